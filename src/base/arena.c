@@ -1,14 +1,13 @@
 /*
  * arena.c: bump allocation in a chain of blocks.
  *
- *      block  [ next | size | used | data ...used... | ...free... ]        only the head block is allocated from
+ *      block  [ next | size | used | data ...used... | ...free... ]   allocates from the head block
  *
- * What is left at the end of a block when the next one begins is lost until the release; doubling
- * keeps the number of blocks, and so the loss, small. Blocks are not zeroed when they are made but
- * piece by piece as they are handed out: they are reused, and a request seldom needs all of the
- * last one.
+ * The unused end of a block is lost until the release once the next block begins; doubling keeps
+ * the number of blocks, and so the loss, small. Memory is zeroed as it is handed out, not when a
+ * block is made: blocks are reused, and a request seldom needs all of the last one.
  *
- * There is no free of a single allocation; whoever needs that wants the heap.
+ * Single allocations cannot be freed; use the heap for that.
  */
 #include "base/arena.h"
 
@@ -34,8 +33,7 @@ struct arena_block {
     alignas(max_align_t) char data[];
 };
 
-/* The bytes that an allocation takes. Never 0, so that every allocation has an address of its own.
- */
+/* The bytes that an allocation takes. Never 0, so that every allocation has its own address. */
 static size_t padded(size_t size)
 {
     return size == 0 ? ARENA_ALIGN : (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -66,7 +64,7 @@ static bool add_block(struct arena *arena, size_t need)
 {
     size_t size = arena->head ? MIN(arena->head->size * 2, ARENA_BLOCK_MAX) : ARENA_BLOCK_FIRST;
 
-    /* What the limit forbids to hand out need not be held either. */
+    /* A block need not be larger than the limit allows to hand out. */
     size = MAX(MIN(size, padded(arena->limit - arena->used)), need);
     struct arena_block *block = mem_try_alloc(sizeof(*block) + size);
     if (block == NULL)
@@ -76,7 +74,7 @@ static bool add_block(struct arena *arena, size_t need)
     return true;
 }
 
-/* Takes bytes that are there (room and limit checked) from the head block. */
+/* Takes bytes from the head block; room and limit were checked. */
 static char *bump(struct arena *arena, size_t bytes)
 {
     struct arena_block *block = arena->head;
@@ -92,7 +90,7 @@ static void free_newer(struct arena *arena, const struct arena_block *last)
 {
     while (arena->head != last) {
         struct arena_block *block = arena->head;
-        assert(block != NULL); /* else the mark was released already */
+        assert(block != NULL); /* else the mark was already released */
         arena->head = block->next;
         mem_free(block);
     }

@@ -1,5 +1,5 @@
 /*
- * attr.h: compiler attributes under one name each, and the few macros that every module needs.
+ * attr.h: compiler attributes, and the few macros that every module needs.
  */
 #ifndef HEARTH_BASE_ATTR_H
 #define HEARTH_BASE_ATTR_H
@@ -8,9 +8,9 @@
 #define NORETURN          __attribute__((noreturn))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Who guards a field and what a function needs. Clang's analysis understands them only on its own
- * capability types; here they are documentation that a reader can trust because lock_assert_held()
- * stands in the function. */
+/* Which lock guards a field, and which locks a function requires. Clang's analysis accepts them
+ * only on its own capability types; here they are documentation, which lock_assert_held() in the
+ * function enforces. */
 #define GUARDED_BY(mu)
 #define REQUIRES(mu)
 
@@ -19,7 +19,7 @@
 /* The struct that `member` is embedded in. */
 #define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-/* sys/param.h, which headers of libraries include, has them as well. */
+/* sys/param.h, included by some library headers, defines them as well. */
 #undef MIN
 #undef MAX
 #define MIN(a, b) ((a) < (b) ? (a) : (b))

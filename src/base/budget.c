@@ -4,23 +4,22 @@
  *      used     = sum of used(i)
  *      promised = sum of share(i) - used(i), over those i that are below their share
  *
- * What owner o may reserve is what is left of the cap after all that is used and all that is
- * promised to others:
+ * Owner o may reserve what is left of the cap after all used bytes and all bytes promised to
+ * others:
  *
  *      available(o) = cap - used - (promised - promised(o)), or 0
  *
- * B1  A grant never lifts `used` above the cap. B2  A grant to one owner takes nothing of what is
- * promised to another. B3  While used + promised <= cap, every owner gets its share: available(o)
- * >= promised(o) then, since it is
- *     cap - used - promised + promised(o). A grant keeps that so, by B2; budget.h names the calls
- *     that do not.
+ * B1  A grant never lifts `used` above the cap.
+ * B2  A grant to one owner takes nothing that is promised to another.
+ * B3  While used + promised <= cap, every owner gets its share: then available(o) >= promised(o),
+ *    since available(o) is cap - used - promised + promised(o). By B2 a grant preserves this;
+ *    budget.h names the calls that do not.
  *
- * All of it is done by subtracting from the cap what fits, never by adding up: used + promised may
- * exceed 64 bits, while each sum alone does not (`used` was below some cap when its last grant was
- * made, the shares when the last one was added).
+ * All of it is computed by subtracting from the cap, never by adding up: used + promised may exceed
+ * 64 bits, while each sum alone does not (`used` was below the cap of its last grant, the shares
+ * below that of the last one added).
  *
- * The ledger counts, it does not act: nobody is called back or made to wait when bytes are given
- * back.
+ * The ledger only counts: giving bytes back neither calls nor wakes anyone.
  */
 #include "base/budget.h"
 
@@ -43,13 +42,13 @@ struct budget {
     struct line lines[BUDGET_OWNERS_MAX] GUARDED_BY(lock);
 };
 
-/* a - b, or 0 where that would be below. */
+/* a - b, or 0 if that would be negative. */
 static uint64_t minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-/* Those who only look must lock as well; const is what they promise about the content. */
+/* Readers must lock as well; const promises not to change the content. */
 static struct lock *lock_of(const struct budget *budget)
 {
     return (struct lock *)&budget->lock;
@@ -76,7 +75,7 @@ static uint64_t available_locked(const struct budget *budget, budget_owner owner
     return minus(minus(budget->cap, budget->used), budget->promised - promised_to(line));
 }
 
-/* The only place where bytes change: the line and both sums move together. */
+/* The only place where bytes change: the owner's count and both sums change together. */
 static void set_used_locked(struct budget *budget, budget_owner owner, uint64_t used)
     REQUIRES(budget->lock)
 {
@@ -182,7 +181,7 @@ void budget_move(struct budget *budget, budget_owner from, budget_owner to, uint
     const struct line *source = line_of_locked(budget, from);
     const struct line *target = line_of_locked(budget, to);
     assert(bytes <= source->used);
-    /* Taken away first: so the target cannot overflow, and a move to itself changes nothing. */
+    /* Subtract first: then the target cannot overflow, and a move to itself changes nothing. */
     set_used_locked(budget, from, source->used - bytes);
     set_used_locked(budget, to, target->used + bytes);
     lock_leave(&budget->lock);

@@ -1,5 +1,5 @@
 /*
- * buf.c: growth by half of what is there, so that appending n bytes in small pieces costs O(n).
+ * buf.c: grows by half of its size, so that appending n bytes in small pieces costs O(n).
  */
 #include "base/buf.h"
 

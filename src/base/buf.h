@@ -1,14 +1,14 @@
 /*
- * buf.h: a byte buffer that grows up to a limit given at its birth.
+ * buf.h: a byte buffer that grows up to a limit set by buf_init.
  *
  *        data                len            cap
- *         |<---- content ---->|<--- free --->|          cap <= limit, always; data[len] is a NUL when data != NULL
+ *         |<---- content ---->|<--- free --->|    cap <= limit; data[len] is NUL when data != NULL
  *
- * Errors stick: once an append failed (no memory, limit), all later ones do nothing and answer the
- * same error, so that a writer of many small pieces checks once, at the end. The content before the
- * failure stays as it was.
+ * Errors stick: once an append has failed (no memory, limit), all later ones do nothing and return
+ * the same error, so that a writer of many small pieces checks once, at the end. The content before
+ * the failure stays as it was.
  *
- * Owner: whoever initialised it. Not thread-safe.
+ * Owner: the caller of buf_init. Not thread-safe.
  */
 #ifndef HEARTH_BASE_BUF_H
 #define HEARTH_BASE_BUF_H
@@ -28,20 +28,20 @@ struct buf {
     enum err err; /* first failure since init or clear */
 };
 
-/* An empty buffer without memory. limit counts content bytes, not the NUL behind them. */
+/* An empty buffer without memory. limit counts content bytes, not the NUL after them. */
 void buf_init(struct buf *buf, size_t limit);
 void buf_fini(struct buf *buf);
 
-/* Appending. The result may be ignored when buf->err is looked at later. */
+/* Appending. The result may be ignored if buf->err is checked later. */
 enum err buf_append(struct buf *buf, const void *data, size_t len);
 enum err buf_append_str(struct buf *buf, const char *text);
 enum err buf_append_char(struct buf *buf, char c);
 enum err buf_appendf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);
 enum err buf_vappendf(struct buf *buf, const char *fmt, va_list args) PRINTF(2, 0);
 
-/* Makes room for `len` more bytes and returns where they go, for readers that fill memory
- * themselves; then buf_commit says how many were written. NULL on failure. The pointer dies with
- * the next call on the buffer. */
+/* Makes room for `len` more bytes and returns where they go, for callers that fill memory
+ * themselves; then buf_commit says how many were written. NULL on failure. The pointer is valid
+ * until the next call on the buffer. */
 char *buf_reserve(struct buf *buf, size_t len) NODISCARD;
 void buf_commit(struct buf *buf, size_t len);
 
@@ -51,7 +51,7 @@ void buf_consume(struct buf *buf, size_t len);
 /* Shortens the content to len bytes (len <= buf->len). */
 void buf_truncate(struct buf *buf, size_t len);
 
-/* Forgets content and error, keeps the memory. */
+/* Clears content and error, keeps the memory. */
 void buf_clear(struct buf *buf);
 
 /* The content as a C string; "" for a buffer without memory. Borrowed until the next call on the

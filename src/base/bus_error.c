@@ -1,6 +1,6 @@
 /*
- * bus_error.c: see the header. The handler calls only what a signal handler may: the file of an
- * address is found by reading /proc/self/maps into static memory, one line at a time.
+ * bus_error.c: see the header. The handler makes only async-signal-safe calls: it finds the file of
+ * an address by reading /proc/self/maps into static memory, one line at a time.
  */
 #include "base/bus_error.h"
 
@@ -23,7 +23,7 @@ static void say(const char *text)
     while (len > 0) {
         ssize_t sent = write(STDERR_FILENO, text, len);
         if (sent <= 0)
-            return; /* there is no other place to say it */
+            return; /* there is nowhere else to report it */
         text += sent;
         len -= (size_t)sent;
     }
@@ -55,7 +55,7 @@ static const char *path_in_line(const char *line, uintptr_t address)
     return strchr(line, '/');
 }
 
-/* The mapped file that has the address; NULL when there is none. */
+/* The mapped file that contains the address; NULL when there is none. */
 static const char *find_file(uintptr_t address)
 {
     static char line[LINE_BYTES], block[BLOCK_BYTES];
@@ -84,12 +84,12 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     if (atomic_flag_test_and_set(&entered))
-        for (;;) /* another thread says it, and ends the process */
+        for (;;) /* another thread reports it and ends the process */
             pause();
     const char *path = info->si_code == BUS_ADRERR ? find_file((uintptr_t)info->si_addr) : NULL;
     if (path == NULL) {
         signal(number, SIG_DFL);
-        raise(number); /* when the handler returns */
+        raise(number); /* takes effect when the handler returns */
         atomic_flag_clear(&entered);
         return;
     }
@@ -108,5 +108,5 @@ void bus_error_install(void)
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
 
     sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGBUS, &action, NULL); /* fails for numbers that are no signals only */
+    (void)sigaction(SIGBUS, &action, NULL); /* fails only for invalid signal numbers */
 }

@@ -1,12 +1,11 @@
 /*
- * clock.c: the machine's clocks, and a fake that is one counter.
+ * clock.c: the system clocks, and a fake clock based on one counter.
  *
- * A fake keeps where it started and how far it was moved. Both of its times come from that one
- * counter, so no reader ever sees the one moved and the other not. The real clock has no state at
- * all.
+ * A fake keeps its start times and how far it was moved. Both times are derived from that one
+ * counter, so no reader sees one of them moved and not the other. The real clock has no state.
  *
- * There is no timer here and no cached "now": what needs the time in a hot loop reads it once and
- * passes it on.
+ * There is no timer here and no cached "now": code in a hot loop reads the time once and passes it
+ * on.
  */
 #include "base/clock.h"
 
@@ -38,7 +37,7 @@ static uint64_t read_ns(clockid_t id)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Relaxed throughout: time is a number that orders no other memory. */
+/* Relaxed throughout: the time orders no other memory. */
 static uint64_t moved_ns(const struct clock *clock)
 {
     return atomic_load_explicit(&clock->moved_ns, memory_order_relaxed);
@@ -104,7 +103,7 @@ void clock_sleep_ns(struct clock *clock, uint64_t ns)
     struct timespec until = {.tv_sec = (time_t)(deadline / NS_PER_S),
                              .tv_nsec = (long)(deadline % NS_PER_S)};
     int rc;
-    /* An absolute time: a signal that interrupts the sleep does not make it longer. */
+    /* An absolute time: an interrupting signal does not prolong the sleep. */
     do
         rc = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     while (rc == EINTR);

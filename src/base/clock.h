@@ -1,11 +1,11 @@
 /*
- * clock.h: time, as something that a test can hold in its hand.
+ * clock.h: time that tests can control.
  *
- * Whoever needs time gets a `struct clock *`. clock_real() is the machine's; a test makes a fake,
- * which stands still until it is told to move. Monotonic time is for intervals and deadlines, wall
- * time only for what people read and for ages that must survive a restart.
+ * Code that needs the time gets a `struct clock *`. clock_real() is the system clock; a test makes
+ * a fake, which changes only when it is moved. Monotonic time is for intervals and deadlines, wall
+ * time only for display and for ages that must survive a restart.
  *
- * Threads: reading is safe from any thread; a fake may be moved from any thread, too.
+ * Threads: any thread may read a clock or move a fake.
  */
 #ifndef HEARTH_BASE_CLOCK_H
 #define HEARTH_BASE_CLOCK_H
@@ -18,7 +18,7 @@
 
 struct clock;
 
-/* The machine's clock; never destroyed. */
+/* The system clock; never destroyed. */
 struct clock *clock_real(void);
 
 /* A clock that starts at the given times and is moved by hand. */
@@ -29,11 +29,11 @@ void clock_fake_advance(struct clock *clock, uint64_t ns); /* both times, in one
 uint64_t clock_mono_ns(const struct clock *clock);
 uint64_t clock_wall_ns(const struct clock *clock); /* since 1970, UTC */
 
-/* The monotonic time at which a wait of `timeout_ns` that starts now is over; UINT64_MAX ("never")
- * when the sum is too large. */
+/* The monotonic deadline of a wait of `timeout_ns` that starts now; UINT64_MAX ("never") when the
+ * sum overflows. */
 uint64_t clock_deadline_ns(const struct clock *clock, uint64_t timeout_ns);
 
-/* Waits on the real clock, whatever signals arrive; on a fake it advances the time and returns at
+/* Sleeps on the real clock, regardless of signals; on a fake it advances the time and returns at
  * once. */
 void clock_sleep_ns(struct clock *clock, uint64_t ns);
 

@@ -1,5 +1,5 @@
 /*
- * drill.c: the table of practised faults.
+ * drill.c: the table of injected faults.
  */
 #include "base/drill.h"
 

@@ -1,10 +1,9 @@
 /*
- * drill.h: faults that are practised. `hearth serve --fault NAME` breaks one promise on purpose, so
- * that `hearth qa --prove` can show that its checks notice. Not for anything else: no server that
- * answers people has one.
+ * drill.h: injected faults. `hearth serve --fault NAME` breaks one promise on purpose, so that
+ * `hearth qa --prove` can show that its checks notice. Never for production servers.
  *
- * Each names the invariant (docs/invariants.md) that falls. Where a fault is made is found by its
- * enum value.
+ * Each fault names the invariant (docs/invariants.md) that it breaks. Search for its enum value to
+ * find where it is injected.
  */
 #ifndef HEARTH_BASE_DRILL_H
 #define HEARTH_BASE_DRILL_H
@@ -12,15 +11,15 @@
 /* X(value, name, invariant, what it does) */
 #define DRILL_TABLE(X)                                                                           \
     X(DRILL_NONE, "none", 0, "nothing")                                                          \
-    X(DRILL_FORGET_ALL, "forget-all", 2, "nothing that was computed is kept")                    \
+    X(DRILL_FORGET_ALL, "forget-all", 2, "no computed state is kept")                            \
     X(DRILL_FORGET_OTHERS, "forget-others", 3, "a new conversation drops all others")            \
     X(DRILL_IGNORE_LIMIT, "ignore-limit", 22, "--ram-cache does not reach the cache")            \
-    X(DRILL_FORGET_BRANCH, "forget-branch", 92, "an edit drops what it branched off from")       \
-    X(DRILL_FAIL_RESTORE, "fail-restore", 94, "a restore that fails ends the request")           \
+    X(DRILL_FORGET_BRANCH, "forget-branch", 92, "an edit drops the branch it came from")         \
+    X(DRILL_FAIL_RESTORE, "fail-restore", 94, "a failed restore ends the request")               \
     X(DRILL_FORGET_CANCELLED, "forget-cancelled", 95, "a cancelled request keeps nothing")       \
-    X(DRILL_LIE_USAGE, "lie-usage", 99, "clients are told of more cached tokens than were used") \
+    X(DRILL_LIE_USAGE, "lie-usage", 99, "usage reports more cached tokens than were used")       \
     X(DRILL_SHARE_TENANTS, "share-tenants", 100, "keys see each other's prefixes")               \
-    X(DRILL_NO_REASON, "no-reason", 104, "a miss does not say why")                              \
+    X(DRILL_NO_REASON, "no-reason", 104, "a miss has no reason")                                 \
     X(DRILL_KEEP_VOLATILE, "keep-volatile", 106, "a clock in the system prompt makes a new one") \
     X(DRILL_LOSE_WRITES, "lose-writes", 107, "nothing reaches the disk")                         \
     X(DRILL_WRONG_STATE, "wrong-state", 110, "restored state has bits flipped after its check")
@@ -32,7 +31,7 @@ enum drill {
         DRILL_COUNT
 };
 
-/* ended by NULL, in the order of the enum: an option's choices */
+/* NULL-terminated, in the order of the enum: the choices of an option */
 extern const char *const drill_names[];
 
 unsigned drill_invariant(enum drill drill);

@@ -1,7 +1,7 @@
 /*
  * err.c: the table of errors and the formatting of their texts.
  *
- * No allocation happens here: an error about memory must be reportable without any.
+ * Nothing is allocated here: out-of-memory errors must be reportable without memory.
  */
 #include "base/err.h"
 
@@ -30,8 +30,7 @@ const char *err_sentence(enum err code)
     return (unsigned)code < ERR_COUNT ? err_table[code].sentence : "unknown error";
 }
 
-/* Cuts a text that vsnprintf filled to the brim back to the end of its last whole UTF-8 character.
- */
+/* Cuts a text that vsnprintf truncated back to the end of its last whole UTF-8 character. */
 static void cut_utf8(char *text, size_t len)
 {
     size_t start = len;
@@ -82,7 +81,7 @@ enum err err_set_errno(struct errinfo *info, int errnum, const char *fmt, ...)
         va_start(args, fmt);
         info->code = code;
         info->retry_s = 0;
-        /* The GNU strerror_r may return a string of its own instead of filling the buffer. */
+        /* GNU strerror_r may return its own string instead of filling the buffer. */
         set_text(info, fmt, args, strerror_r(errnum, reason, sizeof(reason)));
         va_end(args);
     }

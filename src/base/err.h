@@ -1,9 +1,9 @@
 /*
- * err.h: what can go wrong, as a closed list, and words for people.
+ * err.h: a closed list of errors, and their texts for people.
  *
- * A fallible function returns `enum err`, ERR_OK being 0, and may fill a `struct errinfo` that the
- * caller supplies. Code decides by the enum; the text is for people only and is never parsed. A
- * cache miss is a result, not an error.
+ * A fallible function returns `enum err`, ERR_OK being 0, and may fill a `struct errinfo` supplied
+ * by the caller. Code decides by the enum; the text is for people only and is never parsed. A cache
+ * miss is a result, not an error.
  */
 #ifndef HEARTH_BASE_ERR_H
 #define HEARTH_BASE_ERR_H
@@ -36,11 +36,10 @@ enum err {
         ERR_COUNT
 };
 
-/* Text for people, owned by the caller, valid after a call that returned something else than
- * ERR_OK. */
+/* Text for people, owned by the caller, valid after a call that did not return ERR_OK. */
 struct errinfo {
     enum err code;
-    /* > 0: the failure passes, and the same call may succeed after this many seconds */
+    /* > 0: the failure is temporary; the same call may succeed after this many seconds */
     unsigned retry_s;
     char text[512];
 };
@@ -50,20 +49,18 @@ struct errinfo {
 const char *err_name(enum err code);
 const char *err_sentence(enum err code);
 
-/* Stores code and text in `info` (which may be NULL) and returns `code`, so that `return
- * err_set(...)` reads well. The text is cut at the size of the field, never inside a UTF-8
- * character. */
+/* Stores code and text in `info` (which may be NULL) and returns `code`, for use as `return
+ * err_set(...)`. The text is cut at the size of the field, never inside a UTF-8 character. */
 enum err err_set(struct errinfo *info, enum err code, const char *fmt, ...) PRINTF(3, 4);
 
 /* As err_set, from an errno value: the text becomes "<fmt>: <strerror>". */
 enum err err_set_errno(struct errinfo *info, int errnum, const char *fmt, ...) PRINTF(3, 4);
 
-/* Puts context before the text that is there: "<fmt>: <old text>". Returns info's code (ERR_OK when
- * info is NULL is a caller's bug, so the code is passed). */
+/* Prepends context to the existing text: "<fmt>: <old text>". Returns `code`, which is passed
+ * because info may be NULL. */
 enum err err_wrap(struct errinfo *info, enum err code, const char *fmt, ...) PRINTF(3, 4);
 
-/* The entry of the list that an errno value stands for; ERR_IO for those without one of their own.
- */
+/* The error for an errno value; ERR_IO for those without their own. */
 enum err err_from_errno(int errnum);
 
 /* Returns from the calling function when `expr` is not ERR_OK. For functions that own nothing yet.

@@ -1,6 +1,5 @@
 /*
- * fault.c: counting calls so that tests can make the n-th one fail. Costs one branch when nothing
- * is armed.
+ * fault.c: counts calls so that tests can make the n-th one fail. Costs one branch when disarmed.
  */
 #include "base/fault.h"
 
@@ -10,8 +9,8 @@
 static void arm(struct fault *fault, long n, bool sticky, bool repeats)
 {
     assert(n >= 0);
-    /* Disarmed while it changes, so that a call sees no mixture. Relaxed: nothing else hangs on the
-     * order. */
+    /* Disarmed while it changes, so that no call sees a mixture. Relaxed: nothing else depends on
+     * the order. */
     atomic_store_explicit(&fault->fire_at, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->calls, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->fired, 0, memory_order_relaxed);

@@ -1,12 +1,12 @@
 /*
  * fault.h: "the n-th call fails", for tests.
  *
- * A seam (the allocator, the file table, a tier) asks fault_fires() on each fallible call. A test
- * arms the n-th call, runs the code, and repeats with n + 1 until a run finishes in which nothing
+ * Every fallible call at a test seam (the allocator, the file table, a tier) calls fault_fires(). A
+ * test arms the n-th call, runs the code, and repeats with n + 1 until a run in which nothing
  * fired: then every call site has failed once.
  *
- * Threads: any thread may call fault_fires(), also while the test's main thread arms or disarms:
- * calls that run at that moment are of the old state or of the new.
+ * Threads: any thread may call fault_fires(), even while the test's main thread arms or disarms:
+ * concurrent calls see either the old state or the new.
  */
 #ifndef HEARTH_BASE_FAULT_H
 #define HEARTH_BASE_FAULT_H
@@ -17,9 +17,9 @@
 struct fault {
     atomic_long calls;   /* calls seen since it was armed */
     atomic_long fire_at; /* the call that fails, from 1; 0 = none */
-    atomic_bool sticky;  /* every later call fails, too */
-    atomic_bool repeats; /* not once, but every fire_at calls */
-    atomic_long fired;   /* how many calls were made to fail since it was armed */
+    atomic_bool sticky;  /* every later call fails as well */
+    atomic_bool repeats; /* every fire_at calls instead of once */
+    atomic_long fired;   /* number of calls that failed since it was armed */
     long loop;           /* state of fault_loop_next */
 };
 
@@ -29,7 +29,7 @@ void fault_arm(struct fault *fault, long n, bool sticky);
 /* Makes every n-th call from now on fail. n > 0. */
 void fault_arm_every(struct fault *fault, long n);
 
-/* True when this call is to fail. `fault` may be NULL: never. */
+/* True when this call must fail. `fault` may be NULL: never. */
 bool fault_fires(struct fault *fault);
 
 /* Steps a loop over n = 1, 2, ...: arms the next n and returns true, or returns false (disarmed)

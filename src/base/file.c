@@ -1,23 +1,22 @@
 /*
- * file.c: the kernel's calls as a table, and the loops that every user of a disk needs.
+ * file.c: system calls as a table, and the loops that every user of a disk needs.
  *
- * The table's functions are as thin as they can be: one system call, its errno as the result. All
- * patience (EINTR, short reads and writes) is in the file_* functions above them, so that it works
- * for, and is tested with, any table.
+ * The table's functions are as thin as possible: one system call, its errno as the result. All
+ * retries (EINTR, short reads and writes) are in the file_* functions above them, so that they work
+ * for, and are tested with, any table.
  *
- * file_replace, step by step, and what a crash after each leaves under `name`:
+ * file_replace step by step, and what `name` contains after a crash at each step:
  *
- *      create NAME.<16 hex digits>.tmp    old      the name is random and O_EXCL: two writers never share a temporary file
+ *      create NAME.<16 hex digits>.tmp    old     random name, O_EXCL: never shared by two writers
  *      write, fsync it                    old
  *      rename over NAME                   old or new, never a mix: the content was on the disk
  *                                         before its name
  *      fsync the directory                new
  *
- * What is not done: a failed fsync is never repeated, because the kernel may have dropped the dirty
- * pages and would then answer success for data that is lost. A failed close is not an error,
- * because whoever needs the data on the disk has called fsync before. New directories are not
- * synced into their parents: a crash may lose one together with all that is in it, which is the
- * same as "old".
+ * Not done: a failed fsync is never repeated, because the kernel may have dropped the dirty pages
+ * and would then report success for lost data. A failed close is not an error, because callers that
+ * need the data on the disk have called fsync before. New directories are not synced into their
+ * parents: a crash may lose one with all its content, which is the same as "old".
  */
 #include "base/file.h"
 
@@ -36,11 +35,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* A call on a disk is interrupted once in a blue moon; a hundred times in a row means that
- * something else is wrong. */
+/* Disk calls are rarely interrupted; a hundred times in a row means that something else is
+ * wrong. */
 enum { INTERRUPTS_MAX = 100 };
 
-/* 64 random bits do not clash in practice; a few tries make the practice a proof. */
+/* 64 random bits do not clash in practice; a few retries make sure. */
 enum { TEMP_TRIES_MAX = 3, TEMP_NAME_BYTES = NAME_MAX + 1 };
 
 #define RETRY_INTERRUPTED(result, call)                                                      \
@@ -95,8 +94,8 @@ static int real_ftruncate(void *ctx, int fd, off_t len)
 static int real_fallocate(void *ctx, int fd, off_t len)
 {
     (void)ctx;
-    /* Not posix_fallocate: where the file system cannot reserve, that one writes zeros over the
-     * whole length. */
+    /* Not posix_fallocate: where the file system cannot reserve, it writes zeros over the whole
+     * length. */
     return result_of(fallocate(fd, 0, 0, len));
 }
 
@@ -163,8 +162,8 @@ static int real_list(void *ctx, int dir,
                      void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
 {
     (void)ctx;
-    /* Opened anew, because a duplicate would share the reading position with `dir` and with other
-     * threads that list it. */
+    /* Reopened, because a duplicate would share the read position with `dir` and with other threads
+     * that list it. */
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -175,7 +174,7 @@ static int real_list(void *ctx, int dir,
         return -err;
     }
     for (;;) {
-        errno = 0; /* readdir tells the end from an error only by this */
+        errno = 0; /* the only way to tell readdir's end from an error */
         struct dirent *entry = readdir(stream);
         if (entry == NULL)
             break;
@@ -216,8 +215,8 @@ const struct file_sys *file_sys_real(void)
 
 /* ---- opening and closing ---- */
 
-/* Makes every directory of the path, from the root downwards. What exists already is fine whatever
- * it is: the open that follows says if it is no directory. */
+/* Makes every directory of the path, from the root down. Existing entries of any kind are accepted:
+ * the open that follows fails if it is not a directory. */
 static enum err make_dirs(const struct file_sys *fs, const char *path, struct errinfo *info)
 {
     char part[PATH_MAX];
@@ -275,16 +274,15 @@ void file_close(const struct file_sys *fs, int *fd)
     if (*fd == FILE_NO)
         return;
     assert(*fd >= 0);
-    /* Never repeated: the handle is gone even when the answer is EINTR, and may be another thread's
-     * by now. */
+    /* Never repeated: the handle is closed even after EINTR, and may already belong to another
+     * thread. */
     (void)fs->ops->close(fs->ctx, *fd);
     *fd = FILE_NO;
 }
 
 /* ---- reading and writing ---- */
 
-/* Offsets often come out of a file, so one that the kernel cannot express is the world's fault and
- * not ours. */
+/* Offsets often come from a file, so an unrepresentable one is an input error, not a bug. */
 static enum err check_range(size_t len, uint64_t offset, struct errinfo *info)
 {
     if (offset > INT64_MAX || len > INT64_MAX - offset)
@@ -325,7 +323,7 @@ enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_
         off_t at = (off_t)(offset + done);
         ssize_t put;
         RETRY_INTERRUPTED(put, fs->ops->pwrite(fs->ctx, fd, from, len - done, at));
-        if (put <= 0) /* 0 for a length that is not: trying again could go on for ever */
+        if (put <= 0) /* 0 for a nonzero length: retrying could go on forever */
             return err_set_errno(info, put < 0 ? (int)-put : EIO,
                                  "write %zu bytes at offset %" PRIu64, len, offset);
         done += (size_t)put;
@@ -440,7 +438,7 @@ enum err file_list(const struct file_sys *fs, int dir,
                    struct errinfo *info)
 {
     int result =
-        fs->ops->list(fs->ctx, dir, fn, arg); /* not repeated: entries would be seen twice */
+        fs->ops->list(fs->ctx, dir, fn, arg); /* not repeated: entries would be reported twice */
 
     return result < 0 ? err_set_errno(info, -result, "list directory") : ERR_OK;
 }
@@ -452,9 +450,9 @@ static enum err too_large(size_t limit, struct errinfo *info)
     return err_set(info, ERR_LIMIT, "larger than the limit of %zu bytes", limit);
 }
 
-/* Reads up to the end into `content`, whose limit is one byte more than the caller's: that byte is
- * how a file is noticed that became too large while it was read. The size from fstat is only a
- * hint; for files in /proc it is 0. */
+/* Reads up to the end into `content`, whose limit is one byte more than the caller's: that byte
+ * reveals a file that became too large while it was read. The size from fstat is only a hint; for
+ * files in /proc it is 0. */
 static enum err read_to_end(const struct file_sys *fs, int fd, struct buf *content,
                             struct errinfo *info)
 {
@@ -497,8 +495,7 @@ enum err file_read_all(const struct file_sys *fs, int dir, const char *name, siz
 
     *data = NULL;
     *len = 0;
-    /* O_NONBLOCK: opening a pipe that somebody put there must not wait for its other end. Regular
-     * files do not care. */
+    /* O_NONBLOCK: opening a pipe must not block. Regular files ignore it. */
     TRY(file_open_at(fs, dir, name, O_RDONLY | O_NONBLOCK, 0, &fd, info));
     buf_init(&content, MIN(limit, SIZE_MAX / 2 - 2) + 1); /* a buffer cannot hold more */
     enum err err = read_regular(fs, fd, &content, info);
@@ -539,7 +536,7 @@ enum err file_replace(const struct file_sys *fs, int dir, const char *name, cons
     int fd;
 
     assert(strchr(name, '/') ==
-           NULL); /* `dir` is what gets synced, so the name must be right below it */
+           NULL); /* `dir` is the directory that is synced, so the name must be directly below it */
     enum err err = open_temp(fs, dir, name, mode, temp, &fd, info);
     if (err != ERR_OK)
         return err_wrap(info, err, "replace %s", name);
@@ -551,7 +548,7 @@ enum err file_replace(const struct file_sys *fs, int dir, const char *name, cons
         err = file_rename_at(fs, dir, temp, dir, name, info);
     if (err == ERR_OK)
         err = file_sync(fs, dir, info);
-    else /* what cannot be removed either stays, under a name that says what it is */
+    else /* if it cannot be removed, it stays under a recognizable name */
         (void)!file_remove_at(fs, dir, temp, false, NULL);
     return err != ERR_OK ? err_wrap(info, err, "replace %s", name) : ERR_OK;
 }

@@ -1,17 +1,16 @@
 /*
- * file.h: every disk call behind one table.
+ * file.h: every disk call goes through one table.
  *
- * Whoever touches the disk gets a `struct file_sys *`, the table of calls plus whose they are.
- * file_sys_real() goes to the kernel; file_fault.h wraps any table for tests and makes the n-th
- * call fail, come short, tear, wait or kill the process. The table has exactly the calls that we
- * use: paths are always relative to a directory handle, names that were not ours are never followed
- * through symbolic links.
+ * Code that uses the disk gets a `struct file_sys *`: the table of calls and their context.
+ * file_sys_real() calls the kernel; file_fault.h wraps any table for tests and makes the n-th call
+ * fail, come short, tear, wait or kill the process. The table has exactly the calls that we use:
+ * paths are always relative to a directory handle, and symbolic links are never followed for names
+ * that are not ours.
  *
- * The functions below the table are what modules call: they retry EINTR, loop over short reads and
- * writes, close on failure, and turn errno into `enum err`.
+ * Modules call the functions below the table: they retry EINTR, loop over short reads and writes,
+ * close on failure, and turn errno into `enum err`.
  *
- * Threads: the tables are read-only; handles may be used by several threads as with the kernel's
- * calls.
+ * Threads: the tables are read-only; several threads may use a handle, as with system calls.
  */
 #ifndef HEARTH_BASE_FILE_H
 #define HEARTH_BASE_FILE_H
@@ -27,8 +26,8 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-/* Results as of the system calls: >= 0, or -errno (errno itself is not used, so that a wrapper
- * cannot lose it). */
+/* Results are those of the system calls: >= 0, or -errno (errno itself is not used, so that a
+ * wrapper cannot lose it). */
 struct file_ops {
     int (*openat)(void *ctx, int dir, const char *name, int flags, mode_t mode);
     int (*close)(void *ctx, int fd);
@@ -36,7 +35,7 @@ struct file_ops {
     ssize_t (*pwrite)(void *ctx, int fd, const void *buf, size_t len, off_t offset);
     int (*fsync)(void *ctx, int fd); /* files and directories */
     int (*ftruncate)(void *ctx, int fd, off_t len);
-    /* len > 0; reserves blocks so that later writes cannot meet ENOSPC */
+    /* len > 0; reserves blocks so that later writes cannot fail with ENOSPC */
     int (*fallocate)(void *ctx, int fd, off_t len);
     int (*fstat)(void *ctx, int fd, struct stat *st);
     /* never follows a link */
@@ -49,8 +48,8 @@ struct file_ops {
     /* non-blocking, of the open file; -EWOULDBLOCK when taken */
     int (*lock)(void *ctx, int fd, bool exclusive);
     int (*futimens)(void *ctx, int fd, uint64_t wall_ns); /* both times, since 1970 */
-    /* Every entry but . and .. in any order; fn must not add entries. 0 or -errno, then perhaps
-     * after some entries. */
+    /* Every entry except . and .. in any order; fn must not add entries. 0 or -errno, in which case
+     * some entries may have been reported. */
     int (*list)(void *ctx, int dir, void (*fn)(const char *name, unsigned char d_type, void *arg),
                 void *arg);
 };
@@ -64,12 +63,12 @@ const struct file_sys *file_sys_real(void);
 
 enum { FILE_NO = -1 };
 
-/* How the temporary names of file_replace end. A crash can leave such a file behind; whoever owns
- * the directory may remove what he finds at start. */
+/* The suffix of file_replace's temporary names. A crash can leave such a file; the owner of the
+ * directory may remove it at the next start. */
 #define FILE_TEMP_SUFFIX ".tmp"
 
-/* Opens a directory, with its parents created when `create` (mode 0700). Follows links: the path is
- * the user's own. */
+/* Opens a directory; with `create`, makes it and its parents (mode 0700). Follows links: the path
+ * is the user's own. */
 enum err file_open_dir(const struct file_sys *fs, const char *path, bool create, int *fd,
                        struct errinfo *info) NODISCARD;
 
@@ -79,17 +78,16 @@ enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int 
 void file_close(const struct file_sys *fs, int *fd); /* sets it to FILE_NO; a no-op on FILE_NO */
 
 /* Exactly len bytes, or an error: a file that ends early is ERR_CORRUPT, an offset beyond INT64_MAX
- * is ERR_INVALID. After a failure of file_sync the data must be taken as lost: do not call it
- * again, write anew. */
+ * is ERR_INVALID. After file_sync fails, the data must be considered lost: do not call it again,
+ * rewrite the data. */
 enum err file_read_at(const struct file_sys *fs, int fd, void *buf, size_t len, uint64_t offset,
                       struct errinfo *info) NODISCARD;
 enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_t len,
                        uint64_t offset, struct errinfo *info) NODISCARD;
 enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
 
-/* One call each, with patience for EINTR and an `enum err` for errno. Names are below `dir`; the
- * last part of one is never followed through a link, and those before it are the caller's to have
- * checked. */
+/* One call each, retrying EINTR, with an `enum err` for errno. Names are below `dir`; links are
+ * never followed for the last component, and the caller must have checked those before it. */
 enum err file_stat(const struct file_sys *fs, int fd, struct stat *st,
                    struct errinfo *info) NODISCARD;
 enum err file_stat_at(const struct file_sys *fs, int dir, const char *name, struct stat *st,
@@ -99,35 +97,35 @@ enum err file_rename_at(const struct file_sys *fs, int from_dir, const char *fro
 enum err file_remove_at(const struct file_sys *fs, int dir, const char *name, bool is_dir,
                         struct errinfo *info) NODISCARD;
 enum err file_make_dir_at(const struct file_sys *fs, int dir, const char *name,
-                          /* mode 0700; one that is there is ERR_EXISTS */
+                          /* mode 0700; an existing one is ERR_EXISTS */
                           struct errinfo *info) NODISCARD;
-/* Reserves `len` (>= 1) bytes for a file. A file system that cannot is no error: the writes will
- * say so then. */
+/* Reserves `len` (>= 1) bytes for a file. It is no error if the file system cannot: the writes will
+ * fail then. */
 enum err file_allocate(const struct file_sys *fs, int fd, uint64_t len,
                        struct errinfo *info) NODISCARD;
 enum err file_truncate(const struct file_sys *fs, int fd, uint64_t len,
                        struct errinfo *info) NODISCARD;
-/* An exclusive lock of the open file, ended by its close; ERR_BUSY when another has it. */
+/* An exclusive lock of the open file, released by its close; ERR_BUSY when it is taken. */
 enum err file_lock(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
 enum err file_set_time(const struct file_sys *fs, int fd, uint64_t wall_ns,
                        struct errinfo *info) NODISCARD;
-/* What a user without privileges can still write where `fd` lies. */
+/* What an unprivileged user can still write on the file system of `fd`. */
 enum err file_free_bytes(const struct file_sys *fs, int fd, uint64_t *bytes,
                          struct errinfo *info) NODISCARD;
-/* As `list` of the table; after an error some entries may have been seen. */
+/* As `list` of the table; after an error some entries may have been reported. */
 enum err file_list(const struct file_sys *fs, int dir,
                    void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg,
                    struct errinfo *info) NODISCARD;
 
 /* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with
- * mem_free. ERR_LIMIT when larger, ERR_INVALID when it is no regular file. */
+ * mem_free. ERR_LIMIT when larger, ERR_INVALID when it is not a regular file. */
 enum err file_read_all(const struct file_sys *fs, int dir, const char *name, size_t limit,
                        char **data, size_t *len, struct errinfo *info) NODISCARD;
 
-/* Replaces `name` (right below `dir`, not a path) so that after any crash it has the old or the new
- * content: temporary name, write, fsync, rename, fsync of the directory. After a failure, too: the
- * old content, or the new if only the last step failed; the temporary file is gone unless the table
- * refuses even that. `mode` as for open(2), the umask applies. */
+/* Replaces `name` (directly below `dir`, not a path) so that after any crash it has the old or the
+ * new content: temporary name, write, fsync, rename, fsync of the directory. After a failure it has
+ * the old content, or the new if only the last step failed; the temporary file is gone unless even
+ * its removal failed. `mode` as for open(2), the umask applies. */
 enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
                       size_t len, mode_t mode, struct errinfo *info) NODISCARD;
 

@@ -1,10 +1,10 @@
 /*
- * file_fault.c: one wrapper per call of the table. Each asks misbehaves() first and otherwise hands
- * the call on.
+ * file_fault.c: one wrapper per call of the table. Each calls misbehaves() first and otherwise
+ * passes the call on.
  *
- * Only reads and writes can be done by half; only they look at the kind themselves. close is the
- * other exception: it always closes, because the kernel's does so even when it answers an error,
- * and a test that counts handles must see the same.
+ * Only reads and writes can be partial; only they check the kind themselves. close is the other
+ * exception: it always closes, because the kernel's does so even when it returns an error, and a
+ * test that counts handles must see the same.
  */
 #include "base/file_fault.h"
 
@@ -18,7 +18,7 @@ static bool fires(struct file_fault *fault, enum file_call call)
 {
     if ((fault->calls & UINT64_C(1) << call) == 0 || !fault_fires(&fault->when))
         return false;
-    /* Relaxed: only a message after the deed reads it. */
+    /* Relaxed: only read for a message afterwards. */
     atomic_store_explicit(&fault->last, call, memory_order_relaxed);
     return true;
 }
@@ -26,13 +26,13 @@ static bool fires(struct file_fault *fault, enum file_call call)
 NORETURN static void die(void)
 {
     for (;;) {
-        kill(getpid(), SIGKILL); /* nothing runs behind this: no handlers, no flushing of stdio */
+        kill(getpid(), SIGKILL); /* nothing runs after this: no handlers, no flushing of stdio */
         pause();
     }
 }
 
-/* What a call that fired does when it cannot be done by half: true when it is to answer -errnum and
- * do nothing. */
+/* The effect of a call that fired and cannot be partial: true when it must return -errnum and do
+ * nothing. */
 static bool misbehave(struct file_fault *fault)
 {
     switch (fault->kind) {
@@ -56,7 +56,7 @@ static bool misbehaves(struct file_fault *fault, enum file_call call)
     return fires(fault, call) && misbehave(fault);
 }
 
-/* The body of a wrapper: the fault's answer, or the same call of the table below. */
+/* The body of a wrapper: the fault's result, or the same call of the wrapped table. */
 #define FORWARD(CALL, name, ...)             \
     struct file_fault *fault = ctx;          \
     if (misbehaves(fault, FILE_CALL_##CALL)) \

@@ -46,10 +46,10 @@ enum file_call {
 };
 
 enum file_fault_kind {
-    /* answers -errnum, does nothing (but close always closes, as the kernel's) */
+    /* returns -errnum, does nothing (but close always closes, as the kernel's does) */
     FILE_FAULT_ERROR,
     FILE_FAULT_SHORT, /* reads and writes do half (at least 1 byte); other calls succeed */
-    /* a write does half of its bytes, then answers -errnum; other calls fail with errnum */
+    /* a write does half of its bytes, then returns -errnum; other calls fail with errnum */
     FILE_FAULT_TORN,
     FILE_FAULT_DELAY, /* waits delay_ns on `clock`, then succeeds */
     FILE_FAULT_KILL,  /* a write does half of its bytes; then the process gets SIGKILL */
@@ -59,9 +59,9 @@ struct clock;
 
 struct file_fault {
     struct file_sys sys;         /* give this to the code under test */
-    const struct file_sys *base; /* what really does the work */
+    const struct file_sys *base; /* the wrapped table */
     struct fault when;
-    uint64_t calls; /* bit per enum file_call; all by default */
+    uint64_t calls; /* a bit per enum file_call; all by default */
     enum file_fault_kind kind;
     int errnum;
     uint64_t delay_ns;
@@ -69,8 +69,7 @@ struct file_fault {
     _Atomic(enum file_call) last; /* the call that fired last, for messages */
 };
 
-/* Everything counts, nothing fires. The struct must outlive its users. Not for concurrent
- * re-arming. */
+/* All calls count, none fires. The struct must outlive its users. Do not re-arm concurrently. */
 void file_fault_init(struct file_fault *fault, const struct file_sys *base);
 
 #endif

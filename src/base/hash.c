@@ -1,11 +1,11 @@
 /*
  * hash.c: BLAKE3 and XXH3-128 under our own names and value types.
  *
- * BLAKE3 chooses the widest vector code of the machine at run time by itself; XXH3 does so through
- * a second header, which x86 builds of the library have and others lack (the Makefile looks: 20
- * GB/s without it here, 40 with it). XXH_STATIC_LINKING_ONLY is needed for the size of XXH3's
- * state, unchanged since 0.8.0, the first release whose values are final; the assertion below
- * notices headers of another size.
+ * BLAKE3 chooses the widest vector code of the machine at run time; XXH3 does so through a second
+ * header, which x86 builds of the library have and others lack (the Makefile checks: 20 GB/s
+ * without it here, 40 with it). XXH_STATIC_LINKING_ONLY is needed for the size of XXH3's state,
+ * unchanged since 0.8.0, the first release whose values are final; the assertion below catches
+ * headers with another size.
  */
 #include "base/hash.h"
 
@@ -20,7 +20,7 @@
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #ifdef HEARTH_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* renames XXH3_* to functions that choose AVX2 or AVX-512 at run time */
+#include <xxh_x86dispatch.h> /* XXH3_* then choose AVX2 or AVX-512 at run time */
 #endif
 
 enum { XXH_ALIGNMENT = 64 };
@@ -42,7 +42,7 @@ static void update_number(struct hash256_state *state, uint64_t value, size_t le
     hash256_update(state, bytes, len);
 }
 
-/* Looks at all bytes: the time tells nothing about where the first difference is. */
+/* Reads all bytes: the time does not depend on where the first difference is. */
 static bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t len)
 {
     uint8_t difference = 0;
@@ -52,7 +52,7 @@ static bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t len)
     return difference == 0;
 }
 
-/* 16 for what is no hex digit. */
+/* 16 for anything but a hex digit. */
 static unsigned hex_value(char c)
 {
     if (c >= '0' && c <= '9')
@@ -193,14 +193,14 @@ void hash128_init(struct hash128_state *state)
 {
     XXH_errorcode code = XXH3_128bits_reset(xxh_state(state));
 
-    assert(code == XXH_OK); /* fails for NULL only */
+    assert(code == XXH_OK); /* fails only for NULL */
 }
 
 void hash128_update(struct hash128_state *state, const void *data, size_t len)
 {
     assert(data != NULL || len == 0);
     if (len == 0)
-        return; /* the library calls a NULL an error */
+        return; /* the library rejects NULL */
     XXH_errorcode code = XXH3_128bits_update(xxh_state(state), data, len);
     assert(code == XXH_OK);
 }
@@ -219,7 +219,7 @@ void hash_random(void *out, size_t len)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            fprintf(stderr, "hearth: the kernel gives no random bytes\n");
+            fprintf(stderr, "hearth: no random bytes from the kernel\n");
             abort();
         }
         to += got;

@@ -1,13 +1,12 @@
 /*
  * hash.h: two hashes for two jobs.
  *
- *   hash256   BLAKE3, plain or keyed: identity and authenticity. What names a block, and what a
- *             forger cannot make.
- *   hash128   XXH3-128: damage of bytes that a hash256 vouches for already; as fast as memory.
+ *   hash256   BLAKE3, plain or keyed: identity and authenticity. Names blocks; cannot be forged.
+ *   hash128   XXH3-128: detects damage of bytes that a hash256 already covers; as fast as memory.
  *
  * Byte strings that are hashed one after another must be framed by their lengths
- * (hash256_update_framed), or "ab","c" and "a","bc" would be the same. Numbers are hashed as
- * little-endian bytes, so that digests are the same on every machine.
+ * (hash256_update_framed); otherwise "ab","c" and "a","bc" would hash the same. Numbers are hashed
+ * as little-endian bytes, so that digests are the same on every machine.
  */
 #ifndef HEARTH_BASE_HASH_H
 #define HEARTH_BASE_HASH_H
@@ -24,7 +23,7 @@ enum {
     HASH256_BYTES = 32,
     HASH128_BYTES = 16,
     HASH256_HEX_BYTES = 65,
-    HASH128_STATE_BYTES = 576 + 63, /* the library's state, wherever a multiple of 64 falls */
+    HASH128_STATE_BYTES = 576 + 63, /* the library's state, at the first multiple of 64 */
 };
 
 struct hash256 {
@@ -48,18 +47,18 @@ void hash256_update_u64(struct hash256_state *state, uint64_t value); /* 8 bytes
 /* The length as u64, then the data. */
 void hash256_update_framed(struct hash256_state *state, const void *data, size_t len);
 
-/* Of what was fed so far; the state may be fed on. */
+/* The digest so far; more data may follow. */
 struct hash256 hash256_final(const struct hash256_state *state);
 
 /* In one call. */
 struct hash256 hash256_of(const void *data, size_t len);
 struct hash256 hash256_keyed(const struct hash256 *key, const void *data, size_t len);
 
-/* A key for a purpose, derived from key material that is not used otherwise (BLAKE3 derive_key;
+/* Derives a key for one purpose from key material that is not used otherwise (BLAKE3 derive_key;
  * `context` is a constant of the program). */
 struct hash256 hash256_derive(const char *context, const void *material, size_t len);
 
-/* Takes the same time whatever differs. */
+/* In constant time. */
 bool hash256_eq(const struct hash256 *a, const struct hash256 *b);
 
 /* 64 hex digits, lower case, and a NUL. */
@@ -71,10 +70,10 @@ bool hash256_from_hex(const char *text, size_t len, struct hash256 *out) NODISCA
 struct hash128 hash128_of(const void *data, size_t len);
 bool hash128_eq(const struct hash128 *a, const struct hash128 *b);
 
-/* Incremental hash128, for payloads that arrive in pieces. The library wants its state aligned to
- * 64 bytes, more than the heap gives to a struct that holds one, so the place is found inside
- * `room` anew by each call: a state may live anywhere but must stay there, neither copied nor
- * moved, from init to final. */
+/* Incremental hash128, for payloads that arrive in pieces. The library needs its state aligned to
+ * 64 bytes, more than the heap guarantees for a struct that contains one, so each call finds the
+ * place inside `room` again: a state may live anywhere but must not be copied or moved from init to
+ * final. */
 struct hash128_state {
     uint8_t room[HASH128_STATE_BYTES];
 };
@@ -82,8 +81,8 @@ void hash128_init(struct hash128_state *state);
 void hash128_update(struct hash128_state *state, const void *data, size_t len);
 struct hash128 hash128_final(const struct hash128_state *state);
 
-/* Bytes nobody can guess, from the kernel; aborts when it gives none (an installation key must not
- * be weak). */
+/* Unpredictable bytes from the kernel; aborts when there are none (an installation key must not be
+ * weak). */
 void hash_random(void *out, size_t len);
 
 #endif

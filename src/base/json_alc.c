@@ -1,5 +1,5 @@
 /*
- * json_alc.c: the three functions that yyjson asks for memory.
+ * json_alc.c: the three allocation functions for yyjson.
  */
 #include "base/json_alc.h"
 

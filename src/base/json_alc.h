@@ -9,7 +9,7 @@
 
 struct arena;
 
-/* For every document of the API. Any thread; never freed. What yyjson hands out from it is freed
+/* For every document of the API. Any thread; never freed. Memory that yyjson hands out is freed
  * with mem_free. */
 const yyjson_alc *json_alc(void);
 

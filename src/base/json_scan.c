@@ -2,9 +2,10 @@
  * json_scan.c: a pushdown automaton over bytes; the stack is one bit per open bracket (object or
  * array).
  *
- *      VALUE --"--> STRING --"--> AFTER        AFTER --,--> KEY | VALUE      AFTER --} ]--> AFTER (one level up)
- *      VALUE --{--> KEY_FIRST --"--> STRING --"--> COLON --:--> VALUE       (in a string that is a name)
- *      VALUE --[--> VALUE_FIRST                VALUE --digit--> numbers      VALUE --t f n--> LITERAL
+ *      VALUE --"--> STRING --"--> AFTER           AFTER --,--> KEY | VALUE
+ *      AFTER --} ]--> AFTER (one level up)        VALUE --[--> VALUE_FIRST
+ *      VALUE --{--> KEY_FIRST --"--> STRING --"--> COLON --:--> VALUE     (the string is a name)
+ *      VALUE --digit--> numbers                   VALUE --t f n--> LITERAL
  */
 #include "base/json_scan.h"
 
@@ -35,7 +36,7 @@ enum state {
     END,
 };
 
-/* MORE with the byte left unread: the number before it ended. */
+/* MORE with the byte unread: the number before it ended. */
 enum { AGAIN = JSON_SCAN_BAD + 1 };
 
 void json_scan_init(struct json_scan *scan)
@@ -117,8 +118,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* A number can end in three of its states; the byte after it is then read again as what follows a
- * value. */
+/* A number can end in three of its states; the byte after it is then read again in state AFTER. */
 static int number_byte(struct json_scan *scan, char c)
 {
     bool may_end = scan->state == ZERO || scan->state == DIGITS || scan->state == FRACTION ||

@@ -1,8 +1,8 @@
 /*
  * json_write.c: brackets, commas, numbers and escaped text.
  *
- * Numbers and whole values are yyjson's to write: its forms are the shortest that read as the same
- * number, whatever the locale.
+ * yyjson writes numbers and whole values, in the shortest form that reads back as the same number,
+ * in any locale.
  */
 #include "base/json_write.h"
 
@@ -32,7 +32,7 @@ struct json json_begin(struct buf *out, size_t bytes_max, char bracket)
     return json;
 }
 
-/* Before every value: the comma that parts it from the one before. */
+/* Before every value: writes the comma if one is needed. */
 static void begin_value(struct json *json)
 {
     if (json->comma)
@@ -64,7 +64,7 @@ void json_key(struct json *json, const char *key)
     json->comma = false;
 }
 
-/* How many bytes of the text are whole characters. */
+/* The number of bytes that form whole characters. */
 static size_t valid_prefix(struct str text)
 {
     const char *at = text.ptr, *end = text.ptr + text.len;

@@ -1,11 +1,11 @@
 /*
- * json_write.h: JSON into a buffer, piece by piece, without a tree.
+ * json_write.h: writes JSON into a buffer piece by piece, without a tree.
  *
- *      json_open(&w, '{'); json_key(&w, "id"); json_text(&w, id); json_key(&w, "n"); json_uint(&w,
- *      3); json_close(&w, '}');
+ *      json_open(&w, '{'); json_key(&w, "id"); json_text(&w, id);
+ *      json_key(&w, "n"); json_uint(&w, 3); json_close(&w, '}');
  *
- * Commas are put where they belong. Text is escaped and is valid UTF-8 afterwards (broken bytes
- * become U+FFFD). Errors stick in the buffer.
+ * Commas are added as needed. Text is escaped and becomes valid UTF-8 (invalid bytes become
+ * U+FFFD). Errors stick in the buffer.
  */
 #ifndef HEARTH_BASE_JSON_WRITE_H
 #define HEARTH_BASE_JSON_WRITE_H
@@ -19,11 +19,11 @@
 
 struct json {
     struct buf *out;
-    bool comma; /* something stands before in this object or array */
+    bool comma; /* this object or array is not empty */
 };
 
 struct json json_to(struct buf *out);
-/* Initializes the buffer with its limit, and opens the object or array that all of it is. */
+/* Initializes the buffer with its limit, and opens the outermost object or array. */
 struct json json_begin(struct buf *out, size_t bytes_max, char bracket);
 void json_open(struct json *json, char bracket);   /* '{' or '[' */
 void json_close(struct json *json, char bracket);  /* '}' or ']' */
@@ -32,12 +32,12 @@ void json_str(struct json *json, struct str text);
 void json_text(struct json *json, const char *text); /* NULL: null */
 void json_int(struct json *json, int64_t value);
 void json_uint(struct json *json, uint64_t value);
-/* the shortest text that reads as the same; what is no number is null */
+/* the shortest text that reads back the same; NaN and infinity become null */
 void json_float(struct json *json, double value);
 void json_single(struct json *json, float value); /* ... as the same float: 0.7f is 0.7 */
 void json_bool(struct json *json, bool value);
 void json_null(struct json *json);
-void json_raw(struct json *json, struct str value);    /* JSON already */
+void json_raw(struct json *json, struct str value);    /* already JSON */
 void json_value(struct json *json, yyjson_val *value); /* NULL: null */
 
 /* key and value in one call. */
@@ -48,9 +48,9 @@ void json_key_float(struct json *json, const char *key, double value);
 void json_key_bool(struct json *json, const char *key, bool value);
 void json_key_null(struct json *json, const char *key);
 
-/* A server-sent event (text/event-stream): "event: NAME" unless it is NULL, and one JSON value that
- * the caller writes in between as its data. Neither has line ends, which could forge an event: names
- * are literals, and json_* escapes them in texts. */
+/* A server-sent event (text/event-stream): "event: NAME" unless it is NULL, and one JSON value,
+ * which the caller writes in between, as its data. Neither contains line ends, which could forge an
+ * event: names are literals, and json_* escapes line ends in texts. */
 struct json sse_open(struct buf *out, const char *name);
 void sse_close(struct json *json);
 

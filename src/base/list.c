@@ -1,9 +1,9 @@
 /*
- * list.c: a ring through a head that is a node itself, so that no operation has a special case for
+ * list.c: a ring through a head that is itself a node, so that no operation has a special case for
  * the ends.
  *
- * Every operation is O(1) but list_check. Membership is not verified beyond what is free: a node
- * that is linked into another list of the caller looks like one of ours until list_check counts.
+ * Every operation except list_check is O(1). Membership is verified only where that is free: a node
+ * of another list goes unnoticed until list_check counts.
  */
 #include "base/list.h"
 
@@ -92,7 +92,7 @@ void list_check(const struct list *list)
 {
     const struct list_node *node = &list->head;
 
-    /* Counting, not waiting for the head, ends the walk through a broken ring, too. */
+    /* Counting, rather than waiting for the head, also ends the walk through a broken ring. */
     for (size_t i = 0; i <= list->count; i++) {
         assert(node->next != NULL && node->next->prev == node);
         assert(node != &list->head || i == 0);

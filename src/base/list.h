@@ -1,6 +1,6 @@
 /*
- * list.h: a doubly linked list whose links are embedded in the things it holds. Allocates nothing,
- * cannot fail.
+ * list.h: a doubly linked list whose links are embedded in its elements. Allocates nothing, cannot
+ * fail.
  *
  *      struct entry { int value; struct list_node lru; };
  *      LIST_FOREACH(struct entry, e, &list, lru) use(e);
@@ -33,7 +33,7 @@ void list_push_front(struct list *list, struct list_node *node);
 void list_push_back(struct list *list, struct list_node *node);
 void list_insert_before(struct list *list, struct list_node *at, struct list_node *node);
 void list_remove(struct list *list, struct list_node *node);
-void list_move_back(struct list *list, struct list_node *node); /* the use of an LRU list */
+void list_move_back(struct list *list, struct list_node *node); /* for LRU lists */
 
 /* NULL when empty or at the end. */
 struct list_node *list_first(const struct list *list);

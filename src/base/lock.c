@@ -2,22 +2,22 @@
  * lock.c: pthread mutexes, conditions and threads, with the checks that turn a deadlock into a
  * message.
  *
- * Each lock keeps the thread that holds it. A thread only ever compares that field with its own id,
- * and only the thread itself stores its id there, so a relaxed load is exact where it matters: it
- * is "me" if and only if I hold the lock.
+ * Each lock stores the thread that holds it. A thread only compares that field with its own id, and
+ * only the thread itself stores its id there, so a relaxed load is exact where it matters: it
+ * equals my id if and only if I hold the lock.
  *
- * For the ranks each thread keeps the list of locks that it holds:
+ * For the rank check each thread keeps a list of the locks it holds:
  *
- *      held.locks   [ cache 30 | queue 50 | log 80 ]      ranks rise strictly, so the last one is the highest
+ *      held.locks   [ cache 30 | queue 50 | log 80 ]    strictly rising, so the last is the highest
  *                                             ^ a new lock must rank above this one
  *
- * Leaving in another order takes an entry out of the middle, which keeps the order. The check comes
- * before the mutex is taken: a wrong order is reported the first time it is tried, not the one time
- * in a million when it deadlocks. The code of the list is compiled in every build, so that it
- * cannot rot, and does nothing unless HEARTH_DEBUG is defined.
+ * Leaving in another order removes an entry from the middle, which keeps the order. The check
+ * precedes the lock: a wrong order is reported the first time it is tried, not the one time in a
+ * million when it deadlocks. The code of the list is compiled in every build, so that it cannot
+ * rot, and does nothing unless HEARTH_DEBUG is defined.
  *
- * There are no recursive locks, no reader-writer locks and no try: each of them hides a question
- * about ownership.
+ * There are no recursive locks, no reader-writer locks and no trylock: each of them hides a
+ * question about ownership.
  */
 #include "base/lock.h"
 
@@ -39,17 +39,17 @@ enum { RANKS_CHECKED = 1 };
 enum { RANKS_CHECKED = 0 };
 #endif
 
-/* More than there are ranks in use; a thread that nests deeper than this has other problems. */
+/* More than there are ranks in use; no thread should nest deeper. */
 enum { HELD_MAX = 16 };
 
-enum { THREAD_NAME_SIZE = 16 }; /* the kernel's limit, with the NUL */
+enum { THREAD_NAME_SIZE = 16 }; /* the kernel's limit, including the NUL */
 
 static _Thread_local struct {
     const struct lock *locks[HELD_MAX];
     int count;
 } held;
 
-/* What a new thread needs to begin; made by the starter, freed by the thread. */
+/* The start arguments of a thread; allocated by the starter, freed by the thread. */
 struct thread_begin {
     void (*fn)(void *arg);
     void *arg;
@@ -68,7 +68,7 @@ NORETURN PRINTF(1, 2) static void violation(const char *fmt, ...)
     abort();
 }
 
-/* For calls of pthread that fail only on misuse. */
+/* For pthread calls that fail only on misuse. */
 static void must(int rc, const char *call)
 {
     if (rc != 0)
@@ -85,7 +85,7 @@ static void check_rank(const struct lock *lock)
                   top->name, top->rank);
 }
 
-/* Waiting for a condition lets go of one lock only. */
+/* Waiting for a condition releases only one lock. */
 static void check_waits_alone(const struct lock *lock)
 {
     for (int i = 0; i < held.count; i++)
@@ -119,7 +119,7 @@ static unsigned long owner_of(const struct lock *lock)
     return atomic_load_explicit(&lock->owner, memory_order_relaxed);
 }
 
-/* Called with the mutex held: right after it was taken, and right before it is given up. */
+/* Called with the mutex held: right after locking and right before unlocking. */
 static void own(struct lock *lock)
 {
     atomic_store_explicit(&lock->owner, (unsigned long)pthread_self(), memory_order_relaxed);
@@ -132,7 +132,7 @@ static void disown(struct lock *lock)
     atomic_store_explicit(&lock->owner, 0, memory_order_relaxed);
 }
 
-/* Without a deadline when `until` is NULL. False when it passed. */
+/* Without a deadline when `until` is NULL. False when it has passed. */
 static bool wait_for(struct cond *cond, struct lock *lock, const struct timespec *until)
 {
     if (!lock_is_held(lock))
@@ -152,7 +152,7 @@ static void *thread_main(void *arg)
     struct thread_begin begin = *(struct thread_begin *)arg;
 
     mem_free(arg);
-    /* The name is for people; a thread without one works as well. */
+    /* The name is for people; a failure does not matter. */
     (void)pthread_setname_np(pthread_self(), begin.name);
     begin.fn(begin.arg);
     if (held.count > 0)
@@ -160,7 +160,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Every signal but those that the kernel sends to the very thread that did something wrong. */
+/* Blocks every signal except those that the kernel sends to a thread for its own fault. */
 static void set_of_others_signals(sigset_t *set)
 {
     static const int own_fault[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -256,7 +256,7 @@ enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *
     begin->fn = fn;
     begin->arg = arg;
     snprintf(begin->name, sizeof(begin->name), "%s", name);
-    /* A thread inherits the mask, so there is no moment in which it could be given a signal. */
+    /* A thread inherits the mask, so it can never receive a signal in between. */
     set_of_others_signals(&blocked);
     must(pthread_sigmask(SIG_SETMASK, &blocked, &before), "pthread_sigmask");
     int rc = pthread_create(&thread->id, NULL, thread_main, begin);
@@ -287,9 +287,10 @@ void thread_detach(struct thread *thread)
 void thread_set_background(void)
 {
 #ifdef __linux__
-    enum { NICENESS = 10 }; /* about a tenth of a processor that others want, too */
+    enum { NICENESS = 10 }; /* about a tenth of a contended processor */
 
     (void)setpriority(PRIO_PROCESS, 0,
-                      NICENESS); /* Linux: 0 is the thread; elsewhere it would be all of us */
+                      /* Linux: 0 is the thread; elsewhere it would be the whole process */
+                      NICENESS);
 #endif
 }

@@ -1,11 +1,10 @@
 /*
- * lock.h: mutexes that know their name, their owner and their rank, condition variables, and
- * threads.
+ * lock.h: mutexes with a name, an owner and a rank, condition variables, and threads.
  *
- * RANKS. A thread may take a lock only if its rank is higher than that of every lock it holds
- * already; that order makes a deadlock impossible. The table of ranks is the enum below and
+ * RANKS. A thread may take a lock only if its rank is higher than that of every lock it already
+ * holds; this order makes deadlocks impossible. The ranks are in the enum below and in
  * docs/threads.md. In builds with HEARTH_DEBUG (all sanitizer builds, DEBUG=1) a violation prints
- * both names and aborts; in a release build only the owner is kept. Locks may be left in any order.
+ * both names and aborts; a release build only tracks the owner. Locks may be left in any order.
  *
  * Never hold a lock across I/O, a callback, an engine call or a function boundary.
  */
@@ -44,7 +43,7 @@ enum lock_rank {
 
 struct lock {
     pthread_mutex_t mutex;
-    atomic_ulong owner; /* the thread that holds it; 0 = nobody */
+    atomic_ulong owner; /* the thread that holds it; 0 = none */
     enum lock_rank rank;
     const char *name; /* a literal */
 };
@@ -52,15 +51,15 @@ struct lock {
 void lock_init(struct lock *lock, const char *name, enum lock_rank rank);
 void lock_fini(struct lock *lock); /* aborts when held */
 
-void lock_enter(struct lock *lock);         /* aborts when this thread holds it already */
+void lock_enter(struct lock *lock);         /* aborts when this thread already holds it */
 void lock_leave(struct lock *lock);         /* aborts when this thread does not hold it */
 bool lock_is_held(const struct lock *lock); /* by this thread */
 
 #define lock_assert_held(lock) assert(lock_is_held(lock))
 
-/* A condition that is waited for under a lock, by monotonic time. The lock must be the only one
- * that the thread holds: whoever is to wake it may need the others, and no rank would show that.
- * Checked as ranks are. */
+/* A condition variable, with monotonic time. The lock must be the only one that the thread
+ * holds: the thread that signals may need the others, and ranks would not show that. Checked
+ * like ranks. */
 struct cond {
     pthread_cond_t cond;
 };
@@ -71,31 +70,30 @@ void cond_signal(struct cond *cond);
 void cond_broadcast(struct cond *cond);
 void cond_wait(struct cond *cond, struct lock *lock) REQUIRES(lock);
 
-/* False when `deadline_ns` (of the real monotonic clock; UINT64_MAX is never) passed. Wakes without
- * reason happen: loop over the condition. */
+/* False when `deadline_ns` (of the real monotonic clock; UINT64_MAX is never) has passed. Spurious
+ * wakeups happen: loop over the condition. */
 bool cond_wait_until(struct cond *cond, struct lock *lock, uint64_t deadline_ns)
     REQUIRES(lock) NODISCARD;
 
 /* A thread with a name that `top -H` shows (cut at 15 characters). Signals belong to the main
- * thread, so all are blocked except those that a thread raises by its own fault (SIGSEGV and its
- * kin): blocking these only hides the crash from whoever reports it. Zeroed before its first start.
- */
+ * thread, so all are blocked except those that a thread causes by its own fault (SIGSEGV and the
+ * like): blocking these would only hide the crash. Must be zeroed before its first start. */
 struct thread {
     pthread_t id;
     bool started;
 };
 
-/* Runs fn(arg) in a new thread; ERR_LIMIT when the system gives none. `thread` is the starter's
- * alone. */
+/* Runs fn(arg) in a new thread; ERR_LIMIT when the system refuses. Only the starter uses
+ * `thread`. */
 enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *arg), void *arg,
                       struct errinfo *info) NODISCARD;
-/* Waits until fn returned; a no-op when it was not started. */
+/* Waits until fn has returned; a no-op when it was not started. */
 void thread_join(struct thread *thread);
-/* Never to be joined: for a thread that hangs in a call which cannot be called off. */
+/* Never to be joined: for a thread that hangs in a call that cannot be cancelled. */
 void thread_detach(struct thread *thread);
-/* The calling thread gives way to others from now on: for work that nobody waits for. Where the
- * system knows no such thing for one thread alone, nothing changes. It may still hold a lock when
- * it has to give way, so that it must hold locks for moments only. */
+/* Lowers the priority of the calling thread, for background work. A no-op where the system cannot
+ * do so for a single thread. The thread may be preempted while it holds a lock, so it must hold
+ * locks only briefly. */
 void thread_set_background(void);
 
 #endif

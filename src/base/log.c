@@ -1,25 +1,24 @@
 /*
- * log.c: rate limit under the lock, formatting on the caller's stack, one write(2): by the caller,
- * or by the log's own thread.
+ * log.c: rate limit under the lock, formatting on the caller's stack, one write(2) by the caller or
+ * by the log's own thread.
  *
- * A line is at most PIPE_BUF bytes, the size up to which the kernel promises that writes to a pipe
- * do not mix. What does not fit is left out, value by value, and the line ends with cut=true; it is
- * valid JSON in any case:
+ * A line is at most PIPE_BUF bytes, the size up to which the kernel keeps writes to a pipe intact.
+ * Values that do not fit are left out, and the line ends with cut=true; it is always valid JSON:
  *
- *      \n | head | fields ............ | tail |          the first byte is written only after a line that broke off in
- *      0  1                            limit  end        the middle, so that this one starts on a line of its own
+ *      \n | head | fields ............ | tail |   the first byte is written only after a torn line,
+ *      0  1                            limit  end so that this one starts on its own line
  *
- * Equal messages are found by a search through a small table, the entry whose window is oldest
- * gives way to a new message. It is bounded whatever is logged; a message that was pushed out
- * starts with a fresh burst, which errs on the side of saying too much.
+ * Equal messages are found by searching a small table; a new message replaces the entry with the
+ * oldest window. The table is bounded whatever is logged; a message that was replaced starts with a
+ * fresh burst, so at worst too much is logged.
  *
  * THE QUEUE of a log with a writer is a ring of bytes. A line ends with its only \n, so the writer
  * needs no lengths. Only the writer ever waits for the descriptor. A write(2) that never returns
- * cannot be called off: log_destroy then leaves the log to its thread, which frees it if the write
+ * cannot be cancelled: log_destroy then leaves the log to its thread, which frees it if the write
  * does return, and ends with the process otherwise.
  *
- * Not done here: opening or rotating files (that is for whoever reads our stderr); ignoring SIGPIPE
- * (the main program does); locales (nobody calls setlocale, so %g writes a point).
+ * Not done here: opening or rotating files (that is up to the reader of our stderr); ignoring
+ * SIGPIPE (the main program does); locales (setlocale is never called, so %g writes a point).
  */
 #include "base/log.h"
 
@@ -41,12 +40,13 @@
 
 enum {
     LINE_BYTES_MAX = PIPE_BUF,
-    /* of one escaped text, so that one long value does not hide all others */
+    /* per escaped text, so that one long value does not hide all others */
     VALUE_BYTES_MAX = 1024,
-    TAIL_BYTES_MAX = 64, /* suppressed=N, cut=true, the closing brace and the end of the line */
-    RATE_SLOTS = 64,     /* different messages within an interval; few programs have more in all */
-    KEPT_LINES = 64,     /* warnings and errors that stay */
-    CODE_INVALID = -1,   /* a byte that is not UTF-8 */
+    TAIL_BYTES_MAX = 64, /* suppressed=N, cut=true, the closing brace and the newline */
+    /* different messages within an interval; few programs have more in total */
+    RATE_SLOTS = 64,
+    KEPT_LINES = 64,   /* warnings and errors that are kept */
+    CODE_INVALID = -1, /* a byte that is not UTF-8 */
 };
 
 static_assert(PIPE_BUF <= LOG_QUEUE_BYTES_MIN, "every line fits into an empty queue");
@@ -62,7 +62,7 @@ struct rate {
 struct log {
     struct log_options options; /* level: see below */
     atomic_int level;
-    atomic_bool torn; /* the last line broke off in the middle */
+    atomic_bool torn; /* the last line was written only in part */
     _Atomic uint64_t lost;
     _Atomic uint64_t suppressed;
     struct lock lock;
@@ -74,11 +74,11 @@ struct log {
     char *ring;
     size_t ring_size;
     size_t ring_at, ring_len; /* GUARDED_BY(lock): the oldest byte, and how many */
-    uint64_t untold;          /* GUARDED_BY(lock): dropped since the last line that said so */
-    bool ending, ended;       /* GUARDED_BY(lock): log_destroy was called; the writer is through */
+    uint64_t untold;          /* GUARDED_BY(lock): dropped lines not yet reported */
+    bool ending, ended;       /* GUARDED_BY(lock): log_destroy was called; the writer has ended */
     bool abandoned;           /* GUARDED_BY(lock): the writer frees the log */
-    struct cond more;         /* for the writer: a line, or the end */
-    struct cond through;      /* for log_destroy: ended */
+    struct cond more;         /* wakes the writer: a line, or the end */
+    struct cond through;      /* wakes log_destroy: ended */
     _Atomic uint64_t dropped;
 };
 
@@ -103,11 +103,11 @@ static const struct {
 
 /* ---- escaping ---- */
 
-/* The code point at `at`, a NUL-terminated text, and how many bytes it has; CODE_INVALID and 1 for
- * what is not UTF-8. */
+/* The code point at `at`, a NUL-terminated text, and its length in bytes; CODE_INVALID and 1 for
+ * invalid UTF-8. */
 static int decode(const unsigned char *at, size_t *len)
 {
-    static const int least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter forms are forbidden */
+    static const int least[] = {0, 0, 0x80, 0x800, 0x10000}; /* overlong forms are forbidden */
     size_t want = at[0] < 0x80 ? 1 : at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : at[0] >= 0xC0 ? 2 : 0;
 
     *len = 1;
@@ -115,7 +115,7 @@ static int decode(const unsigned char *at, size_t *len)
         return want == 1 ? at[0] : CODE_INVALID;
     int code = at[0] & (0x7F >> want);
     for (size_t i = 1; i < want; i++) {
-        if ((at[i] & 0xC0) != 0x80) /* also the NUL at the end */
+        if ((at[i] & 0xC0) != 0x80) /* also false at the NUL */
             return CODE_INVALID;
         code = code << 6 | (at[i] & 0x3F);
     }
@@ -125,13 +125,13 @@ static int decode(const unsigned char *at, size_t *len)
     return code;
 }
 
-/* What a terminal or a viewer could take for a command or for the end of a line. */
+/* Characters that a terminal or a viewer could take for a command or a line end. */
 static bool is_control(int code)
 {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
 }
 
-/* Writes one character of a text as it may stand between quotes; returns its length. */
+/* Writes one character escaped for use between quotes; returns its length. */
 static size_t escape(enum log_format format, const unsigned char *at, size_t at_len, int code,
                      char out[8])
 {
@@ -141,7 +141,7 @@ static size_t escape(enum log_format format, const unsigned char *at, size_t at_
         if (code == pair[0])
             return (size_t)snprintf(out, 8, "\\%c", pair[1]);
     if (code == CODE_INVALID && format == LOG_FORMAT_JSON)
-        return (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD: JSON has no way to say a byte */
+        return (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD: JSON cannot express a byte */
     if (code == CODE_INVALID)
         return (size_t)snprintf(out, 8, "\\x%02x", at[0]);
     if (is_control(code))
@@ -154,7 +154,7 @@ static bool needs_quotes(const char *text)
 {
     size_t len;
 
-    if (text[0] == '\0' || strcmp(text, "-") == 0) /* a bare - is "no value" */
+    if (text[0] == '\0' || strcmp(text, "-") == 0) /* a bare - means "no value" */
         return true;
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += len) {
         int code = decode(at, &len);
@@ -180,7 +180,7 @@ static bool put(struct line *line, const char *text)
     return true;
 }
 
-/* Escapes as much of a text as may be shown. One byte of the line is left for a quote behind it. */
+/* Escapes as much of a text as may be shown. Leaves one byte of the line for the closing quote. */
 static void put_escaped(struct line *line, const char *text)
 {
     size_t end = MIN(line->len + VALUE_BYTES_MAX, line->limit - 1), at_len;
@@ -250,7 +250,7 @@ static bool put_key(struct line *line, const char *key)
     return put(line, "=");
 }
 
-/* The whole field or nothing of it. A text counts as whole when it was cut. */
+/* Appends the whole field or nothing. A text counts as whole when it was cut. */
 static void put_field(struct line *line, const struct log_field *field)
 {
     size_t mark = line->len;
@@ -312,18 +312,17 @@ static void put_tail(struct line *line, uint64_t suppressed)
     if (line->cut)
         put_field(line, &LOG_BOOL("cut", true));
     bool fits = put(line, line->format == LOG_FORMAT_JSON ? "}\n" : "\n");
-    assert(fits); /* TAIL_BYTES_MAX is large enough for the largest number */
+    assert(fits); /* TAIL_BYTES_MAX fits the largest number */
 }
 
 /* ---- writing ---- */
 
-/* One write, as a rule. The loop is for signals and for the kinds of files that take a part only;
- * what follows such a part may stand behind somebody else's line, which is the price of not holding
- * a lock while the other end is slow. */
+/* Normally one write. The loop is for signals and for files that accept only a part; the remainder
+ * may then follow another process's line, which is the price of not holding a lock while the reader
+ * is slow. */
 static void write_line(struct log *log, const struct line *line)
 {
-    /* Relaxed: whether another thread's new line comes a moment earlier or later does not matter.
-     */
+    /* Relaxed: it does not matter which thread's line gets the newline. */
     bool torn = atomic_exchange_explicit(&log->torn, false, memory_order_relaxed);
     const char *from = line->text + (torn ? 0 : 1), *end = line->text + line->len;
 
@@ -334,7 +333,7 @@ static void write_line(struct log *log, const struct line *line)
             torn = true;
         } else if (put_len == 0 || errno != EINTR) {
             atomic_store_explicit(&log->torn, torn, memory_order_relaxed);
-            atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed); /* a mere counter */
+            atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed); /* only a counter */
             return;
         }
     }
@@ -351,7 +350,7 @@ static struct rate *find_rate_locked(struct log *log, const char *tag, const cha
     for (size_t i = 0; i < RATE_SLOTS; i++) {
         struct rate *rate = &log->rates[i];
         if (rate->tag ==
-            NULL) { /* slots are taken in order and never given back: the rest is free, too */
+            NULL) { /* slots are used in order and never freed, so the rest is free as well */
             oldest = rate;
             break;
         }
@@ -364,7 +363,7 @@ static struct rate *find_rate_locked(struct log *log, const char *tag, const cha
     return oldest;
 }
 
-/* Whether the line may be written, and how many equal ones were not since the last that was. */
+/* Whether the line may be written, and how many equal ones were suppressed since the last one. */
 static bool admit(struct log *log, const char *tag, const char *message, uint64_t *suppressed)
 {
     *suppressed = 0;
@@ -372,7 +371,8 @@ static bool admit(struct log *log, const char *tag, const char *message, uint64_
         return true;
     lock_enter(&log->lock);
     uint64_t now_ns =
-        clock_mono_ns(log->options.clock); /* inside: windows must not begin in the future */
+        /* under the lock: windows must not begin in the future */
+        clock_mono_ns(log->options.clock);
     struct rate *rate = find_rate_locked(log, tag, message, now_ns);
     if (now_ns - rate->window_ns >= log->options.interval_ns) {
         rate->window_ns = now_ns;
@@ -385,13 +385,13 @@ static bool admit(struct log *log, const char *tag, const char *message, uint64_
         rate->suppressed = 0;
     } else {
         rate->suppressed++;
-        atomic_fetch_add_explicit(&log->suppressed, 1, memory_order_relaxed); /* a mere counter */
+        atomic_fetch_add_explicit(&log->suppressed, 1, memory_order_relaxed); /* only a counter */
     }
     lock_leave(&log->lock);
     return admitted;
 }
 
-/* Warnings and errors stay for a while. */
+/* Keeps the last warnings and errors. */
 static void keep(struct log *log, enum log_level level, const char *tag, const char *message,
                  const char *fields, size_t fields_len)
 {
@@ -432,7 +432,7 @@ static void compose(struct log *log, enum log_level level, const char *tag, cons
 
 static void enqueue(struct log *log, const struct line *line)
 {
-    /* whether the last line broke off is known to the writer only */
+    /* only the writer knows whether the last line was torn */
     const char *text = line->text + 1;
     size_t len = line->len - 1;
 
@@ -446,7 +446,7 @@ static void enqueue(struct log *log, const struct line *line)
         cond_signal(&log->more);
     } else {
         log->untold++;
-        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed); /* a mere counter */
+        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed); /* only a counter */
     }
     lock_leave(&log->lock);
 }
@@ -463,7 +463,7 @@ static void take_line_locked(struct log *log, struct line *line) REQUIRES(&log->
     } while (line->text[line->len - 1] != '\n');
 }
 
-/* Waits for the next line; or *untold is how many were dropped, which is said once half of the
+/* Waits for the next line; or *untold is the number of dropped lines, reported once half of the
  * queue is free again. False: the end. */
 static bool await_line(struct log *log, struct line *line, uint64_t *untold)
 {
@@ -515,7 +515,7 @@ static void run_writer(void *arg)
         free_log(log);
 }
 
-/* False: it is stuck in a write, and the log is its own from now on. */
+/* False: the writer is stuck in a write, and owns the log from now on. */
 static bool stop_writer(struct log *log)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), LOG_FLUSH_MS * NS_PER_MS);
@@ -527,7 +527,7 @@ static bool stop_writer(struct log *log)
         ;
     bool ended = log->ended;
     log->abandoned = !ended;
-    /* an abandoned log may be gone as soon as the lock is left */
+    /* an abandoned log may be freed as soon as the lock is left */
     struct thread writer = log->writer;
     lock_leave(&log->lock);
     if (ended)
@@ -578,7 +578,7 @@ enum err log_start_writer(struct log *log, size_t bytes, struct errinfo *info)
 bool log_enabled(const struct log *log, enum log_level level)
 {
     assert(level < LOG_LEVEL_OFF);
-    /* Relaxed: a change of the level need not be seen at once. */
+    /* Relaxed: a changed level need not take effect at once. */
     return log != NULL && (int)level >= atomic_load_explicit(&log->level, memory_order_relaxed);
 }
 
@@ -611,7 +611,7 @@ size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t 
 static void write_event(struct log *log, enum log_level level, const char *tag, const char *message,
                         const struct log_field *fields, uint64_t suppressed)
 {
-    int errno_before = errno; /* "it failed" is often logged before errno is looked at */
+    int errno_before = errno; /* callers often log a failure before they read errno */
     struct line line;
 
     compose(log, level, tag, message, fields, suppressed, &line);

@@ -2,8 +2,7 @@
  * log.h: one line per event, for people or for machines.
  *
  *      2026-11-15T03:37:18.123Z info  [cache] hit id=7 prompt_tokens=28412 read_tokens=27540
- *                                     match=prefix
- *      {"time":"2026-11-15T03:37:18.123Z","level":"info","tag":"cache","message":"hit","id":7,"prompt_tokens":28412,...}
+ *      {"time":"2026-11-15T03:37:18.123Z","level":"info","tag":"cache","message":"hit","id":7,...}
  *
  * An event is a level, a tag (the module), a constant message, and typed fields:
  *
@@ -14,16 +13,15 @@
  * several threads or processes do not mix, and is at most PIPE_BUF bytes: longer texts are cut,
  * fields without room are left out, and the line then ends with cut=true. Values are escaped: no
  * field can forge a line. In text lines they are quoted when they are empty or contain spaces,
- * quotes,
- * '=', backslashes, control characters or invalid UTF-8; in JSON, invalid bytes become U+FFFD and NaN becomes null. Nothing
- * here fails the caller or changes errno; lines that could not be written are counted. SIGPIPE is
- * the program's business.
+ * quotes, '=', backslashes, control characters or invalid UTF-8; in JSON, invalid bytes become
+ * U+FFFD and NaN becomes null. Nothing here fails the caller or changes errno; lines that could not
+ * be written are counted. The program must handle SIGPIPE.
  *
- * A reader of the descriptor that stalls stops the thread that logs. A server calls
- * log_start_writer: from then on lines go into a bounded queue, and one thread writes them, in
- * their order. When the queue is full, lines are dropped and counted, and a line says so later.
+ * A stalled reader of the descriptor blocks the thread that logs. A server therefore calls
+ * log_start_writer: from then on lines go into a bounded queue, and one thread writes them in
+ * order. When the queue is full, lines are dropped and counted, and a later line reports that.
  *
- * Threads: any. The formatting happens outside the lock (rank LOCK_RANK_LOG).
+ * Threads: any. Formatting happens outside the lock (rank LOCK_RANK_LOG).
  */
 #ifndef HEARTH_BASE_LOG_H
 #define HEARTH_BASE_LOG_H
@@ -71,7 +69,7 @@ struct log_options {
     int fd; /* where lines go; not closed by the log */
     enum log_level level;
     enum log_format format;
-    bool color;     /* the level's colour, text format only */
+    bool color;     /* colours for the level, text format only */
     unsigned burst; /* equal messages per interval; 0 = no limit */
     uint64_t interval_ns;
     const struct clock *clock;
@@ -80,15 +78,15 @@ struct log_options {
 struct log;
 
 struct log *log_create(const struct log_options *options);
-/* With a writer: waits until the queue is written, at most LOG_FLUSH_MS in all; a reader that still
- * stalls then loses the rest. */
+/* With a writer: waits until the queue is written, for at most LOG_FLUSH_MS; if the reader still
+ * stalls, the rest is lost. */
 void log_destroy(struct log **log);
 
 enum { LOG_QUEUE_BYTES_MIN = 4096, LOG_FLUSH_MS = 1000 };
 
-/* Lines are written by a thread of the log from now on; `bytes` (LOG_QUEUE_BYTES_MIN or more) may
- * be queued. Called once, while no other thread uses the log. ERR_LIMIT when the system gives no
- * thread: then everything stays as it was. A child of fork must not use such a log. */
+/* From now on the log's own thread writes the lines; `bytes` (LOG_QUEUE_BYTES_MIN or more) may be
+ * queued. Call it once, while no other thread uses the log. ERR_LIMIT when no thread can be
+ * started: then nothing changes. A child of fork must not use such a log. */
 enum err log_start_writer(struct log *log, size_t bytes, struct errinfo *info) NODISCARD;
 
 bool log_enabled(const struct log *log, enum log_level level);
@@ -96,28 +94,28 @@ enum log_level log_get_level(const struct log *log);
 void log_set_level(struct log *log, enum log_level level);
 
 /* `fields` ends with a field of type LOG_TYPE_END; tag and message are literals. `log` may be NULL:
- * nothing happens. */
+ * a no-op. */
 void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
                const struct log_field *fields);
 
-/* A line whose words are made on the spot, without fields and without a limit on how often: for
- * lines that come once per request. Cut at LOG_TEXT_BYTES_MAX - 1 bytes. */
+/* A line with a formatted message, without fields and without a rate limit: for lines that come
+ * once per request. Cut at LOG_TEXT_BYTES_MAX - 1 bytes. */
 enum { LOG_TEXT_BYTES_MAX = 1024 };
 void log_text(struct log *log, enum log_level level, const char *tag, const char *fmt, ...)
     PRINTF(4, 5);
 
-/* The last 64 warnings and errors are kept, for those who watch a running server. Without time and
- * level, cut when it is longer. */
+/* The last 64 warnings and errors are kept, for monitoring a running server. Without time and
+ * level, cut when too long. */
 enum { LOG_LINE_BYTES = 512 };
 struct log_line {
-    uint64_t number; /* counts up from 1, without gaps */
+    uint64_t number; /* counts from 1, without gaps */
     uint64_t wall_ns;
     enum log_level level;
     const char *tag;
     char text[LOG_LINE_BYTES]; /* message and fields, as they were written */
 };
 
-/* Copies those with number > `after`, oldest first, at most max; returns how many. `log` may be
+/* Copies lines with number > `after`, oldest first, at most max; returns how many. `log` may be
  * NULL: none. */
 size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max);
 

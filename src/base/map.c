@@ -1,11 +1,11 @@
 /*
- * map.c: chained hashing that grows by splitting one chain after the other.
+ * map.c: chained hashing that grows by splitting one chain after another.
  *
  *      old   [ moved | moved |  2  |  3  ]                                 old_next = 2
  *      now   [   0   |   1   |  ?  |  ?  |   4   |   5   |  ?  |  ?  ]
  *
- * A table only ever doubles, from n chains to 2n. The entries of chain i can then go to the chains
- * i and i + n alone, and nothing but chain i goes there. Hence:
+ * A table only ever doubles, from n chains to 2n. The entries of chain i then go to the chains i
+ * and i + n, and no others go there. Hence:
  *
  *   I1  While there is an old table, an entry is in it if and only if (hash & old.mask) >=
  *       old_next. Each hash has thus exactly one chain at any time; a search never looks into two
@@ -15,8 +15,8 @@
  *       avoid.
  *   I3  Growth starts only when the old table is gone.
  *
- * Two chains per operation are moved. A table of n starts to grow at n entries and its successor at
- * 2n, so that a map that merely inserts is done after n / 2 of the n steps it has.
+ * Each operation moves two chains. A table of n starts to grow at n entries and its successor at
+ * 2n, so a map that only inserts has finished moving after n / 2 of the n operations in between.
  *
  * Tables never shrink: the maps of a cache that was full once will be full again.
  */
@@ -30,8 +30,8 @@
 
 enum {
     MAP_CHAINS_FIRST = 16,  /* a small map costs 128 bytes */
-    MAP_MOVES_PER_CALL = 2, /* 1 is enough for inserts alone; see the head */
-    MAP_RETRY_SHARE = 8,    /* after a failed growth, ask again an eighth of the table later */
+    MAP_MOVES_PER_CALL = 2, /* 1 is enough for inserts alone; see above */
+    MAP_RETRY_SHARE = 8,    /* after a failed growth, retry an eighth of the table later */
 };
 
 static size_t table_size(const struct map_table *table)
@@ -39,7 +39,7 @@ static size_t table_size(const struct map_table *table)
     return table->chains ? table->mask + 1 : 0;
 }
 
-/* The one chain that entries with this hash are in (I1). */
+/* The only chain that can contain entries with this hash (I1). */
 static struct map_node **chain_of(const struct map *map, uint64_t hash)
 {
     assert(map->now.chains != NULL);
@@ -48,7 +48,7 @@ static struct map_node **chain_of(const struct map *map, uint64_t hash)
     return &map->now.chains[hash & map->now.mask];
 }
 
-/* Splits the next chain of the old table over the two chains of the new one that stem from it. */
+/* Splits the next chain of the old table into its two chains of the new one. */
 static void move_chain(struct map *map)
 {
     size_t old_size = table_size(&map->old);
@@ -84,7 +84,7 @@ static void try_grow(struct map *map)
     size_t size = table_size(&map->now);
 
     if (map->old.chains != NULL)
-        return; /* I3; happens when earlier growth failed and the map is overfull */
+        return; /* I3; happens when growth failed earlier and the map is overfull */
     struct map_node **chains = mem_try_alloc_array(size * 2, sizeof(*chains));
     if (chains == NULL) {
         map->grow_at = map->count + size / MAP_RETRY_SHARE;
@@ -153,15 +153,15 @@ void map_remove(struct map *map, struct map_node *node)
 
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg)
 {
-    /* The visit is O(n) anyway; with one table left, a removal by the callback moves nothing under
-     * our feet. */
+    /* The visit is O(n) anyway; with only one table, a removal by the callback moves no other
+     * entry. */
     move_chains(map, SIZE_MAX);
     for (size_t i = 0; i <= map->now.mask; i++) {
         struct map_node *next;
         for (struct map_node *node = map->now.chains[i]; node != NULL; node = next) {
             next = node->next; /* the callback may free the entry */
             fn(node, arg);
-            assert(map->old.chains == NULL); /* else it has inserted */
+            assert(map->old.chains == NULL); /* else the callback inserted an entry */
         }
     }
 }
@@ -178,7 +178,7 @@ void map_check(const struct map *map)
         for (const struct map_node *node = map->old.chains[i]; node != NULL; node = node->next) {
             assert((node->hash & map->old.mask) == i);
             seen++;
-            assert(seen <= map->count); /* ends the walk of a chain that bites its tail, too */
+            assert(seen <= map->count); /* also ends the walk of a circular chain */
         }
     for (size_t i = 0; i <= map->now.mask; i++) {
         if (old_size > 0 && (i & map->old.mask) >= map->old_next)

@@ -1,8 +1,7 @@
 /*
- * mark.h: the roles of a conversation's messages, and the places of a prompt where messages begin
- * and end.
+ * mark.h: the roles of messages, and the places in a prompt where messages begin and end.
  *
- * Everything that handles prompts shares these types: the template sets marks in the text (bytes),
+ * All code that handles prompts shares these types: the template sets marks in the text (bytes),
  * the tokenizer moves them into the prompt (tokens), the scheduler cuts there, and reports name the
  * message.
  */
@@ -16,7 +15,7 @@
 
 /* X(value, name) */
 #define ROLE_TABLE(X)                                         \
-    X(ROLE_SYSTEM, "system") /* clients say developer, too */ \
+    X(ROLE_SYSTEM, "system") /* clients also say developer */ \
     X(ROLE_USER, "user")                                      \
     X(ROLE_ASSISTANT, "assistant")                            \
     X(ROLE_TOOL, "tool")                                      \
@@ -29,10 +28,10 @@ enum role {
         ROLE_COUNT
 };
 
-/* "user"; "" for ROLE_NONE and for what is no role. */
+/* "user"; "" for ROLE_NONE and for invalid roles. */
 const char *role_name(enum role role);
 
-/* ROLE_NONE: there is none of that name. */
+/* ROLE_NONE: no role has that name. */
 enum role role_from(struct str name);
 
 /* X(value, name) */

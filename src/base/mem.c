@@ -1,8 +1,8 @@
 /*
  * mem.c: the only place that calls the C library's allocator.
  *
- * The pointer to a test's fault is the one global of this module: memory is process-wide, and
- * passing an allocator through every function would be paid by every reader for the sake of tests
+ * The pointer to a test's fault is the only global of this module: memory is process-wide, and
+ * passing an allocator through every function would burden every reader for the sake of tests
  * alone.
  */
 #include "base/mem.h"
@@ -33,14 +33,14 @@ void mem_set_account(atomic_llong *bytes)
     atomic_store_explicit(&mem_account, bytes, memory_order_release); /* as above */
 }
 
-/* Adds an allocation to the account of a test, or takes it off. Returns it. */
+/* Adds an allocation to a test's count, or subtracts it. Returns it. */
 static void *account(void *ptr, int sign)
 {
     atomic_llong *bytes = atomic_load_explicit(&mem_account, memory_order_acquire);
 
     if (bytes != NULL && ptr != NULL)
         atomic_fetch_add_explicit(bytes, sign * (long long)malloc_usable_size(ptr),
-                                  memory_order_relaxed); /* a counter, nothing hangs on it */
+                                  memory_order_relaxed); /* a counter; nothing depends on it */
     return ptr;
 }
 

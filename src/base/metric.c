@@ -4,16 +4,16 @@
  *      first[id] --> label 0: [cell ...] label 1: [cell ...] ...
  *
  *      counter, gauge   1 cell per label     the value
- *      histogram        n + 1 cells          the n buckets (not cumulative, the last one is +Inf), then the sum
+ *      histogram        n + 1 cells          n buckets (not cumulative, last: +Inf), then the sum
  *
  * A cell holds either a count or the bits of a double; doubles are added with a compare-and-swap
- * loop, which on the few updates per token that we make never spins in practice. The number of
- * observations is the sum of the buckets and has no cell of its own: a scrape in the middle of an
- * update could otherwise see `_count` differ from the +Inf bucket, which scrapers reject.
+ * loop, which does not spin in practice with our few updates per token. The number of observations
+ * is the sum of the buckets and has no cell: otherwise a scrape during an update could see `_count`
+ * differ from the +Inf bucket, which scrapers reject.
  *
  * Not here: timestamps, summaries, exemplars, labels that come and go. Cells of several metrics
- * share cache lines; what is updated by many threads at once, millions of times a second, does not
- * belong into a metric.
+ * share cache lines; values that many threads update millions of times a second do not belong in a
+ * metric.
  */
 #include "base/metric.h"
 
@@ -32,7 +32,7 @@ enum { BUCKETS_MAX = 64, LABELS_BYTES_MAX = 4096 };
 struct metric_set {
     const struct metric_desc *table;
     size_t count;
-    size_t *first; /* cell of label 0, by id; one more entry at the end: the number of cells */
+    size_t *first; /* cell of label 0, by id; the extra last entry is the number of cells */
     _Atomic uint64_t *cells;
 };
 
@@ -95,22 +95,22 @@ static void check_label(const struct metric_desc *desc)
     for (size_t i = 0; desc->values[i] != NULL; i++)
         for (size_t j = 0; j < i; j++)
             if (strcmp(desc->values[i], desc->values[j]) == 0)
-                bad_table(desc, "the label has a value twice");
+                bad_table(desc, "a label value is duplicated");
 }
 
 static void check_buckets(const struct metric_desc *desc)
 {
     if ((desc->type == METRIC_HISTOGRAM) != (desc->buckets != NULL))
-        bad_table(desc, "histograms have buckets, and nothing else has");
+        bad_table(desc, "histograms, and only they, have buckets");
     if (desc->buckets == NULL)
         return;
-    /* Every step is checked before the next is read, so that a list without its INFINITY is found
-     * at its first descent and not walked for ever. */
+    /* Every step is checked before the next is read, so that a list without INFINITY is detected at
+     * its first descent instead of being read past its end. */
     for (const double *bound = desc->buckets; *bound != INFINITY; bound++)
         if (isnan(*bound) || *bound == -INFINITY || !(bound[0] < bound[1]))
             bad_table(desc, "the buckets are not ascending to INFINITY");
     if (bucket_count(desc) > BUCKETS_MAX)
-        bad_table(desc, "more buckets than a picture of them has");
+        bad_table(desc, "too many buckets for a snapshot");
 }
 
 static void check_desc(const struct metric_desc *table, size_t id)
@@ -122,14 +122,14 @@ static void check_desc(const struct metric_desc *table, size_t id)
     size_t len = strlen(desc->name);
     bool total = len > 6 && strcmp(desc->name + len - 6, "_total") == 0;
     if (total != (desc->type == METRIC_COUNTER))
-        bad_table(desc, "counters end in _total, and nothing else does");
+        bad_table(desc, "counters, and only they, end in _total");
     if (desc->unit != NULL && strstr(desc->name, desc->unit) == NULL)
         bad_table(desc, "the unit is not in the name");
     if (desc->help == NULL || desc->help[0] == '\0')
         bad_table(desc, "no help");
     for (size_t i = 0; i < id; i++)
         if (strcmp(table[i].name, desc->name) == 0)
-            bad_table(desc, "the name is there twice");
+            bad_table(desc, "the name is duplicated");
     check_label(desc);
     check_buckets(desc);
 }
@@ -150,8 +150,7 @@ static uint64_t bits_of(double v)
     return bits;
 }
 
-/* Relaxed everywhere: each cell stands for itself, and nobody reads other memory because of its
- * value. */
+/* Relaxed everywhere: each cell is independent, and its value orders no other memory. */
 static uint64_t load(const _Atomic uint64_t *cell)
 {
     return atomic_load_explicit(cell, memory_order_relaxed);
@@ -186,8 +185,7 @@ static void append_escaped(struct buf *out, const char *text, bool quote)
     }
 }
 
-/* Counts as people write them, everything else in the fewest digits that read back as the same
- * number. */
+/* Counts as integers, everything else in the fewest digits that read back as the same number. */
 static void append_number(struct buf *out, double v)
 {
     char text[32];
@@ -208,8 +206,8 @@ static void append_number(struct buf *out, double v)
     }
 }
 
-/* name_suffix{labels,le="bound"}, and a space. `labels` are written as they are, "" is none;
- * `bound` is NULL outside buckets. */
+/* name_suffix{labels,le="bound"}, and a space. `labels` are written verbatim, "" is none; `bound`
+ * is NULL outside buckets. */
 static void append_series(struct buf *out, const char *name, const char *suffix, const char *labels,
                           const double *bound)
 {
@@ -226,8 +224,8 @@ static void append_series(struct buf *out, const char *name, const char *suffix,
     buf_append_str(out, any || bound != NULL ? "} " : " ");
 }
 
-/* The label of a metric with one of its values, in a buffer that is emptied first; "" for a metric
- * without. */
+/* One label value of a metric, in a buffer that is emptied first; "" for a metric without
+ * labels. */
 static const char *label_text(const struct metric_desc *desc, size_t label, struct buf *out)
 {
     buf_clear(out);
@@ -244,7 +242,7 @@ static void render_value(const char *name, const char *labels, double v, struct 
     buf_append_char(out, '\n');
 }
 
-/* Counts of buckets, as they are at this moment. */
+/* The current counts of the buckets. */
 struct picture {
     const double *bounds;
     uint64_t counts[BUCKETS_MAX];
@@ -269,7 +267,7 @@ static void render_histogram(const char *name, const char *labels, const struct 
     buf_appendf(out, "%llu\n", (unsigned long long)below);
 }
 
-/* Adds what a label of a histogram has to a picture of it. */
+/* Adds one label's histogram to a snapshot. */
 static void look(const struct metric_set *set, size_t id, size_t label, struct picture *picture)
 {
     const struct metric_desc *desc = &set->table[id];
@@ -404,7 +402,7 @@ enum err metric_render(const struct metric_set *set, struct buf *out)
     return err;
 }
 
-/* ---- under other names, and from other places ---- */
+/* ---- under other names, and from other sources ---- */
 
 enum err metric_render_as(const struct metric_set *set, size_t id, size_t label,
                           const struct metric_alias *alias, struct buf *out)
@@ -470,8 +468,7 @@ enum err metric_latency_render(const struct metric_latency *latency,
     return out->err;
 }
 
-/* A decade in three steps resolves a latency to about a factor of two, which is what a percentile
- * needs. */
+/* Three steps per decade resolve a latency to about a factor of two, enough for percentiles. */
 const double metric_buckets_latency[METRIC_LATENCY_BUCKETS] = {
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
     0.25, 0.5,    1,    2.5,  5,      10,   25,   50,     100,  INFINITY,

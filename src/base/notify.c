@@ -1,8 +1,8 @@
 /*
  * notify.c: one connected datagram socket.
  *
- * A manager that does not read is not waited for: a message that cannot be sent at once is lost,
- * and what is said repeatedly is said again.
+ * A manager that does not read never blocks us: a message that cannot be sent at once is lost, and
+ * periodic messages are sent again anyway.
  */
 #include "base/notify.h"
 
@@ -70,6 +70,6 @@ uint64_t notify_watchdog_ns(const char *usec, const char *pid, pid_t self)
     if (!read_number(usec, &interval) || interval > UINT64_MAX / NS_PER_US)
         return 0;
     if (pid != NULL && (!read_number(pid, &wanted) || wanted != (uint64_t)self))
-        return 0; /* meant for another process, whose environment this one has inherited */
+        return 0; /* meant for another process, from which we inherited the environment */
     return interval * NS_PER_US;
 }

@@ -1,9 +1,9 @@
 /*
  * option.c: the command line, the environment, and the order of the sources.
  *
- * The sources are read from the weakest to the strongest, each overwriting what is there: table,
- * file, environment, command line. So nothing has to be remembered but the rank of the source that
- * a value came from, which lists need to know whether an item begins a new list or continues one.
+ * The sources are read from the weakest to the strongest, each overwriting earlier values: table,
+ * file, environment, command line. So only the rank of each value's source must be remembered,
+ * which lists need to know whether an item begins a new list or continues one.
  *
  * Deliberately not here: abbreviated long options (a new option must not change what an old script
  * means), options that may have a value or not, and any printing.
@@ -40,8 +40,8 @@ static const struct option_desc *find_letter(const struct option_table *table, c
     return NULL;
 }
 
-/* A slip is one change in a short word, two in a longer one, three in a long one. A beginning is as
- * near as the worst slip. */
+/* A typo is one change in a short word, two in a longer one, three in a long one. A prefix counts
+ * as the worst typo. */
 void option_guess_name(struct option_guess *guess, struct str text, const char *name)
 {
     struct str known = str_from(name);
@@ -50,7 +50,7 @@ void option_guess_name(struct option_guess *guess, struct str text, const char *
 
     if (distance > limit && text.len >= 3 && str_starts(known, text))
         distance = limit;
-    /* With nothing in common, a short word would be "near" to every other one. */
+    /* Otherwise a short word would be "near" every other one with nothing in common. */
     if (distance > limit || (size_t)distance >= MAX(text.len, known.len))
         return;
     if (guess->name == NULL || distance < guess->distance)
@@ -109,7 +109,7 @@ enum err option_set(struct option_run *run, const struct option_desc *desc,
     run->ranks[index] = (unsigned char)origin->rank;
     if (err == ERR_OK)
         return ERR_OK;
-    if (desc->secret) /* the sentence may quote it */
+    if (desc->secret) /* the message may quote it */
         err_set(run->info, err, "the value is not valid");
     return err_wrap(run->info, err, "%s", origin->name);
 }
@@ -180,7 +180,7 @@ struct args {
     char **end;
 };
 
-/* One option as it stands on the command line. */
+/* One option as written on the command line. */
 struct spelled {
     const struct option_desc *desc;
     bool negated;      /* --no-NAME */
@@ -188,7 +188,7 @@ struct spelled {
     const char *value; /* in the same argument, or NULL */
 };
 
-/* "--name=value" or "-name=value" into its parts, the name without the dashes. */
+/* Splits "--name=value" or "-name=value"; the name is without the dashes. */
 static struct str split(const char *arg, size_t dashes, struct spelled *out)
 {
     size_t len = strcspn(arg, "=");
@@ -198,7 +198,7 @@ static struct str split(const char *arg, size_t dashes, struct spelled *out)
     return (struct str){arg + dashes, len - dashes};
 }
 
-/* Understands --name, --no-name, --alias, -alias, each perhaps with =value; not letters. */
+/* Understands --name, --no-name, --alias, -alias, each optionally with =value; not letters. */
 static bool find_spelled(const struct option_table *table, const char *arg, struct spelled *out)
 {
     bool is_long = strncmp(arg, "--", 2) == 0;
@@ -216,8 +216,7 @@ static bool find_spelled(const struct option_table *table, const char *arg, stru
     return out->desc != NULL;
 }
 
-/* Whether an argument that stands where a value is expected is an option that we know. A negative
- * number is none. */
+/* Whether an argument in the place of a value is a known option. A negative number is not. */
 static bool is_known_option(const struct option_table *table, const char *arg)
 {
     struct spelled spelled;
@@ -243,7 +242,7 @@ static enum err missing_value(struct option_run *run, const struct spelled *spel
                    STR_ARG(spelled->name), next, spelled->desc->name, next);
 }
 
-/* Sets what is spelled, with a value from the same argument or from the next one. */
+/* Sets the option, with a value from the same argument or from the next one. */
 static enum err set_spelled(struct option_run *run, const struct spelled *spelled,
                             struct args *args)
 {
@@ -254,7 +253,7 @@ static enum err set_spelled(struct option_run *run, const struct spelled *spelle
     snprintf(origin.name, sizeof(origin.name), STR_FMT, STR_ARG(spelled->name));
     if (spelled->negated && desc->type != OPTION_FLAG)
         return err_set(run->info, ERR_INVALID,
-                       "%s: only a flag can be turned off, and --%s is none", origin.name,
+                       "%s: only a flag can be turned off, and --%s is not one", origin.name,
                        desc->name);
     if (spelled->negated && value != NULL)
         return err_set(run->info, ERR_INVALID, "%s takes no value", origin.name);
@@ -271,7 +270,7 @@ static enum err set_spelled(struct option_run *run, const struct spelled *spelle
     return option_set(run, desc, &origin, str_from(value));
 }
 
-/* `name` is with dashes; the guess is made from what follows them. */
+/* `name` includes the dashes; the guess uses the rest. */
 static enum err unknown_option(struct option_run *run, struct str name)
 {
     struct str bare = name;
@@ -352,7 +351,7 @@ static enum err read_args(struct option_run *run, struct args *args)
     return ERR_OK;
 }
 
-/* Somebody who asks for help gets it, whatever else is wrong with the line. */
+/* A request for help is served, whatever else is wrong with the line. */
 static bool wants_help(const struct args *args)
 {
     for (char **arg = args->next; arg < args->end && strcmp(*arg, "--") != 0; arg++)
@@ -434,13 +433,13 @@ static void check_names(const struct option_table *table, size_t index)
         const struct option_desc *other = &table->options[i];
         if (same(other->name, desc->name) || same(other->name, desc->alias) ||
             same(other->alias, desc->name) || same(other->alias, desc->alias))
-            bad_table(table, desc, "the name is there twice");
+            bad_table(table, desc, "the name is duplicated");
         if (desc->letter != 0 && desc->letter == other->letter)
-            bad_table(table, desc, "the letter is there twice");
+            bad_table(table, desc, "the letter is duplicated");
     }
 }
 
-/* The value that the table gives must be one that a user could give. */
+/* The table's initial value must be valid for a user as well. */
 static void check_initial(const struct option_table *table, const struct option_desc *desc)
 {
     union {
@@ -459,7 +458,7 @@ static void check_initial(const struct option_table *table, const struct option_
         return;
     arena_init(&arena, 65536);
     alone.offset = 0;
-    /* What a percentage gives depends on the machine, so only other sizes are held against the
+    /* The value of a percentage depends on the machine, so only other sizes are checked against the
      * bounds. */
     bool checked = !str_ends(str_from(desc->initial), STR("%"));
     struct option_value_from from = {
@@ -478,7 +477,7 @@ void option_check_table(const struct option_table *table)
         if (len == 0 || desc->help[len - 1] != '.')
             bad_table(table, desc, "the help is not a sentence");
         if ((desc->type == OPTION_CHOICE) != (desc->choices != NULL))
-            bad_table(table, desc, "choices have a list, and nothing else has");
+            bad_table(table, desc, "choices, and only they, have a list");
         if (desc->choices != NULL && desc->choices[0] == NULL)
             bad_table(table, desc, "nothing to choose from");
         if ((desc->max > 0 && desc->min > desc->max) || desc->imin > desc->imax ||

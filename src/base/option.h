@@ -1,16 +1,17 @@
 /*
- * option.h: settings that describe themselves.
+ * option.h: self-describing settings.
  *
- * A command declares its options in one table; the table gives the command line, the environment,
- * the INI file, the help text, manual pages and completions. Values land in a struct of the
- * command's own, by offset:
+ * A command declares its options in one table, which gives the command line, the environment, the
+ * INI file, the help text, manual pages and completions. Values are stored in the command's own
+ * struct, by offset:
  *
  *      struct serve_options { const char *host; uint64_t port; uint64_t ram_cache; bool exact; };
  *      static const struct option_desc serve_table[] = {
- *          {"host", 0, OPTION_TEXT, offsetof(struct serve_options, host), .value = "ADDRESS", .initial = "127.0.0.1",
- *           .help = "Address to listen on, or a path ending in .sock."},
- *          {"port", 0, OPTION_UINT, offsetof(struct serve_options, port), .value = "N", .initial = "4117",
- *           .min = 0, .max = 65535, .help = "Port to listen on; 0 lets the system choose."},
+ *          {"host", 0, OPTION_TEXT, offsetof(struct serve_options, host), .value = "ADDRESS",
+ *           .initial = "127.0.0.1", .help = "Address to listen on, or a path ending in .sock."},
+ *          {"port", 0, OPTION_UINT, offsetof(struct serve_options, port), .value = "N",
+ *           .initial = "4117", .min = 0, .max = 65535,
+ *           .help = "Port to listen on; 0 lets the system choose."},
  *      };
  *
  * A setting comes from, strongest first: the command line (--port 8000, --port=8000, -p8000), the
@@ -18,12 +19,12 @@
  * before any section), the table. `--no-NAME` clears a flag; flags of one letter combine (-vx).
  * Flags in the environment and in the file are on, true, yes, 1 or off, false, no, 0. A list has
  * one item per --NAME or per line of the file; in the environment and in the table, where a name
- * cannot be repeated, commas separate them. A stronger source replaces the list of a weaker one.
- * "--" ends options; what is not an option is positional and handed back in order.
+ * cannot be repeated, commas separate items. A stronger source replaces the list of a weaker one.
+ * "--" ends options; other arguments are positional and returned in order.
  *
- * Errors are sentences that name the option, the value, where it came from, and what would be
- * right; an unknown option is answered with the nearest known one. What a weaker source says is
- * checked even when a stronger one overrides it.
+ * Error messages name the option, the value, its source, and what would be valid; for an unknown
+ * option they suggest the nearest known one. Values of a weaker source are checked even when a
+ * stronger one overrides them.
  */
 #ifndef HEARTH_BASE_OPTION_H
 #define HEARTH_BASE_OPTION_H
@@ -64,20 +65,20 @@ struct option_desc {
     char letter; /* short option, or 0 */
     enum option_type type;
     size_t offset;
-    /* what stands for the value in help: "N", "SIZE", "FILE"; NULL: by type */
+    /* placeholder for the value in help: "N", "SIZE", "FILE"; NULL: by type */
     const char *value;
-    const char *initial;        /* as the user would write it; NULL: zero, false, none */
+    const char *initial;        /* as a user would write it; NULL: zero, false, none */
     const char *help;           /* one sentence */
-    const char *const *choices; /* CHOICE, ended by NULL */
+    const char *const *choices; /* CHOICE, NULL-terminated */
     uint64_t min, max;          /* UINT, SIZE, DURATION (ns): max 0 = no bound */
     int64_t imin, imax;         /* INT: both 0 = no bound */
     double fmin, fmax;          /* FLOAT: both 0 = no bound */
-    const char *group;          /* heading in the help; NULL = the one before */
+    const char *group;          /* heading in the help; NULL = the previous one */
     /* a second long name ("np"); matched with one or two dashes; or NULL */
     const char *alias;
-    bool secret;      /* never shown with its value */
+    bool secret;      /* its value is never shown */
     bool not_in_file; /* not a key of the INI file */
-    bool hidden;      /* not in the help: for our own tools */
+    bool hidden;      /* not in the help: for internal tools */
 };
 
 struct option_table {
@@ -86,30 +87,29 @@ struct option_table {
     size_t count;
 };
 
-/* Everything one parse reads and gives. Texts live in `arena`. */
+/* Input and results of one parse. Texts live in `arena`. */
 struct option_parse {
     struct arena *arena;
     uint64_t whole;         /* what percentages of sizes refer to */
     const char *ini_text;   /* content of the INI file, or NULL */
     const char *ini_name;   /* for messages */
     const char *const *env; /* environ, or NULL to ignore it */
-    /* The tables of the other commands, ended by NULL: the file is shared by all, so a key before
-     * any section may be theirs, and what is neither ours nor theirs is a mistake. NULL: other
-     * sections are passed over unread. */
+    /* The tables of the other commands, NULL-terminated: all share the file, so a key before any
+     * section may be theirs, and a key of none of them is a mistake. NULL: other sections are
+     * skipped. */
     const struct option_table *const *others;
-    /* sections "[NAMED name]" are passed over: option_sections, option_read_section. NULL: there
-     * are none */
+    /* sections "[NAMED name]" are skipped: see option_sections, option_read_section. NULL: none */
     const char *named;
     /* results */
     const char **positional;
     size_t positional_count;
-    bool help;                   /* --help or -h was given; nothing was checked then */
+    bool help;                   /* --help or -h was given; nothing else was checked */
     enum option_source *sources; /* one per option of the table */
 };
 
 /* Fills *values from all sources. argv holds arguments only (no program name). On an error `info`
- * has the sentence and *values must not be used. ERR_NOMEM or ERR_LIMIT when the arena is at its
- * end. A line of the INI file may have 198 bytes, which is inih's limit. */
+ * has the message and *values must not be used. ERR_NOMEM or ERR_LIMIT when the arena is exhausted.
+ * A line of the INI file may have 198 bytes, which is inih's limit. */
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info) NODISCARD;
 
@@ -117,18 +117,18 @@ enum err option_parse(const struct option_table *table, int argc, char **argv, v
 enum err option_sections(struct option_parse *parse, const char *kind, struct option_list *names,
                          struct errinfo *info) NODISCARD;
 
-/* Puts what the section "[KIND name]" says over *values, which were filled before; what it does not
- * say stays. A section that is not there changes nothing. */
+/* Overrides *values, filled before, with the settings of the section "[KIND name]". A missing
+ * section changes nothing. */
 enum err option_read_section(const struct option_table *table, const char *kind, const char *name,
                              void *values, struct option_parse *parse,
                              struct errinfo *info) NODISCARD;
 
 /* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width`
- * columns, at least 60. A flag that is on by default is listed as --no-NAME, the only form in which
- * it is of use. Fails as buf_append does. */
+ * columns, at least 60. A flag that is on by default is listed as --no-NAME, its only useful form.
+ * Fails as buf_append does. */
 enum err option_help(const struct option_table *table, struct buf *out, int width);
 
-/* How an option is written where it is explained. */
+/* How an option is written in explanations. */
 struct option_spelling {
     bool negative;            /* a flag that is on by default: --no-NAME */
     const char *alias_dashes; /* "-" or "--" */
@@ -136,16 +136,15 @@ struct option_spelling {
 
 struct option_spelling option_spelling(const struct option_desc *desc);
 
-/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own.
- */
+/* The placeholder for the value in help, or NULL for a flag and for a choice without its own
+ * word. */
 const char *option_value_word(const struct option_desc *desc);
 
 /* The options part of a manual page, man(7): as options of a command, or as keys of the INI file.
  * Fails as buf_append does. */
 enum option_man_style { OPTION_MAN_OPTIONS, OPTION_MAN_KEYS };
 enum err option_man(const struct option_table *table, enum option_man_style style, struct buf *out);
-/* Text as roff shows it literally; and prose, in lines that are not too long, ended by a newline.
- */
+/* Text that roff shows literally; and prose, in lines of limited length, ended by a newline. */
 void option_roff(struct buf *out, struct str text);
 void option_roff_text(struct buf *out, struct str text);
 
@@ -157,12 +156,12 @@ enum err option_example(const struct option_table *table, struct buf *out);
  * is set. Fails as buf_append does. */
 enum err option_show(const struct option_desc *desc, const void *values, struct buf *out);
 
-/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip or a
- * beginning. */
+/* The nearest of `count` names to `text`, or NULL when none is near enough to be a typo or a
+ * prefix. */
 const char *option_nearest(struct str text, const char *const *names, size_t count);
 
-/* Aborts with a line on stderr on an inconsistent table (duplicate names, an initial value that
- * does not parse): our bug, found by tests. */
+/* Aborts with a message on an inconsistent table (duplicate names, an initial value that does not
+ * parse): our bug, found by tests. */
 void option_check_table(const struct option_table *table);
 
 #endif

@@ -35,7 +35,7 @@ void option_facts(const struct option_desc *desc, struct buf *text)
     buf_appendf(text, "%s]", option_env_name(desc, env));
 }
 
-/* A flag that is on unless it is turned off. The table's check made sure that it can be read. */
+/* A flag that is on by default. The table's check ensures that it can be parsed. */
 static bool is_on(const struct option_desc *desc)
 {
     bool on = false;
@@ -52,7 +52,7 @@ static bool is_on(const struct option_desc *desc)
 
 struct option_spelling option_spelling(const struct option_desc *desc)
 {
-    enum { ALIAS_SHORT = 3 }; /* up to here an alias is written as in llama.cpp: -np, -ngl */
+    enum { ALIAS_SHORT = 3 }; /* aliases up to this length are written as in llama.cpp: -np, -ngl */
     bool one_dash = desc->alias != NULL && strlen(desc->alias) <= ALIAS_SHORT;
 
     return (struct option_spelling){.negative = is_on(desc), .alias_dashes = one_dash ? "-" : "--"};

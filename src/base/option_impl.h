@@ -1,11 +1,11 @@
 /*
- * option_impl.h: what the files option*.c share. Nobody else includes it.
+ * option_impl.h: internals shared by the files option*.c only.
  *
  *      option.c         command line, environment, order of sources, table check
  *      option_ini.c     the INI file
  *      option_value.c   one text <-> one typed value
  *      option_help.c    the help text
- *      option_man.c     manual pages, an INI file to begin with
+ *      option_man.c     manual pages, a template INI file
  */
 #ifndef HEARTH_BASE_OPTION_IMPL_H
 #define HEARTH_BASE_OPTION_IMPL_H
@@ -23,8 +23,8 @@
 
 enum { OPTION_NAME_BYTES = 96, OPTION_RANGE_BYTES = 96, OPTION_QUOTE_BYTES = 72 };
 
-/* As enum option_source, but with the two parts of the file apart: a list in [serve] replaces one
- * before any section. */
+/* Like enum option_source, but distinguishes the two parts of the file: a list in [serve] replaces
+ * one before any section. */
 enum option_rank {
     OPTION_RANK_TABLE,
     OPTION_RANK_FILE,
@@ -42,7 +42,7 @@ struct option_run {
     struct errinfo *info;
 };
 
-/* Where a text comes from: how strong it is, and what to call it ("--port", "HEARTH_PORT",
+/* The source of a text: how strong it is, and its name in messages ("--port", "HEARTH_PORT",
  * "hearth.ini:3: port"). */
 struct option_origin {
     enum option_rank rank;
@@ -60,15 +60,16 @@ const struct option_desc *option_find(const struct option_table *table, struct s
 void option_guess(struct option_guess *guess, struct str text, const struct option_table *table);
 void option_guess_name(struct option_guess *guess, struct str text, const char *name);
 
-/* Stores a text from a source as the option's value. Sources come from weak to strong. */
+/* Stores a text from a source as the option's value. Call it from the weakest source to the
+ * strongest. */
 enum err option_set(struct option_run *run, const struct option_desc *desc,
                     const struct option_origin *origin, struct str text) NODISCARD;
 
 /* Reads the INI text of the parse. */
 enum err option_read_ini(struct option_run *run) NODISCARD;
 
-/* Stores one text in the field of *values; a list gets one more item. `checked`: ranges hold. The
- * sentence does not say which option it is about. */
+/* Stores one text in the field of *values; a list gets one more item. `checked`: ranges are
+ * enforced. The message does not name the option. */
 struct option_value_from {
     struct arena *arena;
     uint64_t whole;
@@ -83,7 +84,7 @@ const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME
 bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES]);
 const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
 
-/* Appends the option's own words and what the table knows besides: "Port. [range; choices; default;
+/* Appends the option's help and what the table knows besides: "Port. [range; choices; default;
  * environment]". */
 void option_facts(const struct option_desc *desc, struct buf *text);
 

@@ -1,13 +1,13 @@
 /*
- * option_ini.c: settings from an INI file, by way of inih.
+ * option_ini.c: settings from an INI file, parsed by inih.
  *
- * inih is given a reader of ours instead of the whole text, for three reasons: as distributions
- * build it, it does not tell the handler the line number, and the reader can count; it takes an
- * indented line for the continuation of the line before, so that "  port = 1" below "host = x"
- * would silently become part of the host, and the reader removes the indentation; and it drops the
- * end of a line that does not fit its buffer, which the reader turns into an error.
+ * inih gets our own reader instead of the whole text, for three reasons. Distributions build it so
+ * that the handler does not get the line number; the reader counts lines. inih takes an indented
+ * line for a continuation, so that "  port = 1" below "host = x" would silently become part of the
+ * host; the reader removes the indentation. And inih drops the end of a line that does not fit its
+ * buffer; the reader turns that into an error.
  *
- * inih reads on after an error; only the first one is reported.
+ * inih continues after an error; only the first one is reported.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +20,8 @@
 struct ini_reader {
     struct option_run *run;
     const char *rest;
-    int line;     /* the one that inih has now */
-    enum err err; /* first failure of ours, on err_line */
+    int line;     /* the line that inih is parsing */
+    enum err err; /* our first failure, on err_line */
     int err_line;
     const char *kind, *name;   /* only the section "[kind name]"; or, without a name, */
     struct option_list *names; /* ... only the names of such sections */
@@ -119,7 +119,7 @@ static enum err set_key(const struct ini_reader *reader, const struct option_des
     return option_set(reader->run, desc, &origin, str_from(value));
 }
 
-/* A key before any section: ours, or another command's, or a mistake. */
+/* A key before any section: ours, another command's, or a mistake. */
 static enum err shared_key(const struct ini_reader *reader, const char *key, const char *value)
 {
     const struct option_run *run = reader->run;
@@ -138,7 +138,7 @@ static enum err shared_key(const struct ini_reader *reader, const char *key, con
     return unknown_key(reader, "", key, guess.name);
 }
 
-/* The name in "KIND name", or NULL when the section is of another kind. */
+/* The name in "KIND name", or NULL for sections of another kind. */
 static const char *name_in(const char *section, const char *kind)
 {
     size_t len = kind != NULL ? strlen(kind) : 0;
@@ -149,8 +149,8 @@ static const char *name_in(const char *section, const char *kind)
     return name[0] != '\0' ? name : NULL;
 }
 
-/* Another command's section is not ours to evaluate, but its keys must exist: a slip is better
- * found now than on the day when that command runs. */
+/* Another command's section is not evaluated, but its keys must exist: better to find a typo now
+ * than when that command runs. */
 static enum err section_key(const struct ini_reader *reader, const char *section, const char *key,
                             const char *value)
 {
@@ -171,7 +171,7 @@ static enum err section_key(const struct ini_reader *reader, const char *section
     return ours ? set_key(reader, desc, OPTION_RANK_SECTION, value) : ERR_OK;
 }
 
-/* One more name, unless it is the last one's: inih tells the section with each of its keys. */
+/* Adds a name unless it is known: inih repeats the section for each of its keys. */
 static enum err take_name(const struct ini_reader *reader, const char *name)
 {
     struct option_list *names = reader->names;

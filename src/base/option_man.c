@@ -1,14 +1,13 @@
 /*
- * option_man.c: the table as the options part of a manual page (man(7)), and as an INI file to
- * begin with.
+ * option_man.c: the table as the options part of a manual page (man(7)), and as a template INI
+ * file.
  *
- *      .TP                                           # Port to listen on; 0 lets the system choose.
- *                                                    [0 to 65535]
- *      \fB\-p\fR, \fB\-\-port\fR \fIN\fR             #port = 4117
- *      Port to listen on; 0 lets the system choose.
+ *      .TP                                           # Port to listen on; 0 lets the system
+ *      \fB\-p\fR, \fB\-\-port\fR \fIN\fR             # choose. [0 to 65535]
+ *      Port to listen on; 0 lets the system choose.  #port = 4117
  *
- * Lines of prose are broken at 78 bytes: checkers of manual pages and people who read the source
- * ask for that, the output does not care.
+ * Lines of prose are broken at 78 bytes, for checkers of manual pages and for readers of the
+ * source; the output does not depend on it.
  */
 #include <string.h>
 
@@ -22,11 +21,11 @@ void option_roff(struct buf *out, struct str text)
     for (size_t i = 0; i < text.len; i++) {
         bool begins = i == 0 || text.ptr[i - 1] == '\n';
         if (begins && (text.ptr[i] == '.' || text.ptr[i] == '\''))
-            buf_append_str(out, "\\&"); /* it would be a request */
+            buf_append_str(out, "\\&"); /* at the start of a line it would be a request */
         if (text.ptr[i] == '\\')
             buf_append_str(out, "\\e");
         else if (text.ptr[i] == '-')
-            buf_append_str(out, "\\-"); /* a minus that can be copied, not a hyphen */
+            buf_append_str(out, "\\-"); /* a minus sign that can be copied, not a hyphen */
         else
             buf_append_char(out, text.ptr[i]);
     }
@@ -44,7 +43,7 @@ static size_t width_of(struct str word, bool roff)
     return width;
 }
 
-/* Prose, each of its lines behind `prefix`. */
+/* Prose, with `prefix` at the start of each line. */
 static void append_wrapped(struct buf *out, struct str text, const char *prefix, bool roff)
 {
     size_t column = 0;
@@ -154,7 +153,7 @@ enum err option_man(const struct option_table *table, enum option_man_style styl
     return err;
 }
 
-/* The default, else what would be one, else what kind of value is wanted. */
+/* The default, else an example, else the kind of value. */
 static const char *example_value(const struct option_desc *desc)
 {
     if (desc->initial != NULL)

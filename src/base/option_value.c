@@ -1,8 +1,7 @@
 /*
  * option_value.c: one text to one typed value, and back.
  *
- * The sentences made here say what is wrong with the text; the caller puts before them where the
- * text came from.
+ * The messages made here say what is wrong with the text; the caller prepends its source.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -60,7 +59,7 @@ const char *option_value_word(const struct option_desc *desc)
     return words[desc->type];
 }
 
-/* A bound as the user would write it. */
+/* A bound as a user would write it. */
 static void format_bound(enum option_type type, uint64_t v, char out[UNITS_TEXT_BYTES])
 {
     if (type == OPTION_SIZE)
@@ -83,7 +82,7 @@ bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES])
         format_bound(desc->type, desc->max, high);
         if (desc->max == 0)
             snprintf(out, OPTION_RANGE_BYTES, "at least %s", low);
-        else if (desc->min == 0 && desc->type != OPTION_UINT) /* whose 0 has no unit of its own */
+        else if (desc->min == 0 && desc->type != OPTION_UINT) /* because a 0 has no unit */
             snprintf(out, OPTION_RANGE_BYTES, "at most %s", high);
         else
             snprintf(out, OPTION_RANGE_BYTES, "%s to %s", low, high);
@@ -207,7 +206,7 @@ static enum err copy_text(struct str text, const char **out, struct arena *arena
     return ERR_OK;
 }
 
-/* The array has room for the next power of two items, so that n items cost O(n). */
+/* The capacity is the next power of two, so that n items cost O(n). */
 static enum err append_item(struct option_list *list, struct str text, struct arena *arena,
                             struct errinfo *info)
 {

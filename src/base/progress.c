@@ -1,16 +1,14 @@
 /*
- * progress.c: when to draw, and how much of it fits.
+ * progress.c: when to draw a bar, and which parts of it fit.
  *
- *      progress_update -> too early, too soon after the last, no new quarter: nothing (a reading of
- *      the clock and a compare)
- *                      -> draw_bar: \r, text, erase the rest of the line      a terminal ->
- *                      print_line: a line of its own                       a file, a pipe, a dumb
- *                      terminal
+ *      progress_update -> too early, too soon after the last one, no new quarter: nothing
+ *                      -> draw_bar: \r, text, erase the rest of the line      a terminal
+ *                      -> print_line: a separate line         a file, a pipe, a dumb terminal
  *
- * A bar that is wider than the terminal would wrap, and the next \r would not get back to its
- * start; so parts are left out until it fits. Nothing is drawn by a timer or another thread: what
- * does not call progress_update stands still, which is the truth. A failed write is nobody's
- * problem here, and what a slow reader has no room for is left out.
+ * A bar wider than the terminal would wrap, and the next \r would not return to its start; so parts
+ * are left out until it fits. No timer or other thread draws: without calls of progress_update the
+ * bar does not move, which is the truth. Failed writes are ignored, and output is dropped when the
+ * reader is slow.
  */
 #include "base/progress.h"
 
@@ -31,12 +29,12 @@
 
 #define SHOW_AFTER_NS   (500 * NS_PER_MS)
 #define DRAW_EVERY_NS   (100 * NS_PER_MS)
-#define UNKNOWN_LINE_NS (10 * NS_PER_S) /* between lines when there are no quarters */
+#define UNKNOWN_LINE_NS (10 * NS_PER_S) /* between lines when the total is unknown */
 
 enum {
     LABEL_BYTES_MAX = 40,
     BAR_CELLS = 20,
-    COLUMNS_DEFAULT = 80, /* where the terminal does not say */
+    COLUMNS_DEFAULT = 80, /* when the terminal's width is unknown */
     AMOUNT_BYTES = 2 * UNITS_TEXT_BYTES + 16,
     TEXT_BYTES = 256,
 };
@@ -56,7 +54,7 @@ struct progress {
     uint64_t total;
 };
 
-/* The parts of a bar, from the most dispensable. */
+/* The parts of a bar, the most dispensable first. */
 enum part { PART_BAR = 1, PART_AMOUNT = 2, PART_LABEL = 4, PART_TIME = 8 };
 
 static bool is_dumb(void)
@@ -66,7 +64,7 @@ static bool is_dumb(void)
     return term != NULL && strcmp(term, "dumb") == 0;
 }
 
-/* Labels contain names of files, which may contain anything. The cut is not inside a UTF-8
+/* Labels contain file names, which may contain anything. The cut is never inside a UTF-8
  * character. */
 static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
 {
@@ -84,13 +82,12 @@ static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
     out[len] = '\0';
 }
 
-/* A bar is not worth waiting for: a reader that stalls must not stop the work that the bar is
- * about. */
+/* Never wait for a bar: a stalled reader must not stop the work. */
 bool progress_has_room(int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
 
-    return poll(&poll_fd, 1, 0) != 0; /* what is wrong with it, the write finds */
+    return poll(&poll_fd, 1, 0) != 0; /* errors are left to the write */
 }
 
 static void write_text(const struct progress *progress, const char *text)
@@ -124,7 +121,7 @@ static void format_one(const struct progress *progress, uint64_t value, char out
         units_format_count(value, out);
 }
 
-/* "1.2 of 2.3 GiB": the unit is said once when both have the same. */
+/* "1.2 of 2.3 GiB": the unit is written once when both have the same. */
 static const char *format_amount(const struct progress *progress, char out[AMOUNT_BYTES])
 {
     const char *tail = progress->unit == PROGRESS_UNIT_TOKENS ? " tokens" : "";
@@ -194,15 +191,15 @@ static void compose(const struct progress *progress, unsigned parts, char text[T
         add(text, "  ", "%s", format_elapsed(progress, elapsed));
 }
 
-/* How many columns a text takes: characters, without colours. Wide characters are not looked up;
- * labels are mostly names. */
+/* The columns of a text: characters, without colours. Wide characters are not considered; labels
+ * are mostly names. */
 static size_t columns_of(const char *text)
 {
     size_t columns = 0;
 
     for (; *text != '\0'; text++) {
         if (*text == '\x1b')
-            text = strchr(text, 'm'); /* only our own sequences are in there */
+            text = strchr(text, 'm'); /* it contains only our own sequences */
         else if (((unsigned char)*text & 0xC0) != 0x80)
             columns++;
     }
@@ -308,7 +305,7 @@ void progress_update(struct progress *progress, uint64_t done, uint64_t total)
         draw_bar(progress, now_ns);
 }
 
-/* Says 100 %, unless it was over before anything was shown or has been said. */
+/* Shows 100 %, unless nothing was ever shown or it was already shown. */
 static void complete(struct progress *progress)
 {
     uint64_t now_ns = clock_mono_ns(progress->clock);

@@ -1,13 +1,14 @@
 /*
- * progress.h: a bar while something takes long.
+ * progress.h: a progress bar for long operations.
  *
- *      on a terminal   loading model  [##########..........]  52%  1.2 of 2.3 GiB  3.1 s      redrawn in place, at most 10/s
- *      elsewhere       loading model: 50% (1.2 of 2.3 GiB, 3.1 s)                              one line per quarter, or every
- *                                                                                              10 s when the total is unknown
+ *      on a terminal: redrawn in place, at most 10 times a second
+ *          loading model  [##########..........]  52%  1.2 of 2.3 GiB  3.1 s
+ *      elsewhere: one line per quarter, or every 10 s when the total is unknown
+ *          loading model: 50% (1.2 of 2.3 GiB, 3.1 s)
  *
- * A bar leaves out parts until it fits the terminal, and moves only when progress_update is called.
- * NO_COLOR and TERM=dumb are honoured. Nothing is shown for what ends within half a second. Owner:
- * one thread.
+ * A bar omits parts until it fits the terminal, and moves only when progress_update is called.
+ * NO_COLOR and TERM=dumb are honoured. Operations that end within half a second show nothing.
+ * Owner: one thread.
  */
 #ifndef HEARTH_BASE_PROGRESS_H
 #define HEARTH_BASE_PROGRESS_H
@@ -27,8 +28,8 @@ enum progress_style {
 
 struct progress;
 
-/* `fd` is where it is drawn (stderr as a rule); AUTO looks at whether that is a terminal. `label`
- * is copied (40 bytes of it, control characters replaced). */
+/* `fd` is where it is drawn (normally stderr); AUTO checks whether that is a terminal. `label` is
+ * copied (40 bytes of it, control characters replaced). */
 struct progress *progress_create(int fd, enum progress_style style, const char *label,
                                  enum progress_unit unit, const struct clock *clock);
 
@@ -43,7 +44,7 @@ void progress_finish(struct progress **progress, bool ok);
 /* Whether colours may be used on fd: a terminal, NO_COLOR unset or empty, TERM not dumb. */
 bool progress_color_allowed(int fd);
 
-/* Whether a pipe or a socket takes PIPE_BUF bytes now. Always true for a file. */
+/* Whether a pipe or a socket accepts PIPE_BUF bytes now. Always true for a file. */
 bool progress_has_room(int fd);
 
 #endif

@@ -4,8 +4,8 @@
  *      items   [ . . c d e . . . ]      capacity 8, count 3
  *                    ^ head   ^ head + count, where the next one goes
  *
- * A wait is over when its condition holds, not when somebody signalled: after a time-out the
- * condition is looked at once more, so that an item that came at the last moment is taken.
+ * A wait ends when its condition holds, not when it is signalled: after a timeout the condition is
+ * checked once more, so that an item that arrived at the last moment is taken.
  *
  * There is no lock-free ring: items are requests and blobs, thousands per second, not millions.
  */
@@ -28,7 +28,7 @@ struct queue {
     bool closed GUARDED_BY(lock);
 };
 
-/* Those who only look must lock as well; const is what they promise about the content. */
+/* Readers must lock as well; const promises not to change the content. */
 static struct lock *lock_of(const struct queue *queue)
 {
     return (struct lock *)&queue->lock;
@@ -61,10 +61,10 @@ enum err queue_create(struct queue **queue, const char *name, size_t capacity, s
 {
     assert(capacity >= 1);
     *queue = NULL;
-    /* The capacity is an option: how much memory it takes is not ours to say. */
+    /* The capacity is an option, so its size is not ours to choose. */
     void **items = mem_try_alloc_array(capacity, sizeof(*items));
     if (items == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for the %zu places of queue '%s'", capacity,
+        return err_set(info, ERR_NOMEM, "no memory for the %zu slots of queue '%s'", capacity,
                        name);
     struct queue *made = mem_alloc(sizeof(*made));
     made->capacity = capacity;

@@ -1,16 +1,16 @@
 /*
- * seal.c: libsodium behind a narrow door.
+ * seal.c: a narrow interface to libsodium.
  *
- *      nonce, 24 bytes = 16 drawn | number, 8 bytes little-endian
+ *      nonce, 24 bytes = 16 random | number, 8 bytes little-endian
  *
  * XChaCha20-Poly1305, because it is in every libsodium, needs no special processor, and has a nonce
- * that may be drawn. Measured on one core of the machine of docs/ssd-format.md: 1.4 GB/s;
- * AES-256-GCM 1.7 GB/s in libsodium and 4.5 GB/s in libcrypto, whose shared library wants a newer C
- * library than the machines that libhearth is built for, and two more libraries; AEGIS-256 10 GB/s,
- * in new libsodiums only.
+ * that may be random. Measured on one core of the machine of docs/ssd-format.md: 1.4 GB/s.
+ * AES-256-GCM reaches 1.7 GB/s in libsodium and 4.5 GB/s in libcrypto, whose shared library needs
+ * two more libraries and a newer C library than libhearth's target machines have; AEGIS-256 reaches
+ * 10 GB/s, but only in new versions of libsodium.
  *
- * Deliberately not here: passwords (a key file has a key), and streams (what is large is sealed in
- * numbered pieces by its owner).
+ * Deliberately not here: passwords (a key file has a key), and streams (owners seal large data in
+ * numbered pieces).
  */
 #include "base/seal.h"
 
@@ -30,7 +30,7 @@ _Static_assert(HASH256_BYTES == crypto_aead_xchacha20poly1305_ietf_KEYBYTES, "ke
 
 enum { HEX_DIGITS = 2 * HASH256_BYTES, KEY_FILE_BYTES_MAX = HEX_DIGITS + 2 };
 
-/* Finds the fastest code for the processor, once; cheap and safe from any thread after that. */
+/* Finds the fastest code for the processor once; later calls are cheap and safe from any thread. */
 static void wake_library(void)
 {
     int status = sodium_init();
@@ -63,8 +63,8 @@ bool seal_open(const struct seal *seal, const void *in, void *out, size_t len,
 
     wake_library();
     make_nonce(seal, nonce);
-    /* The library verifies first, and clears `out` when the tag is wrong, which a caller must not
-     * rely on. */
+    /* The library verifies first, and clears `out` when the tag is wrong; callers must not rely on
+     * that. */
     return crypto_aead_xchacha20poly1305_ietf_decrypt_detached(
                out, NULL, in, len, tag, seal->data, seal->data_len, nonce, seal->key->bytes) == 0;
 }
@@ -89,10 +89,11 @@ static enum err check_owner(const struct stat *st, const char *path, struct erri
     if (!S_ISREG(st->st_mode))
         return err_set(info, ERR_DENIED, "%s is not a regular file", path);
     if (st->st_uid != geteuid() && st->st_uid != 0)
-        return err_set(info, ERR_DENIED, "%s belongs to another user: a key must be yours", path);
+        return err_set(info, ERR_DENIED, "%s belongs to another user: a key file must be your own",
+                       path);
     if ((st->st_mode & 077) != 0)
         return err_set(info, ERR_DENIED,
-                       "%s has mode %04o, so that others can use the key: chmod 600 it", path,
+                       "%s has mode %04o, so others can use the key: chmod 600 it", path,
                        (unsigned)st->st_mode & 07777);
     return ERR_OK;
 }
@@ -121,7 +122,7 @@ enum err seal_read_key(const struct file_sys *fs, const char *path, struct hash2
 {
     int fd;
 
-    /* What is looked at is what is read: the open file, not its name. */
+    /* Checks the open file, not its name: what is checked is what is read. */
     TRY(file_open_at(fs, AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0, &fd, info));
     enum err err = read_open(fs, fd, path, key, info);
     file_close(fs, &fd);

@@ -1,7 +1,7 @@
 /*
  * str.c: comparing, cutting and reading numbers, all on (pointer, length).
  *
- * Nothing here reads the byte behind a text, and nothing depends on the locale: <ctype.h> and plain
+ * Nothing here reads the byte after a text, and nothing depends on the locale: <ctype.h> and plain
  * strtod do, so neither is used. UTF-8 passes through as bytes; nothing here looks inside a
  * character.
  */
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What str_next leaves behind a trailing separator: an empty rest that, unlike any other, still
- * holds an empty piece. */
+/* The rest that str_next leaves after a trailing separator: empty, but it still holds one empty
+ * piece. */
 static const char last_piece[1];
 
 enum { DISTANCE_BYTES_MAX = 64 };
@@ -34,7 +34,7 @@ static char to_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* memcmp may not be given the NULL of an empty text, not even with a length of 0. */
+/* memcmp must not get the NULL of an empty text, not even with a length of 0. */
 static bool bytes_eq(const char *a, const char *b, size_t len)
 {
     return len == 0 || memcmp(a, b, len) == 0;
@@ -56,7 +56,7 @@ static bool char_at(struct str text, size_t at, char c)
 }
 
 /* [-] digits [. digits] [e [+-] digits], with at least one digit before the exponent. strtod would
- * also take hexadecimal, infinities, NaN and leading white space. */
+ * also accept hexadecimal, infinities, NaN and leading white space. */
 static bool is_decimal(struct str text)
 {
     size_t at = char_at(text, 0, '-') ? 1 : 0;
@@ -130,8 +130,7 @@ size_t str_find(struct str text, struct str needle)
         return 0;
     if (needle.len > text.len)
         return SIZE_MAX;
-    /* Linear in glibc whatever the needle; a naive search would be quadratic on texts from outside.
-     */
+    /* Linear in glibc for any needle; a naive search would be quadratic on texts from outside. */
     const char *at = memmem(text.ptr, text.len, needle.ptr, needle.len);
     return at ? (size_t)(at - text.ptr) : SIZE_MAX;
 }
@@ -181,7 +180,7 @@ bool str_to_i64(struct str text, int64_t *out)
         text = (struct str){text.ptr + 1, text.len - 1};
     if (!str_to_u64(text, &size) || size > (uint64_t)INT64_MAX + negative)
         return false;
-    /* -size itself does not fit into an int64_t when size is -INT64_MIN. */
+    /* -size does not fit into an int64_t when size is -INT64_MIN. */
     *out = negative && size > 0 ? -(int64_t)(size - 1) - 1 : (int64_t)size;
     return true;
 }
@@ -194,8 +193,8 @@ bool str_to_f64(struct str text, double *out)
         return false;
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
-    /* The process may run under any locale, and strtod would then expect its decimal point. For "C"
-     * the C library hands out a constant, so asking each time costs nothing and spares a global. */
+    /* The process may run under any locale, and strtod would then expect its decimal point. The C
+     * library returns a constant for "C", so asking each time costs nothing and avoids a global. */
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (c_locale == (locale_t)0)
         return false;
@@ -211,9 +210,9 @@ bool str_to_f64(struct str text, double *out)
 
 int str_distance(struct str a, struct str b, int limit)
 {
-    /* Three rows of the usual table: cost[i][j] turns the first i bytes of a into the first j of b.
-     * A swap looks back two rows. Bounded texts keep the table on the stack and the time constant.
-     */
+    /* Three rows of the usual table: cost[i][j] turns the first i bytes of a into the first j of
+     * b. A swap looks two rows back. Bounded texts keep the table on the stack and the time
+     * constant. */
     int rows[3][DISTANCE_BYTES_MAX + 1];
     int *before = rows[0], *above = rows[1], *row = rows[2];
 

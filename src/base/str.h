@@ -1,6 +1,6 @@
 /*
- * str.h: borrowed text, (pointer, length), and the few operations on it that the C library lacks or
- * does unsafely.
+ * str.h: borrowed text, (pointer, length), and a few operations that the C library lacks or does
+ * unsafely.
  *
  * A `struct str` owns nothing and need not end in a NUL; it is valid as long as the text it was cut
  * from.
@@ -33,7 +33,7 @@ bool str_eq_nocase(struct str a, struct str b); /* ASCII only */
 bool str_starts(struct str text, struct str prefix);
 bool str_ends(struct str text, struct str suffix);
 
-/* Without the white space (ASCII) around it. */
+/* Without surrounding white space (ASCII). */
 struct str str_trim(struct str text);
 
 /* Offset of the first occurrence, or SIZE_MAX. An empty needle is found at 0. */
@@ -44,16 +44,15 @@ size_t str_find(struct str text, struct str needle);
 bool str_next(struct str *rest, char separator, struct str *piece);
 
 /* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No
- * white space, no '+', no
- * '-' for u64, base 10. f64 is decimal notation with '.' whatever the locale (-1, .5, 2., 1e-3), of at most
- * STR_F64_BYTES_MAX bytes; what is too small for a double is 0, what is too large is out of range.
- */
+ * white space, no '+', no '-' for u64, base 10. f64 is decimal notation with '.' in any locale (-1,
+ * .5, 2., 1e-3), of at most STR_F64_BYTES_MAX bytes; a number too small for a double is 0, one too
+ * large is out of range. */
 bool str_to_u64(struct str text, uint64_t *out) NODISCARD;
 bool str_to_i64(struct str text, int64_t *out) NODISCARD;
 bool str_to_f64(struct str text, double *out) NODISCARD;
 
-/* How many characters must be inserted, removed, replaced or swapped with their neighbour to make a
- * from b; at most `limit`, then limit + 1 (texts are cut at 64 bytes). For "did you mean". */
+/* The edit distance of a and b: characters inserted, removed, replaced or swapped with their
+ * neighbour; limit + 1 when it exceeds `limit` (texts are cut at 64 bytes). For "did you mean". */
 int str_distance(struct str a, struct str b, int limit);
 
 #endif

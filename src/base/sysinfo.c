@@ -1,7 +1,6 @@
 /*
- * sysinfo.c: reads /proc and /sys. Files of the kernel, not of the disk: they are read with plain
- * calls, not through the file table, and a number that cannot be read falls back to what sysconf
- * says.
+ * sysinfo.c: reads /proc and /sys. These are kernel files, not files on a disk: they are read with
+ * plain calls, not through the file table, and unreadable numbers fall back to sysconf.
  */
 #include "base/sysinfo.h"
 
@@ -45,7 +44,7 @@ unsigned sysinfo_cores(void)
             continue;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  cpu);
-        /* "3,11" or "3-4": the first number stands for the core. A core counts by its first thread
+        /* "3,11" or "3-4": the first number identifies the core. A core counts by its first thread
          * that we may use. */
         long leader =
             read_small(path, siblings, sizeof(siblings)) ? strtol(siblings, NULL, 10) : cpu;
@@ -57,8 +56,8 @@ unsigned sysinfo_cores(void)
 
 /* ---- cgroups ---- */
 
-/* Where the memory controller of each version is mounted, its line of /proc/self/cgroup begins, and
- * its files are called. */
+/* Per version: where the memory controller is mounted, the start of its line in /proc/self/cgroup,
+ * and the names of its files. */
 static const struct controller {
     const char *mount, *line, *limit, *used;
 } controllers[] = {
@@ -66,7 +65,7 @@ static const struct controller {
     {"/sys/fs/cgroup/memory", ":memory:", "memory.limit_in_bytes", "memory.usage_in_bytes"},
 };
 
-/* A number of bytes from a cgroup file; UINT64_MAX for "max" and for a file that is not there. */
+/* A number of bytes from a cgroup file; UINT64_MAX for "max" and for a missing file. */
 static uint64_t read_cgroup(const struct controller *controller, const char *group,
                             const char *name)
 {
@@ -78,8 +77,7 @@ static uint64_t read_cgroup(const struct controller *controller, const char *gro
     return strtoull(text, NULL, 10);
 }
 
-/* The path of this process's group, "" for the root: in a container that may be all that is
- * visible. */
+/* The path of this process's group, "" for the root: a container may see nothing else. */
 static void find_group(const struct controller *controller, char *group, size_t size)
 {
     char text[4096];
@@ -96,7 +94,7 @@ static void find_group(const struct controller *controller, char *group, size_t 
         snprintf(group, size, "%.*s", (int)len, line);
 }
 
-/* A limit of any group from this process's own to the root counts. */
+/* Limits of all groups from this process's own up to the root count. */
 static void read_limits(uint64_t *limit, uint64_t *rest)
 {
     *limit = *rest = UINT64_MAX;

@@ -1,14 +1,14 @@
 /*
  * units.c: a small grammar for sizes and durations, and its inverse.
  *
- *      size      number [' '] [unit]                      unit: B, K KB KiB ... E EB EiB, or % of a whole
- *      duration  number | part {[' '] part}               part: number [' '] unit, from large units
- *                to small, each once
- *      number    digits ['.' digits]                      in a duration, only the last part may have the fraction
+ *      size      number [' '] [unit]          unit: B, K KB KiB ... E EB EiB, or % of a whole
+ *      duration  number | part {[' '] part}   part: number [' '] unit, from large units to small,
+ *                                             each once
+ *      number    digits ['.' digits]          in a duration, only the last part may have a fraction
  *
- * All arithmetic is in integers: what a person writes is what he gets, to the byte and to the
- * nanosecond, rounded down. No locale, no white space around, no sign, no exponent: a value that
- * means something else elsewhere is better refused.
+ * All arithmetic is in integers: values are exact to the byte and to the nanosecond, rounded down.
+ * No locale, no surrounding white space, no sign, no exponent: a value that means something else
+ * elsewhere is better refused.
  */
 #include "base/units.h"
 
@@ -37,11 +37,11 @@ static const struct unit duration_units[] = {
     {"s", NS_PER_S},   {"ms", NS_PER_MS},  {"us", NS_PER_US}, {"ns", 1},
 };
 
-static const char size_letters[] = "KMGTPE"; /* the n-th stands for 1024 to the power of n + 1 */
+static const char size_letters[] = "KMGTPE"; /* the n-th means 1024 to the power of n + 1 */
 
 struct number {
     uint64_t whole;
-    struct str fraction; /* digits behind the point; empty when there is none */
+    struct str fraction; /* digits after the point; empty when there is none */
 };
 
 static enum err bad_size(struct str text, struct errinfo *info)
@@ -74,14 +74,15 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Cuts the characters that `belongs` likes off the front. */
+/* Cuts the leading characters that satisfy `belongs`. */
 static struct str cut_while(struct str *rest, bool (*belongs)(char c))
 {
     struct str cut = {rest->ptr, 0};
 
     while (cut.len < rest->len && belongs(rest->ptr[cut.len]))
         cut.len++;
-    if (cut.len > 0) { /* an empty text may have a NULL pointer, to which not even 0 may be added */
+    /* an empty text may have a NULL pointer, to which even adding 0 is undefined */
+    if (cut.len > 0) {
         rest->ptr += cut.len;
         rest->len -= cut.len;
     }
@@ -97,8 +98,8 @@ static bool skip_char(struct str *rest, char c)
     return true;
 }
 
-/* Cuts a number off the front: ERR_INVALID when there is none, ERR_LIMIT when its whole part does
- * not fit. */
+/* Cuts a leading number: ERR_INVALID when there is none, ERR_LIMIT when its whole part does not
+ * fit. */
 static enum err cut_number(struct str *rest, struct number *number)
 {
     struct str digits = cut_while(rest, is_digit);
@@ -118,14 +119,14 @@ static enum err cut_number(struct str *rest, struct number *number)
     return number->fraction.len > 0 ? ERR_OK : ERR_INVALID;
 }
 
-/* (below + digit * factor) / 10, rounded down, without the overflow on the way. below <= factor. */
+/* (below + digit * factor) / 10, rounded down, without intermediate overflow. below <= factor. */
 static uint64_t prepend_digit(uint64_t below, uint64_t digit, uint64_t factor)
 {
     return digit * (factor / 10) + below / 10 + (below % 10 + digit * (factor % 10)) / 10;
 }
 
 /* 0.digits * factor, rounded down. From the last digit to the first: rounding down in each step
- * gives the same as rounding down once at the end, so any number of digits is exact. */
+ * equals rounding down once at the end, so any number of digits is exact. */
 static uint64_t fraction_of(struct str digits, uint64_t factor)
 {
     uint64_t value = 0;
@@ -145,7 +146,7 @@ static bool add_scaled(uint64_t *sum, const struct number *number, uint64_t fact
            !__builtin_add_overflow(*sum, value, sum);
 }
 
-/* number percent of whole; false when that is more than the whole. "p.q%" is 0.0pq: two more digits
+/* number percent of whole; false when that exceeds the whole. "p.q%" is 0.0pq: two more digits
  * before the fraction. */
 static bool percent_of(const struct number *number, uint64_t whole, uint64_t *bytes)
 {
@@ -162,7 +163,7 @@ static bool percent_of(const struct number *number, uint64_t whole, uint64_t *by
     return true;
 }
 
-/* The factor of K, KB, KiB, ...; 0 when it is none of them. */
+/* The factor of K, KB, KiB, ...; 0 for anything else. */
 static uint64_t size_factor(struct str unit)
 {
     static const struct str tails[] = {{"", 0}, {"B", 1}, {"iB", 2}};
@@ -201,7 +202,7 @@ enum err units_parse_size(struct str text, uint64_t whole, uint64_t *bytes, stru
     }
     bool plain = rest.len == 0 || str_eq_nocase(rest, STR("B"));
     uint64_t factor = plain ? 1 : size_factor(rest);
-    /* "1.5" is somebody who forgot the unit, not one and a half bytes. */
+    /* "1.5" most likely lacks its unit; it does not mean one and a half bytes. */
     if (factor == 0 || (plain && number.fraction.len > 0))
         return bad_size(text, info);
     if (!add_scaled(&value, &number, factor))
@@ -247,7 +248,7 @@ enum err units_parse_duration(struct str text, uint64_t *ns, struct errinfo *inf
     return ERR_OK;
 }
 
-/* value / divisor to the nearest, halves up, for values up to the largest. */
+/* value / divisor, rounded to the nearest, halves up, for all values. */
 static uint64_t divide_rounded(uint64_t value, uint64_t divisor)
 {
     return value / divisor + (value % divisor >= divisor - divisor / 2);
@@ -263,8 +264,8 @@ const char *units_format_size(uint64_t bytes, char out[UNITS_TEXT_BYTES])
         uint64_t unit = UINT64_C(1) << (10 * (i + 1));
         /* The remainder is below 2^60, so ten of them fit. */
         uint64_t tenths = bytes / unit * 10 + divide_rounded(bytes % unit * 10, unit);
-        if (tenths >= 10240) /* also what only rounding made so large: no "1024.0 KiB" */
-            continue;        /* never at E: all that fits is at most 16.0 EiB */
+        if (tenths >= 10240) /* also values that reach the next unit by rounding: no "1024.0 KiB" */
+            continue;        /* never at E: the largest value is 16.0 EiB */
         snprintf(out, UNITS_TEXT_BYTES, "%" PRIu64 ".%" PRIu64 " %ciB", tenths / 10, tenths % 10,
                  size_letters[i]);
         break;
@@ -272,8 +273,8 @@ const char *units_format_size(uint64_t bytes, char out[UNITS_TEXT_BYTES])
     return out;
 }
 
-/* One decimal below 100, none above; false when the rounded number reaches `limit` and the next
- * larger unit is due. */
+/* One decimal below 100, none above; false when the rounded number reaches `limit` and needs the
+ * next larger unit. */
 static bool format_simple(uint64_t ns, const struct unit *unit, uint64_t limit, char *out)
 {
     uint64_t whole = divide_rounded(ns, unit->factor);

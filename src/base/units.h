@@ -1,10 +1,10 @@
 /*
  * units.h: sizes and durations as people write them.
  *
- *      sizes      4096   64K   8GiB   1.5 GB   20%       K, KB, KiB ... are all powers of 1024, as in llama.cpp and Redis;
- *                                                        a percentage is of a whole that the caller
- *                                                        gives
- *      durations  90     90s   1h30m   250ms   2d        a plain number means seconds
+ *      sizes      4096   64K   8GiB   1.5 GB   20%    K, KB, KiB ... are powers of 1024, as in
+ *                                                     llama.cpp and Redis; a percentage is of a
+ *                                                     whole that the caller gives
+ *      durations  90     90s   1h30m   250ms   2d     a plain number means seconds
  */
 #ifndef HEARTH_BASE_UNITS_H
 #define HEARTH_BASE_UNITS_H
@@ -18,9 +18,9 @@
 
 enum { UNITS_TEXT_BYTES = 32 };
 
-/* `whole` is what a percentage (at most 100) refers to; 0: percentages are refused. Upper and lower
- * case, one space before the unit (and between the parts of a duration) allowed. Fractions are
- * rounded down; a fraction of plain bytes is refused. ERR_INVALID with a sentence that shows
+/* `whole` is what a percentage (at most 100) refers to; 0: percentages are refused. Upper or lower
+ * case; one space is allowed before the unit and between the parts of a duration. Fractions are
+ * rounded down; a fraction of plain bytes is refused. ERR_INVALID with a message that shows
  * examples; ERR_LIMIT when it does not fit; the result is then untouched. */
 enum err units_parse_size(struct str text, uint64_t whole, uint64_t *bytes,
                           struct errinfo *info) NODISCARD;

@@ -13,7 +13,7 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-/* The length that a lead byte announces; 0 for a byte that cannot lead. */
+/* The length given by a lead byte; 0 for a byte that cannot lead. */
 static size_t lead_length(unsigned char lead)
 {
     if (lead < 0x80)
@@ -93,7 +93,7 @@ bool utf8_valid(struct str text)
             at++;
             continue;
         }
-        /* A real U+FFFD takes three bytes; one that stands for damage takes one. */
+        /* A real U+FFFD takes three bytes; one that replaces an invalid byte takes one. */
         if (utf8_next(&at, end) == REPLACEMENT && at - from == 1)
             return false;
     }

@@ -1,8 +1,8 @@
 /*
  * utf8.h: text as characters.
  *
- * Nothing here reads beyond the end or fails on bytes that are not UTF-8: each such byte counts as
- * one character, U+FFFD. Pure functions, any thread.
+ * Nothing here reads past the end or fails on invalid UTF-8: each invalid byte counts as one
+ * character, U+FFFD. Pure functions, any thread.
  */
 #ifndef HEARTH_BASE_UTF8_H
 #define HEARTH_BASE_UTF8_H
@@ -13,10 +13,10 @@
 
 #include "base/str.h"
 
-/* The character at *at (at < end), which moves behind it. */
+/* The character at *at (at < end); moves *at past it. */
 uint32_t utf8_next(const char **at, const char *end);
 
-/* The character that ends at *at (at > begin), which moves before it. */
+/* The character that ends at *at (at > begin); moves *at before it. */
 uint32_t utf8_prev(const char *begin, const char **at);
 
 /* Writes 1 to 4 bytes and returns how many. */

@@ -26,7 +26,7 @@ static void test_i20_flags_in_all_their_spellings(void **state)
     options_expect_error("--exact=maybe", "--exact: \"maybe\" is neither on nor off");
     options_expect_error("--no-exact=on", "--no-exact takes no value");
     options_expect_error("--no-port",
-                         "--no-port: only a flag can be turned off, and --port is none");
+                         "--no-port: only a flag can be turned off, and --port is not one");
 }
 
 static void test_ranges_are_inclusive_and_named(void **state)
