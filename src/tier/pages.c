@@ -3,7 +3,7 @@
  *
  *      arena   [ used | free |  used  | used |     free     ]   lists all its extents by address
  *                        |                           |
- *      tree              '-- by pages, then address -'          best fit: one treap descent, O(log n)
+ *      tree              '-- by pages, then address -'         best fit: one treap walk, O(log n)
  *      map        ptr -> used                                   for pages_free and pages_shrink
  *
  * P1  The extents of an arena cover its pages without gaps or overlaps.
