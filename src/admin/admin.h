@@ -1,12 +1,12 @@
 /*
- * admin.h: /admin and /metrics: what the server remembers of its own work, and endpoints for its
+ * admin.h: /admin and /metrics: statistics about the server's work, and endpoints for its
  * administrator.
  *
- *      api --call_observer--> counters, monitor, feed, record        endpoints --> api, cache, models
+ *      api --call_observer--> counters, monitor, feed, record      endpoints --> api, cache, models
  *
- * It sits on top of serve and adds itself to the options of an api that does not know it.
+ * It sits on top of serve and adds itself to the options of the api, which does not know it.
  *
- * Order of ends: admin_end_events, http_server_stop, api_destroy, admin_destroy, then the models.
+ * Shutdown order: admin_end_events, http_server_stop, api_destroy, admin_destroy, then the models.
  *
  * Threads: create and destroy from one; the rest from any. It has one thread (monitor.h).
  */
@@ -27,44 +27,44 @@ struct metric_set;
 struct pool;
 struct record;
 
-/* A setting as /admin/settings shows it: names with underscores, values as people write them; NULL
- * = none. */
+/* A setting as shown by /admin/settings: names with underscores, values as written by users; NULL =
+ * none. */
 struct admin_setting {
     const char *name, *value, *initial, *help;
 };
 
-/* Zero is a good default for each field. What is pointed to outlives the admin. */
+/* Zero is a good default for each field. Pointers must outlive the admin. */
 struct admin_options {
-    /* of the state folder, for sums over all runs; NULL = they begin with the server */
+    /* of the state folder, for sums over all runs; NULL = sums start with the server */
     const struct file_sys *state_fs;
     int state_dir;                        /* the folder; used only with state_fs */
-    struct record *record;                /* requests are written there as hashes; NULL = nowhere */
-    unsigned metrics_compat;              /* whose names /metrics has, too: enum stats_compat */
-    const struct admin_setting *settings; /* what the server was started with */
+    struct record *record;                /* records requests as hashes; NULL = off */
+    unsigned metrics_compat;              /* additional names in /metrics: enum stats_compat */
+    const struct admin_setting *settings; /* settings at the start of the server */
     size_t settings_count;
-    uint64_t ssd_day_bytes, model_ttl_ns; /* as they were set, for the same */
-    const char *files;         /* a folder to export to and import from; NULL = neither works */
-    const struct file_sys *fs; /* of it */
-    /* HEARTH_KEY_BYTES that exported files are encrypted with; NULL = in the clear */
+    uint64_t ssd_day_bytes, model_ttl_ns; /* as configured, for the same */
+    const char *files;                    /* folder for export and import; NULL = disabled */
+    const struct file_sys *fs;            /* for it */
+    /* HEARTH_KEY_BYTES to encrypt exported files with; NULL = unencrypted */
     const unsigned char *seal_key;
     bool show_text; /* tokens and text of cached prompts may be shown */
 };
 
-/* Adds its endpoints and its observer to the options that the api is created with; of these it takes
- * the cache, the memory, the log and the clock. */
+/* Adds its endpoints and its observer to the options for api_create, and uses their cache, memory,
+ * log and clock. */
 enum err admin_create(struct admin **admin, const struct admin_options *options,
                       struct api_options *api, struct errinfo *info) NODISCARD;
-/* After the api. Accepts NULL inside. */
+/* After the api. Accepts a pointer to NULL. */
 void admin_destroy(struct admin **admin);
 
-/* As api_set_pool. */
+/* Like api_set_pool. */
 void admin_set_pool(struct admin *admin, struct pool *pool);
 
-/* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
+/* Also shown by /metrics; valid until set to NULL. Call before requests arrive. */
 void admin_set_http_metrics(struct admin *admin, const struct metric_set *metrics);
 
-/* Ends the streams of /admin/events, which would go on for ever; before the http server is drained.
- */
+/* Ends the streams of /admin/events, which would never end by themselves. Call before draining the
+ * http server. */
 void admin_end_events(struct admin *admin);
 
 #endif

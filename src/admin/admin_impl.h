@@ -1,12 +1,12 @@
 /*
- * admin_impl.h: what the files of this folder share: the state of the admin, which models and
- * tenants a request means, whose a space is, keys as text, prompts, the endpoints.
+ * admin_impl.h: shared by the files of this folder: the state of the admin, the scope of a request,
+ * owners of spaces, keys as text, prompts, the endpoints.
  *
- * The cache knows spaces, people know models and tenants. A space belongs to one of each while its
+ * The cache has spaces; users know models and tenants. A space belongs to one of each while its
  * model is loaded. Of spaces on disk from an earlier process, or of an unloaded model, only the key
  * is known.
  *
- * Threads: workers, but for endpoints that take a loop_request.
+ * Threads: workers, except for endpoints that take a loop_request.
  */
 #ifndef HEARTH_ADMIN_ADMIN_IMPL_H
 #define HEARTH_ADMIN_ADMIN_IMPL_H
@@ -40,7 +40,7 @@ struct watch;
 
 struct admin {
     struct admin_options options;
-    /* as the api's options have them: the monitor's thread runs before and after the api */
+    /* as in the api's options: the monitor's thread starts before the api and ends after it */
     struct hearth_cache *cache;
     struct memory *memory;
     struct log *log;
@@ -51,13 +51,13 @@ struct admin {
     const struct metric_set *http_metrics;
     struct monitor *monitor;
     struct feed *feed;
-    struct watch *watch; /* the monitor's thread's */
-    /* as they are now; relaxed: they order nothing */
+    struct watch *watch; /* owned by the monitor's thread */
+    /* current values; relaxed: they order nothing */
     atomic_ullong ssd_day_bytes, model_ttl_s;
     uint64_t settings_begin[ADMIN_SETTINGS];
 };
 
-/* The admin whose endpoints an api has. */
+/* The admin that an api's endpoints belong to. */
 static inline struct admin *admin_of(const struct api *api)
 {
     return api->options.endpoints_arg;
@@ -65,27 +65,27 @@ static inline struct admin *admin_of(const struct api *api)
 
 /* ---- whose ---- */
 
-/* What a request is about; empty stands for all. */
+/* The scope of a request; empty means all. */
 struct admin_scope {
     struct str model, tenant;
-    bool has_tenant; /* "" is a tenant, too: the one without a name */
+    bool has_tenant; /* "" is also a tenant: the one without a name */
 };
 
-/* Reads "model" and "tenant". A model that does not exist is API_ERROR_MODEL. */
+/* Reads "model" and "tenant". An unknown model is API_ERROR_MODEL. */
 enum err admin_read_scope(const struct json_reader *reader, struct api *api,
                           struct admin_scope *scope) NODISCARD;
 
-/* A tenant means itself and what its requests have parted by a salt. */
+/* A tenant includes the spaces that its requests separated with a salt. */
 bool admin_is_tenant(const char *space_tenant, struct str tenant);
 
-/* A space of a loaded model; valid during the call that shows it. */
+/* A space of a loaded model; valid during the callback. */
 struct admin_space {
     struct model *model;
     const char *tenant;
     struct hearth_space *space;
 };
 
-/* Shows the spaces of loaded models that the scope means. */
+/* Visits the spaces of loaded models in the scope. */
 void admin_each_space(struct api *api, const struct admin_scope *scope,
                       void (*fn)(const struct admin_space *space, void *arg), void *arg);
 
@@ -93,7 +93,7 @@ void admin_each_space(struct api *api, const struct admin_scope *scope,
 
 struct admin_book;
 
-/* Of all loaded models, as they are now. */
+/* Of all loaded models, as of now. */
 struct admin_book *admin_book_create(struct api *api);
 void admin_book_destroy(struct admin_book **book);
 /* The name of the model that a space belongs to; NULL: none that is loaded. Valid as long as the
@@ -110,12 +110,12 @@ enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES]) NO
 
 /* ---- answers ---- */
 
-/* The cache of the server; NULL: the call was told that there is none. */
+/* The server's cache; NULL: the call was answered with an error. */
 struct hearth_cache *admin_cache(struct call *call);
 struct json_reader admin_reader(struct call *call, struct api_error *error);
-/* Sends what stands in the body, and finishes it. */
+/* Sends the body and finishes it. */
 void admin_respond(struct call *call, struct buf *body);
-/* Answers with what a function of the cache failed with. */
+/* Answers with the error of a cache function. */
 void admin_fail_cache(struct call *call, int hearth_error, const char *param);
 
 /* ---- prompts (prompt.c) ----
@@ -133,27 +133,27 @@ extern const struct dialect dialect_admin_prompt;
 /* a prompt that is computed and kept; nothing is generated */
 extern const struct dialect dialect_admin_warm;
 
-/* Fills `request` from an object of that form. */
+/* Fills `request` from such an object. */
 enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root,
                             struct api_error *error) NODISCARD;
 
-/* From now on the call is that tenant's, if "tenant" names one. */
+/* Makes the call act for the tenant named by "tenant", if any. */
 enum err admin_prompt_take_tenant(struct call *call, struct api_error *error) NODISCARD;
 
-/* The text of tokens [begin, end) of a prompt, appended. */
+/* Appends the text of tokens [begin, end) of a prompt. */
 void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin,
                        size_t end, struct buf *out);
 
 /* ---- changes, for the feed (events.c) ---- */
 
-/* Belongs to one thread, which polls from time to time. The first poll publishes nothing. */
+/* Belongs to one thread, which polls it regularly. The first poll publishes nothing. */
 struct watch *watch_create(struct admin *admin);
 void watch_destroy(struct watch **watch);
 void watch_poll(struct watch *watch);
 
 /* ---- endpoints ---- */
 
-/* Their table, which is added to that of the api. */
+/* Added to the api's table. */
 extern const struct endpoint admin_endpoints[];
 extern const size_t admin_endpoints_count;
 
@@ -179,7 +179,7 @@ void endpoint_cache_verify(struct call *call);
 void endpoint_cache_export(struct call *call);
 void endpoint_cache_import(struct call *call);
 
-/* Notes the settings that can be changed as they are now. */
+/* Records the current values of the settings that can be changed. */
 void admin_settings_begin(struct admin *admin, const struct api_options *api);
 
 #endif

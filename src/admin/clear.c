@@ -1,14 +1,15 @@
 /*
- * clear.c: forgetting on purpose: a tier, of all or of a model or a tenant.
+ * clear.c: clears a tier, entirely or for a model or a tenant.
  *
- *      {"tier": "device"|"ram"|"ssd"|"remote"|"all", "model", "tenant"} -> {"cleared": bytes, "device_tokens", "failed": [{"model", "message"}]}
+ *      {"tier": "device"|"ram"|"ssd"|"remote"|"all", "model", "tenant"}
+ *        -> {"cleared": bytes, "device_tokens", "failed": [{"model", "message"}]}
  *
- * Tails go with their tier, and with "all" so do the sequences that schedulers keep on the device.
- * One whose engine does not answer is named in `failed`, and the others are cleared all the same
- * (keeps I39).
+ * Tails are cleared with their tier. "all" includes the sequences that schedulers keep on the
+ * device. A model whose engine does not answer is listed in `failed`, and the others are still
+ * cleared (keeps I39).
  *
- * On the thread for slow work: freeing many objects takes a while, and so does an engine that is in
- * the middle of a batch.
+ * On the thread for slow work: freeing many objects takes a while, and so does waiting for an
+ * engine in the middle of a batch.
  */
 #include "admin/admin_impl.h"
 
@@ -19,7 +20,7 @@
 
 enum { ENGINE_MS = 5000 };
 
-/* Tiers as people name them; the device is not the cache's. */
+/* Names of tiers; the device does not belong to the cache. */
 struct clear_tiers {
     bool device, cache;
     enum hearth_tier tier; /* of the cache; HEARTH_TIER_COUNT: all */
@@ -67,8 +68,8 @@ static void note_failure(struct clearing *clearing, struct str model, const char
     json_close(&clearing->failed, '}');
 }
 
-/* Between two turns of its engine, also when nothing on the device is meant: an answer is out
- * before its state is stored, and what was answered before the clearing is meant by it. */
+/* Waits for the engine to be between two turns, even if the device is not to be cleared: state is
+ * stored after the answer is sent, and the state of earlier answers must be cleared as well. */
 static void clear_model(struct clearing *clearing, struct model *model, struct hearth_space *space)
 {
     struct sched *sched = model_sched(model);
@@ -91,7 +92,7 @@ static void clear_space(const struct admin_space *space, void *arg)
         clearing->bytes += hearth_clear(clearing->cache, space->space, clearing->tiers.tier);
 }
 
-/* Everything, of models that are not loaded, too. */
+/* Clears everything, including the state of models that are not loaded. */
 static void clear_all(struct clearing *clearing, struct api *api)
 {
     struct api_error none = {0};
@@ -106,7 +107,7 @@ static void clear_all(struct clearing *clearing, struct api *api)
         clearing->bytes += hearth_clear(clearing->cache, NULL, clearing->tiers.tier);
 }
 
-/* The spaces of loaded models that are meant. */
+/* Clears the selected spaces of loaded models. */
 static void clear_scope(struct clearing *clearing, struct api *api, const struct admin_scope *scope)
 {
     struct api_error none = {0};

@@ -1,9 +1,9 @@
 /*
- * events.c: GET /admin/events: a stream of what happens, until the reader leaves or the server ends;
- * and the watch, which looks for changes and publishes them: events of the cache, states of models,
- * the level of memory, warnings of the log.
+ * events.c: GET /admin/events: a stream of events until the reader disconnects or the server ends;
+ * and the watch, which detects changes and publishes them: events of the cache, states of models,
+ * the memory level, warnings of the log.
  *
- * The loop thread only begins the stream; the monitor's thread polls the watch and writes (feed.h).
+ * The loop thread only starts the stream; the monitor's thread polls the watch and writes (feed.h).
  */
 #include "admin/admin_impl.h"
 
@@ -23,7 +23,7 @@
 
 enum { KEEPALIVE_MS = 10000, NUMBER_BYTES_MAX = 32 };
 
-/* ?after=, or what a browser sends when it comes back; false: it is no number. */
+/* ?after=, or the header that a browser sends when it reconnects; false: not a number. */
 static bool read_after(const struct loop_request *req, uint64_t *after)
 {
     struct str header;
@@ -52,7 +52,7 @@ void endpoint_admin_events(const struct loop_request *req)
         loop_fail(req, &error);
         return;
     }
-    /* Looked at before the head of the stream says 200; all readers come on this thread. */
+    /* Checked before the stream's head says 200; all readers arrive on this thread. */
     if (feed_readers(feed) >= FEED_READERS_MAX || api_is_draining(req->api)) {
         api_error_set(&error, API_ERROR_BUSY, NULL,
                       "Too many read the events (%d), or the server ends.", FEED_READERS_MAX);
@@ -62,7 +62,7 @@ void endpoint_admin_events(const struct loop_request *req)
     }
     if (respond_stream(req->reply, req->request_id) != HTTP_OK)
         return;
-    /* who waits for the first byte knows that it is there */
+    /* the first byte shows the reader that the stream is open */
     (void)http_reply_write(req->reply, keepalive);
     http_reply_keepalive(req->reply, KEEPALIVE_MS, keepalive);
     if (!feed_subscribe(feed, req->reply, after))
@@ -71,7 +71,7 @@ void endpoint_admin_events(const struct loop_request *req)
 
 /* ---- the watch ---- */
 
-enum { BATCH = 64, ROUNDS = 16, MODELS_MAX = 1024 }; /* models beyond are not watched */
+enum { BATCH = 64, ROUNDS = 16, MODELS_MAX = 1024 }; /* further models are not watched */
 
 struct watch {
     struct admin *admin;
@@ -79,7 +79,7 @@ struct watch {
     enum pool_state models[MODELS_MAX];
     size_t models_count;
     enum guard_level level;
-    bool begun; /* the first look tells nothing: it is how things are */
+    bool begun; /* the first poll publishes nothing: it records the current state */
     struct hearth_event events[BATCH];
     struct log_line lines[BATCH];
 };

@@ -1,10 +1,10 @@
 /*
  * feed.c: see the header.
  *
- *      reader      used by the list, until it is gone or the feed ends, and by a pump; referred to
- *                  by its users together, and by on_close, until http drops that. The last user
- *                  gives the reply back: a reply that has ended drops on_close only when nobody
- *                  holds it any more
+ *      reader      used by the list, until it disconnects or the feed ends, and by a pump. Its
+ *                  references are one for all users together and one for on_close, until http drops
+ *                  that. The last user releases the reply: a reply that has ended drops on_close
+ *                  only when it is no longer held
  */
 #include "admin/feed.h"
 
@@ -18,26 +18,26 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-enum { PIECE_BYTES_MAX = 64 * 1024 }; /* that one pump writes to one reader */
+enum { PIECE_BYTES_MAX = 64 * 1024 }; /* written by one pump to one reader */
 
 struct event {
     enum feed_kind kind;
     size_t len;
-    char *json; /* owned; NULL: there was no memory for it */
+    char *json; /* owned; NULL: out of memory */
 };
 
 struct reader {
     struct list_node link;
     struct http_reply *reply;
-    uint64_t next;    /* the pump's: number of the event that it gets next */
+    uint64_t next;    /* owned by the pump: number of the next event */
     atomic_bool gone; /* relaxed: a flag that is only ever set */
     atomic_int users, references;
 };
 
 struct feed {
     struct lock lock;
-    struct event ring[FEED_EVENTS] GUARDED_BY(lock); /* number n is at n % FEED_EVENTS */
-    uint64_t count GUARDED_BY(lock);                 /* so far; the numbers begin with 1 */
+    struct event ring[FEED_EVENTS] GUARDED_BY(lock); /* event n is at n % FEED_EVENTS */
+    uint64_t count GUARDED_BY(lock);                 /* so far; numbers start with 1 */
     struct list readers GUARDED_BY(lock);
     bool ended GUARDED_BY(lock);
 };
@@ -136,7 +136,7 @@ bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after)
     atomic_init(&reader->references, 2);
     lock_enter(&feed->lock);
     taken = !feed->ended && feed->readers.count < FEED_READERS_MAX;
-    /* a number of another run may be beyond: then those that come */
+    /* `after` may come from another run and be too large: then start with new events */
     reader->next = MIN(after, feed->count) + 1;
     if (taken)
         list_push_back(&feed->readers, &reader->link);
@@ -180,7 +180,7 @@ static void append_lost(struct buf *out, uint64_t lost)
     sse_close(&json);
 }
 
-/* Copies what comes next for a reader; returns the number behind it. */
+/* Copies the next events for a reader; returns the number after them. */
 static uint64_t collect(struct feed *feed, const struct reader *reader, struct buf *out)
 {
     uint64_t next = reader->next, oldest, lost = 0;
@@ -204,7 +204,7 @@ static uint64_t collect(struct feed *feed, const struct reader *reader, struct b
     return next;
 }
 
-/* A stream that is full gets the same again later: nothing of it was taken. */
+/* A full stream gets the same events again later: none were accepted. */
 static void serve(struct feed *feed, struct reader *reader)
 {
     struct buf out;
@@ -225,8 +225,8 @@ static void serve(struct feed *feed, struct reader *reader)
     buf_fini(&out);
 }
 
-/* Takes those who are gone (all: everybody) off the list, the rest into `readers`; each has one
- * user more. */
+/* Removes disconnected readers (all: every reader) from the list and puts the rest into `readers`;
+ * each gets one more user. */
 static size_t take_readers(struct feed *feed, struct reader *readers[FEED_READERS_MAX], bool all)
 {
     size_t count = 0;
@@ -236,7 +236,7 @@ static size_t take_readers(struct feed *feed, struct reader *readers[FEED_READER
     LIST_FOREACH_SAFE (struct reader, reader, &feed->readers, link) {
         readers[count++] = reader;
         if (all || atomic_load_explicit(&reader->gone, memory_order_relaxed))
-            list_remove(&feed->readers, &reader->link); /* the list's use becomes ours */
+            list_remove(&feed->readers, &reader->link); /* takes over the list's use */
         else
             atomic_fetch_add_explicit(&reader->users, 1, memory_order_relaxed);
     }

@@ -1,15 +1,15 @@
 /*
- * feed.h: events for whoever reads /admin/events, as they happen.
+ * feed.h: live events for the readers of /admin/events.
  *
- *      publish (any thread) --> [ ring of the last 1,024 ] --pump--> a stream of each reader
+ *      publish (any thread) --> [ ring of the last 1,024 ] --pump--> a stream per reader
  *
- * Publishing copies a line and waits for nobody. A reader that takes too little falls behind in the
- * ring; when what it has not got is overwritten, it is told how many events it has lost and goes on
- * with the oldest that is left. So neither a slow reader nor many events take more than the ring
- * and a bounded stream.
+ * Publishing copies a line and never waits. A slow reader falls behind in the ring. Once its next
+ * events are overwritten, it receives the number of lost events and continues with the oldest
+ * available. So neither a slow reader nor many events use more memory than the ring and a bounded
+ * stream.
  *
- * Threads: publish, subscribe and end from any; pump from one. Lock: LOCK_RANK_MONITOR, for the
- * time of a copy.
+ * Threads: publish, subscribe and end from any; pump from one. Lock: LOCK_RANK_MONITOR, held only
+ * to copy.
  */
 #ifndef HEARTH_ADMIN_FEED_H
 #define HEARTH_ADMIN_FEED_H
@@ -46,25 +46,25 @@ enum {
     FEED_EVENTS = 1024,
     FEED_EVENT_BYTES_MAX = 2048, /* longer ones are not published */
     FEED_READERS_MAX = 16,
-    FEED_WAITING_BYTES_MAX = 256 * 1024, /* written to a reader and not taken yet */
+    FEED_WAITING_BYTES_MAX = 256 * 1024, /* written to a reader and not sent yet */
 };
 
 struct feed *feed_create(void);
-/* No reader is left: the http server has stopped. Accepts NULL inside. */
+/* No reader is left: the http server has stopped. Accepts a pointer to NULL. */
 void feed_destroy(struct feed **feed);
 
-/* `json` is one object on one line; it is sent with its number as the event's id. */
+/* `json` is one object on one line; its number is sent as the event's id. */
 void feed_publish(struct feed *feed, enum feed_kind kind, struct str json);
 
-/* A stream that was begun gets all events behind number `after`, as far as they are left;
- * UINT64_MAX: those that come. False: there are too many readers, or the feed has ended. On the
- * loop thread, as http_reply_on_close wants it. */
+/* Sends a stream that has begun all events after number `after` that are still available;
+ * UINT64_MAX: only new ones. False: too many readers, or the feed has ended. On the loop thread, as
+ * http_reply_on_close requires. */
 bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after) NODISCARD;
 
-/* Writes what readers have not got, and lets go of those who are gone. Never waits. */
+/* Writes pending events to readers, and frees disconnected ones. Never waits. */
 void feed_pump(struct feed *feed);
 
-/* Ends all streams, and takes no new readers: the server is about to end. */
+/* Ends all streams and refuses new readers: the server is about to end. */
 void feed_end(struct feed *feed);
 
 size_t feed_readers(struct feed *feed);

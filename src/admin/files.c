@@ -1,15 +1,15 @@
 /*
- * files.c: what is held, to a folder and back.
+ * files.c: exports the cache to a folder and imports it.
  *
  *      POST /admin/cache/export {"path", "key" | "model"} -> {"objects", "bytes", "refused"}
  *      POST /admin/cache/import {"path"}                  -> {"objects", "bytes", "held",
  *                                                         "refused"}
  *
- * Paths are names of folders right below --admin-files; without that option both are off. A name
- * has no slash and begins with no dot, and what it names is no link: whoever has the admin key gets
- * at this one folder, not at the machine.
+ * Paths are names of folders directly below --admin-files; without that option both are off. A name
+ * has no slash, does not begin with a dot, and must not be a link: the admin key gives access to
+ * this folder only, not to the machine.
  *
- * On the thread for slow work: it reads and writes as much as the cache has.
+ * On the thread for slow work: it reads and writes as much as the cache holds.
  */
 #include "admin/admin_impl.h"
 
@@ -47,7 +47,7 @@ static enum err check_place(const struct admin_options *options, const char *pat
     return err == ERR_OK && !S_ISDIR(st.st_mode) ? ERR_DENIED : err;
 }
 
-/* "path", below the folder that is allowed. */
+/* "path", below the allowed folder. */
 static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX],
                           struct api_error *error)
 {
@@ -88,7 +88,7 @@ static void respond(struct call *call, const struct hearth_moved *moved, bool im
     admin_respond(call, &body);
 }
 
-/* What the cache said in words is for the log: it has paths of the machine. */
+/* The cache's message goes to the log only: it contains paths of the machine. */
 static void fail(struct call *call, int failed, const char *message)
 {
     LOG_WARN(call->api->options.log, "api", "files of the cache",

@@ -1,8 +1,8 @@
 /*
- * keys.c: what people do with parts of the cache: pin, unpin, evict, give a time to live, verify.
+ * keys.c: actions on parts of the cache: pin, unpin, evict, set a time to live, verify.
  *
- * What is named by a key needs no model; a prompt is read as a request would be, so that the one
- * who pins it need not know keys.
+ * Actions by key need no model. A prompt is read as a request would be, so that pinning it needs no
+ * keys.
  */
 #include "admin/admin_impl.h"
 
@@ -13,7 +13,7 @@ enum { TTL_S_MAX = 366 * 24 * 3600, ENGINE_MS = 1000 };
 
 /* ---- reading ---- */
 
-/* "key", which must be there. */
+/* "key", which is required. */
 static enum err read_key(const struct json_reader *reader, unsigned char key[HEARTH_KEY_BYTES])
 {
     struct str text = STR_NONE;
@@ -26,7 +26,7 @@ static enum err read_key(const struct json_reader *reader, unsigned char key[HEA
                : json_read_error(reader, "key", "must have 64 hex digits");
 }
 
-/* A number of seconds; *given is false when there is none. */
+/* A number of seconds; *given is false when absent. */
 static enum err read_seconds(const struct json_reader *reader, const char *name, double *seconds,
                              bool *given)
 {
@@ -87,8 +87,8 @@ static void pin_prompt(struct call *call, bool pin)
         call_fail(call, &error);
         return;
     }
-    /* What was answered a moment ago may not be stored yet. An engine that is too busy to say so
-     * has nothing that is that new. */
+    /* The state of a recent answer may not be stored yet. If the engine is too busy to reply, it
+     * has nothing that new. */
     (void)!sched_wait_turn(model_sched(call->model), ENGINE_MS, NULL);
     space = call_space(call);
     respond_pinned(call, space ? hearth_pin(space, prompt->tokens, prompt->count, pin) : 0, pin);
@@ -195,7 +195,7 @@ void endpoint_cache_ttl(struct call *call)
 
 /* ---- verify ---- */
 
-/* Whoever asked for it may have left, or the server ends: nobody waits for the rest. */
+/* The client may have disconnected, or the server is ending: stop. */
 static bool goes_on(const struct hearth_verified *so_far, void *arg)
 {
     struct call *call = arg;
@@ -260,7 +260,7 @@ void endpoint_cache_verify(struct call *call)
             continue;
         known++;
         if (hearth_verify(cache, &options, &one) ==
-            HEARTH_OK) /* a tier that is not there has nothing to verify */
+            HEARTH_OK) /* an absent tier has nothing to verify */
             add(&sum, &one);
     }
     if (known > 0) {

@@ -1,10 +1,9 @@
 /*
- * live.c: what runs right now: the models with what they can do, and the requests of everybody with
- * how far they are.
+ * live.c: the current state: models with their features, and the progress of all requests.
  *
- * On the loop thread, as /slots is: schedulers publish what they do, and nobody is asked while he
- * computes. Unlike /slots this is the administrator's view: all tenants, by name; never what they
- * asked.
+ * On the loop thread, like /slots: schedulers publish their state, so no engine is interrupted.
+ * Unlike /slots this is the administrator's view: all tenants, by name, but never the content of
+ * requests.
  */
 #include "admin/admin_impl.h"
 
@@ -19,7 +18,7 @@
 
 enum { BODY_BYTES_MAX = 16 * 1024 * 1024 };
 
-#define NOT_POSSIBLE "N/A (see log)" /* keeps I48: not "off", which someone chose, and not a zero */
+#define NOT_POSSIBLE "N/A (see log)" /* keeps I48: neither "off", which is a choice, nor a zero */
 
 static double per_s(uint64_t count, uint64_t ns)
 {
@@ -40,7 +39,7 @@ static const char *reuse_of(const struct model *model)
     }
 }
 
-/* What the self-test and the template allow. */
+/* Features allowed by the self-test and the template. */
 static void write_features(struct json *json, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -67,7 +66,7 @@ static void write_kinds(struct json *json, kind_set kinds)
     json_close(json, ']');
 }
 
-/* What only a loaded model knows. */
+/* Figures known only for a loaded model. */
 static void write_loaded(struct json *json, struct model *model)
 {
     struct sched_stats stats;
@@ -135,7 +134,7 @@ void endpoint_admin_models(const struct loop_request *req)
 
 /* ---- requests ---- */
 
-/* The part of a prompt that had to be computed and is, so far. */
+/* Prompt tokens computed so far. */
 static uint32_t computed_so_far(const struct sched_view *view)
 {
     const struct gen_usage *usage = &view->usage;
@@ -144,7 +143,7 @@ static uint32_t computed_so_far(const struct sched_view *view)
     return view->phase < GEN_PREFILL ? 0 : view->done - MIN(reused, view->done);
 }
 
-/* Of what it does now: prefill, or decoding. */
+/* Of the current phase: prefill or decoding. */
 static double speed_of(const struct sched_view *view)
 {
     if (view->phase == GEN_PREFILL)
@@ -152,8 +151,8 @@ static double speed_of(const struct sched_view *view)
     return view->phase == GEN_DECODE ? per_s(view->usage.generated, view->decode_ns) : 0;
 }
 
-/* Until its first token, at the speed so far; unknown before something was computed, and for the
- * length of an answer always. */
+/* Time to the first token at the current speed. Unknown before anything was computed, and always
+ * for the length of an answer. */
 static void write_eta(struct json *json, const struct sched_view *view)
 {
     double speed = speed_of(view);

@@ -1,8 +1,8 @@
 /*
- * metrics.c: tables of what is counted.
+ * metrics.c: tables of metrics.
  *
- * Scheduler and cache count for themselves, in structs; here each number gets its name. The tables
- * below are what /metrics shows of them: a number that is in no table is not shown.
+ * Scheduler and cache keep their counters in structs; the tables below give each its name. /metrics
+ * shows only what is in a table.
  */
 #include "admin/metrics.h"
 
@@ -59,7 +59,7 @@ static const char *const ends[] = {
         [GEN_END_COUNT] = NULL,
 };
 
-/* From one token to a million, in steps of about two: contexts are powers of it. */
+/* From one token to a million, in steps of about two: context sizes are powers of two. */
 static const double buckets_tokens[] = {
     1,    4,     16,    64,    256,    512,    1024,   2048,    4096,
     8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576, INFINITY,
@@ -120,7 +120,7 @@ static double seconds(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* From one point of time to another, if both were reached. */
+/* Between two points in time, if both were reached. */
 static void observe_phase(struct metric_set *set, enum stats_phase phase, uint64_t begin_ns,
                           uint64_t end_ns)
 {
@@ -153,7 +153,7 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 {
     const struct gen_usage *usage = &result->usage;
 
-    if (usage->prompt > 0) /* else it ended before it began */
+    if (usage->prompt > 0) /* otherwise it ended before it began */
         metric_observe(set, STATS_LENGTH, STATS_LENGTH_PROMPT, usage->prompt);
     metric_observe(set, STATS_LENGTH, STATS_LENGTH_GENERATED, usage->generated);
     metric_add(set, STATS_ENDS, result->end, 1);
@@ -162,7 +162,7 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 
 /* ---- numbers that others count ---- */
 
-/* A field of 64 bits; one in nanoseconds is shown in seconds. */
+/* A 64-bit field; nanoseconds are shown as seconds. */
 enum field_type { FIELD_U64, FIELD_NS };
 
 struct stats_field {
@@ -177,7 +177,7 @@ struct stats_field {
 #define CACHE(field)  offsetof(struct hearth_stats, field)
 #define MEMORY(field) offsetof(struct memory_view, field)
 
-/* What /metrics shows of a row of SCHED_STATS_TABLE. */
+/* How /metrics shows a row of SCHED_STATS_TABLE. */
 #define COUNTER(field, name, help) {name, help, SCHED(field), FIELD_U64, false},
 #define SECONDS(field, name, help) {name, help, SCHED(field), FIELD_NS, false},
 #define GAUGE(field, name, help)   {name, help, SCHED(field), FIELD_U64, true},
@@ -420,7 +420,7 @@ static void put_gauges(struct admin *admin, struct api *api)
     metric_put(admin->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));
 }
 
-/* Of all models together, those that were unloaded included: a counter never goes down. */
+/* Sum over all models, including unloaded ones: a counter never decreases. */
 static void write_model_numbers(struct admin *admin, struct pool *pool, struct buf *out)
 {
     struct sched_stats stats;

@@ -1,5 +1,5 @@
 /*
- * metrics.h: the numbers of the API, and those of scheduler and cache as text for Prometheus.
+ * metrics.h: metrics of the API, and those of scheduler and cache, as text for Prometheus.
  *
  * Threads: any.
  */
@@ -21,17 +21,17 @@
 struct tally;
 
 enum stats_id {
-    STATS_CALLS,   /* label: enum api_error_kind; those that were answered */
-    STATS_GONE,    /* clients that left before their answer */
+    STATS_CALLS,   /* label: enum api_error_kind; answered calls */
+    STATS_GONE,    /* clients that disconnected before their answer */
     STATS_DENIED,  /* keys missing or wrong */
     STATS_SECONDS, /* histogram: from the first byte to the last */
     STATS_TTFT,    /* histogram; label: whether anything was reused */
     STATS_PHASE,   /* histogram; label: enum stats_phase */
-    STATS_RESTORE, /* histogram; label: what a restore consists of */
-    STATS_TOKEN,   /* histogram: between two tokens of an answer, its mean */
+    STATS_RESTORE, /* histogram; label: part of a restore */
+    STATS_TOKEN,   /* histogram: mean time between two tokens of an answer */
     STATS_LENGTH,  /* histogram; label: enum stats_length */
     STATS_ENDS,    /* label: enum gen_end */
-    STATS_ACTIVE,  /* gauge: calls on their way */
+    STATS_ACTIVE,  /* gauge: running calls */
     STATS_QUEUED,  /* gauge: of them, waiting for a worker */
     STATS_COUNT
 };
@@ -50,11 +50,11 @@ enum stats_length { STATS_LENGTH_PROMPT, STATS_LENGTH_GENERATED, STATS_LENGTH_CO
 
 struct metric_set *stats_create(void); /* freed with metric_set_destroy */
 
-/* A call that is over. */
+/* A call that has ended. */
 struct stats_call {
     enum api_error_kind kind;
     bool gone;
-    bool hit;               /* something of its prompt was reused */
+    bool hit;               /* part of its prompt was reused */
     double seconds, ttft_s; /* 0: never happened */
 };
 
@@ -63,13 +63,13 @@ void stats_count_call(struct metric_set *set, const struct stats_call *call);
 /* The lengths of one generation, its end and its times. */
 void stats_count_result(struct metric_set *set, const struct gen_result *result);
 
-/* Appends what the program is, as a number that is always 1. */
+/* Appends the build info, as a metric that is always 1. */
 void stats_write_build(const char *version, const char *commit, struct buf *out);
 
-/* Appends the tokens of this run: the same numbers that clients are told (keeps I8, I99). */
+/* Appends the tokens of this run: the same figures that clients get (keeps I8, I99). */
 void stats_write_tokens(const struct tally *session, struct buf *out);
 
-/* Appends what a scheduler and a cache have counted. */
+/* Appends the counters of a scheduler and a cache. */
 void stats_write_sched(const struct sched_stats *stats, struct buf *out);
 void stats_write_cache(const struct hearth_stats *stats, struct buf *out);
 void stats_write_memory(const struct memory_view *view, struct buf *out);
@@ -77,7 +77,7 @@ void stats_write_memory(const struct memory_view *view, struct buf *out);
 /* ---- the same under the names of other servers (metrics_compat.c), so that their dashboards show
  * something ---- */
 
-/* Whose names: a set of bits. X(value, bit, name) */
+/* Which servers' names: a set of bits. X(value, bit, name) */
 #define STATS_COMPAT_TABLE(X)               \
     X(STATS_COMPAT_LLAMACPP, 1, "llamacpp") \
     X(STATS_COMPAT_VLLM, 2, "vllm")
@@ -88,11 +88,10 @@ enum stats_compat {
 #undef X
 };
 
-/* Adds the bit of a name; false: there is no such name. */
+/* Adds the bit of a name; false: unknown name. */
 bool stats_compat_add(struct str name, unsigned *set);
 
-/* Appends the names of a set. `model` is the label that vLLM's have; `api` is what stats_create
- * made. */
+/* Appends the metrics of a set. `model` is vLLM's label; `api` comes from stats_create. */
 void stats_compat_write(unsigned set, const struct sched_stats *sched, const struct metric_set *api,
                         const char *model, struct buf *out);
 

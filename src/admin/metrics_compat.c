@@ -1,11 +1,10 @@
 /*
- * metrics_compat.c: tables of other servers' names.
+ * metrics_compat.c: metrics under the names of other servers.
  *
- * Only numbers that mean the same here are in them; a name that would need a guess is left out, and
- * a panel that stays empty is better than one that lies. What differs: llama.cpp's
- * prompt_tokens_total leaves reused tokens out, vLLM's does not. vLLM has one cache on the device
- * and calls all else external: so do these. Its label model_name is the default model's, although
- * numbers are those of all models.
+ * Only metrics with the same meaning are included: an empty panel is better than a wrong one.
+ * Differences: llama.cpp's prompt_tokens_total excludes reused tokens, vLLM's does not. vLLM has
+ * one cache on the device and calls everything else external, and so do these. Its label model_name
+ * is the default model, although the figures cover all models.
  */
 
 #include "admin/metrics.h"
@@ -14,7 +13,7 @@
 
 enum { LABELS_BYTES_MAX = 4096 };
 
-/* A number of the scheduler's. */
+/* A figure of the scheduler. */
 struct compat_number {
     const char *name, *help;
     enum metric_type type;

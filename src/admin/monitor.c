@@ -1,8 +1,8 @@
 /*
  * monitor.c: see the header.
  *
- * The sums of all runs are those that were read at the start plus those of this run: nothing has to
- * be added up twice. A run without a request writes nothing. The file, all numbers little-endian:
+ * The sums of all runs are those read at the start plus those of this run, so nothing is added
+ * twice. A run without a request writes nothing. The file, all numbers little-endian:
  *
  *      0   8      magic "HEARTHTL"
  *      8   4      version, 1
@@ -11,9 +11,9 @@
  *      24  8 * n  sums, in the order of TALLY_TABLE
  *      ..  32     BLAKE3 of all bytes before it
  *
- * Valid if and only if the magic and version are these, the size is that of n sums exactly, and the
- * hash is right. A file of an older program has fewer sums: the rest are 0. One of a newer program
- * has more, which are lost with the next write: better than to refuse it.
+ * Valid if and only if magic and version match, the size is exactly that of n sums, and the hash
+ * matches. A file of an older program has fewer sums: the rest are 0. One of a newer program has
+ * more, which are lost with the next write: better than refusing the file.
  */
 #include "admin/monitor.h"
 
@@ -146,7 +146,7 @@ enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s
     return buf_append(out, hash.bytes, sizeof(hash.bytes));
 }
 
-/* The number of sums, or SIZE_MAX: it is not a file of ours, or damaged. */
+/* The number of sums, or SIZE_MAX: not our file, or damaged. */
 static size_t check(struct str bytes)
 {
     struct hash256 hash, stored;
@@ -187,12 +187,12 @@ void history_init(struct history *history, uint64_t now_ns)
     history->begin_ns = now_ns;
 }
 
-/* The running step; those that were not looked at are empty. */
+/* The current step; skipped steps are empty. */
 static struct tally *step_now(struct history *history, uint64_t now_ns)
 {
     uint64_t step = (now_ns - MIN(history->begin_ns, now_ns)) / STEP_NS;
 
-    if (step > history->last + HISTORY_STEPS) /* all are too old: once around is enough */
+    if (step > history->last + HISTORY_STEPS) /* all steps are outdated: once around is enough */
         history->last = step - HISTORY_STEPS;
     while (history->last < step)
         history->steps[++history->last % HISTORY_STEPS] = (struct tally){0};
@@ -223,7 +223,7 @@ double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds, s
     *sum = (struct tally){0};
     for (size_t back = 0; back < count; back++)
         tally_add(sum, step_at(history, back));
-    /* The steps before the running one are whole, of that one a part has passed. */
+    /* The steps before the current one are complete, the current one partly elapsed. */
     uint64_t first_ns = history->begin_ns + (history->last + 1 - count) * STEP_NS;
     double passed_s = (double)(now_ns - MIN(first_ns, now_ns)) / (double)NS_PER_S;
     return MAX(passed_s, 1.0);
@@ -267,7 +267,7 @@ void recent_write_tokens(struct json *json, const struct gen_usage *usage)
     json_close(json, '}');
 }
 
-/* "user[3]", as the log has it. */
+/* "user[3]", as in the log. */
 static void write_message(struct json *json, const struct recent_call *call)
 {
     char text[32];
@@ -317,7 +317,7 @@ void recent_write(struct json *json, const struct recent *recent)
 struct monitor {
     struct monitor_options options;
     uint64_t started_ns, started_s; /* monotonic, wall */
-    struct tally past;              /* of the runs before */
+    struct tally past;              /* of earlier runs */
     uint64_t since_s;
 
     struct thread thread;
@@ -406,7 +406,7 @@ static bool is_unsaved_locked(const struct monitor *monitor) REQUIRES(lock)
     return monitor->session.requests != monitor->saved_requests;
 }
 
-/* True: the end has come. */
+/* True: stopping. */
 static bool wait_until(struct monitor *monitor, uint64_t deadline_ns)
 {
     bool closing;
@@ -481,7 +481,7 @@ void monitor_destroy(struct monitor **out)
     monitor->closing = true;
     cond_broadcast(&monitor->changed);
     lock_leave(&monitor->lock);
-    thread_join(&monitor->thread); /* keeps what there is */
+    thread_join(&monitor->thread); /* saves the sums */
     cond_fini(&monitor->changed);
     lock_fini(&monitor->lock);
     mem_free(monitor);

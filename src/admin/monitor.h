@@ -1,15 +1,15 @@
 /*
- * monitor.h: what the server remembers of its own work, for /admin: sums of this run and of all
- * runs, the last hour, the last requests.
+ * monitor.h: statistics about the server's own work, for /admin: sums of this run and of all runs,
+ * the last hour, the last requests.
  *
- *      ends of generations and calls --count--> [ session | history | recent ] --> /admin/stats, /history, /requests
+ *      ends of generations and calls --count--> [ session | history | recent ] --> /admin/...
  *                                                    |
- *                       a thread, every 30 s and at the end --> state folder, "stats" (tally_encode)
+ *                    a thread, every 30 s and at the end --> state folder, "stats" (tally_encode)
  *
- * A kill -9 loses at most the last 30 s of the sums of all runs. A damaged file is logged and begun
- * anew: numbers are no reason not to serve.
+ * A kill -9 loses at most the last 30 s of the sums of all runs. A damaged file is logged and
+ * started anew: statistics must not prevent serving.
  *
- * Threads: monitor_*: any. Lock: LOCK_RANK_MONITOR, for the time of a copy; never across I/O. The
+ * Threads: monitor_*: any. Lock: LOCK_RANK_MONITOR, held only to copy; never across I/O. The
  * functions of tally, history and recent are pure; their structs belong to the caller.
  */
 #ifndef HEARTH_ADMIN_MONITOR_H
@@ -33,7 +33,7 @@ struct monitor;
 
 /* ---- counters ---- */
 
-/* In the order of the file: new ones go to the end. X(field) */
+/* In the order of the file: append new ones at the end. X(field) */
 #define TALLY_TABLE(X) \
     X(requests)        \
     X(prompt)          \
@@ -47,31 +47,30 @@ struct monitor;
     X(decode_ns)       \
     X(restore_ns)
 
-/* Requests, tokens of prompts by their source, tokens generated, time. Sums only: quotients are made
- * from them when they are asked for, so that sums of many runs can be added. */
+/* Requests, prompt tokens by source, tokens generated, time. Sums only, so that runs can be added;
+ * ratios are computed on demand. */
 struct tally {
 #define X(field) uint64_t field;
     TALLY_TABLE(X)
 #undef X
 };
 
-/* Sums stop at their largest value instead of beginning anew. */
+/* Sums saturate instead of wrapping. */
 void tally_add(struct tally *sum, const struct tally *more);
 /* The tokens of one generation. */
 struct tally tally_of(const struct gen_usage *usage);
 
-/* Prompt tokens that were not computed, and their part of all; 0 when there were none. */
+/* Prompt tokens that were not computed, and their share of all; 0 when there were none. */
 uint64_t tally_reused(const struct tally *sum);
 double tally_efficiency(const struct tally *sum);
-/* What computing them would have taken at the speed of those that were computed, without the time of
- * restoring them; never below 0. An estimate: longer prompts are slower per token. */
+/* Estimated time to compute them at the measured speed, minus the time of restoring them; never
+ * below 0. Longer prompts are slower per token. */
 double tally_saved_s(const struct tally *sum);
 
-/* The fields of an open object, as /admin/stats has them. */
+/* Writes the fields into an open object, as in /admin/stats. */
 void tally_write(struct json *json, const struct tally *sum);
 
-/* The file. `since_s` is the wall time that the sums began at. ERR_CORRUPT: it is not what was
- * written. */
+/* The file. `since_s` is the wall time at which the sums began. ERR_CORRUPT: not a valid file. */
 enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s);
 enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s) NODISCARD;
 
@@ -79,19 +78,19 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s) NO
 
 enum { HISTORY_STEP_S = 5, HISTORY_STEPS = 720 };
 
-/* A step is begun by the first that counts or asks in it, so that no thread has to wake up for it.
- * Times are of the monotonic clock. */
+/* The first count or query in a step starts it, so that no thread has to wake up. Times are
+ * monotonic. */
 struct history {
     uint64_t begin_ns;                 /* when step 0 began */
-    uint64_t last;                     /* the running step */
+    uint64_t last;                     /* the current step */
     struct tally steps[HISTORY_STEPS]; /* step n is at n % HISTORY_STEPS */
 };
 
 void history_init(struct history *history, uint64_t now_ns);
 void history_add(struct history *history, uint64_t now_ns, const struct tally *more);
 
-/* The sums of the last `seconds`, in whole steps, the running one included. Returns the seconds
- * that they really are: less when the server is younger, at least 1. */
+/* The sums of the last `seconds`, in whole steps, including the current one. Returns the actual
+ * number of seconds: less when the server is younger, at least 1. */
 double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds, struct tally *sum);
 
 /* "step_s", "t" and a list for each source, generated and requests, oldest first, into an open
@@ -102,18 +101,18 @@ void history_write(struct json *json, struct history *history, uint64_t now_ns, 
 
 enum { RECENT_MAX = 64, RECENT_NAME_BYTES = 128, RECENT_GONE_STATUS = 499 };
 
-/* Numbers and names only, never text: its reader need not be the one who asked. */
+/* Numbers and names only, never text: the reader may not be the author of the request. */
 struct recent_call {
     char id[RESPOND_ID_BYTES];
-    char model[RECENT_NAME_BYTES]; /* cut when it is longer */
+    char model[RECENT_NAME_BYTES]; /* truncated if longer */
     char tenant[AUTH_NAME_BYTES];
     const char *endpoint; /* a literal */
     double when_s;        /* wall time of its end */
     struct gen_usage usage;
-    enum role role; /* of the message that the first difference is in; NONE: not known */
+    enum role role; /* of the message with the first difference; NONE: not known */
     uint32_t message;
     double ttft_s, seconds; /* 0: never happened */
-    unsigned status;        /* of HTTP; RECENT_GONE_STATUS: the client left before */
+    unsigned status;        /* HTTP status; RECENT_GONE_STATUS: the client disconnected before */
 };
 
 struct recent {
@@ -123,7 +122,7 @@ struct recent {
 
 void recent_add(struct recent *recent, const struct recent_call *call);
 
-/* One of them as an object; all of them as an array, the newest first. */
+/* One of them as an object; all of them as an array, newest first. */
 void recent_write_call(struct json *json, const struct recent_call *call);
 void recent_write(struct json *json, const struct recent *recent);
 
@@ -135,43 +134,43 @@ void recent_write_tokens(struct json *json, const struct gen_usage *usage);
 enum { MONITOR_SAVE_S = 30 };
 
 struct monitor_options {
-    const struct file_sys *fs; /* NULL: nothing is kept */
+    const struct file_sys *fs; /* NULL: nothing is saved */
     int dir;                   /* the state folder; borrowed */
-    /* What engines have counted since the start, into the times of a tally. On the monitor's thread
-     * and on those that ask. May be NULL. */
+    /* Writes the engines' counters since the start into the times of a tally. On the monitor's
+     * thread and on threads that query. May be NULL. */
     void (*times)(struct tally *tally, void *arg);
-    /* Called on the monitor's thread again and again, each time after as many milliseconds as it
-     * said the last time. May be NULL. */
+    /* Called repeatedly on the monitor's thread; returns the milliseconds until the next call. May
+     * be NULL. */
     uint64_t (*tick)(void *arg);
     void *arg;
     struct clock *clock;
     struct log *log;
 };
 
-/* Reads what was kept and starts the thread. */
+/* Reads the saved sums and starts the thread. */
 enum err monitor_create(struct monitor **monitor, const struct monitor_options *options,
                         struct errinfo *info) NODISCARD;
-/* Keeps what there is. Accepts NULL inside. */
+/* Saves the sums. Accepts a pointer to NULL. */
 void monitor_destroy(struct monitor **monitor);
 
-/* The tokens of one generation; a request that is over. */
+/* The tokens of one generation; a request that has ended. */
 void monitor_count_tokens(struct monitor *monitor, const struct gen_usage *usage);
 void monitor_count_call(struct monitor *monitor, const struct recent_call *call);
 
-/* Everything at one moment. */
+/* A consistent snapshot. */
 struct monitor_view {
     struct tally session, all;
     double uptime_s;
-    uint64_t started_s, since_s; /* wall time: of the server, of the sums of all runs */
+    uint64_t started_s, since_s; /* wall time: start of the server, start of the sums of all runs */
 };
 void monitor_get_view(struct monitor *monitor, struct monitor_view *view);
 
-/* As history_sum and history_write, recent_write. */
+/* Like history_sum and history_write, recent_write. */
 double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum);
 void monitor_write_history(struct monitor *monitor, struct json *json);
 void monitor_write_recent(struct monitor *monitor, struct json *json);
 
-/* Keeps the sums now; the thread does so by itself. */
+/* Saves the sums now; the thread also does so by itself. */
 enum err monitor_save(struct monitor *monitor, struct errinfo *info) NODISCARD;
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * object.c: see the header. A cursor is "<key>.<kind>.<begin>": what several objects can share is
- * told apart by the rest.
+ * object.c: see the header. A cursor is "<key>.<kind>.<begin>": objects that share a key differ in
+ * the rest.
  */
 #include "admin/object.h"
 
@@ -20,7 +20,7 @@ void admin_object_copy(struct admin_object *object, const struct hearth_held *he
     object->held.tokens = NULL;
 }
 
-/* The struct may have moved since: its pointers are made when they are needed. */
+/* The struct may have moved, so the pointers are set on demand. */
 const struct hearth_held *admin_object_held(struct admin_object *object)
 {
     object->held.space = object->space;
@@ -141,7 +141,7 @@ void admin_page_fini(struct admin_page *page)
     page->objects = NULL;
 }
 
-/* Where it belongs; most of what goes by is behind the last one and costs one comparison. */
+/* The position in the page; most objects sort after the last one and cost one comparison. */
 static size_t place_of(struct admin_page *page, const struct hearth_held *held)
 {
     size_t low = 0, high = page->count;
@@ -166,7 +166,7 @@ void admin_page_offer(struct admin_page *page, const struct hearth_held *held)
     if (page->has_after && compare(held, admin_object_held(&page->after)) <= 0)
         return;
     at = place_of(page, held);
-    /* this one, or the one that it drives out, is on the next page */
+    /* this one, or the one it displaces, is on the next page */
     page->more |= page->count == page->limit;
     if (at == page->limit)
         return;

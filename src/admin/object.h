@@ -1,9 +1,9 @@
 /*
- * object.h: one object of the cache as /admin shows it, and pages of them.
+ * object.h: one object of the cache as shown by /admin, and pages of them.
  *
- * Pages are in the order of keys, which nobody's use or store changes: whoever follows `next` sees
- * every object that stays, once. A page keeps the smallest ones behind the cursor while all that is
- * held goes by, so that its memory does not depend on how much that is.
+ * Pages are in key order, which neither uses nor stores change: following `next` visits every
+ * object that stays, exactly once. A page keeps the smallest keys after the cursor while scanning
+ * the cache, so its memory does not depend on the size of the cache.
  *
  * Owner: the caller; not thread-safe.
  */
@@ -21,23 +21,23 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* A copy: what is shown is good for a moment only. */
+/* A copy: the original is only valid for a moment. */
 struct admin_object {
-    struct hearth_held held; /* its pointers are to what follows */
+    struct hearth_held held; /* its pointers refer to the fields below */
     unsigned char space[HEARTH_KEY_BYTES], key[HEARTH_KEY_BYTES], parent[HEARTH_KEY_BYTES];
     char tenant[ADMIN_TENANT_BYTES];
 };
 
 void admin_object_copy(struct admin_object *object, const struct hearth_held *held);
-/* With its pointers set; good until it moves. */
+/* With its pointers set; valid until the struct moves. */
 const struct hearth_held *admin_object_held(struct admin_object *object);
 
 /* "rows", "sliding", "snapshot". */
 const char *admin_object_kind(enum hearth_object_kind kind);
-/* "system", "user", "assistant": what it is a part of. */
+/* "system", "user", "assistant": the kind of message it is part of. */
 const char *admin_object_role(enum hearth_entry entry);
 
-/* Its fields, into an open object. */
+/* Writes its fields into an open object. */
 void admin_object_write(struct json *json, const struct hearth_held *held, const char *model);
 /* "tiers":["ram","ssd"], into an open object. */
 void admin_object_write_tiers(struct json *json, uint32_t tiers);
@@ -49,11 +49,11 @@ enum { ADMIN_PAGE_MAX = 1000, ADMIN_CURSOR_BYTES = 96 };
 struct admin_page {
     struct admin_object *objects; /* ascending */
     size_t count, limit;
-    struct admin_object after; /* all are behind it */
+    struct admin_object after; /* all objects are after it */
     bool has_after, more;
 };
 
-/* ERR_INVALID: the cursor is none of ours. `limit` is 1 ... ADMIN_PAGE_MAX. */
+/* ERR_INVALID: not one of our cursors. `limit` is 1 ... ADMIN_PAGE_MAX. */
 enum err admin_page_init(struct admin_page *page, size_t limit, struct str cursor) NODISCARD;
 void admin_page_fini(struct admin_page *page);
 void admin_page_offer(struct admin_page *page, const struct hearth_held *held);

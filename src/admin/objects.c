@@ -1,9 +1,8 @@
 /*
- * objects.c: what the cache holds: a list by pages, one object by its key, and all of it as a tree.
+ * objects.c: contents of the cache: a paged list, one object by its key, and all of it as a tree.
  *
- * On a worker: all that is held goes by once for a page. Hashes, sizes and roles; tokens and text
- * of one object only where the server was started with --admin-show-text: they are what people
- * wrote.
+ * On a worker: a page scans the whole cache. Shows hashes, sizes and roles. Tokens and text of an
+ * object are user data and shown only with --admin-show-text.
  */
 #include "admin/admin_impl.h"
 
@@ -24,8 +23,8 @@ enum {
 
 /* ---- the query ---- */
 
-/* The value of a parameter; false: it is not there or empty, or (`error` says so) cannot be read.
- * To be finished by the caller either way. */
+/* The value of a parameter; false: it is absent or empty, or (with `error` set) unreadable. The
+ * caller finishes `value` either way. */
 static bool query(struct call *call, struct str name, struct buf *value, struct api_error *error)
 {
     enum err err;
@@ -42,7 +41,7 @@ static struct str text_of(const struct buf *value)
     return (struct str){buf_str(value), value->len};
 }
 
-/* ?limit=, or the default; false: it is not a number that can be. */
+/* ?limit=, or the default; false: not a valid number. */
 static bool read_limit(struct call *call, uint64_t most, uint64_t *limit, struct api_error *error)
 {
     struct buf value;
@@ -193,7 +192,7 @@ struct inspection {
     size_t found, children_count;
 };
 
-/* The engine of the model that it belongs to shows it as text. */
+/* As text, using the engine of its model. */
 static void write_text(struct inspection *at, struct json *json, const struct hearth_held *held,
                        const char *model_of)
 {
@@ -246,8 +245,8 @@ static void add_child(struct inspection *at, const struct hearth_held *held)
     json_text(&at->children_json, hex);
 }
 
-/* Rows and snapshots that end in one block share its key: the first is the answer, the others stand
- * beside it. */
+/* Rows and snapshots that end in one block share its key: the first is the answer, the others are
+ * listed with it. */
 static bool inspect(const struct hearth_held *held, void *arg)
 {
     struct inspection *at = arg;
@@ -280,7 +279,7 @@ static void begin_inspection(struct inspection *at)
     json_open(&at->children_json, '[');
 }
 
-/* Answers with what was found. */
+/* Answers with the objects found. */
 static void end_inspection(struct inspection *at)
 {
     struct api_error error = {0};
@@ -316,7 +315,7 @@ static bool wants_tokens(struct call *call, struct api_error *error)
     return wanted;
 }
 
-/* ERR_OK: what is asked for may be shown. */
+/* ERR_OK: the requested data may be shown. */
 static enum err read_inspection(struct inspection *at, struct api_error *error)
 {
     struct call *call = at->call;

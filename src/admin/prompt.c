@@ -1,5 +1,5 @@
 /*
- * prompt.c: prompts that /admin is asked about (admin_impl.h).
+ * prompt.c: prompts in requests to /admin (admin_impl.h).
  */
 #include "admin/admin_impl.h"
 
@@ -84,7 +84,7 @@ static enum err parse_prompt(struct gen_request *request, yyjson_val *root, stru
     return request->no_model ? ERR_OK : admin_prompt_parse(request, root, error);
 }
 
-/* One token is sampled, since the last one of the prompt is computed by itself, and thrown away. */
+/* Samples and discards one token, because the prompt's last token is computed separately. */
 static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     TRY(admin_prompt_parse(request, root, error));

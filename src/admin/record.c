@@ -1,13 +1,13 @@
 /*
- * record.c: the queue, the hashes, and a file that only ever ends with a whole line.
+ * record.c: the queue, the hashes, and a file that always ends with a whole line.
  *
- *      any thread:  record_add -> [job with a copy of the tokens] -> queue (jobs and bytes are bounded)
- *      record:      job -> hashes -> line -> pwrite at the end; the end moves only when all of it was written
+ *      any thread:  record_add -> [job with a copy of the tokens] -> queue (bounded jobs and bytes)
+ *      record:      job -> hashes -> line -> pwrite at the end; the end moves after a full write
  *
- *      recording --write failed, or the line does not fit--> ended          (stop_recording; jobs are dropped and counted from then on)
+ *      recording --write failed, or the line does not fit--> ended (stop_recording; later jobs are
+ *                                                            dropped and counted)
  *
- * A line that was torn by a dead process is cut off at the next start, one that was torn by a full
- * disk at once.
+ * A line torn by a dead process is cut off at the next start, one torn by a full disk at once.
  */
 #include "admin/record.h"
 
@@ -32,7 +32,7 @@ enum {
     LINE_BYTES_MAX = 64 << 20,
     HEAD_BYTES_MAX = 256,
     SCAN_BYTES = 64 << 10,
-    SHORT_BYTES = 8, /* of a hash: 64 bits tell the blocks of one installation apart */
+    SHORT_BYTES = 8, /* of a hash: 64 bits distinguish the blocks of one installation */
     SHORT_HEX_BYTES = 2 * SHORT_BYTES + 1,
     MODEL_BYTES = 128,
 };
@@ -41,7 +41,7 @@ struct job {
     uint64_t at_us;
     char model[MODEL_BYTES];
     char tenant[SHORT_HEX_BYTES]; /* "" = none */
-    struct hash256 root;          /* what the first block's hash goes on from */
+    struct hash256 root;          /* the input of the first block's hash */
     struct gen_usage usage;
     uint32_t anchor;
     token_id tokens[]; /* usage.prompt */
@@ -56,11 +56,11 @@ struct record {
     uint64_t bytes_max, queue_bytes_max;
     struct queue *queue;
     struct thread thread;
-    /* Counters and a flag that several threads look at; nothing else depends on their order. */
+    /* Counters and a flag shared by several threads; nothing depends on their order. */
     atomic_ullong queued_bytes, requests, lost, end;
     atomic_bool ended;
 
-    /* The thread's own. */
+    /* Owned by the thread. */
     int fd;
     uint64_t lost_said;
     struct buf line, hashes;
@@ -74,7 +74,7 @@ static void short_hex(const struct hash256 *hash, char out[SHORT_HEX_BYTES])
 
 /* ---- the file ---- */
 
-/* The end has not moved: what came after it is cut off. */
+/* The end has not moved: bytes after it are cut off. */
 static void stop_recording(struct record *record, const char *why)
 {
     struct errinfo info = {0};
@@ -118,7 +118,7 @@ static void write_head(const struct record *record, struct buf *out)
     buf_append_char(out, '\n');
 }
 
-/* Where the last whole line ends. There is one: the head. */
+/* End of the last whole line. There is always one: the head. */
 static enum err find_end(const struct record *record, uint64_t size, uint64_t *end,
                          struct errinfo *info)
 {
@@ -185,7 +185,7 @@ static enum err open_file(struct record *record, struct errinfo *info)
 
 /* ---- lines ---- */
 
-/* Each whole block's hash goes on from that of the one before it. */
+/* Each whole block's hash includes that of the block before it. */
 static void hash_blocks(struct record *record, const struct job *job)
 {
     struct hash256 hash = job->root;
@@ -232,7 +232,7 @@ static void write_line(struct record *record, const struct job *job)
         record->line.err = record->hashes.err;
 }
 
-/* How many were lost so far: a reader should know that something is missing. */
+/* The number of lost requests so far, so that a reader knows that some are missing. */
 static void write_lost(struct record *record)
 {
     uint64_t lost = atomic_load(&record->lost);
@@ -317,7 +317,7 @@ void record_add(struct record *record, const struct record_entry *entry)
     size_t bytes = job_bytes(entry->usage->prompt);
     struct job *job = NULL;
 
-    /* Taken before it is looked at, so that the bound holds whoever comes at the same time. */
+    /* Added before the check, so that the bound holds with concurrent callers. */
     uint64_t before = atomic_fetch_add_explicit(&record->queued_bytes, bytes, memory_order_relaxed);
     if (!atomic_load_explicit(&record->ended, memory_order_relaxed) &&
         before + bytes <= record->queue_bytes_max)
@@ -348,7 +348,7 @@ enum err record_open(struct record **out, const struct record_options *options,
         .fs = options->fs,
         .log = options->log,
         .path = mem_strdup(options->path),
-        /* Of its own, so that nothing in the file is a hash that is used anywhere else. */
+        /* A derived key, so that no hash in the file is used anywhere else. */
         .key = hash256_derive("hearth record 1", options->key->bytes, sizeof(options->key->bytes)),
         .block_tokens = options->block_tokens > 0 ? options->block_tokens : RECORD_BLOCK_TOKENS,
         .bytes_max = options->bytes_max,

@@ -1,13 +1,14 @@
 /*
- * settings.c: what the server was started with, and what of it can be changed while it runs.
+ * settings.c: the server's settings, and changing some of them at run time.
  *
  *      GET  /admin/settings                  {"settings": [{"name", "value", "default", "runtime",
  *           "help"}]}
- *      POST /admin/settings {"name": value}  all of them or none: the first that cannot be is said,
- *                                            and nothing is changed
+ *      POST /admin/settings {"name": value}  all or none: the first invalid change is reported, and
+ *                                            nothing is changed
  *
- * A change lasts until the server ends: what shall stay belongs into its configuration. "default"
- * is what it was started with, for those that can be changed; sizes are bytes, times seconds.
+ * A change lasts until the server ends; permanent settings belong in its configuration. "default"
+ * is the value at the start, for settings that can be changed. Sizes are in bytes, times in
+ * seconds.
  */
 #include "admin/admin_impl.h"
 
@@ -20,7 +21,7 @@
 #include "models/pool.h"
 #include "sched/memory.h"
 
-/* A value that someone asks for: a number, or a name. */
+/* A requested value: a number, or a name. */
 struct wanted {
     uint64_t number;
     enum log_level level;
@@ -28,9 +29,9 @@ struct wanted {
 
 struct setting {
     const char *name, *help;
-    uint64_t min, max; /* of a number; both 0: it is the name of a level */
+    uint64_t min, max; /* of a number; both 0: the name of a level */
     uint64_t (*get)(struct admin *admin, struct api *api);
-    /* ERR_UNSUPPORTED: there is nothing that it could be set for. */
+    /* ERR_UNSUPPORTED: the server has nothing to set it for. */
     enum err (*set)(struct admin *admin, struct api *api, const struct wanted *wanted);
 };
 
@@ -62,7 +63,7 @@ static enum err set_ram(struct admin *admin, struct api *api, const struct wante
     if (!admin->cache)
         return ERR_UNSUPPORTED;
     if (admin->memory)
-        /* as much of it as the ceiling leaves */
+        /* limited by the ceiling */
         memory_set_ram(admin->memory, wanted->number);
     else
         hearth_set_ram_bytes(admin->cache, wanted->number);
@@ -119,7 +120,7 @@ static uint64_t get_ttl(struct admin *admin, struct api *api)
     return atomic_load_explicit(&admin->model_ttl_s, memory_order_relaxed);
 }
 
-/* Of all models, also of those with a time of their own: it is what was asked for last. */
+/* For all models, including those with their own setting: the last change wins. */
 static enum err set_ttl(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
     struct pool *pool = atomic_load_explicit(&admin->pool, memory_order_acquire);
@@ -162,7 +163,7 @@ static const struct setting settings[] = {
 static_assert(COUNT_OF(settings) == ADMIN_SETTINGS,
               "struct admin has room for what each began with");
 
-/* Before the api is there: its options say how long its queue may be. */
+/* Before the api exists: its options have the queue limit. */
 void admin_settings_begin(struct admin *admin, const struct api_options *api)
 {
     for (size_t i = 0; i < COUNT_OF(settings); i++)
@@ -207,7 +208,7 @@ static void write_runtime(struct json *json, struct api *api)
     }
 }
 
-/* The rest, as the command line had it. */
+/* The other settings, as on the command line. */
 static void write_fixed(struct json *json, const struct admin_options *options)
 {
     for (size_t i = 0; i < options->settings_count; i++) {
@@ -265,7 +266,7 @@ static enum err read_wanted(const struct json_reader *reader, const struct setti
     return ERR_OK;
 }
 
-/* Looks at each name and value before any is changed. */
+/* Validates every name and value before changing any. */
 static enum err read_changes(const struct json_reader *reader,
                              const struct setting *changes[ADMIN_SETTINGS],
                              struct wanted wanted[ADMIN_SETTINGS], size_t *count)

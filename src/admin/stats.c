@@ -1,9 +1,9 @@
 /*
- * stats.c: the server in numbers: sums of this run and of all, rates, why prompts missed, what the
- * tiers hold; and the last hour.
+ * stats.c: server statistics: sums of this run and of all runs, rates, reasons for misses, tier
+ * contents, and the last hour.
  *
- * On the loop thread: everything is counted already and copied under locks that nobody holds for
- * long; no engine and no disk is asked.
+ * On the loop thread: everything is already counted and is copied under locks held only briefly; no
+ * engine or disk is involved.
  */
 #include "admin/admin_impl.h"
 
@@ -35,7 +35,7 @@ static void write_sums(struct json *json, const struct monitor_view *view)
 
 /* ---- rates ---- */
 
-/* Of the cache in the last `seconds`; zeros without one. */
+/* Cache rate over the last `seconds`; zeros without a cache. */
 static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind kind,
                                   uint32_t seconds)
 {
@@ -82,7 +82,7 @@ static void write_rates(struct json *json, struct api *api)
 
 /* ---- misses ---- */
 
-/* Every reason, also those that never came: a table that does not change its shape. */
+/* Every reason, including those that never occurred, so that the table's shape is constant. */
 static void write_misses(struct json *json, const struct sched_stats *stats)
 {
     json_key(json, "miss");
@@ -112,8 +112,7 @@ static void write_tier(struct json *json, const char *name, const struct hearth_
     json_close(json, '}');
 }
 
-/* Cells of all loaded models as bytes; what an engine does not say of them is estimated from its
- * rows. */
+/* Cells of all loaded models in bytes; estimated from rows if an engine does not report them. */
 static void add_cells(struct hearth_tier_stats *tier, struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -128,7 +127,7 @@ static void add_cells(struct hearth_tier_stats *tier, struct model *model)
                                  (double)stats.cells);
 }
 
-/* The first tier is not the cache's: sequences that stay in the engines. */
+/* The first tier does not belong to the cache: sequences kept in the engines. */
 static void write_device(struct json *json, struct pool *pool, const struct sched_stats *stats)
 {
     struct hearth_tier_stats device = {

@@ -2,10 +2,9 @@
  * tree.c: see the header.
  *
  *      add:    a node per object, found by its key
- *      link:   each to its parent; snapshots onto the rows that end where they do
- *      order:  from the roots on, breadth first; a node with one child takes it in
- *      write:  parents have at least the bytes of their children below them, so the largest ones
- *              are a tree, too
+ *      link:   each to its parent; snapshots to the rows that end at the same place
+ *      order:  breadth first from the roots; a node with one child absorbs it
+ *      write:  parents have at least the bytes of their children, so the largest nodes form a tree
  */
 #include "admin/tree.h"
 
@@ -19,7 +18,7 @@
 #include "base/mem.h"
 
 enum {
-    STRAYS_MAX = 256, /* branches within runs that are looked for: each looks at all nodes */
+    STRAYS_MAX = 256, /* branches within runs that are searched for: each search visits all nodes */
 };
 
 struct owner {
@@ -31,9 +30,9 @@ struct node {
     struct map_node link;
     unsigned char key[HEARTH_KEY_BYTES], parent[HEARTH_KEY_BYTES];
     size_t owner;
-    bool rows, gone; /* gone: taken in by another one */
+    bool rows, gone; /* gone: absorbed by another node */
     uint32_t begin, end, uses, tiers, objects;
-    uint64_t bytes, below; /* its own; with all that hang on it */
+    uint64_t bytes, below; /* its own; including its descendants */
     double age_s;
     enum hearth_entry entry;
     struct node *up, *child, *sibling;
@@ -82,7 +81,7 @@ static bool equals(const struct map_node *link, const void *key)
     return memcmp(CONTAINER_OF(link, struct node, link)->key, key, HEARTH_KEY_BYTES) == 0;
 }
 
-/* Keys are keyed hashes already: nobody chooses where they fall. */
+/* Keys are already keyed hashes, so their distribution cannot be chosen. */
 static uint64_t hash_of(const unsigned char *key)
 {
     return map_hash(key, HEARTH_KEY_BYTES, 0);
@@ -95,8 +94,7 @@ static struct node *find(struct admin_tree *tree, const unsigned char *key)
     return link ? CONTAINER_OF(link, struct node, link) : NULL;
 }
 
-/* Objects of a space come one after the other: it is nearly always the last. SIZE_MAX: no memory.
- */
+/* Objects of a space arrive together, so it is nearly always the last one. SIZE_MAX: no memory. */
 static size_t owner_of(struct admin_tree *tree, const struct hearth_held *held)
 {
     struct owner *owner;
@@ -155,7 +153,7 @@ bool admin_tree_add(struct admin_tree *tree, const struct hearth_held *held)
 
 /* ---- link ---- */
 
-/* `node` counts with `into` from now on. */
+/* `into` absorbs `node`. */
 static void take_in(struct node *into, struct node *node)
 {
     into->bytes += node->bytes;
@@ -166,7 +164,7 @@ static void take_in(struct node *into, struct node *node)
     node->gone = true;
 }
 
-/* The only run that covers where a stray begins; NULL: none, or several. */
+/* The only run that covers the start of a stray; NULL: none, or several. */
 static struct node *find_run(const struct admin_tree *tree, const struct node *stray)
 {
     struct node *found = NULL;
@@ -214,8 +212,7 @@ static void link_all(struct admin_tree *tree)
 
 /* ---- order ---- */
 
-/* A chain without a branch is one node: it ends where the chain does, and has the key of its end.
- */
+/* A chain without a branch becomes one node, with the end and the key of the chain's last node. */
 static void compress(struct node *node)
 {
     while (node->children == 1) {
@@ -232,7 +229,7 @@ static void compress(struct node *node)
         child->up = node;
 }
 
-/* Each node is somebody's child once, or a root: the list is as long as the nodes are. */
+/* Each node is a child once, or a root: the list has as many entries as there are nodes. */
 static void order_all(struct admin_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++)
@@ -260,7 +257,7 @@ static int larger_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Nodes with less below them than this are left out; *ties of those with exactly as much stay. */
+/* Nodes with fewer bytes than this are left out; *ties of those with exactly as many stay. */
 static uint64_t least_of(const struct admin_tree *tree, size_t limit, size_t *ties)
 {
     uint64_t *all, least;
