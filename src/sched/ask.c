@@ -1,15 +1,15 @@
 /*
- * ask.c: what others ask of the engine's thread: how much of a prompt stands on the device, and to
- * forget what stays there.
+ * ask.c: requests to the engine's thread: how much of a prompt is on the device, and dropping
+ * finished sequences.
  *
- *      any thread: list it, nudge --> [ asks ] --> the engine's thread, once a turn: answer all --> done, wake
+ *      any thread: list it, nudge --> [ asks ] --> engine's thread, once a turn: answer all, wake
  *
- * Residents belong to the engine's thread, so it is asked, not read. It answers between two
- * batches: callers wait for at most one batch and never past their timeout. If the engine's thread
- * hangs they get ERR_TIMEOUT.
+ * Residents belong to the engine's thread, so other threads ask it instead of reading them. It
+ * answers between two batches: callers wait for at most one batch and never past their timeout. If
+ * the engine's thread hangs, they get ERR_TIMEOUT.
  *
- * A record lives on the caller's stack. It is the list's until the engine's thread takes it off,
- * and that thread's until `done`; the caller returns only when it is neither.
+ * A record lives on the caller's stack. It belongs to the list until the engine's thread removes
+ * it, then to that thread until `done`. The caller returns only when neither owns it.
  */
 #include <assert.h>
 
@@ -44,7 +44,7 @@ static struct ask *take_ask(struct sched *sched)
     return ask;
 }
 
-/* Its place in the inbox is free again: from now on another one may be there. */
+/* The nudge has left the inbox, so another one may be queued. */
 void ask_take_nudge(struct sched *sched)
 {
     lock_enter(&sched->lock);
@@ -60,7 +60,7 @@ void ask_answer_all(struct sched *sched)
         else if (ask->kind == ASK_FORGET)
             ask->tokens = device_forget(sched, ask->space);
         else
-            while (linger_settle_one(sched))
+            while (save_oldest(sched))
                 ;
         lock_enter(&sched->lock);
         ask->done = true;
@@ -69,10 +69,10 @@ void ask_answer_all(struct sched *sched)
     }
 }
 
-/* ---- who asks ---- */
+/* ---- callers ---- */
 
-/* The thread may sleep in its inbox: the scheduler itself in there is no job, and wakes it. There
- * is room for one; a full inbox wakes it as well. */
+/* The thread may be asleep waiting on its inbox. A pointer to the scheduler itself is not a job and
+ * only wakes it. The inbox reserves room for one; a full inbox wakes the thread anyway. */
 static void nudge_locked(struct sched *sched) REQUIRES(lock)
 {
     lock_assert_held(&sched->lock);

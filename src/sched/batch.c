@@ -1,11 +1,11 @@
 /*
- * batch.c: who is in the next batch, and what became of it.
+ * batch.c: choosing the next batch and processing its results.
  *
- *      | decode: one token each | prefill: the fairest job's next chunk | the next one's, as far as there is room |
+ *      | decode: one token each | prefill: next chunk of the fairest job | of the next one | ...
  *
- * Decoding comes first and never waits for a prompt; prompts share what is left of the batch, a
- * bounded number of tokens when someone decodes. An exact scheduler runs one job, chunk by chunk of
- * its schedule, and settles after each.
+ * Decoding comes first and never waits for a prompt. Prompts share the rest of the batch, limited
+ * to a bounded number of tokens while any job decodes. An exact scheduler runs one job, one chunk
+ * of its schedule at a time, and settles after each.
  */
 #include <assert.h>
 #include <string.h>
@@ -55,8 +55,8 @@ static struct job *next_prefill(struct sched *sched)
     return best;
 }
 
-/* Those who wait for this job's prefix must be able to fork it where they part, which some kinds
- * allow only while it stands there. */
+/* Jobs that wait for this job's prefix must be able to fork it where the prompts diverge. Some
+ * state kinds allow that only while the sequence is exactly that long. */
 static uint32_t stop_for_followers(const struct job *job, uint32_t end)
 {
     if (job->sched->cuttable)
@@ -68,7 +68,8 @@ static uint32_t stop_for_followers(const struct job *job, uint32_t end)
     return end;
 }
 
-/* Where the next chunk of a job ends. One that needs no snapshot runs through to its last token. */
+/* Where the next chunk of a job ends. A job that needs no snapshot runs through to its last
+ * token. */
 static uint32_t chunk_end(const struct job *job)
 {
     uint32_t end = schedule_next(&job->schedule, job->done);
@@ -86,7 +87,7 @@ static void add_prefilling(struct sched *sched)
         beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
     struct job *first = NULL;
 
-    /* An exact run has no choice of chunks. */
+    /* An exact run cannot choose its chunks. */
     if (!sched->options.exact && next_prefill(sched) != NULL)
         left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
     for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max &&
@@ -95,7 +96,7 @@ static void add_prefilling(struct sched *sched)
         if (count > left && first != NULL && left < PIECE_MIN)
             return;
         if (first != NULL &&
-            fair_behind(first, job)) /* its first token does not wait for what fills up the batch */
+            fair_behind(first, job)) /* do not delay its first token by filling up the batch */
             return;
         first = first != NULL ? first : job;
         if (count > left && sched->options.exact)
@@ -126,7 +127,7 @@ static void end_with(struct job *job, enum gen_end end)
     job_end(job, end, ERR_OK, NULL);
 }
 
-/* The sampled token is shown, and decides how it goes on. */
+/* Passes the sampled token to the sink and decides whether the job continues. */
 static void take_token(struct job *job, const struct sample_pick *pick)
 {
     const struct engine *engine = job->sched->engine;
@@ -152,8 +153,7 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
     if (job->text.stop >= 0)
         end_with(job, GEN_END_STOP_TEXT);
-    else if (!more &&
-             job_cancelled(job)) /* the client left, and the sink was the first to see it */
+    else if (!more && job_cancelled(job)) /* the client disconnected, and the sink noticed first */
         job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else if (!more)
         end_with(job, GEN_END_SINK);
@@ -228,7 +228,7 @@ static void after_item(struct job *job, size_t index, uint32_t count)
         return;
     if (prefill) {
         show_progress(job);
-        /* The last token is run for its logits; state with it in is stored at the end. */
+        /* The last token is run for its logits. The state that includes it is stored at the end. */
         if (job->done < job->target)
             retain_on_the_way(job);
     }
@@ -297,8 +297,8 @@ bool batch_preempt(struct sched *sched)
     return true;
 }
 
-/* More memory is used than is allowed, although everything else has given way. One that runs beside
- * others starts over later, the last one ends; what they have computed is kept. */
+/* Memory use is above the ceiling although everything else has been reduced. A job that runs beside
+ * others is requeued, the only one ends; the state computed so far is kept. */
 static void relieve(struct sched *sched)
 {
     struct errinfo info = {0};
@@ -314,8 +314,8 @@ static void relieve(struct sched *sched)
     }
 }
 
-/* Who runs nothing has nobody to end, and must not take the turn of one who has: the ceiling is
- * that of all models. */
+/* A scheduler without running jobs must not consume the over-limit signal: the ceiling is shared,
+ * and another model's scheduler may have something to stop. */
 static bool runs_something(const struct sched *sched)
 {
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
@@ -363,7 +363,7 @@ bool batch_run(struct sched *sched)
         return true;
     }
     if (err == ERR_CANCELLED) {
-        watchdog_ran(sched, 0); /* these jobs are ended, no other one is */
+        watchdog_ran(sched, 0); /* only these jobs end */
         err_set(
             &info, err,
             "the model computed nothing for %d s, and its batch was ended; send the request again",

@@ -1,5 +1,5 @@
 /*
- * check.c: what must hold between two turns of a scheduler, for debug builds (HEARTH_DEBUG).
+ * check.c: invariants between two turns of a scheduler, for debug builds (HEARTH_DEBUG).
  *
  *      phase      active  seq  plan  claimed  leader     tokens
  *      QUEUED       -      -    -      -        -        done = 0
@@ -8,8 +8,8 @@
  *      PREFILL      x      x    -      x        -        done < target
  *      DECODE       x      x    -      x        -        done = target - 1
  *
- * `claimed` is for schedulers under a ceiling. All other phases end within a turn. Always:
- * done < target = count < room, prompt <= count <= capacity.
+ * `claimed` applies to schedulers under a ceiling. All other phases end within a turn. Always: done
+ * < target = count < room, prompt <= count <= capacity.
  */
 #include <assert.h>
 
@@ -29,7 +29,7 @@ static void check_tokens(const struct job *job)
     assert(job->prompt > 0 && job->prompt == usage->prompt);
     assert(job->prompt <= job->count && job->count <= job->capacity);
     assert(job->count < job->room && job->room <= job->sched->room);
-    assert(job->target == job->count); /* what was sampled is to be computed next */
+    assert(job->target == job->count); /* sampled tokens are computed next */
     assert(job->done < job->target);
     assert(job->count - job->prompt == usage->generated);
     assert(job->started == (job->times.restored > 0));
@@ -50,7 +50,7 @@ static void check_phase(const struct job *job)
     assert(!runs || (job->started && job->resumed <= job->done && job->keep.stored <= job->done));
     assert(phase != GEN_DECODE || (job->done + 1 == job->target && job->usage.generated > 0));
     assert(job->memory.claimed == (job->sched->memory != NULL && (runs || restores)));
-    assert(!job->keep.unsaved); /* it has not ended */
+    assert(!job->keep.unsaved); /* the job has not ended */
 }
 
 static void check_restore(const struct job *job)
@@ -60,7 +60,7 @@ static void check_restore(const struct job *job)
 
     assert((restore->plan != NULL) == restores && (restore->objects != NULL) == restores);
     assert(!restores || restore->fetched < restore->objects_count);
-    assert(!restore->crowded); /* lasts for one step */
+    assert(!restore->needs_cells); /* lasts for one step */
 }
 
 static void check_leader(const struct job *job)
@@ -100,7 +100,7 @@ static void check_residents(const struct sched *sched)
     assert(sched->options.park || sched->residents.count == 0);
 }
 
-/* Sums over all jobs are what was counted one by one. */
+/* Totals match the sums over all jobs. */
 static void check_sums(struct sched *sched)
 {
     uint64_t claims = 0, records = 0;
@@ -117,7 +117,7 @@ static void check_sums(struct sched *sched)
         of_tenants += sched->tenants[i].jobs;
     assert(sched->active == active && active <= sched->options.parallel);
     assert(of_tenants == sched->jobs.count);
-    /* At least: others are in the inbox, and texts that are being tokenized are charged as well. */
+    /* At least: more are in the inbox, and texts being tokenized are charged as well. */
     assert(atomic_load_explicit(&sched->waiting, memory_order_relaxed) >= waiting);
     memory_assert_promised(sched->memory, claims, records);
     lock_enter(&sched->lock);

@@ -1,11 +1,10 @@
 /*
- * device.c: the first tier: sequences that are in the engine's memory already, finished ones that
- * stay and running ones.
+ * device.c: the first tier: sequences already in the engine's memory, both finished and running.
  *
- * A fork copies nothing, so taking the beginning of a sequence leaves it where it is: who comes
- * back to it finds it. A sequence whose kinds can be cut gives any number of its tokens; any other
- * only all of them. What is in the way is freed, least recently used first; the cache has it
- * (linger.c), so nothing is lost but time.
+ * A fork copies nothing, so using a prefix of a sequence leaves it in place for the next request. A
+ * sequence whose state kinds can be truncated yields any number of its tokens; any other yields all
+ * or none. Residents that need to leave are freed, least recently used first. The cache has their
+ * state (save_later.c), so only time is lost.
  */
 #include <assert.h>
 #include <string.h>
@@ -22,8 +21,8 @@ uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, u
     return at;
 }
 
-/* How many of `shared` tokens of a sequence that stands at `length` can be used for `target` ones.
- */
+/* How many of `shared` tokens of a sequence of `length` tokens can be used for a prompt of
+ * `target`. */
 static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length, uint32_t target)
 {
     uint32_t most = MIN(shared, target - 1);
@@ -38,7 +37,8 @@ static bool same_space(const struct job *job, const struct hearth_space *space, 
     return job->space == space && strcmp(job->tenant->name, tenant) == 0;
 }
 
-/* The best is what gives most; why it is not more is told by what shares most. */
+/* The best match has the most usable tokens; the one that shares most explains why there are no
+ * more. */
 static void consider(struct device_match *best, struct device_match found)
 {
     uint32_t shared = MAX(best->shared, found.shared);
@@ -52,11 +52,11 @@ static void consider(struct device_match *best, struct device_match found)
 
 static bool reads_device(const struct job *job)
 {
-    return !job->sched->options.exact && !job->apart &&
+    return !job->sched->options.exact && !job->isolated &&
            !(job->gen != NULL && job->gen->cache.no_read);
 }
 
-/* What is there of a prompt; `self` is whose it is, NULL: nobody's yet. */
+/* Finds the best match for a prompt; `self` is its job, NULL: none yet. */
 static struct device_match find(struct sched *sched, const struct sched_prompt *prompt,
                                 const struct job *self)
 {
@@ -74,7 +74,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
                             .ends = shared == resident->count});
     }
     LIST_FOREACH (struct job, other, &sched->jobs, link) {
-        if (other == self || other->apart || other->seq == SEQ_NONE ||
+        if (other == self || other->isolated || other->seq == SEQ_NONE ||
             !same_space(other, prompt->space, prompt->tenant))
             continue;
         uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
@@ -111,7 +111,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     if (!reads_device(job))
         return NULL;
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
-        if (other == job || other->apart ||
+        if (other == job || other->isolated ||
             (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
             !same_space(job, other->space, other->tenant->name))
             continue;
@@ -124,18 +124,18 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     return best;
 }
 
-/* ---- taking and leaving ---- */
+/* ---- taking and freeing ---- */
 
 static void free_resident(struct sched *sched, struct resident *resident)
 {
-    linger_settle(resident);
+    save_now(resident);
     list_remove(&sched->residents, &resident->link);
     engine_seq_release(sched->engine, &resident->seq);
     mem_free(resident->tokens);
     mem_free(resident);
 }
 
-/* False: it could not, and the job has no sequence any more. */
+/* False: failed, and the job no longer has a sequence. */
 static bool cut(struct job *job, uint32_t length)
 {
     struct engine *engine = job->sched->engine;
@@ -146,22 +146,21 @@ static bool cut(struct job *job, uint32_t length)
     return job->seq != SEQ_NONE;
 }
 
-/* Whether the cache could give it back. It is stored for that, if it is not yet. */
+/* Whether the cache could restore it. Stores it first if necessary. */
 static bool is_kept(struct resident *resident)
 {
     if (resident->space == NULL)
         return false;
-    linger_settle(resident);
+    save_now(resident);
     return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
            resident->count;
 }
 
-/* Whether the job, which has its first `have` tokens, is better off without so many cells of a
- * resident: attention looks at all cells in use, whosever they are. What counts is what the cells
- * cost each token that the job computes against bringing them back once, and storing first what is
- * not stored. */
-static bool is_in_the_way(const struct job *job, uint32_t have, const struct resident *resident,
-                          uint32_t cells)
+/* Whether the job, which has its first `have` tokens, is better off without that many cells of a
+ * resident: attention scans all cells in use, regardless of owner. Compares the cost of the cells
+ * for each token that the job computes with restoring them once and storing any unsaved part. */
+static bool costs_more_than_restoring(const struct job *job, uint32_t have,
+                                      const struct resident *resident, uint32_t cells)
 {
     uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
     const struct job *unsaved = resident->unsaved;
@@ -172,8 +171,8 @@ static bool is_in_the_way(const struct job *job, uint32_t have, const struct res
     return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
 }
 
-/* Whether somebody who was asked for already goes on from it: then its cells are in use in any
- * case. */
+/* Whether a job that is already submitted will continue from it: then its cells are needed
+ * anyway. */
 static bool is_awaited(const struct job *job, const struct resident *resident)
 {
     const struct sched *sched = job->sched;
@@ -190,11 +189,12 @@ static bool is_awaited(const struct job *job, const struct resident *resident)
     return false;
 }
 
-/* The cells of a resident behind `length` leave, if that is better and the cache has them. */
-static bool gives_way(const struct job *job, uint32_t have, struct resident *resident,
-                      uint32_t length)
+/* Whether to free the cells of a resident after `length`: if that is cheaper and the cache has
+ * them. */
+static bool should_leave(const struct job *job, uint32_t have, struct resident *resident,
+                         uint32_t length)
 {
-    return is_in_the_way(job, have, resident, resident->count - length) &&
+    return costs_more_than_restoring(job, have, resident, resident->count - length) &&
            !is_awaited(job, resident) && is_kept(resident);
 }
 
@@ -204,7 +204,7 @@ static bool take_over(struct job *job, struct resident *resident, uint32_t lengt
     struct sched *sched = job->sched;
 
     assert(job->seq == SEQ_NONE && length <= resident->count);
-    linger_hand_over(resident, job);
+    save_pass_on(resident, job);
     job->seq = resident->seq;
     resident->seq = SEQ_NONE;
     free_resident(sched, resident);
@@ -221,7 +221,7 @@ bool device_take(struct job *job, const struct device_match *match)
 
     assert(match->length > 0 && match->length < job->target && source != SEQ_NONE);
     if (keep != NULL && (match->length == keep->count ||
-                         gives_way(job, match->length, match->resident, match->length)))
+                         should_leave(job, match->length, match->resident, match->length)))
         return take_over(job, match->resident, match->length);
     while ((err = engine_seq_fork(sched->engine, source, &job->seq, &info)) == ERR_LIMIT)
         if (!device_reclaim(sched, keep))
@@ -236,8 +236,7 @@ bool device_take(struct job *job, const struct device_match *match)
     return true;
 }
 
-/* A resident that is the beginning of what comes now has nothing to give that the new one has not.
- */
+/* A resident that is a prefix of a new one has nothing to add to it. */
 static void forget_shorter(struct sched *sched, const struct resident *than)
 {
     if (!sched->cuttable)
@@ -246,7 +245,7 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
         if (old != than && old->space == than->space && strcmp(old->tenant, than->tenant) == 0 &&
             old->count <= than->count &&
             device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
-            linger_hand_over(old, than->unsaved);
+            save_pass_on(old, than->unsaved);
             free_resident(sched, old);
         }
     }
@@ -257,7 +256,7 @@ bool device_park(struct job *job)
     struct sched *sched = job->sched;
     struct resident *resident;
 
-    if (!sched->options.park || job->apart || job->done == 0)
+    if (!sched->options.park || job->isolated || job->done == 0)
         return false;
     resident = mem_try_alloc(sizeof(*resident));
     if (resident == NULL)
@@ -268,7 +267,7 @@ bool device_park(struct job *job)
                                   .count = job->done,
                                   .seq = job->seq};
     list_push_back(&sched->residents, &resident->link);
-    linger_begin(resident, job);
+    save_begin(resident, job);
     forget_shorter(sched, resident);
     lock_enter(&sched->lock);
     sched->stats.parked++;
@@ -313,7 +312,7 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have)
     struct sched *sched = job->sched;
 
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
-        if (resident != keep && gives_way(job, have, resident, 0))
+        if (resident != keep && should_leave(job, have, resident, 0))
             free_resident(sched, resident);
     }
 }
@@ -332,16 +331,16 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
         if (space != NULL && resident->space != space)
             continue;
         tokens += resident->count;
-        free_resident(sched, resident); /* the slower tiers have it, unless they are cleared, too */
+        free_resident(sched, resident); /* slower tiers have it, unless they are cleared as well */
     }
-    sched->epoch++; /* who was put off for lack of cells may look again */
+    sched->epoch++; /* jobs deferred for lack of cells may try again */
     return tokens;
 }
 
 void device_lose(struct sched *sched)
 {
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
-        linger_lose(resident);
+        save_lose(resident);
     }
     device_clear(sched);
 }

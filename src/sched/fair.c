@@ -1,21 +1,22 @@
 /*
- * fair.c: who comes first. Every tenant has an account of the tokens that were computed for it, and
- * a backlog of those that it still wants; the one with the least sum is next. A tenant that was
- * away comes back with a credit of at most CREDIT tokens against those that are here, and of a
- * backlog no more than CREDIT counts: enough for a prompt that goes before a flood from its first
- * token to its last, not enough to keep others out.
+ * fair.c: order among tenants and jobs. Each tenant has an account of the tokens computed for it
+ * and a backlog of tokens still to compute; the tenant with the smallest sum is next. A tenant that
+ * returns after a pause gets a credit of at most CREDIT tokens against the active ones, and at most
+ * CREDIT tokens of a backlog count. That is enough for a prompt to run ahead of a flood from its
+ * first token to its last, and too little to keep others out.
  *
  *      calm    |== served ==|- backlog -|
  *      flood   |====== served ======|------------ backlog, at most CREDIT ------------|
  *
- * Places, cells and memory that a flood has taken are given back to who is so far behind: the
- * youngest job of the tenant that has more running is put back into the queue; its state goes to
- * the cache, and it goes on from there later (fair_victim).
+ * A tenant that is far behind gets back places, cells and memory from a flood: the youngest job of
+ * the tenant that has more running is requeued. Its state goes to the cache, and it resumes from
+ * there (fair_victim).
  *
- * Within a tenant the shortest rest of a prompt goes first, so that a title or a small edit does
- * not wait behind a repository; what has waited for PATIENCE turns goes before the others of its
- * tenant. In a queue that is never empty all have waited so long: from PATIENCE_MAX turns on the
- * longest-waiting goes first, so that nobody starves. Between tenants the accounts see to that.
+ * Within a tenant, the job with the fewest prompt tokens left goes first, so that a title or a
+ * small edit does not wait for a repository. A job that has waited PATIENCE turns goes before the
+ * others of its tenant. In a queue that is never empty, all jobs reach PATIENCE: from PATIENCE_MAX
+ * turns on, the longest-waiting job goes first, so that none starves. Between tenants, the accounts
+ * prevent starvation.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +27,8 @@ enum {
     PATIENCE = 16,
     PATIENCE_MAX = 256,
     CREDIT = 16384,
-    /* tokens that one must be behind to be preferred in more than the order: jobs do not change
-     * places for less */
+    /* tokens that a tenant must be behind before jobs are preempted for it: less is not worth a
+     * swap */
     SLICE = 512,
 };
 
@@ -39,9 +40,8 @@ static struct tenant *find(struct sched *sched, const char *name)
     return NULL;
 }
 
-/* The least account of tenants that have something to do: the time of this clockwork. It never goes
- * back, so that who was away while others were not there either has no more credit than anyone
- * else. */
+/* Virtual time: the smallest account of any active tenant. Monotonic, so that an idle tenant gains
+ * no extra credit. */
 static void move_time(struct sched *sched)
 {
     uint64_t least = UINT64_MAX;
@@ -128,7 +128,7 @@ static uint32_t running(const struct sched *sched, const struct tenant *tenant)
     return count;
 }
 
-/* What it has computed can be had again, and is worth a place. */
+/* Its state can be restored later, and it occupies enough to be worth preempting. */
 static bool can_be_put_back(const struct job *job)
 {
     return job->seq != SEQ_NONE && job->keep.stores &&

@@ -1,6 +1,6 @@
 /*
- * fair.h: tenants and their turns: who is admitted, computed, and put back. How it is weighed:
- * fair.c.
+ * fair.h: fairness among tenants: which job to admit, compute, or preempt. fair.c explains the
+ * rules.
  *
  * Owner of everything here: the scheduler's thread.
  */
@@ -14,34 +14,34 @@ struct job;
 struct sched;
 
 enum {
-    SCHED_TENANTS_MAX = 64, /* with an account of their own; more share the last one */
+    SCHED_TENANTS_MAX = 64, /* with separate accounts; any further tenants share the last one */
     SCHED_TENANT_BYTES = 64,
 };
 
-/* Who is asking; for fairness only. */
+/* A tenant; used for fairness only. */
 struct tenant {
     char name[SCHED_TENANT_BYTES];
-    uint64_t served; /* tokens computed for it, on a scale that all share */
-    /* tokens of its prompts that are still to be computed, at the last fair_count_backlogs */
+    uint64_t served; /* tokens computed for it, on a scale shared by all tenants */
+    /* prompt tokens still to compute, as of the last fair_count_backlogs */
     uint64_t backlog;
     uint32_t jobs;
 };
 
 struct tenant *fair_tenant(struct sched *sched, const char *name);
-/* At the beginning of a turn. */
+/* Called at the start of a turn. */
 void fair_count_backlogs(struct sched *sched);
-/* Computed tokens are charged. */
+/* Charges computed tokens to the job's tenant. */
 void fair_charge(struct job *job, uint32_t tokens);
-/* Of two jobs that want the same, whether a comes first. */
+/* Whether a goes before b when both compete. */
 bool fair_before(const struct job *a, const struct job *b);
-/* Whether a's tenant is so far behind b's that it is preferred in more than the order. */
+/* Whether a's tenant is far enough behind b's to preempt it. */
 bool fair_behind(const struct job *a, const struct job *b);
-/* The next one to be admitted; NULL when none waits or as many run as may. */
+/* The next job to admit; NULL when none is queued or all places are taken. */
 struct job *fair_next_queued(struct sched *sched);
-/* A running job that must make room for this one: the youngest of a tenant that has more running
- * and was served more. NULL: none. */
+/* A running job to preempt for this one: the youngest of a tenant that has more running and was
+ * served more. NULL: none. */
 struct job *fair_victim(const struct job *job);
-/* One that must make room for the next to be admitted, when no place is free. */
+/* A job to preempt for the next admission when no place is free. */
 struct job *fair_place_victim(struct sched *sched);
 
 #endif

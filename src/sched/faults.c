@@ -1,19 +1,19 @@
 /*
- * faults.c: the scheduler's part of the faults that are practised (base/drill.h): state that is
- * forgotten, spoiled or refused, against the invariants. Each is a few lines here and one call
- * where it happens; a server without a drill passes through.
+ * faults.c: the scheduler's part of the injected faults (base/drill.h): state that is dropped,
+ * corrupted or refused, in violation of the invariants. Each is a few lines here and one call at
+ * the place where it happens; without a drill the calls do nothing.
  */
 #include <string.h>
 
 #include "sched/sched_impl.h"
 
-/* Of the prompt's tokens, those that were not computed. */
+/* Prompt tokens that were not computed. */
 static uint32_t reused(const struct gen_usage *usage)
 {
     return usage->prompt - usage->computed;
 }
 
-/* Whether everything else of the space goes when this job ends. */
+/* Whether all other state of the space is dropped when this job ends. */
 static bool forgets(const struct job *job, enum gen_end end)
 {
     const struct gen_usage *usage = &job->usage;
@@ -40,9 +40,9 @@ bool faults_keep(struct job *job, enum gen_end end)
     return end != GEN_END_CANCELLED;
 }
 
-/* Some numbers become large: short runs, far apart and behind the list of cells, so that the
- * library's own heads are most likely left alone. The bytes are the cache's own and stay wrong for
- * whoever comes next; taking them once more only repeats it. */
+/* Sets some numbers to large values: short runs, far apart and after the list of cells, so that the
+ * library's headers most likely stay intact. The bytes belong to the cache and stay corrupt for
+ * later readers; corrupting them twice has the same effect. */
 void faults_spoil(const struct job *job, const struct state_object *object)
 {
     enum { RUNS = 61, RUN_BYTES = 32, HALF_100 = 0x56 }; /* 0x5656 is 101 as a 16-bit float */

@@ -1,5 +1,5 @@
 /*
- * gen.c: names, and the one thing that others may do to a generation.
+ * gen.c: names of phases and ends, and cancellation.
  */
 #include "sched/gen.h"
 
@@ -18,6 +18,6 @@ const char *gen_phase_name(enum gen_phase phase)
 
 void gen_cancel(struct gen *gen)
 {
-    /* Relaxed: it orders nothing, and is looked at once per turn. */
+    /* Relaxed: it orders nothing and is read once per turn. */
     atomic_store_explicit(&gen->cancelled, true, memory_order_relaxed);
 }

@@ -1,18 +1,17 @@
 /*
- * gen.h: one generation: what the scheduler is asked for, what it reports on the way, and what came
- * out.
+ * gen.h: one generation: the request to the scheduler, its progress reports, and its result.
  *
- *      api --struct gen--> sched_submit -> ADMIT -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> done
- *                                            |                  |          |          |
- *      sink:                                 |               started    progress    token ...          done
- *                                            '-- queued, deferred: in the log and in sched_each only
+ *      serve -> sched_submit -> ADMIT -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> end
+ *                                 |                   |          |         |        |
+ *      sink:                      |                started   progress  token ...  done
+ *                                 '-- queued, deferred: only in the log and in sched_views
  *
- * A `struct gen` is filled by the caller and stays the caller's memory, with everything that it
- * points to, until sink.done was called: exactly once for every gen that sched_submit took. Sinks
- * are called on the scheduler's thread and must not block.
+ * The caller fills a `struct gen`. It and everything it points to stay the caller's memory and must
+ * stay valid until sink.done, which is called exactly once for every gen that sched_submit
+ * accepted. Sinks are called on the scheduler's thread and must not block.
  *
  * Threads: the fields of the request are read-only after sched_submit. gen_cancel may be called
- * from any thread, as long as the caller keeps the memory; all else is the scheduler's.
+ * from any thread while the gen is valid. Everything else belongs to the scheduler.
  */
 #ifndef HEARTH_SCHED_GEN_H
 #define HEARTH_SCHED_GEN_H
@@ -30,17 +29,17 @@
 #include "engine/engine.h"
 #include "engine/sample.h"
 
-/* The way of a generation; the names are those of the log, the metrics and the dashboard. X(value,
+/* The phases of a generation; the log, the metrics and the dashboard use these names. X(value,
  * name) */
-#define GEN_PHASE_TABLE(X)                                                                  \
-    X(GEN_QUEUED, "queued")     /* not looked at yet */                                     \
-    X(GEN_DEFERRED, "deferred") /* no room for it now, or waits for another one's prefix */ \
-    X(GEN_LOOKUP, "lookup")                                                                 \
-    X(GEN_RESTORE, "restore") /* bytes are on their way */                                  \
-    X(GEN_PREFILL, "prefill")                                                               \
-    X(GEN_DECODE, "decode")                                                                 \
-    X(GEN_FINISHED, "finished")                                                             \
-    X(GEN_CANCELLED, "cancelled")                                                           \
+#define GEN_PHASE_TABLE(X)                                                           \
+    X(GEN_QUEUED, "queued")     /* not looked at yet */                              \
+    X(GEN_DEFERRED, "deferred") /* no room now, or waits for another job's prefix */ \
+    X(GEN_LOOKUP, "lookup")                                                          \
+    X(GEN_RESTORE, "restore") /* bytes are being fetched */                          \
+    X(GEN_PREFILL, "prefill")                                                        \
+    X(GEN_DECODE, "decode")                                                          \
+    X(GEN_FINISHED, "finished")                                                      \
+    X(GEN_CANCELLED, "cancelled")                                                    \
     X(GEN_FAILED, "failed")
 
 enum gen_phase {
@@ -55,11 +54,11 @@ const char *gen_phase_name(enum gen_phase phase);
 /* Why a generation ended. X(value, name) */
 #define GEN_END_TABLE(X)                                                       \
     X(GEN_END_STOP, "stop")           /* the model ended its answer */         \
-    X(GEN_END_STOP_TEXT, "stop_text") /* one of the stop texts came */         \
+    X(GEN_END_STOP_TEXT, "stop_text") /* a stop text was found */              \
     X(GEN_END_LENGTH, "length")       /* max_tokens, or the context is full */ \
-    X(GEN_END_SINK, "sink")           /* the sink had enough */                \
+    X(GEN_END_SINK, "sink")           /* the sink stopped it */                \
     X(GEN_END_CANCELLED, "cancelled") /* gen_cancel */                         \
-    X(GEN_END_ERROR, "error")         /* result.info says what */
+    X(GEN_END_ERROR, "error")         /* see result.info */
 
 enum gen_end {
 #define X(value, name) value,
@@ -68,74 +67,74 @@ enum gen_end {
         GEN_END_COUNT
 };
 
-/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always:
- * what ended before its prefill began has zeros. In a view (sched.h) of one that waits, only
- * `prompt` is known. */
+/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always;
+ * a generation that ended before its prefill has zeros. In a view (sched.h) of a waiting
+ * generation, only `prompt` is known. */
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;
     uint32_t generated;
     enum hearth_match match;
     enum hearth_reason reason;
-    /* position of the first token that was not held; = prompt when all were */
+    /* position of the first token not found; = prompt when all were found */
     uint32_t first_difference;
-    uint64_t stored_bytes; /* that this generation put into the cache so far */
+    uint64_t stored_bytes; /* bytes stored in the cache so far */
 };
 
 /* Nanoseconds of the monotonic clock; 0: never happened. */
 struct gen_times {
     uint64_t submitted, admitted, looked_up, restored, first_token, ended;
-    /* How long each part of getting state took, apart from computing (keeps I26). Waiting for bytes
-     * is fetching; what a shortened plan had cost counts, too. */
+    /* Duration of each part of a restore, separate from computing (keeps I26). Waiting for bytes
+     * counts as fetching; the cost of a shortened plan counts as well. */
     uint64_t lookup_ns, fetch_ns, verify_ns, import_ns;
 };
 
 /* One sampled token. */
 struct gen_token {
     token_id token;
-    /* complete characters that no stop text can begin with any more; may be empty, may belong to
-     * earlier tokens */
+    /* complete characters that can no longer begin a stop text; may be empty, may belong to earlier
+     * tokens */
     struct str text;
-    const struct sample_pick *pick; /* log-probabilities, when they were asked for */
+    const struct sample_pick *pick; /* log-probabilities, if requested */
     uint32_t index;                 /* from 0 */
     struct gen_times times;         /* so far: `ended` is now */
 };
 
 struct gen_result {
     enum gen_end end;
-    struct str stop_text; /* the one that came */
-    /* text that was still held back when it ended; comes after that of the last token */
+    struct str stop_text; /* the stop text that was found */
+    /* text still held back at the end; follows that of the last token */
     struct str tail;
     struct gen_usage usage;
     struct gen_times times;
-    const token_id *tokens; /* sampled, the end token included; borrowed for the call */
+    const token_id *tokens; /* sampled, including the end token; borrowed for the call */
     uint32_t tokens_count;
     uint32_t seed;
-    struct errinfo info; /* of GEN_END_ERROR */
+    struct errinfo info; /* for GEN_END_ERROR */
 };
 
 struct gen_sink {
-    /* The prompt's state is there up to `usage`'s parts; what is left to compute is known. May be
-     * NULL. */
+    /* The prompt's state is restored as given by `usage`; the number of tokens to compute is known.
+     * May be NULL. */
     void (*started)(void *arg, const struct gen_usage *usage);
-    /* `done` of usage->prompt tokens stand. After each chunk. May be NULL. */
+    /* `done` of usage->prompt tokens are computed. After each chunk. May be NULL. */
     void (*progress)(void *arg, const struct gen_usage *usage, uint32_t done);
-    /* False: enough, ends with GEN_END_SINK. */
+    /* False: stop, with GEN_END_SINK. */
     bool (*token)(void *arg, const struct gen_token *token);
     void (*done)(void *arg, const struct gen_result *result);
     void *arg;
 };
 
-/* Of the cache, for this request. */
+/* Cache settings of this request. */
 struct gen_cache_hints {
     bool no_read, no_write; /* cache_prompt: false and the like */
     bool no_disk;
-    /* shares nothing on the device with anyone: it is to be kept from others, and has no space that
-     * would do so */
-    bool apart;
+    /* shares nothing on the device with other requests: it must be isolated from them and has no
+     * space that would ensure it */
+    bool isolated;
     bool pin;
     uint32_t ttl_s;
-    /* token counts where the client wants snapshots, ascending; cuts of the schedule */
+    /* token counts where the client asked for snapshots, ascending; cuts of the schedule */
     const uint32_t *breakpoints;
     size_t breakpoints_count;
 };
@@ -144,26 +143,26 @@ enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
 
 struct gen {
     uint64_t id;
-    struct hearth_space *space; /* of model and tenant; NULL: the cache is off */
+    struct hearth_space *space; /* for the model and tenant; NULL: the cache is off */
     const char *tenant;         /* for fairness; "" = none */
     const token_id *tokens;     /* the prompt, >= 1 */
     uint32_t tokens_count;
-    const struct mark *marks; /* in tokens, ascending: where it may be cut */
+    const struct mark *marks; /* in tokens, ascending: where the prompt may be cut */
     size_t marks_count;
     uint32_t anchor;     /* end of system prompt and tools; 0 = not known */
     uint32_t last_user;  /* start of the last user message; 0 = not known */
     uint32_t max_tokens; /* 0 = as many as fit */
     struct sample_params sample;
-    const char *const *stops; /* texts */
+    const char *const *stops; /* stop texts */
     size_t stops_count;
-    bool control_text; /* control tokens are written into the text, too */
+    bool control_text; /* control tokens are also written into the text */
     struct gen_cache_hints cache;
     struct gen_sink sink;
-    atomic_bool cancelled; /* gen_cancel sets it */
+    atomic_bool cancelled; /* set by gen_cancel */
 };
 
-/* It ends at the next turn of the scheduler, keeps what it has computed (I95), and done is called.
- * Any thread; again is a no-op. Does not wake a scheduler that sleeps: sched_cancel does. */
+/* Ends the generation at the scheduler's next turn; its state is kept (I95), and done is called.
+ * Any thread; repeated calls are no-ops. Does not wake a sleeping scheduler: sched_cancel does. */
 void gen_cancel(struct gen *gen);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * guard.c: see the header. Everything is arithmetic on a few numbers, so that each rule can be
- * tested by a row of a table.
+ * tested by one row of a table.
  */
 #include "sched/guard.h"
 
@@ -9,17 +9,17 @@
 enum {
     SOFT_PERCENT = 85,
     HARD_PERCENT = 95,
-    /* one part of the ceiling is for records; less than what is between hard and ceiling, so that
-     * requests that come after an admission do not lift its sum above the ceiling */
+    /* share of the ceiling for records; smaller than the gap between hard and ceiling, so that
+     * requests that arrive after an admission do not push its sum above the ceiling */
     QUEUES_SHARE = 32,
-    /* one part of the ceiling is left to other programs before the RAM tier grows */
+    /* share of the ceiling left to other programs before the RAM tier grows */
     AVAILABLE_SHARE = 16,
 };
 
-/* of the machine, when nobody has set a ceiling */
+/* of the machine, when no ceiling is set */
 static const uint64_t reserve_max = 4ull << 30, reserve_share = 8;
 
-/* How fast the smoothed cost follows, and how much more than it is expected. */
+/* How fast the smoothed cost follows, and the safety margin on it. */
 static const double cost_weight = 0.3, cost_margin = 1.3;
 
 const char *guard_level_name(enum guard_level level)
@@ -33,7 +33,7 @@ const char *guard_level_name(enum guard_level level)
     return (unsigned)level < COUNT_OF(names) ? names[level] : "unknown";
 }
 
-/* ---- sums that stop at the end ---- */
+/* ---- saturating arithmetic ---- */
 
 static uint64_t plus(uint64_t a, uint64_t b)
 {
@@ -80,7 +80,7 @@ uint64_t guard_used(const struct guard_reading *reading)
     return MAX(ledger(reading), reading->process);
 }
 
-/* Everything but the RAM tier, which can give way. */
+/* Everything but the RAM tier, which can shrink. */
 static uint64_t used_by_others(const struct guard_reading *reading)
 {
     return minus(guard_used(reading), reading->ram_used);
@@ -152,7 +152,7 @@ bool guard_takes(const struct guard_limits *limits, const struct guard_reading *
     return limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max;
 }
 
-/* What the machine leaves to the RAM tier, others considered. */
+/* What the machine leaves for the RAM tier, given other programs. */
 static uint64_t ram_by_machine(const struct guard_limits *limits,
                                const struct guard_reading *reading)
 {

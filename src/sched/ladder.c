@@ -1,21 +1,21 @@
 /*
- * ladder.c: what is done when the engine has no room for a batch, so that no turn repeats one that
- * changed nothing.
+ * ladder.c: what to do when the engine has no room for a batch, so that no turn repeats a batch
+ * unchanged.
  *
  *      refused ->  1 SHRINK   fewer sequences, down to one; then fewer tokens, down to one
- *                  2 EVICT    a resident leaves; the cache has it
- *                  3 PREEMPT  the youngest of several running jobs is queued again, and admission
- *                             closes until a job has ended
- *                  4 END      the only job that is left ends: by length when the context is full,
- *                             with an error otherwise
+ *                  2 EVICT    free a resident; the cache has its state
+ *                  3 PREEMPT  requeue the youngest of several running jobs, and close admission
+ *                             until a job has ended
+ *                  4 END      end the only job left: by length when the context is full, with an
+ *                             error otherwise
  *
- * Where the books themselves show that cells are short, a smaller batch frees none, and the ladder
- * begins at 2.
+ * If the accounts themselves show that cells are short, a smaller batch frees none, and the ladder
+ * starts at 2.
  *
- * WHY IT ENDS. Limits of a batch are raised only after one ran, residents come only from jobs that
- * ended, and a preempted job waits for such an end. So between two of these events each step is
- * taken a bounded number of times. `refusals` counts them, and at the bound the youngest job ends
- * whatever the steps would have said: the number of jobs falls at least once in that many turns.
+ * WHY IT TERMINATES. Limits of a batch are raised only after one ran, residents come only from
+ * ended jobs, and a preempted job waits for such an end. So between two of these events each step
+ * is taken a bounded number of times. `refusals` counts them, and at the bound the youngest job
+ * ends whatever the steps would do: the number of jobs falls at least once in that many turns.
  */
 #include "sched/ladder.h"
 
@@ -24,14 +24,14 @@
 #include "sched/sched_impl.h"
 
 enum {
-    CALM_BATCHES = 16,     /* run under a limit before it is doubled */
-    SHRINK_STEPS_MAX = 64, /* two numbers of 32 bits are halved */
+    CALM_BATCHES = 16,     /* to run under a limit before it is doubled */
+    SHRINK_STEPS_MAX = 64, /* two 32-bit numbers are halved */
 };
 
 static uint32_t refusals_max(const struct sched *sched)
 {
     return SHRINK_STEPS_MAX +
-           2 * sched->facts->sequences; /* each resident leaves once, each job is preempted once */
+           2 * sched->facts->sequences; /* each resident is evicted once, each job preempted once */
 }
 
 static bool shrink(struct sched *sched)
@@ -41,7 +41,7 @@ static bool shrink(struct sched *sched)
 
     if (items > 1)
         ladder->items_max = items / 2;
-    else if (tokens > 1 && !sched->options.exact) /* an exact run has no choice of chunks */
+    else if (tokens > 1 && !sched->options.exact) /* an exact run cannot choose its chunks */
         ladder->tokens_max = tokens / 2;
     else
         return false;

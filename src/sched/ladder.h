@@ -1,5 +1,5 @@
 /*
- * ladder.h: where the scheduler stands after batches that the engine refused. For this folder only.
+ * ladder.h: the scheduler's response to batches that the engine refused. Internal to this folder.
  *
  * Owner: the scheduler's thread.
  */
@@ -15,14 +15,14 @@ struct sched;
 #define LADDER_UNLIMITED UINT32_MAX
 
 struct ladder {
-    uint32_t items_max, tokens_max; /* of a batch: sequences, tokens of prefill */
+    uint32_t items_max, tokens_max; /* limits of a batch: sequences, prefill tokens */
     uint32_t refusals;              /* since a batch ran or a running job ended */
-    uint32_t calm; /* batches that ran since the last refusal or the last change of a limit */
-    bool closed;   /* no queued job is admitted before a running one has ended */
+    uint32_t calm;                  /* batches run since the last refusal or change of a limit */
+    bool closed;                    /* no queued job is admitted until a running one has ended */
 };
 
-/* The engine has no room for the batch of so many tokens that stands in sched->items. Afterwards
- * something has changed. */
+/* The engine has no room for the batch in sched->items, of that many tokens. On return, something
+ * has changed. */
 void ladder_refused(struct sched *sched, uint64_t tokens);
 /* A batch ran. */
 void ladder_ran(struct sched *sched);

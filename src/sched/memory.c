@@ -2,8 +2,8 @@
  * memory.c: see the header.
  *
  * The lock is a leaf: neither the cache nor a measurement is called with it held. The cap of the
- * RAM tier is decided under the lock and carried out without it, by one thread at a time; whoever
- * decides meanwhile leaves that to the one who is at it (apply_ram).
+ * RAM tier is decided under the lock and applied without it, by one thread at a time. A thread that
+ * decides meanwhile leaves the work to that thread (apply_ram).
  */
 #include "sched/memory.h"
 
@@ -29,11 +29,11 @@ struct memory {
     struct guard_reading reading GUARDED_BY(lock);
     enum guard_level level GUARDED_BY(lock);
     uint64_t ram_cap GUARDED_BY(lock);
-    bool ram_moving GUARDED_BY(lock); /* a thread carries the cap out */
+    bool ram_moving GUARDED_BY(lock); /* a thread is applying the cap */
     uint64_t polled_ns GUARDED_BY(lock);
     uint64_t epoch GUARDED_BY(lock);
     size_t members GUARDED_BY(lock), claimants GUARDED_BY(lock);
-    uint64_t outside GUARDED_BY(lock); /* of all members: measured in processes of their own */
+    uint64_t outside GUARDED_BY(lock); /* of all members: measured in their own processes */
     uint64_t refused GUARDED_BY(lock), turned_away GUARDED_BY(lock), deferred GUARDED_BY(lock);
     uint64_t shrunk GUARDED_BY(lock), ended GUARDED_BY(lock), ram_moves GUARDED_BY(lock);
 };
@@ -45,7 +45,7 @@ struct memory_member {
     struct guard_cost cost GUARDED_BY(memory->lock);
     uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
     uint64_t outside GUARDED_BY(memory->lock);
-    uint64_t (*watch)(void *arg); /* with its argument and time: of the thread that polls */
+    uint64_t (*watch)(void *arg); /* with its argument and time: owned by the polling thread */
     void *watch_arg;
     uint64_t watched_ns;
 };
@@ -80,7 +80,7 @@ void memory_destroy(struct memory **memory)
 
 /* ---- reading ---- */
 
-/* What others say, asked without the lock. */
+/* Reads measurements and cache statistics, without the lock. */
 static struct guard_reading ask_others(const struct memory *memory)
 {
     const struct memory_options *options = &memory->options;
@@ -108,8 +108,8 @@ static void take_reading_locked(struct memory *memory, const struct guard_readin
     reading->over = over ? reading->over + 1 : 0;
 }
 
-static void say_level(const struct memory *memory, enum guard_level from,
-                      const struct memory_view *view)
+static void log_pressure(const struct memory *memory, enum guard_level from,
+                         const struct memory_view *view)
 {
     char used[UNITS_TEXT_BYTES], soft[UNITS_TEXT_BYTES], hard[UNITS_TEXT_BYTES],
         ceiling[UNITS_TEXT_BYTES], ram[UNITS_TEXT_BYTES];
@@ -124,7 +124,7 @@ static void say_level(const struct memory *memory, enum guard_level from,
 
 /* ---- the RAM tier ---- */
 
-/* Down at once, up in steps: growing by a little is not worth the work. */
+/* Shrinks at once, grows in steps: growing by a little is not worth the work. */
 static bool choose_cap_locked(struct memory *memory) REQUIRES(lock)
 {
     uint64_t cap = guard_ram_cap(&memory->limits, &memory->reading);
@@ -139,7 +139,7 @@ static bool choose_cap_locked(struct memory *memory) REQUIRES(lock)
     return true;
 }
 
-/* Carries out the cap that was chosen last, also when another is chosen meanwhile. */
+/* Applies the last chosen cap, even if another is chosen meanwhile. */
 static void apply_ram(struct memory *memory)
 {
     uint64_t cap, done;
@@ -178,7 +178,7 @@ static void fill_view_locked(const struct memory *memory, struct memory_view *vi
     };
 }
 
-/* After any change of the reading: the level, and the RAM tier. Leaves the lock. */
+/* After any change of the reading: updates the level and the RAM tier. Releases the lock. */
 static void settle_and_leave(struct memory *memory)
 {
     enum guard_level before = memory->level;
@@ -192,7 +192,7 @@ static void settle_and_leave(struct memory *memory)
     fill_view_locked(memory, &view);
     lock_leave(&memory->lock);
     if (view.level != before)
-        say_level(memory, before, &view);
+        log_pressure(memory, before, &view);
     if (move)
         apply_ram(memory);
 }
@@ -215,7 +215,7 @@ static void set_outside(struct memory_member *member, uint64_t bytes)
     lock_leave(&memory->lock);
 }
 
-/* The model's own process, at the same pace as ours. */
+/* The model's own process, polled as often as this one. */
 static void look_outside(struct memory_member *member, uint64_t now_ns)
 {
     bool due =
@@ -227,7 +227,7 @@ static void look_outside(struct memory_member *member, uint64_t now_ns)
     set_outside(member, member->watch(member->watch_arg));
 }
 
-/* What is never taken from it stays what it was, unless the whole is less now. */
+/* The floor stays as it was unless the new size is smaller. */
 void memory_set_ram(struct memory *memory, uint64_t ram_bytes)
 {
     lock_enter(&memory->lock);
@@ -284,8 +284,8 @@ static enum err too_large(const char *name, const struct guard_model *model, uin
         units_format_size(others, rest), units_format_size(ceiling, limit));
 }
 
-/* A guess must not keep out what a person has asked for: the new set of limits is made as a whole.
- */
+/* A guessed ceiling must not reject a model that the user asked for. The new set of limits is
+ * created as a whole. */
 static bool lift_ceiling_locked(struct memory *memory, uint64_t fixed) REQUIRES(lock)
 {
     const struct guard_limits *limits = &memory->limits;
@@ -343,7 +343,7 @@ void memory_leave(struct memory_member **out)
     struct memory *memory = member->memory;
     set_outside(member, 0);
     lock_enter(&memory->lock);
-    assert(member->held == 0 && member->claimed == 0); /* somebody leaks (I73) */
+    assert(member->held == 0 && member->claimed == 0); /* a leak (I73) */
     memory->reading.fixed -= guard_model_fixed(&member->model);
     memory->members--;
     memory->epoch++;

@@ -2,20 +2,20 @@
  * memory.h: the account of a process's memory under one ceiling, shared by the schedulers of all
  * its models.
  *
- *      join:  weights and cells of a model          --.
- *      hold:  records of a request, from submit on     >--  struct guard_reading  -->  guard.h decides
- *      claim: what a running request was promised   --'          ^        |
- *      poll:  the process and the machine, measured -------------'        '--> hearth_set_ram_bytes
+ *      join:  weights and cells of a model   --.
+ *      hold:  records of a request            >--  struct guard_reading  -->  guard.h decides
+ *      claim: promised to a running request  --'        ^        |
+ *      poll:  process and machine, measured ------------'        '--> hearth_set_ram_bytes
  *
- * The rules are guard.h's; here is the state that they are asked about, and the hand that moves the
- * RAM tier. Limits and readings are read together, under one lock, so that no decision is made from
- * halves of two states (keeps I71). A model that is loaded later is under the same ceiling from its
- * first request on: without joining there is no scheduler (keeps I68, I78).
+ * guard.h has the rules; this module keeps their state and resizes the RAM tier. Limits and
+ * readings are read together, under one lock, so that no decision mixes two states (keeps I71). A
+ * model loaded later is under the same ceiling from its first request on: a scheduler cannot exist
+ * without joining (keeps I68, I78).
  *
- * Whatever is held or claimed must be given back before memory_leave, which aborts otherwise:
- * nothing leaks (keeps I73).
+ * Everything held or claimed must be returned before memory_leave, which aborts otherwise: nothing
+ * leaks (keeps I73).
  *
- * Threads: any. A member that is NULL is one without a ceiling: everything is allowed to it.
+ * Threads: any. A NULL member has no ceiling: everything is allowed.
  */
 #ifndef HEARTH_SCHED_MEMORY_H
 #define HEARTH_SCHED_MEMORY_H
@@ -37,14 +37,14 @@ struct memory_member;
 
 struct memory_options {
     uint64_t ceiling; /* 0 = none: readings only */
-    /* nobody has set the ceiling: a model that needs more lifts it, and the log says so */
+    /* no ceiling was set: a model that needs more raises it, with a log line */
     bool guessed;
-    struct hearth_cache *cache; /* its RAM tier gives way; borrowed; NULL = there is none */
-    uint64_t ram_bytes;         /* what it has when there is room */
-    uint64_t ram_floor;         /* what is never taken from it; 0 = one part in 16 of ram_bytes */
+    struct hearth_cache *cache; /* its RAM tier is resized; borrowed; NULL = none */
+    uint64_t ram_bytes;         /* its size when there is room */
+    uint64_t ram_floor;         /* its guaranteed minimum; 0 = 1/16 of ram_bytes */
     /* bytes of this process now; NULL = not known. Any thread; must not block */
     uint64_t (*process)(void *arg);
-    /* bytes that the machine could still give; NULL = not known */
+    /* bytes still available on the machine; NULL = not known */
     uint64_t (*available)(void *arg);
     void *arg;
     uint64_t poll_ns;    /* between two measurements; 0 = 100 ms */
@@ -53,69 +53,67 @@ struct memory_options {
 };
 
 struct memory *memory_create(const struct memory_options *options);
-void memory_destroy(struct memory **memory); /* all members have left */
+void memory_destroy(struct memory **memory); /* all members must have left */
 
-/* What is known of a loaded model. An engine that says how much memory its cells have
- * (facts.kv_bytes) has taken it; one that does not takes them by use. */
+/* The known figures of a loaded model. An engine that reports the memory of its cells
+ * (facts.kv_bytes) has allocated it at load; any other allocates cells on use. */
 struct guard_model memory_model_of(const struct engine_facts *facts);
 
-/* A model under the ceiling. ERR_LIMIT (not when the ceiling was guessed): its fixed part does not
- * fit beside those of the others; the text has the figures. With `memory` NULL the member is NULL.
- */
+/* Puts a model under the ceiling. ERR_LIMIT (never with a guessed ceiling): its fixed part does not
+ * fit beside the others; the text has the figures. With `memory` NULL the member is NULL. */
 enum err memory_join(struct memory *memory, const char *name, const struct guard_model *model,
                      struct memory_member **member, struct errinfo *info) NODISCARD;
 void memory_leave(struct memory_member **member);
 
-/* What of this model is in memory outside this process is asked of `fn` from now on, on the thread
- * that polls, as often as the process is measured. Before that thread begins. */
+/* From now on `fn` reports the model's memory outside this process. It is called on the polling
+ * thread, as often as the process is measured. Call before that thread starts. */
 void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
 
-/* What a prompt needs at its least: in the smallest chunks. */
+/* Minimum need of a prompt: in the smallest chunks. */
 struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh,
                               uint32_t answer);
 
-/* ERR_NOMEM: it can never be answered under this ceiling; the text has the figures. */
+/* ERR_NOMEM: the request can never run under this ceiling; the text has the figures. */
 enum err memory_check(struct memory_member *member, const struct guard_need *need,
                       struct errinfo *info) NODISCARD;
 
-/* Records of a request that is taken. False: there are too many. */
+/* Records of an accepted request. False: there are too many. */
 bool memory_hold(struct memory_member *member, uint64_t records) NODISCARD;
 void memory_drop(struct memory_member *member, uint64_t records);
 
-/* GUARD_ADMIT: need->claim bytes are promised from now on, and the RAM tier has given way for them.
- */
+/* GUARD_ADMIT: need->claim bytes are promised from now on, and the RAM tier has shrunk for them. */
 enum guard_verdict memory_claim(struct memory_member *member,
                                 const struct guard_need *need) NODISCARD;
 void memory_unclaim(struct memory_member *member, uint64_t bytes);
 
-/* Memory beside that of generations, such as for tokenizing. ERR_LIMIT: it never fits; ERR_NOMEM:
- * not now. The text has the figures. */
+/* Memory outside generations, such as for tokenizing. ERR_LIMIT: it never fits; ERR_NOMEM: not now.
+ * The text has the figures. */
 enum err memory_charge(struct memory_member *member, uint64_t bytes,
                        struct errinfo *info) NODISCARD;
 void memory_uncharge(struct memory_member *member, uint64_t bytes);
 
-/* Aborts when less is promised than these sums of what was held and claimed. For checks. */
+/* Aborts when less is promised than these sums of held and claimed bytes. For checks. */
 void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records);
 
-/* Grows whenever something was given back: who was deferred may ask again. */
+/* Grows whenever memory is returned: deferred jobs may try again. */
 uint64_t memory_epoch(struct memory_member *member);
 
-/* Measures when it is time to, moves the RAM tier, and says a change of level in the log. */
+/* Measures if it is due, resizes the RAM tier, and logs changes of level. */
 void memory_poll(struct memory_member *member);
 
 /* Tokens of the next chunk. */
 uint32_t memory_chunk(struct memory_member *member, uint32_t wanted);
-/* What a run of so many tokens has cost: `before` is memory_measure from before it. */
+/* Records the cost of a run of that many tokens: `before` is memory_measure before the run. */
 uint64_t memory_measure(struct memory_member *member); /* 0 = not known */
 void memory_note_run(struct memory_member *member, uint64_t before, uint32_t tokens);
 
-/* Someone must end. True once for GUARD_OVER_POLLS readings above the ceiling. */
+/* A request must end. True once per GUARD_OVER_POLLS readings above the ceiling. */
 bool memory_take_over(struct memory_member *member) NODISCARD;
 
-/* What the RAM tier is to have when there is room, from now on. */
+/* Sets the RAM tier's size when there is room, from now on. */
 void memory_set_ram(struct memory *memory, uint64_t ram_bytes);
 
-/* Everything at one moment, for /props, /metrics and tests. */
+/* A consistent snapshot, for /props, /metrics and tests. */
 struct memory_view {
     struct guard_limits limits;
     struct guard_reading reading;

@@ -1,13 +1,13 @@
 /*
- * restore.c: from a plan of the cache to a sequence of the engine. All or nothing: the sequence
- * that a request gets exists only after every object was fetched, verified and imported; whatever
- * fails on the way shortens the plan, down to a cold start.
+ * restore.c: from a plan of the cache to a sequence of the engine. All or nothing: a request gets
+ * its sequence only after every object was fetched, verified and imported. Any failure shortens the
+ * plan, down to a cold start.
  *
  *      lookup -> lower to what may be used -> [ fetch -> verify ]* -> import -> accept
  *                     ^------------ shorten <--------'-----------'
  *
- * Never waits: the tier nudges the scheduler when bytes have arrived, and the job looks again in
- * that turn. It gives up when computing them would have been faster.
+ * Never waits: the tier nudges the scheduler when bytes arrive, and the job looks again in that
+ * turn. It gives up when computing the tokens would have been faster.
  */
 #include <assert.h>
 #include <string.h>
@@ -25,10 +25,10 @@ static struct cuts_shape shape_of(const struct hearth_object *object)
     memset(&shape, 0, sizeof(shape));
     if (object->shape_bytes == sizeof(shape))
         memcpy(&shape, object->shape, sizeof(shape));
-    return shape; /* one that is not ours has no kind, and no engine takes it */
+    return shape; /* a foreign shape has no kind, so no engine accepts it */
 }
 
-/* Where the tokens end that an object of the plan is used for. */
+/* End of the tokens for which an object of the plan is used. */
 static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
 {
     const struct hearth_object *next =
@@ -74,7 +74,7 @@ void restore_drop(struct job *job)
     hearth_plan_release(&job->restore.plan);
 }
 
-/* How long the bytes are waited for: not longer than computing would take. */
+/* Time limit for the bytes: no longer than computing would take. */
 static void set_deadline(struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
@@ -85,7 +85,7 @@ static void set_deadline(struct job *job)
         sched_now_ns(job->sched) + MAX(patience, PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
-/* Starts with the plan as it is now. False: nothing is left of it. */
+/* Starts fetching the plan as it is now. False: nothing is left of it. */
 static bool begin(struct job *job)
 {
     drop_objects(job);
@@ -132,7 +132,7 @@ static void note_plan(struct job *job)
     job->keep.hints.junction = info->junction;
 }
 
-/* On a thread of a tier: bytes have arrived, or will not. */
+/* On a thread of a tier: bytes have arrived, or failed to. */
 static void on_ready(void *arg)
 {
     ask_nudge(arg);
@@ -172,8 +172,7 @@ static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
     return (uint32_t *)((char *)&job->usage + fields[tier]);
 }
 
-/* Tokens are credited to the tier that their rows were in; without rows, to that of the snapshot.
- */
+/* Tokens are credited to the tier that held their rows; without rows, to the snapshot's tier. */
 static void count_tiers(struct job *job, const enum hearth_tier *tiers)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
@@ -201,7 +200,7 @@ static void measure_import(struct sched *sched, uint64_t bytes, uint64_t ns)
         sched->import_bytes_per_s > 0 ? 0.8 * sched->import_bytes_per_s + 0.2 * speed : speed;
 }
 
-/* Rows in order, then the snapshot, if there is one; a whole sequence is given as rows. */
+/* Rows in order, then the snapshot, if there is one. A whole sequence is passed as rows. */
 static struct state_restore gather(const struct job *job)
 {
     const struct state_object *last = &job->restore.objects[job->restore.objects_count - 1];
@@ -244,7 +243,7 @@ static void finish(struct job *job)
     enum hearth_tier *tiers = mem_try_alloc_array(plan->objects_count, sizeof(*tiers));
     struct errinfo info = {0};
 
-    /* Where they are is known before the accept, which may move them. */
+    /* Tiers are read before the accept, which may move the objects. */
     for (size_t i = 0; tiers != NULL && i < plan->objects_count; i++)
         tiers[i] = plan->objects[i].tier;
     enum err err = tiers != NULL ? import(job, &info) : ERR_NOMEM;
@@ -261,15 +260,17 @@ static void finish(struct job *job)
     log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache",
              "%llu restore of %u tokens failed: %s", (unsigned long long)job->id, plan->boundary,
              info.text);
-    /* What is held is not computed for lack of room: others have taken it since the job was let in,
-     * and will give it back. Once: where it is always scarce, nobody waits for ever. */
-    job->restore.crowded = err == ERR_LIMIT && !job->restore.was_crowded && !job_alone(job);
-    if (job->restore.crowded) {
-        job->restore.was_crowded = true;
+    /* The state is cached; only cells are short, because other jobs took them after admission. Wait
+     * once for them rather than recompute; only once, or a permanently full device would starve the
+     * job. */
+    job->restore.needs_cells =
+        err == ERR_LIMIT && !job->restore.waited_for_cells && !job_alone(job);
+    if (job->restore.needs_cells) {
+        job->restore.waited_for_cells = true;
         restore_drop(job);
         return;
     }
-    /* No room is not the object's fault, and neither is the death of the engine. */
+    /* Neither a lack of room nor a dead engine is the object's fault. */
     bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
     hearth_plan_shorten(job->restore.plan, job->restore.objects_count - 1,
                         innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
@@ -278,7 +279,7 @@ static void finish(struct job *job)
 
 /* ---- polling ---- */
 
-/* Since the plan was made: verifying is told apart. */
+/* Since the plan was made; verifying is counted separately. */
 static void count_fetch(struct job *job)
 {
     job->times.fetch_ns += sched_now_ns(job->sched) - job->restore.begin_ns;
@@ -302,7 +303,7 @@ static void give_up(struct job *job, size_t index, enum hearth_reason why)
     begin(job);
 }
 
-/* The next object, if it is here. False: nothing more can be done now. */
+/* Takes the next object if it has arrived. False: nothing more can be done now. */
 static bool fetch_next(struct job *job)
 {
     size_t index = job->restore.fetched;

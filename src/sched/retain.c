@@ -1,11 +1,10 @@
 /*
- * retain.c: from a sequence to the cache: rows in runs while a prefill goes on, snapshots where the
- * policy wants them, the rest at the end. The state is exported straight into memory of the cache;
- * what a slower tier does with it is the mover's business. Whatever fails here costs a later hit
- * and nothing else.
+ * retain.c: from a sequence to the cache: runs of rows during a prefill, snapshots where the policy
+ * asks for them, the rest at the end. State is exported directly into the cache's memory; the mover
+ * passes it on to slower tiers. A failure here only costs a later hit.
  *
- * EXACT. What was computed in a chunk that a longer prompt would not have (the last one before the
- * last token, and what was decoded) is not stored: only up to the last cut that lasts.
+ * EXACT. State computed in a chunk that a longer prompt would not have (the last one before the
+ * last token, and decoded tokens) is not stored: only state up to the last lasting cut is.
  */
 #include <assert.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "sched/cuts.h"
 #include "sched/sched_impl.h"
 
-/* The last cut at or before `at` that every longer prompt has, too. */
+/* The last cut at or before `at` that every longer prompt also has. */
 static uint32_t lasting_floor(const struct job *job, uint32_t at)
 {
     struct schedule lasting = job->schedule;
@@ -60,7 +59,7 @@ static bool put(struct job *job, struct hearth_store *store, enum hearth_object_
     if (capacity == 0 ||
         hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
         return false;
-    memset(&shape, 0, sizeof(shape)); /* its padding is stored, too */
+    memset(&shape, 0, sizeof(shape)); /* the padding is stored as well */
     enum err err = export_to(job, rows, begin, end, memory, capacity, &shape.state);
     if (err != ERR_OK || shape.state.end != end) {
         hearth_store_cancel(store);
@@ -76,8 +75,8 @@ static bool put(struct job *job, struct hearth_store *store, enum hearth_object_
     return true;
 }
 
-/* How long the prompt is for those who decide where snapshots are worth it. An exact run ends, for
- * them, at its last cut that lasts. */
+/* Length of the prompt for the snapshot policy. For an exact run it ends at its last lasting
+ * cut. */
 static uint32_t length_for_policy(const struct job *job, uint32_t length, bool ends)
 {
     if (ends)
@@ -90,8 +89,7 @@ static struct hearth_store *open_store(struct job *job, uint32_t length, bool en
     struct hearth_store *store = NULL;
 
     job->keep.hints.prompt = length_for_policy(job, length, ends);
-    job->keep.hints.generated =
-        ends; /* what stands at the end is worth keeping up to its last token */
+    job->keep.hints.generated = ends; /* final state is worth keeping up to its last token */
     job->keep.hints.entry = length > job->prompt                       ? HEARTH_ENTRY_ASSISTANT
                             : job->anchor > 0 && length <= job->anchor ? HEARTH_ENTRY_SYSTEM
                                                                        : HEARTH_ENTRY_USER;
@@ -110,7 +108,7 @@ static void store_rows(struct job *job, struct hearth_store *store)
             return;
 }
 
-/* `snapshot`: one is to be taken here, if the cache wants it; the sequence stands at `length`. */
+/* `snapshot`: take one here if the cache asks for it; the sequence has `length` tokens. */
 static void store(struct job *job, uint32_t length, bool snapshot, bool ends)
 {
     assert(length > 0 && length <= job->done && job->seq != SEQ_NONE);
@@ -134,7 +132,7 @@ static void store(struct job *job, uint32_t length, bool snapshot, bool ends)
     lock_leave(&sched->lock);
 }
 
-/* Someone waits for exactly this point, or the client asked for it. */
+/* Another job waits for exactly this point, or the client asked for it. */
 static bool is_junction(const struct job *job)
 {
     const struct gen_cache_hints *cache = &job->gen->cache;
@@ -149,9 +147,9 @@ static bool is_junction(const struct job *job)
     return false;
 }
 
-/* A prompt without marks (a raw completion, text around a cursor) may be left anywhere. Where half
- * of it is left, a quarter, an eighth, in whole chunks: whoever leaves it computes about twice what
- * is new to it at most. */
+/* A later prompt may diverge anywhere from a prompt without marks (a raw completion, text around a
+ * cursor). True where a half, a quarter, an eighth ... of it is left, in whole chunks: a prompt
+ * that diverges computes at most about twice its new tokens. */
 static bool is_halfway(const struct job *job)
 {
     uint32_t chunk = job->sched->facts->chunk;
@@ -182,7 +180,7 @@ void retain_on_the_way(struct job *job)
     else if (job->sched->cuttable && kept >= job->keep.stored + SCHED_STORE_EVERY)
         store(job, kept, false, false);
     job->keep.hints.junction =
-        MAX(job->keep.hints.junction, ahead); /* of the plan: still to come */
+        MAX(job->keep.hints.junction, ahead); /* from the plan: still ahead */
 }
 
 void retain_all(struct job *job)

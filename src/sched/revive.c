@@ -1,20 +1,22 @@
 /*
- * revive.c: what happens when the engine's process is dead (engine/engine_worker.h).
+ * revive.c: recovery when the engine's process dies (engine/engine_worker.h).
  *
- *                 a call failed, or a look between two turns
- *      ALIVE ------------------------------------------------> DEAD: jobs that had a sequence end with the engine's error, residents are forgotten
- *        ^                                                       |
- *        |            restart succeeded                          | at once the first time; later only after a pause that doubles
- *        '-------------------------------------------------------'
- *                     restart failed, or it is too early: every job that waits ends with the error,
- *                     so does whoever comes
+ *              a call failed, or a check between two turns
+ *      ALIVE ---------------------------------------------> DEAD
+ *        ^                                                   |
+ *        |     restart succeeded                             |
+ *        '---------------------------------------------------'
  *
- * Jobs without a sequence (queued, deferred, being looked up) have lost nothing and go on. State
- * that was in the cache is found there; what was on the device only is computed again.
+ * On death, jobs with a sequence end with the engine's error, and residents are freed. The first
+ * restart is attempted at once, later ones only after a delay that doubles. If a restart fails or
+ * is not due yet, all waiting and new jobs end with the error.
  *
- * An engine that dies again and again (a request that kills it, a broken driver) must not load its
- * model in a circle: after REVIVALS_MAX deaths, each within STABLE_NS of its start, it stays dead
- * until the server is restarted.
+ * Jobs without a sequence (queued, deferred, in lookup) have lost nothing and continue. State in
+ * the cache is found there; state that was only on the device is recomputed.
+ *
+ * An engine that dies repeatedly (a request that kills it, a broken driver) must not reload its
+ * model forever: after REVIVALS_MAX deaths, each within STABLE_NS of its start, it stays dead until
+ * the server is restarted.
  */
 #include "sched/sched_impl.h"
 
@@ -36,10 +38,10 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
     return true;
 }
 
-/* Whatever the dead process knew of. */
+/* Drops everything that lived in the dead process. */
 static void forget_all(struct sched *sched)
 {
-    static const struct errinfo dead = {.text = "its process died"}; /* job_end says it better */
+    static const struct errinfo dead = {.text = "its process died"}; /* job_end has a better text */
 
     LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
@@ -63,8 +65,7 @@ static uint64_t pause_ns(uint32_t deaths)
     return MIN(seconds, PAUSE_S_MAX) * NS_PER_S;
 }
 
-/* Counts a death, by the engine or of the attempt to start it, and says when the next attempt may
- * be. */
+/* Counts a death of the engine or a failed restart, and schedules the next attempt. */
 static void note_death(struct sched *sched)
 {
     struct revival *revival = &sched->revival;
@@ -72,7 +73,7 @@ static void note_death(struct sched *sched)
 
     revival->deaths =
         revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
-    revival->started_ns = 0; /* an attempt that fails is not the end of a long life */
+    revival->started_ns = 0; /* a failed attempt is not the end of a long life */
     revival->next_ns = now + pause_ns(revival->deaths);
 }
 

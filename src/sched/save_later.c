@@ -1,16 +1,18 @@
 /*
- * linger.c: storing the state of what has ended when there is time for it.
+ * save_later.c: storing the state of ended jobs once the engine has time.
  *
- *      job_end: the sink was told --> resident with an `unsaved` job --> settled: its state goes to the cache, the job is gone
- *                                                   '-- handed over: a longer sequence has all of it, and will be stored itself
+ *      job_end: sink notified --> resident with `unsaved` job --> saved: its state is in the cache,
+ *                                             |                   and the job is freed
+ *                                             '-- passed on: a longer sequence contains all of it
+ *                                                 and will be stored itself
  *
- * Exporting a sequence takes the engine's thread tens of milliseconds, for which a client that
- * comes back at once would wait. So it is done when nothing has been asked for a while, when its
- * cells are needed, when it is late, or when there are too many. Until then the sequence is on the
- * device, where the next turn finds it; what a dead engine takes along is counted.
+ * Exporting a sequence blocks the engine's thread for tens of milliseconds, which would delay a
+ * client that sends its next request at once. So it happens after some idle time, when the cells
+ * are needed, when it is overdue, or when there are too many. Until then the sequence is on the
+ * device, where the next turn finds it. State lost with a dead engine is counted.
  *
- * An unsaved job is off the list of jobs, but a scheduler is not idle (sched_drain) before it is
- * settled. While there is one, the tokens of its resident are the job's.
+ * An unsaved job is not in the list of jobs, but a scheduler is not idle (sched_drain) before it is
+ * saved. Until then, the tokens of its resident belong to the job.
  */
 #include <assert.h>
 
@@ -24,7 +26,7 @@ static void set_unsaved(struct sched *sched, uint32_t count)
     lock_leave(&sched->lock);
 }
 
-void linger_announce(struct job *job)
+void save_mark(struct job *job)
 {
     struct sched *sched = job->sched;
 
@@ -35,7 +37,7 @@ void linger_announce(struct job *job)
     set_unsaved(sched, sched->unsaved + 1);
 }
 
-void linger_retract(struct job *job)
+void save_unmark(struct job *job)
 {
     if (!job->keep.unsaved)
         return;
@@ -47,14 +49,14 @@ static void end(struct resident *resident)
 {
     struct job *job = resident->unsaved;
 
-    linger_retract(job);
+    save_unmark(job);
     resident->unsaved = NULL;
-    job->seq = SEQ_NONE; /* both are the resident's alone now */
+    job->seq = SEQ_NONE; /* both now belong to the resident alone */
     job->tokens = NULL;
     job_forget(job);
 }
 
-void linger_begin(struct resident *resident, struct job *job)
+void save_begin(struct resident *resident, struct job *job)
 {
     assert(job->gen == NULL && job->seq == resident->seq && job->tokens == resident->tokens);
     job_unlist(job);
@@ -63,7 +65,7 @@ void linger_begin(struct resident *resident, struct job *job)
         end(resident);
 }
 
-void linger_lose(struct resident *resident)
+void save_lose(struct resident *resident)
 {
     struct sched *sched;
 
@@ -76,7 +78,7 @@ void linger_lose(struct resident *resident)
     lock_leave(&sched->lock);
 }
 
-void linger_settle(struct resident *resident)
+void save_now(struct resident *resident)
 {
     struct job *job = resident->unsaved;
 
@@ -86,20 +88,20 @@ void linger_settle(struct resident *resident)
     if (engine_alive(job->sched->engine))
         end(resident);
     else
-        linger_lose(resident);
+        save_lose(resident);
 }
 
-void linger_hand_over(struct resident *resident, struct job *to)
+void save_pass_on(struct resident *resident, struct job *to)
 {
     const struct job *job = resident->unsaved;
 
     if (job == NULL)
         return;
-    /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is
-     * stored as it is. */
+    /* State that the client wants kept longer, or that a longer sequence cannot yield, is stored as
+     * it is. */
     if (to == NULL || !to->keep.stores || !job->sched->cuttable || job->keep.hints.pin ||
         job->keep.hints.ttl_s > 0)
-        linger_settle(resident);
+        save_now(resident);
     else
         end(resident);
 }
@@ -117,21 +119,21 @@ static struct resident *first_unsaved(struct sched *sched)
     return first;
 }
 
-bool linger_settle_one(struct sched *sched)
+bool save_oldest(struct sched *sched)
 {
     struct resident *first = first_unsaved(sched);
 
     if (first != NULL)
-        linger_settle(first);
+        save_now(first);
     return first != NULL;
 }
 
-void linger_settle_late(struct sched *sched)
+void save_overdue(struct sched *sched)
 {
     struct resident *first = first_unsaved(sched);
 
     if (first != NULL &&
         (sched->unsaved > DEVICE_UNSAVED_MAX ||
          sched_now_ns(sched) - first->unsaved->times.ended > DEVICE_UNSAVED_MS_MAX * NS_PER_MS))
-        linger_settle(first);
+        save_now(first);
 }

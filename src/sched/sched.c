@@ -1,11 +1,10 @@
 /*
  * sched.c: the thread that owns an engine.
  *
- *      turn:  take what was submitted -> let every job do its steps -> run one batch -> publish numbers
+ *      turn:  accept submitted jobs -> run the steps of every job -> run one batch -> publish stats
  *
- * A dead engine gets a new process before anything else (revive.c).
- *
- * It sleeps only when no job wants to compute: until something happens (sleep_ns).
+ * A dead engine is restarted before anything else (revive.c). The thread sleeps only when no job
+ * has anything to compute (sleep_ns).
  */
 #include "sched/sched.h"
 
@@ -68,7 +67,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
 {
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
-    job->apart = gen->cache.apart;
+    job->isolated = gen->cache.isolated;
     job->keep.stores =
         gen->space != NULL && !gen->cache.no_write && job->sched->options.drill != DRILL_FORGET_ALL;
     job->keep.hints = (struct hearth_store_hints){
@@ -84,7 +83,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
     };
 }
 
-/* Cells beside the prompt's that a generation is sure to have for its answer. */
+/* Cells guaranteed for the answer, in addition to the prompt's. */
 static uint32_t reserve_of(const struct sched *sched, uint32_t prompt, uint32_t max_tokens)
 {
     uint32_t most = MIN(sched->room - prompt, SCHED_RESERVE);
@@ -92,7 +91,7 @@ static uint32_t reserve_of(const struct sched *sched, uint32_t prompt, uint32_t 
     return max_tokens > 0 ? MIN(max_tokens, most) : most;
 }
 
-/* What it takes while it waits is limited as well: many long prompts in a queue are memory. */
+/* Memory of queued requests is limited as well: many long prompts add up. */
 static enum err hold_records(struct job *job, struct errinfo *info)
 {
     struct sched *sched = job->sched;
@@ -150,7 +149,7 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
         return err_set(info, ERR_LIMIT,
                        "request (%u tokens) exceeds the available context size (%u tokens)", prompt,
                        context);
-    /* Nothing that is cached makes it smaller: whoever comes after a restart needs as much. */
+    /* Cached state does not reduce the need: the same request after a restart needs as much. */
     struct guard_need need =
         memory_need(sched->memory, 0, prompt, reserve_of(sched, prompt, max_tokens));
     return memory_check(sched->memory, &need, info);
@@ -182,7 +181,7 @@ static enum err check(const struct sched *sched, const struct gen *gen, struct e
     return ERR_OK;
 }
 
-/* Relaxed throughout: a counter that limits, and orders nothing. */
+/* Relaxed throughout: the counter is only a limit and orders nothing. */
 static bool enter_queue(struct sched *sched)
 {
     if (atomic_fetch_add_explicit(&sched->waiting, 1, memory_order_relaxed) < sched->options.queue)
@@ -231,16 +230,16 @@ static void take(struct sched *sched, void *item)
 {
     struct job *job = item;
 
-    if (item == sched) { /* a nudge: someone asks */
+    if (item == sched) { /* a nudge from ask.c */
         ask_take_nudge(sched);
         return;
     }
     const char *name = job->gen->tenant != NULL ? job->gen->tenant : "";
     job->tenant = fair_tenant(sched, name);
     job->tenant->jobs++;
-    /* Without a space the account's name is all that keeps tenants apart, and this one has
-     * another's. */
-    job->apart = job->apart || (job->space == NULL && strcmp(job->tenant->name, name) != 0);
+    /* Without a space, only the account's name separates tenants, and this job shares another
+     * tenant's account. */
+    job->isolated = job->isolated || (job->space == NULL && strcmp(job->tenant->name, name) != 0);
     list_push_back(&sched->jobs, &job->link);
     job->phase = GEN_QUEUED;
 }
@@ -257,7 +256,7 @@ static void advance_all(struct sched *sched)
     struct job *victim = fair_place_victim(sched);
     if (victim != NULL)
         job_put_back(victim);
-    /* The next one to be admitted is chosen by fairness, not by its place in the list. */
+    /* Fairness chooses the next job to admit, not its place in the list. */
     for (struct job *job; (job = fair_next_queued(sched)) != NULL;) {
         job->active = true;
         sched->active++;
@@ -269,7 +268,7 @@ static void advance_all(struct sched *sched)
     }
 }
 
-/* From the moment that its state was there to its first token. */
+/* From the end of its restore to its first token. */
 static uint64_t prefill_ns(const struct job *job, uint64_t now_ns)
 {
     uint64_t end_ns = job->times.first_token > 0 ? job->times.first_token : now_ns;
@@ -310,8 +309,8 @@ static uint64_t engine_bytes(void *arg)
     return engine_memory(arg);
 }
 
-/* Until the first thing that has to be done at a time. Everything else nudges the thread: requests
- * and cancellations, bytes from a slower tier, questions. */
+/* Time until the next scheduled work. Everything else nudges the thread: requests, cancellations,
+ * bytes from a slower tier, questions from other threads. */
 static uint64_t sleep_ns(struct sched *sched)
 {
     bool looks = sched->memory != NULL || engine_isolated(sched->engine);
@@ -319,7 +318,7 @@ static uint64_t sleep_ns(struct sched *sched)
 
     if (sched->jobs.count == 0)
         return sched->unsaved > 0 ? sched->options.linger_ms * NS_PER_MS : wait_ns;
-    if (fair_next_queued(sched) != NULL) /* the batch made a place free and did not run */
+    if (fair_next_queued(sched) != NULL) /* the batch freed a place and did not run */
         return 0;
     if (sched->unsaved > 0)
         wait_ns = MIN(wait_ns, DEVICE_UNSAVED_MS_MAX * NS_PER_MS);
@@ -328,7 +327,7 @@ static uint64_t sleep_ns(struct sched *sched)
     return wait_ns;
 }
 
-/* Nothing can be computed now. */
+/* Sleeps: nothing can be computed now. */
 static void rest(struct sched *sched)
 {
     void *item = queue_pop(sched->inbox, sleep_ns(sched));
@@ -336,7 +335,7 @@ static void rest(struct sched *sched)
     if (item != NULL)
         take(sched, item);
     else if (sched->jobs.count == 0)
-        linger_settle_one(sched);
+        save_oldest(sched);
 }
 
 static void run(void *arg)
@@ -344,12 +343,12 @@ static void run(void *arg)
     struct sched *sched = arg;
 
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
-        /* Relaxed: the number stands for itself. */
+        /* Relaxed: the value is self-contained. */
         atomic_store_explicit(&sched->turn_ns, sched_now_ns(sched), memory_order_relaxed);
         take_submitted(sched);
         ask_answer_all(sched);
         memory_poll(sched->memory);
-        linger_settle_late(sched);
+        save_overdue(sched);
         bool ran = false;
         if (revive_engine(sched)) {
             watchdog_break(sched);
@@ -398,7 +397,7 @@ static enum err start(struct sched *sched, struct errinfo *info)
     sched->batch = mem_try_alloc_array(sched->batch_cap, sizeof(struct job *));
     if (sched->items == NULL || sched->batch == NULL)
         return err_set(info, ERR_NOMEM, "no memory for a scheduler");
-    /* One more for a nudge (ask.c): it takes no request its place. */
+    /* One extra entry for a nudge (ask.c), so that it never displaces a request. */
     TRY(queue_create(&sched->inbox, "inbox", (size_t)sched->options.queue + 1, info));
     return thread_start(&sched->thread, "engine", run, sched, info);
 }
@@ -427,7 +426,7 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     sched->facts = engine_facts(options->engine);
     sched->cuttable = !kind_set_needs_snapshot(sched->facts->kinds) &&
                       sched->facts->slicing == ENGINE_SLICING_ROWS;
-    /* not all of the context when each sequence has its own */
+    /* less than the context when each sequence has its own cells */
     sched->room = engine_cells_free(options->engine);
     sched->whole = sched->facts->slicing == ENGINE_SLICING_WHOLE;
     kind_set_names(sched->facts->kinds, sched->kinds, sizeof(sched->kinds));

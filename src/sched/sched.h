@@ -1,12 +1,12 @@
 /*
- * sched.h: many generations on one engine: who runs when, from which state, and what is kept of it.
+ * sched.h: runs many generations on one engine: order, starting state, and what to keep.
  *
- *      submit (any thread) --> inbox --> [ step table of each gen ] --> batch --> engine_run --> sinks
- *                                              ^                                     |
- *                                              '---------- one turn <----------------'
+ *      submit (any thread) -> inbox -> [ step table of each gen ] -> batch -> engine_run -> sinks
+ *                                                ^                                |
+ *                                                '---------- one turn <-----------'
  *
- * The scheduler is the only one that touches its engine: it owns the engine thread.
- * docs/request-life.md tells the whole story.
+ * The scheduler owns the engine's thread: no other code runs its engine. docs/request-life.md has
+ * the whole story.
  *
  * Threads: every function may be called from any thread, create and destroy from one.
  */
@@ -29,66 +29,66 @@ struct memory;
 struct sched;
 
 struct sched_options {
-    struct engine *engine; /* borrowed; from now on only the scheduler's thread runs it */
+    struct engine *engine; /* borrowed; from now on only the scheduler's thread uses it */
     const char *model;     /* name, for the log */
-    uint32_t parallel;     /* generations at a time; 0 = the engine's sequences */
-    uint32_t queue;        /* that wait at most; 0 = 256 */
-    /* tokens of prefill beside decoding ones per turn; 0 = the engine's chunk */
+    uint32_t parallel;     /* concurrent generations; 0 = the engine's sequences */
+    uint32_t queue;        /* maximum queue length; 0 = 256 */
+    /* prefill tokens per turn while others decode; 0 = the engine's chunk */
     uint32_t prefill_beside;
-    uint32_t sparse; /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
+    uint32_t sparse; /* snapshot interval on long prompts, in tokens; 0 = 8,192 */
     /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
     bool exact;
     bool park;             /* finished sequences stay on the device as the first tier */
-    uint32_t linger_ms;    /* without work, before the state of what has ended is stored; 0 = 100 */
-    struct memory *memory; /* the ceiling that this one is under, too; borrowed; NULL = none */
+    uint32_t linger_ms;    /* idle time before the state of ended jobs is stored; 0 = 100 */
+    struct memory *memory; /* the ceiling, shared with others; borrowed; NULL = none */
     struct clock *clock;
     struct log *log;            /* may be NULL */
-    bool progress;              /* a bar for long prefills on the terminal */
-    enum drill drill;           /* a fault that is practised; 0 = none */
-    struct hearth_cache *cache; /* of the spaces; for drills alone */
+    bool progress;              /* show a progress bar for long prefills */
+    enum drill drill;           /* injected fault; 0 = none */
+    struct hearth_cache *cache; /* of the spaces; used by drills only */
 };
 
 /* Starts the thread. */
 enum err sched_create(struct sched **sched, const struct sched_options *options,
                       struct errinfo *info) NODISCARD;
-/* Cancels what is left and ends the thread. */
+/* Cancels all remaining generations and ends the thread. */
 void sched_destroy(struct sched **sched);
 
-/* Whether a prompt of so many tokens can ever be answered here. ERR_LIMIT: not in this context;
- * ERR_NOMEM: not in this memory; the text says why, with the figures. */
+/* Whether a prompt of this length can ever be answered. ERR_LIMIT: it exceeds the context;
+ * ERR_NOMEM: it exceeds the memory; the text explains why, with the figures. */
 enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
                          struct errinfo *info) NODISCARD;
 
-/* As memory_charge and memory_uncharge, under the ceiling of this scheduler. Any thread. */
+/* Like memory_charge and memory_uncharge, under this scheduler's ceiling. Any thread. */
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info) NODISCARD;
 void sched_uncharge(struct sched *sched, uint64_t bytes);
 
-/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT
- * and ERR_NOMEM as preflight; ERR_INVALID: a token or field that cannot be. Then nothing was taken
- * and no sink is called. */
+/* Accepts gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining;
+ * ERR_LIMIT and ERR_NOMEM as for sched_preflight; ERR_INVALID: an invalid token or field. On an
+ * error, gen is not accepted and no sink is called. */
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;
 
-/* gen_cancel, and the scheduler looks at once, also when it sleeps. Any thread. */
+/* gen_cancel, and wakes the scheduler if it sleeps. Any thread. */
 void sched_cancel(struct sched *sched, struct gen *gen);
 
-/* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False:
+/* Refuses new generations and waits until all are done. Cancels the rest at the timeout. False:
  * some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 
-/* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine
- * that hangs is not alive. Takes no lock. */
+/* Whether the thread is idle or in a turn that began at most within_ns ago: a hung engine is not
+ * alive. Takes no lock. */
 bool sched_alive(const struct sched *sched, uint64_t within_ns);
 
 enum { SCHED_STALL_S = 30 };
-/* One look of the watchdog: an engine that gave no sign of life for SCHED_STALL_S while jobs want
- * to compute is stalled, and a job is ended for it. Any thread, every few seconds. */
+/* One check of the watchdog: an engine without a sign of life for SCHED_STALL_S while jobs are
+ * ready to compute is stalled, and a job is ended. Any thread, every few seconds. */
 void sched_watch(struct sched *sched);
-/* What the last look said. Any thread, no lock. */
+/* Result of the last check. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);
 
-/* ---- what stands on the device; all wait for the engine's thread, at most so long (ERR_TIMEOUT) ---- */
+/* ---- state on the device; these wait for the engine's thread, or ERR_TIMEOUT ---- */
 
-/* A prompt that someone may send; borrowed for the call. */
+/* A prompt to look up; borrowed for the call. */
 struct sched_prompt {
     const struct hearth_space *space;
     const char *tenant; /* as in struct gen */
@@ -97,31 +97,31 @@ struct sched_prompt {
 };
 
 struct sched_device {
-    uint32_t length; /* tokens that it would start with; 0 = none */
-    uint32_t shared; /* tokens that are the same, of whichever has most */
-    bool ends;       /* what has most ends there, and does not go another way */
+    uint32_t length; /* tokens it would start with; 0 = none */
+    uint32_t shared; /* tokens in common with the sequence that shares most */
+    bool ends;       /* that sequence ends there, rather than diverging */
 };
 
-/* What it would find. Uses and changes nothing. */
+/* What the prompt would find on the device. Changes nothing. */
 enum err sched_probe(struct sched *sched, const struct sched_prompt *prompt, uint64_t timeout_ms,
                      struct sched_device *found, struct errinfo *info) NODISCARD;
-/* Frees finished sequences that stay there, of a space (NULL: of all); *tokens is how many tokens
- * they had. Running ones go on. */
+/* Frees the finished sequences of a space (NULL: of all); *tokens is the number of tokens freed.
+ * Running generations continue. */
 enum err sched_forget(struct sched *sched, const struct hearth_space *space, uint64_t timeout_ms,
                       uint64_t *tokens, struct errinfo *info) NODISCARD;
 
-/* Waits until the engine's thread stands between two turns: what was answered before has been
- * handed to the cache as well. */
+/* Waits until the engine's thread is between two turns: state of earlier answers has been passed to
+ * the cache. */
 enum err sched_wait_turn(struct sched *sched, uint64_t timeout_ms, struct errinfo *info) NODISCARD;
 
-/* A generation as it stands, for /slots and the dashboard. */
+/* State of a generation, for /slots and the dashboard. */
 struct sched_view {
     uint64_t id;
     enum gen_phase phase;
     struct gen_usage usage;
-    uint32_t done; /* tokens of the prompt that stand */
+    uint32_t done; /* prompt tokens computed or restored */
     uint64_t age_ns;
-    /* that prefill and decoding have taken so far, waiting included; 0 = not begun */
+    /* time spent so far on prefill and decoding, including waits; 0 = not begun */
     uint64_t prefill_ns, decode_ns;
     int32_t seq; /* SEQ_NONE: not on the device */
 };
@@ -133,7 +133,7 @@ struct sched_view {
  *      GAUGE              now; not counted for a model that was unloaded
  *      HIDDEN             a counter that /metrics shows by other names (src/admin/metrics.c) */
 #define SCHED_STATS_TABLE(X)                                                                     \
-    X(submitted, COUNTER, "hearth_sched_submitted_total", "Generations taken.")                  \
+    X(submitted, COUNTER, "hearth_sched_submitted_total", "Generations accepted.")               \
     X(refused, COUNTER, "hearth_sched_refused_total",                                            \
       "Generations refused: queue full, or draining.")                                           \
     X(finished, COUNTER, "hearth_sched_finished_total", "Generations that ended by themselves.") \
@@ -151,22 +151,24 @@ struct sched_view {
     X(forks, COUNTER, "hearth_sched_forks_total", "Prefixes shared with a running generation.")  \
     X(waits, COUNTER, "hearth_sched_waits_total",                                                \
       "Generations that waited for another one's prefix.")                                       \
-    X(preempted, COUNTER, "hearth_sched_preempted_total", "Generations put back to make room.")  \
+    X(preempted, COUNTER, "hearth_sched_preempted_total", "Generations preempted to make room.") \
     X(restarts, COUNTER, "hearth_sched_engine_restarts_total",                                   \
-      "New processes for an engine that died.")                                                  \
+      "Restarts of engines whose process died.")                                                 \
     X(stalls, COUNTER, "hearth_engine_stalls_total",                                             \
-      "Engines that computed nothing for 30 s while generations wanted to.")                     \
-    X(stalled, GAUGE, "hearth_engine_stalled", "Of these, now.")                                 \
+      "Engines that computed nothing for 30 s although generations were ready.")                 \
+    X(stalled, GAUGE, "hearth_engine_stalled", "Engines that are stalled now.")                  \
     X(parked, COUNTER, "hearth_sched_parked_total", "Finished sequences kept on the device.")    \
-    X(reclaimed, COUNTER, "hearth_sched_reclaimed_total", "Parked sequences given up for room.") \
-    X(prefill_ns, SECONDS, "hearth_sched_prefill_seconds_total", "Time of prefill.")             \
-    X(decode_ns, SECONDS, "hearth_sched_decode_seconds_total", "Time of decoding.")              \
-    X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time of imports.")             \
-    X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time of exports.")                 \
-    X(queued, GAUGE, "hearth_sched_queued", "Generations that wait.")                            \
-    X(active, GAUGE, "hearth_sched_active", "Generations that run.")                             \
+    X(reclaimed, COUNTER, "hearth_sched_reclaimed_total",                                        \
+      "Parked sequences evicted to make room.")                                                  \
+    X(prefill_ns, SECONDS, "hearth_sched_prefill_seconds_total", "Time spent on prefill.")       \
+    X(decode_ns, SECONDS, "hearth_sched_decode_seconds_total", "Time spent on decoding.")        \
+    X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time spent on imports.")       \
+    X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time spent on exports.")           \
+    X(queued, GAUGE, "hearth_sched_queued", "Generations in the queue.")                         \
+    X(active, GAUGE, "hearth_sched_active", "Generations running.")                              \
     X(idle, GAUGE, "hearth_sched_idle", "Sequences parked on the device.")                       \
-    X(unsaved, GAUGE, "hearth_sched_unsaved", "Of these, whose state is not in the cache yet.")  \
+    X(unsaved, GAUGE, "hearth_sched_unsaved",                                                    \
+      "Parked sequences whose state is not in the cache yet.")                                   \
     X(unsaved_lost, COUNTER, "hearth_sched_unsaved_lost_total",                                  \
       "Sequences whose engine died before their state was stored.")                              \
     X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")      \
@@ -177,13 +179,13 @@ struct sched_stats {
     SCHED_STATS_TABLE(X)
 #undef X
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
-    struct metric_latency store_times; /* of handing state to the cache, each time */
+    struct metric_latency store_times; /* of storing state in the cache, each time */
 };
 
-/* Adds the numbers of another scheduler; gauges only with `now`. */
+/* Adds the statistics of another scheduler; gauges only with `now`. */
 void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now);
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);
-/* Copies at most max views, the oldest first; returns how many there are. */
+/* Copies at most max views, oldest first; returns the total. */
 size_t sched_views(struct sched *sched, struct sched_view *views, size_t max);
 
 #endif

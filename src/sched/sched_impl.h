@@ -1,30 +1,32 @@
 /*
- * sched_impl.h: inside of the scheduler, shared by the files that make it up. The door for everyone
- * else is sched.h.
+ * sched_impl.h: internals of the scheduler, shared by its source files. The public interface is
+ * sched.h.
  *
- *      sched.c     the thread: inbox, turns, draining, numbers
- *      steps.c     the step table: what a job does in each phase
- *      device.c    sequences that stay on the device, and forks of those that run: the first tier
- *      restore.c   from a plan of the cache to a sequence
- *      retain.c    from a sequence to the cache
- *      batch.c     who is in the next batch, and what became of it
- *      ladder.c    what is done when the engine has no room for a batch
- *      linger.c    storing the state of what has ended when there is time for it
- *      revive.c    a new process for an engine that died
- *      fair.c      in which order (fair.h)
- *      text.c      tokens to text, stop texts
- *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
- *      cuts.c      which chunks state was computed in
- *      check.c     what must hold between two turns, for debug builds
- *      faults.c    promises that are broken on purpose, for `hearth qa --prove`
+ *      sched.c       the thread: inbox, turns, draining, statistics
+ *      steps.c       the step table: what a job does in each phase
+ *      device.c      finished sequences kept on the device, forks of running ones: the first tier
+ *      restore.c     from a plan of the cache to a sequence
+ *      retain.c      from a sequence to the cache
+ *      batch.c       choosing the next batch and processing its results
+ *      ladder.c      what to do when the engine has no room for a batch
+ *      save_later.c  storing the state of ended jobs once the engine has time
+ *      revive.c      restarting an engine whose process died
+ *      fair.c        the order among tenants and jobs (fair.h)
+ *      text.c        tokens to text, stop texts
+ *      memory.c      the ceiling, shared with other schedulers; guard.c has its rules
+ *      cuts.c        the chunks in which state was computed
+ *      check.c       invariants between two turns, for debug builds
+ *      faults.c      promises broken on purpose, for `hearth qa --prove`
  *
- * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once
- * sink.done was called, so what is needed for retaining is copied.
+ * A JOB is a generation inside the scheduler. The caller's `struct gen` may be freed after
+ * sink.done, so the job copies what retaining needs.
  *
  *      job->tokens   | prompt ........................ | sampled ... |
- *                    0         done                  prompt        count          target = what must stand before sampling goes on
+ *                    0         done                  prompt        count
  *
- * Owner of everything here: the scheduler's thread, but for what `lock` guards.
+ * `target` is the number of tokens that must be computed before sampling continues.
+ *
+ * Owner of everything here: the scheduler's thread, except the fields guarded by `lock`.
  */
 #ifndef HEARTH_SCHED_SCHED_IMPL_H
 #define HEARTH_SCHED_SCHED_IMPL_H
@@ -47,61 +49,61 @@
 #include "sched/watchdog.h"
 
 enum {
-    SCHED_FLIGHT_MIN = 32, /* tokens that must be saved before one waits for another */
-    /* cells that a generation is sure to have for its answer when it is admitted */
+    SCHED_FLIGHT_MIN = 32, /* minimum tokens saved by waiting for another job's prefix */
+    /* cells guaranteed at admission for a generation's answer */
     SCHED_RESERVE = 256,
-    SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
-    /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs,
-     * too */
+    SCHED_STORE_EVERY = 2048, /* tokens between two stores of rows during a prefill */
+    /* between two memory polls while idle: the RAM tier also shrinks for other programs */
     SCHED_IDLE_MS = 1000,
-    /* between two looks of a job that is deferred under a ceiling: memory is measured, and no event
-     * says that there is more of it */
+    /* between two admission attempts of a job deferred under a ceiling: memory is measured, and no
+     * event reports that more is available */
     SCHED_MEMORY_MS = 10,
-    SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and one to spare */
+    SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and a spare */
     SCHED_VIEWS_MAX = 128,
 };
 
-/* What a step says. */
+/* Result of a step. */
 enum step {
-    STEP_MORE,   /* go on with the phase that is set now */
-    STEP_PARKED, /* nothing to do before something else happens */
-    STEP_BATCH,  /* wants to be in the next batch */
-    STEP_DONE,   /* gone: the job does not exist any more */
+    STEP_MORE,   /* continue with the phase set now */
+    STEP_PARKED, /* nothing to do until an event */
+    STEP_BATCH,  /* ready for the next batch */
+    STEP_DONE,   /* the job has been freed */
 };
 
-/* A plan of the cache that becomes a sequence (restore.c); all of it is empty but in RESTORE. */
+/* A plan of the cache that becomes a sequence (restore.c). Empty except in RESTORE. */
 struct job_restore {
     struct hearth_plan *plan;
     struct state_object *objects;
     size_t objects_count, fetched;
-    uint64_t deadline_ns; /* then it would have been faster to compute */
-    uint64_t begin_ns;    /* of this plan */
-    /* no room beside the others for what was fetched; has waited for it before */
-    bool crowded, was_crowded;
+    uint64_t deadline_ns; /* after this, computing would have been faster */
+    uint64_t begin_ns;    /* start of this plan */
+    /* the fetched state does not fit beside the other jobs; the job has already waited for cells
+     * once */
+    bool needs_cells, waited_for_cells;
 };
 
-/* What a job that does not run waits for. */
+/* What a job that is not running waits for. */
 struct job_wait {
-    /* sched->epoch and memory_epoch when there was no room for it */
+    /* sched->epoch and memory_epoch when there was no room for the job */
     uint64_t epoch, memory_epoch;
-    struct job *leader; /* DEFERRED: computes a prefix that this one waits for; else NULL */
-    uint32_t until;     /* tokens of it that are shared */
-    uint32_t turns;     /* without a token */
+    struct job *leader; /* DEFERRED: the job that computes the awaited prefix; else NULL */
+    uint32_t until;     /* tokens shared with the leader */
+    uint32_t turns;     /* turns without a token */
 };
 
-/* Its part of the ceiling. */
+/* The job's share of the ceiling. */
 struct job_memory {
-    uint64_t records; /* bytes since it was submitted */
-    uint64_t claim;   /* bytes since it was admitted, if `claimed` */
+    uint64_t records; /* bytes, from submission on */
+    uint64_t claim;   /* bytes, from admission on, if `claimed` */
     bool claimed;
 };
 
-/* What the cache is to keep of it (retain.c, linger.c). */
+/* What the cache should keep of the job (retain.c, save_later.c). */
 struct job_keep {
     struct hearth_store_hints hints;
     bool stores;     /* state goes to the cache */
-    bool unsaved;    /* has ended, and counts as unsaved */
-    uint32_t stored; /* rows below it were offered to the cache */
+    bool unsaved;    /* ended, and counted as unsaved */
+    uint32_t stored; /* rows below this were offered to the cache */
 };
 
 struct job {
@@ -112,15 +114,15 @@ struct job {
     struct tenant *tenant;
     struct hearth_space *space; /* NULL: cache off */
     enum gen_phase phase;
-    bool active;   /* has passed admission and counts as running */
-    bool admitted; /* has left the queue once: one that was preempted does not count as waiting */
-    bool started;  /* the sink was told; `usage` and `times.restored` are set */
-    bool apart;    /* no other job may find it */
+    bool active;   /* was admitted and counts as running */
+    bool admitted; /* has left the queue once: a preempted job does not count as waiting */
+    bool started;  /* the sink was notified; `usage` and `times.restored` are set */
+    bool isolated; /* other jobs must not find it */
 
-    token_id *tokens; /* its own */
+    token_id *tokens; /* owned */
     uint32_t prompt, count, capacity, target;
     uint32_t done;
-    uint32_t room; /* tokens that it may have in all */
+    uint32_t room; /* maximum tokens, prompt included */
     seq_id seq;
     uint32_t *marks;
     struct schedule schedule;
@@ -138,11 +140,13 @@ struct job {
     struct gen_result result;
 };
 
-/* How often the engine's process died, and when it may be started again. */
+/* How often the engine's process died, and when it may be restarted. */
 struct revival {
-    bool dead;                    /* known to be, and everything it had is forgotten */
-    uint32_t deaths;              /* in a row */
-    uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine, or it is dead */
+    /* the death was noticed, and all state in the process was dropped */
+    bool dead;
+    uint32_t deaths; /* in a row */
+    /* started_ns: 0 = by the loader of the engine, or the engine is dead */
+    uint64_t started_ns, next_ns;
 };
 
 struct sched {
@@ -150,24 +154,23 @@ struct sched {
     struct engine *engine;
     const struct engine_facts *facts;
     struct memory_member *memory; /* NULL: no ceiling */
-    uint32_t room;                /* tokens that one sequence can have */
+    uint32_t room;                /* maximum tokens of a sequence */
     char kinds[64];
-    bool cuttable; /* state can be cut at any token: no snapshots, no cuts but the grid */
-    bool whole;    /* state moves as a whole only: what the cache calls a snapshot */
+    bool cuttable; /* state can be truncated at any token: no snapshots, no cuts but the grid */
+    bool whole;    /* state moves only as a whole: the cache calls it a snapshot */
     struct queue *inbox;
     struct thread thread;
-    atomic_uint waiting; /* submitted and not yet admitted */
+    atomic_uint waiting; /* submitted, not admitted yet */
     atomic_bool draining, stopping;
-    /* when the turn that runs began; 0: the thread waits. Read by whoever wants to know whether it
-     * is stuck */
+    /* start of the current turn; 0: the thread is idle. Read by other threads to detect a hang */
     atomic_ullong turn_ns;
 
     struct list jobs; /* oldest first */
     struct list residents;
-    uint32_t unsaved; /* of them: whose state is not in the cache yet */
+    uint32_t unsaved; /* residents whose state is not in the cache yet */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
-    uint64_t served_time; /* fair.c: what accounts are compared with */
+    uint64_t served_time; /* fair.c: virtual time, the reference for accounts */
     uint32_t active;
     uint64_t epoch;                           /* grows whenever cells may have become free */
     double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
@@ -188,106 +191,106 @@ struct sched {
     struct sched_stats stats GUARDED_BY(lock);
     struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
     size_t views_count GUARDED_BY(lock);
-    size_t jobs_left GUARDED_BY(lock); /* submitted and not gone */
+    size_t jobs_left GUARDED_BY(lock); /* submitted and not freed yet */
 };
 
 uint64_t sched_now_ns(const struct sched *sched);
 bool job_cancelled(const struct job *job);
-/* Says it in the log, too. */
+/* Also logs it. */
 void job_set_phase(struct job *job, enum gen_phase phase);
-/* Off the list, and freed. Its sequence is the caller's business. */
+/* Unlists and frees the job. Its sequence is left to the caller. */
 void job_free(struct job *job);
-/* The two halves of it: out of the list and all accounts; gone, and whoever drains is told. */
+/* The two halves of job_free: remove the job from the list and all accounts; free it and wake a
+ * drain. */
 void job_unlist(struct job *job);
 void job_forget(struct job *job);
-/* What it was promised of the memory is free again; a no-op when it was promised nothing. */
+/* Returns the job's claim on memory; a no-op without one. */
 void job_unclaim(struct job *job);
 
 /* ---- check.c ---- */
 
-/* Aborts unless the scheduler and its jobs are as they must be between two turns. Does nothing
+/* Aborts unless the scheduler and its jobs satisfy the invariants between two turns. Does nothing
  * without HEARTH_DEBUG. */
 void sched_check(struct sched *sched);
 
 /* ---- steps.c ---- */
 
-/* Runs the steps of a job until it parks, wants a batch, or is gone. */
+/* Runs the steps of a job until it parks, is ready for a batch, or is freed. */
 enum step job_advance(struct job *job);
-/* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence,
- * frees the job. */
+/* Ends the job for any reason: notifies the sink, stores what was computed, parks or frees the
+ * sequence, frees the job. */
 void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
-/* Whoever waits for its prefix looks again. */
+/* Jobs that wait for this job's prefix look again. */
 void job_release_followers(struct job *job);
-/* Ends with an error that is not its own fault: what it has computed is kept. */
+/* Ends the job with an error it did not cause: the state computed so far is kept. */
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
-/* The prompt's state is there as far as it can be: next is prefill. */
+/* The prompt's state is restored as far as possible; prefill is next. */
 void job_start_prefill(struct job *job);
-/* Nobody else has cells, or was promised some. */
+/* No other job has cells or was promised any. */
 bool job_alone(const struct job *job);
-/* How long it has nothing to do unless something happens that nudges the thread; 0: it goes on in
- * the next turn. */
+/* How long the job has nothing to do unless an event nudges the thread; 0: it continues in the next
+ * turn. */
 uint64_t job_sleep_ns(const struct job *job);
 
 /* ---- ask.c ---- */
 
-/* Answers whoever asked since the last turn. */
+/* Answers all requests since the last turn. */
 void ask_answer_all(struct sched *sched);
 /* A nudge was taken from the inbox. */
 void ask_take_nudge(struct sched *sched);
-/* The thread does a turn soon, also if it sleeps. Any thread; takes the lock of the scheduler. */
+/* Makes the thread run a turn soon, even if it sleeps. Any thread; takes the scheduler's lock. */
 void ask_nudge(struct sched *sched);
 
 /* ---- restore.c ---- */
 
-/* What the cache could give, without a plan for it. */
+/* Tokens that the cache could restore, without making a plan. */
 uint32_t restore_peek(struct job *job);
-/* Tokens of a text that the cache could give back. */
+/* Tokens of a text that the cache could restore. */
 uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);
-/* Asks the cache. */
+/* Looks the prompt up in the cache. */
 void restore_lookup(struct job *job);
-/* Goes on fetching; STEP_MORE when it is over: job->seq is a sequence of job->done tokens, or SEQ_NONE. */
+/* Continues fetching. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or
+ * SEQ_NONE. */
 enum step restore_poll(struct job *job);
 void restore_drop(struct job *job);
 
 /* ---- retain.c ---- */
 
-/* Hands to the cache what is worth it at this point of a prefill. */
+/* Stores what is worth keeping at this point of a prefill. */
 void retain_on_the_way(struct job *job);
-/* Hands over everything that stands. */
+/* Stores everything computed so far. */
 void retain_all(struct job *job);
 
 /* ---- batch.c ---- */
 
-/* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes
- * on later. */
+/* Stores the job's state, frees its cells and its place, and requeues it. */
 void job_put_back(struct job *job);
 
-/* The bar of its prefill, if it has one. */
+/* Ends the progress bar of its prefill, if it has one. */
 void batch_end_bar(struct job *job, bool done);
 
-/* Runs a batch of what wants to run; false when nothing did. */
+/* Runs a batch of the jobs that are ready; false when there were none. */
 bool batch_run(struct sched *sched);
 
-/* The youngest job gives its cells back and starts over later, from the cache. False: fewer than
- * two run. */
+/* Preempts the youngest job: it frees its cells and restarts later, from the cache. False: fewer
+ * than two are running. */
 bool batch_preempt(struct sched *sched);
 
 /* ---- revive.c ---- */
 
-/* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is
- * left. */
+/* Makes sure that the engine is usable. False: it is dead and was not restarted; no job is left. */
 bool revive_engine(struct sched *sched);
-/* True: the request was in a process that is dead, so whichever call failed, that is why; `info`
- * says so to people. */
+/* True: the request was in a process that is dead, which explains any failed call; `info` says so
+ * to the user. */
 bool revive_explain(const struct job *job, enum err err, struct errinfo *info);
 
-/* ---- faults.c: those that are practised (base/drill.h); without one these do nothing ---- */
+/* ---- faults.c: injected faults (base/drill.h); without one these do nothing ---- */
 
-/* Before the state of a job that ends is kept. False: it is not. */
+/* Before the state of an ending job is stored. False: do not store it. */
 bool faults_keep(struct job *job, enum gen_end end);
-/* An object was fetched and found good. */
+/* An object was fetched and verified. */
 void faults_spoil(const struct job *job, const struct state_object *object);
-/* Whether a job whose state was restored is to fail for it. */
+/* Whether a job whose state was restored must fail. */
 bool faults_fail(const struct job *job);
 
 #endif

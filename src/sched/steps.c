@@ -1,14 +1,14 @@
 /*
- * steps.c: the step table: one function for each phase of a job, which does what can be done now
- * and says what it waits for.
+ * steps.c: the step table: one function per phase of a job, which does what is possible now and
+ * returns what the job waits for.
  *
  *      QUEUED -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> (end)
  *                  |  ^        '--- shorter plans, down to a cold start
  *                  v  |
- *                DEFERRED: no cells, or another job computes what is missing
+ *                DEFERRED: no cells, or another job computes the missing prefix
  *
- * PREFILL and DECODE are done by batch.c, many jobs at a time; here they only say that they want to
- * run.
+ * batch.c executes PREFILL and DECODE for many jobs at once; here they only report that they are
+ * ready.
  */
 #include <assert.h>
 #include <string.h>
@@ -40,14 +40,14 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
         err_set(&result->info, err, "%s", info != NULL ? info->text : err_sentence(err));
         result->info.retry_s = info != NULL ? info->retry_s : 0;
     }
-    /* Text that was held back for a stop text that did not come; no memory for it is no reason to
-     * fail now. */
+    /* Text held back for a stop text that never came. Running out of memory for it must not fail
+     * the job now. */
     if (text_finish(&job->text, &result->tail) != ERR_OK)
         result->tail = STR_NONE;
     if (job->text.stop >= 0)
         result->stop_text = str_from(job->text.stops[job->text.stop]);
     job->times.ended = sched_now_ns(job->sched);
-    if (job->started) /* of one that never was, nothing came from anywhere */
+    if (job->started) /* a job that never started used no source */
         result->usage = job->usage;
     result->times = job->times;
     result->tokens = job->tokens + job->prompt;
@@ -79,7 +79,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     if (!job->admitted)
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     if (!broken)
-        linger_announce(job);
+        save_mark(job);
     tell_sink(job, end, err, broken && revive_explain(job, err, &died) ? &died : info);
     restore_drop(job);
     job_release_followers(job);
@@ -91,7 +91,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         return;
     if (keep)
         retain_all(job);
-    linger_retract(job);
+    save_unmark(job);
     engine_seq_release(sched->engine, &job->seq);
     job_free(job);
 }
@@ -105,7 +105,7 @@ void job_give_up(struct job *job, enum err err, const struct errinfo *info)
 
 /* ---- admission ---- */
 
-static void say_route(const struct job *job)
+static void log_route(const struct job *job)
 {
     const struct sched *sched = job->sched;
     bool exact = sched->options.exact;
@@ -124,13 +124,13 @@ static enum step step_queued(struct job *job)
         job->admitted = true;
         atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
         job->times.admitted = sched_now_ns(job->sched);
-        say_route(job);
+        log_route(job);
     }
     job_set_phase(job, GEN_LOOKUP);
     return STEP_MORE;
 }
 
-/* Cells that a job will still take, as far as it was promised. */
+/* Cells that the job will still take, as promised at admission. */
 static uint32_t claim_of(const struct job *job)
 {
     uint32_t all = MIN(job->room, job->target + SCHED_RESERVE);
@@ -138,7 +138,8 @@ static uint32_t claim_of(const struct job *job)
     return all > job->done ? all - job->done : 0;
 }
 
-/* On the device, or about to be: who waits for his bytes was promised cells, too. */
+/* On the device, or about to be. Jobs being restored count as well: they were promised cells at
+ * admission. */
 static bool runs_beside(const struct job *other, const struct job *job)
 {
     return other != job && other->active && (other->seq != SEQ_NONE || other->phase == GEN_RESTORE);
@@ -164,8 +165,8 @@ bool job_alone(const struct job *job)
     return true;
 }
 
-/* Whether there are cells for it, of which the match brings some along. Residents go for it, but
- * not the one that it goes on from. */
+/* Whether there are enough cells; the match contributes some. Evicts residents for the job, except
+ * the one it continues from. */
 static bool fits(struct job *job, const struct device_match *match)
 {
     uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
@@ -176,11 +177,11 @@ static bool fits(struct job *job, const struct device_match *match)
     return job_alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
-/* Whether it can begin now: from the device as `match` says, or, when the cache holds more than
- * that, from there. What is restored shares no cells with anyone, so a match brings nothing along
- * then: a job that was let in by cells it does not get would be put back by the next batch, and let
- * in again, for ever. When only the match fits, it is used although the cache holds more. *match is
- * empty for a start from the cache. */
+/* Whether the job can start now: from the device as given by `match`, or from the cache if that
+ * holds more. Restored state shares no cells, so a match contributes nothing in that case. A job
+ * admitted for cells that it does not get would be preempted by the next batch and admitted again,
+ * forever. If only the match fits, it is used although the cache holds more. *match is empty for a
+ * start from the cache. */
 static bool has_room(struct job *job, struct device_match *match, uint32_t held)
 {
     const struct device_match none = {.resident = match->resident, .shared = match->shared};
@@ -194,13 +195,13 @@ static bool has_room(struct job *job, struct device_match *match, uint32_t held)
         return true;
     if (match->resident == NULL)
         return false;
-    /* It may have a few tokens to give and take the room for all others: then it has to go, too.
-     * The cache has what stood there. */
+    /* The match may yield only a few tokens and occupy the cells for the rest: then evict it as
+     * well. The cache has its state. */
     *match = (struct device_match){.shared = match->shared};
     return fits(job, match);
 }
 
-/* Its part of the memory under the ceiling, of which `cached` tokens need not be computed. */
+/* Claims the job's memory under the ceiling; `cached` tokens need not be computed. */
 static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
 {
     struct sched *sched = job->sched;
@@ -214,7 +215,7 @@ static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
     return verdict;
 }
 
-/* Another tenant has taken more than its part: one of its jobs is put back for this one. */
+/* Another tenant has more than its share: preempts one of its jobs for this one. */
 static bool make_way(struct job *job)
 {
     struct job *victim = fair_victim(job);
@@ -228,14 +229,14 @@ static bool make_way(struct job *job)
 static enum step defer(struct job *job)
 {
     job_unclaim(job);
-    job->restore.crowded = false;
+    job->restore.needs_cells = false;
     job->wait.epoch = job->sched->epoch;
     job->wait.memory_epoch = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
     return STEP_PARKED;
 }
 
-/* Whether what it was deferred for may be over. */
+/* Whether the reason for deferring the job may be gone. */
 static bool may_go_on(const struct job *job)
 {
     if (job->wait.leader != NULL)
@@ -274,8 +275,8 @@ static enum step step_deferred(struct job *job)
 
 /* ---- where to begin ---- */
 
-/* Cuts that this prompt needs beside the grid. Exact: those that are a function of the prompt
- * alone, its semantic boundaries. Otherwise only where a snapshot will be wanted. */
+/* Cuts of this prompt in addition to the grid. Exact: its semantic boundaries, which depend on the
+ * prompt alone. Otherwise: only where a snapshot will be needed. */
 static size_t collect_marks(struct job *job)
 {
     const struct gen *gen = job->gen;
@@ -356,9 +357,9 @@ void job_start_prefill(struct job *job)
     job_set_phase(job, GEN_PREFILL);
 }
 
-/* The cache was not asked and says nothing: this line has the form of its own
+/* The cache was not asked, so it logs nothing: this line has the format of its lines
  * (hearth_event_format). */
-static void say_device_hit(const struct job *job)
+static void log_device_hit(const struct job *job)
 {
     const struct gen_usage *usage = &job->usage;
 
@@ -372,7 +373,7 @@ static void say_device_hit(const struct job *job)
              usage->first_difference);
 }
 
-/* The same words as for a plan of the cache. */
+/* The same terms as for a plan of the cache. */
 static void note_device(struct job *job, const struct device_match *match)
 {
     struct gen_usage *usage = &job->usage;
@@ -395,7 +396,7 @@ static bool start_from_device(struct job *job, const struct device_match *match)
     job->done = match->length;
     if (!job->started) {
         note_device(job, match);
-        say_device_hit(job);
+        log_device_hit(job);
     }
     job_start_prefill(job);
     return true;
@@ -414,7 +415,8 @@ static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
     return STEP_PARKED;
 }
 
-/* The longest beginning that is somewhere: on the device, in the cache, or about to be computed. */
+/* Finds the longest prefix that exists anywhere: on the device, in the cache, or about to be
+ * computed. */
 static enum step step_lookup(struct job *job)
 {
     uint64_t begin_ns = sched_now_ns(job->sched);
@@ -440,7 +442,7 @@ static enum step step_lookup(struct job *job)
     device_trim(job, match.resident, MAX(match.length, held));
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
-    make_schedule(job); /* says which plans an exact run may use */
+    make_schedule(job); /* determines which plans an exact run may use */
     restore_lookup(job);
     job->times.lookup_ns = sched_now_ns(job->sched) - begin_ns;
     job_set_phase(job, GEN_RESTORE);
@@ -454,10 +456,10 @@ static enum step step_restore(struct job *job)
 
     if (step != STEP_MORE)
         return step;
-    if (job->restore.crowded)
+    if (job->restore.needs_cells)
         return defer(job);
     if (faults_fail(job)) {
-        err_set(&info, ERR_ENGINE, "a practised fault: the restore failed");
+        err_set(&info, ERR_ENGINE, "injected fault: the restore failed");
         job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
         return STEP_DONE;
     }

@@ -1,13 +1,13 @@
 /*
- * watchdog.c: an engine that computes nothing for SCHED_STALL_S seconds while jobs want to compute
- * is stalled.
+ * watchdog.c: an engine that computes nothing for SCHED_STALL_S seconds while jobs are ready to
+ * compute is stalled.
  *
- * Signs of life are tokens and the engine's beats: the library asks between two nodes of its graph
- * whether it shall go on. So a batch that takes minutes on a slow machine is no stall. A scheduler
- * that turns without computing is one, and so is a call that hangs.
+ * Signs of life are tokens and the engine's beats: between two nodes of its graph, the library asks
+ * whether to continue. So a batch that takes minutes on a slow machine is not a stall. A scheduler
+ * that turns without computing is, and so is a call that hangs.
  *
- * The call is asked to return (its jobs fail then), and the scheduler is asked to end its youngest
- * job. If a batch runs after all, nobody is ended.
+ * The call is asked to return (its jobs then fail), and the scheduler is asked to end its youngest
+ * job. If a batch runs after all, no job is ended.
  */
 #include "sched/watchdog.h"
 
@@ -57,7 +57,7 @@ static void log_change(const struct sched *sched, bool stalled)
                   LOG_STR("model", sched->options.model), LOG_UINT("seconds", SCHED_STALL_S),
                   LOG_UINT("jobs", LOAD(sched->watchdog.wanting)));
     else
-        LOG_INFO(sched->options.log, "sched", "the engine goes on",
+        LOG_INFO(sched->options.log, "sched", "the engine is computing again",
                  LOG_STR("model", sched->options.model));
 }
 
@@ -72,7 +72,7 @@ void sched_watch(struct sched *sched)
     bool lives = LOAD(watchdog->wanting) == 0 || seen != watchdog->seen || watchdog->since_ns == 0;
     bool late = !lives && now_ns > watchdog->since_ns && now_ns - watchdog->since_ns >= stall_ns;
     bool stalled = late || (was && !lives);
-    if (lives || late) /* late: the next job is ended as much later */
+    if (lives || late) /* late: the next job gets a full period before it is ended */
         watchdog->since_ns = now_ns;
     watchdog->seen = seen;
     STORE(watchdog->stalled, stalled);

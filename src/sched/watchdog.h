@@ -1,9 +1,9 @@
 /*
- * watchdog.h: notices a scheduler whose jobs want to compute while the engine computes nothing. For
- * this folder; sched_watch is the door.
+ * watchdog.h: detects a scheduler with jobs to compute whose engine computes nothing. Internal to
+ * this folder; the public function is sched_watch.
  *
- * Threads: the scheduler's writes what it does, other threads look at it; both by atomic
- * numbers that order nothing else (relaxed).
+ * Threads: the scheduler's thread records what it does, other threads read it; both through atomics
+ * that order nothing else (relaxed).
  */
 #ifndef HEARTH_SCHED_WATCHDOG_H
 #define HEARTH_SCHED_WATCHDOG_H
@@ -15,15 +15,15 @@ struct sched;
 
 struct watchdog {
     atomic_ullong computed; /* tokens */
-    atomic_uint wanting;    /* jobs that want to be in a batch */
-    atomic_bool stalled;    /* known to be */
-    atomic_bool breaks;     /* the youngest job is to end */
-    /* of whoever looks, under the scheduler's lock */
+    atomic_uint wanting;    /* jobs ready for a batch */
+    atomic_bool stalled;    /* reported as stalled */
+    atomic_bool breaks;     /* the youngest job must end */
+    /* of the thread that checks, under the scheduler's lock */
     uint64_t seen, since_ns;
 };
 
-/* On the scheduler's thread: what wants to compute now; a batch of so many tokens ran, or its jobs
- * were ended; ends a job if the watchdog has asked for it. */
+/* On the scheduler's thread: records the number of ready jobs; records a batch of that many tokens,
+ * or that its jobs ended; ends a job if the watchdog has requested it. */
 void watchdog_note(struct sched *sched);
 void watchdog_ran(struct sched *sched, uint64_t tokens);
 void watchdog_break(struct sched *sched);

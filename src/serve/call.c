@@ -454,7 +454,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
         .no_read = !request->cache_read,
         .no_write = !request->cache_write,
         .no_disk = request->cache_no_disk,
-        .apart = request->cache_salt.len > 0 && space == NULL,
+        .isolated = request->cache_salt.len > 0 && space == NULL,
         .ttl_s = request->cache_ttl_s,
         .breakpoints = prepared->breakpoints,
         .breakpoints_count = prepared->breakpoints_count,

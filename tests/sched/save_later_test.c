@@ -1,6 +1,6 @@
 /*
- * linger_test.c: state that is stored after the answer, when there is time for it: nothing of it is
- * lost on any way that a sequence can take, and nobody waits for it.
+ * save_later_test.c: state that is stored after the answer, once there is time: none of it is lost
+ * on any path of a sequence, and no request waits for it.
  *
  * Where a test needs state that is not stored yet, the scheduler waits for an hour before it does
  * that by itself.

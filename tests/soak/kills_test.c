@@ -9,7 +9,7 @@
  * the load. A few kills in `make test`; `make soak-kills` takes 100 (N).
  *
  * Once with --exact, and once as it is served otherwise: then a kill also takes what has ended and
- * is not stored yet (sched/linger.c), and since batches are shared, which changes last bits, one in
+ * is not stored yet (save_later.c), and since batches are shared, which changes last bits, one in
  * SAME_PART texts may differ from the reference's.
  */
 #include <signal.h>

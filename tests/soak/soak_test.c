@@ -17,7 +17,7 @@
  *      events    who reads /admin/events gets them to the end; who does not read is in nobody's way
  *
  * With HEARTH_SOAK_PARK=1 the server is not --exact: what has ended stays on the device and is
- * stored when there is time (sched/linger.c), and batches are shared. That changes last bits, so
+ * stored when there is time (save_later.c), and batches are shared. That changes last bits, so
  * that one in SAME_PART texts may differ from the reference's; all the rest must hold as before.
  *
  * A part of `make test` for a few seconds; `make soak` is ten minutes (SOAK_MINUTES). What is

@@ -500,7 +500,7 @@ static void test_disconnects(void **state)
 }
 
 /* Who leaves leaves a sequence on the device, whose state is stored later or with the next one's
- * (sched/linger.c). */
+ * (sched/save_later.c). */
 static void test_disconnects_with_parking(void **state)
 {
     (void)state;
