@@ -1,5 +1,5 @@
 /*
- * admin.c: the table of endpoints, what the observer does with calls, and what endpoints share.
+ * admin.c: the table of endpoints, the observer of calls, and helpers shared by the endpoints.
  */
 #include "admin/admin.h"
 
@@ -20,7 +20,7 @@
 enum {
     TICK_MS = 200,
     IDLE_TICK_MS = 1000,
-    SALT_DIGITS = 32, /* as call_space writes them behind a tenant's name */
+    SALT_DIGITS = 32, /* as call_space appends them to a tenant's name */
 };
 
 /* ---- endpoints ---- */
@@ -88,7 +88,7 @@ static void on_generated(const struct gen_result *result, void *arg)
     monitor_count_tokens(admin->monitor, &result->usage);
 }
 
-/* What it found, for `hearth replay`. */
+/* Records the request's cache result, for `hearth replay`. */
 static void record(struct admin *admin, struct call *call)
 {
     struct clock *clock = admin->clock;
@@ -154,8 +154,8 @@ static void on_answering(struct call *call, void *arg)
     };
 
     if (usage->first_difference < usage->prompt)
-        (void)!report_message_at(call->prepared.marks, call->prepared.marks_count,
-                                 usage->first_difference, &message);
+        (void)!log_line_message_at(call->prepared.marks, call->prepared.marks_count,
+                                   usage->first_difference, &message);
     recent.role = message.role;
     recent.message = message.message;
     snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);
@@ -167,7 +167,7 @@ static void on_answering(struct call *call, void *arg)
 
 /* ---- life ---- */
 
-/* What engines say of their time, those that were unloaded included. */
+/* Adds the engines' times, including those of unloaded models. */
 static void add_times(struct tally *tally, void *arg)
 {
     struct admin *admin = arg;
@@ -182,8 +182,8 @@ static void add_times(struct tally *tally, void *arg)
     tally->restore_ns = stats.restore_ns;
 }
 
-/* What /admin/events shows; readers get it a moment later, and when there are none there is no
- * hurry. */
+/* Publishes /admin/events. Readers get events a moment later; without readers it runs less
+ * often. */
 static uint64_t tick(void *arg)
 {
     struct admin *admin = arg;
@@ -207,7 +207,7 @@ static enum err start_monitor(struct admin *admin, struct errinfo *info)
 
     admin->feed = feed_create();
     admin->watch = watch_create(admin);
-    watch_poll(admin->watch); /* events begin with what changes from now on */
+    watch_poll(admin->watch); /* events start with changes from now on */
     return monitor_create(&admin->monitor, &options, info);
 }
 
@@ -342,13 +342,13 @@ static bool note_key(const struct hearth_held *held, void *arg)
     return false; /* one is enough */
 }
 
-/* Without memory a space has no name: no reason not to show what it holds. */
+/* Without memory a space has no name: its objects are shown anyway. */
 static bool make_room(struct admin_book *book)
 {
     return mem_try_reserve(&book->entries, book->count + 1, &book->cap, sizeof(*book->entries));
 }
 
-/* A space says its key with any object that it holds; one that holds none needs no name. */
+/* Any object of a space has the space's key; a space without objects needs no name. */
 static void add_space(const struct admin_space *space, void *arg)
 {
     struct admin_book *book = arg;
@@ -359,7 +359,7 @@ static void add_space(const struct admin_space *space, void *arg)
 
     if (hearth_each(book->api->options.cache, space->space, 0, note_key, &entry) == 0)
         return;
-    /* The pool's own text of the name outlives the model. */
+    /* The pool's copy of the name outlives the model. */
     if (!pool_view(pool, pool_find(pool, str_from(model_name(space->model)), true), &view))
         return;
     entry.model = view.name;

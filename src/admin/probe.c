@@ -1,13 +1,13 @@
 /*
- * probe.c: what would happen to a prompt, without doing it; and doing it without an answer.
+ * probe.c: simulates a prompt, or computes it without an answer.
  *
  *      POST /admin/cache/probe   prompt [, "against": prompt] -> where each block of it is, how
- *                                much would be reused, why not more, and the first token that
+ *                                much would be reused, why no more, and the first token that
  *                                differs, in context
- *      POST /admin/cache/warm    prompt -> computed and kept, as a request would do
+ *      POST /admin/cache/warm    prompt -> computed and kept, as for a request
  *
- * A probe counts as no use, of the cache or of what stands on the device. The text around a
- * difference is what the caller sent himself; what is held is never shown.
+ * A probe does not count as a use of the cache or of the device. The text around a difference is
+ * the caller's own; cached text is never shown.
  */
 #include "admin/admin_impl.h"
 
@@ -18,7 +18,7 @@
 
 enum { BLOCKS_MAX = 4096, DEVICE_MS = 1000, CONTEXT_TOKENS = 12, TEXT_BYTES_MAX = 64 * 1024 };
 
-/* What is known of a prompt that nobody has sent yet. */
+/* What is known about a prompt that has not been sent. */
 struct probe {
     struct call *call;
     struct hearth_probe cache;
@@ -26,9 +26,9 @@ struct probe {
     size_t blocks_count;
     struct sched_device device;
     bool device_known; /* its engine answered */
-    uint32_t reused;   /* of either, whichever would be taken */
+    uint32_t reused;   /* from whichever source would be used */
     bool from_device;
-    bool differs; /* `difference` is where, `other` what stands there instead */
+    bool differs; /* `difference` is the position, `other` the other token there */
     size_t difference;
     struct prepared other;
     bool compared;
@@ -52,7 +52,7 @@ static void ask_cache(struct probe *probe, struct hearth_space *space)
         probe->blocks_count = MIN(probe->cache.blocks_count, BLOCKS_MAX);
 }
 
-/* An engine that is busy for long is left in peace: then nothing is said of the device. */
+/* Does not wait long for a busy engine: then nothing is reported about the device. */
 static void ask_device(struct probe *probe, struct hearth_space *space)
 {
     struct call *call = probe->call;
@@ -63,7 +63,7 @@ static void ask_device(struct probe *probe, struct hearth_space *space)
         sched_probe(model_sched(call->model), &prompt, DEVICE_MS, &probe->device, &info) == ERR_OK;
 }
 
-/* The scheduler takes from the device what the cache has not more of. */
+/* The scheduler prefers the device unless the cache has more. */
 static void decide(struct probe *probe)
 {
     probe->from_device = probe->device.length > 0 && probe->device.length >= probe->cache.boundary;
@@ -132,7 +132,7 @@ static void write_would(struct json *json, const struct probe *probe)
     json_close(json, '}');
 }
 
-/* As the request's own line would say it. */
+/* As in the request's log line. */
 static void write_reason(struct json *json, const struct probe *probe)
 {
     enum hearth_match match = probe->cache.match;
@@ -163,7 +163,7 @@ static void write_block(struct json *json, uint32_t begin, uint32_t end, const c
     json_close(json, '}');
 }
 
-/* The whole prompt in order: what the cache knows, what only the device has, what nobody has. */
+/* The whole prompt in order: blocks in the cache, blocks only on the device, missing blocks. */
 static void write_blocks(struct json *json, const struct probe *probe)
 {
     uint32_t at = 0, device = probe->from_device ? probe->device.length : 0;
@@ -206,8 +206,8 @@ static void write_message(struct json *json, const struct probe *probe)
     char text[32];
 
     json_key(json, "message");
-    if (report_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
-                          &message)) {
+    if (log_line_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
+                            &message)) {
         snprintf(text, sizeof(text), "%s[%u]", role_name(message.role), message.message);
         json_text(json, text);
     } else {
@@ -228,7 +228,7 @@ static void write_difference(struct json *json, const struct probe *probe)
     if (probe->compared)
         write_context(json, "have", probe, &probe->other.prompt);
     else
-        json_key_null(json, "have"); /* other people's text, or our own from another time */
+        json_key_null(json, "have"); /* other users' text, or our own from another time */
     write_context(json, "want", probe, &probe->call->prepared.prompt);
     json_close(json, '}');
 }

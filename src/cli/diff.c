@@ -310,8 +310,8 @@ static void compare(const struct diff *diff, struct found *found)
         return;
     const struct side *longer = &diff->sides[at == prompts[0]->count];
     struct mark message = {0};
-    if (report_message_at(longer->prepared.marks, longer->prepared.marks_count, (uint32_t)at,
-                          &message))
+    if (log_line_message_at(longer->prepared.marks, longer->prepared.marks_count, (uint32_t)at,
+                            &message))
         snprintf(found->place, sizeof(found->place), "%s[%u]", role_name(message.role),
                  message.message);
     if (diff->sides[0].request.source == GEN_SOURCE_MESSAGES &&

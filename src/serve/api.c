@@ -1,9 +1,9 @@
 /*
- * api.c: the table of endpoints, who may call them, and the threads behind.
+ * api.c: the table of endpoints, access control, and the worker threads.
  *
- * Every request takes one way: draining? key? then either an answer on the spot or a place in the
- * queue. A new endpoint is a row in the table; it needs a key unless the row says otherwise, and
- * tests/serve/api_test.c walks the table to see that.
+ * Every request takes the same path: draining? key? then either an immediate answer or the queue. A
+ * new endpoint is a row in the table. It needs a key unless the row says otherwise;
+ * tests/serve/api_test.c checks this for the whole table.
  */
 #include "serve/api.h"
 
@@ -30,7 +30,7 @@ enum {
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
     GENS_MAX = 1024,     /* of a model, shown at a time */
-    RELOADS_MAX = 10000, /* of keys: those before are kept until the end */
+    RELOADS_MAX = 10000, /* of keys: the previous sets are kept until the end */
 };
 
 #define REQUEST_BYTES_DEFAULT ((size_t)256 * 1024 * 1024)
@@ -77,14 +77,13 @@ const struct dialect *api_dialect(const struct endpoint *endpoint)
 
 bool api_is_draining(const struct api *api)
 {
-    /* Relaxed: a flag that is only ever set; a request that comes at the same moment may see
-     * either. */
+    /* Relaxed: a flag that is only ever set; a concurrent request may see either value. */
     return atomic_load_explicit(&api->draining, memory_order_relaxed);
 }
 
 void api_set_pool(struct api *api, struct pool *pool)
 {
-    /* Release: who sees the pool sees all of it. */
+    /* Release: a thread that sees the pool sees all of it. */
     atomic_store_explicit(&api->pool, pool, memory_order_release);
 }
 
@@ -136,8 +135,8 @@ void api_each_gen(struct api *api, struct pool *pool,
         for (size_t k = 0; k < count; k++) {
             struct api_gen gen = {.view = &views[k], .model = model_name(model)};
 
-            /* One that is over but for its last bytes is not shown: its scheduler has not noticed
-             * yet. */
+            /* A generation that is finished but for its last bytes is not shown: its scheduler has
+             * not noticed yet. */
             if (find_caller(api, views[k].id, &gen.caller))
                 fn(&gen, arg);
         }
@@ -148,7 +147,7 @@ void api_each_gen(struct api *api, struct pool *pool,
 
 /* ---- a request comes in ---- */
 
-/* Random: a count would tell every caller how many requests the others send. */
+/* Random: a counter would tell every caller how many requests the others send. */
 static void make_request_id(char id[RESPOND_ID_BYTES])
 {
     uint64_t number;
@@ -197,7 +196,7 @@ static struct str header(const struct http_request *request, const char *name)
     return http_request_header(request, str_from(name), &value) ? value : STR_NONE;
 }
 
-/* Keys, unless the endpoint is open. */
+/* Checks the key, unless the endpoint is open. */
 static bool is_allowed(struct loop_request *req)
 {
     struct api *api = req->api;
@@ -222,8 +221,8 @@ static bool is_allowed(struct loop_request *req)
     return false;
 }
 
-/* A check against cross-site request forgery: any page in a browser may post plain text here without
- * asking, but JSON only after a preflight request. So a POST with an Origin must be JSON. */
+/* A check against cross-site request forgery: any page in a browser may post plain text without a
+ * preflight request, but not JSON. So a POST with an Origin must be JSON. */
 static bool has_json_type(const struct loop_request *req)
 {
     struct str type = header(req->request, "content-type"), origin = header(req->request, "origin");
@@ -296,14 +295,14 @@ void api_http_error(enum http_problem problem, struct str path, struct buf *body
     api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
                   http_problem_sentence(problem));
     error.code = http_problem_name(problem);
-    dialect->error(&error, NULL, body); /* no request has an id yet */
+    dialect->error(&error, NULL, body); /* no request id exists yet */
 }
 
 /* ---- keys ---- */
 
 const struct auth *api_auth(const struct api *api)
 {
-    /* Acquire: what api_reload_keys has built is seen whole. */
+    /* Acquire: sees everything that api_reload_keys built. */
     return atomic_load_explicit(&((struct api *)api)->auth, memory_order_acquire);
 }
 
@@ -324,7 +323,7 @@ enum err api_reload_keys(struct api *api, struct errinfo *info)
     if (api->retired_count >= RELOADS_MAX)
         return err_set(info, ERR_LIMIT, "the keys were read %d times; restart the server",
                        RELOADS_MAX);
-    /* a file without keys fails: it would let everyone in */
+    /* a file without keys fails: it would open the server to everyone */
     TRY(auth_create(&auth, &api->options.auth, info));
     struct auth **retired =
         mem_try_realloc(api->retired, (api->retired_count + 1) * sizeof(*retired));
@@ -353,14 +352,13 @@ static void work(void *arg)
     work_on(((struct api *)arg)->queue);
 }
 
-/* Apart from the others, so that a disk that is read for minutes never keeps a request from being
- * rendered. */
+/* A separate thread, so that a disk read that takes minutes never delays rendering a request. */
 static void work_slowly(void *arg)
 {
     work_on(((struct api *)arg)->slow);
 }
 
-/* One thread: texts that take seconds never take all workers. */
+/* One thread: texts that take seconds never occupy all workers. */
 static void work_on_large(void *arg)
 {
     work_on(((struct api *)arg)->large);
@@ -440,9 +438,9 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     list_init(&api->calls);
     make_routes(api);
     err = auth_create(&auth, &options->auth, info);
-    atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
+    atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
     if (err == ERR_OK)
-        /* queue_max is what may be in it */
+        /* queue_max is the actual limit */
         err = queue_create(&api->queue, "api", API_QUEUE_MAX, info);
     if (err == ERR_OK)
         err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
@@ -474,7 +472,7 @@ static void cancel_all(struct api *api)
     lock_leave(&api->lock);
 }
 
-/* False: some are left when the time is over. */
+/* False: some are left at the deadline. */
 static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
 {
     bool in_time = true;

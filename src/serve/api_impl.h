@@ -1,5 +1,5 @@
 /*
- * api_impl.h: what the files of the api share: its state, and the table of endpoints.
+ * api_impl.h: shared by the files of the api: its state, and the table of endpoints.
  */
 #ifndef HEARTH_SERVE_API_IMPL_H
 #define HEARTH_SERVE_API_IMPL_H
@@ -35,17 +35,17 @@ struct endpoint {
     enum http_method method;
     const char *path;
     const char *name;              /* for the log and the metrics; several paths may share one */
-    const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
+    const struct dialect *dialect; /* for errors and answers; NULL: OpenAI's errors */
     bool open;                     /* without a key */
-    bool admin;   /* changes the server for all, or tells of all: with an admin key only */
-    bool metrics; /* but without a key if the options say so */
-    bool plain;   /* its work needs no model */
-    bool slow;    /* its work may take minutes: on a thread of its own, one after the other */
+    bool admin;                    /* affects or reveals all tenants: needs an admin key */
+    bool metrics;                  /* needs no key if the options say so */
+    bool plain;                    /* its work needs no model */
+    bool slow; /* its work may take minutes: runs on a separate thread, one at a time */
     void (*now)(const struct loop_request *req); /* on the loop thread; must not block */
     void (*work)(struct call *call);             /* on a worker */
 };
 
-/* What a route's handler gets. */
+/* Argument of a route's handler. */
 struct api_route {
     struct api *api;
     const struct endpoint *endpoint;
@@ -63,9 +63,9 @@ struct api {
     struct queue *queue;
     struct thread workers[API_WORKERS_MAX];
     uint32_t workers_count;
-    atomic_uint queue_max; /* that may wait there; relaxed: a limit that orders nothing */
-    struct queue *slow;    /* of endpoints that are */
-    struct queue *large;   /* calls with large bodies: those with small ones never wait for them */
+    atomic_uint queue_max; /* current limit; relaxed: orders nothing */
+    struct queue *slow;    /* calls of slow endpoints */
+    struct queue *large;   /* calls with large bodies, so that small ones never wait for them */
     struct thread slow_worker, large_worker;
     struct call_ends *ends; /* ended generations go there */
 
@@ -75,23 +75,23 @@ struct api {
 
     struct lock lock;
     struct cond calls_gone;
-    struct list calls GUARDED_BY(lock);  /* those on their way */
-    size_t calls_alive GUARDED_BY(lock); /* those whose memory is not freed yet */
-    /* keys before each api_reload_keys; the loop may still look at them. Of the thread that reloads
-     */
+    struct list calls GUARDED_BY(lock);  /* running calls */
+    size_t calls_alive GUARDED_BY(lock); /* calls not freed yet */
+    /* keys before each api_reload_keys; the loop may still use them. Owned by the thread that
+     * reloads */
     struct auth **retired;
     size_t retired_count;
 };
 
-/* Calls that may wait for a worker, as the options say. */
+/* Maximum calls waiting for a worker, from the options. */
 unsigned api_queue_max(const struct api_options *options);
 
-/* The dialect that an endpoint's errors are written in. */
+/* The dialect of an endpoint's errors. */
 const struct dialect *api_dialect(const struct endpoint *endpoint);
 
-/* The keys as they are now; valid until the end. */
+/* The current keys; valid until the end. */
 const struct auth *api_auth(const struct api *api);
-/* The models, or NULL while the server starts: `error` says so. */
+/* The models, or NULL while the server starts, with `error` set. */
 struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);
 int64_t api_local_time(const struct api *api);
@@ -100,20 +100,21 @@ struct api_caller {
     char request_id[RESPOND_ID_BYTES], who[AUTH_NAME_BYTES];
 };
 
-/* A generation on its way, and whose it is. */
+/* A running generation and its tenant. */
 struct api_gen {
     const struct sched_view *view;
     const char *model;
     struct api_caller caller;
 };
-/* Shows those of all loaded models. Schedulers publish what they do: no engine is asked. */
+/* Visits the generations of all loaded models. Uses the state that schedulers publish, not the
+ * engine. */
 void api_each_gen(struct api *api, struct pool *pool,
                   void (*fn)(const struct api_gen *gen, void *arg), void *arg);
 
-/* Answers on the loop thread: with JSON (the buffer is finished), or with an error. */
+/* Answers on the loop thread: with JSON (finishes the buffer), or with an error. */
 void loop_respond(const struct loop_request *req, struct buf *body);
 void loop_fail(const struct loop_request *req, const struct api_error *error);
-/* As api_pool; NULL: the request was answered with the error. */
+/* Like api_pool; NULL: the request was answered with the error. */
 struct pool *loop_pool(const struct loop_request *req);
 
 /* ---- endpoints_model.c ---- */
@@ -131,7 +132,8 @@ void endpoint_version(const struct loop_request *req);
 void endpoint_slots(const struct loop_request *req);
 
 /* ---- endpoints_web.c ---- */
-void endpoint_home(const struct loop_request *req); /* the page for a browser, else endpoint_root */
+/* the dashboard for a browser, else endpoint_root */
+void endpoint_home(const struct loop_request *req);
 void endpoint_page(const struct loop_request *req);
 void endpoint_page_file(const struct loop_request *req);
 

@@ -1,13 +1,13 @@
 /*
  * auth.c: API keys.
  *
- * A key is hashed with BLAKE3 under a context of our own and only the hash is kept: no dump, log or
- * endpoint can show a key. The hash is not salted, because the name of a nameless tenant comes from
- * it and has to be the same after a restart: the cache on disk is bound to it. Keys are random, so
- * that nothing is to be gained by hashing guesses.
+ * A key is hashed with BLAKE3 under our own context and only the hash is kept: no dump, log or
+ * endpoint can show a key. The hash is not salted, because the name of a nameless tenant is derived
+ * from it and must survive a restart: the cache on disk is bound to it. Keys are random, so hashing
+ * guesses gains nothing.
  *
- * Comparing looks at every key, also after one fitted, and the result is picked without a branch on
- * secret data.
+ * A check compares every key, even after a match, and selects the result without a branch on secret
+ * data.
  */
 #include "serve/auth.h"
 
@@ -33,7 +33,7 @@ struct auth_key {
 
 struct auth {
     struct auth_key *keys;
-    size_t count, admins; /* of all; of these, admin ones */
+    size_t count, admins; /* of all keys; of admin keys */
     bool isolated;
 };
 
@@ -65,7 +65,7 @@ static bool is_name(struct str text)
     return true;
 }
 
-/* Visible ASCII: everything else would be changed or refused on its way in a header. */
+/* Visible ASCII: anything else would be changed or rejected in a header. */
 static bool is_key(struct str text)
 {
     if (text.len == 0 || text.len > KEY_BYTES_MAX)
@@ -76,8 +76,8 @@ static bool is_key(struct str text)
     return true;
 }
 
-/* "NAME:KEY" or "KEY". A key may contain colons; what stands before the first one is a name if it
- * could be one. */
+/* "NAME:KEY" or "KEY". A key may contain colons; the part before the first one is a name if it is a
+ * valid one. */
 static void split(struct str entry, struct str *name, struct str *key)
 {
     size_t colon = str_find(entry, STR(":"));
@@ -119,7 +119,7 @@ static enum err add_key(struct auth *auth, struct str entry, const char *source,
     return ERR_OK;
 }
 
-/* Keys with commas between them. */
+/* Keys separated by commas. */
 static enum err add_list(struct auth *auth, const char *text, const char *source,
                          struct errinfo *info)
 {
@@ -147,8 +147,8 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
                          struct errinfo *info)
 {
     const struct file_sys *fs = options->fs ? options->fs : file_sys_real();
-    /* Files are not opened through a link, but here the link is the user's own: containers mount
-     * secrets so. */
+    /* Files are not opened through links elsewhere. Here the link is the user's own: containers
+     * mount secrets this way. */
     char resolved[PATH_MAX];
     const char *path = realpath(options->file, resolved) ? resolved : options->file;
     char *data;
@@ -191,7 +191,7 @@ enum err auth_create(struct auth **out, const struct auth_options *options, stru
 
     *out = NULL;
     if (err == ERR_OK && options->file &&
-        auth->count == 0) /* a server that was to have keys must not be open to all */
+        auth->count == 0) /* a server configured with keys must not be open to all */
         err = err_set(info, ERR_INVALID, "%s has no API key", options->file);
     if (err == ERR_OK)
         err = add_admins(auth, options, info);
@@ -234,7 +234,7 @@ static struct str bearer(struct str value)
     return value;
 }
 
-/* The index of the key that fits + 1, or 0. */
+/* The index of the matching key + 1, or 0. */
 static size_t find_key(const struct auth *auth, struct str key, size_t *compared)
 {
     struct hash256 hash = key_hash(key);

@@ -1,9 +1,8 @@
 /*
  * call.c: a call from the queue to the scheduler.
  *
- * Everything that can be wrong with a request is found before the first generation is submitted, so
- * that the client gets a status that says so; the head of a stream is sent only behind that (keeps
- * I72).
+ * Every error in a request is found before the first generation is submitted, so that the client
+ * gets a proper status. The head of a stream is sent only after that (keeps I72).
  */
 #include "serve/call.h"
 
@@ -32,7 +31,7 @@ enum {
 
 static void release(struct call *call);
 
-/* The loop thread: the client is gone. */
+/* Loop thread: the client disconnected. */
 static void on_close(void *arg)
 {
     struct call *call = arg;
@@ -116,15 +115,15 @@ static void release(struct call *call)
 {
     struct api *api = call->api;
 
-    /* Release: what this thread did is done before the memory goes; acquire: the last one sees all
-     * of it. */
+    /* Release: this thread's work is done before the memory is freed; acquire: the last one sees
+     * all of it. */
     if (atomic_fetch_sub_explicit(&call->references, 1, memory_order_acq_rel) > 1)
         return;
     lock_enter(&api->lock);
     list_remove(&api->calls, &call->link);
     lock_leave(&api->lock);
     destroy(call);
-    /* The api may end as soon as none is alive: nothing of it is touched after that. */
+    /* The api may be destroyed once no call is alive: do not touch it after this. */
     lock_enter(&api->lock);
     api->calls_alive--;
     cond_broadcast(&api->calls_gone);
@@ -199,7 +198,7 @@ void call_check(struct call *call)
     assert(atomic_load_explicit(&call->pending, memory_order_relaxed) >= 0);
     assert((call->choices_count > 0) == (call->choices != NULL));
     assert(call->ended <= call->choices_count);
-    /* Whatever is refused or answered at once is so before there are generations. */
+    /* A call that is refused or answered at once has no generations. */
     assert(call->choices_count == 0 || (call->model && call->answer.request && !call->answered));
     for (size_t i = 0; i < call->choices_count; i++)
         check_choice(call, i);
@@ -234,14 +233,14 @@ void call_fail(struct call *call, const struct api_error *error)
     call->answered = true;
     call->outcome = error->kind;
     call->refused = *error;
-    if (call_stream_begun(call)) /* while the model was loaded */
+    if (call_stream_begun(call)) /* while the model was being loaded */
         call_end_stream(call, error);
     else
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
 }
 
-/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log.
- */
+/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the
+ * log. */
 void call_refuse(struct call *call)
 {
     struct api_error error = {0};
@@ -279,7 +278,7 @@ static bool parse(struct call *call, struct api_error *error)
     yyjson_val *root;
     enum err err;
 
-    if (call->endpoint->method == HTTP_METHOD_GET) { /* all that it says is in its target */
+    if (call->endpoint->method == HTTP_METHOD_GET) { /* the target has all parameters */
         err = call->query.err != ERR_OK ? call->query.err : call->capture.err;
         if (err != ERR_OK)
             api_error_from(error, err, NULL);
@@ -300,14 +299,13 @@ static bool parse(struct call *call, struct api_error *error)
     return err == ERR_OK;
 }
 
-/* What all endpoints begin with. False: the call is answered, or (*parked) it is not ours any more.
- */
+/* The common start of all endpoints. False: the call is answered, or (*parked) no longer ours. */
 static bool begin(struct call *call, bool *parked)
 {
     enum pool_answer answer = POOL_ANSWER_REFUSED;
     struct api_error error = {0};
 
-    if (call->model) /* it comes back from the pool */
+    if (call->model) /* it is back from the pool */
         return true;
     if (call->endpoint->plain)
         answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
@@ -391,7 +389,7 @@ static bool preflight(struct call *call, struct api_error *error)
                               &info);
     if (err == ERR_LIMIT)
         api_error_set_context(error, count, true, context);
-    else if (err == ERR_NOMEM) /* not now and not later: 413 where a lack that passes is a 503 */
+    else if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
         api_error_set(error, API_ERROR_TOO_LARGE, NULL,
                       "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);
     else if (err != ERR_OK)
@@ -399,9 +397,8 @@ static bool preflight(struct call *call, struct api_error *error)
     return err == ERR_OK;
 }
 
-/* The space of tenant and salt. A salt is the client's own text: it enters as a hash, so that it
- * can neither be long nor look like a tenant. A cache that cannot be had fails nothing (keeps I94).
- */
+/* The space of tenant and salt. A salt is text from the client: it is hashed, so that it can
+ * neither be long nor look like a tenant. A cache that is unavailable fails nothing (keeps I94). */
 struct hearth_space *call_space(struct call *call)
 {
     const struct gen_request *request = &call->request;
@@ -469,7 +466,7 @@ static void make_choices(struct call *call)
     call->choices_count = call->request.choices;
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));
     call->first_id = atomic_fetch_add_explicit(&call->api->next_gen, call->choices_count,
-                                               memory_order_relaxed); /* a number, orders nothing */
+                                               memory_order_relaxed); /* a number; orders nothing */
     for (size_t i = 0; i < call->choices_count; i++) {
         call->choices[i].call = call;
         call->choices[i].index = i;
@@ -499,8 +496,8 @@ void call_make_answer(struct call *call)
     answer->token_bytes_arg = model_engine(call->model);
 }
 
-/* One more can be cancelled. Who cancelled in between had nothing to cancel yet: it is done here.
- */
+/* Makes the generation cancellable. A cancellation in the meantime had nothing to cancel, so it is
+ * repeated here. */
 static void note_submitted(struct call *call, struct gen *gen)
 {
     bool cancelled;
@@ -513,7 +510,7 @@ static void note_submitted(struct call *call, struct gen *gen)
         sched_cancel(model_sched(call->model), gen);
 }
 
-/* Submits all or, in the end, none: what was taken before a refusal is cancelled. */
+/* Submits all or none: generations submitted before a refusal are cancelled. */
 static bool submit(struct call *call)
 {
     struct errinfo info = {0};
@@ -522,7 +519,7 @@ static bool submit(struct call *call)
         struct gen *gen = &call->choices[i].gen;
         enum err err;
 
-        /* Relaxed: this thread's own part keeps it above 0. */
+        /* Relaxed: this thread's own reference keeps it above 0. */
         atomic_fetch_add_explicit(&call->pending, 1, memory_order_relaxed);
         err = sched_submit(model_sched(call->model), gen, &info);
         if (err != ERR_OK) {

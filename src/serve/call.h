@@ -1,23 +1,22 @@
 /*
- * call.h: one request on its way through the threads.
+ * call.h: one request and its path through the threads.
  *
- *      loop thread      create, queue ------------------------------------------ on_close: cancel
- *      worker                        read, parse, get the model, prepare, submit n generations
- *      pool                                        (park until it is loaded, then back to the
- *                                                  queue)
- *      scheduler                                                  sinks: events, text --> client
- *      api-end                                                    ends of generations: remember,
- *                                                                 count, log; the last one ends
- *                                                                 the answer and releases the call
+ *      loop thread   create, queue; on_close: cancel
+ *      worker        read, parse, get the model, prepare, submit n generations
+ *      pool          (parked until the model is loaded, then back to the queue)
+ *      scheduler     sinks: events, text --> client
+ *      api-end       ends of generations: remember, count, log; the last one ends the answer and
+ *                    releases the call
  *
- *      references   1 for the work (dropped by finish), 1 for on_close (dropped when http says that
- *                   it cannot come any more)
- *      pending      1 for the worker, 1 for each submitted generation; who brings it to 0 finishes
+ *      references    1 for the work (dropped by finish), 1 for on_close (dropped when http will not
+ *                    call it any more)
+ *      pending       1 for the worker, 1 per submitted generation; the thread that brings it to 0
+ *                    finishes the call
  *
  * The fields belong to one thread after the other: to the loop until the call is queued, to the
- * worker until the first generation is submitted; then `answer` and `out` to the scheduler's
- * thread. With its last generation, all of the call is handed to the thread that ends calls
- * (`pending` orders that). What several threads touch at a time is named below, with its lock.
+ * worker until the first generation is submitted; then `answer` and `out` belong to the scheduler's
+ * thread. With its last generation, the whole call is passed to the thread that ends calls
+ * (`pending` orders that). Fields shared by several threads are listed below with their lock.
  */
 #ifndef HEARTH_SERVE_CALL_H
 #define HEARTH_SERVE_CALL_H
@@ -50,16 +49,16 @@ struct call_choice {
     size_t index;
     struct gen gen;
     struct output *output;
-    struct buf raw; /* what was generated, markup and all: for replay_remember */
-    bool enough;    /* one call was asked for and is there; the next one has begun */
-    bool reasons;   /* the last event was a thought's */
-    bool calls_cut; /* a call was open when the text ended */
+    struct buf raw;         /* generated text including markup: for replay_remember */
+    bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
+    bool reasons;           /* the last event was reasoning */
+    bool call_truncated;    /* a call was incomplete when the text ended */
 
-    /* Handed to the thread that ends calls. */
+    /* For the thread that ends calls. */
     struct list_node ended_link;
-    struct gen_result result; /* its tokens are `tokens`, its texts are gone */
+    struct gen_result result; /* its tokens are in `tokens`, its texts are gone */
     token_id *tokens;         /* owned; NULL: the turn is not remembered */
-    bool last;                /* no other generation of the call runs */
+    bool last;                /* no other generation of the call is running */
 };
 
 struct call {
@@ -67,78 +66,79 @@ struct call {
     const struct endpoint *endpoint;
     struct http_reply *reply;
     struct buf body;
-    struct buf query, capture; /* as they were sent; of endpoints that have some */
+    struct buf query, capture; /* as sent; only for endpoints with such parameters */
     char request_id[RESPOND_ID_BYTES];
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
-    bool large; /* its body is: it has a thread of its own with others of its kind */
-    uint64_t arrived_ns, started_ns; /* monotonic: its first byte; its first choice */
+    bool large; /* has a large body: runs on a separate thread with others of its kind */
+    uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
 
-    struct pool_wait wait; /* for the model */
-    struct model *model;   /* counted, until the call is gone */
+    struct pool_wait wait; /* for the model to load */
+    struct model *model;   /* holds a reference until the call is freed */
     struct gen_request request;
     struct prepared prepared;
     struct answer answer;
     struct call_choice *choices;
     size_t choices_count;
-    uint64_t first_id; /* of its generations, which are numbered one after the other */
-    size_t ended;      /* generations; of the scheduler's thread */
-    struct buf out;    /* events that wait for the end of a sink */
-    bool broken;       /* nothing more can be written: the client is gone, or the stream is */
-    struct api_error refused;    /* the worker's: what it was refused for */
+    uint64_t first_id; /* of its generations, which are numbered consecutively */
+    size_t ended;      /* generations ended; owned by the scheduler's thread */
+    struct buf out;    /* events to write at the end of a sink call */
+    /* nothing more can be written: the client disconnected, or the stream failed */
+    bool broken;
+    struct api_error refused;    /* the worker's reason for refusing the call */
     enum api_error_kind outcome; /* for the log and the metrics */
     bool answered;
 
     struct lock lock;
     size_t submitted GUARDED_BY(lock);
-    bool gone GUARDED_BY(lock);      /* the client is */
-    bool cancelled GUARDED_BY(lock); /* it is to end: the client is gone, or the server wants it */
-    bool begun GUARDED_BY(lock);     /* the head of the stream was sent */
+    bool gone GUARDED_BY(lock); /* the client disconnected */
+    /* must end: the client disconnected, or the server is ending */
+    bool cancelled GUARDED_BY(lock);
+    bool begun GUARDED_BY(lock); /* the head of the stream was sent */
 
     atomic_int references, pending;
-    struct list_node link; /* of the api's list, under its lock */
+    struct list_node link; /* in the api's list, under its lock */
 };
 
-/* On the loop thread; takes the request's body, and keeps the reply. It is in the api's list from
- * now on. */
+/* On the loop thread; takes the request's body and keeps the reply. Adds the call to the api's
+ * list. */
 struct call *call_create(struct api *api, const struct endpoint *endpoint,
                          struct http_request *request, struct http_reply *reply,
                          const struct auth_result *auth) NODISCARD;
 
-/* On a worker: reads the body, gets the model, does the endpoint's work; again when a model that it
- * waited for is there. The call may be gone when it returns. */
+/* On a worker: reads the body, gets the model, does the endpoint's work. Called again when a model
+ * has been loaded. The call may be freed on return. */
 void call_run(struct call *call);
 
-/* The queue of the thread, or threads, that it runs on. */
+/* The queue of the thread or threads that run the call. */
 struct queue *call_queue(const struct call *call);
 
-/* Instead of the queue, which is full. The call is gone when it returns. */
+/* Refuses the call because the queue is full. The call is freed on return. */
 void call_refuse(struct call *call);
 
-/* Drops what is pending: the last one sends the end of the answer. */
+/* Drops a pending reference: the last one sends the end of the answer. */
 void call_drop(struct call *call);
 
-/* Ends its generations soon. Any thread that knows it to be alive. */
+/* Ends its generations soon. Any thread that knows the call to be alive. */
 void call_cancel(struct call *call);
 
 /* Answers with an error in the endpoint's dialect. */
 void call_fail(struct call *call, const struct api_error *error);
 void call_respond(struct call *call, const struct buf *body);
 
-/* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what
- * is wrong. */
+/* From the request to the prompt, for all endpoints with a prompt. False: see `error`. */
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
 
-/* For whom its texts are tokenized: it ends when the client leaves, and is charged to the account
- * of the model's memory. */
+/* The caller for tokenizing its texts: stops when the client disconnects, and is charged to the
+ * model's memory account. */
 struct tokens_caller call_caller(struct call *call);
 
-/* The space of the call's tenant and salt; NULL: the cache is off, or it cannot be had. */
+/* The space of the call's tenant and salt; NULL: the cache is off or unavailable. */
 struct hearth_space *call_space(struct call *call);
 
-bool call_is_gone(struct call *call); /* the client is */
-/* The client left, or took too little for too long. For the end of a call. */
+bool call_is_gone(struct call *call); /* the client disconnected */
+/* The client disconnected, or read too little for too long. For the end of a call. */
 bool call_is_lost(struct call *call);
-/* the generation of that id is one of its own */
+/* the generation with that id belongs to this call */
 bool call_has_gen(struct call *call, uint64_t gen);
 
 /* Endpoints' work (struct endpoint). */
@@ -146,43 +146,43 @@ void call_generate(struct call *call);
 
 /* ---- between call.c, call_model.c, call_sink.c and call_end.c ---- */
 
-/* The model that the request means. READY: call->model. WAITING: the call is the pool's; it comes
- * back to a worker, or is ended there; the caller must not touch it any more. REFUSED: `error` says
- * why. */
+/* Finds the model for the request. READY: call->model. WAITING: the call belongs to the pool and
+ * returns to a worker or is ended there; the caller must not touch it any more. REFUSED: see
+ * `error`. */
 enum pool_answer call_get_model(struct call *call, struct api_error *error) NODISCARD;
 
-/* The answer, with what is known of it; the first call makes it. */
+/* Fills the answer with what is known; the first call creates it. */
 void call_make_answer(struct call *call);
 
 /* Ends a stream that was begun, with an error or without (NULL). */
 bool call_stream_begun(struct call *call);
 void call_end_stream(struct call *call, const struct api_error *error);
 
-/* Sends the head of a stream unless it was sent; before the first byte of it. Any thread. */
+/* Sends the head of a stream unless already sent; before its first byte. Any thread. */
 void call_begin_stream(struct call *call);
 
-/* Writes what is in `out`: events of a stream. */
+/* Writes the events in `out`. */
 void call_flush(struct call *call);
 
 /* The sink of a choice, for its gen. */
 struct gen_sink call_sink(struct call_choice *choice);
 
-/* Aborts unless the call is as it must be. By the thread that owns its fields; does nothing without
- * HEARTH_DEBUG. */
+/* Aborts unless the call is consistent. Called by the thread that owns its fields; does nothing
+ * without HEARTH_DEBUG. */
 void call_check(struct call *call);
 
-/* Sends the end of the answer, logs, counts; on the thread that dropped what was pending last. */
+/* Sends the end of the answer, logs, counts; on the thread that dropped the last pending
+ * reference. */
 void call_end(struct call *call);
 
-/* What is left to do for a generation that has ended, then call_drop. On the thread that ends
- * calls. */
+/* Finishes a generation that has ended, then call_drop. On the thread that ends calls. */
 void call_end_choice(struct call_choice *choice);
 
 /* The thread that ends calls, so that no engine's thread remembers, records or logs. */
 struct call_ends;
 enum err call_ends_create(struct call_ends **ends, struct errinfo *info) NODISCARD;
 void call_ends_destroy(struct call_ends **ends); /* when no call is left; NULL is a no-op */
-/* Never fails and never waits: a link inside the choice is its place. */
+/* Never fails and never waits: uses a link inside the choice. */
 void call_ends_push(struct call_ends *ends, struct call_choice *choice);
 
 #endif

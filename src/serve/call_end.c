@@ -1,13 +1,13 @@
 /*
- * call_end.c: the end of a call: the last bytes for the client, a line in the log, the counters.
+ * call_end.c: the end of a call: the last bytes for the client, the log line, the counters.
  *
- * Runs once per call, on the thread that dropped what was pending last: no other thread touches the
- * call any more. For a call with generations that is the thread `api-end`:
+ * Runs once per call, on the thread that dropped the last pending reference: no other thread
+ * touches the call any more. For a call with generations that is the thread `api-end`:
  *
- *      engine threads: ended generations --> [ list of links inside of choices ] --> api-end
+ *      engine threads: ended generations --> [ list linked through the choices ] --> api-end
  *
- * The list is as long as there are running generations, so handing over cannot fail, and its lock
- * is held for a link.
+ * The list is never longer than the number of running generations and needs no allocation, so
+ * passing a generation on cannot fail. Its lock is held only to link or unlink.
  */
 #include "serve/call.h"
 
@@ -55,7 +55,7 @@ bool call_stream_begun(struct call *call)
     return begun;
 }
 
-/* What went wrong, if anything did. */
+/* The error of the call, if any. */
 static const struct api_error *error_of(const struct call *call)
 {
     if (call->refused.kind != API_OK)
@@ -73,7 +73,7 @@ static void end_generation(struct call *call, const struct api_error *error)
         end_whole(call);
 }
 
-/* The server ends before a worker came to it, or the client left. */
+/* The server is ending before a worker took the call, or the client disconnected. */
 static void end_untouched(struct call *call)
 {
     struct api_error error = {0};
@@ -107,8 +107,9 @@ static void log_generation(struct call *call)
     struct buf line;
 
     buf_init(&line, LINE_BYTES_MAX);
-    report_line(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count, &line);
-    /* The number is that of the lines [route] and [cache]; the name is what the client was told. */
+    log_line_write(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count,
+                   &line);
+    /* The number is that of the lines [route] and [cache]; the name was sent to the client. */
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
              (unsigned long long)call->first_id, call->request_id, call->endpoint->name,
              call->who[0] ? " " : "", call->who,
@@ -134,7 +135,8 @@ void call_end(struct call *call)
     call_check(call);
     if (call->choices_count > 0) {
         call->outcome = error ? error->kind : API_OK;
-        if (call->answer.begun && observer->answering) /* before that nothing is known */
+        /* without one nothing is known of the prompt */
+        if (call->answer.begun && observer->answering)
             observer->answering(call, observer->arg);
         end_generation(call, error);
     } else if (!call->answered) {

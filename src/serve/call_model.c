@@ -1,14 +1,14 @@
 /*
- * call_model.c: the model of a call, also when it has to be loaded first.
+ * call_model.c: the model of a call, including waiting for it to load.
  *
- *      worker: call_get_model --READY--> goes on
+ *      worker: call_get_model --READY--> continues
  *                    |
- *                    '--WAITING--> pool's threads: on_progress ..., on_loaded --> queue --> a worker goes on
+ *                    '--WAITING--> pool's threads: on_progress ..., on_loaded --> queue --> worker
  *
- * No worker waits: a model that takes a minute to load costs the calls of others nothing. What a
- * stream gets meanwhile: its head and a comment for each percent if it asked for progress, else its
- * head and keep-alives once it has been silent for as long as a stream may be (I80). Before that a
- * failure still has a status of its own.
+ * No worker waits: a model that takes a minute to load does not delay other calls. Meanwhile a
+ * stream that asked for progress gets its head and a comment per percent; any other gets its head
+ * and keep-alives once it has been silent for the keep-alive interval (I80). Before the head is
+ * sent, a failure still gets its own status.
  */
 #include "serve/call.h"
 
@@ -21,7 +21,7 @@ enum { RETRY_AFTER_S = 5, COMMENT_BYTES = 256 };
 
 /* ---- errors ---- */
 
-/* Clients get the kind of failure; what is said about files is for the log. */
+/* Clients get the kind of failure; details about files go to the log. */
 static void fill_error(const struct pool_wait *wait, struct api_error *error)
 {
     const char *name = wait->name ? wait->name : "";
@@ -37,9 +37,8 @@ static void fill_error(const struct pool_wait *wait, struct api_error *error)
     else if (wait->info.code == ERR_CANCELLED || wait->info.code == ERR_CLOSED)
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
                       "Loading the model '%s' was ended. Try again later.", name);
-    else if (
-        wait->info.code ==
-        ERR_UNSUPPORTED) /* that will not pass; the sentence is about the model, not its file */
+    else if (wait->info.code ==
+             ERR_UNSUPPORTED) /* permanent; the message is about the model, not its file */
         api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.",
                       name, wait->info.text);
     else

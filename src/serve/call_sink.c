@@ -1,16 +1,17 @@
 /*
- * call_sink.c: what the scheduler reports, on its way to the client.
+ * call_sink.c: passes the scheduler's reports to the client.
  *
- *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event --> call->out --> one write per sink call
+ *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event
+ *            --> call->out --> one write per sink call
  *
- * All sinks of a call run on one thread, that of its model's scheduler, so nothing here is locked
- * but the head of the stream, which the worker may be sending at the same time. The end of a
- * generation is handed to another thread, which remembers and counts it and ends the answer. Nothing waits: a
- * client that does not take what is written is bounded by http, and a stream that cannot be written
- * any more ends its generations.
+ * All sinks of a call run on one thread, that of its model's scheduler, so only the head of the
+ * stream is locked: the worker may be sending it at the same time. The end of a generation is
+ * passed to another thread, which remembers and counts it and ends the answer. Nothing waits: http
+ * bounds a client that reads slowly, and a stream that can no longer be written ends its
+ * generations.
  *
- * A tool call that cannot be read ends the answer as an error (keeps I79). One that is merely cut
- * off by the length is the client's to see: finish is ANSWER_LENGTH, and its arguments end where
+ * A tool call that cannot be parsed ends the answer with an error (keeps I79). One that is merely
+ * cut off by the length limit is passed on: finish is ANSWER_LENGTH, and its arguments end where
  * they end.
  */
 #include "serve/call.h"
@@ -25,13 +26,13 @@
 #include "output/output.h"
 #include "chat/replay.h"
 
-/* http's; what opens a stream may be longer: it repeats parts of the request */
+/* http's limit; the opening of a stream may be longer: it repeats parts of the request */
 enum { KEEPALIVE_BYTES_MAX = 4096 };
 
 /* ---- the stream ---- */
 
-/* What fills silent times. An event that a dialect makes opens the stream the first time: that one
- * is sent at once. */
+/* Sets the keep-alive text. An event made by a dialect opens the stream the first time; that one is
+ * sent at once. */
 static void start_keepalive(struct call *call)
 {
     const struct dialect *dialect = api_dialect(call->endpoint);
@@ -40,7 +41,7 @@ static void start_keepalive(struct call *call)
     buf_init(&text, RESPOND_BYTES_MAX);
     if (dialect->keepalive_event) {
         dialect->keepalive_event(&call->answer, &text);
-        if (text.err != ERR_OK) /* the opening comes with the first event: it is no filler */
+        if (text.err != ERR_OK) /* the opening comes with the first event: it is not a keep-alive */
             goto out;
         (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
         buf_clear(&text);
@@ -57,8 +58,8 @@ out:
 
 void call_begin_stream(struct call *call)
 {
-    /* Held while http copies the head: whoever comes second must not write before it. Whoever comes
-     * first has the answer to himself, as a sink comes here before it touches it. */
+    /* Held while http copies the head, so that a second thread cannot write before it. The first
+     * one has exclusive use of the answer, because a sink calls this before touching it. */
     lock_enter(&call->lock);
     if (!call->begun) {
         call->begun = true;
@@ -68,7 +69,7 @@ void call_begin_stream(struct call *call)
     lock_leave(&call->lock);
 }
 
-/* Nothing more can be written: the generations end, what they computed is kept. */
+/* Nothing more can be written: ends the generations and keeps their state. */
 static void break_off(struct call *call)
 {
     call->broken = true;
@@ -119,7 +120,7 @@ static void fail_call(struct call_choice *choice, struct str reason)
     fail_choice(choice, error.kind, error.message);
 }
 
-/* Called by the reader of the text. */
+/* Called by the parser of the output. */
 static void on_event(const struct output_event *event, void *arg)
 {
     struct call_choice *choice = arg;
@@ -127,16 +128,17 @@ static void on_event(const struct output_event *event, void *arg)
     const struct dialect *dialect = api_dialect(call->endpoint);
     enum err err;
 
-    if (failed(choice) || choice->enough)
+    if (failed(choice) || choice->stop_at_next_call)
         return;
     if (event->type == OUTPUT_ERROR) {
-        if (!choice->calls_cut)
+        if (!choice->call_truncated)
             fail_call(choice, event->text);
         return;
     }
     if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
-        /* not at the end of the first: a turn that ends by itself can be replayed */
-        choice->enough = true;
+        /* set at the next call, not at the end of the first: a turn that ends by itself can be
+         * replayed */
+        choice->stop_at_next_call = true;
         return;
     }
     err = answer_add(&call->answer, choice->index, event);
@@ -153,9 +155,9 @@ static void push_text(struct call_choice *choice, struct str text)
 {
     enum err err;
 
-    if (text.len == 0 || failed(choice) || choice->enough)
+    if (text.len == 0 || failed(choice) || choice->stop_at_next_call)
         return;
-    buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is no failure */
+    buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is not a failure */
     err = output_push(choice->output, text);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
@@ -180,8 +182,8 @@ static void make_output(struct call_choice *choice)
     choice->output = output_create(&options, on_event, choice);
 }
 
-/* The prompt's numbers are those of the first choice (or of the first that started), the generated
- * tokens of all. */
+/* The prompt's figures are those of the first choice (or the first that started), the generated
+ * tokens those of all. */
 static void take_usage(struct call *call, const struct gen_usage *usage)
 {
     struct gen_usage *told = &call->answer.usage;
@@ -272,7 +274,7 @@ static bool on_token(void *arg, const struct gen_token *token)
     if (choice->reasons)
         call->answer.choices[choice->index].reasoning_tokens++;
     call_flush(call);
-    return !call->broken && !failed(choice) && !choice->enough;
+    return !call->broken && !failed(choice) && !choice->stop_at_next_call;
 }
 
 /* ---- the end of a choice ---- */
@@ -293,16 +295,16 @@ static enum answer_finish finish_of(const struct call_choice *choice, enum gen_e
     }
 }
 
-/* What the text ends with: what was held back, and what the reader makes of it. */
+/* Ends the text: appends held-back text and lets the parser finish. */
 static void finish_text(struct call_choice *choice, const struct gen_result *result)
 {
     bool cut = result->end != GEN_END_STOP && result->end != GEN_END_STOP_TEXT;
     enum err err;
 
     push_text(choice, result->tail);
-    if (failed(choice) || choice->enough)
+    if (failed(choice) || choice->stop_at_next_call)
         return;
-    choice->calls_cut = cut;
+    choice->call_truncated = cut;
     err = output_finish(choice->output, cut);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
@@ -322,8 +324,8 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
     answer->finish = finish_of(choice, result->end);
     if (answer->finish != ANSWER_STOP_TEXT)
         return;
-    /* The text is the request's own, which lives as long as the answer; the result's is the
-     * scheduler's. */
+    /* Uses the request's copy of the text, which lives as long as the answer; the result's belongs
+     * to the scheduler. */
     for (size_t i = 0; i < choice->call->request.stops_count; i++)
         if (str_eq(str_from(choice->call->request.stops[i]), result->stop_text))
             answer->stop_text = str_from(choice->call->request.stops[i]);
@@ -357,14 +359,14 @@ static struct replay_message told(const struct answer_choice *answer, struct rep
     return message;
 }
 
-/* The message must have come from exactly these tokens: a turn that a stop text or this sink has
- * cut is not remembered. */
+/* The message must come from exactly these tokens: a turn cut by a stop text or by this sink is not
+ * remembered. */
 static bool is_replayable(const struct call_choice *choice, const struct gen_result *result)
 {
     const struct call *call = choice->call;
 
     return call->api->options.replay && call->prepared.history_known && !failed(choice) &&
-           !choice->enough && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
+           !choice->stop_at_next_call && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
            !call->request.continue_final && !call->request.prefill_only &&
            (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
 }
@@ -408,7 +410,7 @@ static void write_end(struct call_choice *choice)
     call_flush(call);
 }
 
-/* The client hears of the end when it was counted and remembered: its next request finds both. */
+/* The client sees the end only after it was counted and remembered: its next request finds both. */
 void call_end_choice(struct call_choice *choice)
 {
     const struct call_observer *observer = &choice->call->api->options.observer;
@@ -424,8 +426,8 @@ void call_end_choice(struct call_choice *choice)
 
 /* ---- handing over ---- */
 
-/* What the scheduler lends for this call only is copied. No memory for the tokens: the turn is not
- * remembered. */
+/* Copies what the scheduler lends for this call only. Without memory for the tokens, the turn is
+ * not remembered. */
 static void keep_result(struct call_choice *choice, const struct gen_result *result)
 {
     size_t bytes = result->tokens_count * sizeof(*choice->tokens);
@@ -452,7 +454,7 @@ static void on_done(void *arg, const struct gen_result *result)
     assert(call->ended < call->choices_count);
     choice->last = ++call->ended == call->choices_count;
     call_check(call);
-    if (!choice->last) /* `answer` and `out` stay this thread's */
+    if (!choice->last) /* `answer` and `out` stay with this thread */
         write_end(choice);
     call_ends_push(call->api->ends, choice);
 }

@@ -1,7 +1,6 @@
 /*
- * endpoints_model.c: what is served: the list of models in the form of both dialects, loading and
- * unloading them, and /props with everything that is set. All on the loop thread: the pool starts
- * what takes time.
+ * endpoints_model.c: models: the list in the form of both dialects, loading and unloading, and
+ * /props with all settings. All on the loop thread: the pool does slow work elsewhere.
  */
 #include "serve/api_impl.h"
 
@@ -31,7 +30,7 @@ static void write_time(struct json *json, const char *key, uint64_t seconds)
         json_key_text(json, key, text);
 }
 
-/* What only a loaded model knows. The names of the field: n_ctx is llama-server's, max_model_len
+/* Figures known only for a loaded model. Field names: n_ctx is llama-server's, max_model_len
  * vLLM's, context_length that of routers. */
 static void write_facts(struct json *json, const struct model *model)
 {
@@ -54,7 +53,7 @@ static void write_facts(struct json *json, const struct model *model)
     json_close(json, '}');
 }
 
-/* Who else uses it, and when it was used last, is the admin's to know. */
+/* Use by others and the time of last use are for admins only. */
 static void write_use(struct json *json, const struct pool_view *view)
 {
     json_key_uint(json, "idle_s", view->idle_ns / NS_PER_S);
@@ -158,8 +157,8 @@ static void fail_unknown(const struct loop_request *req)
     loop_fail(req, &error);
 }
 
-/* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be
- * a name; `name` is to be finished. */
+/* The name in the path, decoded: names may have slashes, plain or escaped. False: it is not a valid
+ * name. The caller finishes `name` either way. */
 static bool read_name(const struct loop_request *req, struct buf *name)
 {
     buf_init(name, NAME_BYTES_MAX);
@@ -183,7 +182,7 @@ void endpoint_model(const struct loop_request *req)
         respond_model(req, pool, index);
 }
 
-/* Cuts "/load" or "/unload" off; false: it ends in neither. */
+/* Cuts off "/load" or "/unload"; false: it ends in neither. */
 static bool cut_action(struct str *path, bool *load)
 {
     static const struct str actions[] = {STR("/unload"), STR("/load")};
@@ -198,7 +197,7 @@ static bool cut_action(struct str *path, bool *load)
     return false;
 }
 
-/* Starts it and says how it stands: nothing is waited for on this thread. */
+/* Starts the change and reports the state: this thread waits for nothing. */
 static void change(const struct loop_request *req, struct pool *pool, struct str name, bool load)
 {
     struct errinfo info = {0};
@@ -378,7 +377,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_close(json, '}');
 }
 
-/* Settings are for all; numbers that the requests of all tenants change are the admin's. */
+/* Settings are public; figures that depend on the requests of all tenants are for admins only. */
 static void write_server_props(struct json *json, const struct api *api, bool admin)
 {
     const struct api_options *options = &api->options;
@@ -401,7 +400,7 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
     props_write_memory(json, options->memory);
 }
 
-/* The model that ?model= names, else the default one. */
+/* The model named by ?model=, else the default one. */
 static size_t find_props_model(const struct loop_request *req, struct pool *pool)
 {
     size_t index = pool_find(pool, STR_NONE, false);

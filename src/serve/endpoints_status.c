@@ -1,8 +1,8 @@
 /*
- * endpoints_status.c: how the server is: health, readiness, version, what runs.
+ * endpoints_status.c: server status: health, readiness, version, running generations.
  *
- * All are answered on the loop thread and touch no engine: they say the truth also while the
- * engine's thread is busy or stuck.
+ * All are answered on the loop thread and use no engine, so they stay accurate while the engine's
+ * thread is busy or stuck.
  */
 #include "serve/api_impl.h"
 
@@ -30,8 +30,8 @@ static void respond_state(const struct loop_request *req, int status, const char
 }
 
 #define STATE_OK "{\"status\":\"ok\"}"
-/* The server works on it (sched/watchdog.c): whoever restarts servers by this answer should not,
- * whoever balances load asks /ready. */
+/* The server is handling it (sched/watchdog.c): a supervisor should not restart it because of this
+ * answer; load balancers use /ready. */
 #define STATE_STALLED "{\"status\":\"degraded\",\"reason\":\"an engine computes nothing\"}"
 #define STATE_LOADING \
     "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
@@ -83,7 +83,7 @@ void endpoint_version(const struct loop_request *req)
     loop_respond(req, &body);
 }
 
-/* For programs that look whether someone is here, and for people without a browser. */
+/* For programs that check whether a server is running, and for people without a browser. */
 void endpoint_root(const struct loop_request *req)
 {
     struct buf body;
@@ -122,8 +122,8 @@ struct slots {
     struct json json;
 };
 
-/* A tenant sees its own generations only (keeps I100). Numbers of generations and of sequences count
- * what others do: they are the admin's. */
+/* A tenant sees only its own generations (keeps I100). Ids of generations and sequences reveal what
+ * others do, so they are for admins only. */
 static void write_slot(const struct api_gen *gen, void *arg)
 {
     struct slots *slots = arg;

@@ -1,9 +1,9 @@
 /*
- * endpoints_tokens.c: text and tokens, without generating: /tokenize, /detokenize, /apply-template,
+ * endpoints_tokens.c: text and tokens without generating: /tokenize, /detokenize, /apply-template,
  * count_tokens.
  *
- * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds are in large
- * bodies, which have a thread of their own (call_queue).
+ * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds come in large
+ * bodies, which have their own thread (call_queue).
  */
 #include "serve/api_impl.h"
 
@@ -49,7 +49,7 @@ static bool read_tokenize(struct call *call, struct tokenize_request *out, struc
     return true;
 }
 
-/* A piece that is no whole text is a list of its bytes, as llama-server writes it. */
+/* A piece that is not valid text is written as a list of its bytes, like llama-server does. */
 static void write_piece(struct json *json, const struct engine *engine, token_id token)
 {
     char bytes[PIECE_BYTES_MAX];
@@ -115,7 +115,7 @@ void endpoint_tokenize(struct call *call)
 
 /* ---- /detokenize ---- */
 
-/* Appends the text of the tokens; false: one of them is none. */
+/* Appends the text of the tokens; false: one of them is invalid. */
 static bool detokenize(const struct engine *engine, yyjson_val *tokens, struct buf *text)
 {
     yyjson_arr_iter iter;
@@ -192,7 +192,7 @@ static void write_marks(struct json *json, const struct token_prompt *prompt)
     json_close(json, ']');
 }
 
-/* The prompt of the call is there and `write` says what of it is told; or the call has failed. */
+/* With the call's prompt prepared, `write` writes the answer; otherwise the call has failed. */
 static void answer_prepared(struct call *call,
                             void (*write)(struct json *json, const struct call *call))
 {

@@ -1,12 +1,12 @@
 /*
- * endpoints_web.c: the dashboard, from files that are part of the program (web_files.h).
+ * endpoints_web.c: the dashboard, from files embedded in the program (web_files.h).
  *
- * The page and its files need no key: they are the same for everybody and say nothing of this
- * server. What the page shows comes from the admin API, with the key that its reader types.
+ * The page and its files need no key: they are the same for everyone and reveal nothing about this
+ * server. The data on the page comes from the admin API, with the key that the user enters.
  *
- * A browser is told to take scripts, styles and pictures from here only and to ask nobody else
- * (POLICY); what it keeps it asks about again each time, and gets a 304 as long as the program is
- * the same: after an upgrade no old script meets a new server.
+ * POLICY allows the browser to load scripts, styles and pictures only from here and to connect to
+ * no other host. The browser revalidates cached files each time and gets a 304 while the program is
+ * the same, so after an upgrade no old script runs against a new server.
  */
 #include "serve/api_impl.h"
 
@@ -40,7 +40,7 @@ static void send_file(const struct loop_request *req, const struct web_file *fil
         {STR("x-request-id"), str_from(req->request_id)},
         {STR("etag"), str_from(file->tag)},
         {STR("cache-control"), STR("no-cache")},
-        {STR("vary"), STR("accept")}, /* for GET /, which programs get JSON from */
+        {STR("vary"), STR("accept")}, /* for GET /, which returns JSON to programs */
         {STR("content-security-policy"), STR(POLICY)},
         {STR("x-content-type-options"), STR("nosniff")},
         {STR("referrer-policy"), STR("no-referrer")},
@@ -56,7 +56,7 @@ static void send_file(const struct loop_request *req, const struct web_file *fil
     };
     struct str body = {file->begin, (size_t)(file->end - file->begin)};
 
-    /* Nothing is taken when memory is short: the handle's end then answers with a 500. */
+    /* On HTTP_FULL nothing was queued: the handle's end then answers with a 500. */
     (void)http_reply_send(req->reply, &head, known ? STR_NONE : body);
 }
 
@@ -83,7 +83,7 @@ void endpoint_page_file(const struct loop_request *req)
     send_named(req, req->request->captures[0]);
 }
 
-/* A browser asks for text/html first; programs take what there is, or JSON. */
+/* A browser asks for text/html first; programs accept anything, or JSON. */
 void endpoint_home(const struct loop_request *req)
 {
     if (header_has(req, "accept", "text/html"))

@@ -1,5 +1,5 @@
 /*
- * log_line.c: the line that tells people what the cache did for a request.
+ * log_line.c: the log line that shows what the cache did for a request.
  */
 #include "serve/log_line.h"
 
@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-bool report_message_at(const struct mark *marks, size_t count, uint32_t position,
-                       struct mark *message)
+bool log_line_message_at(const struct mark *marks, size_t count, uint32_t position,
+                         struct mark *message)
 {
     bool found = false;
 
@@ -33,7 +33,7 @@ static void write_parts(const struct gen_usage *usage, struct buf *out)
     buf_appendf(out, " + computed %u", usage->computed);
 }
 
-/* As people say it; the API has the names of enum hearth_reason. */
+/* In words; the API uses the names of enum hearth_reason. */
 static void write_reason_name(enum hearth_reason reason, struct buf *out)
 {
     const char *name = reason == HEARTH_REASON_NONE    ? "full hit"
@@ -58,7 +58,7 @@ static void write_reason(const struct gen_usage *usage, const struct mark *marks
         usage->first_difference >= usage->prompt)
         return;
     buf_appendf(out, " at %u", usage->first_difference);
-    if (report_message_at(marks, count, usage->first_difference, &message))
+    if (log_line_message_at(marks, count, usage->first_difference, &message))
         buf_appendf(out, " (%s[%u])", role_name(message.role), message.message);
 }
 
@@ -74,8 +74,8 @@ static void write_speed(const struct answer_timings *timings, struct buf *out)
                     timings->predicted_per_s);
 }
 
-void report_line(const struct gen_usage *usage, const struct answer_timings *timings,
-                 const struct mark *marks, size_t marks_count, struct buf *out)
+void log_line_write(const struct gen_usage *usage, const struct answer_timings *timings,
+                    const struct mark *marks, size_t marks_count, struct buf *out)
 {
     write_parts(usage, out);
     write_reason(usage, marks, marks_count, out);

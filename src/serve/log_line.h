@@ -1,12 +1,13 @@
 /*
- * log_line.h: one honest line per request: where its prompt came from, why not more of it, and how
- * fast it went.
+ * log_line.h: one line per request: where its prompt came from, why no more was reused, and its
+ * speed.
  *
- *      prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 (user[3]) | ttft 1.9 s | 41 tok/s
+ *      prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 (user[3])
+ *      | ttft 1.9 s | 41 tok/s
  *
- * The parts always add up to the prompt (keeps I99). `user[3]` is the message that the first token
- * not held belongs to: the fourth of the request's messages, whatever the others are, and it is a
- * user's. A part of which nothing is known is left out, not invented.
+ * The parts always add up to the prompt (keeps I99). `user[3]` is the message that contains the
+ * first token not found: the fourth message of the request, whatever the others are, and a user's.
+ * Unknown parts are omitted.
  *
  * Pure functions; any thread.
  */
@@ -20,13 +21,13 @@
 #include "base/buf.h"
 #include "sched/gen.h"
 
-/* The message that a token of the prompt belongs to: the last one that begins at or before it.
- * False: it stands before the first one, or there are no marks. */
-bool report_message_at(const struct mark *marks, size_t count, uint32_t position,
-                       struct mark *message) NODISCARD;
+/* The message that contains a token of the prompt: the last one that begins at or before it. False:
+ * the token is before the first message, or there are no marks. */
+bool log_line_message_at(const struct mark *marks, size_t count, uint32_t position,
+                         struct mark *message) NODISCARD;
 
-/* Appends the line, without an end of line. */
-void report_line(const struct gen_usage *usage, const struct answer_timings *timings,
-                 const struct mark *marks, size_t marks_count, struct buf *out);
+/* Appends the line, without a line end. */
+void log_line_write(const struct gen_usage *usage, const struct answer_timings *timings,
+                    const struct mark *marks, size_t marks_count, struct buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * respond.c: whole answers and errors on their way to a client.
+ * respond.c: sends whole answers and errors.
  *
- * Both names of the request's id are sent: OpenAI's clients show x-request-id, Anthropic's
+ * The request's id is sent under both names: OpenAI's clients show x-request-id, Anthropic's
  * request-id.
  */
 #include "serve/respond.h"
@@ -39,8 +39,7 @@ static void send(struct http_reply *reply, int status, const char *content_type,
         .headers_count = headers->count,
     };
 
-    /* An answer that is too large for the layer below, or for memory, must not look like one that
-     * never came. */
+    /* An answer too large for http or for memory must not look like a lost one. */
     if (http_reply_send(reply, &head, body) == HTTP_FULL) {
         head.status = 500;
         (void)http_reply_send(reply, &head,
@@ -106,7 +105,7 @@ enum http_result respond_stream(struct http_reply *reply, const char *request_id
     struct http_head head = {.status = 200, .content_type = STR("text/event-stream")};
 
     add(&headers, "cache-control", "no-cache");
-    add(&headers, "x-accel-buffering", "no"); /* or nginx keeps events back */
+    add(&headers, "x-accel-buffering", "no"); /* or nginx buffers events */
     head.headers = headers.list;
     head.headers_count = headers.count;
     return http_reply_begin(reply, &head);

@@ -1,5 +1,5 @@
 /*
- * respond.h: whole answers and errors, with the headers that all of them have.
+ * respond.h: whole answers and errors, with the headers common to all of them.
  *
  * Threads: any, as http/reply.h.
  */
@@ -14,14 +14,13 @@
 
 enum { RESPOND_ID_BYTES = 40, RESPOND_BYTES_MAX = 64 * 1024 * 1024 };
 
-/* A body of JSON, or of another type. A buffer that has failed is answered as an error of the
- * server. */
+/* A body of JSON, or of another type. A buffer that has failed is answered with a server error. */
 void respond_json(struct http_reply *reply, int status, const char *request_id,
                   const struct buf *body);
 void respond_text(struct http_reply *reply, const char *content_type, const char *request_id,
                   const struct buf *body);
 
-/* An error in the dialect's form, with its status, and Retry-After where that helps. */
+/* An error in the dialect's form, with its status, and Retry-After where useful. */
 void respond_error(struct http_reply *reply, const struct dialect *dialect,
                    const struct api_error *error, const char *request_id);
 

@@ -1,6 +1,6 @@
 /*
- * web_files.h: the files of the dashboard, which are part of the program: web/ and the chart
- * library, put into a table by tools/embed.sh.
+ * web_files.h: the files of the dashboard, embedded in the program: web/ and the chart library, put
+ * into a table by tools/embed.sh.
  *
  * Threads: read-only.
  */
@@ -9,8 +9,8 @@
 
 struct web_file {
     const char *name;        /* "index.html"; NULL ends the table */
-    const char *type;        /* of its content */
-    const char *tag;         /* an entity tag, with its quotes */
+    const char *type;        /* content type */
+    const char *tag;         /* an entity tag, including its quotes */
     const char *begin, *end; /* end[0] is a NUL */
 };
 

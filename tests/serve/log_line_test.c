@@ -1,4 +1,4 @@
-/* report_test.c: the line per request. */
+/* log_line_test.c: the line per request. */
 #include "serve/log_line.h"
 
 #include "support/test.h"
@@ -14,7 +14,7 @@ static void check(struct gen_usage usage, struct answer_timings timings, const c
     struct buf out;
 
     buf_init(&out, 1024);
-    report_line(&usage, &timings, marks, COUNT_OF(marks), &out);
+    log_line_write(&usage, &timings, marks, COUNT_OF(marks), &out);
     assert_string_equal(buf_str(&out), expected);
     buf_fini(&out);
 }
@@ -64,12 +64,12 @@ static void test_messages_by_position(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        assert_true(report_message_at(marks, COUNT_OF(marks), cases[i].position, &message));
+        assert_true(log_line_message_at(marks, COUNT_OF(marks), cases[i].position, &message));
         assert_int_equal(message.message, cases[i].message);
         assert_int_equal(message.role, cases[i].role);
     }
-    assert_false(report_message_at(marks, 0, 5, &message));
-    assert_false(report_message_at(marks + 2, 1, 99, &message));
+    assert_false(log_line_message_at(marks, 0, 5, &message));
+    assert_false(log_line_message_at(marks + 2, 1, 99, &message));
 }
 
 TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
