@@ -105,14 +105,13 @@ static void load_key(struct serve_store *store, const struct cli *cli)
 
 /* ---- the cache ---- */
 
-/* "[cache] ID hit ...": the log has the tag already. Lookups are told by what became of them. */
+/* "[cache] ID hit ...": the log adds the tag. Debug: at info level a request has one line. */
 static void on_cache_line(const char *line, void *arg)
 {
     static const char tag[] = "[cache] ";
     const char *text = strncmp(line, tag, sizeof(tag) - 1) == 0 ? line + sizeof(tag) - 1 : line;
-    bool detail = strstr(text, " lookup ") != NULL;
 
-    log_text(arg, detail ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "cache", "%s", text);
+    log_text(arg, LOG_LEVEL_DEBUG, "cache", "%s", text);
 }
 
 static bool open_cache(struct serve_store *store, const struct cli *cli,

@@ -110,7 +110,7 @@ static void log_route(const struct job *job)
     const struct sched *sched = job->sched;
     bool exact = sched->options.exact;
 
-    log_text(sched->options.log, LOG_LEVEL_INFO, "route",
+    log_text(sched->options.log, LOG_LEVEL_DEBUG, "route",
              "%llu model=%s route=%s reason=%s kinds=%s", (unsigned long long)job->id,
              sched->options.model, exact ? "single" : "continuous", exact ? "exact" : "batch",
              sched->kinds);
@@ -363,7 +363,7 @@ static void log_device_hit(const struct job *job)
 {
     const struct gen_usage *usage = &job->usage;
 
-    log_text(job->sched->options.log, LOG_LEVEL_INFO, "cache",
+    log_text(job->sched->options.log, LOG_LEVEL_DEBUG, "cache",
              "%llu hit prompt_tokens=%u read_tokens=%u write_tokens=0 match=%s tier=device "
              "reason=%s us=%llu "
              "bytes=0 first_difference=%u",

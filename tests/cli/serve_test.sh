@@ -5,7 +5,7 @@
 # shellcheck source=tests/support/serve.sh
 . "$(dirname "$0")/../support/serve.sh"
 
-start() { serve m.gguf -c 2048 "$@"; } # options
+start() { serve m.gguf -c 2048 --log-level debug "$@"; } # options
 
 ask() { # PATH JSON
     run curl -sS -o body -w '%{http_code}' "$url$1" -H 'Content-Type: application/json' -d "$2"
@@ -31,6 +31,7 @@ test_the_printed_line_works() {
     stop
     grep -q '\[route\] 1 model=qwen3 route=continuous reason=batch kinds=full' log || fail "no route: $(cat log)"
     grep -qE '\[cache\] 1 miss prompt_tokens=[0-9]+ read_tokens=0 ' log || fail "no miss: $(cat log)"
+    [ "$(grep -cE ' info +\[(api|cache|phase|route)\]' log)" = 1 ] || fail "not one info line per request: $(cat log)"
     grep -qE 'prompt [0-9]+ = device 0 \+ ram 0 \+ ssd 0 \+ computed [0-9]+ \| cold' log || fail "no honest line: $(cat log)"
 }
 

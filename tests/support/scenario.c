@@ -376,7 +376,8 @@ void scenario_open(struct scenario *scenario, const char *family, const char *ar
         .cuttable = strcmp(family, "qwen3") == 0 || strcmp(family, "qwen3moe") == 0,
         .cached = strstr(args, "--no-cache") == NULL,
     };
-    snprintf(all, sizeof(all), "-c 4096 --ram-cache 64MiB --ssd-dir none %s", args);
+    snprintf(all, sizeof(all), "-c 4096 --ram-cache 64MiB --ssd-dir none --log-level debug %s",
+             args);
     serve_proc_start(&scenario->proc, family, all);
 }
 
@@ -444,7 +445,8 @@ static void check_log(struct scenario *scenario)
         routes += str_find(line, STR("[route] ")) != SIZE_MAX;
         if (hit || (cache && str_find(line, STR(" miss ")) != SIZE_MAX))
             strangers += !claim(scenario, line, hit);
-        if (str_find(line, STR(" error ")) != SIZE_MAX || str_find(line, STR(" warn ")) != SIZE_MAX)
+        if (str_find(line, STR(" error [")) != SIZE_MAX ||
+            str_find(line, STR(" warn  [")) != SIZE_MAX)
             fail_msg("the log complains: " STR_FMT, STR_ARG(line));
     }
     if (scenario->cached && scenario->seen_count > 0)
