@@ -1,13 +1,12 @@
 /*
- * diff.c: `hearth diff A B`: where the prompts of two requests part, in tokens, and what stands
- * there.
+ * diff.c: `hearth diff A B`: the first difference between the prompts of two requests, in tokens.
  *
- * A cache can give back what two prompts begin with, and not a token more: the first difference is
- * all that matters, and it is often not where people think (a clock in a system prompt, another
- * order of tools). The requests are made into tokens by exactly the code of the server: with -m
- * here, by the model's own template and vocabulary; else by a running server.
+ * A cache can reuse only the common prefix of two prompts, so the first difference is all that
+ * matters. It is often not where people expect it (a clock in a system prompt, another order of
+ * tools). The requests are tokenized by exactly the server's code: with -m in this process, with
+ * the model's own template and vocabulary; otherwise by a running server.
  *
- * Exit status as of diff(1): 0 the same, 1 they differ, 2 trouble.
+ * Exit status as in diff(1): 0 same, 1 different, 2 error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +79,7 @@ static const struct option_desc options_table[] = {
     REMOTE_OPTIONS(struct diff_options, remote),
 };
 
-/* One of the two. */
+/* One of the two requests. */
 struct side {
     struct request_file file;
     struct gen_request request;
@@ -95,7 +94,7 @@ struct diff {
     struct neutral *neutral;
 };
 
-/* What was found, wherever. */
+/* The result, from either source. */
 struct found {
     bool same;
     uint64_t token, counts[2];
@@ -171,7 +170,7 @@ static const char *env(const char *name, void *arg)
     return cli_env(arg, name);
 }
 
-/* Little is needed of it: no context to speak of, one sequence. */
+/* Only the tokenizer is needed: a minimal context, one sequence. */
 static enum err open_model(struct diff *diff, struct errinfo *info)
 {
     const struct cli_setup *setup = diff->cli->setup;
@@ -191,7 +190,7 @@ static enum err open_model(struct diff *diff, struct errinfo *info)
     return model_open(&diff->model, &model, info);
 }
 
-/* ---- where they part ---- */
+/* ---- the first difference ---- */
 
 static uint64_t first_difference(const struct token_prompt *a, const struct token_prompt *b)
 {
@@ -335,7 +334,7 @@ static enum err diff_here(struct diff *diff, struct found *found, struct errinfo
 
 /* ---- by a server ---- */
 
-/* What both texts begin with, in whole characters. */
+/* The common prefix of both texts, in whole characters. */
 static size_t common_prefix(const char *a, const char *b)
 {
     size_t len = 0;
@@ -417,8 +416,8 @@ static void show_json(const struct diff *diff, const struct found *found)
     buf_fini(&out);
 }
 
-/* Quoted as JSON is: line ends and what cannot be printed are seen, and broken characters are none.
- */
+/* Quoted as in JSON: line ends and unprintable characters are visible, broken characters are
+ * replaced. */
 static void append_shown(struct buf *out, const char *label, const struct buf *text)
 {
     struct json json = json_to(out);
@@ -447,7 +446,7 @@ static void show_lines(const struct diff *diff, const struct found *found)
         if (found->counts[1] > 0)
             buf_appendf(&out, ", of %s and %s", a, b);
         if (found->place[0] != '\0')
-            buf_appendf(&out, "; they part in %s", found->place);
+            buf_appendf(&out, "; first difference in %s", found->place);
         if (found->field != NULL)
             buf_appendf(&out, " (%s)", found->field);
         buf_append_char(&out, '\n');

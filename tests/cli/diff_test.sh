@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `hearth diff`: where two requests part. The exit status is that of diff(1).
+# `hearth diff`: the first difference between two requests. The exit status is that of diff(1).
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 # shellcheck source=tests/support/serve.sh
@@ -30,14 +30,14 @@ test_the_place_of_a_difference() {
     chat kind 'the weather in Rome' >b.json
     diff_ a.json b.json
     expect_status 1
-    grep -qE '^[0-9]+ tokens are the same, of [0-9]+ and [0-9]+; they part in user\[1\] \(content\)$' "$scratch/out" || fail 'no place'
+    grep -qE '^[0-9]+ tokens are the same, of [0-9]+ and [0-9]+; first difference in user\[1\] \(content\)$' "$scratch/out" || fail 'no place'
     grep -qE '^  before  ".*the weather in' "$scratch/out" || fail 'no text before'
     grep -qE '^  A       ".*Paris' "$scratch/out" || fail 'no A'
     grep -qE '^  B       ".*Rome' "$scratch/out" || fail 'no B'
     chat unkind 'the weather in Paris' >b.json
     diff_ a.json b.json
     expect_status 1
-    expect_out 'they part in system[0] (content)'
+    expect_out 'first difference in system[0] (content)'
     diff_ --json a.json b.json
     expect_status 1
     expect_out '"same":false'
