@@ -1,9 +1,8 @@
 /*
  * backend.c: loading ggml's plug-ins, and catching what the libraries log.
  *
- * The libraries report the reason of a failure only in their log; so the first error line is kept
- * per thread, for the sentence that we give the user. Everything below a warning is dropped,
- * warnings too unless HEARTH_LLAMA_LOG is set: a server's log is ours.
+ * The libraries report the reason for a failure only in their log, so the first error line is kept
+ * per thread for our own error message. Everything else is dropped unless HEARTH_LLAMA_LOG is set.
  */
 #include "engine/backend.h"
 
@@ -25,8 +24,8 @@ static _Thread_local char last_error[256], taken_error[256];
 
 static void keep_error(const char *text)
 {
-    /* "llama_model_load: error loading model: unknown architecture" -> without the function's name.
-     */
+    /* "llama_model_load: error loading model: unknown architecture" -> without the function's
+     * name. */
     const char *colon = strstr(text, ": ");
     const char *space = strchr(text, ' ');
 

@@ -10,7 +10,8 @@
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
 
-/* Where they are looked for: HEARTH_BACKENDS in the environment, else the folder of the build. */
+/* The directory that is searched: HEARTH_BACKENDS in the environment, else the folder of the
+ * build. */
 const char *backend_dir(void);
 
 /* The first error line that the libraries logged on this thread since the last call, without prefix

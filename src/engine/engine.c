@@ -1,14 +1,14 @@
 /*
- * engine.c: what is the same for every engine: checking arguments, keeping the books of sequences
- * and cells, and calling the engine behind the table.
+ * engine.c: the code common to all engines: checks arguments, accounts for sequences and cells, and
+ * calls the engine through its table of operations.
  *
  * A sequence goes
  *
  *      acquire/fork/import -> LIVE --engine_run, truncate--> LIVE --release--> (free)
  *                               |
- *                               '-- run failed or was aborted where that leaves no whole state --> BROKEN --release--> (free)
+ *                               '-- failed or aborted, half written --> BROKEN --release--> (free)
  *
- * Nothing here knows a library, so whatever is refused here is refused for the fake engine, too.
+ * Nothing here depends on a library, so the fake engine refuses exactly what a real one does.
  */
 #include "engine/engine.h"
 
@@ -61,7 +61,7 @@ enum err engine_restart(struct engine *engine, struct errinfo *info)
     assert(engine->ops->restart != NULL && seqs_live_count(seqs) == 0 && seqs->cells_used == 0);
     engine->run_items = 0;
     TRY(engine->ops->restart(engine, info));
-    /* Sequences that the old process made unusable are as good as new ones. */
+    /* Sequences that were unusable in the old process can be used again. */
     seqs_fini(seqs);
     seqs_init(seqs, slots, cells, streams);
     return ERR_OK;
@@ -167,7 +167,7 @@ enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *in
         engine->ops->seq_settle(engine, seq))
         return ERR_OK;
     seqs_break(&engine->seqs, seq);
-    if (!engine_alive(engine)) /* not the library's word, which nobody can give any more */
+    if (!engine_alive(engine)) /* the process is dead: do not blame the library */
         return err_set(info, ERR_ENGINE, "the process of the model died");
     return err_set(info, ERR_ENGINE, "the library could not re-import the window of a sequence");
 }
@@ -178,7 +178,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
         return;
     engine->ops->seq_clear(engine, *seq);
     seqs_release(&engine->seqs, *seq);
-    /* the last one: the library was emptied with it, if it had refused something */
+    /* if this was the last one, the library is empty and retired slots can be reused */
     seqs_recycle(&engine->seqs);
     *seq = SEQ_NONE;
 }
@@ -209,8 +209,7 @@ static enum err check_item(const struct engine *engine, const struct engine_item
     return ERR_OK;
 }
 
-/* Checks everything that can be known before the library is asked, so that its asserts are never
- * met. */
+/* Checks everything before calling the library, so that its asserts never fail. */
 static enum err check_run(const struct engine *engine, const struct engine_item *items,
                           size_t count, struct errinfo *info)
 {
@@ -241,7 +240,7 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
 }
 
 /* After a failure or an abort the library keeps the micro-batches that it finished. A state that
- * cannot be cut may be half written then: such a sequence is broken and can only be released. */
+ * cannot be truncated may then be half written: the sequence is broken and can only be released. */
 static void settle_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
                               bool whole)
 {

@@ -1,12 +1,12 @@
 /*
- * engine.h: a loaded model: tokens in, logits out, sequences that remember.
+ * engine.h: a loaded model: tokens in, logits out, with state kept per sequence.
  *
- * This is the only door to the inference library; llama.h is included nowhere outside this folder.
- * Two engines stand behind it: engine_llama.c (libllama) and engine_worker.c (one in a process of
- * its own, engine_worker.h). Tests of everything above have a third, tests/support/engine_fake.c:
- * deterministic, no model.
+ * This is the only interface to the inference library; llama.h is included nowhere outside this
+ * folder. There are two implementations: engine_llama.c (libllama) and engine_worker.c (libllama in
+ * a child process, engine_worker.h). Tests of the layers above use a third,
+ * tests/support/engine_fake.c: deterministic, no model.
  *
- *      engine_load -> engine_seq_acquire -> engine_run (prefill chunks and decode tokens of many sequences)
+ *      engine_load -> engine_seq_acquire -> engine_run (prefill and decode of many sequences)
  *                        |                      -> engine_logits / sampler_pick (sample.h)
  *                        |-> engine_seq_fork, engine_seq_truncate, engine_seq_release
  *                        '-> state_export_*, state_import (state.h)
@@ -61,7 +61,7 @@ struct engine_adapter {
     float scale;
 };
 
-/* Everything that shapes a loaded model. Zero is a good default for each field. */
+/* Options for loading a model. Zero is a good default for each field. */
 struct engine_options {
     const char *path; /* GGUF file, or the first of its shards */
     /* tokens of all sequences together; 0 = the model's own, at most 32,768 */
@@ -74,25 +74,25 @@ struct engine_options {
     int flash;           /* flash attention: 0 auto, 1 on, -1 off */
     int gpu_layers;      /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices; /* comma-separated names; NULL = all */
-    bool streams;        /* a cache of its own per sequence: no slicing, no free forks */
-    /* look whether it can be loaded: no weights are read, and nothing may be run (vet.h) */
+    bool streams;        /* a separate cache per sequence: no slicing, no free forks */
+    /* only check whether it can be loaded: no weights are read, nothing may be run (vet.h) */
     bool dry;
     bool sliding_full;           /* keep the full-size cache for sliding layers */
     float rope_base, rope_scale; /* 0 = the model's own */
-    /* weights are read into memory, so that they cannot change or vanish with the file */
+    /* read the weights into memory, so that later changes to the file do not affect them */
     bool no_mmap;
-    /* where digests of model files are remembered; NULL = they are computed at every load */
+    /* where digests of model files are cached; NULL = computed at every load */
     const char *state_dir;
     const struct engine_adapter *adapters;
     size_t adapters_count;
     const char *backends; /* folder of ggml's backends; NULL = as built */
-    uint64_t memory_max;  /* refuse what needs more; 0 = what the machine has */
+    uint64_t memory_max;  /* refuse models that need more; 0 = the machine's memory */
     struct log *log;      /* may be NULL */
     /* Called on the loading thread, 0..1; returning false cancels (ERR_CANCELLED). May be NULL. */
     bool (*on_progress)(float done, void *arg);
     void *arg;
-    /* Called from inside of the library while it computes, many times a batch where the backend
-     * allows; by any of its threads. It may call engine_abort, nothing else. May be NULL. */
+    /* Called from inside the library while it computes, by any of its threads; many times per
+     * batch where the backend allows it. It may call engine_abort, nothing else. May be NULL. */
     void (*on_tick)(void *arg);
     void *tick_arg;
 };
@@ -106,12 +106,12 @@ enum engine_slicing {
 
 struct engine_layer_group {
     enum kind kind;
-    uint32_t layers; /* 0 = could not be told apart */
+    uint32_t layers; /* 0 = unknown */
 };
 
 struct engine_facts {
     const char *name;          /* general.name, or the file's name */
-    const char *architecture;  /* for people; nothing decides by it */
+    const char *architecture;  /* for display; no decision depends on it */
     const char *description;   /* "qwen3 0.6B Q4_K - Medium" */
     const char *chat_template; /* Jinja, or NULL */
     uint64_t parameters, weights_bytes;
@@ -128,34 +128,34 @@ struct engine_facts {
     /* size of a rows image of n tokens: fixed + n * per_token */
     uint64_t rows_bytes_fixed, rows_bytes_per_token;
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
-    /* memory of all cells, taken at load; 0 = not known, or taken by use */
+    /* memory of all cells, allocated at load; 0 = unknown, or allocated on use */
     uint64_t kv_bytes;
     token_id bos, eos, eot;
     bool add_bos;
-    /* the tokens have the bytes of the text, and "a b" is always split before the blank */
+    /* tokens preserve the bytes of the text, and "a b" is always split before the space */
     bool words;
-    bool images; /* a projector file is needed beside it; the text model alone says no */
+    bool images; /* needs a projector file as well; false for the text model alone */
     struct hash256 fingerprint;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */
 };
 
-/* Loads. On failure *engine is NULL and `info` says what is wrong with the file and what to do. */
+/* Loads. On failure *engine is NULL and `info` says what is wrong and what to do. */
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info) NODISCARD;
 void engine_close(struct engine **engine);
 
-/* An engine in a process of its own (engine_worker.h) can die without us; any other lives as long
- * as we do. On the engine's thread. */
+/* An engine in a child process (engine_worker.h) can die on its own; any other lives as long as
+ * this process. On the engine's thread. */
 bool engine_isolated(const struct engine *engine);
 /* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE,
  * until it is restarted. */
 bool engine_alive(struct engine *engine);
-/* Bytes of memory that its process has and this one has not; 0: it has none of its own, or is dead.
- * What was freed here is gone there, too, afterwards. On the engine's thread. */
+/* Bytes of memory that the child process uses and does not share with this one; 0: there is no
+ * child, or it is dead. Also unmaps in the child what was freed here. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
-/* A new process for a dead one, with the same model and options. All sequences must have been
- * released; facts stay as they are. ERR_ENGINE: it failed, or the model is another one now; the
- * engine is still dead and this may be tried again. */
+/* Replaces a dead process with a new one, with the same model and options. All sequences must
+ * have been released; facts stay as they are. ERR_ENGINE: it failed, or the model is another one
+ * now; the engine is still dead and this may be tried again. */
 enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
 
 /* Valid as long as the engine. Any thread. */
@@ -166,10 +166,10 @@ const struct engine_facts *engine_facts(const struct engine *engine);
 enum engine_tokenize_flags {
     /* control tokens written in the text become control tokens: trusted text only (I105) */
     ENGINE_TOKENIZE_CONTROL = 1,
-    ENGINE_TOKENIZE_BOS = 2, /* add BOS where the model wants one */
+    ENGINE_TOKENIZE_BOS = 2, /* add BOS where the model expects one */
 };
 
-/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is
+/* *count is the number of tokens, even when it exceeds `max` (then ERR_LIMIT and nothing is
  * written). ERR_NOMEM: the library takes about 60 bytes per byte of a text that it cannot split. */
 enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
                          token_id *tokens, size_t max, size_t *count,
@@ -187,8 +187,8 @@ bool engine_token_is_control(const struct engine *engine, token_id token);
 enum engine_token_traits {
     ENGINE_TOKEN_CONTROL = 1,     /* with ENGINE_TOKENIZE_CONTROL only */
     ENGINE_TOKEN_MARKER = 2,      /* in any text: "user-defined" */
-    ENGINE_TOKEN_STRIP_LEFT = 4,  /* and takes the white space before it */
-    ENGINE_TOKEN_STRIP_RIGHT = 8, /* ... behind it */
+    ENGINE_TOKEN_STRIP_LEFT = 4,  /* also removes the white space before it */
+    ENGINE_TOKEN_STRIP_RIGHT = 8, /* ... after it */
 };
 unsigned engine_token_traits(const struct engine *engine, token_id token);
 
@@ -199,8 +199,8 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 /* A second sequence with the same content; shares memory, copies nothing (with streams: copies). */
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
-/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is then
- * as it was (I17). */
+/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is
+ * then unchanged (I17). */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
 /* Brings the memory of a sequence into the physical layout that a restore at this length gives it.
@@ -213,7 +213,7 @@ enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *in
 void engine_seq_release(struct engine *engine, seq_id *seq);
 uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
 
-/* Cells that no sequence uses: how many more tokens fit. */
+/* Free cells: how many more tokens fit. */
 uint32_t engine_cells_free(const struct engine *engine);
 
 /* ---- running ---- */
@@ -222,13 +222,13 @@ struct engine_item {
     seq_id seq;
     const token_id *tokens; /* appended to the sequence */
     uint32_t count;         /* >= 1 */
-    bool logits;            /* of the last one are wanted */
+    bool logits;            /* compute the logits of the last token */
 };
 
 /* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most
  * `chunk` + sequences.
  *   ERR_LIMIT      no room for the tokens; nothing has changed
- *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut stands at the
+ *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut ends at the
  *                  last micro-batch that was computed, any other is broken: its recurrent state may
  *                  be half written
  *   ERR_INVALID    a token or sequence that does not exist; nothing has changed
@@ -243,14 +243,14 @@ const float *engine_logits(struct engine *engine, size_t index);
 
 /* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
 void engine_abort(struct engine *engine);
-/* A number that changes while the engine computes, also within a batch where the backend allows.
+/* A number that changes while the engine computes, also within a batch where the backend allows it.
  * Any thread. */
 uint64_t engine_beats(const struct engine *engine);
 
 /* ---- memory for state ---- */
 
-/* Memory that the device moves fastest (pinned where there is a GPU, plain pages otherwise), for
- * tiers and staging. Any thread. NULL when there is none. */
+/* Memory with the fastest transfers to the device (pinned with a GPU, plain pages otherwise),
+ * for tiers and staging. Any thread. NULL when there is none. */
 void *engine_alloc(struct engine *engine, size_t size) NODISCARD;
 void engine_free(struct engine *engine, void *ptr);
 

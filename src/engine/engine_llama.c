@@ -1,10 +1,10 @@
 /*
  * engine_llama.c: libllama as an engine: loading, facts, tokens, running.
  *
- * Sequence ids of the library are the slots of the books; two more are ours: `temp`, where state is
- * put together, and `empty`, which never has cells. One batch is allocated at load and reused. The
- * library's asserts are not met because engine.c has checked every token, sequence and count
- * before.
+ * Sequence ids of the library are slot numbers of seqs.h. Two more are internal: `temp`, where
+ * state is assembled, and `empty`, which never has cells. One batch is allocated at load and
+ * reused. The library's asserts never fail because engine.c has checked every token, sequence and
+ * count before.
  */
 #include "engine/engine_llama.h"
 
@@ -30,8 +30,8 @@ enum {
     SEQUENCES_DEFAULT = 8,
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
-    DECODE_NO_ROOM = 1, /* llama_decode's word for it */
-    DECODE_FAILED = -3, /* and for a failure: it threw */
+    DECODE_NO_ROOM = 1, /* returned by llama_decode: no room */
+    DECODE_FAILED = -3, /* the value for a failure: it threw */
 };
 
 #define DIGEST_REPORT_NS (100 * NS_PER_MS)
@@ -59,7 +59,7 @@ const struct llama_vocab *engine_llama_vocab(const struct engine *engine)
     return owner->ops == &ops ? engine_llama_of(owner)->vocab : NULL;
 }
 
-/* A sentence for a failure of the library, with its own words when it left some. */
+/* An error message for a failure of the library, with the reason from its log if there is one. */
 static enum err library_failed(struct errinfo *info, const char *what)
 {
     const char *reason = backend_take_error();
@@ -152,9 +152,9 @@ static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    /* Recurrent state cannot go back, and a window only while all of it is still there: the library
-     * says no to the first; of the second it knows nothing, so it is refused here. Emptying always
-     * works. */
+    /* Recurrent state cannot be truncated, and a window only while all of it is still there. The
+     * library refuses the first but does not check the second, so it is refused here. Emptying
+     * always works. */
     if (length > 0 && !kind_set_sliceable(engine->facts.kinds))
         return false;
     return llama_memory_seq_rm(llama->memory, seq, (llama_pos)length, -1);
@@ -179,7 +179,7 @@ static uint32_t op_seq_length(struct engine *engine, seq_id seq)
 
 /* ---- running ---- */
 
-/* The library asks between the nodes of its graph: as good a sign of life as there is. */
+/* The library calls this between the nodes of its graph: the best sign of life available. */
 static bool on_abort(void *arg)
 {
     struct engine_llama *llama = arg;
@@ -187,7 +187,7 @@ static bool on_abort(void *arg)
     atomic_fetch_add_explicit(&llama->beats, 1, memory_order_relaxed);
     if (llama->on_tick != NULL)
         llama->on_tick(llama->tick_arg);
-    /* Relaxed: nothing is handed over with the flag. */
+    /* Relaxed: the flag publishes no other data. */
     return atomic_load_explicit(&llama->aborting, memory_order_relaxed);
 }
 
@@ -396,7 +396,7 @@ struct load {
     bool cancelled;
 };
 
-/* Where files must be hashed, that is half of the way. */
+/* If files must be hashed, hashing counts as half of the progress. */
 static float progress_of(const struct load *load)
 {
     uint64_t bytes = load->digest != NULL ? file_digest_bytes(load->digest) : 0;
@@ -461,7 +461,7 @@ static enum err choose_devices(struct load *load, struct errinfo *info)
     return ERR_OK;
 }
 
-/* Clients read this sentence: it names no path. */
+/* Clients see this message, so it names no path. */
 static enum err cannot_generate(const struct load *load, struct errinfo *info)
 {
     return err_set(info, ERR_UNSUPPORTED,
@@ -529,9 +529,9 @@ static enum err load_adapters(struct engine_llama *llama, const struct load *loa
     return err;
 }
 
-/* The library rounds up the cells of each cache by itself, but cuts the batch to the context as it
- * was asked for: fewer tokens than there are cells, and one more is an assert. Asked for round
- * numbers, it does neither. */
+/* The library rounds up the cells of each cache but limits the batch to the requested context.
+ * The batch then holds fewer tokens than there are cells, and exceeding it fails an assert. With
+ * round numbers it does neither. */
 static uint32_t round_context(uint32_t context, uint32_t caches)
 {
     uint32_t each = (context + caches - 1) / caches;
@@ -621,8 +621,8 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Each of these was read in llama-vocab.cpp: a run of letters ends at a blank, nothing looks at
- * what stands before a word, and words become tokens byte by byte. */
+/* Each of these was checked in llama-vocab.cpp: a run of letters ends at a space, nothing looks
+ * at the text before a word, and words become tokens byte by byte. */
 const char *const engine_llama_words[] = {
     "chatglm-bpe", "command-r", "dbrx",   "deepseek-r1-qwen", "deepseek-v3", "falcon3",
     "glm4",        "gpt-2",     "gpt-4o", "llama-bpe",        "llama-v3",    "llama3",
@@ -683,7 +683,7 @@ static void hash_float(struct hash256_state *state, float value)
 
 /* ---- fingerprint ---- */
 
-/* Starts to hash every file that the weights come from. */
+/* Starts hashing every file that holds weights. */
 static enum err start_digest(struct load *load, struct errinfo *info)
 {
     const struct engine_options *options = load->options;
@@ -837,9 +837,9 @@ static void run_load(void *arg)
     loading->err = load_engine(loading->engine, loading->options, false, loading->info);
 }
 
-/* In a thread that ends: the probe computes, and OpenMP keeps a team of threads for every thread
- * that ever did. With one team more than there are processors its barriers sleep instead of
- * spinning, for as long as the other team lives: 6.1 instead of 4.6 ms per token on two cores. */
+/* Runs in a temporary thread: the probe computes, and OpenMP keeps a team of threads for every
+ * thread that ever did. When the teams exceed the processors, barriers sleep instead of spinning
+ * as long as the other team exists: 6.1 instead of 4.6 ms per token on two cores. */
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info)
 {
@@ -856,7 +856,7 @@ enum err engine_llama_load_vocab(struct engine **engine, const struct engine_opt
 {
     struct engine_options quiet = *options;
 
-    quiet.on_progress = NULL; /* the child's load is what is watched */
+    quiet.on_progress = NULL; /* progress comes from the child's load */
     return load_engine(engine, &quiet, true, info);
 }
 

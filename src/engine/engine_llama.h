@@ -1,12 +1,12 @@
 /*
- * engine_llama.h: inside of the libllama engine, shared by the files that make it up:
+ * engine_llama.h: internals of the libllama engine, shared by its files:
  *
  *      engine_llama.c         loading, facts, tokens, running
  *      sections.c             state in and out: the section algebra
  *      probe.c                what kinds the memory has, and the self-test that decides how state
  *                             is moved
  *
- * Not for other folders. docs/engine.md tells the facts that this code relies on.
+ * Not for other folders. docs/engine.md lists the facts that this code relies on.
  */
 #ifndef HEARTH_ENGINE_ENGINE_LLAMA_H
 #define HEARTH_ENGINE_ENGINE_LLAMA_H
@@ -27,7 +27,8 @@ extern const char *const engine_llama_words[];
 /* What the library writes for a sequence, measured at load:
  *
  *      FULL    = H  A(n)  P          H header, A rows of n cells, P what cannot be cut
- *      PARTIAL = H  P                A(n) = rows_fixed + n * rows_each      P of n sliding rows = part_fixed + n * part_each
+ *      PARTIAL = H  P                A(n) = rows_fixed + n * rows_each
+ *                                    P of n sliding rows = part_fixed + n * part_each
  *
  * `empty` is PARTIAL of a sequence without cells: H and the P that a rows image ends with. */
 struct sections {
@@ -50,11 +51,11 @@ struct engine_llama {
     struct llama_batch batch;
     int32_t decoded;  /* what llama_decode returned */
     int32_t *outputs; /* per item of the last run: its place in the batch, or -1 */
-    /* two sequences of our own: a place to assemble, and one that never has cells */
+    /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;
     bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */
-    bool shares[SEQS_SLOTS_MAX]; /* of a ring: the sequence was forked, or is a fork */
-    bool lost; /* windows are gone: nothing runs until all sequences were released */
+    bool shares[SEQS_SLOTS_MAX]; /* ring only: the sequence was forked, or is a fork */
+    bool lost; /* windows are lost: nothing runs until all sequences have been released */
     /* the library refused an import: free cells may hold anything until they are zeroed */
     bool tainted;
     atomic_bool aborting;
@@ -76,12 +77,12 @@ static inline struct engine_llama *engine_llama_of(const struct engine *engine)
     return (struct engine_llama *)engine;
 }
 
-/* The vocabulary for samplers that need the library's own; NULL when the engine is not libllama's.
- */
+/* The vocabulary for samplers that need the library's own; NULL when the engine is not
+ * libllama's. */
 const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
 
-/* An engine of which only the tokens work: for a parent whose model is loaded by its child. Nothing
- * but names, the chat template and the vocabulary is in its facts; nothing may be run. */
+/* An engine with a working tokenizer only, for a parent whose model is loaded by its child. Its
+ * facts have only names, the chat template and the vocabulary; nothing may be run. */
 enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
                                  struct errinfo *info) NODISCARD;
 
@@ -98,8 +99,8 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length);
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_settle(struct engine *engine, seq_id seq);
-/* Gives every forked sequence a window of its own. False: there is none, or it failed; in the
- * latter case the engine may be `lost`. */
+/* Gives every forked sequence its own window. False: there is none, or it failed; in the latter
+ * case the engine may be `lost`. */
 bool sections_unshare(struct engine_llama *llama);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 

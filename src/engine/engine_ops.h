@@ -1,10 +1,10 @@
 /*
- * engine_ops.h: the seam between the functions of engine.h, state.h and the engines behind them.
- * For this folder only.
+ * engine_ops.h: the interface between engine.h and state.h and the engines that implement them. For
+ * this folder only.
  *
- * engine.c checks arguments, keeps the books of sequences and cells, and calls the table; an engine
- * implements only what needs its library. So every engine refuses the same things in the same
- * words, and the fake is tested against the same rules.
+ * engine.c checks arguments, accounts for sequences and cells, and calls the table; an engine
+ * implements only what needs its library. So every engine refuses the same things with the same
+ * messages, and the fake obeys the same rules.
  */
 #ifndef HEARTH_ENGINE_ENGINE_OPS_H
 #define HEARTH_ENGINE_ENGINE_OPS_H
@@ -33,7 +33,8 @@ struct engine_ops {
     /* false: not possible, nothing changed */
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length);
     void (*seq_clear)(struct engine *engine, seq_id seq);
-    uint32_t (*seq_length)(struct engine *engine, seq_id seq); /* what the memory really holds */
+    /* the length in the library's memory */
+    uint32_t (*seq_length)(struct engine *engine, seq_id seq);
     /* optional; false: the sequence is broken */
     bool (*seq_settle)(struct engine *engine, seq_id seq);
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count,
@@ -65,7 +66,7 @@ struct engine_ops {
     enum err (*restart)(struct engine *engine, struct errinfo *info);
 };
 
-/* The part that every engine begins with. */
+/* The first member of every engine. */
 struct engine {
     const struct engine_ops *ops;
     struct engine_facts facts;

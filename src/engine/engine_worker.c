@@ -1,15 +1,15 @@
 /*
- * engine_worker.c: the parent's side: the table of ops as calls of a child. See the header.
+ * engine_worker.c: the parent's side: the table of operations as calls to a child. See the header.
  *
- * Segments are shown to the child when they are first needed and taken away when the parent has
- * freed them, both between two calls (at the latest when its memory is measured): the list of what
- * the child has seen is the engine thread's alone.
+ * Segments are attached to the child when they are first needed and detached after the parent has
+ * freed them, both between two calls (at the latest when the child's memory is measured). Only the
+ * engine's thread uses the list of attached segments.
  *
  *                 load                 a call failed                 restart
- *      (nothing) -----> child alive -------------------> child dead ---------> child alive, no sequence, no segment
+ *      (nothing) -----> child alive -------------------> child dead ---------> child alive, empty
  *
- * What comes back is checked before it is used: sizes against capacities here, lengths and exact
- * sizes by engine.c and state.c as for every engine.
+ * Replies are checked before use: sizes against capacities here, lengths and exact sizes by
+ * engine.c and state.c as for every engine.
  */
 #include "engine/engine_worker.h"
 
@@ -35,11 +35,11 @@ struct engine_worker {
     struct engine base;
     struct engine_worker_options options; /* with the defaults filled in */
     struct log *log;
-    struct engine *vocab; /* tokens work here */
+    struct engine *vocab; /* tokenizes in this process */
     struct worker_memory *memory, *own_memory;
     struct worker_process *process;
     struct worker_control *control; /* these two live as long as the engine: */
-    char *work;                     /* engine_abort and borrowed logits know nothing of restarts */
+    char *work;                     /* engine_abort and borrowed logits survive restarts */
     void *staging;
     uint64_t staging_bytes;
     bool wanted[SEQS_SLOTS_MAX]; /* logits, per item of the last run */
@@ -84,12 +84,12 @@ static enum err send_call(struct engine_worker *worker, struct worker_call *call
                        worker->name);
     call->number = ++worker->number;
     size_t len = worker_call_encode(call, worker->message);
-    assert(len > 0); /* every field is ours */
+    assert(len > 0); /* all fields were set by this process */
     return worker_process_call(worker->process, worker->message, len, fd, call->number, &wait,
                                reply, info);
 }
 
-/* The value of the reply; 0 when the child is dead or says that it failed. */
+/* The value of the reply; 0 when the child is dead or reports a failure. */
 static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
 {
     struct worker_reply reply;
@@ -143,7 +143,7 @@ static bool attach(struct engine_worker *worker, const struct worker_segment *se
     return true;
 }
 
-/* Takes from the child what does not exist any more. */
+/* Detaches freed segments from the child. */
 static void detach_freed(struct engine_worker *worker)
 {
     uint64_t freed = worker_memory_freed(worker->memory);
@@ -178,7 +178,7 @@ static bool show(struct engine_worker *worker, const void *ptr, uint64_t bytes,
     return true;
 }
 
-/* As `show`, for memory that is not shared: the place to copy through, or NULL. */
+/* As `show`, for memory that is not shared: the staging memory to copy through, or NULL. */
 static void *stage(struct engine_worker *worker, uint64_t bytes, struct worker_place *place)
 {
     if (bytes > worker->options.staging_bytes_max)
@@ -270,7 +270,7 @@ static void fill_run(struct engine_worker *worker, const struct engine_item *ite
     }
 }
 
-/* The words of a child are data: only what a run may answer is one. */
+/* The child is not trusted: accept only error codes that a run may return. */
 static enum err run_error(const struct worker_reply *reply, struct errinfo *info)
 {
     switch (reply->err) {
@@ -293,8 +293,7 @@ static enum err worker_run(struct engine *engine, const struct engine_item *item
     struct worker_reply reply;
 
     fill_run(worker, items, count, list);
-    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to
-     * end. */
+    /* Relaxed: the flag orders no other memory, and an early abort finds no run to end. */
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
     TRY(send_call(worker, &call, FILE_NO, &reply, info));
     return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
@@ -348,7 +347,7 @@ static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
     return ask_about(engine, WORKER_WHOLE_BYTES, seq, 0);
 }
 
-/* `call` says what; its place is found here. */
+/* `call` says what to export; the destination is found here. */
 static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
                           uint64_t capacity)
 {
@@ -435,7 +434,7 @@ static bool find_block(struct engine_worker *worker, const void *ptr,
     return worker_memory_find(worker->memory, ptr, 0, segment);
 }
 
-/* A child with the model loaded; its reply has the facts. On failure there is none. */
+/* Starts a child and loads the model; the reply has the facts. On failure there is no child. */
 static enum err start_child(struct engine_worker *worker, const struct engine_options *options,
                             struct worker_reply *reply, struct errinfo *info)
 {
@@ -480,8 +479,8 @@ static bool worker_alive(struct engine *engine)
     return worker->process != NULL && worker_process_alive(worker->process);
 }
 
-/* What was freed here is given back there as well, or it would be in memory and in nobody's account
- * as long as nothing is asked of the child: the RAM tier gives way while models are idle. */
+/* Also detaches freed segments from the child: the RAM tier shrinks while models are idle, and
+ * without a call the child would keep that memory mapped and unaccounted for. */
 static uint64_t worker_memory_bytes(struct engine *engine)
 {
     detach_freed(worker_of(engine));
@@ -598,7 +597,7 @@ static enum err make_load(struct engine_worker *worker, const struct engine_opti
                          "the paths and adapters of a model are too long for its process");
 }
 
-/* Texts of the reply are gone with the next one. */
+/* Texts of the reply are valid only until the next one. */
 static enum err take_facts(struct engine_worker *worker, const struct worker_facts *from,
                            struct errinfo *info)
 {
@@ -620,7 +619,7 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     return ERR_OK;
 }
 
-/* Until the child says what the model calls itself. */
+/* Used until the child reports the model's own name. */
 static const char *name_of(const struct engine_options *options)
 {
     const char *slash = strrchr(options->path, '/');
@@ -638,7 +637,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
-    /* The child first: a file that the library dies of must not be opened by it here. */
+    /* The child first: a file that crashes the library must not be opened in this process. */
     TRY(start_child(worker, options, &reply, info));
     TRY(load_vocab(worker, options, info));
     worker->base.vocab = worker->vocab;

@@ -12,7 +12,7 @@
  *      entries              64 bytes each: key, digest; the newest first
  *      BLAKE3 of all that   32 bytes
  *
- * Two processes that replace it at the same time lose an entry, which costs one more reading.
+ * When two processes replace it at the same time an entry is lost, which costs one more read.
  */
 #include "engine/file_digest.h"
 
@@ -32,7 +32,7 @@
 enum {
     CHUNK_BYTES = 16 << 20,
     READ_BYTES =
-        256 << 10, /* fits the cache of a core, so that hashing does not wait for memory twice */
+        256 << 10, /* fits a core's cache, so that hashing does not read from memory again */
     THREADS_MAX = 8,
     ENTRIES_MAX = 1024,
     MAGIC_BYTES = 16,
@@ -54,7 +54,7 @@ struct part {
     int fd;
     struct file_identity identity;
     struct hash256 key, digest;
-    bool known;         /* the digest was remembered */
+    bool known;         /* the digest was in the file */
     size_t first_chunk; /* of all that are read */
 };
 
@@ -108,7 +108,7 @@ enum err file_identity_of(const struct file_sys *fs, const char *path,
 {
     int fd;
 
-    /* links are followed: the caches of other programs are full of them. A pipe must not block. */
+    /* Links are followed: other programs' model caches use them. A pipe must not block. */
     do
         fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     while (fd == -EINTR);
@@ -141,7 +141,7 @@ static struct hash256 key_of(const char *path, const struct file_identity *ident
 
 /* ---- memory ---- */
 
-/* The entries that are there; none when it is missing, foreign or damaged. `entries` has room for
+/* Reads the entries; none when the file is missing, foreign or damaged. `entries` has room for
  * all. */
 static size_t read_memory(const struct file_sys *fs, int dir, struct entry *entries)
 {
@@ -199,13 +199,14 @@ static void recall(struct file_digest *job)
     file_close(fs, &dir);
 }
 
-/* A file that changed a moment before it was read may change again without another change time. */
+/* A file that changed just before it was read may change again with the same change time. */
 static bool is_settled(const struct file_digest *job, const struct part *part)
 {
     return part->identity.changed_ns + SETTLE_NS <= job->started_wall_ns;
 }
 
-/* Puts what was computed before what is there; what is too much falls off the end. */
+/* Puts the computed entries before the existing ones; the oldest are dropped when there are too
+ * many. */
 static size_t add_entries(const struct file_digest *job, struct entry *entries, size_t count)
 {
     size_t added = 0;
@@ -304,7 +305,7 @@ static void run(void *arg)
         err = read_chunk(job, chunk, buffer, &info);
     }
     if (err != ERR_OK)
-        atomic_store(&job->cancelled, true); /* the others may stop, too */
+        atomic_store(&job->cancelled, true); /* the other threads may stop as well */
     mem_free(buffer);
     end_thread(job, err, &info);
 }
@@ -323,7 +324,7 @@ static enum err start_threads(struct file_digest *job, struct errinfo *info)
             continue;
         }
         end_thread(job, ERR_OK, NULL);
-        if (i == 0) /* fewer threads than wanted are enough */
+        if (i == 0) /* fewer threads are enough */
             return err;
         break;
     }
@@ -408,8 +409,8 @@ static enum err join(struct file_digest *job, struct errinfo *info)
     return err;
 }
 
-/* What was read is what the path names, and was it all the time: the library opened it by its path.
- */
+/* Checks that the path still names the file that was read, unchanged: the library opened it by
+ * its path. */
 static enum err check_parts(const struct file_digest *job, struct errinfo *info)
 {
     for (size_t i = 0; i < job->count; i++) {

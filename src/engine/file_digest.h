@@ -1,16 +1,14 @@
 /*
- * file_digest.h: digests of whole files, computed by several threads and remembered by file
- * identity.
+ * file_digest.h: digests of whole files, computed by several threads and cached by file identity.
  *
  * The digest of a file is BLAKE3 of its size and of the BLAKE3 digests of its chunks of 16 MiB, so
- * that threads can work on one file side by side. Every byte counts.
+ * that threads can work on one file in parallel. Every byte counts.
  *
  * MEMORY. A folder may keep the digests of up to 1,024 files under the name `digests`. The key is
  * the path, device, inode, size, modification time and change time. A program can set the
- * modification time, but not the change time. A digest is not remembered if its file changed less
- * than 2 seconds before the reading began: file systems with coarse clocks could hide another
- * change. A damaged memory remembers nothing. One that cannot be written is no error; the log says
- * so.
+ * modification time, but not the change time. A digest is not stored if its file changed less than
+ * 2 seconds before the reading began: file systems with coarse clocks could hide another change. A
+ * damaged memory counts as empty. Failing to write it is not an error; it is logged.
  *
  * Threads: start, wait and finish belong to one thread.
  */
@@ -29,7 +27,7 @@ struct clock;
 struct file_sys;
 struct log;
 
-/* What tells one version of a file from the next without reading it. */
+/* Identifies one version of a file without reading it. */
 struct file_identity {
     uint64_t device, inode, bytes, modified_ns, changed_ns;
 };
@@ -41,29 +39,29 @@ enum err file_identity_of(const struct file_sys *fs, const char *path,
 struct file_digest; /* the digests of some files, being computed */
 
 struct file_digest_part {
-    const char *path; /* for the memory, and to see whether it still names this file */
+    const char *path; /* for the memory, and to check that it still names this file */
     int fd;           /* stays open until the end */
 };
 
 struct file_digest_options {
     const struct file_sys *fs;
-    const char *memory_dir;    /* created when missing; NULL = nothing is remembered */
+    const char *memory_dir;    /* created when missing; NULL = nothing is cached */
     const struct clock *clock; /* the wall time is compared with change times */
     struct log *log;           /* may be NULL */
 };
 
-/* Looks into the memory and starts to read the files that it does not know. `parts` is copied,
+/* Looks up the memory and starts reading the files that it does not have. `parts` is copied,
  * their paths are not. */
 enum err file_digest_start(struct file_digest **job, const struct file_digest_options *options,
                            const struct file_digest_part *parts, size_t count,
                            struct errinfo *info) NODISCARD;
 uint64_t
-file_digest_bytes(const struct file_digest *job); /* to be read in all; 0 = all is remembered */
+file_digest_bytes(const struct file_digest *job); /* to be read in all; 0 = all are cached */
 uint64_t file_digest_read(const struct file_digest *job); /* so far */
 /* Waits for the threads, at most `timeout_ns`. True when they are done. */
 bool file_digest_wait(struct file_digest *job, uint64_t timeout_ns);
 
-/* Waits, checks that every path still names the same, unchanged file, remembers, and ends the job.
+/* Waits, checks that every path still names the same, unchanged file, caches, and ends the job.
  * `out` has room for `count` digests.
  *   ERR_BUSY     a file was changed or replaced meanwhile
  *   ERR_CORRUPT  a file has become shorter

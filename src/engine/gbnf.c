@@ -1,15 +1,17 @@
 /*
  * gbnf.c: reads a grammar into a small tree and checks it.
  *
- *      rule -> alternative -> item -> item            item = literal | class | reference | group, with its repetition {min, max}
+ *      rule -> alternative -> item -> item
  *                 |             '-> (group) -> alternative -> ...
  *                 '-> alternative -> item
+ *
+ *      item = literal | class | reference | group, with its repetition {min, max}
  *
  * Three passes:
  *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus
  *            limits
  *   settle   which rules can be empty, by iteration until nothing changes
- *   measure  depth first along what can stand at the beginning of a rule: a rule met again on the
+ *   measure  depth first along what can begin a rule: a rule met again on the
  *            way begins with itself, and the number of ways bounds how many places one character
  *            can be expected at
  */
@@ -28,7 +30,8 @@
 enum {
     REPEAT_MAX = 2000, /* the library's own limit */
     REPEATED_MAX = 8,  /* repetitions of one item, as in "a"*+? */
-    /* more need a chain of that many rules, each written before the one it uses */
+    /* passes; more are needed only for a chain of this many rules, each written before the one
+     * it uses */
     SETTLE_PASSES_MAX = 64,
 };
 
@@ -88,7 +91,7 @@ static struct rule *find_rule(struct parser *p, struct str name, uint64_t hash)
 
 static enum err get_rule(struct parser *p, struct str name, struct rule **rule)
 {
-    /* The names live as long as the parser: the address of the rules is as good a seed as any. */
+    /* The names live as long as the parser: the address of the rules will do as a seed. */
     uint64_t hash = map_hash(name.ptr, name.len, (uintptr_t)p->rules);
 
     *rule = find_rule(p, name, hash);
@@ -217,7 +220,7 @@ static enum err take_chars(struct parser *p, char end, struct node *node, uint64
     return ERR_OK;
 }
 
-/* A decimal number; larger ones than any limit stay just larger. */
+/* A decimal number, saturated just above the largest limit. */
 static uint32_t take_number(struct parser *p)
 {
     uint32_t n = 0;
@@ -364,7 +367,7 @@ static enum err parse_repetition(struct parser *p, bool nested, struct last *las
     TRY(take_repetition(p, nested, &min, &max));
     skip_space(p, nested);
     if (last->weight == 0)
-        return bad(p, begin, "nothing stands before this repetition");
+        return bad(p, begin, "there is nothing to repeat here");
     uint64_t times = max != FOREVER && max > 0 ? max : MAX(min, 1);
     uint64_t optional = max == FOREVER ? 1 : max - min;
     last->symbols *= times;
@@ -476,7 +479,8 @@ static bool settle_item(struct parser *p, struct node *item)
     return item->hollow || item->min == 0;
 }
 
-/* True when one of them can be empty. All are looked at, so that every item knows about itself. */
+/* True when one of them can be empty. Visits all of them, because it also sets `hollow` of each
+ * item. */
 static bool settle_alternatives(struct parser *p, uint32_t first)
 {
     bool any = false;
@@ -534,7 +538,7 @@ static enum err measure_item(struct parser *p, const struct node *item, uint64_t
         TRY(measure_rule(p, &p->rules[item->child], &once));
     else if (item->kind == NODE_GROUP)
         TRY(measure_alternatives(p, item->child, &once));
-    /* What may be empty lets its own repetition begin, too. */
+    /* An item that may be empty can also be followed by its own repetition. */
     uint32_t times = item->max == FOREVER ? item->min + 1 : MAX(item->max, 1);
     *paths += (uint64_t)once * (item->hollow ? times : 1);
     return ERR_OK;
@@ -552,7 +556,7 @@ static enum err measure_alternatives(struct parser *p, uint32_t first, uint32_t 
             TRY(measure_item(p, &p->nodes[i], &total));
             beginning = p->nodes[i].hollow || p->nodes[i].min == 0;
         }
-        total += beginning; /* it can be empty: one more way */
+        total += beginning; /* it can be empty: one more path */
     }
     if (total > GBNF_PATHS_MAX)
         return too_much(p, "ways in which one rule begins", GBNF_PATHS_MAX);

@@ -1,8 +1,9 @@
 /*
  * gbnf.h: a grammar in GBNF, checked and translated into a program for gbnf_match.h.
  *
- *      root  ::= "a" [0-9]{1,3} ( ws | "," )* other    # literals, classes, '.', groups,
- *            references, * + ? {m,n}
+ *      root  ::= "a" [0-9]{1,3} ( ws | "," )* other
+ *
+ * It has literals, classes, '.', groups, references, and the repetitions * + ? {m,n}.
  *
  * Grammars come from clients, so each limit below is checked, and a refusal names the line and
  * column (keeps I108). The dialect is the inference library's, without token references (`<...>`,
@@ -26,17 +27,17 @@ enum {
     GBNF_ELEMENTS_MAX = 1024 * 1024, /* after repetitions are written out, as the library does */
     GBNF_DEPTH_MAX = 64,             /* of groups */
     GBNF_CHAIN_MAX = 512,            /* rules and groups that begin with each other */
-    GBNF_PATHS_MAX = 8192,           /* ways in which one rule can begin */
+    GBNF_PATHS_MAX = 8192,           /* ways one rule can begin */
     GBNF_PATHS_TOTAL_MAX = 1024 * 1024,
     GBNF_OPS_MAX = 2 * 1024 * 1024, /* steps of the program, 12 bytes each */
 };
 
 enum gbnf_op_kind {
     GBNF_CHARS,     /* a character in (or, negated, outside) ranges[a] to ranges[a + b - 1] */
-    GBNF_SPLIT,     /* goes on at a and at b */
-    GBNF_JUMP,      /* goes on at a */
+    GBNF_SPLIT,     /* continues at a and at b */
+    GBNF_JUMP,      /* continues at a */
     GBNF_CALL,      /* routine number b, which begins at a */
-    GBNF_LAST_CALL, /* the same, and nothing but a return follows */
+    GBNF_LAST_CALL, /* the same, followed only by a return */
     GBNF_RETURN,
 };
 
@@ -60,11 +61,11 @@ struct gbnf {
 /* A character whose bytes come one by one: complete when left is 0. */
 struct gbnf_char {
     uint32_t value;
-    uint32_t least; /* smaller ones would be too long a form */
+    uint32_t least; /* smaller values would be an overlong form */
     unsigned left;  /* bytes that must follow */
 };
 
-/* False: no UTF-8 goes on like this. */
+/* False: not valid UTF-8. */
 bool gbnf_char_add(struct gbnf_char *c, unsigned char byte);
 
 /* ERR_INVALID says where it does not parse, or which rule is missing or begins with itself;

@@ -1,6 +1,5 @@
 /*
- * gbnf_impl.h: a grammar as a tree, between its two halves: gbnf.c reads, gbnf_program.c
- * translates.
+ * gbnf_impl.h: a grammar as a tree: gbnf.c builds it, gbnf_program.c translates it.
  */
 #ifndef HEARTH_ENGINE_GBNF_IMPL_H
 #define HEARTH_ENGINE_GBNF_IMPL_H
@@ -55,8 +54,8 @@ struct parser {
     struct rule *rules;
     uint32_t rules_count;
     struct map names;
-    uint64_t symbols;  /* rules that the library has by now, its own included */
-    uint64_t elements; /* cells that it has by now */
+    uint64_t symbols;  /* rules that the library would have so far, generated ones included */
+    uint64_t elements; /* elements that it would have so far */
     unsigned depth;
     uint32_t paths_total;
     struct errinfo *info;

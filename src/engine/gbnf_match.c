@@ -1,24 +1,23 @@
 /*
- * gbnf_match.c: a program with calls, run at all of its places at once.
+ * gbnf_match.c: runs a program with calls at all of its places at once.
  *
  * A state is a place in the program (always a GBNF_CHARS after a push) and the frame it returns to.
  * All calls of one routine at one position of the text share a frame, which lists every place to
  * return to (a graph-structured stack):
  *
- *      state (pc, frame 7) -> frame 7: return to pc 12 in frame 3, to pc 30 in frame 5 -> frame 3: ...
+ *      state (pc, frame 7) -> frame 7: return to pc 12 in frame 3, pc 30 in frame 5 -> frame 3: ...
  *
- * So an ambiguous grammar has as many frames as routines times positions, where a list of whole
- * stacks would have one per reading: 2 to the n of them for a rule that ends in two ways. Calls are
- * added to a frame only at the position where it was made. Therefore popping a level is cutting
- * four arrays.
+ * So an ambiguous grammar has at most routines times positions frames. A list of whole stacks would
+ * need one per reading: 2^n for a rule that ends in two ways. Calls are added to a frame only at
+ * the position where it was made. Therefore popping a level is cutting four arrays.
  *
- * A frame that returns at its own position (an empty routine) is marked, because calls that come
- * later must return at once.
+ * A frame that returns at its own position (an empty routine) is marked, because later calls must
+ * return at once.
  *
  * Inside a string most characters lead to the same states again. A level remembers which ones do,
- * so that a whole vocabulary of them is read quickly.
+ * so that a whole vocabulary can be read quickly.
  *
- * Frames that no state can reach any more are collected at a commit, by copying the others.
+ * Unreachable frames are collected at a commit, by copying the others.
  */
 #include "engine/gbnf_match.h"
 
@@ -75,11 +74,11 @@ struct gbnf_match {
     uint32_t states_count, frames_count, calls_count;
     uint32_t top;             /* level */
     uint32_t *frame_of;       /* per routine: its last frame, which may be gone */
-    uint32_t position_frames; /* frames that are older than the position being computed */
+    uint32_t position_frames; /* frames older than the position being computed */
     struct slot *slots;       /* of the states of one position, as a set */
     uint32_t slots_count, stamp;
     uint32_t collect_at;
-    int64_t account, floor; /* what a search must leave of the account; 0 = no search */
+    int64_t account, floor; /* what a search must leave in the account; 0 = no search */
     uint64_t steps;
     enum err err;
 };
@@ -148,7 +147,7 @@ static void next_stamp(struct gbnf_match *m)
     }
 }
 
-/* False when it was there. */
+/* False when it was already there. */
 static bool slot_add(struct gbnf_match *m, struct state state)
 {
     uint32_t at = slot_of(m, state);
@@ -248,8 +247,7 @@ static bool run_state(struct gbnf_match *m, uint32_t begin, struct state state, 
     return false;
 }
 
-/* Runs all states from `begin` on, those that come up included, and keeps those that expect a
- * character. */
+/* Runs all states from `begin` on, including new ones, and keeps those that expect a character. */
 static bool run(struct gbnf_match *m, uint32_t begin, bool *whole)
 {
     uint32_t kept = begin;
@@ -289,9 +287,8 @@ bool gbnf_char_add(struct gbnf_char *c, unsigned char byte)
     return true;
 }
 
-/* Whether one of the characters low to high fits. A negated class without one of them must cover
- * them with one range: a character more than needed may pass here, and is refused when its last
- * byte comes. */
+/* Whether one of the characters low to high fits. A negated class excludes them only if one of
+ * its ranges covers them all: an extra character may pass here, and is refused at its last byte. */
 static bool fits(const struct gbnf *program, const struct gbnf_op *op, uint32_t low, uint32_t high)
 {
     const struct gbnf_range *range = &program->ranges[op->a];
@@ -303,8 +300,8 @@ static bool fits(const struct gbnf *program, const struct gbnf_op *op, uint32_t 
     return op->negated;
 }
 
-/* Adds the states after the characters that fit; with a partial character only asks whether there
- * is one. */
+/* Adds the states after the characters that fit; with a partial character only tests whether
+ * there is one. */
 static bool advance(struct gbnf_match *m, const struct level *from, const struct gbnf_char *c,
                     bool *any)
 {
@@ -333,7 +330,7 @@ static struct level *origin(const struct gbnf_match *m)
     return &((struct level *)m->levels.items)[level(m)->origin];
 }
 
-/* Gives the states back when they are those of the level before. */
+/* Frees the states when they equal those of the previous level. */
 static bool stays(struct gbnf_match *m, const struct level *from, const struct level *next)
 {
     uint32_t count = from->states_end - from->states_begin;
@@ -359,7 +356,8 @@ static bool push(struct gbnf_match *m, struct level *next)
         return false;
     if (next->partial.left > 0) {
         next->states_begin = from.states_begin;
-        next->origin = m->top + 1; /* its states mean something else: half a character is gone */
+        /* its states mean something else: half a character has been read */
+        next->origin = m->top + 1;
         return true;
     }
     if (!run(m, from.states_end, &next->whole))
@@ -451,8 +449,8 @@ bool gbnf_match_whole(const struct gbnf_match *m)
 
 /* ---- collecting frames ---- */
 
-/* The copies are the queue of what is still to be looked at: a copy's calls point into the old
- * arrays until its turn. */
+/* The copies form the work queue: a copy's calls point into the old arrays until it is
+ * processed. */
 struct copy {
     struct frame *frames;
     struct call *calls;

@@ -1,12 +1,13 @@
 /*
  * gbnf_match.h: follows a text through a grammar, byte by byte, with bounded work.
  *
- *      base --push--> level 1 --push--> level 2 ...         pop: back to a level     commit: the last level is the new base
+ *      base --push--> level 1 --push--> level 2 ...
+ *     pop: back to a level     commit: the last level is the new base
  *
- * All readings of the text are followed at once, and readings that expect the same are one. Work is
- * counted in steps, not in seconds: an account that starts full, pays for each step and gets a
- * fixed sum with each commit. A grammar that empties it, or that has too many readings at once, is
- * an error (keeps I108).
+ * All readings of the text are followed at once, and readings that expect the same are merged. Work
+ * is counted in steps, not in seconds: an account starts full, is charged for each step and
+ * credited with a fixed sum at each commit. A grammar that exhausts it, or that has too many
+ * readings at once, is an error (keeps I108).
  *
  * OWNER: one thread at a time.
  */
@@ -37,10 +38,10 @@ enum err gbnf_match_create(struct gbnf_match **match, const struct gbnf *program
                            struct errinfo *info) NODISCARD;
 void gbnf_match_destroy(struct gbnf_match **match);
 
-/* One byte more. False: the grammar does not allow it, or an error; the level is as before. */
+/* Adds one byte. False: the grammar does not allow it, or an error; the level is unchanged. */
 bool gbnf_match_push(struct gbnf_match *match, unsigned char byte);
 
-/* The whole text, or nothing of it. */
+/* The whole text or none of it. */
 bool gbnf_match_push_text(struct gbnf_match *match, struct str text);
 
 /* Levels above the base, and back to an earlier one. */
@@ -49,16 +50,16 @@ void gbnf_match_pop(struct gbnf_match *match, size_t depth);
 /* The text may end here. */
 bool gbnf_match_whole(const struct gbnf_match *match);
 
-/* What was pushed stays. One token's worth of steps is added to the account. */
+/* Makes the pushed bytes permanent. Credits the account with one token's worth of steps. */
 enum err gbnf_match_commit(struct gbnf_match *match, struct errinfo *info) NODISCARD;
 
-/* A search that may be given up: pushes fail when half of the account is spent, or at any other
- * limit. End pops everything and returns whether that happened; the match goes on as before. */
+/* A search that may be abandoned: pushes fail when half of the account is spent, or at any other
+ * limit. End pops everything and returns whether that happened; the match continues as before. */
 void gbnf_match_search(struct gbnf_match *match);
 bool gbnf_match_search_end(struct gbnf_match *match);
 
-/* ERR_OK, or why a push failed that had nothing to do with the text: ERR_INVALID, the grammar is
- * too ambiguous; ERR_NOMEM. Lasts until the match is destroyed. */
+/* ERR_OK, or why a push failed for a reason other than the text: ERR_INVALID, the grammar is too
+ * ambiguous; ERR_NOMEM. Lasts until the match is destroyed. */
 enum err gbnf_match_error(const struct gbnf_match *match, struct errinfo *info);
 
 /* Steps taken so far. */

@@ -1,5 +1,5 @@
 /*
- * gbnf_program.c: a grammar's tree to the program that gbnf_match.c runs.
+ * gbnf_program.c: compiles a grammar's tree into the program that gbnf_match.c runs.
  *
  *      a | b       split L1, L2    L1: a, jump E    L2: b    E:
  *      x*          L: split B, E    B: x, jump L    E:
@@ -47,7 +47,7 @@ static enum err add_op(struct writer *w, enum gbnf_op_kind kind, uint32_t a, uin
     return ERR_OK;
 }
 
-/* Jumps and splits whose end is not known yet are a list: each has the one before in its open
+/* Jumps and splits with an unknown target form a list: each has the previous one in its open
  * field. */
 static void close_jumps(struct writer *w, uint32_t last)
 {
@@ -59,8 +59,8 @@ static void close_jumps(struct writer *w, uint32_t last)
     }
 }
 
-/* Takes what the alternatives need off `left`; false when that is too much, or when they refer to a
- * rule. */
+/* Subtracts what the alternatives need from `left`; false when it is too much, or when they
+ * refer to a rule. */
 static bool is_leaf(const struct node *nodes, uint32_t first, int64_t *left)
 {
     for (uint32_t a = first; a != NONE; a = nodes[a].next) {
@@ -107,7 +107,7 @@ static enum err write_once(struct writer *w, const struct node *item, uint32_t r
     }
 }
 
-/* In the middle of its rule, behind a jump that keeps its number. */
+/* The group's code is in the middle of its rule, after a jump that skips it. */
 static enum err write_routine(struct writer *w, const struct node *group, uint32_t *entry)
 {
     uint32_t jump = here(w);
@@ -181,8 +181,8 @@ static enum err write_alternatives(struct writer *w, uint32_t first)
     return ERR_OK;
 }
 
-/* A call that nothing follows needs no way back; without this a rule that ends with itself would go
- * ever deeper. */
+/* Tail call: nothing follows, so no return is needed. Otherwise a rule that ends with itself
+ * would nest ever deeper. */
 static bool is_last(const struct gbnf *program, uint32_t at)
 {
     while (program->ops[at].kind == GBNF_JUMP)

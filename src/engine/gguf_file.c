@@ -4,7 +4,7 @@
  *
  * The reader refuses bad magic, versions and counts, but it does not compare the tensors with the
  * size of the file: a truncated download passes until its weights are touched, and then the process
- * dies. The comparison is made here.
+ * dies. So the comparison is made here.
  */
 #include "engine/gguf_file.h"
 
@@ -94,8 +94,8 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
     shard->path = mem_strdup(path);
     shard->fd = FILE_NO;
     /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not
-     * file_open_at. Opening a pipe would wait for somebody to write; a file does not care about
-     * O_NONBLOCK. */
+     * file_open_at. Opening a pipe would wait for a writer; O_NONBLOCK has no effect on a
+     * regular file. */
     int fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
         return err_set_errno(info, -fd, "cannot open the model %s", path);
@@ -114,7 +114,7 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
     return check_extent(shard, info);
 }
 
-/* How many shards the name says there are, and where its number stands; 1 for a plain name. */
+/* The number of shards by the name, and where the shard number is in it; 1 for a plain name. */
 static unsigned count_shards(const char *path, size_t *prefix_len)
 {
     struct str text = str_from(path);
@@ -290,7 +290,7 @@ uint64_t gguf_file_bytes(const struct gguf_file *file)
 /* Tensors are named by their role in every architecture of the format. */
 struct roles {
     bool keys;  /* to attend to */
-    bool fused; /* keys, queries and values in one; a recurrent layer may begin with it, too */
+    bool fused; /* keys, queries and values in one; also found in recurrent layers */
     bool state; /* that is carried */
 };
 
@@ -377,7 +377,7 @@ void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *sta
         }
 }
 
-/* Of what is a number; anything else counts as one. */
+/* Checks numbers only; any other type counts as 1. */
 static bool is_positive(const struct gguf_context *gguf, int64_t id)
 {
     switch (gguf_get_kv_type(gguf, id)) {
@@ -390,8 +390,8 @@ static bool is_positive(const struct gguf_context *gguf, int64_t id)
     }
 }
 
-/* Vectors are in 32 bits, and matrices in a type that is for weights, not for indices or for sums
- * on the way. */
+/* Vectors must have 32 bits, and matrices a type for weights, not for indices or intermediate
+ * sums. */
 static bool has_ordinary_types(const struct shard *shard)
 {
     for (int64_t i = 0; i < gguf_get_n_tensors(shard->gguf); i++) {

@@ -1,11 +1,11 @@
 /*
- * gguf_file.h: what a model file says about itself, read and checked before libllama is given it.
+ * gguf_file.h: the metadata of a model file, read and checked before libllama opens it.
  *
  * Opens a GGUF file (or all shards of one), checks that it is one and that every tensor lies inside
- * the file, and keeps the metadata for questions. So that a missing, truncated or foreign file gets
- * a sentence of ours, not a library's log.
+ * the file, and keeps the metadata for queries. So a missing, truncated or foreign file gets our
+ * own error message, not a library's log.
  *
- * Owner: whoever opened it. Not thread-safe.
+ * Owner: the caller that opened it. Not thread-safe.
  */
 #ifndef HEARTH_ENGINE_GGUF_FILE_H
 #define HEARTH_ENGINE_GGUF_FILE_H
@@ -45,8 +45,8 @@ struct gguf_file_layer {
 };
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t layer);
 
-/* The files that it is made of, as file_digest_start wants them; returns their number. `parts` has
- * room for GGUF_FILE_SHARDS_MAX, or is NULL. They are valid as long as the file is open. */
+/* The files that it consists of, for file_digest_start; returns their number. `parts` has room
+ * for GGUF_FILE_SHARDS_MAX, or is NULL. They are valid as long as the file is open. */
 size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *parts);
 
 /* From the digest of each part. Any change of any byte of any part changes it. */
@@ -56,13 +56,13 @@ struct hash256 gguf_file_fingerprint(const struct gguf_file *file, const struct 
 enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state,
                                struct errinfo *info) NODISCARD;
 
-/* The architecture, and names and types of its own keys: what decides the class of the library's
- * memory, without the numbers. */
+/* The architecture, and the names and types of its keys without their values: these decide the
+ * class of the library's memory. */
 void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state);
 
-/* What the library looks at only when it computes is as in most published models: sizes, factors
- * and epsilons of the architecture are positive finite numbers, heads are rotated in pairs and not
- * beyond their end, and tensors have types for weights. */
+/* Checks values that the library reads only while computing: sizes, factors and epsilons of the
+ * architecture are positive finite numbers, heads are rotated in pairs and not beyond their end,
+ * and tensors have types for weights. */
 bool gguf_file_is_ordinary(const struct gguf_file *file);
 
 #endif

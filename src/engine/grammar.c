@@ -5,9 +5,9 @@
  * longest trigger has:
  *
  *      ... text that came out <tool_c|all>{"na         tail | piece of the new token
- *                             ^^^^^^^^^^^              a trigger that ends inside the piece; the rest is read after it
+ *                             ^^^^^^^^^^^  a trigger that ends inside the piece
  *
- * The text from the trigger on is read by the grammar. If it allows all of it, the wait is over.
+ * The grammar reads the text from the trigger on. If it allows all of it, the wait is over.
  *
  * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end
  * of the generation).
@@ -36,7 +36,7 @@ enum {
 struct grammar {
     const struct engine *engine;
     struct gbnf *program;
-    struct gbnf_match *match; /* at its very beginning while waiting */
+    struct gbnf_match *match; /* at its start while waiting */
     const struct pieces *pieces;
     uint64_t *allowed; /* a bit per token */
     size_t allowed_words;
@@ -70,8 +70,8 @@ static void mark(struct grammar *grammar, token_id token)
     grammar->allowed[token / 64] |= (uint64_t)1 << token % 64;
 }
 
-/* All tokens in the order of their texts: what two neighbours share is read once, and after a byte
- * that was refused all that begin with the same are passed over. */
+/* All tokens in the order of their texts: a prefix that two neighbours share is read once, and
+ * after a refused byte all tokens with the same prefix are skipped. */
 static bool mark_allowed(struct grammar *grammar)
 {
     const struct pieces *pieces = grammar->pieces;
@@ -106,8 +106,8 @@ static int by_logit(const void *a, const void *b)
     return (left->id > right->id) - (left->id < right->id);
 }
 
-/* A grammar whose mask takes too long: the most probable tokens one by one, up to LIKELY_MAX that
- * may come. Tokens behind them are refused. Returns how many were found. */
+/* For a grammar whose mask takes too long: tries the most probable tokens one by one, until
+ * LIKELY_MAX are allowed. All others are refused. Returns how many were found. */
 static size_t mark_likely(struct grammar *grammar, struct llama_token_data_array *candidates)
 {
     struct gbnf_match *match = grammar->match;
@@ -150,8 +150,7 @@ static enum err try_start(struct grammar *grammar, struct str text, struct errin
     return gbnf_match_commit(grammar->match, info);
 }
 
-/* Where the first trigger begins that ends in the bytes behind the tail; SIZE_MAX when there is
- * none. */
+/* Where the first trigger begins that ends after the tail; SIZE_MAX when there is none. */
 static size_t find_trigger(const struct grammar *grammar, size_t window_len)
 {
     size_t first = SIZE_MAX;
@@ -215,7 +214,7 @@ static enum err copy_triggers(struct grammar *grammar, const struct grammar_opti
     return ERR_OK;
 }
 
-/* A trigger that the grammar does not begin with would never start it. */
+/* A trigger that the grammar cannot begin with would never start it. */
 static enum err check_triggers(const struct grammar *grammar, struct errinfo *info)
 {
     for (size_t i = 0; i < grammar->tokens_count; i++) {

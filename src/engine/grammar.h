@@ -1,10 +1,11 @@
 /*
- * grammar.h: a grammar that follows one generation. For this folder only; sample.h is its door.
+ * grammar.h: a grammar that follows one generation. For this folder only; others use sample.h.
  *
- *      waiting --a trigger came out (grammar_accept)--> following        without triggers it follows from the beginning
+ *      waiting --a trigger was generated (grammar_accept)--> following
+ *      (without triggers it follows from the beginning)
  *
- * The inference library has grammars, too, but no bound on their work: 231 bytes were enough to
- * keep it busy for ever. It also throws C++ exceptions through C. Here every token has a bounded
+ * The inference library also has grammars, but no bound on their work: 231 bytes were enough to
+ * keep it busy forever. It also throws C++ exceptions through C. Here every token has a bounded
  * number of steps (gbnf_match.h), and a grammar that needs more is an error. Triggers are plain
  * texts.
  *
@@ -36,12 +37,12 @@ struct grammar_options {
 struct grammar;
 
 /* ERR_INVALID, ERR_LIMIT: what is wrong with the text or a trigger. A trigger that the grammar does
- * not allow as its beginning could never start it and is refused, too. ERR_NOMEM. */
+ * not allow as its beginning could never start it and is refused as well. ERR_NOMEM. */
 enum err grammar_create(struct grammar **grammar, const struct engine *engine,
                         const struct grammar_options *options, struct errinfo *info) NODISCARD;
 void grammar_destroy(struct grammar **grammar);
 
-/* Whether `token` may come next; always while it waits. False, too, after an error that the next
+/* Whether `token` may come next; always while it waits. Also false after an error that the next
  * call reports. */
 bool grammar_allows(const struct grammar *grammar, token_id token);
 
@@ -50,9 +51,9 @@ bool grammar_allows(const struct grammar *grammar, token_id token);
 enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *candidates,
                       struct errinfo *info) NODISCARD;
 
-/* `token` has come; grammar_allows said yes. While it waits this may start it: then the text from
- * the beginning of the trigger on is read by the grammar. Where the same token brought more text
- * that the grammar refuses, it goes on waiting. Errors as grammar_mask. */
+/* `token` has come; grammar_allows said yes. While it waits this may start it: then the text
+ * from the beginning of the trigger on is read by the grammar. If the token contains more text
+ * that the grammar refuses, it keeps waiting. Errors as grammar_mask. */
 enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo *info) NODISCARD;
 
 #endif

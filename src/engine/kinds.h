@@ -5,7 +5,7 @@
  *   full        any prefix of the rows is a valid state
  *   sliding     only the last `window` rows are kept
  *   chunked     as sliding, the window starting anew at each multiple of its size
- *   recurrent   one state, valid at one token count; also whatever is not known better (keeps I29)
+ *   recurrent   one state, valid at one token count; also every unknown kind (keeps I29)
  *
  * Pure data and pure functions; no thread, no owner.
  */
@@ -34,7 +34,7 @@ enum kind {
 typedef uint32_t kind_set;
 #define KIND_BIT(kind) (1u << (kind))
 
-/* Never NULL; "unknown" for what is no kind. */
+/* Never NULL; "unknown" for values that are not a kind. */
 const char *kind_name(enum kind kind);
 
 /* "full+recurrent"; the order is that of the enum, bits that are no kind are "unknown", the empty

@@ -64,8 +64,8 @@ static void set_u32_array(const struct model_keys *keys, const char *name, const
     gguf_set_arr_data(keys->gguf, key_name(keys, name, key), GGUF_TYPE_UINT32, values, count);
 }
 
-/* Fewer layers than a period: the last one stands for the period's last, so that every kind of
- * layer is there. */
+/* With fewer layers than a period, the last one acts as the period's last, so that every kind of
+ * layer is present. */
 static uint32_t period_within(uint32_t period, uint32_t layers)
 {
     return MIN(period, layers);
@@ -222,8 +222,7 @@ static void nemotron_layer_keys(const struct model_keys *keys, const struct mode
     set_f32(keys, "attention.layer_norm_epsilon", 1e-5F);
 }
 
-/* Latent attention: what is kept per token is one compressed vector plus a rotated part, for all
- * heads. */
+/* Latent attention: each token keeps one compressed vector plus a rotated part, for all heads. */
 static void latent_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     const uint32_t rank = 4 * shape->head_dim;
@@ -262,8 +261,8 @@ static void index_keys(const struct model_keys *keys, const struct model_shape *
     set_f32(keys, "hyper_connection.magnitude", 1.0F);
 }
 
-/* Attends in both directions and has no memory: hearth refuses it, and this is how that is tested.
- */
+/* Attends in both directions and has no memory: hearth refuses it, and this is how that is
+ * tested. */
 static void encoder_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     const uint32_t pooling_mean = 1;

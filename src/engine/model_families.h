@@ -1,9 +1,9 @@
 /*
  * model_families.h: the model families that `hearth model make` can write, as a table.
  *
- * A family is one architecture of the inference library: its name, the shape it has when nobody
- * says otherwise (small, for tests), what its options allow, and the functions that write its
- * metadata keys. A preset is a family with the shape of a published model.
+ * A family is one architecture of the inference library: its name, its default shape (small, for
+ * tests), what its options allow, and the functions that write its metadata keys. A preset is a
+ * family with the shape of a published model.
  *
  * Everything here is read-only; any thread.
  */
@@ -30,16 +30,16 @@ struct model_keys {
 /* What a family allows and what it has; bits of model_family.traits. */
 enum model_trait {
     MODEL_TRAIT_EXPERTS = 1,      /* experts may be asked for; they are as wide as a dense layer */
-    MODEL_TRAIT_EXPERTS_MUST = 2, /* there must be experts, of a width of their own */
+    MODEL_TRAIT_EXPERTS_MUST = 2, /* experts are required, with their own width */
     MODEL_TRAIT_WINDOW = 4,       /* sliding layers, whose window may be chosen */
     MODEL_TRAIT_BIAS = 8,         /* projections have biases */
-    MODEL_TRAIT_TIED = 16,        /* the output shares the embedding's weights, always */
-    MODEL_TRAIT_UNTIED = 32,      /* the output has weights of its own, always */
+    MODEL_TRAIT_TIED = 16,        /* the output always shares the embedding's weights */
+    MODEL_TRAIT_UNTIED = 32,      /* the output always has its own weights */
     MODEL_TRAIT_NO_HEADS = 64,    /* no attention at all */
     MODEL_TRAIT_HEADS_FILL = 128, /* heads x head size must be the width */
     MODEL_TRAIT_LATENT = 256,     /* attention rows are one latent vector for all heads */
     MODEL_TRAIT_ENCODER = 1024,   /* makes no text: the engine refuses it */
-    /* gated delta net: the state is shared out to heads of state_size */
+    /* gated delta net: the state is divided into heads of state_size */
     MODEL_TRAIT_DELTA = 512,
 };
 
@@ -53,7 +53,7 @@ enum {
 };
 
 struct model_family {
-    const char *name; /* of the architecture, too */
+    const char *name; /* also the name of the architecture */
     unsigned traits;
     uint32_t layers_min;
     struct model_shape shape;
@@ -72,7 +72,7 @@ struct model_preset {
 const struct model_family *model_family_find(const char *name);
 const struct model_preset *model_preset_find(const char *name);
 
-/* All of them, for help and for tests; NULL behind the last. */
+/* All of them, for help and for tests; ended by NULL. */
 const struct model_family *model_family_at(size_t index);
 const struct model_preset *model_preset_at(size_t index);
 

@@ -11,8 +11,8 @@
  *              tensor, in 32 bits. Row by row, so memory does not grow with the model.
  *   quantize   the library's own, so that types are mixed as in published files
  *
- * Tensors that the library would accept but published models of the family do not have are left
- * out.
+ * Tensors that the library would accept but that published models of the family do not have are
+ * omitted.
  */
 #include "engine/model_make.h"
 
@@ -342,7 +342,7 @@ static enum err open_target(struct making *making, struct errinfo *info)
     making->dir_path = slash == NULL  ? mem_strdup(".")
                        : slash == out ? mem_strdup("/")
                                       : mem_strndup(out, (size_t)(slash - out));
-    /* A name nobody else has: two makers of the same file must not take each other's apart. */
+    /* A unique name: two processes that make the same file must not overwrite each other's. */
     hash_random(&unique, sizeof(unique));
     making->plain = text_of(".%s.%08x.f16", name, unique);
     making->quantized = text_of(".%s.%08x.quantized", name, unique);
@@ -356,8 +356,8 @@ static void close_target(struct making *making)
 {
     const struct file_ops *ops = making->fs->ops;
 
-    /* Whatever is still there: both after a failure, the plain one after quantization, none else.
-     */
+    /* Removes leftovers: both files after a failure, the plain one after quantization, otherwise
+     * none. */
     if (making->dir != FILE_NO) {
         ops->unlinkat(making->fs->ctx, making->dir, making->plain, false);
         ops->unlinkat(making->fs->ctx, making->dir, making->quantized, false);

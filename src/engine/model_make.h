@@ -1,11 +1,11 @@
 /*
  * model_make.h: models with random weights, for tests, demos and benchmarks.
  *
- * What runs is real (architecture, tokenizer, chat template, quantization), only the knowledge is
- * missing: compute time and the shape of the state do not depend on the values of weights. Weights
- * follow from the seed and the tensor's name alone, so that the same options give the same file
- * everywhere, and are scaled so that a model of any depth computes finite, well-spread logits and
- * mostly answers with words of its small vocabulary.
+ * Architecture, tokenizer, chat template and quantization are real; only the weights are random.
+ * Compute time and the shape of the state do not depend on their values. Weights follow from the
+ * seed and the tensor's name alone, so that the same options give the same file everywhere, and are
+ * scaled so that a model of any depth computes finite, well-spread logits and mostly generates
+ * words of its small vocabulary.
  */
 #ifndef HEARTH_ENGINE_MODEL_MAKE_H
 #define HEARTH_ENGINE_MODEL_MAKE_H
@@ -58,7 +58,7 @@ struct model_shape {
 
 struct model_make_options {
     const char *family; /* a family or a preset; NULL = "demo" */
-    const char *out;    /* where the file goes; replaced when it exists */
+    const char *out;    /* the target file; replaced when it exists */
     struct model_shape shape;
     enum model_quant quant; /* default: the preset's, f16 for a plain family */
     uint64_t seed;
@@ -84,8 +84,8 @@ struct model_make_plan {
     enum model_quant quant; /* never the default */
 };
 
-/* What model_make starts with; ERR_INVALID as there. For `--help`, tests, and to say what will be
- * made. */
+/* What model_make starts with; ERR_INVALID as there. For `--help`, tests, and to show what will
+ * be made. */
 enum err model_make_resolve(const struct model_make_options *options, struct model_make_plan *plan,
                             struct errinfo *info) NODISCARD;
 

@@ -1,9 +1,9 @@
 /*
- * model_shape.c: from what the user said to a complete, valid shape.
+ * model_shape.c: completes and checks the shape given by the user.
  *
- * What is not given comes from the family or preset, in proportion: a wider model gets more heads
- * of the same size and a wider feed-forward layer. Everything that the library would answer with an
- * abort (its assertions on metadata) is refused here with a sentence that says what would be right.
+ * Missing values come from the family or preset, in proportion: a wider model gets more heads of
+ * the same size and a wider feed-forward layer. Everything that would make the library abort (its
+ * assertions on metadata) is refused here with a message that says what would be valid.
  */
 #include "engine/model_make.h"
 
@@ -58,7 +58,7 @@ static uint32_t or_else(uint32_t given, uint32_t otherwise)
     return given != 0 ? given : otherwise;
 }
 
-/* `value`, as much larger or smaller as `now` is than `before`; a multiple of WIDTH_STEP. */
+/* `value` scaled by now / before, rounded down to a multiple of WIDTH_STEP (at least one). */
 static uint32_t in_proportion(uint32_t value, uint32_t now, uint32_t before)
 {
     uint64_t scaled = (uint64_t)value * now / before / WIDTH_STEP * WIDTH_STEP;
@@ -182,8 +182,8 @@ static enum err check_experts(const struct model_family *family, const struct mo
     return ERR_OK;
 }
 
-/* Recurrent layers: heads of a fixed width (scan) or of the state's own (delta), in equal groups.
- */
+/* Recurrent layers: heads of a fixed width (scan) or of the state's own (delta), in equal
+ * groups. */
 static enum err check_state(const struct model_family *family, struct model_shape *shape,
                             struct errinfo *info)
 {

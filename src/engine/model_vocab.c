@@ -4,8 +4,8 @@
  * The merges were learned once from English prose and C (comments, documents, a little JSON), most
  * frequent first; the order is what a BPE tokenizer applies them in, so lines must not be
  * rearranged. A line "a|b" makes the token "ab", and both sides are bytes or tokens made further
- * up. The library wants all of it in GPT-2's notation, in which every byte is a visible character:
- * blanks and control bytes are moved to U+0100 and above.
+ * up. The library expects GPT-2's notation, in which every byte is a visible character: spaces and
+ * control bytes are mapped to U+0100 and above.
  */
 #include "engine/model_vocab.h"
 
@@ -99,8 +99,7 @@ enum {
     TOKEN_FIRST_UNUSED = TOKEN_FIRST_SPECIAL + COUNT_OF(specials),
 };
 
-/* The pieces carry no newline of their own: every one that is rendered is written out in a string.
- */
+/* The pieces contain no newlines: every newline that is rendered is written in a string. */
 static const char chat_template[] =
     "{%- macro text_of(content) -%}"
     "{%- if content is string -%}{{ content }}"
@@ -109,8 +108,7 @@ static const char chat_template[] =
     "endfor -%}"
     "{%- endif -%}"
     "{%- endmacro -%}"
-    /* Reasoning is shown only behind the user's last message: what the model thought about earlier
-     * ones is over. */
+    /* Reasoning is shown only after the user's last message; earlier reasoning is dropped. */
     "{%- set last = namespace(user=-1) -%}"
     "{%- for message in messages -%}"
     "{%- if message.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}"
@@ -155,7 +153,7 @@ static const char chat_template[] =
     "{%- endfor -%}"
     "{{ '<|im_end|>\\n' }}"
     "{%- elif message.role == 'tool' -%}"
-    /* Results that follow each other share one turn of the user. */
+    /* Consecutive tool results share one user turn. */
     "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' -%}{{ '<|im_start|>user' }}{%- "
     "endif -%}"
     "{{ '\\n<tool_response>\\n' }}{{ text_of(message.content) }}{{ '\\n</tool_response>' }}"
@@ -177,7 +175,7 @@ static bool byte_is_visible(unsigned byte)
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
 }
 
-/* The character that stands for a byte: itself, or the n-th invisible byte as U+0100 + n. */
+/* The character for a byte: itself, or the n-th invisible byte as U+0100 + n. */
 static unsigned byte_character(unsigned byte)
 {
     unsigned invisible = 0;

@@ -21,20 +21,20 @@ struct gguf_context;
 /* Tokens of the smallest vocabulary: everything but unused ones. */
 uint32_t model_vocab_min(void);
 
-/* Writes the tokenizer.* keys for a vocabulary of that many tokens (at least the smallest). */
+/* Writes the tokenizer.* keys for a vocabulary of the given size (at least the smallest). */
 enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab,
                               struct errinfo *info) NODISCARD;
 
-/* How often a model that talks at random should say a token. */
+/* How often a model with random weights should generate a token. */
 enum model_speech {
-    /* half characters, control tokens, unused ones: they would make a mess of a terminal */
+    /* half characters, control tokens, unused ones: they would garble a terminal */
     MODEL_SPEECH_NEVER,
     MODEL_SPEECH_SELDOM, /* parts of words, signs, the end of the answer */
     MODEL_SPEECH_OFTEN,  /* words */
 };
 enum model_speech model_vocab_speech(uint32_t token);
 
-/* ChatML with tools (JSON, in the manner of Hermes), tool results and reasoning; Jinja. */
+/* ChatML with tools (JSON, as in Hermes), tool results and reasoning; Jinja. */
 const char *model_vocab_chat_template(void);
 
 #endif

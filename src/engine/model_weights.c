@@ -18,8 +18,8 @@
  * SPEECH. Column 0 of the stream is kept free of what layers write (row 0 of every writer is 0), so
  * it holds the constant that the embedding put there when the logits are computed. Column 0 of the
  * output weights is therefore a bias per token: tokens that are no speech (half characters, control
- * tokens, unused ones) get one that keeps them unsaid. With tied weights both are the same number,
- * and its sign does it.
+ * tokens, unused ones) get one that suppresses them. With tied weights both are the same number,
+ * and its sign has this effect.
  *
  * EXACTNESS. A value is (offset + r) * unit with integers below 2^24 in the bracket: one rounding,
  * nothing a compiler could fuse. Only sqrtf and division, which IEEE fixes, enter `unit`.
@@ -45,7 +45,7 @@ enum rule_kind {
 };
 
 struct model_weights_rule {
-    const char *pattern; /* of the tensor's name behind "blk.N." */
+    const char *pattern; /* of the tensor's name after "blk.N." */
     enum rule_kind kind;
     float center, reach;
 };
@@ -140,7 +140,7 @@ static float reach_of(const struct model_weights *weights)
     return 0;
 }
 
-/* What column 0 of a row of the embedding or the output is. */
+/* Column 0 of a row of the embedding or the output. */
 static float speech_column(const struct model_weights *weights, uint64_t token)
 {
     const enum model_speech speech = model_vocab_speech((uint32_t)token);

@@ -1,5 +1,5 @@
 /*
- * model_weights.h: random numbers that make a model behave.
+ * model_weights.h: random weights for models that compute sensible values.
  *
  * The values of a tensor follow from the seed, its name and its shape alone, by integer arithmetic
  * and single IEEE operations, so that they are the same bits on every machine and with every
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What weights depend on beside a tensor's name and shape. */
+/* What weights depend on besides a tensor's name and shape. */
 struct model_weights_plan {
     uint64_t seed;
     uint32_t layers;

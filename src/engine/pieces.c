@@ -1,8 +1,8 @@
 /*
  * pieces.c: two passes over the vocabulary (sizes, then texts), and a sort.
  *
- * Two threads may make them at the same time; the first to finish wins, and the other one's are
- * thrown away.
+ * Two threads may make them at the same time; the first to finish wins, and the other copy is
+ * freed.
  */
 #include "engine/pieces.h"
 
@@ -23,8 +23,8 @@ static int by_bytes(const void *a, const void *b)
     return order != 0 ? order : (x->token > y->token) - (x->token < y->token);
 }
 
-/* As the inference library has it: a token whose text is empty or begins with NUL is never allowed.
- */
+/* As the inference library has it: a token whose text is empty or begins with NUL is never
+ * allowed. */
 static size_t text_of(const struct engine *engine, token_id token, char bytes[PIECE_BYTES_MAX])
 {
     size_t len = engine_token_bytes(engine, token, true, bytes, PIECE_BYTES_MAX);

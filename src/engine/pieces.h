@@ -1,6 +1,6 @@
 /*
- * pieces.h: the texts of a vocabulary in order, so that a grammar reads a beginning that many
- * tokens share only once.
+ * pieces.h: the sorted texts of a vocabulary, so that a grammar reads a shared prefix of many
+ * tokens only once.
  *
  * For this folder only. Made once per engine, by the first generation with a grammar; 16 bytes per
  * token and the texts.
@@ -23,7 +23,7 @@ struct piece {
     const char *bytes;
     token_id token;
     uint16_t len;
-    uint16_t shared; /* bytes at the beginning that are those of the piece before */
+    uint16_t shared; /* length of the prefix shared with the previous piece */
 };
 
 struct pieces {
@@ -35,7 +35,7 @@ struct pieces {
     char *bytes;
 };
 
-/* Those of the engine, made when they are missing. ERR_NOMEM. */
+/* Returns the engine's pieces and builds them on first use. ERR_NOMEM. */
 enum err pieces_of(const struct engine *engine, const struct pieces **pieces,
                    struct errinfo *info) NODISCARD;
 void pieces_destroy(struct pieces **pieces);

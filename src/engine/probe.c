@@ -1,6 +1,6 @@
 /*
- * probe.c: what the memory of a freshly loaded model can do, by asking the library and by trying
- * it.
+ * probe.c: finds out what the memory of a freshly loaded model can do, by asking the library and by
+ * trying it.
  *
  * The library says whether a model is recurrent or hybrid and how wide its window is; it does not
  * say whether the state that it writes can be taken apart the way sections.c does. So a short
@@ -13,8 +13,9 @@
  *      4. the next token's logits must be those of the run that was never interrupted: bit for bit
  *         (facts.exact), or nearly.
  *
- * What fails is served with whole-sequence state (the same test with one object), and what fails
- * that, without any. Never wrongly (keeps I28, I29): one warning says so.
+ * A model that fails is served with whole-sequence state (the same test with one object), and one
+ * that fails that as well, without any state. Results are never wrong (keeps I28, I29), and one
+ * warning is logged.
  */
 #include <assert.h>
 #include <math.h>
@@ -50,7 +51,7 @@ static kind_set ask_kinds(const struct engine_llama *llama, const struct gguf_fi
 }
 
 /* Memories with an index beside their rows (hybrid with an indexer, compressed rows) copy whole
- * sequences only: asked for a range, the library aborts. They are known by their keys. */
+ * sequences only: asked for a range, the library aborts. They are recognised by their keys. */
 static bool copies_ranges(const struct engine_llama *llama, const struct gguf_file *file)
 {
     bool indexed = gguf_file_has_arch_key(file, "attention.indexer.top_k");
@@ -62,8 +63,8 @@ static bool copies_ranges(const struct engine_llama *llama, const struct gguf_fi
 /* A cell's own record in the state: position, count of sequences, sequence. */
 enum { CELL_BYTES = 12 };
 
-/* Bytes of K and V of one layer and token, by the metadata; the layers that have rows all have as
- * many in most models. */
+/* Bytes of K and V of one layer and token, by the metadata; in most models all layers with rows
+ * have the same number. */
 static uint64_t row_bytes(const struct engine_llama *llama, const struct gguf_file *file)
 {
     uint64_t heads = gguf_file_arch_uint(file, "attention.head_count", 1);
@@ -76,7 +77,7 @@ static uint64_t row_bytes(const struct engine_llama *llama, const struct gguf_fi
            ggml_row_size(llama->type_v, (int64_t)(kv_heads * value));
 }
 
-/* How many layers the bytes of a row stand for; 0 when they are no multiple of a layer's. */
+/* How many layers the bytes of a row make up; 0 when they are not a multiple of a layer's. */
 static uint32_t layers_of(uint64_t each, uint64_t row)
 {
     uint64_t bytes = each > CELL_BYTES ? each - CELL_BYTES : 0;
@@ -84,8 +85,8 @@ static uint32_t layers_of(uint64_t each, uint64_t row)
     return row > 0 && bytes % row == 0 ? (uint32_t)(bytes / row) : 0;
 }
 
-/* How many layers are of which kind: by the bytes that were measured, or by the roles of the
- * tensors. 0 = cannot be told. */
+/* How many layers are of which kind: by the measured bytes, or by the roles of the tensors. 0 =
+ * unknown. */
 static void count_groups(struct engine_llama *llama, const struct gguf_file *file)
 {
     struct engine_facts *facts = &llama->base.facts;
@@ -111,7 +112,7 @@ static void count_groups(struct engine_llama *llama, const struct gguf_file *fil
 
 /* ---- running the probe's prompt ---- */
 
-/* In the chunks that the engine has, which may be smaller than the prompt. */
+/* In chunks of the engine's size, which may be smaller than the prompt. */
 static enum err run(struct probe *probe, seq_id seq, uint32_t from, uint32_t count, bool logits,
                     struct errinfo *info)
 {
@@ -125,7 +126,7 @@ static enum err run(struct probe *probe, seq_id seq, uint32_t from, uint32_t cou
     return ERR_OK;
 }
 
-/* Tokens that are text, so that no model treats them in a special way. */
+/* Text tokens, so that no model treats them specially. */
 static void choose_tokens(struct probe *probe)
 {
     const struct engine *engine = &probe->llama->base;
@@ -165,7 +166,7 @@ static struct sizes measure_rows(struct engine_llama *llama, seq_id seq, uint32_
     return sizes;
 }
 
-/* A line through two points that a third must lie on; false when it does not. */
+/* Fits a line through two points; false when the third is not on it. */
 static bool fit_line(const uint64_t sizes[3], const uint32_t counts[3], uint64_t *fixed,
                      uint64_t *each)
 {
@@ -218,7 +219,7 @@ static bool measure_sections(struct engine_llama *llama, seq_id seq)
            fit_line(parts, counts, &sections->part_fixed, &sections->part_each);
 }
 
-/* What the sizes say about kinds: rows mean full attention, a P that nobody announced is treated as
+/* Derives kinds from the sizes: rows mean full attention, an unannounced P is treated as
  * recurrent. */
 static void settle_kinds(struct engine_llama *llama, seq_id seq)
 {
@@ -239,8 +240,8 @@ static void settle_kinds(struct engine_llama *llama, seq_id seq)
         uint64_t more = facts->window >= PROBE_TOKENS ? facts->window + 1 - PROBE_TOKENS : 0;
         facts->snapshot_bytes_max = partial + more * sections->part_each;
     }
-    /* The library takes the memory of all cells at load, and does not say how much: reckoned from
-     * what was measured. */
+    /* The library allocates the memory of all cells at load and does not report how much: it is
+     * computed from the measured sizes. */
     facts->kv_bytes = (uint64_t)facts->context * facts->rows_bytes_per_token +
                       facts->sequences * facts->snapshot_bytes_max;
 }
@@ -262,7 +263,7 @@ static enum { SAME, NEAR, FAR } compare_logits(const float *a, const float *b, u
     return distance <= 0.01f * largest ? NEAR : FAR;
 }
 
-/* An object of the probe, in memory of its own. */
+/* An object of the probe, with its own memory. */
 static bool export_object(struct engine *engine, seq_id seq, enum state_kind kind, uint32_t begin,
                           uint32_t end, struct state_object *object)
 {
@@ -321,7 +322,7 @@ static bool same_object(const struct state_object *a, const struct state_object 
            (a->shape.bytes == b->shape.bytes && hash128_eq(&a->shape.digest, &b->shape.digest));
 }
 
-/* Restores what was exported and compares: bytes that come out again, and the next logits. */
+/* Restores the exported objects and compares the re-exported bytes and the next logits. */
 static bool try_restore(struct probe *probe, const struct objects *objects)
 {
     struct engine *engine = &probe->llama->base;
@@ -353,7 +354,7 @@ static bool try_restore(struct probe *probe, const struct objects *objects)
     return ok;
 }
 
-/* One try in the mode that facts.slicing names: cold run, export, forget everything, restore. */
+/* One attempt in the mode of facts.slicing: cold run, export, clear everything, restore. */
 static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
 {
     struct engine_llama *llama = probe->llama;
@@ -412,8 +413,7 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
     if (!ok)
         facts->slicing = ENGINE_SLICING_NONE;
     if (facts->slicing != ENGINE_SLICING_ROWS) {
-        /* Without the sizes, what was not announced is not known: the strictest kind (keeps I29).
-         */
+        /* Without the sizes, unannounced kinds are unknown: use the strictest kind (keeps I29). */
         facts->kinds = asked ? asked : KIND_BIT(KIND_FULL);
         if (facts->slicing == ENGINE_SLICING_NONE)
             facts->kinds |= KIND_BIT(KIND_RECURRENT);

@@ -3,9 +3,9 @@
  * token.
  *
  * Logits are copied into an array of candidates that the sampler keeps, so that a pick allocates
- * nothing of ours. Biases are applied here: an infinite one, added as it is, would give the library
- * NaNs to sort. Candidates at -infinity are taken out before the chain, which spares it work and
- * the library's "typical" its 0 * log 0.
+ * nothing itself. Biases are applied here: an infinite one, added as it is, would give the library
+ * NaNs to sort. Candidates at -infinity are removed before the chain, which saves work and keeps 0
+ * * log 0 out of the library's "typical".
  *
  * GRAMMAR. Masking the whole vocabulary costs milliseconds; asking about one token costs
  * microseconds. So a token is picked without the grammar first, and only if it is refused the
@@ -51,7 +51,7 @@
 #define BIAS_FORCED  1e12f
 #define BIAS_ABS_MAX 1e6f
 
-/* Nobody draws what is less probable than this; it keeps logarithms of 0 out of the library's
+/* Tokens below this probability are never drawn; this keeps logarithms of 0 out of the library's
  * "typical". */
 #define TYPICAL_FLOOR 1e-30f
 
@@ -110,7 +110,7 @@ static enum err check_numbers(const struct sample_params *params, struct errinfo
     for (size_t i = 0; i < COUNT_OF(float_ranges); i++) {
         float value;
         memcpy(&value, (const char *)params + float_ranges[i].offset, sizeof(value));
-        if (!(value >= float_ranges[i].min && value <= float_ranges[i].max)) /* NaN fails, too */
+        if (!(value >= float_ranges[i].min && value <= float_ranges[i].max)) /* NaN fails as well */
             return err_set(info, ERR_INVALID, "%s must be a number from %g to %g",
                            float_ranges[i].name, (double)float_ranges[i].min,
                            (double)float_ranges[i].max);
@@ -226,7 +226,7 @@ static void add_narrowing(struct sampler *sampler, const struct sample_params *p
     if (params->min_p > 0.0f)
         llama_sampler_chain_add(chain, llama_sampler_init_min_p(params->min_p, KEEP_MIN));
     if (params->xtc_probability > 0.0f) {
-        /* Another seed than the pick's: equal ones would make the two draw the same numbers. */
+        /* A different seed than the pick's: with the same one both would draw the same numbers. */
         uint32_t seed = (sampler->seed ^ 0x9E3779B9u) & 0x7FFFFFFFu;
         llama_sampler_chain_add(
             chain,
@@ -288,8 +288,8 @@ static enum err accept(struct sampler *sampler, token_id token, struct errinfo *
     return call_chain(call_accept, &call, info);
 }
 
-/* 32 bits of the seed. Small numbers stay what they are, so that sampler_seed() can be given back;
- * the library's own "random", all ones, never comes out. */
+/* 32 bits of the seed. Small numbers are kept, so that the value of sampler_seed() can be passed
+ * in again. Never all ones, which the library takes for "random". */
 static uint32_t choose_seed(uint64_t seed)
 {
     if (seed == SAMPLE_SEED_RANDOM)
@@ -417,7 +417,7 @@ static void swap(struct sample_top *a, struct sample_top *b)
     *b = old;
 }
 
-/* A heap whose root ranks below all others: the one to give way. */
+/* A heap whose root ranks below all others: the one to replace. */
 static void sift_up(struct sample_top *heap, size_t at)
 {
     for (; at > 0 && ranks_below(heap[at], heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -438,8 +438,7 @@ static void sift_down(struct sample_top *heap, size_t count, size_t at)
     }
 }
 
-/* The `max` largest logits, largest first; what is impossible (-infinity) is left out. O(vocab log
- * max). */
+/* The `max` largest logits, largest first, without those at -infinity. O(vocab log max). */
 static size_t select_top(const float *logits, uint32_t vocab, size_t max, struct sample_top *top)
 {
     size_t count = 0;
@@ -463,7 +462,7 @@ static size_t select_top(const float *logits, uint32_t vocab, size_t max, struct
     return count;
 }
 
-/* log of the sum of e^logit: what turns a logit into a log-probability. */
+/* log of the sum of e^logit: subtracting it turns a logit into a log-probability. */
 static double log_sum_exp(const float *logits, uint32_t vocab)
 {
     float largest = -INFINITY;

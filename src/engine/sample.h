@@ -1,19 +1,19 @@
 /*
  * sample.h: from logits to a token, one chain of samplers per generation.
  *
- *      logits -> logit bias -> grammar -> penalties -> DRY -> top-n-sigma -> top-k -> typical -> top-p -> min-p -> XTC
- *             -> temperature -> pick (greedy, or by the seed)
+ *      logits -> logit bias -> grammar -> penalties -> DRY -> top-n-sigma -> top-k -> typical
+ *             -> top-p -> min-p -> XTC -> temperature -> pick (greedy, or by the seed)
  *
- * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing
- * are left out; a greedy pick needs none after DRY. A grammar is first tried on the picked token
- * alone and applied to all candidates only when that one is refused; what that changes and what not
- * stands in sample.c. The picks are a function of parameters, seed, primed tokens and logits, and
- * of nothing else.
+ * The order is llama.cpp's, so that the same settings have the same effect. Steps that do nothing
+ * are omitted; a greedy pick needs none after DRY. A grammar is first tried on the picked token
+ * alone and applied to all candidates only when that one is refused; sample.c says what that
+ * changes. The picks are a function of parameters, seed, primed tokens and logits, and of nothing
+ * else.
  *
- * Log-probabilities cost a pass over the vocabulary and are made only when asked for (keeps I84).
+ * Log-probabilities cost a pass over the vocabulary and are computed only on request (keeps I84).
  *
- * OWNER: the engine's thread, but for creating, which reads the vocabulary only and may happen on
- * any. A sampler belongs to one generation and dies before its engine.
+ * OWNER: the engine's thread, except that any thread may create one, which only reads the
+ * vocabulary. A sampler belongs to one generation and must be destroyed before its engine.
  */
 #ifndef HEARTH_ENGINE_SAMPLE_H
 #define HEARTH_ENGINE_SAMPLE_H
@@ -28,18 +28,18 @@
 
 enum { SAMPLE_TOP_MAX = 20, SAMPLE_BREAKERS_MAX = 16, SAMPLE_BREAKER_BYTES_MAX = 40 };
 
-/* -infinity: never picked; +infinity: picked before all that have none (of several, one at random
- * or the first). */
+/* -infinity: never picked; +infinity: picked before all tokens without it (of several, one at
+ * random or the first). */
 struct sample_bias {
     token_id token;
     float bias; /* finite ones: -1,000,000 to 1,000,000 */
 };
 
-/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a
- * request does not set stays. Everything pointed to is copied by sampler_create. */
+/* sample_params_default() fills it with values that change nothing (except temperature 0.8); a
+ * request overrides them. Everything pointed to is copied by sampler_create. */
 struct sample_params {
     uint64_t seed;     /* SAMPLE_SEED_RANDOM: a new one each time; of others 32 bits are used */
-    float temperature; /* <= 0, and what is as good as 0: greedy */
+    float temperature; /* <= 0 or nearly 0: greedy */
     int32_t top_k;     /* <= 0: off */
     float top_p, min_p, typical_p, top_n_sigma;
     float xtc_probability, xtc_threshold;
@@ -75,7 +75,7 @@ struct sample_top {
 struct sample_pick {
     token_id token;
     float logprob; /* of the model's own distribution, before the chain; 0 when not asked for */
-    /* most probable first, equal ones by id; only top_count are written */
+    /* most probable first, ties by id; only top_count are written */
     struct sample_top top[SAMPLE_TOP_MAX];
     size_t top_count;
 };
@@ -99,15 +99,15 @@ enum err sampler_create(struct sampler **sampler, struct engine *engine,
                         const struct sample_params *params, struct errinfo *info) NODISCARD;
 void sampler_destroy(struct sampler **sampler);
 
-/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see
- * them. Costs nothing when no penalty is on, else no more than the tokens that they look back.
+/* Feeds the penalties with tokens that were not sampled here: the prompt. The grammar does not
+ * see them. Costs nothing when no penalty is on, else at most the tokens that they look back.
  * ERR_NOMEM. */
 enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count,
                        struct errinfo *info) NODISCARD;
 
-/* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE
- * when no logits were asked for or they are no numbers; ERR_INVALID when the grammar or the biases
- * allow nothing more, or the grammar is too ambiguous. */
+/* Picks from the logits of item `index` of the last engine_run and remembers the token.
+ * ERR_ENGINE when no logits were requested or they are not numbers; ERR_INVALID when the grammar
+ * or the biases allow no token, or the grammar is too ambiguous. */
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
 

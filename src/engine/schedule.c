@@ -1,5 +1,5 @@
 /*
- * schedule.c: cuts, computed where they are asked for and stored nowhere.
+ * schedule.c: cuts, computed on demand and not stored.
  *
  * The grid divides the prompt into cells. A mark that survives keeps chunk_min tokens away from
  * both ends of its cell, hence from every mark of another cell; so which marks survive is decided
@@ -10,9 +10,9 @@
  *                 too near       kept   |   kept             kept             too near
  *                                  too near to the kept one before it
  *
- * The end of the prompt plays no part in it. Dropping a mark because the prompt ends soon after it
- * would save one small chunk, and the next turn, which is longer and does cut there, would find
- * that nothing had stopped where it resumes.
+ * The end of the prompt does not matter. Dropping a mark because the prompt ends soon after it
+ * would save one small chunk, but the next turn, which is longer and does cut there, would find
+ * nothing stored where it resumes.
  */
 #include "engine/schedule.h"
 
@@ -42,8 +42,7 @@ static size_t find_mark(const struct schedule *schedule, uint32_t at)
     return low;
 }
 
-/* The cuts around `at`, where at < count - 1: the largest that is not after it and the smallest
- * that is. */
+/* The cuts around `at`, where at < count - 1: the largest <= at and the smallest > at. */
 struct around {
     uint32_t floor, next;
 };

@@ -3,20 +3,20 @@
  *
  * Where a prompt is cut changes the low bits of the result, so the cuts may depend on nothing but
  * the prompt: an absolute grid, the semantic boundaries that the template names, and the last token
- * alone (its logits are what the prompt is run for, and a prompt is resumable at n - 1 at most).
+ * alone (the prompt is run for its logits, and a prompt can be resumed at n - 1 at most).
  *
  *      tokens   0        256       512   600      768        1000 1023 1024
- *      grid     |---------|---------|-----.--------|-----------.---.---|           grid 256, chunk_min 16
+ *      grid     |---------|---------|-----.--------|-----------.---.---|    grid 256, chunk_min 16
  *      marks                              ^600                ^1000
  *      chunks   [   256   ][  256   ][ 88 ][  168  ][   232   ][23 ][1]
  *
- * A run that is restored at any cut and goes on from there executes exactly the chunks that the
- * cold run executes after that cut: that is what makes its logits bit-identical (keeps I24, I110).
+ * A run that is restored at any cut executes exactly the chunks that a cold run executes after that
+ * cut: that is what makes its logits bit-identical (keeps I24, I110).
  *
- * Tiny chunks cost a whole pass each, so a mark is left out when it is nearer than `chunk_min` to a
- * multiple of the grid, before or after it, or to the last mark before it that was not left out.
- * Multiples of the grid are always cuts. This looks at the grid and at what stands earlier, never
- * at the end of the prompt; so cuts are stable under extension:
+ * Tiny chunks cost a whole pass each, so a mark is dropped when it is nearer than `chunk_min` to a
+ * multiple of the grid, before or after it, or to the last mark before it that was kept. Multiples
+ * of the grid are always cuts. This looks only at the grid and at earlier marks, never at the end
+ * of the prompt, so cuts are stable under extension:
  *
  *      two prompts whose marks agree below n have the same cuts below min(n, count - 1 of either)
  *
@@ -42,7 +42,7 @@ struct schedule {
 
 /* The end of the chunk that begins at `from` (from < count). Here and below the cost is a binary
  * search of the marks and a walk over those of one grid cell. Only cuts are valid starts if the
- * result is to be canonical; any other `from` is answered with the next cut after it. */
+ * result is to be canonical; for any other `from` the result is the next cut after it. */
 uint32_t schedule_next(const struct schedule *schedule, uint32_t from);
 
 /* The largest cut <= at; `count` for all that is beyond it. */

@@ -1,10 +1,10 @@
 /*
  * sections.c: state in and out of libllama by the section algebra, with public calls only and
- * without parsing its format.
+ * without parsing the library's format.
  *
  *      FULL    (flags 0)             = H  A  P          H  header of the library
  *      PARTIAL (flags PARTIAL_ONLY)  = H  P             A  rows of the full-attention cache, one
- *                                    per cell of the sequence
+ *                                                          per cell of the sequence
  *                                                       P  what cannot be cut: sliding caches,
  *                                                          recurrent states
  *
@@ -13,13 +13,13 @@
  *                          FULL. What follows A is then either P_empty already, or sliding rows of
  *                          the range that happen to be in the window: it is overwritten with
  *                          P_empty.
- *      snapshot at n       PARTIAL of the sequence while it stands at n.
+ *      snapshot at n       PARTIAL of the sequence while its length is n.
  *      restore             each rows image into `temp`, from there into the target; then the
  *                          snapshot on top.
  *
- * So an image goes from the library into the caller's memory and back without a copy of ours. The
- * probe has measured A and P when the model was loaded; a library that answers with other sizes is
- * caught by the comparison in state.c.
+ * So an image goes from the library into the caller's memory and back without an extra copy. The
+ * probe has measured A and P when the model was loaded; if the library returns other sizes, the
+ * comparison in state.c catches it.
  */
 #include <assert.h>
 #include <string.h>
@@ -139,18 +139,18 @@ uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uin
 /* ---- rings ---- */
 
 /* A sliding cache that is smaller than the context is a ring: a token takes an empty cell, or one
- * that has left the window. But the library reuses only cells of a single sequence. Forks of a long
- * prompt share all cells of the ring, so that none is empty and none may be reused: no token of any
- * sequence finds a place again. Nothing is done about it at the fork, which thus costs nothing and
- * keeps its layout; when the library says no, all windows that may be shared are taken out and put
- * back, one by one.
+ * that has left the window. But the library reuses only cells that belong to a single sequence.
+ * Forks of a long prompt share all cells of the ring, so that none is empty and none may be reused:
+ * no sequence can add a token any more. Nothing is done about it at the fork, which thus costs
+ * nothing and keeps its layout. When the library reports no room, all windows that may be shared
+ * are exported and imported again, one by one.
  *
- * The first ones put back find no place while others hold their cells. After the last was taken out
- * nothing is shared, so another pass has room for all: the ring was made for a window of each
+ * The first imports may find no room while others hold their cells. After the last export
+ * nothing is shared, so another pass has room for all: the ring is sized for one window per
  * sequence. */
 struct window {
     seq_id seq;
-    unsigned char *data; /* NULL: is in the library again */
+    unsigned char *data; /* NULL: imported again */
     uint64_t bytes;
 };
 
@@ -173,7 +173,7 @@ static size_t take_windows(struct engine_llama *llama, struct window *windows)
     return count;
 }
 
-/* Returns how many found no place. */
+/* Returns how many found no room. */
 static size_t put_windows(struct engine_llama *llama, struct window *windows, size_t count)
 {
     size_t left = 0;
@@ -214,9 +214,9 @@ bool sections_unshare(struct engine_llama *llama)
 
 /* ---- import ---- */
 
-/* set_data first empties the destination; what it did before it refused is unknown. Free cells may
- * then hold NaN, which attention multiplies by a weight of zero: they are zeroed as soon as no
- * sequence lives (engine_llama.c). */
+/* set_data first empties the destination; what it wrote before it refused is unknown. Free cells
+ * may then hold NaN, which attention multiplies by a weight of zero: they are zeroed as soon as
+ * there is no live sequence (engine_llama.c). */
 static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
                    llama_state_seq_flags flags)
 {
@@ -241,8 +241,8 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
     return ok;
 }
 
-/* As long as the snapshot is not there yet, a sequence holds rows only, and rows can be cut
- * whatever the other kinds are. */
+/* Before the snapshot is imported, a sequence has only rows, and rows can be cut whatever the
+ * other kinds are. */
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
@@ -253,8 +253,8 @@ bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *dat
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
 }
 
-/* A window that is taken out and put back lies compact and in order, as after a restore. Without
- * sliding layers there is nothing whose layout could differ. */
+/* A window that is exported and imported again is compact and in order, as after a restore.
+ * Without sliding layers no layout can differ. */
 bool sections_settle(struct engine *engine, seq_id seq)
 {
     struct engine_llama *llama = engine_llama_of(engine);

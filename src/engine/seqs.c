@@ -1,10 +1,9 @@
 /*
  * seqs.c: sequences as paths in a tree of spans.
  *
- * A span is used whole or not at all: where a sequence is cut inside a span that others use, the
- * span is split for all of them. Spans that are always used together are joined again when the
- * reason for the split is gone. So the books stay as small as the sharing is, however often
- * sequences fork, shorten and end:
+ * A span is used whole or not at all: when a sequence is cut inside a shared span, the span is
+ * split for all of its users. Spans with the same users are joined again. So the number of spans
+ * depends only on the current sharing, however often sequences fork, shorten and end:
  *
  *      S1  a slot's length is the sum of its spans, none of which is empty
  *      S2  a span's `users` is the number of slots that list it, and all of them list the same
@@ -20,9 +19,9 @@
  *        |  '------- seqs_recycle -------------------------------'       |
  *        '---------- seqs_release ---------+-----------------------------'
  *
- * With `streams` nothing is shared: a fork gets a span of its own. What this does not do: know
- * which cell of the library holds which token, or whether the library's idea of a length is the
- * same; engine.c compares that.
+ * With `streams` nothing is shared: a fork gets its own span. This module does not know which cell
+ * of the library holds which token, or whether the library has the same length; engine.c compares
+ * that.
  */
 #include "engine/seqs.h"
 
@@ -76,7 +75,7 @@ static void remove_span(struct seqs_slot *slot, size_t index)
             (slot->spans_count - index) * sizeof(*slot->spans));
 }
 
-/* Where the span stands in the slot's list, or SIZE_MAX. */
+/* The index of the span in the slot's list, or SIZE_MAX. */
 static size_t find_span(const struct seqs_slot *slot, const struct seqs_span *span)
 {
     for (size_t i = 0; i < slot->spans_count; i++)
@@ -134,7 +133,7 @@ static void join_all(struct seqs *seqs)
     }
 }
 
-/* Takes the last span away from the slot. */
+/* Removes the last span from the slot. */
 static void drop_last(struct seqs *seqs, struct seqs_slot *slot)
 {
     struct seqs_span *span = last_span(slot);

@@ -1,15 +1,16 @@
 /*
- * seqs.h: the books of an engine: which sequences exist, how long they are, which cells they share.
+ * seqs.h: the accounting of an engine: which sequences exist, how long they are, which cells they
+ * share.
  *
- * A fork shares the cells of its source. To know how many cells are free before anything is given
- * to the library, each sequence is a list of spans of tokens, and spans are shared between forks:
+ * A fork shares the cells of its source. To know the number of free cells before calling the
+ * library, each sequence is a list of spans of tokens, and forks share spans:
  *
- *      seq 0   [ span A 0..512 ][ span B 512..600 ]                 cells in use = A 512 + B 88 + C 40 = 640
- *      seq 1   [ span A 0..512 ][ span C 512..552 ]                 (a fork of seq 0 at 512, then 40 tokens of its own)
+ *      seq 0   [ span A 0..512 ][ span B 512..600 ]     cells = A 512 + B 88 + C 40 = 640
+ *      seq 1   [ span A 0..512 ][ span C 512..552 ]     (forked from seq 0 at 512, then 40 tokens)
  *
- * A span is used whole or not at all: a cut inside a shared one splits it. Slots go FREE -> LIVE -> FREE. A BROKEN one (a
- * run failed in the middle) can only be released; a RETIRED one (the library refused an import into
- * it) is not handed out again before a moment in which no other is in use, when the library can be
+ * A span is used whole or not at all: a cut inside a shared one splits it. Slots go FREE -> LIVE ->
+ * FREE. A BROKEN one (a run failed in the middle) can only be released; a RETIRED one (the library
+ * refused an import into it) is not reused until no other slot is in use and the library can be
  * emptied as a whole (keeps I102).
  *
  * Pure bookkeeping, no library; owner: the engine's thread.
@@ -49,15 +50,15 @@ void seqs_fini(struct seqs *seqs);
 
 /* A free slot becomes live and empty; SEQS_NONE when there is none. */
 int32_t seqs_acquire(struct seqs *seqs) NODISCARD;
-/* A given free slot becomes live and empty, for books that follow others. */
+/* A given free slot becomes live and empty, for accounting that mirrors another process's. */
 void seqs_claim(struct seqs *seqs, int32_t slot);
 /* As acquire, with the content of `from`, a live slot. Takes no cells; with streams as many as
  * `from` has. */
 int32_t seqs_fork(struct seqs *seqs, int32_t from) NODISCARD;
 void seqs_release(struct seqs *seqs, int32_t slot); /* live or broken -> free */
 
-/* Of a live slot. What does not fit into the cells, or would lengthen a sequence by truncating it,
- * is a caller's bug. */
+/* Of a live slot. Exceeding the cells, or lengthening a sequence by truncating it, is a caller's
+ * bug. */
 void seqs_append(struct seqs *seqs, int32_t slot, uint32_t tokens);
 void seqs_truncate(struct seqs *seqs, int32_t slot, uint32_t length);
 void seqs_break(struct seqs *seqs, int32_t slot);  /* live -> broken; its cells stay in use */
@@ -65,13 +66,13 @@ void seqs_retire(struct seqs *seqs, int32_t slot); /* live -> retired; its cells
 /* When nothing is live or broken: retired -> free. Else a no-op. */
 void seqs_recycle(struct seqs *seqs);
 
-bool seqs_live(const struct seqs *seqs, int32_t slot);       /* any number may be asked about */
+bool seqs_live(const struct seqs *seqs, int32_t slot);       /* any number is allowed */
 uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */
 uint32_t seqs_cells_used(const struct seqs *seqs);
 uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
 uint32_t seqs_live_count(const struct seqs *seqs);
 
-/* Aborts when spans and lengths do not fit; O(all). */
+/* Aborts when spans and lengths are inconsistent; O(all). */
 void seqs_check(const struct seqs *seqs);
 
 #endif

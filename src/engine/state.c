@@ -1,12 +1,12 @@
 /*
- * state.c: the rules of state.h, the same for every engine: what is refused before a library sees a
- * byte, and what happens to a sequence whose import failed.
+ * state.c: the rules of state.h, the same for every engine: which objects are refused before the
+ * library sees a byte, and what happens to a sequence whose import failed.
  *
  * An import is a transaction on a fresh sequence:
  *
- *      check every object -> acquire -> rows, rows, ... -> cut -> snapshot -> compare the length -> hand over
+ *      check every object -> acquire -> rows, rows, ... -> cut -> snapshot -> check length -> done
  *            |                             |
- *            '-> error, nothing touched    '-> refused by the library: clear, retire the sequence, error
+ *            '-> error, nothing touched    '-> refused by the library: clear, retire, error
  */
 #include "engine/state.h"
 
@@ -102,7 +102,7 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
     return ERR_OK;
 }
 
-/* What belongs to the end of the sequence as it stands: its snapshot, or all of it. */
+/* The state at the current end of the sequence: its snapshot, or all of it. */
 static enum err export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
                            uint64_t capacity, struct state_shape *shape, struct errinfo *info)
 {
@@ -193,7 +193,7 @@ static bool rows_can_be_cut(const struct engine *engine)
     return engine->ops->rows_cut != NULL || kind_set_sliceable(engine->facts.kinds);
 }
 
-/* Where the rows of object i stop being used: where the next one begins, or at the length. */
+/* The end of the rows used from object i: where the next one begins, or the length. */
 static uint32_t rows_use_end(const struct state_restore *restore, size_t i)
 {
     return i + 1 < restore->rows_count ? restore->rows[i + 1].shape.begin : restore->length;
@@ -320,8 +320,8 @@ enum err state_import(struct engine *engine, const struct state_restore *restore
     TRY(engine_seq_acquire(engine, &fresh, info));
     if (!import_pieces(engine, restore, fresh) ||
         engine->ops->seq_length(engine, fresh) != restore->length) {
-        /* What the library wrote before it refused is unknown; the sequence is not used again
-         * before all of them are empty (keeps I102). */
+        /* What the library wrote before it refused is unknown; the sequence is not reused until
+         * all sequences are empty (keeps I102). */
         engine->ops->seq_clear(engine, fresh);
         seqs_retire(&engine->seqs, fresh);
         seqs_recycle(&engine->seqs);

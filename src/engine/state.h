@@ -8,19 +8,18 @@
  *      whole     all of a sequence, for engines that cannot slice; valid at exactly `end` tokens
  *
  * An object is an IMAGE: bytes that the library imports as they are. Exporting writes it straight
- * into memory of the caller, importing reads it from there; nothing is copied or allocated in
- * between. Beside the bytes stands a small shape record; tiers store both and understand neither.
+ * into the caller's memory, importing reads it from there; nothing is copied or allocated in
+ * between. A small shape record goes with the bytes; tiers store both and interpret neither.
  *
- *      +------------------ shape ------------------+        +---------------- image
- *                                                           ----------------+
- *      | kind | begin | end | bytes | engine | digest |      | opaque bytes of libllama              |
- *      +--------------------------------------------+        +---------------------------------------+
+ *      +--------------------- shape --------------------+    +--------- image ----------+
+ *      | kind | begin | end | bytes | engine | digest   |    | opaque bytes of libllama |
+ *      +------------------------------------------------+    +--------------------------+
  *
  * VALIDITY. An object is given to the library if and only if its shape names this engine's
  * fingerprint, its kind and range fit the call, its length is exactly the one this engine writes
  * for that range, and the digest is XXH3-128 of the bytes and the other fields (keeps I102): a
- * damaged image is refused, and so is a good one under another range. Who stores objects where
- * others can write authenticates the shape (tier/ssd_format.h).
+ * damaged image is refused, and so is a good one under another range. A tier that stores objects
+ * where others can write authenticates the shape (tier/ssd_format.h).
  *
  * OWNER: the engine's thread.
  */
@@ -48,11 +47,11 @@ struct state_shape {
 struct state_object {
     struct state_shape shape;
     const void *data;
-    bool verified; /* the digest has been checked since the bytes were last out of our hands */
+    bool verified; /* the digest has been checked since the bytes last left our control */
 };
 
-/* Bytes that an export needs. For rows `capacity` may exceed what the image will have (sliding rows
- * pass through); the rest of the memory is untouched garbage afterwards and can be given back. */
+/* Bytes that an export needs. For rows `capacity` may exceed what the image will have (sliding
+ * rows pass through); the rest of the memory is undefined afterwards and can be freed. */
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens);
 uint64_t state_rows_capacity(const struct engine *engine, uint32_t tokens);
 uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq);
@@ -63,7 +62,7 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
                            void *dst, uint64_t capacity, struct state_shape *shape,
                            struct errinfo *info) NODISCARD;
 
-/* The snapshot of the sequence as it stands now. Models without such kinds have none:
+/* The snapshot of the sequence at its current length. Models without such kinds have none:
  * ERR_UNSUPPORTED. */
 enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                                struct state_shape *shape, struct errinfo *info) NODISCARD;
@@ -71,10 +70,10 @@ enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uin
 enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                             struct state_shape *shape, struct errinfo *info) NODISCARD;
 
-/* A restore: rows that cover [0, length) without a gap, in order; and the snapshot at `length` when
- * some kind needs one. Each object is used up to where the next one begins, the last one up to
- * `length`. It may reach beyond that (a run that this prompt shares only the beginning of): then it
- * is imported whole and cut. In whole mode: one whole object. */
+/* A restore: rows that cover [0, length) without a gap, in order; and the snapshot at `length`
+ * when some kind needs one. Each object is used up to where the next one begins, the last one up
+ * to `length`. It may reach beyond that (a run of which this prompt shares only the beginning):
+ * then it is imported whole and cut. In whole mode: one whole object. */
 struct state_restore {
     const struct state_object *rows;
     size_t rows_count;
@@ -87,12 +86,12 @@ struct state_restore {
  *   ERR_CORRUPT    a digest does not match
  *   ERR_INVALID    foreign engine, wrong kind, range, length or gap
  *   ERR_LIMIT      not enough free cells or sequences
- *   ERR_ENGINE     the library refused; its sequence rests until none is in use, no other is
+ *   ERR_ENGINE     the library refused; its sequence is retired until none is in use, no other is
  *                  touched */
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 
-/* The digest that belongs into the shape, and whether shape and bytes belong together. */
+/* The digest for the shape, and whether shape and bytes match. */
 struct hash128 state_digest(const struct state_shape *shape, const void *data);
 enum err state_check(const struct engine *engine, const struct state_object *object,
                      struct errinfo *info) NODISCARD;

@@ -1,10 +1,10 @@
 /*
  * vet.c: see the header.
  *
- * Passes are keys of 32 bytes, one behind the other in a file of the state folder; a key that is
- * damaged or lost costs a second vetting, nothing else. There are two kinds of keys: of a file with
- * its options, and of an architecture's form (the names of its keys), which is what decides the
- * class of the library's memory and so whether the self-test must be run.
+ * Passes are keys of 32 bytes, one after the other in a file of the state folder; a damaged or lost
+ * key only costs a second vetting. There are two kinds of keys: of a file with its options, and of
+ * an architecture's form (the names of its keys), which is what decides the class of the library's
+ * memory and so whether the self-test must be run.
  */
 #include "engine/vet.h"
 
@@ -25,8 +25,8 @@ enum { PASSES_MAX = 1024, REFUSALS_MAX = 64, SILENCE_MS = 120000 };
 
 static const char passes_name[] = "vetted";
 
-/* The release that tests/fidelity ran the families of model_families.c with. With any other, each
- * is vetted in full once. */
+/* The release that tests/fidelity ran the families of model_families.c with. With any other
+ * release, each is vetted in full once. */
 static const char tested_release[] = "0.7.0";
 
 struct refusal {
@@ -82,7 +82,7 @@ static void load_passes(struct vet *vet)
     if (vet->options.dir == FILE_NO ||
         file_read_all(vet->options.fs, vet->options.dir, passes_name, sizeof(vet->passes), &data,
                       &len, NULL) != ERR_OK)
-        return; /* as on the first day */
+        return; /* start with an empty list */
     vet->passes_count = len / sizeof(*vet->passes);
     memcpy(vet->passes, data, vet->passes_count * sizeof(*vet->passes));
     mem_free(data);
@@ -146,7 +146,7 @@ static bool is_known(const struct vet *vet, const struct gguf_file *file,
 
 /* ---- the child ---- */
 
-/* The load that follows shows its progress; here it is only asked whether to go on. */
+/* The load that follows shows its progress; here the callback only tells whether to continue. */
 static bool on_progress(float done, void *arg)
 {
     const struct engine_options *options = arg;
@@ -168,8 +168,8 @@ static enum err ask_child(struct vet *vet, struct worker_process *process, size_
     return reply->err == ERR_OK ? ERR_OK : err_set(info, reply->err, "%s", reply->text);
 }
 
-/* A fault of the program, which the same file will meet again; not a kill from outside, such as by
- * the kernel for memory. */
+/* A fault of the program, which the same file would cause again; not a kill from outside, such
+ * as the kernel's out-of-memory killer. */
 static bool is_fault(int signal)
 {
     return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
@@ -219,7 +219,7 @@ static enum err check_file(struct vet *vet, const struct engine_options *options
     bool fault = false;
 
     vet->load = (struct worker_load){.options = *options};
-    vet->load.options.dry = false; /* how it is vetted is no part of the key */
+    vet->load.options.dry = false; /* how it is vetted is not part of the key */
     size_t len = worker_load_encode(&vet->load, vet->message);
     if (len == 0)
         return err_set(info, ERR_LIMIT,

@@ -1,15 +1,15 @@
 /*
  * worker_main.c: see the header.
  *
- *      main thread       recv -> look up the op -> engine's table -> reply          (one at a time; the parent waits)
- *      watching thread   poll for the parent's end of the socket -> _exit           (whatever the main thread is stuck in)
- *      library threads   on_tick: control->ticks++, and the parent's wish to abort
+ *      main thread       recv -> look up the op -> engine's table -> reply (one at a time)
+ *      watching thread   poll for the end of the socket -> _exit, even if the library hangs
+ *      library threads   on_tick: control->ticks++, and the parent's abort flag
  *
- * The books of sequences that count are the parent's. Here only the length of each is kept, because
- * engines ask for it; each call says what it is, and `follow` makes it so.
+ * The parent does the accounting of sequences. Here only the length of each is kept, because
+ * engines need it; each call states it, and `follow` sets it.
  *
- * The parent is believed. A message that is not valid, or a place outside of its segment, is a
- * broken parent: the process ends.
+ * The parent is trusted. An invalid message, or a place outside its segment, means a broken parent:
+ * the process ends.
  */
 #include "engine/worker_main.h"
 
@@ -55,7 +55,7 @@ struct worker {
     token_id *tokens;  /* in the work segment: those of a run, and then ... */
     float *logits;     /* ... `vocab` floats per item */
     uint32_t number;   /* of the call that is being served */
-    uint64_t progress; /* that was told last, in parts of a million */
+    uint64_t progress; /* last reported, in parts per million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
     struct worker_item items[SEQS_SLOTS_MAX];
 };
@@ -79,11 +79,11 @@ static void send_reply(struct worker *worker, const struct worker_reply *reply)
         sent = send(worker->socket, worker->out, len, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent != (ssize_t)len)
-        _exit(0); /* nobody is there to hear why */
+        _exit(0); /* the parent is gone: nothing to report to */
 }
 
-/* One message, with the descriptor that came along, or FILE_NO. Returns its length, 0 at the end.
- */
+/* One message, with the descriptor that came along, or FILE_NO. Returns its length, 0 at the
+ * end. */
 static size_t receive(struct worker *worker, int *fd)
 {
     struct iovec part = {.iov_base = worker->in, .iov_len = sizeof(worker->in)};
@@ -133,7 +133,7 @@ static bool on_progress(float done, void *arg)
     return true;
 }
 
-/* The parent is gone, or has had enough of us. */
+/* The parent is gone or has cancelled. */
 static void watch(void *arg)
 {
     struct pollfd fd = {.fd = *(const int *)arg, .events = POLLRDHUP};
@@ -165,8 +165,8 @@ static struct segment *find_segment(struct worker *worker, uint64_t id)
     return NULL;
 }
 
-/* Pages that this process has not touched yet would come one by one, each with a fault; a part at a
- * time is much faster. */
+/* Untouched pages would be mapped one by one, each with a fault; a part at a time is much
+ * faster. */
 static void populate(struct segment *segment, uint64_t begin, uint64_t end)
 {
     for (uint64_t part = begin / PART_BYTES; part * PART_BYTES < end; part++) {
@@ -174,7 +174,7 @@ static void populate(struct segment *segment, uint64_t begin, uint64_t end)
         if (segment->seen[part])
             continue;
         segment->seen[part] = true;
-        /* A kernel that does not know this faults them in. */
+        /* A kernel without support faults them in one by one. */
         (void)madvise(segment->base + at, MIN(PART_BYTES, segment->bytes - at),
                       MADV_POPULATE_WRITE);
     }
@@ -237,7 +237,7 @@ static enum err load(struct worker *worker, struct worker_load *load, struct err
     return worker->load(&worker->engine, &load->options, info);
 }
 
-/* From now on books that know lengths only: each sequence as if it had a room of its own. */
+/* From now on account for lengths only: each sequence as if it had its own cells. */
 static void keep_lengths_only(struct engine *engine)
 {
     uint32_t slots = engine->seqs.slots_count;
@@ -422,7 +422,7 @@ static void serve_call(struct worker *worker, size_t len, int fd)
 
 /* ---- the process ---- */
 
-/* Ctrl-C and a service manager's SIGTERM are meant for the parent, which lets running answers end
+/* Ctrl-C and a service manager's SIGTERM are for the parent, which finishes running answers
  * first. */
 static void set_up_process(void)
 {
@@ -430,7 +430,7 @@ static void set_up_process(void)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    /* whatever a library of the parent left open for us */
+    /* descriptors that the parent's libraries left open */
     (void)close_range(WORKER_SOCKET + 1, ~0u, 0);
 }
 
@@ -459,6 +459,6 @@ int worker_main(int socket,
         else
             serve_call(worker, len, fd);
     }
-    /* The system takes back everything; a library that is asked to clean up may hang. */
+    /* The system frees everything; cleaning up the library may hang. */
     _exit(0);
 }

@@ -49,7 +49,7 @@ void worker_memory_destroy(struct worker_memory **memory)
     *memory = NULL;
 }
 
-/* A nameless file of exactly so many bytes, for ever. */
+/* An unnamed file of exactly `bytes` bytes, sealed against resizing. */
 static int make_segment(size_t bytes)
 {
     int fd = memfd_create("hearth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -63,7 +63,7 @@ static int make_segment(size_t bytes)
     return FILE_NO;
 }
 
-/* A function of its own: tools/tsan.supp names it. */
+/* A separate function because tools/tsan.supp names it. */
 static void *map_segment(int fd, size_t bytes)
 {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,10 +1,10 @@
 /*
- * worker_memory.h: memory that can be shown to other processes: each block is a segment of its own,
- * a file descriptor without a name.
+ * worker_memory.h: memory that can be shared with other processes: each block is a separate
+ * segment, an unnamed file descriptor.
  *
  *      cache (hearth_options.alloc) --.
  *      engine_alloc of a worker -------+--> worker_memory --> segment 7: fd, address here, bytes
- *      staging of other memory --------'                         '--> the engine's process maps the same bytes
+ *      staging of other memory --------'                        '--> the child maps the same bytes
  *
  * One worker_memory may serve the cache and many engines. Blocks are meant to be large (arenas);
  * each costs a file descriptor. A segment cannot change its size (it is sealed), so that no process
@@ -24,10 +24,10 @@
 struct worker_memory;
 
 struct worker_memory *worker_memory_create(void);
-/* Aborts when a block was not given back. */
+/* Aborts when a block has not been freed. */
 void worker_memory_destroy(struct worker_memory **memory);
 
-/* Page-aligned, zeroed; NULL when the system has none. As hearth_options wants them: `arg` is the
+/* Page-aligned, zeroed; NULL when the system has none. For hearth_options: `arg` is the
  * worker_memory. */
 void *worker_memory_alloc(size_t size, void *arg) NODISCARD;
 void worker_memory_free(void *ptr, void *arg);
@@ -42,7 +42,7 @@ struct worker_segment {
 bool worker_memory_find(struct worker_memory *memory, const void *ptr, uint64_t bytes,
                         struct worker_segment *segment) NODISCARD;
 
-/* Whether a segment still exists, and a number that changes whenever one ceases to. */
+/* Whether a segment still exists, and a number that changes whenever one is freed. */
 bool worker_memory_has(struct worker_memory *memory, uint64_t id);
 uint64_t worker_memory_freed(const struct worker_memory *memory);
 

@@ -1,7 +1,7 @@
 /*
- * worker_process.c: see the header. One call is on its way at a time; while it is, the parent polls
- * the socket and the pipe of the child's output, and looks at the child's ticks four times per
- * time-out. What the child wrote last is kept: when it dies, that is the best explanation there is
+ * worker_process.c: see the header. There is one call at a time. During a call the parent polls the
+ * socket and the pipe of the child's output, and checks the child's ticks four times per timeout.
+ * The child's last line of output is kept: when it dies, that is the best explanation available
  * ("GGML_ASSERT(...) failed").
  */
 #include "engine/worker_process.h"
@@ -25,8 +25,8 @@
 
 enum {
     LINE_BYTES_MAX = LOG_TEXT_BYTES_MAX, /* longer ones are cut into several */
-    POLITE_MS = 1000,                    /* for an end without force */
-    /* for the status of one that was killed; it is only for the message */
+    POLITE_MS = 1000,                    /* to exit before it is killed */
+    /* for the status of a killed child, which is only used in the message */
     STATUS_MS = 1000,
 };
 
@@ -46,7 +46,7 @@ struct worker_process {
 
 /* ---- its output ---- */
 
-/* "2026-11-15T03:37:18.123Z info  [engine] text": a line of a log of ours; anything else is the
+/* "2026-11-15T03:37:18.123Z info [engine] text": a line of our own log; anything else is the
  * library's. */
 static enum log_level split_line(const char **text)
 {
@@ -78,7 +78,7 @@ static void end_line(struct worker_process *process)
     log_text(process->options.log, level, "worker", "%s: %s", process->options.name, text);
 }
 
-/* Whatever is there. False: the other end is closed. */
+/* Reads what is available. False: the other end is closed. */
 static bool read_output(struct worker_process *process)
 {
     char bytes[4096];
@@ -148,7 +148,7 @@ static void declare_dead(struct worker_process *process, const char *why)
         return;
     if (why == NULL)
         await_end(process, STATUS_MS);
-    (void)kill(process->pid, SIGKILL); /* it was not waited for yet: the number is still its own */
+    (void)kill(process->pid, SIGKILL); /* not reaped yet: the pid is still valid */
     read_output(process);
     if (why == NULL)
         describe_end(process, end, sizeof(end));
@@ -186,7 +186,7 @@ pid_t worker_process_pid(const struct worker_process *process)
 
 /* ---- its beginning ---- */
 
-/* The child has the output first: the socket's place may be where its pipe is. */
+/* Move the output first: the socket's target descriptor may be the one of the pipe. */
 static int spawn(struct worker_process *process, int socket, int pipe)
 {
     const char *program =
@@ -342,8 +342,8 @@ static bool progress_goes_on(const struct worker_wait *wait, const struct worker
            wait->on_progress((float)MIN(reply->value, 1000000) / 1e6f, wait->progress_arg);
 }
 
-/* What came, or ARRIVED_NOTHING after a silence that was too long; ARRIVED_PROGRESS only when it is
- * to end there. */
+/* What arrived, or ARRIVED_NOTHING after a timeout; ARRIVED_PROGRESS only when the call is to
+ * end there. */
 static enum arrival await_reply(struct worker_process *process, uint32_t number,
                                 const struct worker_wait *wait, struct worker_reply *reply)
 {

@@ -9,7 +9,8 @@
  *                     16 16  XXH3-128 of the message with these 16 bytes zero
  *                     32  .  body
  *
- *      body of a call      seq 4 | other 4 | length 4 | begin 4 | end 4 | work 1 | segment 8 | offset 8 | bytes 8
+ *      body of a call      seq 4 | other 4 | length 4 | begin 4 | end 4 | work 1
+ *                          segment 8 | offset 8 | bytes 8
  *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 1 )
  *      body of a load      the fields of the options in the order of the functions below
  *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_put
@@ -17,8 +18,8 @@
  *      a text              bytes 4 (UINT32_MAX: NULL) | bytes | 0
  *
  * One struct wire both writes and reads: each field is named once, in a function that is given a
- * direction, so that the two cannot drift apart. A field that does not fit makes the wire bad; the
- * end decides.
+ * direction, so that the two cannot drift apart. A field that does not fit marks the wire as bad,
+ * which is checked at the end.
  */
 #include "engine/worker_wire.h"
 
@@ -64,7 +65,7 @@ uint64_t worker_work_bytes(const struct engine_facts *facts)
 
 /* ---- fields ---- */
 
-/* The next `len` bytes; NULL when there are not as many, and from then on. */
+/* The next `len` bytes; NULL when there are fewer, and from then on. */
 static unsigned char *next(struct wire *wire, size_t len)
 {
     if (wire->bad || len > wire->left) {
@@ -128,7 +129,7 @@ static void field_bool(struct wire *wire, bool *value)
     *value = !wire->bad && wide != 0;
 }
 
-/* Any 32 bits that are a number with a sign. */
+/* Any signed 32-bit number. */
 static void field_i32(struct wire *wire, int32_t *value)
 {
     uint64_t wide = (uint32_t)*value;
@@ -241,7 +242,7 @@ static size_t end_writing(const struct wire *wire, unsigned char *out, struct he
     return len;
 }
 
-/* The body of a message whose head is right. */
+/* The body of a message with a valid head. */
 static enum err begin_reading(const unsigned char *message, size_t len, struct head *head,
                               struct wire *wire)
 {
@@ -254,7 +255,7 @@ static enum err begin_reading(const unsigned char *message, size_t len, struct h
     *head = (struct head){.kind = (enum message_kind)load_number(message + 4, 2),
                           .op = (uint32_t)load_number(message + 6, 2),
                           .number = (uint32_t)load_number(message + 8, 4)};
-    /* Reading functions only look: the cast lets one struct serve both directions. */
+    /* Reading never writes: the cast lets one struct serve both directions. */
     *wire = (struct wire){
         .at = (unsigned char *)message + HEAD_BYTES, .left = len - HEAD_BYTES, .reading = true};
     return ERR_OK;
@@ -488,7 +489,7 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_bool(wire, &worker->streams);
 }
 
-/* What the books assert must be so before they are made from it. */
+/* Checks what seqs.h asserts before the slots are made from it. */
 static bool facts_can_be(const struct worker_facts *worker)
 {
     const struct engine_facts *facts = &worker->facts;

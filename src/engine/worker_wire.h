@@ -1,19 +1,19 @@
 /*
- * worker_wire.h: what an engine's process and its parent say to each other. Formats only; who sends
- * and waits is worker_process.h (parent) and worker_main.h (child).
+ * worker_wire.h: the messages between an engine's process and its parent. Formats only; sending and
+ * waiting are in worker_process.h (parent) and worker_main.h (child).
  *
  *      parent                                          child
  *        | -- LOAD (options) + control page -------------> |
  *        | <------------------------------- PROGRESS * n - |
  *        | <-------------------------- REPLY with FACTS -- |
- *        | -- ATTACH (segment) + its memory -------------> |       one call at a time, each with one reply
+ *        | -- ATTACH (segment) + its memory -------------> |   one call at a time
  *        | <------------------------------------ REPLY --- |
- *        | -- RUN, EXPORT_ROWS, ... ---------------------> |       tokens, logits and state are in shared segments,
- *        | <------------------------------------ REPLY --- |       never in a message
+ *        | -- RUN, EXPORT_ROWS, ... ---------------------> |   tokens, logits and state are
+ *        | <------------------------------------ REPLY --- |   in shared segments
  *
- * VALIDITY. A message is taken if and only if its length is the one it states, magic, version and
- * checksum are right, its kind and op are known, every field is in its range, and nothing is left
- * over. The parent believes nothing else of a child: it may be damaged.
+ * VALIDITY. A message is accepted if and only if its length is the one it states, magic, version
+ * and checksum are right, its kind and op are known, every field is in its range, and nothing is
+ * left over. The parent trusts nothing else from a child, which may be damaged.
  *
  * Threads: pure functions.
  */
@@ -38,14 +38,14 @@ enum {
     WORKER_CHUNK_MAX = 1 << 24,
 };
 
-/* The page that both see all the time. Relaxed throughout: counters and flags that hand nothing
- * over. */
+/* The page that both map. Relaxed throughout: counters and flags that publish no other data. */
 struct worker_control {
-    atomic_uint ticks; /* the child's: grows as long as the library goes on */
+    atomic_uint ticks; /* the child's: grows while the library makes progress */
     atomic_uint abort; /* the parent's: the run is to end */
 };
 
-/* The work segment: | tokens of a run | up to a page | logits: vocab floats for each sequence |. Where the logits begin, and all of it. */
+/* The work segment: tokens of a run, padding to a page, logits (vocab floats for each sequence).
+ * Where the logits begin, and the size of it all. */
 uint64_t worker_work_logits(const struct engine_facts *facts);
 uint64_t worker_work_bytes(const struct engine_facts *facts);
 
@@ -85,7 +85,7 @@ struct worker_place {
     uint64_t segment, offset, bytes;
 };
 
-/* One item of a run; its tokens lie in the work segment, one item's behind the other's. */
+/* One item of a run; its tokens are in the work segment, one item's after the other's. */
 struct worker_item {
     seq_id seq;
     uint32_t length; /* tokens that the sequence has before */
@@ -97,7 +97,7 @@ struct worker_call {
     enum worker_op op; /* not WORKER_LOAD: that is struct worker_load */
     uint32_t number;   /* the reply has the same */
     seq_id seq, other; /* other: what is copied to */
-    uint32_t length;   /* of `seq` by the parent's books, which are the ones that count */
+    uint32_t length;   /* of `seq` by the parent's accounting, which is authoritative */
     uint32_t begin, end;
     bool work; /* ATTACH: this is the segment for tokens and logits */
     struct worker_place place;
@@ -138,12 +138,12 @@ size_t worker_call_encode(const struct worker_call *call, unsigned char *out) NO
 size_t worker_load_encode(const struct worker_load *load, unsigned char *out) NODISCARD;
 size_t worker_reply_encode(const struct worker_reply *reply, unsigned char *out) NODISCARD;
 
-/* The op of a message that the child got: says which decoder is due. ERR_CORRUPT when it is not a
- * valid one. */
+/* The op of a message that the child received, which selects the decoder. ERR_CORRUPT when it is
+ * not valid. */
 enum err worker_peek_op(const unsigned char *message, size_t len, enum worker_op *op) NODISCARD;
 
-/* `items` has room for SEQS_SLOTS_MAX; call->items points there. ERR_CORRUPT: not valid, and *call
- * says nothing. */
+/* `items` has room for SEQS_SLOTS_MAX; call->items points there. ERR_CORRUPT: not valid, and
+ * *call is undefined. */
 enum err worker_call_decode(const unsigned char *message, size_t len, struct worker_call *call,
                             struct worker_item *items) NODISCARD;
 enum err worker_load_decode(const unsigned char *message, size_t len,
