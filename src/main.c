@@ -1,6 +1,6 @@
 /*
- * main.c: wiring only. Everything that the program takes from the process around it is handed over
- * here.
+ * main.c: wiring only. Passes the program everything that it uses from the process: arguments,
+ * environment, streams.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,9 +18,9 @@
 #include "engine/worker_main.h"
 #include "engine/worker_process.h"
 
-/* Who starts us may have closed a standard stream, and the next file we open would take its number:
- * output would end up in a cache file. The place is held with a file that cannot be used in the
- * stream's direction, so that using it still is the error that it was. */
+/* Our parent may have closed a standard stream. The next file we open would take its number, and
+ * output would end up in a cache file. So the descriptor is filled with a file that cannot be
+ * used in the stream's direction: using it is still an error. */
 static void hold_standard_streams(const struct file_sys *fs)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -35,9 +35,9 @@ static void hold_standard_streams(const struct file_sys *fs)
 
 int main(int argc, char **argv)
 {
-    /* When ggml aborts, it starts a debugger on the process, which then hangs for minutes where one
-     * is installed. Set before `environ` is handed over; children inherit it. A value that the user
-     * chose stays. */
+    /* When ggml aborts, it starts a debugger on the process, which then hangs for minutes where
+     * one is installed. Set before `environ` is handed over; children inherit it. A value set by
+     * the user is kept. */
     (void)setenv("GGML_NO_BACKTRACE", "1", 0);
 
     struct cli_setup setup = {
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
         .memory_bytes = sysinfo_memory_total(),
     };
 
-    /* An engine's process is this program, too; nobody types this. */
+    /* An engine's child process is this program as well; users do not type this. */
     if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
         return worker_main(WORKER_SOCKET, engine_load);
     hold_standard_streams(setup.fs);

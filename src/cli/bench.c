@@ -2,7 +2,7 @@
  * bench.c: `hearth bench WHAT`: options and what all kinds share.
  *
  * Exit status: 0; 1 when a request failed, something that must be reused was not, or a file cannot
- * be written; 2 for wrong usage.
+ * be written; 2 for a usage error.
  */
 #include "cli/bench.h"
 

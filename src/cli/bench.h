@@ -43,28 +43,28 @@ struct bench {
 bool bench_is_micro(const char *name) NODISCARD;
 enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) NODISCARD;
 
-/* The steps that are to come (0 = nobody knows), and one that is done. */
+/* Sets the number of steps (0 = unknown), and counts one as done. */
 void bench_expect(struct bench *bench, const char *label, uint64_t steps);
 void bench_step(struct bench *bench);
 
-/* Numbers of a list, of which each item may have several: "2K,20K" is 2,000 and 20,000. Complains
- * and gives false. */
+/* Numbers of a list whose items may have several: "2K,20K" is 2,000 and 20,000. Prints an error
+ * and returns false on failure. */
 bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
                    uint32_t *out, size_t max, size_t *count) NODISCARD;
 
-/* A file as it is; a preset or family is made below the scratch folder; NULL is the demo model.
- * Complains and gives NULL. */
+/* The path of a file as given; a preset or family is made below the scratch folder; NULL is the
+ * demo model. On failure prints an error and returns NULL. */
 const char *bench_model(struct bench *bench, const char *name);
 struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context);
 
-/* Complains, and the command fails. */
+/* Prints an error and makes the command fail. */
 void bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
 
-/* Bytes of text that are a token of this server's model, on average. 0: it did not say. */
+/* Average bytes of text per token of this server's model. 0: not reported. */
 double bench_bytes_per_token(struct bench *bench, const struct server *server);
 
-/* One completion of `text`. Complains and gives false unless there is an answer; the caller
- * finishes the result in any case. */
+/* One completion of `text`. Prints an error and returns false unless there is an answer; the
+ * caller finishes the result in any case. */
 bool bench_ask(struct bench *bench, const struct client_url *url,
                const struct ask_message *messages, size_t count, uint32_t tokens,
                struct ask_result *result);

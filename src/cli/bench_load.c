@@ -1,7 +1,7 @@
 /*
- * bench_load.c: `hearth bench serve`: requests per second and latencies of a server under load: as
- * many clients as asked for, each with one request at a time, until all are answered. Every prompt
- * is another one from its first word on.
+ * bench_load.c: `hearth bench serve`: requests per second and latencies of a server under load: the
+ * given number of clients, each with one request at a time, until all are answered. Prompts differ
+ * from their first word on.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "cli/bench.h"
 
 enum { LISTS_MAX = 16, CLIENTS_MAX = 256, TEXT_BYTES_MAX = 64 << 20 };
-#define BYTES_PER_TOKEN_UNKNOWN 4.0 /* of English, with the tokenizers of today */
+#define BYTES_PER_TOKEN_UNKNOWN 4.0 /* of English, with current tokenizers */
 
 const struct sheet_column bench_load_columns[] = {
     {"concurrency", "clients", 0},
@@ -86,8 +86,7 @@ static void client(void *arg)
     struct load *load = arg;
     uint32_t index;
 
-    /* Relaxed: a number that is taken once is all that is wanted; results are read after the join.
-     */
+    /* Relaxed: each number need only be taken once; results are read after the join. */
     while ((index = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) <
            load->requests)
         ask_next(load, index);
@@ -227,7 +226,7 @@ static uint32_t largest(const uint32_t *numbers, size_t count)
     return most;
 }
 
-/* Without a URL: a server of our own that has room for all. */
+/* Without a URL: starts a server that has room for all clients. */
 static bool start_own(struct load *load, struct server *server, const struct lists *lists)
 {
     struct bench *bench = load->bench;
@@ -275,7 +274,7 @@ static void run_rows(struct load *load, const struct lists *lists)
 {
     size_t rows = lists->clients_count * lists->prompts_count * lists->generations_count;
 
-    /* a server that remembers the last run has not seen these */
+    /* a server that cached the last run has not seen these */
     load->salt = clock_wall_ns(clock_real());
     bench_expect(load->bench, "asking", rows);
     for (size_t i = 0; i < rows && !load->bench->failed; i++) {

@@ -1,8 +1,8 @@
 /*
- * bench_micro.c: `hearth bench state` and its kin: a microbenchmark in a process of its own, and
- * its results in the forms that all results have.
+ * bench_micro.c: `hearth bench state` and its kin: a microbenchmark in a child process, and its
+ * results in the common output formats.
  *
- *      hearth bench state  --starts-->  hearth bench --raw state  --CSV, row by row-->  a file  -->  a sheet
+ *      hearth bench state --starts--> hearth bench --raw state --CSV rows--> a file --> a sheet
  *
  * With --raw the rows go to standard output as they come.
  */
@@ -68,7 +68,7 @@ static const struct micro {
       .values = {"wall_ms_per_token", "cpu_ms_per_token"}}},
     {"worker",
      micro_worker,
-     {.title = "an engine in a process of its own, times that of one here",
+     {.title = "an engine in a child process, relative to one in this process",
       .labels = {"model"},
       .values = {"decode_time_ratio", "restore_ratio", "store_ratio"}}},
 };
@@ -86,7 +86,7 @@ bool bench_is_micro(const char *name)
     return find_micro(name) != NULL;
 }
 
-/* Here and now; what it prints is the user's. What it makes on the way lies in the folder. */
+/* Runs it in this process; its output goes to the user, its temporary files into the folder. */
 static enum cli_exit run_raw(struct bench *bench, const struct micro *micro)
 {
     const struct cli *cli = bench->cli;
@@ -122,7 +122,7 @@ static void await(struct bench *bench, struct process *process, const char *path
     while (process_runs(process)) {
         clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
         if (stat(path, &st) == 0 && bench->bar != NULL)
-            /* that it lives; nobody knows how much is to come */
+            /* shows progress; the total is unknown */
             progress_update(bench->bar, (uint64_t)st.st_size, 0);
     }
 }
@@ -139,7 +139,7 @@ static bool run_child(struct bench *bench, const char *out)
         return false;
     }
     fill_argv(bench->cli, self, argv);
-    /* Its folder is below ours: should it die, we clean up behind it. */
+    /* Its folder is below ours: if it dies, we clean up. */
     const struct process_options options = {.fs = bench->cli->setup->fs,
                                             .argv = argv,
                                             .variable = "TMPDIR",
@@ -155,7 +155,7 @@ static bool run_child(struct bench *bench, const char *out)
     return err == ERR_OK;
 }
 
-/* What it printed; the first line is the machine's. */
+/* Its output; the first line describes the machine. */
 static bool read_output(struct bench *bench, const char *out)
 {
     struct errinfo info = {0};
@@ -175,7 +175,7 @@ static bool read_output(struct bench *bench, const char *out)
     return err == ERR_OK;
 }
 
-/* Rows first, then the forms that are wanted. */
+/* Rows first, then the requested formats. */
 static enum cli_exit run_sheet(struct bench *bench, const struct micro *micro)
 {
     char out[SERVER_PATH_BYTES + 16];

@@ -2,12 +2,12 @@
  * bench_peer.c: `hearth bench peer`: hearth and llama-server with the same model, threads and
  * requests, in one run.
  *
- * For each shape of what agents do both get the same prompts, one server after the other, and a row
- * says how long it took (to the first token), what it cost in processor time, and the waste: prompt
- * tokens that a server computed although an earlier request of the shape had computed the same
- * beginning. What is needed is counted: the tokens of a prompt, as the server itself makes them,
- * behind the longest beginning that it shares with an earlier one and its answer. Which other
- * tokens an answer consists of than its text would give is not known: these count as waste.
+ * For each workload shape both get the same prompts, one server after the other. A row has the time
+ * to the first token, the processor time, and the waste: prompt tokens that a server computed
+ * although an earlier request of the shape had computed the same prefix. The tokens that must be
+ * computed are those of the prompt, as the server itself tokenizes it, after the longest prefix
+ * that it shares with an earlier prompt and its answer. An answer may consist of other tokens than
+ * its text would give. These are unknown and count as waste.
  */
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ const struct plot bench_peer_plot = {.title = "hearth and llama-server, ms to th
                                      .values = {"hearth_ms", "llama_ms"},
                                      .logarithmic = true};
 
-/* What a round of a shape came to. */
+/* The result of one round of a shape. */
 struct outcome {
     double ms, cpu_ms, computed, needed, prompt;
 };
@@ -66,7 +66,7 @@ struct side {
     const char *model, *other_model;
     double bytes_per_token;
     uint32_t tokens;
-    struct tokens said[SAID_MAX]; /* prompts of this round, with what was answered */
+    struct tokens said[SAID_MAX]; /* prompts of this round, with their answers */
     size_t said_count;
     struct outcome outcome;
     bool failed;
@@ -74,7 +74,7 @@ struct side {
 
 /* ---- asking ---- */
 
-/* Tokens of a prompt that nobody has computed yet; the last one always is. */
+/* Tokens of a prompt that have not been computed yet; the last one always counts. */
 static double needed_of(const struct side *side, const struct tokens *prompt)
 {
     size_t shared = 0;
@@ -91,7 +91,7 @@ static void forget(struct side *side)
     side->outcome = (struct outcome){0};
 }
 
-/* What is said: messages, as text and as tokens. */
+/* A prompt: messages, as text and as tokens. */
 struct speech {
     const struct ask_message *messages;
     size_t count;
@@ -126,8 +126,8 @@ static void speech_fini(struct speech *speech)
     tokens_fini(&speech->tokens);
 }
 
-/* From now on it was said, and answered. Only where an answer goes on as text of the next prompt it
- * is known what its tokens are. */
+/* Records the prompt and its answer. The answer's tokens are known only where it continues as
+ * text of the next prompt. */
 static bool remember(struct side *side, struct speech *speech, const struct buf *answer)
 {
     struct errinfo info = {0};
@@ -194,8 +194,9 @@ static void extend(const struct side *side, struct buf *text, double part, uint6
     words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
 }
 
-/* A chat: a system prompt and what the user says, or the latter alone (second = 0); and whether its
- * time counts. As agents ask: what a model cannot be cut within, it can be cut between. */
+/* A chat: a system prompt and a user message, or the latter alone (second = 0); and whether its
+ * time counts. As agents send it: state that cannot be cut inside a message can be cut between
+ * messages. */
 struct line {
     double first;
     uint64_t first_seed;
@@ -234,7 +235,7 @@ static bool shape_repeat(struct side *side, uint64_t seed)
            say_line(side, (struct line){1, seed, 0, 0, true});
 }
 
-/* Not the time to the first token, but that from one to the next. */
+/* The time from one token to the next, not the time to the first token. */
 static bool shape_decode(struct side *side, uint64_t seed)
 {
     struct buf text = piece(side, 0.5, seed);
@@ -311,7 +312,7 @@ static bool shape_back(struct side *side, uint64_t seed)
            say_line(side, (struct line){0.5, seed, 0.5, seed + 1, true});
 }
 
-/* Four branches of one cold beginning, at the same time. */
+/* Four branches of one cold prefix, at the same time. */
 struct branch {
     struct side *side;
     struct buf text;
@@ -431,7 +432,7 @@ static double waste(const struct outcome *outcome)
     return outcome->prompt > 0 ? 100 * wasted / outcome->prompt : 0;
 }
 
-/* Processor time is counted in hundredths of a second: less than that is no ratio. */
+/* Processor time has a resolution of 10 ms: below that a ratio is meaningless. */
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : NAN;
@@ -518,7 +519,7 @@ static void run_shapes(struct bench *bench, struct side sides[SIDES])
     uint64_t seed = 1;
 
     bench_expect(bench, "hearth and llama-server", COUNT_OF(shapes) + 1);
-    for (size_t i = 0; i < SIDES; i++) /* pages touched, threads awake */
+    for (size_t i = 0; i < SIDES; i++) /* warms up pages and threads */
         if (!say_line(&sides[i], (struct line){0.5, 1, 0, 0, false}))
             return;
     forget(&sides[0]);

@@ -1,19 +1,19 @@
 /*
- * bench_prefix.c: `hearth bench prefix`: what a prefix costs, cold and from every place that it can
- * be held in.
+ * bench_prefix.c: `hearth bench prefix`: the cost of a prefix, cold and from every tier.
  *
  *      exact     the same prompt again: one token is computed
  *      nearest   its last tenth is another one
  *
- *      server 1  A cold | A, A' from the device | B | A from RAM | B | A' from RAM       the device holds one prompt: B displaces A
+ *      server 1  A cold | A, A' from the device | B | A from RAM | B | A' from RAM
+ *                (the device holds one prompt: B evicts A)
  *      server 2  the same folders after a restart: A;  server 3: A'
  *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
  *
- * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that a large
- * size takes no longer than it must.
+ * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that large sizes
+ * take no longer than necessary.
  *
- * Where the tokens really came from is in each row: nothing is claimed by the name of a case alone.
- * A hot case that reused nothing is a failure.
+ * Each row says where the tokens really came from, whatever the case is called. A hot case that
+ * reused nothing is a failure.
  */
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ struct prefix {
     uint64_t salt;
 };
 
-/* The prompt of this seed; the last tenth by another seed, when there is one. */
+/* The prompt of this seed; its last tenth comes from another seed, if given. */
 static struct buf prompt(const struct prefix *prefix, uint64_t seed, uint64_t edit)
 {
     size_t bytes = (size_t)((double)prefix->size * prefix->bytes_per_token),
@@ -119,7 +119,7 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
     sheet_text(sheet, cache->reason);
 }
 
-/* `name` NULL: only to displace others. */
+/* `name` NULL: only evicts others. */
 static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint64_t edit)
 {
     struct ask_result result;
@@ -153,7 +153,7 @@ static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
     const char *more[] = {"--state-dir", state,         "--ssd-dir", ssd, "--ssd-free",
                           "1MiB",        "--ram-cache", ram,         NULL};
     struct errinfo info = {0};
-    /* Room for one and a quarter: a second prompt displaces the first. */
+    /* Room for one and a quarter: a second prompt evicts the first. */
     struct server_setup setup = bench_setup(bench, model,
                                             prefix->size + prefix->size / 4 + ANSWER_ROOM +
                                                 (uint32_t)bench->options->generate);

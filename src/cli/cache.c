@@ -1,9 +1,9 @@
 /*
- * cache.c: `hearth cache WHAT`: looks at a cache and steers it: that of a running server, or the
- * directory of an SSD tier without one.
+ * cache.c: `hearth cache WHAT`: inspects and controls a cache: a running server's, or the directory
+ * of an SSD tier without a server.
  *
- * A row of the table says what can be done, and where. The answer is JSON from either place; --json
- * shows it as it is.
+ * Each row of the table is an action, and where it works. The answer is JSON in both cases; --json
+ * prints it unchanged.
  */
 #include "cli/cache.h"
 
@@ -49,9 +49,9 @@ static const struct option_desc options_table[] = {
 
 struct action {
     const char *name;
-    const char *takes; /* behind the name */
+    const char *takes; /* arguments after the name */
     size_t args_min, args_max;
-    cache_fn remote, dir; /* NULL: not there */
+    cache_fn remote, dir; /* NULL: not supported there */
     void (*print)(yyjson_val *root, struct buf *out);
 };
 

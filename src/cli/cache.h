@@ -1,14 +1,14 @@
 /*
  * cache.h: what the files of `hearth cache` share.
  *
- *      cache.c          the command: options, the table of what can be done, where it is done
+ *      cache.c          the command: options, the table of actions, where each works
  *      cache_remote.c   on a running server: the admin API
  *      cache_dir.c      on the directory of an SSD tier, without a server
  *      cache_print.c    answers as tables
  *      cache_dump.c     one file, byte by byte
  *
- * Both places give the same JSON (docs/api.md, "Administration"), so that --json and the tables are
- * of one form wherever they come from.
+ * Both return the same JSON (docs/api.md, "Administration"), so --json and the tables look the
+ * same.
  */
 #ifndef HEARTH_CLI_CACHE_H
 #define HEARTH_CLI_CACHE_H
@@ -38,12 +38,12 @@ struct cache_options {
 struct cache_run {
     struct cli *cli;
     const struct cache_options *options;
-    const char *const *args; /* behind the name of what is to be done */
+    const char *const *args; /* after the name of the action */
     size_t args_count;
     struct remote remote; /* unless --dir is given */
 };
 
-/* Appends the answer's JSON; the sentence of a failure is in `info`. */
+/* Appends the answer's JSON; on failure `info` has the message. */
 typedef enum err (*cache_fn)(struct cache_run *run, struct buf *json, struct errinfo *info);
 
 /* ---- cache_remote.c ---- */
@@ -77,7 +77,7 @@ enum err cache_dir_clear(struct cache_run *run, struct buf *json, struct errinfo
 enum err cache_dir_export(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 enum err cache_dir_import(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 
-/* The keys that objects of a directory are made with. */
+/* The keys of the objects of a directory. */
 struct cache_keys {
     struct hash256 key, seal_key;
     bool sealed;

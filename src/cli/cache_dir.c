@@ -1,10 +1,10 @@
 /*
- * cache_dir.c: `hearth cache --dir DIR`: the directory of an SSD tier, through the tier itself:
- * what it calls valid is valid here.
+ * cache_dir.c: `hearth cache --dir DIR`: the directory of an SSD tier, read through the tier code,
+ * so that both agree on which files are valid.
  *
- * What only looks opens it read-only and takes no lock, so that it works beside a server. What
- * changes something takes the lock; a server that has it is asked instead (--url). Names of models
- * and tenants are not on the disk: a space is a hash of them.
+ * Read-only actions take no lock, so they work beside a running server. Actions that change
+ * something take the lock; if a server has it, use --url instead. Names of models and tenants are
+ * not on the disk: a space is a hash of them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ enum { KEY_FILE_BYTES_MAX = 4096, KEY_DIGITS_MIN = 8 };
 
 #define UNLINK_WAIT_NS (UINT64_C(60) * NS_PER_S)
 
-/* No cap of ours: nothing is to leave because somebody looked. */
+/* No cap: inspecting must not evict anything. */
 #define BYTES_MAX (UINT64_MAX / 4)
 
 /* ---- keys ---- */
@@ -82,7 +82,7 @@ static enum err held_by_another(const char *path, struct errinfo *info)
                    "%s is in use by a server: use --url to ask the server, or stop it first", path);
 }
 
-/* A slip in a name must not make a directory. */
+/* A mistyped name must not create a directory. */
 static enum err check_exists(const struct cache_run *run, struct errinfo *info)
 {
     const struct file_sys *fs = run->cli->setup->fs;
@@ -151,7 +151,7 @@ static void count_file(const char *name, unsigned char d_type, void *arg)
     left->bytes += (uint64_t)st.st_blocks * 512;
 }
 
-/* Of a folder below DIR; one that is not there has nothing. */
+/* Of a folder below DIR; 0 if it does not exist. */
 static struct leftovers leftovers_of(const struct cache_run *run, const char *folder)
 {
     struct leftovers left = {.fs = run->cli->setup->fs, .dir = FILE_NO};
@@ -217,7 +217,7 @@ enum err cache_dir_stats(struct cache_run *run, struct buf *out, struct errinfo 
 
 /* ---- objects ---- */
 
-/* The lowest byte of a kind is that of hearth.h; what is above it is the cache's own. */
+/* The lowest byte of a kind is that of hearth.h; the bits above it are internal to the cache. */
 static const char *kind_name(uint32_t kind)
 {
     static const char *const names[] = {"?", "rows", "sliding", "snapshot"};
@@ -256,7 +256,7 @@ struct listing {
     struct json *json;
     const char *prefix; /* of the key, in hex, lower case; "" = any */
     uint64_t now_ns, left, matches;
-    bool more; /* than were wanted */
+    bool more; /* there are more than requested */
 };
 
 static bool list_one(const struct tier_meta *meta, void *arg)
@@ -424,7 +424,7 @@ static void read_all(struct cache_run *run, struct tier *tier, const struct item
     progress_finish(&bar, true);
 }
 
-/* Beside a server nothing is moved aside: it will find the damage itself, when it reads. */
+/* Beside a running server nothing is quarantined: it will find the damage itself when it reads. */
 enum err cache_dir_verify(struct cache_run *run, struct buf *out, struct errinfo *info)
 {
     const uint64_t start_ns = clock_mono_ns(run->cli->setup->clock);
@@ -462,7 +462,7 @@ enum err cache_dir_verify(struct cache_run *run, struct buf *out, struct errinfo
 
 /* ---- removing ---- */
 
-/* What could not be removed is not gone, whatever the tier thinks of it. */
+/* A file that could not be removed still exists, even if the tier has forgotten it. */
 static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier,
                                  struct errinfo *info)
 {
@@ -477,7 +477,7 @@ static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier,
                    run->options->dir);
 }
 
-/* Drops what was not used since `since_ns`; all of it for UINT64_MAX. */
+/* Drops objects not used since `since_ns`; all of them for UINT64_MAX. */
 static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *count,
                            uint64_t *bytes, struct errinfo *info)
 {
@@ -501,8 +501,7 @@ static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *c
     return err;
 }
 
-/* Temporary files go when the directory is opened for writing, damaged ones lie in quarantine then.
- */
+/* Opening for writing removes temporary files; then the quarantine is emptied. */
 static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t *bytes,
                                 struct errinfo *info)
 {
@@ -572,7 +571,7 @@ static enum tier_result write_one(struct tier *tier, const struct tier_meta *met
     return result;
 }
 
-/* Verified when it is read: what is damaged is not spread. */
+/* Verified when read: damaged objects are not copied. */
 static bool copy_one(const struct tier_meta *meta, void *arg)
 {
     struct copy *copy = arg;

@@ -1,10 +1,10 @@
 /*
- * cache_dump.c: `hearth cache dump FILE`: what an object of the SSD tier is, damaged or not.
+ * cache_dump.c: `hearth cache dump FILE`: shows an object of the SSD tier, damaged or not.
  *
- * With the key of the installation the header is verified, and so is the payload; without it the
- * fields are shown as they stand. A sealed object needs the key that it was sealed with, from which
- * that of the installation is derived as the server does it, unless another is given. Token ids are
- * shown when they are asked for only, since a prompt can be read from them.
+ * With the installation's key the header and the payload are verified; without it the fields are
+ * shown unverified. A sealed object needs its encryption key; the installation's key is derived
+ * from it as in the server, unless another is given. Token ids are shown only on request, because
+ * they reveal the prompt.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 
 enum { PIECE = SSD_FRAME_BYTES, TEXT_MAX = 1 << 30 };
 
-/* An object that is being looked at. */
+/* The object being shown. */
 struct dump {
     struct cli *cli;
     const char *name;
@@ -64,8 +64,7 @@ static enum err open_object(struct dump *dump, struct errinfo *info)
     return ERR_OK;
 }
 
-/* As much of the header as there is: what the file says about its size is believed up to the size
- * of the file. */
+/* As much of the header as there is: sizes in the header are limited to the size of the file. */
 static enum err read_header(struct dump *dump, struct errinfo *info)
 {
     const struct file_sys *fs = dump->cli->setup->fs;
@@ -83,7 +82,7 @@ static enum err read_header(struct dump *dump, struct errinfo *info)
     return file_read_at(fs, dump->fd, dump->header, len, 0, info);
 }
 
-/* The verdict on everything; ERR_OK with *result, or the world's error. */
+/* Verifies everything; ERR_OK with *result, or an error of the system. */
 static enum err verify_payload(struct dump *dump, const struct ssd_header *header,
                                enum ssd_result *result, struct errinfo *info)
 {
@@ -149,7 +148,7 @@ static enum err print(struct dump *dump, uint64_t tokens, enum ssd_result *resul
     return err;
 }
 
-/* A file that is not valid is an answer, but not a success. */
+/* An invalid file is reported on standard output, but the command fails. */
 enum cli_exit cache_dump(struct cli *cli, const struct cache_options *options)
 {
     struct dump dump = {.cli = cli, .name = cli->args[1], .fd = FILE_NO};

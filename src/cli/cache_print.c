@@ -1,6 +1,6 @@
 /*
- * cache_print.c: answers about a cache as lines and tables for people. What an answer does not say
- * is left out.
+ * cache_print.c: answers about a cache as lines and tables for people. Fields that an answer lacks
+ * are omitted.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static const char *time_of(double seconds, char out[UNITS_TEXT_BYTES])
                : "-";
 }
 
-/* The texts of an array, with commas. */
+/* The strings of an array, separated by commas. */
 static const char *list_of(yyjson_val *array, char out[LIST_BYTES])
 {
     yyjson_arr_iter iter;
@@ -92,7 +92,7 @@ static void print_misses(yyjson_val *miss, struct buf *out)
     yyjson_obj_iter_init(miss, &iter);
     while ((key = yyjson_obj_iter_next(&iter)) != NULL) {
         double count = yyjson_get_num(yyjson_obj_iter_get_val(key));
-        if (count <= 0 || yyjson_equals_str(key, "none")) /* nothing was missed then */
+        if (count <= 0 || yyjson_equals_str(key, "none")) /* not a miss */
             continue;
         buf_appendf(out, "%s %s %.0f", any ? "," : "misses   ", yyjson_get_str(key), count);
         any = true;
@@ -135,7 +135,7 @@ static void print_tiers(yyjson_val *tiers, struct buf *out)
     print_sheet(&sheet, out);
 }
 
-/* Of a directory: what lies there beside objects. */
+/* Of a directory: files that are not objects. */
 static void print_leftovers(yyjson_val *root, struct buf *out)
 {
     char bytes[UNITS_TEXT_BYTES];
@@ -329,7 +329,7 @@ static void print_run(double begin, double end, const char *tier, struct buf *ou
                     strcmp(tier, "none") == 0 ? "to be computed" : tier);
 }
 
-/* Neighbours of one tier are one line. */
+/* Adjacent blocks of one tier share a line. */
 static void print_blocks(yyjson_val *blocks, struct buf *out)
 {
     const char *tier = "none";

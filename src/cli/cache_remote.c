@@ -1,10 +1,9 @@
 /*
- * cache_remote.c: `hearth cache` on a running server: each function is one question to the admin
+ * cache_remote.c: `hearth cache` on a running server: each function is one request to the admin
  * API.
  *
  * A REQUEST is a file with the body of a chat, messages, responses or completions request, or plain
- * text, which is a prompt; - is standard input. A KEY may be cut short as long as one object alone
- * begins with it.
+ * text, which is a prompt; - is standard input. A KEY may be abbreviated as long as it is unique.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +37,7 @@ static enum err post(struct cache_run *run, const char *path, struct buf *body, 
     return err;
 }
 
-/* {"tier", "model", "tenant"} as far as they were said, still open. */
+/* {"tier", "model", "tenant"} as far as given; the object is left open. */
 static struct json begin(const struct cache_run *run, struct buf *body)
 {
     struct json out;
@@ -91,8 +90,8 @@ static enum err ask_page(struct cache_run *run, const char *after, uint64_t limi
     return err;
 }
 
-/* Shows every object to `fn` until it has enough (false), page by page; `next` is where a later
- * list goes on, in the arena, or NULL. */
+/* Calls `fn` for every object until it returns false, page by page; `next` is where a later list
+ * continues, in the arena, or NULL. */
 static enum err each_object(struct cache_run *run, uint64_t limit,
                             bool (*fn)(yyjson_val *object, void *arg), void *arg, const char **next,
                             struct errinfo *info)

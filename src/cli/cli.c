@@ -4,8 +4,8 @@
  * The command line is read twice, because it names the INI file, which must be known before the
  * settings in it are: once without a file, for --config, then with it.
  *
- * Standard output is flushed at the end, and what could not be written becomes a failure: a script
- * must not take half an answer on a full disk for a whole one.
+ * Standard output is flushed at the end, and a write error makes the command fail: a script must
+ * not take half an answer on a full disk for a whole one.
  */
 #include "cli/cli.h"
 
@@ -23,7 +23,7 @@
 #include "cli/common.h"
 #include "cli/config.h"
 
-/* LOG_BURST equal lines a second are enough to see that something repeats. */
+/* LOG_BURST equal lines per second are enough to show that something repeats. */
 enum { ARENA_BYTES_MAX = 8 << 20, LOG_BURST = 20 };
 
 static void print_error(const struct cli *cli, const char *fmt, va_list args)
@@ -56,7 +56,7 @@ static const char *nearest_command(const struct cli_setup *setup, struct str nam
     return best;
 }
 
-/* The first argument begins with a dash and is none of ours. */
+/* The first argument begins with a dash and is not a known option. */
 static enum cli_exit wrong_first_option(const struct cli *cli, const char *arg)
 {
     static const char *const known[] = {"version", "help"};
@@ -101,7 +101,7 @@ static const struct option_table *const *other_tables(const struct cli *cli)
     return tables;
 }
 
-/* Fills cli->values from everywhere. parse->help may be set instead. */
+/* Fills cli->values from all sources. parse->help may be set instead. */
 static enum err read_options(struct cli *cli, int argc, char **argv, struct option_parse *parse,
                              struct errinfo *info)
 {
@@ -216,7 +216,7 @@ static enum cli_exit dispatch(struct cli *cli, int argc, char **argv)
     return run_command(cli, argc - 1, argv + 1);
 }
 
-/* A failed flush is reported, whatever the status was; it only makes a success worse. */
+/* A failed flush is always reported; it turns a success into a failure. */
 static enum cli_exit flush_output(struct cli *cli, enum cli_exit status)
 {
     bool failed_before = ferror(cli->out) != 0;

@@ -1,16 +1,16 @@
 /*
- * cli.h: the program `hearth`: finds the command, fills its options, runs it, and makes an exit
- * status of what happened.
+ * cli.h: the program `hearth`: finds the command, fills its options, runs it, and returns the exit
+ * status.
  *
  *      hearth serve --port 8000 model.gguf
  *             |     |           |
  *             |     |           cli->args
- *             |     the command's option table and the common one, from command line, environment and INI file
+ *             |     the command's and the common options: command line, environment, INI file
  *             a `struct command` of cli_commands
  *
- * A command is one file in this folder with one public `struct command`; cli_commands lists them. It
- * writes its result to cli->out, complains with cli_error(), and returns a status. It does not
- * exit, flush or look at argv: cli_main does.
+ * A command is one file in this folder with one public `struct command`; cli_commands lists them.
+ * It writes its result to cli->out, reports errors with cli_error(), and returns a status. It does
+ * not exit, flush or read argv: cli_main does.
  *
  * Thread: everything here belongs to the main thread.
  */
@@ -33,12 +33,12 @@ struct log;
 
 enum cli_exit {
     CLI_EXIT_OK = 0,
-    /* the world did not let us, a full disk behind standard output included */
+    /* a failure of the system, including a full disk on standard output */
     CLI_EXIT_FAILURE = 1,
-    CLI_EXIT_USAGE = 2, /* we were asked something wrong: arguments, environment or INI file */
+    CLI_EXIT_USAGE = 2, /* usage error: arguments, environment or INI file */
 };
 
-/* What main.c gives: the outside world, and the commands. Tests give their own. */
+/* Set by main.c: the environment of the process, and the commands. Tests set their own. */
 struct cli_setup {
     const struct command *const *commands; /* ended by NULL */
     const struct file_sys *fs;
@@ -53,7 +53,7 @@ struct cli_setup {
 struct cli {
     const struct cli_setup *setup;
     const struct command *command;
-    struct arena *arena; /* for whatever shall live as long as the command */
+    struct arena *arena; /* for data that lives as long as the command */
     /* to setup->err, by --log-level and --log-format; NULL before options are known */
     struct log *log;
     FILE *out;
@@ -71,7 +71,7 @@ struct command {
     const char *name;
     /* one sentence; the line in `hearth --help`, the first one of its own help */
     const char *summary;
-    const char *usage;         /* behind "hearth NAME": "[options] FILE" */
+    const char *usage;         /* after "hearth NAME": "[options] FILE" */
     struct option_table table; /* its own options; table.command is `name` */
     size_t options_size;       /* of the struct that the table describes; 0 without options */
     size_t args_min, args_max; /* positional arguments */
@@ -81,9 +81,8 @@ struct command {
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };
 
-/* The whole program but for the process around it: argv as main has it. Returns the exit status;
- * standard output has been flushed, and what could not be written there has been reported and made
- * the status a failure. */
+/* The whole program: argv as in main. Returns the exit status. Standard output has been flushed;
+ * a write error has been reported and made the status a failure. */
 int cli_main(const struct cli_setup *setup, int argc, char **argv);
 
 /* "hearth serve: <fmt>" and a newline on cli->err. */
@@ -92,15 +91,15 @@ void cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 /* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 
-/* The help of all (`hearth --help`), and that of one command on cli->out. */
+/* Prints the general help (`hearth --help`), or that of one command, on cli->out. */
 void cli_print_overview(const struct cli_setup *setup, FILE *to);
 enum cli_exit cli_print_help(const struct cli *cli, const struct command *command);
 
-/* Complains about an unknown name, with the nearest known one, and returns NULL. */
+/* Reports an unknown name, suggests the nearest known one, and returns NULL. */
 const struct command *cli_find_command(const struct cli *cli, const char *name);
 
-/* The options as environment and INI file say them now, without the command line, in *again; what
- * they are lives in the arena. */
+/* Reads the options again from environment and INI file, without the command line, into *again;
+ * their values live in the arena. */
 enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
                         struct errinfo *info) NODISCARD;
 

@@ -23,14 +23,14 @@ struct common_options {
     const char *config;
     int log_level;  /* enum log_level */
     int log_format; /* enum log_format */
-    bool color;     /* where the terminal has any */
+    bool color;     /* if the terminal supports it */
 };
 
 /* Where `struct common_options` is in the values of a command, and how large both are together. */
 size_t common_offset(const struct command *command);
 size_t common_values_size(const struct command *command);
 
-/* The joined table, in the arena; NULL when the arena is at its end. */
+/* The joined table, in the arena; NULL when the arena is full. */
 const struct option_table *common_table(const struct command *command,
                                         struct arena *arena) NODISCARD;
 

@@ -2,11 +2,12 @@
  * completion.c: `hearth completion SHELL`: a script that completes commands, options and their
  * values, from the same tables as the help.
  *
- * The script is complete in itself and does not call the program: completion works while the
+ * The script is self-contained and does not call the program: completion works while the
  * program is being replaced, and costs nothing. What is completed:
  *
- *      hearth <commands>          hearth serve --<options>          hearth serve --log-level <choices>          --models-dir <folders>
- *      hearth model <words>       hearth serve -<letters>           hearth serve --template-file <files>        MODEL <files>
+ *      hearth <commands>        hearth serve --<options>    hearth serve --log-level <choices>
+ *      hearth model <words>     hearth serve -<letters>     hearth serve --template-file <files>
+ *                               MODEL <files>               hearth serve --models-dir <folders>
  *
  * A flag that is on by default is offered as --no-NAME, as in the help.
  */
@@ -21,7 +22,7 @@
 
 enum { SCRIPT_BYTES_MAX = 1 << 20, NAME_BYTES = 96 };
 
-/* What comes behind an option. */
+/* The kind of value that an option takes. */
 enum value_kind {
     VALUE_NONE, /* it is a flag */
     VALUE_CHOICE,
@@ -172,7 +173,7 @@ static const char bash_tail[] = "    esac\n}\ncomplete -F _hearth hearth\n";
 
 /* ---- zsh ---- */
 
-/* Text inside of '...[text]:...': what _arguments would take for its own is escaped. */
+/* Text inside '...[text]:...': characters special to _arguments are escaped. */
 static void zsh_text(struct buf *out, const char *text)
 {
     for (; *text; text++) {

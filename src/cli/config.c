@@ -1,5 +1,5 @@
 /*
- * config.c: finds and reads the INI file. What it means is base/option's business.
+ * config.c: finds and reads the INI file. base/option interprets it.
  */
 #include "cli/config.h"
 
@@ -15,8 +15,8 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* The user's own file, or NULL with ERR_OK when there is no folder to look in. A relative
- * XDG_CONFIG_HOME is to be ignored, says its specification. */
+/* The user's own file, or NULL with ERR_OK when there is no folder to look in. Its specification
+ * says to ignore a relative XDG_CONFIG_HOME. */
 static enum err default_path(const struct cli_setup *setup, struct arena *arena, const char **path,
                              struct errinfo *info)
 {
@@ -39,8 +39,8 @@ static enum err read_text(const struct cli_setup *setup, const char *path, struc
     char *data = NULL;
     size_t len = 0;
 
-    /* Files are not opened through a link, but here the link is the user's own: many keep their
-     * settings elsewhere. */
+    /* Files are usually not opened through a link, but here the link is the user's own: many
+     * keep their settings elsewhere. */
     if (realpath(path, resolved) == NULL)
         return err_set_errno(info, errno, "configuration %s", path);
     enum err err =
@@ -80,8 +80,8 @@ enum err config_read(const struct cli_setup *setup, const char *named, struct ar
 
 const char folders_key_name[] = "key";
 
-/* $VARIABLE/hearth, else ~/FALLBACK/hearth. A variable that is no absolute path is to be ignored,
- * says its specification. */
+/* $VARIABLE/hearth, else ~/FALLBACK/hearth. The specification says to ignore a variable that is
+ * not an absolute path. */
 static const char *home_folder(const struct cli *cli, const char *variable, const char *fallback)
 {
     const char *base = cli_env(cli->setup, variable), *home = cli_env(cli->setup, "HOME");

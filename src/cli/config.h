@@ -2,7 +2,7 @@
  * config.h: where the INI file is, and what is in it.
  *
  * The file is, in this order: --config FILE, $HEARTH_CONFIG, $XDG_CONFIG_HOME/hearth/hearth.ini
- * (~/.config without that variable). The first two must exist; the last may.
+ * (~/.config without that variable). The first two must exist; the last is optional.
  */
 #ifndef HEARTH_CLI_CONFIG_H
 #define HEARTH_CLI_CONFIG_H

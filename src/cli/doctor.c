@@ -1,10 +1,9 @@
 /*
- * doctor.c: `hearth doctor`: what hearth found on this machine, from where, and what is wrong with
- * it.
+ * doctor.c: `hearth doctor`: checks this machine and hearth's settings, and reports problems.
  *
- * Each check prints one line: ok, warn or FAIL, and for the latter two what to do. The exit status
+ * Each check prints one line: ok, warn or FAIL, with advice for the latter two. The exit status
  * is 1 when something failed. Folders and port are those that `hearth serve` would use with the
- * same settings; nothing is changed, and what is measured is bounded.
+ * same settings; nothing is changed, and measurements are bounded.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -59,7 +58,7 @@ enum {
     FILES_WANTED = 1024,
     SYSTEM_FILE_BYTES_MAX = 4096,
     ANSWER_MS = 1000,
-    YEAR_MIN = 2026, /* a clock that stands before this program was written is wrong */
+    YEAR_MIN = 2026, /* a clock set before this program was written is wrong */
 };
 
 #define AT(field) offsetof(struct doctor_options, field)
@@ -153,7 +152,7 @@ static void check_files(struct doctor *doctor)
                    (unsigned long long)files.rlim_cur);
 }
 
-/* Drivers of GPUs lock what they copy from; without one nothing is locked here. */
+/* GPU drivers lock the memory that they copy from; without a GPU nothing is locked here. */
 static void check_locked(struct doctor *doctor)
 {
     char bytes[UNITS_TEXT_BYTES];
@@ -180,8 +179,8 @@ static void check_machine(struct doctor *doctor)
     check_locked(doctor);
 }
 
-/* A small file of /sys, trimmed, in the arena; NULL when it is not there. Its size is not what it
- * says. */
+/* A small file of /sys, trimmed, in the arena; NULL when it is missing. Its reported size is
+ * wrong. */
 static const char *read_system(struct doctor *doctor, const char *path)
 {
     const struct file_sys *fs = doctor->cli->setup->fs;
@@ -213,8 +212,8 @@ static void check_huge_pages(struct doctor *doctor)
         doctor_say(doctor, VERDICT_OK, "hugepages", "%s", text);
 }
 
-/* Ages on disk, days of writing and log lines are of wall time; intervals of the monotonic one,
- * which is read often. */
+/* Ages on disk, daily write limits and log lines use wall time; intervals use the monotonic
+ * clock, which is read often. */
 static void check_clock(struct doctor *doctor)
 {
     const char *source =
@@ -249,7 +248,7 @@ static void check_config(struct doctor *doctor)
                config != NULL ? config : "none; using options and environment only");
 }
 
-/* Who is there, if he says so. */
+/* Which program uses the port, if it identifies itself. */
 static void say_taken(struct doctor *doctor, const char *url)
 {
     const struct remote_options options = {.url = url, .timeout_ns = ANSWER_MS * NS_PER_MS};
@@ -276,7 +275,7 @@ static void on_connection(uv_stream_t *stream, int status)
     (void)status;
 }
 
-/* Listens as the server would, and ends that at once. */
+/* Listens as the server would, and closes the socket at once. */
 static enum err try_port(const char *host, uint16_t port, struct errinfo *info)
 {
     uv_loop_t loop;
@@ -317,15 +316,15 @@ static void check_port(struct doctor *doctor)
 
 /* ---- folders of state and cache: permissions, room, O_DIRECT, speed ---- */
 
-/* Enough to see a disk behind its cache, little enough for every disk: PIECE at a time, and not
- * longer than MEASURE_NS each way. */
+/* Enough to measure a disk beyond its cache, little enough for every disk: PIECE at a time, at
+ * most MEASURE_NS each way. */
 enum { PIECE = 1 << 20, ALIGNMENT = 4096, SLOW_BYTES_PER_S = 100 << 20 };
 
 #define MEASURE_NS (2 * NS_PER_S)
 
 /* ---- permissions ---- */
 
-/* The folder, or the nearest above it that is there; in `out`. */
+/* The folder, or its nearest existing parent; in `out`. */
 static bool nearest_folder(const char *path, char out[PATH_MAX], bool *exists)
 {
     struct stat st;
@@ -342,8 +341,8 @@ static bool nearest_folder(const char *path, char out[PATH_MAX], bool *exists)
     return S_ISDIR(st.st_mode);
 }
 
-/* False: it cannot be used, and that was said. `what` is "state" or "cache", `option` how another
- * one is chosen. */
+/* False: it cannot be used, which has been reported. `what` is "state" or "cache", `option`
+ * selects another one. */
 static bool check_access(struct doctor *doctor, const char *what, const char *path,
                          const char *option, char folder[PATH_MAX])
 {
@@ -374,7 +373,7 @@ static bool check_access(struct doctor *doctor, const char *what, const char *pa
     return true;
 }
 
-/* Who reads it can make objects that are believed. */
+/* Anyone who can read the key can forge valid objects. */
 static void check_key(struct doctor *doctor, const char *state)
 {
     const char *path = arena_printf(doctor->cli->arena, "%s/%s", state, folders_key_name);
@@ -438,7 +437,8 @@ static enum err measure_write(struct measure *measure, struct errinfo *info)
 {
     uint64_t start_ns = clock_mono_ns(measure->clock);
 
-    hash_random(measure->piece, PIECE); /* a disk that compresses must not win */
+    /* random data: a disk that compresses must not look faster */
+    hash_random(measure->piece, PIECE);
     while (measure->bytes < measure->bytes_max &&
            clock_mono_ns(measure->clock) - start_ns < MEASURE_NS) {
         TRY(file_write_at(measure->fs, measure->fd, measure->piece, PIECE, measure->bytes, info));
@@ -449,8 +449,8 @@ static enum err measure_write(struct measure *measure, struct errinfo *info)
     return ERR_OK;
 }
 
-/* Past the page cache where the file system allows it; else without what is in it, as far as the
- * kernel is so kind. */
+/* Bypasses the page cache where the file system allows it; otherwise asks the kernel to drop the
+ * cached pages. */
 static enum err measure_read(struct measure *measure, struct errinfo *info)
 {
     int flags = fcntl(measure->fd, F_GETFL);

@@ -1,6 +1,6 @@
 /*
  * help.c: `hearth help [COMMAND]`, and what --help prints; with --man manual pages, with --ini a
- * file of settings to begin with.
+ * template INI file.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static const struct option_desc options_table[] = {
 
 enum { HELP_BYTES_MAX = 1 << 20, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 110 };
 
-/* Of the terminal, if it is one; lines that are too long are harder to read than those that are
- * broken. */
+/* The terminal's width, if it is one, limited: very long lines are harder to read than wrapped
+ * ones. */
 static int columns_of(FILE *file)
 {
     struct winsize size;
@@ -77,7 +77,7 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
     return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }
 
-/* A page of the manual, or the INI file to begin with. */
+/* A manual page, or the template INI file. */
 static enum cli_exit print_text(const struct cli *cli, bool man, const char *page)
 {
     struct buf text;
@@ -99,7 +99,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     const char *name = cli->args_count > 0 ? cli->args[0] : "";
 
     if (help->ini && (help->man || name[0] != '\0'))
-        return cli_usage_error(cli, "--ini stands alone");
+        return cli_usage_error(cli, "--ini takes no other arguments");
     if (help->ini || (help->man && (name[0] == '\0' || strcmp(name, "hearth.ini") == 0)))
         return print_text(cli, help->man, name);
     if (name[0] == '\0') {

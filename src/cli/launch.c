@@ -1,10 +1,10 @@
 /*
- * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints what
- * it needs for that.
+ * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints the
+ * settings it needs.
  *
- * Asks the server first: whether it is up, which model it serves, and how long its context is. Then
- * the program becomes the client, with a few more variables and arguments (the table of clients). With
- * --print nothing is started, and a key is not shown: the lines name the variable that it is in.
+ * First asks the server whether it is up, which model it serves, and how long its context is. Then
+ * execs the client with a few more variables and arguments (the table of clients). With --print
+ * nothing is started, and keys are not shown: the lines name the variable that holds the key.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,26 +25,27 @@
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
  *
- * The texts of a row contain {url} (the server), {v1} (the same with /v1), {key}, {model}, {context}
- * (tokens), {output} (tokens of an answer at most), and {model:json}: the name inside of a quoted
- * JSON or TOML text. A row sets environment variables and arguments, which end with the client. No
- * file of the user is ever written: where a client reads providers from a file only, the row has the
- * lines for it, to be shown. */
+ * The texts of a row contain {url} (the server), {v1} (the same with /v1), {key}, {model},
+ * {context} (tokens), {output} (maximum tokens of an answer), and {model:json}: the name inside a
+ * quoted JSON or TOML text. A row sets environment variables and arguments for the client only. No
+ * user file is ever written: if a client reads providers only from a file, the row has the lines
+ * for it, and they are printed. */
 
 enum { LAUNCH_ENV_MAX = 16, LAUNCH_ARGS_MAX = 24 };
 
 struct launch_client {
     const char *name;    /* as it is typed */
     const char *program; /* in PATH; NULL: nothing is started, lines are printed */
-    const char *get;     /* how to get it, for people who have not */
+    const char *get;     /* how to install it */
     struct launch_env {
-        const char *name, *value; /* value NULL: taken out of the environment, since it would win */
-    } env[LAUNCH_ENV_MAX];        /* ended by a name that is NULL, as are the arguments */
+        /* value NULL: removed from the environment, because it would take precedence */
+        const char *name, *value;
+    } env[LAUNCH_ENV_MAX];             /* ended by a name that is NULL, as are the arguments */
     const char *args[LAUNCH_ARGS_MAX]; /* before those of the user */
     /* below the home folder, where the client looks for `lines`; NULL: it needs none */
     const char *file;
     const char *lines; /* must be there */
-    const char *mark;  /* what shows that they are */
+    const char *mark;  /* text that shows that they are there */
 };
 
 #define NPM(package) "npm install -g " package
@@ -62,10 +63,10 @@ static const struct launch_client launch_clients[] = {
              {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
              {"ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"},
              {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
-             /* else it takes an unknown model for one of a million */
+             /* otherwise it assumes a million tokens for an unknown model */
              {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
              {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", NULL}, /* is never below 100,000 */
-             /* another one each turn: nothing behind it could be reused */
+             /* changes each turn: nothing after it could be reused */
              {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
              {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
              {"API_TIMEOUT_MS", "3000000"}}}, /* a first prefill may take long */
@@ -143,7 +144,7 @@ enum {
     USER_ARGS_MAX = 4096
 };
 
-/* Stands for the key in what is printed; no text of ours has it. */
+/* Stands for the key in printed text; none of our texts contains it. */
 #define KEY_MARK "\1"
 
 struct launch_options {
@@ -170,7 +171,7 @@ struct launch {
     char url[CLIENT_URL_BYTES];
     const char *model; /* in the arena */
     uint64_t context;
-    bool show; /* for people: the key is not written out */
+    bool show; /* for display: the key is not shown */
 };
 
 /* ---- the server ---- */
@@ -213,7 +214,7 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
 
 /* ---- texts of a row ---- */
 
-/* A client needs no admin key, unless there is no other. */
+/* A client gets the admin key only if there is no other. */
 static const char *key_of(const struct launch *launch)
 {
     return launch->remote.api_key != NULL ? launch->remote.api_key : launch->remote.key;
@@ -240,7 +241,7 @@ static void append_name(const struct launch *launch, struct str name, struct buf
         buf_appendf(out, "%llu", (unsigned long long)MIN(context / 2, (uint64_t)OUTPUT_MAX));
 }
 
-/* A place is {name}; a bracket that begins none, as in JSON, is itself. */
+/* A placeholder is {name}; any other bracket, as in JSON, is literal. */
 static bool find_place(const char *text, struct str *name)
 {
     static const char *const names[] = {"url",        "v1",      "key",   "model",
@@ -280,7 +281,7 @@ static const char *filled(const struct launch *launch, const char *text)
 
 /* ---- for people ---- */
 
-/* As a shell reads it: quoted where that is needed, the key as its variable. */
+/* In shell syntax: quoted where needed, the key as its variable. */
 static void append_quoted(struct buf *out, const char *text)
 {
     static const char plain[] =
@@ -314,7 +315,7 @@ static void print_env(const struct launch *launch, struct buf *out)
             continue;
         }
         const char *value = filled(launch, env->value);
-        /* A variable that is the key's own needs no line. */
+        /* The variable that already holds the key needs no line. */
         if (value == NULL ||
             (strcmp(value, KEY_MARK) == 0 && strcmp(env->name, "HEARTH_API_KEY") == 0))
             continue;
@@ -364,7 +365,7 @@ static enum cli_exit print(struct launch *launch)
 
 /* ---- starting ---- */
 
-/* Whether the client's own file has our lines; what cannot be read has not. */
+/* Whether the client's own file has our lines; false if it cannot be read. */
 static bool file_is_ready(const struct launch *launch)
 {
     const struct launch_client *client = launch->client;
@@ -384,7 +385,7 @@ static bool file_is_ready(const struct launch *launch)
     return ready;
 }
 
-/* The program's path, in the arena; NULL: it is not in PATH. */
+/* The program's path, in the arena; NULL: not in PATH. */
 static const char *find_program(const struct launch *launch)
 {
     struct str rest = str_from(cli_env(launch->cli->setup, "PATH")), folder;
@@ -427,7 +428,7 @@ static const struct launch_env *find_env(const struct launch_client *client, con
     return NULL;
 }
 
-/* What is there, without what the row names; then the row. */
+/* The current environment without the variables that the row names; then the row's. */
 static const char **make_env(const struct launch *launch)
 {
     const char *const *old = launch->cli->setup->env;
@@ -451,7 +452,7 @@ static const char **make_env(const struct launch *launch)
     return env;
 }
 
-/* Does not come back when it succeeds. */
+/* Does not return on success. */
 static enum cli_exit start(struct launch *launch)
 {
     const struct launch_client *client = launch->client;

@@ -1,8 +1,7 @@
 /*
- * man.c: manual pages. What a table knows is taken from there; the words about commands, which no
- * table has, are below.
+ * man.c: manual pages. Options come from the option tables; the descriptions of commands are below.
  *
- * The source is man(7), the plainest form that every reader of pages understands.
+ * The output is man(7), the simplest form that every man page reader supports.
  */
 #include "cli/man.h"
 
@@ -17,8 +16,7 @@
 
 static const char ini_page[] = "hearth.ini";
 
-/* What a page says beside its table: paragraphs, and lines to type with what they do, ended by
- * NULL. */
+/* The text of a page besides its table: paragraphs and examples, ended by NULL. */
 struct page_text {
     const char *page;
     const char *about;
@@ -107,7 +105,7 @@ static enum err append_name(struct buf *out, struct arena *arena, const char *na
     struct str text = str_from(summary);
 
     if (str_ends(text, STR(".")))
-        text.len--; /* the habit of this section */
+        text.len--; /* by convention of this section */
     const char *line = arena_printf(arena, "%s - " STR_FMT, name, STR_ARG(text));
     if (line == NULL)
         return arena->err;
@@ -244,14 +242,16 @@ static enum err write_ini(const struct cli_setup *setup, struct arena *arena, st
     TRY(append_name(out, arena, ini_page, "settings of hearth"));
     append_section(out, "DESCRIPTION");
     append_paragraphs(
-        out, "Lines \"name = value\", sections \"[name]\", and comments that begin with # or ;. A "
-             "line has 198 bytes at most.\nKeys in a section with a command's name are that "
-             "command's; keys before any section are those of every command that has them. The "
-             "environment and the command line are stronger.\nA section \"[model NAME]\" has the "
-             "settings of one model, and is stronger than what is said of all, also on the command "
-             "line. A list has one line for each item.\nSizes are written as 4096, 64K, 8GiB (all "
-             "powers of 1024), or as a percentage of the machine's memory; times as 90, 90s, "
-             "1h30m, 250ms; flags as on and off. Unknown names are errors.");
+        out,
+        "Lines \"name = value\", sections \"[name]\", and comments that begin with # or ;. A "
+        "line has 198 bytes at most.\nKeys in a section with a command's name are that "
+        "command's; keys before any section are those of every command that has them. The "
+        "environment and the command line take precedence.\nA section \"[model NAME]\" has the "
+        "settings of one model, and takes precedence over settings for all models, even on "
+        "the command line. A list has one line for each item.\nSizes are written as 4096, 64K, "
+        "8GiB (all "
+        "powers of 1024), or as a percentage of the machine's memory; times as 90, 90s, "
+        "1h30m, 250ms; flags as on and off. Unknown names are errors.");
     for (const struct command *const *command = setup->commands; *command != NULL; command++) {
         if (!has_keys(&(*command)->table))
             continue;

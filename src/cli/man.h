@@ -1,5 +1,5 @@
 /*
- * man.h: manual pages, from the tables of the commands and some words about each.
+ * man.h: manual pages, from the option tables of the commands and a description of each.
  *
  *      ""             hearth(1), the overview          "serve"        hearth-serve(1)
  *      "hearth.ini"   hearth.ini(5), the settings
@@ -20,7 +20,7 @@ struct cli_setup;
 enum err man_write(const struct cli_setup *setup, const char *page, struct arena *arena,
                    struct buf *out) NODISCARD;
 
-/* The INI file to begin with: every key of `hearth serve`, explained and commented out. */
+/* The template INI file: every key of `hearth serve`, explained and commented out. */
 enum err man_write_example(const struct cli_setup *setup, struct arena *arena,
                            struct buf *out) NODISCARD;
 

@@ -2,8 +2,8 @@
  * model.c: `hearth model make`: a model file with random weights; `hearth model show` is in
  * model_show.c.
  *
- * The options are the fields of struct model_make_options; what is right for a family is decided by
- * the engine folder, which also words the complaints.
+ * The options are the fields of struct model_make_options; src/engine checks them for the family
+ * and writes the error messages.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 
-/* Progress of loading is a fraction; the bar wants whole numbers. */
+/* Progress of loading is a fraction; the bar takes whole numbers. */
 enum { PROGRESS_STEPS = 1000 };
 
 static bool on_progress(float done, void *arg)

@@ -3,7 +3,7 @@
  * loads one.
  *
  * A command embeds `struct model_settings` in its options and puts MODEL_SETTINGS_OPTIONS into its
- * table; cli_load_model then shows a bar, loads, and complains in a sentence.
+ * table; cli_load_model then shows a bar, loads, and reports errors.
  */
 #ifndef HEARTH_CLI_MODEL_SETTINGS_H
 #define HEARTH_CLI_MODEL_SETTINGS_H
@@ -29,10 +29,10 @@ struct model_settings {
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
-    bool isolate; /* in a process of its own; an option of commands that serve */
-    /* looks at files before this process loads them; NULL = none does */
+    bool isolate; /* in a child process; only for commands that serve */
+    /* vets files before this process loads them; NULL = no vetting */
     struct vet *vet;
-    struct worker_memory *memory; /* that this process shares with it; NULL = one of its own */
+    struct worker_memory *memory; /* shared with the child process; NULL = a private one */
 };
 
 extern const char *const model_settings_flash[]; /* auto, on, off */
@@ -85,23 +85,23 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
      .help = "Folder with ggml's backends, instead of the built-in one."}
 /* clang-format on */
 
-/* Behind the sentence about a model that is not there. */
+/* Appended to the message about a missing model. */
 #define CLI_MODEL_WAY_OUT "; pass the path of a GGUF file, or create one with 'hearth model make'"
 
-/* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a
- * setting is wrong; ERR_NOMEM. */
+/* Fills the engine's options; texts and lists are in cli->arena or the command's options.
+ * ERR_INVALID: a setting is wrong; ERR_NOMEM. */
 enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings,
                             const char *path, struct engine_options *options,
                             struct errinfo *info) NODISCARD;
 
-/* Loads it here, or in a process of its own. */
+/* Loads it in this process, or in a child process. */
 enum err cli_load_engine(const struct model_settings *settings,
                          const struct engine_options *options, struct engine **engine,
                          struct errinfo *info) NODISCARD;
 
-/* Loads `path` with a bar on stderr where that is a terminal and gives the engine, or complains: a
- * usage error when the settings themselves are wrong, a failure when the model or the machine is.
- * *engine is NULL then. `seconds` is how long it took. */
+/* Loads `path` with a bar on stderr where that is a terminal and returns the engine, or reports
+ * an error: a usage error when the settings are wrong, a failure when the model or the machine
+ * is at fault. *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds) NODISCARD;
 
@@ -109,7 +109,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
 
 struct model_settings;
 
-/* Loads the model named by the second argument and prints what is known of it. */
+/* Loads the model named by the second argument and prints its properties. */
 enum cli_exit model_show(struct cli *cli, const struct model_settings *settings);
 
 #endif

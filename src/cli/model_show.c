@@ -1,6 +1,6 @@
 /*
- * model_show.c: `hearth model show FILE`: what a model is to a cache: kinds of layers, bytes per
- * token, snapshots, fingerprint.
+ * model_show.c: `hearth model show FILE`: a model's properties that matter to the cache: kinds of
+ * layers, bytes per token, snapshots, fingerprint.
  *
  * The sizes are measured, not computed from metadata, so the model is really loaded, with the
  * settings of the command line: another KV type gives other sizes and another fingerprint.
@@ -53,7 +53,7 @@ static void show_state(const struct cli *cli, const struct engine *engine)
                                    : "not needed");
 }
 
-/* What the chat template mentions; a hint for people, nothing decides by it. */
+/* Features that the chat template mentions; for display only. */
 static void show_template(const struct cli *cli, const char *template)
 {
     static const struct {

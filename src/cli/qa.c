@@ -2,9 +2,9 @@
  * qa.c: `hearth qa`: the agent-cache regression on models of every kind, and the proof that it can
  * fail.
  *
- * A scenario is a kind of model, made small with random weights, or a file of the user's. --prove
- * runs a server with each practised fault (base/drill.h) instead, and succeeds when every one is
- * noticed under the name of the invariant that fell.
+ * A scenario is a kind of model, made small with random weights, or a user's file. --prove runs a
+ * server with each injected fault (base/drill.h) instead, and succeeds when each is reported under
+ * the invariant that it violates.
  */
 #include <stdio.h>
 #include <string.h>
@@ -144,7 +144,7 @@ static void complain(const struct session *session, const struct qa_scenario *sc
     }
 }
 
-/* A fault must be noticed under its own name; without one, all must hold. */
+/* A fault must be reported under its own invariant; without one, all must hold. */
 static bool is_good(const struct qa_scenario *scenario, bool prove)
 {
     enum drill drill = scenario->options->drill;
@@ -252,7 +252,7 @@ static bool is_wanted(const struct qa_command *options, enum drill drill)
     return options->faults.count == 0;
 }
 
-/* With every fault that is wanted, or as it is. */
+/* Runs with every requested fault, or with none. */
 static void run_model(struct session *session, const char *id, const char *model)
 {
     const struct qa_command *options = session->options;
@@ -328,7 +328,7 @@ static void run_all(struct session *session)
     write_head(session);
     for (size_t i = 0; i < cli->args_count; i++)
         run_named(session, cli->args[i]);
-    /* A proof on one kind says all about the checks; the regression wants every kind. */
+    /* A proof needs only one kind of model; the regression runs every kind. */
     size_t kinds_count = session->options->prove ? 1 : COUNT_OF(kinds);
     for (size_t i = 0; cli->args_count == 0 && i < kinds_count; i++)
         run_named(session, kinds[i].name);
@@ -338,7 +338,7 @@ static void run_all(struct session *session)
     buf_append_char(&session->report, '\n');
 }
 
-/* The JSON is the whole report; table, CSV and picture are its summary. */
+/* The JSON is the full report; table, CSV and picture summarise it. */
 static enum cli_exit write_results(struct session *session)
 {
     static const struct plot plot = {.title = "hearth qa: tokens read from the cache",

@@ -1,5 +1,5 @@
 /*
- * remote.c: questions to a running server, and errors that say what to do.
+ * remote.c: requests to a running server, and errors that say what to do.
  */
 #include "cli/remote.h"
 
@@ -51,7 +51,7 @@ static enum err read_key_file(const struct cli *cli, const char *name, const cha
                         : err_set(info, ERR_INVALID, "%s has no key in its first line", name);
 }
 
-/* The first of "NAME:KEY,KEY,...", as the server takes them. */
+/* The first key of "NAME:KEY,KEY,...", as the server parses them. */
 static const char *first_key(const struct cli *cli, const char *text)
 {
     struct str rest = str_from(text), key = STR_NONE;
@@ -86,7 +86,7 @@ enum err remote_open(struct remote *remote, const struct cli *cli,
 static enum err no_server(const struct remote *remote, enum err err, struct errinfo *info)
 {
     char url[CLIENT_URL_BYTES], why[128];
-    const char *colon = strrchr(info->text, ':'); /* the system's words are behind it */
+    const char *colon = strrchr(info->text, ':'); /* the system's message follows it */
 
     if (err == ERR_TIMEOUT || err == ERR_CLOSED || err == ERR_CORRUPT)
         return err;
@@ -96,7 +96,7 @@ static enum err no_server(const struct remote *remote, enum err err, struct erri
                    client_url_text(&remote->url, url), why);
 }
 
-/* What the server said, in OpenAI's form or in Anthropic's. */
+/* The server's error message, in OpenAI's or Anthropic's format. */
 static void server_words(const char *text, char *out, size_t size)
 {
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);

@@ -1,6 +1,6 @@
 /*
- * remote.h: a running server, as the commands that look at one see it: its address, its key, one
- * JSON answer per question.
+ * remote.h: a client of a running server, for commands: its address, its key, one JSON answer per
+ * request.
  *
  * The address is --url or HEARTH_URL; else where `hearth serve` listens with the HEARTH_HOST and
  * HEARTH_PORT of this environment, which is http://127.0.0.1:4327 without them. The key is
@@ -50,20 +50,19 @@ struct remote_options {
 struct remote {
     const struct cli *cli;
     struct client_url url;
-    const char *key;     /* of what is asked; NULL = none */
+    const char *key;     /* sent with requests; NULL = none */
     const char *api_key; /* for clients that are started; NULL = none */
     uint64_t timeout_ms;
 };
 
-/* Reads the address and the keys; asks nothing yet. ERR_INVALID for an address that is none, or
- * what reading the file gave. */
+/* Reads the address and the keys; sends nothing yet. ERR_INVALID for an invalid address, or the
+ * error of reading the file. */
 enum err remote_open(struct remote *remote, const struct cli *cli,
                      const struct remote_options *options, struct errinfo *info) NODISCARD;
 
-/* One exchange; `body` NULL: GET, else POST. The answer's JSON is appended to `text`. Everything
- * but a 2xx is an error whose sentence says what the server said, and what to do about it: ERR_IO
- * (nobody is there), ERR_DENIED (the key), ERR_NOT_FOUND, ERR_INVALID, ERR_BUSY (not now),
- * ERR_TIMEOUT. */
+/* One exchange; `body` NULL: GET, else POST. The answer's JSON is appended to `text`. Any status
+ * but 2xx is an error whose message has the server's reason and what to do about it: ERR_IO (no
+ * server), ERR_DENIED (the key), ERR_NOT_FOUND, ERR_INVALID, ERR_BUSY (not now), ERR_TIMEOUT. */
 enum err remote_ask(const struct remote *remote, const char *path, const char *body,
                     struct buf *text, struct errinfo *info) NODISCARD;
 
@@ -71,14 +70,14 @@ enum err remote_ask(const struct remote *remote, const char *path, const char *b
 enum err remote_ask_json(const struct remote *remote, const char *path, const char *body,
                          yyjson_doc **doc, struct errinfo *info) NODISCARD;
 
-/* Appends `text` as a value of a query: what is not plain is %-encoded. */
+/* Appends `text` as a value of a query, %-encoded where needed. */
 void remote_append_encoded(struct buf *out, const char *text);
 
 /* ---- fields of answers ----
  *
- * Numbers and texts of a JSON answer by their path, for commands that show them. A path is keys with
- * dots between: "session.tokens.ram". A field that is missing or of another type has the value that
- * the caller names: an answer of an older or newer server is shown as far as it goes. */
+ * Numbers and texts of a JSON answer by their path, for commands that show them. A path is keys
+ * separated by dots: "session.tokens.ram". A field that is missing or of another type has the
+ * caller's default: an answer of an older or newer server is shown as far as possible. */
 
 struct cli;
 
@@ -90,8 +89,7 @@ uint64_t fields_uint(yyjson_val *object, const char *path);
 const char *fields_text(yyjson_val *object, const char *path, const char *otherwise);
 bool fields_bool(yyjson_val *object, const char *path);
 
-/* Writes what was made of answers of others to cli->out: control characters other than line ends
- * become '?'. */
+/* Writes text from a server to cli->out: control characters other than line ends become '?'. */
 void cli_put_text(const struct cli *cli, const struct buf *text);
 
 /* The same in place. */

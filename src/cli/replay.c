@@ -1,12 +1,12 @@
 /*
  * replay.c: `hearth replay`: traces against the real cache, without a model.
  *
- * Reads all files into one trace, replays it once per policy and capacity, and writes a report.
- * What is what is said in src/trace and in docs/replay-traces.md. With --model, bytes and kinds are
- * those of a file, and text is tokenised with its vocabulary.
+ * Reads all files into one trace, replays it once per policy and capacity, and writes a report. See
+ * src/lab/trace.h and docs/replay-traces.md. With --model, bytes and kinds are those of a file, and
+ * text is tokenised with its vocabulary.
  *
- * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below
- * lru-tail by more; 2 for wrong usage.
+ * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below lru-
+ * tail by more; 2 for a usage error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,9 +29,9 @@
 
 enum {
     FILES_MAX = 100000,
-    SPARSE_TOKENS = 8192, /* the grid of the scheduler, unless told otherwise */
+    SPARSE_TOKENS = 8192, /* default: the grid of the scheduler */
     DENSE_TOKENS = 2048,
-    RUN_TOKENS = 2048, /* of the cache, unless told otherwise */
+    RUN_TOKENS = 2048, /* default: that of the cache */
     TEXT_BYTES = 256,
     CAPACITIES_DEFAULT = 4, /* 1/64, 1/16, 1/4 and all of the distinct blocks */
 };
@@ -100,7 +100,7 @@ struct capacity {
     uint64_t bytes, blocks; /* blocks 0: of the whole cache */
 };
 
-/* What a policy came to at a capacity. */
+/* The result of a policy at a capacity. */
 struct row {
     const char *policy;
     struct capacity capacity;
@@ -298,7 +298,7 @@ static uint32_t run_blocks(const struct replay *replay)
     uint64_t tokens = replay->options->run_tokens;
 
     if (tokens == 0 && cost_needs_snapshot(&replay->cost))
-        tokens = RUN_TOKENS; /* what a snapshot is worth is measured by it */
+        tokens = RUN_TOKENS; /* the unit for the value of a snapshot */
     return (uint32_t)MAX(tokens / replay->trace.block_tokens, 1);
 }
 
@@ -369,7 +369,7 @@ static enum cli_exit check_policies(const struct replay *replay)
 
 static const struct sheet_column columns[] = {
     {"policy", "policy", SHEET_TEXT},
-    {"capacity", "capacity", SHEET_CAPTION}, /* as it was asked for */
+    {"capacity", "capacity", SHEET_CAPTION}, /* as given */
     {"capacity_bytes", NULL, 0},
     {"capacity_blocks", NULL, 0},
     {"token_hit_rate", "tokens", SHEET_PERCENT},
@@ -425,7 +425,7 @@ static void note_trace(const struct replay *replay, struct sheet *sheet)
     sheet_fact_number(sheet, "span_s", (double)sums.ns / (double)NS_PER_S);
 }
 
-/* A record says what the server itself made of it. */
+/* A record also has the result of the server itself. */
 static void note_recorded(const struct replay *replay, struct sheet *sheet)
 {
     const struct trace_recorded *recorded = &replay->trace.recorded;
@@ -529,8 +529,7 @@ static const struct row *lru_of(const struct replay *replay, const struct row *r
     return NULL;
 }
 
-/* For those who watch over a policy: whether all of them are as good as the simplest, but for the
- * margin. */
+/* For regression checks: whether all policies are as good as the simplest, within the margin. */
 static enum cli_exit check_margin(const struct replay *replay)
 {
     double margin = replay->options->margin;

@@ -1,6 +1,6 @@
 /*
- * request_file.c: see request_file.h. What begins with '{' is JSON; a slip in it must not make a
- * prompt of the whole file.
+ * request_file.c: see request_file.h. A file that begins with '{' is JSON; a syntax error must not
+ * turn it into a plain-text prompt.
  */
 #include "cli/request_file.h"
 
@@ -104,7 +104,7 @@ static bool has_block(yyjson_val *message, const char *type)
     return false;
 }
 
-/* Anthropic's requests have a system prompt of their own, or blocks that OpenAI's have not. */
+/* Anthropic's requests have a separate system prompt, or blocks that OpenAI's do not have. */
 static bool is_anthropic(yyjson_val *root)
 {
     static const char *const types[] = {"tool_use", "tool_result", "thinking"};
@@ -132,7 +132,7 @@ const char *request_file_dialect(const struct request_file *file)
     return is_anthropic(root) ? "messages" : "chat";
 }
 
-/* One that may need escaping, unlike our own. */
+/* A name that may need escaping, unlike our own. */
 static void write_key(struct json *json, struct str key)
 {
     json_str(json, key);

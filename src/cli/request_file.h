@@ -21,15 +21,15 @@ struct request_file {
     size_t len;
 };
 
-/* "-" is standard input. ERR_INVALID: neither JSON nor text; or what reading gave. */
+/* "-" is standard input. ERR_INVALID: neither JSON nor text; or the error of reading it. */
 enum err request_file_read(struct request_file *file, const struct cli *cli, const char *name,
                            struct errinfo *info) NODISCARD;
-void request_file_free(struct request_file *file); /* a zeroed one is fine */
+void request_file_free(struct request_file *file); /* accepts a zeroed one */
 
 /* What it is, by its fields: "chat", "messages", "responses" or "completions". */
 const char *request_file_dialect(const struct request_file *file);
 
-/* Its dialect and its fields into an open object; `model` and `dialect`, unless NULL, in place of
+/* Writes its dialect and fields into an open object; `model` and `dialect`, unless NULL, replace
  * its own. */
 void request_file_write(const struct request_file *file, const char *model, const char *dialect,
                         struct json *json);

@@ -3,7 +3,7 @@
  * figures.
  *
  * The smallest user of the engine: one sequence, no cache. The prompt is plain text that the model
- * goes on with; chat templates are the server's. Ctrl-C ends the answer; the figures are still
+ * continues; only the server uses chat templates. Ctrl-C ends the answer; the figures are still
  * printed.
  */
 #include <signal.h>
@@ -52,7 +52,7 @@ static const struct option_desc options_table[] = {
     MODEL_SETTINGS_OPTIONS(struct run_options, model),
 };
 
-/* One answer in the making. */
+/* One answer being generated. */
 struct answer {
     struct cli *cli;
     const struct run_options *options;
@@ -66,7 +66,7 @@ struct answer {
     uint64_t started_ns, first_ns, ended_ns;
 };
 
-/* Set by Ctrl-C: a signal handler can reach nothing but a global. */
+/* Set by Ctrl-C: a signal handler can only access globals. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal)
@@ -177,7 +177,7 @@ static enum err answer_prompt(struct answer *answer, const char *text, struct er
     TRY(engine_seq_acquire(answer->engine, &answer->seq, info));
     answer->started_ns = clock_mono_ns(clock);
     TRY(prefill(answer, info));
-    answer->first_ns = clock_mono_ns(clock); /* unless a token comes later */
+    answer->first_ns = clock_mono_ns(clock); /* in case no token follows */
     buf_init(&piece, PIECE_BYTES_MAX);
     enum err err = generate(answer, &piece, info);
     buf_fini(&piece);
@@ -216,7 +216,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
         cli_load_model(cli, &settings->model, cli->args[0], &answer.engine, &load_s);
     if (status != CLI_EXIT_OK)
         return status;
-    /* A second one kills. SA_RESTART: a write that waits for a slow reader is not a failed one. */
+    /* A second one kills. SA_RESTART: a write that waits for a slow reader must not fail. */
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
                      old;
     sigaction(SIGINT, &action, &old);

@@ -1,10 +1,11 @@
 /*
  * serve.c: `hearth serve MODEL`: the server, from options to the last answer.
  *
- *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s -> signal -> drain -> close
+ *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s
+ *         -> signal -> drain -> close
  *
- * The socket is open before a model is loaded, so that clients wait in a queue of their own and a
- * port in use is known at once. All signals are blocked before the first thread starts; this thread
+ * The socket is open before a model is loaded, so that clients can already connect and a port in
+ * use is reported at once. All signals are blocked before the first thread starts; this thread
  * waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
@@ -38,7 +39,7 @@
 
 #define AT(field) offsetof(struct serve_options, field)
 
-enum { FILES_BESIDE = 1024 }; /* descriptors for all that is no connection */
+enum { FILES_BESIDE = 1024 }; /* descriptors for everything but connections */
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
@@ -188,7 +189,7 @@ static bool is_socket(const char *host)
 
 /* ---- checks before anything is opened ---- */
 
-/* "--metrics-compat llamacpp,vllm" is what people write, although a list is one item per option. */
+/* People write "--metrics-compat llamacpp,vllm", although a list is one item per option. */
 static bool read_metrics_compat(struct server *server)
 {
     const struct option_list *whose = &server->options->metrics_compat;
@@ -239,7 +240,7 @@ static bool open_neutral(struct server *server)
     return true;
 }
 
-/* Without a cache there is no key of the installation: then one that is gone with this process. */
+/* Without a cache there is no installation key: use one for the life of this process. */
 static bool open_record(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -372,8 +373,8 @@ static enum cli_exit open_models(struct server *server)
     return status;
 }
 
-/* Each connection takes a descriptor, and with --isolate each arena of the cache; what the system
- * lets us have, we take. */
+/* Each connection takes a descriptor, and with --isolate each arena of the cache; so take as
+ * many as the system allows. */
 static void raise_file_limit(struct server *server)
 {
     uint64_t wanted = server->options->connections + FILES_BESIDE;
@@ -401,7 +402,7 @@ static void print_banner(struct server *server)
     };
 
     if (!progress_has_room(fileno(server->cli->out)))
-        return; /* its reader has stalled, and this thread must still see SIGTERM */
+        return; /* the reader of stdout has stalled, and this thread must still see SIGTERM */
     struct model *model = pool_peek(server->pool, 0);
     serve_print_banner(server->cli, &place, model != NULL ? model_facts(model) : NULL,
                        &server->store, server->load_s);
@@ -418,14 +419,14 @@ static void wait_for_end(struct server *server)
                                       .terminal = isatty(STDIN_FILENO) == 1});
 }
 
-/* Running answers may go on for a while; the second signal ends that. */
+/* Running answers may continue for a while; the second signal ends them. */
 static void drain(struct server *server)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), server->options->drain_ns);
     const struct timespec none = {0};
 
     sigset_t signals = server->signals;
-    sigdelset(&signals, SIGHUP); /* there is nothing to read again any more */
+    sigdelset(&signals, SIGHUP); /* no more reloads */
     admin_end_events(server->admin);
     while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
         if (sigtimedwait(&signals, NULL, &none) > 0)
@@ -501,7 +502,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigaddset(&server.signals, SIGTERM);
     sigaddset(&server.signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
-    signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
+    signal(SIGPIPE, SIG_IGN); /* a client that disconnects must not kill the server */
     start_log_writer(cli, server.options);
     if (server.options->drill != DRILL_NONE)
         LOG_WARN(cli->log, "serve", "fault injection is on: not for production",

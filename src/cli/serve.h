@@ -3,7 +3,7 @@
  *
  *      serve.c         options, start, signals, end
  *      serve_models.c  which models there are, with which settings, and how they are loaded
- *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
+ *      serve_store.c   the cache, its disk, its key, and stored turns
  *      serve_memory.c  the ceiling, and shares of tenants
  *      serve_settings.c  what it was started with, for /admin
  *      serve_watch.c   signals and the service manager while it runs
@@ -68,27 +68,27 @@ struct serve_options {
     uint64_t log_queue, drain_ns;
     double temperature, top_p, min_p;
     int64_t top_k;
-    int drill;           /* enum drill; for `hearth qa --prove` alone */
-    uint64_t disk_fault; /* every so many calls of the disk fail; for `make soak` alone */
+    int drill;           /* enum drill; for `hearth qa --prove` only */
+    uint64_t disk_fault; /* every n-th call of the disk fails; for `make soak` only */
 };
 
 /* The cache and what belongs to it; all zero when it is off. */
 struct serve_store {
     struct hearth_cache *cache;
-    /* of the cache, where engines have processes of their own; NULL = this process's alone */
+    /* of the cache, where engines have child processes; NULL = private to this process */
     struct worker_memory *memory;
     struct vet *vet; /* of models that this process loads */
     struct replay *replay;
     struct hash256 key; /* of the installation */
-    bool sealed;        /* what is on disk is encrypted */
+    bool sealed;        /* objects on disk are encrypted */
     struct hash256 seal_key;
     int dir; /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir;           /* NULL = none */
-    struct file_fault *disk_fault; /* NULL = the disk is as it is */
+    struct file_fault *disk_fault; /* NULL = no injected faults */
 };
 
-/* The ceiling over everything: --max-memory, or what the machine allows. *guessed: the latter. */
+/* The memory ceiling: --max-memory, or derived from the machine. *guessed: the latter. */
 uint64_t serve_ceiling(const struct serve_options *options, bool *guessed);
 
 /* The account under it; its RAM tier is the store's. */
@@ -101,20 +101,20 @@ enum err serve_read_shares(const struct cli *cli, const struct serve_options *op
                            uint64_t ram_bytes, struct model_share **shares,
                            struct errinfo *info) NODISCARD;
 
-/* What the server was started with, in the arena: for /admin/settings. */
+/* The settings the server was started with, in the arena, for /admin/settings. */
 struct admin_setting *serve_settings(const struct cli *cli, const struct option_table *table,
                                      const void *values, size_t *count);
 
-/* Complains and gives false. */
+/* On failure prints an error and returns false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options) NODISCARD;
-/* Writes what is to survive. No space may be open any more. */
+/* Writes unsaved data. All spaces must be closed. */
 void serve_store_close(struct serve_store *store, const struct cli *cli);
 
 /* One model that can be served. */
 struct serve_model {
     const char *name, *path;
-    bool named;                /* by the user, not after its file */
+    bool named;                /* named by the user, not after its file */
     const char *template_text; /* NULL: the model's own */
     struct model_settings settings;
     struct engine_options engine; /* of the settings */
@@ -139,12 +139,13 @@ struct serve_models {
     size_t count;
 };
 
-/* All models of the command line, the INI file and --models-dir. Opens nothing; complains. */
+/* Lists all models of the command line, the INI file and --models-dir. Opens nothing; prints
+ * errors. */
 enum cli_exit serve_models_read(struct serve_models *models, const struct cli *cli,
                                 const struct serve_options *options) NODISCARD;
 
-/* The pool of them. One model alone is loaded at once, with a bar, and so are pinned ones; others
- * when they are asked for. `load_s` is how long the first took. Complains. */
+/* The pool of them. One model alone is loaded at once, with a bar, and so are pinned ones;
+ * others on first use. `load_s` is how long the first took. Prints errors. */
 enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
                                 double *load_s) NODISCARD;
 
@@ -156,8 +157,8 @@ struct serve_place {
     bool keys; /* are wanted */
 };
 
-/* Where it is and how clients are pointed at it, on cli->out. `facts` is NULL when none is loaded
- * yet. */
+/* Prints the address and how to use it from clients on cli->out. `facts` is NULL when none is
+ * loaded yet. */
 void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         const struct engine_facts *facts, const struct serve_store *store,
                         double load_s);
@@ -179,7 +180,7 @@ struct serve_watch {
     struct api *api;
     struct pool *pool;
     const sigset_t *signals;
-    bool terminal; /* it was started in one */
+    bool terminal; /* it was started in a terminal */
 };
 
 /* The server is ready. Returns at the signal that ends it. */

@@ -1,6 +1,6 @@
 /*
- * serve_banner.c: the lines that a person sees when the server is up: where it is, what it keeps,
- * and what to paste to use it.
+ * serve_banner.c: the lines printed when the server is up: its address, its cache, and what to
+ * paste to use it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "cli/serve.h"
 #include "engine/engine.h"
 
-/* An address that stands for all of them cannot be connected to everywhere. */
+/* A wildcard address cannot be connected to on every system. */
 static const char *reachable(const char *host)
 {
     bool all = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
@@ -30,7 +30,7 @@ static void print_model(FILE *out, const struct serve_place *place,
             load_s, facts->context, facts->sequences);
 }
 
-/* They are loaded when they are asked for. */
+/* They are loaded on first use. */
 static void print_models(FILE *out, const struct serve_models *models)
 {
     enum { SHOWN_MAX = 8 };

@@ -1,5 +1,5 @@
 /*
- * serve_memory.c: how much memory the server may use, and how much of its tiers belongs to whom.
+ * serve_memory.c: how much memory the server may use, and the tenants' shares of its tiers.
  */
 #include <string.h>
 

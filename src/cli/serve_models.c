@@ -4,7 +4,7 @@
  *      MODEL, -m, [model NAME] with "model = ", --models-dir  --resolve.h-->  files with names
  *      options of the command  <--over-- [model NAME]                         settings of each
  *
- * What a section says of one model is stronger than what is said of all, also on the command line.
+ * A model's section takes precedence over settings for all models, even those on the command line.
  *
  * Everything is read before the first thread starts; the loader's thread only reads it.
  */
@@ -53,7 +53,7 @@ static const struct option_desc preset_options[] = {
 
 const struct option_table serve_preset_table = {"model", preset_options, COUNT_OF(preset_options)};
 
-/* One reading; `status` is what went wrong first. */
+/* State of one pass over the settings; `status` is the first error. */
 struct reading {
     struct serve_models *models;
     const struct cli *cli;
@@ -93,7 +93,7 @@ static const char *find_file(struct reading *reading, const char *name)
     if (err == ERR_OK)
         return arena_strdup(cli->arena, str_from(resolved.path));
     if (err == ERR_INVALID)
-        err = ERR_NOT_FOUND; /* the world's fault, not the line's */
+        err = ERR_NOT_FOUND; /* a failure, not a usage error */
     err_set(&sentence, err, "%.400s" CLI_MODEL_WAY_OUT, info.text);
     complain(reading, err, &sentence);
     return NULL;
@@ -107,7 +107,7 @@ static bool is_taken(const struct serve_models *models, const char *name)
     return false;
 }
 
-/* Takes a model into the list. `name` NULL: by the file's name. */
+/* Adds a model to the list. `name` NULL: named after the file. */
 static void add(struct reading *reading, const char *name, const char *path)
 {
     struct serve_models *models = reading->models;
@@ -136,7 +136,7 @@ static void add(struct reading *reading, const char *name, const char *path)
             (struct serve_model){.name = name, .path = path, .named = named};
 }
 
-/* "MODEL" or "ALIAS=MODEL"; a file that has a '=' in its name is itself. */
+/* "MODEL" or "ALIAS=MODEL"; an existing file with '=' in its name is a MODEL. */
 static void add_spelled(struct reading *reading, const char *text, const char *alias)
 {
     const char *equals = strchr(text, '='), *slash = strchr(text, '/');
@@ -224,7 +224,7 @@ static bool read_preset(struct reading *reading, const char *name, struct preset
     return err == ERR_OK;
 }
 
-/* Sections of models that nothing else names. */
+/* Sections of models that are named nowhere else. */
 static void add_sections(struct reading *reading)
 {
     for (size_t i = 0; i < reading->sections.count && reading->status == CLI_EXIT_OK; i++) {
@@ -272,7 +272,7 @@ static double value_bytes(int type)
     return bytes[type];
 }
 
-/* Sequences of the engine: those that run, and some that stay on the device when they are done. */
+/* Sequences of the engine: running ones, and some that stay on the device afterwards. */
 static void set_sequences(struct model_settings *settings, bool exact)
 {
     if (exact)
@@ -306,7 +306,7 @@ static void fill(struct reading *reading, struct serve_model *model)
     model->engine.state_dir = folders_state(reading->cli, options->state_dir);
 }
 
-/* Somebody knows it by the name it has. */
+/* Whether a section or a pin refers to it by this name. */
 static bool is_known_by(const struct reading *reading, const char *name)
 {
     for (size_t i = 0; i < reading->sections.count; i++)
@@ -315,7 +315,7 @@ static bool is_known_by(const struct reading *reading, const char *name)
     return is_pinned(reading->models->options, name);
 }
 
-/* One model alone has the name that it gives itself. */
+/* A single model gets the name in its metadata. */
 static void name_alone(struct reading *reading)
 {
     struct serve_model *model = &reading->models->list[0];
@@ -324,7 +324,7 @@ static void name_alone(struct reading *reading)
     const char *slash = strrchr(model->path, '/');
 
     if (gguf_file_open(&file, model->path, &info) != ERR_OK)
-        return; /* loading will say why */
+        return; /* loading will report the error */
     const char *own = gguf_file_text(file, "general.name");
     model->name = arena_strdup(reading->cli->arena, str_from(own != NULL     ? own
                                                              : slash != NULL ? slash + 1
@@ -427,7 +427,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
         .sched = {.parallel = model->parallel,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
-                  /* What a drill forgets must not be on the device, either. */
+                  /* State that a drill drops must not be on the device either. */
                   .park = options->cache && options->drill == DRILL_NONE,
                   .memory = models->memory,
                   .progress = true,
@@ -444,7 +444,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
     TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
     TRY(model_open(out, &filled, info));
     if (warm && options->warm &&
-        models->count > 1) /* one alone is tested when it is loaded, and its clients wait */
+        models->count > 1) /* a single model is tested when it is loaded, and its clients wait */
         warm_up(models, *out);
     return ERR_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * serve_settings.c: everything that a server was started with, as /admin/settings shows it.
  *
- * Names as in JSON, values as in the help; secrets are stars. What can be changed while it runs the
- * API knows by itself.
+ * Names as in JSON, values as in the help; secrets are masked. The API adds settings that can be
+ * changed at run time.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static const char *name_of(struct arena *arena, const char *option)
     return name;
 }
 
-/* NULL when there is no memory for it: it is shown as none. */
+/* NULL when out of memory: it is then shown as none. */
 static const char *value_of(struct arena *arena, const struct option_desc *desc, const void *values)
 {
     struct buf text;

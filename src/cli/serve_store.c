@@ -1,17 +1,17 @@
 /*
  * serve_store.c: the cache of a server: its budgets from options or from the machine, its key from
- * the state folder, its disk, and the turns that are remembered for replay.
+ * the state folder, its disk, and the turns that are stored for replay.
  *
- *      state folder (0700)     key            32 random bytes, 0600: what every digest on disk is keyed with
+ *      state folder (0700)     key            32 random bytes, 0600: keys every digest on disk
  *                              replay.turns   exact tokens of generated turns
  *      cache folder            ssd/           objects (docs/ssd-format.md)
  *
  * With --ssd-encrypt objects and turns are sealed with the key of that file, and the installation's
  * own key is derived from it instead of lying in the state folder: names of objects are hashes with
- * it, and whoever has it could check guesses of prompts against them.
+ * it, so anyone who has it could test guesses of prompts.
  *
- * Nothing here stops the server but what the user asked for in words: without a home there is no
- * state folder, and what would be in it lives as long as the process.
+ * Only explicit settings that fail stop the server. Without a home directory there is no state
+ * folder, and its contents live as long as the process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static bool read_key(struct serve_store *store, const struct cli *cli)
     return good;
 }
 
-/* Refused in words when it cannot be used: to go on in the clear is not what was asked for. */
+/* An error when it cannot be used: never continue unencrypted. */
 static bool load_seal_key(struct serve_store *store, const struct cli *cli,
                           const struct serve_options *options)
 {
@@ -84,7 +84,7 @@ static bool load_seal_key(struct serve_store *store, const struct cli *cli,
     return true;
 }
 
-/* Without a key on disk the objects there are of nobody. */
+/* Without a key on disk the objects there cannot be used. */
 static void load_key(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
@@ -146,7 +146,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
     return false;
 }
 
-/* A full disk is no reason not to serve, and one that people want to know before they wonder. */
+/* A full disk does not stop the server, but it is reported. */
 static void warn_if_full(const struct cli *cli, const struct serve_options *options,
                          const char *path)
 {
@@ -166,8 +166,8 @@ static void warn_if_full(const struct cli *cli, const struct serve_options *opti
     file_close(fs, &fd);
 }
 
-/* A disk that fails now and then, once it is open: its errors are misses (I94), and a soak shows
- * that they are. */
+/* Makes the disk fail now and then once it is open: errors must only cause misses (I94), which
+ * the soak test checks. */
 static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
 {
     store->disk_fault = mem_alloc(sizeof(*store->disk_fault));
@@ -176,7 +176,7 @@ static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
     store->disk_fault->errnum = EIO;
 }
 
-/* A folder that the user named must work; the one by default need not. */
+/* A folder named by the user must work; the default one need not. */
 static bool open_ssd(struct serve_store *store, const struct cli *cli,
                      const struct serve_options *options)
 {
@@ -191,7 +191,7 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
         .seal_key = store->sealed ? store->seal_key.bytes : NULL,
     };
 
-    /* Without a key that stays, nothing there could be read again. */
+    /* Without a persistent key, nothing there could be read again. */
     if (ssd.path == NULL || (store->dir == FILE_NO && !store->sealed))
         return true;
     if (options->drill == DRILL_LOSE_WRITES)
@@ -242,8 +242,8 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     if (!load_seal_key(store, cli, options))
         return false;
     if (!options->cache) {
-        /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk.
-         */
+        /* A prompt's tokens must not depend on the cache setting: turns are kept, but not on
+         * disk. */
         open_replay(store, cli);
         open_vet(store, cli);
         return true;

@@ -1,11 +1,11 @@
 /*
- * serve_watch.c: waiting for signals, with a look around every few seconds when somebody is to be
- * told.
+ * serve_watch.c: waits for signals, and checks the schedulers every few seconds under a service
+ * manager.
  *
- * WATCHDOG. What the manager hears is tied to the work, not to this thread: it is said only if the
- * scheduler of every loaded model waits for work or began its turn within the interval of the
- * watchdog. An engine that hangs is thus noticed after one to two intervals, and a thread of ours
- * that holds a lock for ever as well, because the look takes these locks.
+ * WATCHDOG. The keep-alive depends on the work, not on this thread: it is sent only if the
+ * scheduler of every loaded model waits for work or began its turn within the watchdog interval. A
+ * hung engine is thus noticed after one to two intervals, and so is a thread that holds a lock
+ * forever, because the check takes these locks.
  */
 #include "cli/serve.h"
 
@@ -26,7 +26,7 @@
 
 enum { STATUS_S = 10, ARENA_BYTES_MAX = 8 << 20 };
 
-/* Of the set, after at most so long; 0: none came. */
+/* A signal of the set within the timeout; 0: none. */
 static int wait_signal(const sigset_t *signals, uint64_t wait_ns)
 {
     struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
@@ -52,7 +52,7 @@ static void reload_keys(const struct serve_watch *watch)
                  LOG_STR("reason", info.text));
 }
 
-/* What the command line or the environment said of it is still said. */
+/* Settings of the command line and the environment still take precedence. */
 static bool is_of_the_file(const struct cli *cli, const char *option)
 {
     for (size_t i = 0; i < cli->table->count; i++)
@@ -107,7 +107,7 @@ static void tell_status(const struct serve_watch *watch, const struct notify *no
                 (unsigned long long)stats.queued, (unsigned long long)stats.finished);
 }
 
-/* One look around. */
+/* One check. */
 static void look(const struct serve_watch *watch, const struct notify *notify, uint64_t watchdog_ns)
 {
     bool alive = watchdog_ns > 0 && pool_alive(watch->pool, watchdog_ns);

@@ -33,7 +33,7 @@ const char *cli_base_name(const char *path)
 
 static const char *text_or_none(const char *text)
 {
-    return text != NULL ? text : ""; /* the arena is at its end */
+    return text != NULL ? text : ""; /* the arena is full */
 }
 
 const char *cli_machine_line(const struct cli *cli)
@@ -81,7 +81,7 @@ bool cli_write_text(const struct cli *cli, const char *path, const struct buf *t
     return err == ERR_OK;
 }
 
-/* One form; a path of NULL is not wanted. */
+/* Writes one format; nothing if the path is NULL. */
 static bool write_form(const struct cli *cli, const char *path, const struct sheet *sheet,
                        enum err (*form)(const struct sheet *sheet, struct buf *out))
 {

@@ -1,6 +1,6 @@
 /*
  * sheets.h: results of commands that measure: a table on standard output, and the same as JSON, CSV
- * and a picture where they are asked for.
+ * and a picture on request.
  */
 #ifndef HEARTH_CLI_SHEETS_H
 #define HEARTH_CLI_SHEETS_H
@@ -15,7 +15,7 @@
 
 struct buf;
 
-/* "-" is standard output, instead of the table. NULL = not wanted. */
+/* "-" is standard output, instead of the table. NULL = not written. */
 struct sheet_outputs {
     const char *json, *csv, *svg;
 };
@@ -38,12 +38,12 @@ void cli_fact_machine(const struct cli *cli, struct sheet *sheet); /* without th
 const char *cli_machine_line(const struct cli *cli);
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
-/* What a head shows of a path: where a file lies is nobody's business. */
+/* The part of a path that a head shows: the file name, without its folder. */
 const char *cli_base_name(const char *path);
 
-/* Writes a file, or standard output for "-". Complains and gives false. */
+/* Writes a file, or standard output for "-". On failure prints an error and returns false. */
 bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
-/* All forms that are wanted. Complains and gives a failure. */
+/* Writes all requested formats. Prints errors and returns the exit status. */
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
                               const struct sheet *sheet, const struct plot *plot) NODISCARD;
 

@@ -2,9 +2,8 @@
  * top.c: `hearth top`: a running server, live in the terminal; one picture when the output goes
  * elsewhere.
  *
- * The terminal is asked for its size before every picture, so that a resize needs nothing but a new
- * one. Keys: q ends, any other key draws at once. Whatever way it ends, the terminal is as it was:
- * a signal only sets a flag.
+ * The terminal's size is read before every picture, so a resize only needs a redraw. Keys: q quits,
+ * any other key redraws at once. The terminal is always restored: a signal only sets a flag.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,13 +42,13 @@ struct top {
     const struct top_options *options;
     struct remote remote;
     char url[CLIENT_URL_BYTES];
-    yyjson_doc *stats, *requests; /* the newest that came */
+    yyjson_doc *stats, *requests; /* the latest answers */
     struct errinfo trouble;
     struct termios before;
-    bool raw; /* the terminal's keys come at once */
+    bool raw; /* the terminal is in raw mode */
 };
 
-/* Set by signals: a handler can reach nothing but a global. */
+/* Set by signals: a handler can only access globals. */
 static volatile sig_atomic_t ended, resized;
 
 static void on_signal(int signal)
@@ -62,7 +61,7 @@ static void on_signal(int signal)
 
 /* ---- answers ---- */
 
-/* What is there stays when the server does not answer. */
+/* Keeps the last answers when the server does not respond. */
 static enum err renew(struct top *top, const char *path, yyjson_doc **doc)
 {
     yyjson_doc *fresh;
@@ -120,12 +119,12 @@ static void take_terminal(struct top *top)
     if (tcgetattr(STDIN_FILENO, &top->before) == 0) {
         raw = top->before;
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* stopped, it would leave the terminal as it is here */
+        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* stopping it would leave the terminal in raw mode */
         raw.c_cc[VMIN] = 1;
         raw.c_cc[VTIME] = 0;
         top->raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    fputs("\x1b[?1049h\x1b[?25l", top->cli->out); /* a screen of our own, without a cursor */
+    fputs("\x1b[?1049h\x1b[?25l", top->cli->out); /* the alternate screen, without a cursor */
 }
 
 static void give_terminal_back(struct top *top)
@@ -136,7 +135,7 @@ static void give_terminal_back(struct top *top)
         tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
-/* Waits for the time of the next picture, a key, or a signal. False: it is to end. */
+/* Waits for the next picture, a key, or a signal. False: quit. */
 static bool wait_for_next(struct top *top)
 {
     struct pollfd keys = {.fd = top->raw ? STDIN_FILENO : -1, .events = POLLIN};
@@ -154,7 +153,7 @@ static enum cli_exit watch(struct top *top)
 {
     enum err err = renew_all(top);
 
-    if (err == ERR_DENIED) { /* no time will change that */
+    if (err == ERR_DENIED) { /* retrying does not help */
         cli_error(top->cli, "%s", top->trouble.text);
         return CLI_EXIT_FAILURE;
     }
@@ -190,7 +189,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (remote_open(&top.remote, cli, &top.options->remote, &info) != ERR_OK)
         return cli_usage_error(cli, "%s", info.text);
     client_url_text(&top.remote.url, top.url);
-    /* a picture that waits is none */
+    /* a slow server must not freeze the picture */
     top.remote.timeout_ms = MIN(top.remote.timeout_ms, (uint64_t)ANSWER_MS_MAX);
     bool live = !top.options->once && isatty(fileno(cli->out));
     enum cli_exit status = live ? watch(&top) : show_once(&top);

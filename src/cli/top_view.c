@@ -72,7 +72,7 @@ static void put(struct pen *pen, enum style style, const char *fmt, ...)
     pen->column += columns;
 }
 
-/* The last line of a terminal has no end: it would scroll. */
+/* The last line has no newline: the terminal would scroll. */
 static void end_line(struct pen *pen)
 {
     const struct top_view *view = pen->view;
@@ -223,7 +223,7 @@ static void draw_tiers(struct pen *pen)
         draw_tier(pen, tier);
 }
 
-/* Those that happened, the most frequent first. */
+/* Reasons that occurred, the most frequent first. */
 static void draw_misses(struct pen *pen)
 {
     struct {
@@ -238,7 +238,7 @@ static void draw_misses(struct pen *pen)
     while ((key = yyjson_obj_iter_next(&iter)) != NULL && count < REASONS_MAX) {
         double times = yyjson_get_num(yyjson_obj_iter_get_val(key));
         size_t at = count;
-        if (times <= 0 || yyjson_equals_str(key, "none")) /* nothing was missed then */
+        if (times <= 0 || yyjson_equals_str(key, "none")) /* not a miss */
             continue;
         for (; at > 0 && reasons[at - 1].count < times; at--)
             reasons[at] = reasons[at - 1];
@@ -264,7 +264,7 @@ static void put_id(struct pen *pen, yyjson_val *id)
         put(pen, STYLE_PLAIN, "%-8.0f", yyjson_get_num(id));
 }
 
-/* The bar is the prompt: what was there, and what has been computed so far. */
+/* The bar is the prompt: the reused part, and what has been computed so far. */
 static void draw_request(struct pen *pen, yyjson_val *request)
 {
     double prompt = fields_number(request, "prompt_tokens", 0);
@@ -298,7 +298,7 @@ static void draw_requests(struct pen *pen)
         draw_request(pen, request);
 }
 
-/* As the line in the log has it: "diverged at 27540 (user[3])". */
+/* As in the log: "diverged at 27540 (user[3])". */
 static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
 {
     const char *reason = fields_text(request, "reason", "none"),
@@ -334,8 +334,8 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     end_line(pen);
 }
 
-/* The newest first: the server lists them in the order in which they ended, `when` tells which end
- * that is. */
+/* The newest first: the server lists them in the order in which they ended; `when` tells which
+ * end is the newest. */
 static void draw_recent(struct pen *pen)
 {
     yyjson_val *list = fields_get(pen->view->requests, "recent");

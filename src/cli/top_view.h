@@ -1,6 +1,6 @@
 /*
- * top_view.h: one picture of a server for `hearth top`: JSON in, lines out. Knows no terminal and
- * no server.
+ * top_view.h: one picture of a server for `hearth top`: JSON in, lines out. Does not use a terminal
+ * or a server.
  *
  *      hearth 0.1.0 at http://127.0.0.1:4327, up 2 h 05 min
  *      reused  [########################......]  80.2 %   ...
@@ -17,7 +17,7 @@ struct buf;
 
 struct top_view {
     const char *url;
-    const char *trouble;          /* why there is nothing newer; NULL = all is well */
+    const char *trouble;          /* why there is no newer data; NULL = no problem */
     yyjson_val *stats, *requests; /* answers of /admin/stats and /admin/requests; NULL = none yet */
     int columns, rows;            /* of the terminal; 0 = as many as there are */
     bool color;

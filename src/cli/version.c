@@ -1,5 +1,5 @@
 /*
- * version.c: `hearth version`: what was built, from what, and with which libraries it runs.
+ * version.c: `hearth version`: the build, its sources, and the libraries in use.
  *
  * Libraries are asked for their version at run time where that is possible: the header that was
  * compiled against says nothing about the shared library that runs.
