@@ -123,7 +123,7 @@ static void read_error(struct ask_result *result, yyjson_val *error)
         snprintf(result->error, sizeof(result->error), "an error without words");
 }
 
-/* The text that an event brings; thoughts are text, too. */
+/* The text of an event; reasoning counts as text. */
 static struct str piece_of(yyjson_val *choice)
 {
     yyjson_val *delta = yyjson_obj_get(choice, "delta"), *text = yyjson_obj_get(choice, "text");
@@ -210,7 +210,7 @@ static enum err listen_to(struct listener *listener, struct client *client, stru
     return ERR_OK;
 }
 
-/* An answer that is no stream is an error in words. */
+/* An answer that is not a stream is an error message. */
 static enum err read_refusal(struct ask_result *result, struct client *client, struct errinfo *info)
 {
     struct str piece = {"", 1};

@@ -1,14 +1,14 @@
 /*
- * bench_ask.h: one generation, as a client sees it: asked for as a stream, and timed where the
- * bytes arrive.
+ * bench_ask.h: one generation as a client sees it: requested as a stream, and timed as the bytes
+ * arrive.
  *
  *      send ... first text (ttft) . text . text ... end (total)
  *                                   gap    gap
  *
- * Works with any server that speaks OpenAI's chat or completions. What hearth says beyond that
- * (`x_cache`, `timings`) is taken along where it is there; llama-server's `timings` as well.
+ * Works with any server that speaks OpenAI's chat or completions. Extra fields of hearth
+ * (`x_cache`, `timings`) and llama-server (`timings`) are read where present.
  *
- * Threads: any; each call has a connection of its own.
+ * Threads: any; each call has its own connection.
  */
 #ifndef HEARTH_LAB_BENCH_ASK_H
 #define HEARTH_LAB_BENCH_ASK_H
@@ -34,11 +34,11 @@ struct ask {
     size_t messages_count;
     uint32_t max_tokens;
     uint64_t timeout_ms;
-    uint32_t leave_after; /* pieces of text after which the client leaves; 0 = it stays */
-    bool plain;           /* only what every server knows: no ignore_eos, no cache_prompt */
+    uint32_t leave_after; /* pieces of text after which the client disconnects; 0 = never */
+    bool plain;           /* only fields that every server knows: no ignore_eos, no cache_prompt */
 };
 
-/* -1: the server did not say. */
+/* -1: not reported by the server. */
 struct ask_cache {
     int64_t device, ram, ssd, remote, computed, first_difference;
     char match[24], reason[24];
@@ -50,18 +50,18 @@ struct ask_result {
     char request_id[CLIENT_ID_BYTES];
     struct buf text;
     char finish[24]; /* "" when there was none */
-    char error[256]; /* what the server said instead of an answer; "" = nothing */
-    bool left;       /* the client went, as it was asked to */
+    char error[256]; /* the server's error message; "" = none */
+    bool left;       /* the client disconnected as requested */
     double ttft_ms, total_ms;
     double *gaps_ms; /* between pieces of text */
     size_t gaps_count, gaps_capacity;
     size_t chunks, bytes;
-    int64_t prompt, cached, written, generated; /* -1: not told */
+    int64_t prompt, cached, written, generated; /* -1: not reported */
     struct ask_cache cache;
 };
 
-/* ERR_OK also for an answer that is an error: `status` and `error` tell. Else the connection
- * failed. The caller finishes the result in any case. */
+/* ERR_OK also for an error response: see `status` and `error`. Otherwise the connection failed.
+ * The caller finishes the result in any case. */
 enum err ask_run(const struct ask *ask, struct ask_result *result, struct errinfo *info) NODISCARD;
 void ask_result_fini(struct ask_result *result);
 

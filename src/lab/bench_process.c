@@ -1,5 +1,5 @@
 /*
- * bench_process.c: fork and exec, with a parent's death as a reason to die, and what /proc tells of
+ * bench_process.c: fork and exec of a child that dies with its parent, and what /proc reports about
  * a process.
  */
 #include "lab/bench_process.h"
@@ -28,7 +28,7 @@ struct process {
     int status;
 };
 
-/* In the child: only what may be called between fork and exec. */
+/* In the child: only functions that are safe between fork and exec. */
 static void become(const struct process_options *options, int out, int err, pid_t parent)
 {
     sigset_t none;
@@ -123,7 +123,7 @@ enum err process_stop(struct process **process, uint64_t timeout_ms, struct erri
 
 /* ---- what /proc says ---- */
 
-/* Files of /proc have no size, so file_read_all is not for them. */
+/* Files of /proc have no size, so file_read_all cannot read them. */
 static size_t read_proc(const struct process *process, const char *name, char *out, size_t size)
 {
     char path[64];
@@ -148,7 +148,7 @@ double process_cpu_s(const struct process *process)
 
     if (process->ended || read_proc(process, "stat", text, sizeof(text)) == 0)
         return 0;
-    const char *after = strrchr(text, ')'); /* the name before it may have blanks */
+    const char *after = strrchr(text, ')'); /* the name before it may contain spaces */
     rest = str_from(after != NULL ? after + 1 : "");
     for (int field = 0; str_next(&rest, ' ', &word); field++)
         if ((field == 12 && !str_to_u64(word, &user)) ||
@@ -202,7 +202,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     (void)type;
     (void)ftw;
     remove(path);
-    return 0; /* what cannot be removed stays, the rest goes */
+    return 0; /* removes the rest even if one file cannot be removed */
 }
 
 void process_remove_tree(const char *path)

@@ -1,8 +1,7 @@
 /*
- * bench_process.h: programs that a benchmark starts, and never leaves behind: they die with it,
- * whichever way it ends.
+ * bench_process.h: programs that a benchmark starts: they die with it, however it ends.
  *
- * Owner: the main thread; whoever started one ends it.
+ * Owner: the main thread; the caller that started one stops it.
  */
 #ifndef HEARTH_LAB_BENCH_PROCESS_H
 #define HEARTH_LAB_BENCH_PROCESS_H
@@ -21,25 +20,24 @@ struct process_options {
     const struct file_sys *fs;
     const char *const *argv;      /* a path, arguments, NULL */
     const char *variable, *value; /* added to the environment; NULL = nothing */
-    /* files that get its output: `out` anew, `err` at its end; may be the same; `err` NULL = ours
-     */
+    /* files for its output: `out` is truncated, `err` appended to; may be the same; `err` NULL =
+     * ours */
     const char *out, *err;
 };
 
 enum err process_start(struct process **process, const struct process_options *options,
                        struct errinfo *info) NODISCARD;
 
-/* Looks, does not wait. */
+/* Does not wait. */
 bool process_runs(struct process *process);
 
-/* SIGTERM, and SIGKILL when it did not help in time. ERR_ENGINE: it ended with something else than
- * 0. */
+/* SIGTERM, then SIGKILL after a timeout. ERR_ENGINE: its exit status was not 0. */
 enum err process_stop(struct process **process, uint64_t timeout_ms,
                       struct errinfo *info) NODISCARD;
 /* SIGKILL, as a power cut would; a no-op on NULL. */
 void process_kill(struct process **process);
 
-/* Seconds of processor time that it has used: what work costs, however busy the machine is. */
+/* Seconds of processor time that it has used: independent of other load on the machine. */
 double process_cpu_s(const struct process *process);
 
 /* The path of the first file in its memory whose name contains the text. False: there is none. */

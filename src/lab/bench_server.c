@@ -1,9 +1,8 @@
 /*
  * bench_server.c: arguments, the wait for the first answer, and the log.
  *
- * hearth says in its banner which port it got. llama-server takes a port and fails when it is in
- * use: it gets one that the system had free a moment ago, and another start when somebody was
- * faster.
+ * hearth prints its port in its banner. llama-server takes a port and fails when it is in use: it
+ * gets one that was free a moment ago, and is started again if another program took it.
  */
 #include "lab/bench_server.h"
 
@@ -24,7 +23,7 @@
 enum {
     FILE_BYTES_MAX = 256 << 20,
     START_MS = 10 * 60 * 1000, /* a large model on a slow disk */
-    STOP_MS = 2 * 60 * 1000,   /* what is not on disk yet is written */
+    STOP_MS = 2 * 60 * 1000,   /* it writes unsaved state to disk */
     PAUSE_MS = 10,
     ASK_MS = 60 * 1000,
     SETTLE_MS = 60 * 1000,
@@ -89,7 +88,7 @@ enum err server_read_log(const struct server *server, struct buf *out, struct er
     return read_file(server, "log", out, info);
 }
 
-/* It ended before it was up: the end of its log says why. */
+/* It exited before it was up: the end of its log says why. */
 static enum err explain(const struct server *server, struct errinfo *info)
 {
     struct buf log;
@@ -124,7 +123,7 @@ static enum err spawn(struct server *server, const struct args *args, struct err
 
 /* ---- hearth ---- */
 
-/* The port in the banner, once all of it is there. */
+/* The port in the banner, once the banner is complete. */
 static bool read_banner(struct server *server)
 {
     static const char before[] = "Anthropic http://127.0.0.1:";
@@ -238,7 +237,7 @@ bool server_find_llama(struct server *server, const char *path, const char *back
     return is_there(server->llama);
 }
 
-/* One that is free now. */
+/* A port that is free now. */
 static enum err choose_port(struct server *server, struct errinfo *info)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -305,7 +304,7 @@ enum err server_stop(struct server *server, struct errinfo *info)
     if (server->process == NULL)
         return ERR_OK;
     enum err err = process_stop(&server->process, STOP_MS, info);
-    /* llama-server ends as the signal says; that is its way. */
+    /* llama-server dies of the signal, which is normal for it. */
     return server->llama[0] != '\0' ? ERR_OK : err;
 }
 
@@ -352,7 +351,7 @@ double server_metric(const struct server *server, const char *name)
     return value;
 }
 
-/* What was answered counts as unsaved from before its client was told: one look is enough. */
+/* An answer counts as unsaved before its client receives it, so one check is enough. */
 void server_settle(const struct server *server)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);

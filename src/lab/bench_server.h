@@ -1,8 +1,8 @@
 /*
- * bench_server.h: a server that a benchmark starts, asks and ends: hearth itself, or llama-server
- * beside it.
+ * bench_server.h: a server that a benchmark starts, queries and stops: hearth itself, or llama-
+ * server.
  *
- *      scratch/NAME.out   what it printed
+ *      scratch/NAME.out   its standard output
  *      scratch/NAME.log   its log, of all its starts
  *
  * Owner: the main thread.
@@ -29,22 +29,22 @@ struct server_setup {
     const char *scratch; /* folder */
     const char *name;    /* of its files there */
     const char *model;
-    const char *key;                            /* for its numbers, when it wants one; or NULL */
+    const char *key;                            /* for its metrics, if it needs one; or NULL */
     uint32_t context, parallel, threads, chunk; /* chunk 0 = the program's own */
     const char *const *more;                    /* arguments, ended by NULL; or NULL */
 };
 
 struct server {
     struct server_setup setup;
-    struct process *process; /* NULL: does not run */
+    struct process *process; /* NULL: not running */
     struct client_url url;
     char llama[SERVER_PATH_BYTES];  /* llama-server; "" = it is hearth */
-    char loader[SERVER_PATH_BYTES]; /* that starts it; "" = it starts by itself */
+    char loader[SERVER_PATH_BYTES]; /* the dynamic loader to start it with; "" = none needed */
     char libraries[SERVER_PATH_BYTES];
-    char backend[SERVER_PATH_BYTES]; /* of ggml, that it is to use */
+    char backend[SERVER_PATH_BYTES]; /* the ggml backend that it must use */
 };
 
-/* hearth serve on a port of the system's choice; returns when it answers. */
+/* Starts hearth serve on a port chosen by the system; returns when it answers. */
 enum err server_start_hearth(struct server *server, const struct server_setup *setup,
                              struct errinfo *info) NODISCARD;
 
@@ -55,10 +55,10 @@ bool server_find_llama(struct server *server, const char *path, const char *back
 enum err server_start_llama(struct server *server, const struct server_setup *setup,
                             const struct server *hearth, struct errinfo *info) NODISCARD;
 
-/* Ends and starts it again, with the same setup or another model. */
+/* Restarts it, with the same setup or another model. */
 enum err server_restart(struct server *server, const char *model, struct errinfo *info) NODISCARD;
 enum err server_stop(struct server *server, struct errinfo *info) NODISCARD;
-/* As a power cut would; a no-op when it does not run. */
+/* Kills it, like a power cut; a no-op when it is not running. */
 void server_kill(struct server *server);
 
 /* Its log so far. */
@@ -67,8 +67,7 @@ enum err server_read_log(const struct server *server, struct buf *out,
 /* A number of /metrics, or -1. */
 double server_metric(const struct server *server, const char *name);
 
-/* Waits, a minute at most, until nothing runs on it and the state of all that has ended is in its
- * cache. */
+/* Waits up to a minute until it is idle and the state of all finished requests is in its cache. */
 void server_settle(const struct server *server);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * bench_tokens.c: two calls to a server, and what they answer.
+ * bench_tokens.c: two requests to a server, and their answers.
  */
 #include "lab/bench_tokens.h"
 

@@ -1,6 +1,5 @@
 /*
- * bench_tokens.h: the tokens of a prompt as a server sees it: what a bench holds "computed"
- * against.
+ * bench_tokens.h: the tokens of a prompt as a server sees it, to compare with "computed".
  *
  * Works with hearth and llama-server (`/apply-template`, `/tokenize`). Neither call touches an
  * engine. Threads: any.
@@ -15,8 +14,7 @@ struct tokens {
     size_t count;
 };
 
-/* The text that messages become; one without a role is that text already. `out` gets it appended.
- */
+/* Renders messages to text, appended to `out`; a message without a role is already rendered. */
 enum err tokens_render(const struct client_url *url, const struct ask_message *messages,
                        size_t count, struct buf *out, struct errinfo *info) NODISCARD;
 /* The caller finishes `out` in any case. */
@@ -24,7 +22,7 @@ enum err tokens_of(const struct client_url *url, const char *text, struct tokens
                    struct errinfo *info) NODISCARD;
 void tokens_fini(struct tokens *tokens);
 
-/* How many at the beginning are the same. */
+/* The length of the common prefix. */
 size_t tokens_common(const struct tokens *a, const struct tokens *b);
 
 #endif

@@ -1,21 +1,21 @@
 /*
- * micro.h: the microbenchmarks of bench/, which `hearth bench NAME` runs: what one part of the
- * program costs, beside something that everybody knows (memcpy, memcmp, plain files), in one run.
+ * micro.h: the microbenchmarks of bench/, which `hearth bench NAME` runs: the cost of one part of
+ * the program, compared in one run with something familiar (memcpy, memcmp, plain files).
  *
  * They are written as programs: they print CSV to standard output as they go, sentences to standard
- * error, and may exit. So each runs in a process of its own, and has nothing else in its memory;
- * its results become a sheet there where it was started (src/cli/bench_micro.c).
+ * error, and may exit. So each runs in its own process, with nothing else in memory;
+ * src/cli/bench_micro.c turns the results into a sheet.
  */
 #ifndef HEARTH_LAB_MICRO_H
 #define HEARTH_LAB_MICRO_H
 
 enum { MICRO_PATH_BYTES = 1024 };
 
-/* Where a model that is made for the occasion goes: $TMPDIR/NAME.gguf. The folder is the run's own,
- * and goes with it. */
+/* The path of a temporary model: $TMPDIR/NAME.gguf. The folder belongs to the run and is removed
+ * with it. */
 void micro_path(char out[MICRO_PATH_BYTES], const char *name);
 
-/* As main: argv[0] is the name, what may follow stands in the head of bench/NAME_bench.c. */
+/* As main: argv[0] is the name; the head of bench/NAME_bench.c lists the arguments. */
 int micro_state(int argc, char **argv); /* state out of the engine and back, beside memcpy */
 /* lookups and inserts among a million blocks, beside memcmp */
 int micro_cache(int argc, char **argv);
@@ -25,6 +25,7 @@ int micro_tokens(int argc, char **argv); /* tokenizing it, beside libllama's own
 int micro_pages(int argc, char **argv);  /* memory for objects, beside memcpy */
 /* decoding while the disk is written, beside decoding alone */
 int micro_decode(int argc, char **argv);
-int micro_worker(int argc, char **argv); /* an engine in a process of its own, beside one in this */
+/* an engine in a child process, beside one in this process */
+int micro_worker(int argc, char **argv);
 
 #endif

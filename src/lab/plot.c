@@ -1,11 +1,11 @@
 /*
  * plot.c: a sheet as SVG.
  *
- *      2000 cold     ######################## 812.0        bars: one group per row, one bar per column of values;
- *      2000 device   # 3.1                                 logarithmic: from the power of ten below the smallest
+ *      2000 cold     ######################## 812.0   bars: one group per row, one bar per column
+ *      2000 device   # 3.1                            log scale: from a power of ten
  *
- *      100% |          ____----   opt           lines: x is logarithmic or not, a tick per number that there is;
- *           |     __--- __--      lru-tail      y goes from 0 to the next step of a tenth above the largest
+ *      100% |          ____----   opt        lines: x linear or logarithmic, a tick per number
+ *           |     __--- __--      lru-tail   y from 0 to the next tenth above the maximum
  *         0 +---------------
  *
  * Points of a line are joined in the order of x, whatever order their rows have.
@@ -24,14 +24,13 @@ enum { PLOT_WIDTH = 900, PLOT_LINE = 16 };
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#000000", "#e69f00", "#56b4e9", "#999999"};
 
-/* The n-th of a handful, then from the first again. */
+/* The n-th colour, cycling through the list. */
 static const char *plot_colour(size_t number)
 {
     return colours[number % COUNT_OF(colours)];
 }
 
-/* Text of the user: characters with a meaning in XML become entities, control characters are left
- * out. */
+/* User text: XML special characters become entities, control characters are dropped. */
 static void plot_text(struct buf *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -49,7 +48,7 @@ static void line(struct buf *out, double y, const char *style, const char *text)
     buf_append_str(out, "</text>\n");
 }
 
-/* What plot_head takes of the height. */
+/* The height that plot_head uses. */
 static double plot_head_height(const struct sheet *sheet)
 {
     return PLOT_LINE * (2 + (double)sheet->notes_count);
@@ -254,8 +253,7 @@ static double upward(const struct lines *lines, double y)
     return lines->bottom - (lines->bottom - lines->top) * y / lines->y_max;
 }
 
-/* The next step above: tenths of the power of ten that the number has, and of a percentage never
- * beyond all. */
+/* Rounds up to a tenth of the number's power of ten; a percentage never exceeds 100%. */
 static double above(double largest, int form)
 {
     double step = pow(10, floor(log10(fmax(largest, 1e-9))));
@@ -330,8 +328,8 @@ static void draw_x(const struct lines *lines)
     buf_append_str(lines->out, "</text>\n");
 }
 
-/* The point of that name with the smallest x beyond the one of `before`; SIZE_MAX: none, and none
- * before. */
+/* The point of that name with the smallest x beyond that of `before`; SIZE_MAX: none.
+ * `before` SIZE_MAX: the smallest of all. */
 static size_t next_point(const struct lines *lines, const char *name, size_t before)
 {
     size_t next = SIZE_MAX;

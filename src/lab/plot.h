@@ -1,11 +1,11 @@
 /*
- * plot.h: a sheet as a picture: SVG that stands alone, no script, no font. Title and notes stand
- * above it.
+ * plot.h: a sheet as a picture: self-contained SVG, no script, no font. Title and notes are above
+ * it.
  *
  *      bars    one group per row, one bar per column of values
  *      lines   one line per name of a column, over the numbers of another
  *
- * Colours are told apart by people who confuse red and green, too. Pure; any thread.
+ * Colours are safe for red-green colour blindness. Pure; any thread.
  */
 #ifndef HEARTH_LAB_PLOT_H
 #define HEARTH_LAB_PLOT_H
@@ -21,7 +21,7 @@ struct sheet;
 enum plot_kind { PLOT_BARS, PLOT_LINES };
 enum { PLOT_LABELS_MAX = 3, PLOT_VALUES_MAX = 4 };
 
-/* All but the title are names of columns; what no column has is left out. */
+/* All but the title are names of columns; unknown names are ignored. */
 struct plot {
     enum plot_kind kind;
     const char *title;

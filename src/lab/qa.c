@@ -1,5 +1,5 @@
 /*
- * qa.c: the phases: which servers run, what they are asked, in which order.
+ * qa.c: the phases: which servers run, and which requests they get in which order.
  */
 #include "lab/qa.h"
 
@@ -38,7 +38,7 @@ const char *qa_probe_name(enum qa_probe probe)
     return probe_names[probe];
 }
 
-/* One who asks: his conversation so far. Texts are his own. */
+/* A client: its conversation so far. Owns its texts. */
 struct talk {
     char *texts[MESSAGES];
     struct ask_message messages[MESSAGES];
@@ -52,7 +52,7 @@ struct stage {
     struct server server;
     unsigned run, step;
     const char *key;
-    const char *model; /* that is asked; NULL = the first */
+    const char *model; /* to send requests to; NULL = the first */
     struct talk talks[QA_SESSIONS_MAX];
     size_t talks_count;
     char folder[2][SERVER_PATH_BYTES]; /* state and disk of the run */
@@ -76,7 +76,7 @@ static char *words(size_t bytes, uint64_t seed)
     return buf_take(&text);
 }
 
-/* A system prompt of more than half, so that an edit of the question keeps most of it. */
+/* The system prompt is more than half, so that editing the question keeps most of the prompt. */
 static void talk_init(struct talk *talk, uint32_t bytes, uint64_t seed)
 {
     *talk = (struct talk){.count = 0};
@@ -94,7 +94,7 @@ static void talk_fini(struct talk *talk)
 
 /* ---- asking ---- */
 
-/* What the row of a request is made from. */
+/* The data for the row of a request. */
 struct question {
     struct stage *stage;
     const struct talk *talk;
@@ -223,7 +223,7 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
     return server_start_hearth(&stage->server, &setup, info);
 }
 
-/* The log is complete when the server has ended. */
+/* The log is complete only when the server has exited. */
 static enum err end(struct stage *stage, struct errinfo *info)
 {
     struct buf log;
@@ -243,8 +243,8 @@ static enum err end(struct stage *stage, struct errinfo *info)
 static void probe_ab(struct stage *stage)
 {
     ask_together(stage, QA_PROBE_AB, "cold");
-    /* What they wrote is what the others are measured by, and it is written when nothing was asked
-     * for a while. */
+    /* Later phases depend on what these requests stored, and it is stored once the server is
+     * idle. */
     server_settle(&stage->server);
     ask_together(stage, QA_PROBE_AB, "warm");
     ask_alone(stage, QA_PROBE_AB, "exact", 'a', &stage->talks[0]);
@@ -254,8 +254,8 @@ static void probe_ab(struct stage *stage)
     advance(stage);
 }
 
-/* A clock at the beginning of the system prompt, as some clients have it: it must not make a new
- * prompt of each turn. */
+/* A clock at the beginning of the system prompt, as some clients have it: it must not make each
+ * turn a new prompt. */
 static void set_clock(struct talk *talk, unsigned second)
 {
     struct buf text;
@@ -267,7 +267,7 @@ static void set_clock(struct talk *talk, unsigned second)
     talk->messages[0].text = talk->volatile_text;
 }
 
-/* A new session goes on: each turn has the answer before it, as the client got it. */
+/* Continues a new session: each turn includes the previous answer as the client received it. */
 static void probe_turns(struct stage *stage)
 {
     static const char *const phases[] = {"turn-1", "turn-2", "turn-3"};
@@ -286,7 +286,7 @@ static void probe_turns(struct stage *stage)
     talk_fini(&talk);
 }
 
-/* The second half of A's question is another one; then A as it was. */
+/* A with another second half of its question; then the original A. */
 static void probe_edit(struct stage *stage)
 {
     const struct talk *talk = &stage->talks[0];
@@ -326,8 +326,8 @@ static void probe_tenant(struct stage *stage)
     advance(stage);
 }
 
-/* The same prompt to another model of the process: nothing of the first is its, and it has its own
- * from then on. */
+/* The same prompt to another model of the process: it must reuse nothing of the first, and its
+ * own state from then on. */
 static void probe_models(struct stage *stage)
 {
     if (stage->options->other_model == NULL)

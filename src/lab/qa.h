@@ -1,17 +1,18 @@
 /*
- * qa.h: the agent-cache regression: what agents do to a server, asked of a real one, and looked at
- * from both sides.
+ * qa.h: the agent-cache regression: typical requests of agents to a real server, checked from both
+ * sides.
  *
- *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns -> edit, A again -> cancel, resume -> another tenant
+ *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns
+ *                -> edit, A again -> cancel, resume -> another tenant
  *                -> another model of the same process (multi)
  *      run 2     after a restart: A
- *      run 3     --exact, with folders of its own: A, B, A: the same text
+ *      run 3     --exact, with its own folders: A, B, A: the same text
  *
- * Each request is a row of its probe: what the client measured and was told, and what the server's
- * log says of it (found by the request id). The checks are made when all servers have ended; each
- * has the number of the invariant that it guards, so a failure names what fell.
+ * Each request is a row of its probe: what the client measured and received, and what the server's
+ * log says about it (found by the request id). The checks run when all servers have exited; each
+ * has the number of its invariant, so a failure names what is violated.
  *
- * Owner: the main thread; clients that ask together are threads that end before the phase does.
+ * Owner: the main thread; concurrent clients are threads that end before the phase does.
  */
 #ifndef HEARTH_LAB_QA_H
 #define HEARTH_LAB_QA_H
@@ -81,7 +82,7 @@ struct qa_check {
     unsigned invariant;
     bool passed;
     char text[200];   /* what must hold */
-    char detail[200]; /* what was seen */
+    char detail[200]; /* what was observed */
 };
 
 struct qa_options {
@@ -102,7 +103,7 @@ struct qa_scenario {
     size_t requests_count;
     struct qa_check *checks; /* QA_CHECKS_MAX */
     size_t checks_count;
-    double cap_bytes; /* that the cache said it has */
+    double cap_bytes; /* as reported by the cache */
 };
 
 /* Runs all of it. ERR_OK also when checks failed; else a server could not be started. */
@@ -122,12 +123,11 @@ void qa_write_json(const struct qa_scenario *scenario, struct json *json);
 /* The first request of a phase and session; NULL: there is none. */
 const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase,
                                  char session);
-/* qa_events.c: takes from the log what belongs to the requests of this run. */
+/* qa_events.c: extracts the log lines of this run's requests. */
 void qa_collect_events(struct qa_scenario *scenario, unsigned run, struct str log);
-/* The number behind "NAME=" in a line; -1: it has none. */
+/* The number after "NAME=" in a line; -1: none. */
 int64_t qa_event_number(const struct qa_event *event, const char *name);
-/* What the cache decided for the request: hit, partial or miss, the last one. NULL: the log does
- * not say. */
+/* The last cache event of the request: hit, partial or miss. NULL: not in the log. */
 const struct qa_event *qa_decision(const struct qa_request *request);
 /* qa_check.c: fills scenario->checks. */
 void qa_check_all(struct qa_scenario *scenario);
@@ -136,7 +136,7 @@ struct qa_totals {
     unsigned hits, misses, writes;
     int64_t read_tokens, write_tokens;
 };
-/* Of all requests of a phase, by the server's word. */
+/* Of all requests of a phase, as reported by the server. */
 struct qa_totals qa_totals(const struct qa_scenario *scenario, const char *phase);
 
 #endif

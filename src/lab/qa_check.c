@@ -1,6 +1,6 @@
 /*
- * qa_check.c: what must hold, each with the number of its invariant. Checks look at what both sides
- * said; none looks at a clock.
+ * qa_check.c: the checks, each with the number of its invariant. Checks compare what both sides
+ * reported; none depends on time.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct verdict {
     bool passed;
 };
 
-/* "sentence" and, behind a '|', what was seen. */
+/* "sentence" and, after a '|', what was observed. */
 PRINTF(3, 4)
 static void judge(struct qa_scenario *scenario, struct verdict verdict, const char *fmt, ...)
 {
@@ -53,7 +53,7 @@ static void check_answered(struct qa_scenario *scenario, const struct qa_request
           request->failure);
 }
 
-/* Parts add up, and the client was told what the cache did. */
+/* Parts add up, and the client's numbers match what the cache did. */
 static void check_usage(struct qa_scenario *scenario, const struct qa_request *request)
 {
     const struct ask_result *result = &request->result;
@@ -84,7 +84,7 @@ static void check_reason(struct qa_scenario *scenario, const struct qa_request *
 
 /* ---- how much was reused ---- */
 
-/* What the first request of a session left behind: read and written. */
+/* What the first request of a session read and wrote. */
 static int64_t boundary_of(const struct qa_scenario *scenario, char session)
 {
     const struct qa_request *cold = qa_find(scenario, "cold", session);
@@ -124,8 +124,8 @@ static void check_ab(struct qa_scenario *scenario)
                 "a second session does not displace the first");
 }
 
-/* The next prompt begins with the last one and what was generated, but for the last token, which
- * nothing has read. */
+/* The next prompt begins with the previous one and its generated tokens, except the last token,
+ * which was never run. */
 static void check_turns(struct qa_scenario *scenario)
 {
     static const char *const phases[] = {"turn-1", "turn-2", "turn-3"};
@@ -164,7 +164,7 @@ static void check_models(struct qa_scenario *scenario)
           "second-cold a: another model sees nothing of the first|cached %lld",
           (long long)cold->result.cached);
     check_reuse(scenario, "second-warm", 'a', 6, cold->result.cached + cold->result.written,
-                "each model has entries of its own");
+                "each model has its own entries");
     check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
                 "a second model does not displace the first one's");
 }

@@ -1,11 +1,11 @@
 /*
  * qa_events.c: the server's side: lines of its log, found by the request.
  *
- *      2026-11-15T08:08:27.350Z info  [api] 1 req_d776be8600000000 chat length 4 tokens | prompt 25
- *                                     = device 0 + ...
- *                                      tag  |  what the client was told number: what the other
- *                                           lines have, "[cache] 1 miss ...", "[route] 1 ...",
- *                                           "[phase] 1 prefill ..."
+ *      ...27.350Z info  [api] 1 req_d776be8600000000 chat length 4 tokens | prompt 25 = ...
+ *                        |   |  |
+ *                        |   |  the id that the client received
+ *                        |   the number, also in "[cache] 1 miss ...", "[phase] 1 prefill ..."
+ *                        the tag
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static const struct {
     {"[api] ", QA_EVENT_ANSWER},
 };
 
-/* "TIME level [tag] NUMBER rest": what comes behind the tag, and the number. False: it is no line
+/* "TIME level [tag] NUMBER rest": the text after the tag, and the number. False: not a line
  * about a request. */
 static bool read_line(struct str line, enum qa_event_kind *kind, uint64_t *number, struct str *rest)
 {
@@ -40,7 +40,7 @@ static bool read_line(struct str line, enum qa_event_kind *kind, uint64_t *numbe
     return false;
 }
 
-/* The number of a request, by the id that the client got. 0: the log does not know it. */
+/* The number of a request, by the id that the client received. 0: not in the log. */
 static uint64_t number_of(struct str log, const char *request_id)
 {
     enum qa_event_kind kind;

@@ -1,11 +1,12 @@
 /*
  * qa_report.c: a scenario as JSON: probes, their requests from both sides, and the criteria with
- * what was seen.
+ * the observed values.
  *
- *      {"id", "models", "targets", "status", "probes": [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
+ *      {"id", "models", "targets", "status", "probes":
+ *         [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
  *
- * Names are those of the regression reports that came before this one (docs/qa.md), so that what
- * reads those reads this, too.
+ * Names are those of earlier regression reports (docs/qa.md), so that their readers work with this
+ * one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void write_totals(struct json *json, const char *key, struct qa_totals to
     json_close(json, '}');
 }
 
-/* -1 is null: the server did not say. */
+/* -1 is null: not reported by the server. */
 static void write_count(struct json *json, const char *key, int64_t count)
 {
     json_key(json, key);
@@ -58,7 +59,7 @@ static void write_cache(struct json *json, const struct ask_cache *cache)
     json_close(json, '}');
 }
 
-/* Phases before the prompt is computed, and from there on, are two lists. */
+/* Phases before the prompt is computed and those after are two lists. */
 static bool is_prepare(const struct qa_event *event)
 {
     static const char *const names[] = {" queued ", " lookup ", " deferred ", " restore "};
@@ -168,7 +169,7 @@ static void write_usage(const struct qa_scenario *scenario, const char *key, con
     json_close(json, ']');
 }
 
-/* Both sides of A and B: the server's sums, and what clients were told. */
+/* Both sides of A and B: the server's sums, and the clients' numbers. */
 static void write_sides(const struct qa_scenario *scenario, struct json *json)
 {
     struct told warm = told_in(scenario, "warm"), exact = told_in(scenario, "exact");
@@ -205,7 +206,7 @@ static void write_criteria(const struct qa_scenario *scenario, enum qa_probe pro
     json_close(json, ']');
 }
 
-/* The file's name without its folder and its end. */
+/* The file's name without folder and extension. */
 static struct str model_id(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -215,7 +216,7 @@ static struct str model_id(const char *path)
     return name;
 }
 
-/* Whether there is anything to say of it: one model alone has no probe of two. */
+/* Whether the probe applies: a single model has no probe of two. */
 static bool has_probe(const struct qa_scenario *scenario, enum qa_probe probe)
 {
     for (size_t i = 0; i < scenario->requests_count; i++)

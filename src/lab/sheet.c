@@ -1,5 +1,5 @@
 /*
- * sheet.c: cells, and the forms that are lines of text.
+ * sheet.c: cells, and the text formats.
  */
 #include "lab/sheet.h"
 
@@ -168,7 +168,7 @@ static size_t width_of(const struct sheet *sheet, size_t column)
     return width;
 }
 
-/* The last column that people see; there is one. */
+/* The last visible column; there is one. */
 static size_t last_shown(const struct sheet *sheet)
 {
     size_t last = sheet->columns_count - 1;
@@ -232,7 +232,7 @@ static void append_csv(struct buf *out, const char *text)
     buf_append_char(out, '"');
 }
 
-/* Bytes and counts are whole; a part of 1 has what makes hundredths of a percent comparable. */
+/* Bytes and counts are whole numbers; fractions get enough decimals for hundredths of a percent. */
 static int decimals_of(int form)
 {
     return form >= 0 ? form : form == SHEET_PERCENT ? 6 : 0;
@@ -277,7 +277,7 @@ enum err sheet_write_csv(const struct sheet *sheet, struct buf *out)
     return out->err;
 }
 
-/* Whole numbers without a point, as JSON's readers tell them apart. */
+/* Whole numbers without a point, because JSON readers distinguish them. */
 static void json_cell(struct json *json, const struct sheet_cell *cell)
 {
     if (cell->text != NULL)
@@ -329,7 +329,7 @@ enum err sheet_write_json(const struct sheet *sheet, struct buf *out)
 enum { LINE_BYTES_MAX = 1 << 16, COLUMNS_MAX = 256 };
 
 struct table {
-    struct str rows; /* the lines behind the names */
+    struct str rows; /* the lines after the names */
     size_t line;     /* of the names, from 1 */
     char *names[COLUMNS_MAX];
     size_t count;
@@ -340,8 +340,8 @@ static bool is_note(struct str line)
     return line.len > 0 && line.ptr[0] == '#';
 }
 
-/* The next field of a line into `out`, without quotes. False: there is none. `more`: a comma has
- * promised one. */
+/* The next field of a line into `out`, without quotes. False: there is none. `more`: a comma
+ * came before, so a field must follow. */
 static bool next_field(struct str *line, bool *more, struct buf *out)
 {
     bool quoted = line->len > 0 && line->ptr[0] == '"';
@@ -377,7 +377,7 @@ static int merge_form(int form, struct str field)
                                                : MAX(form, (int)MIN(field.len - point - 1, 9));
 }
 
-/* Calls fn for each field; false: a row has not as many as there are names. */
+/* Calls fn for each field; false: a row has a different number of fields than there are names. */
 static bool each_field(const struct table *table, size_t *line_number,
                        void (*fn)(size_t column, struct str field, void *arg), void *arg)
 {
@@ -423,8 +423,8 @@ static void add_cell(size_t column, struct str field, void *arg)
     }
 }
 
-/* Lines with '#' are notes wherever they stand: who prints row by row knows some things only later.
- */
+/* Lines with '#' are notes anywhere: a program that prints row by row knows some things only
+ * later. */
 static void read_notes(struct sheet *sheet, struct str text)
 {
     struct str line;

@@ -1,5 +1,5 @@
 /*
- * sheet.h: results as rows and columns, and every form that they are wanted in.
+ * sheet.h: results as rows and columns, and their output formats.
  *
  *      table   for people: columns as wide as they need to be, under the notes
  *      csv     notes as lines that begin with '#', names, rows
@@ -20,14 +20,14 @@
 struct buf;
 struct sheet;
 
-/* What a column holds, if not numbers with so many decimals (>= 0). People see units, programs
- * plain numbers. */
+/* The type of a column, if not numbers with a fixed number of decimals (>= 0). People see units,
+ * programs plain numbers. */
 enum sheet_form {
     SHEET_TEXT = -1,
     SHEET_COUNT = -2,   /* 28,412 */
     SHEET_SIZE = -3,    /* bytes: 1.5 GiB */
     SHEET_PERCENT = -4, /* of 1: 38.46% */
-    /* text for people of what programs have in other columns: not in CSV and JSON */
+    /* text for people that repeats other columns: not in CSV and JSON */
     SHEET_CAPTION = -5,
 };
 
@@ -39,15 +39,15 @@ struct sheet_column {
 
 /* The columns must outlive it. */
 struct sheet *sheet_create(const struct sheet_column *columns, size_t count);
-/* From text that sheet_write_csv could have written: notes, names, rows of as many fields. A column
- * is of numbers when all of its fields are. ERR_INVALID with the number of the line. */
+/* Parses text as written by sheet_write_csv: notes, names, rows of as many fields. A column is
+ * numeric when all of its fields are. ERR_INVALID with the number of the line. */
 enum err sheet_read_csv(struct sheet **sheet, struct str text, struct errinfo *info) NODISCARD;
 void sheet_destroy(struct sheet **sheet);
 
-/* A line of the head: what was measured, with what, on what. */
+/* A line of the head: what was measured, with what, on which machine. */
 void sheet_note(struct sheet *sheet, const char *fmt, ...) PRINTF(2, 3);
 
-/* The same for programs, under a name (a literal): JSON alone has them. */
+/* The same for programs, under a name (a literal): only in JSON. */
 void sheet_fact_text(struct sheet *sheet, const char *name, const char *text);
 void sheet_fact_number(struct sheet *sheet, const char *name, double value);
 

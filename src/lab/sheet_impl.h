@@ -1,5 +1,5 @@
 /*
- * sheet_impl.h: inside of a sheet, for sheet*.c and plot*.c.
+ * sheet_impl.h: internals of a sheet, for sheet*.c and plot*.c.
  */
 #ifndef HEARTH_LAB_SHEET_IMPL_H
 #define HEARTH_LAB_SHEET_IMPL_H
@@ -35,7 +35,7 @@ struct sheet {
 
 /* NULL beyond the last row, or for a name that no column has. */
 const struct sheet_cell *sheet_cell(const struct sheet *sheet, size_t row, size_t column);
-/* SIZE_MAX: there is none of this name. */
+/* SIZE_MAX: no column has this name. */
 size_t sheet_find(const struct sheet *sheet, const char *name);
 /* Its cells are text. */
 bool sheet_is_text(int form);

@@ -1,6 +1,6 @@
 /*
- * spread.h: texts to measure with, and many measurements in a few numbers. Percentiles are nearest-rank: each is a value that
- * was measured.
+ * spread.h: texts to measure with, and summaries of many measurements. Percentiles are nearest-
+ * rank: each is a measured value.
  *
  * Pure; any thread.
  */
@@ -18,14 +18,14 @@ struct spread {
 /* Sorts `values`. */
 struct spread spread_of(double *values, size_t count);
 
-/* Of values that are sorted: the smallest that `percent` of all are not above. 0 when there are
+/* Of sorted values: the smallest that at least `percent` of all do not exceed. 0 when there are
  * none. */
 double spread_percentile(const double *sorted, size_t count, double percent);
 
 /* ---- words ---- */
 
-/* Prompts: text that looks like text to a tokenizer, the same for the same seed, and different from
- * its first word on for another. */
+/* Prompts: text that looks like text to a tokenizer, the same for the same seed, and different
+ * from the first word on for another. */
 
 struct buf;
 

@@ -3,8 +3,8 @@
  *
  * Names are a table of 64-bit keys with open addressing, at most half full. The key of a block is
  * mixed with the number of the block before it, so that a number stands for a whole prefix. Two
- * different prefixes with one mixed key would be taken for one: at 10^8 blocks the chance of that
- * is one in 4,000, and a hit rate would be off by a block.
+ * different prefixes with one mixed key would be merged: at 10^8 blocks the chance of that is one
+ * in 4,000, and a hit rate would be off by one block.
  */
 #include "lab/trace.h"
 
@@ -19,7 +19,7 @@ enum { NAMES_FIRST = 1024 };
 
 struct name {
     uint64_t key;
-    int32_t id; /* NAME_NONE: an empty place */
+    int32_t id; /* NAME_NONE: an empty entry */
 };
 
 enum { NAME_NONE = -1 };
@@ -65,8 +65,7 @@ static bool grow_names(struct trace_names *names)
     return true;
 }
 
-/* The number of a key, counted from 0 in the order of their first sight; NAME_NONE without memory.
- */
+/* The number of a key, counted from 0 in the order of first use; NAME_NONE when out of memory. */
 static int32_t name_of(struct trace_names *names, uint64_t key)
 {
     if ((names->table == NULL || names->count * 2 >= names->mask) && !grow_names(names))
@@ -158,8 +157,7 @@ enum err trace_set_block(struct trace *trace, uint32_t block_tokens, struct erri
     return ERR_OK;
 }
 
-/* `first` ascends in the order of adding, and shift tells copies apart: so the order of equals is
- * kept. */
+/* `first` ascends in insertion order, and shift distinguishes copies, so the sort is stable. */
 static int by_time(const void *a, const void *b)
 {
     const struct trace_request *x = a, *y = b;

@@ -4,14 +4,14 @@
  *
  *      requests   [ at, session, tokens, first, blocks ] [ ... ] ...
  *                                          |
- *      ids        [ 0 1 2 3 | 0 1 4 5 6 | 0 7 ... ]                 one number per block, counted up from 0
+ *      ids        [ 0 1 2 3 | 0 1 4 5 6 | 0 7 ... ]       one number per block, from 0
  *
- * A number stands for a block AND all that is before it: two prompts have a number in common
- * exactly when they are equal up to the end of that block. So a child never occurs without its
- * parents, which opt.c relies on, and one number can stand for a block in the index.
+ * A number identifies a block AND everything before it: two prompts share a number exactly when
+ * they are equal up to the end of that block. So a child never occurs without its parents, which
+ * trace_opt.c relies on, and one number can represent a block in the index.
  *
- * Only hashes and lengths are kept, never text. Owner: one thread. Plain data: readers add,
- * everyone else looks.
+ * Only hashes and lengths are kept, never text. Owner: one thread. Plain data: trace_read.c adds,
+ * other modules only read.
  */
 #ifndef HEARTH_LAB_TRACE_H
 #define HEARTH_LAB_TRACE_H
@@ -25,7 +25,7 @@
 enum {
     TRACE_TOKENS_MAX = 1 << 24, /* of one prompt */
     TRACE_REQUESTS_MAX = 64000000,
-    TRACE_NO_SESSION = 0, /* the trace does not say whose a request is */
+    TRACE_NO_SESSION = 0, /* the trace has no session for the request */
 };
 
 struct trace_request {
@@ -35,20 +35,20 @@ struct trace_request {
     uint32_t generated;
     uint32_t anchor; /* end of system prompt and tools, tokens; 0 = not known */
     uint32_t blocks; /* ids[first, first + blocks) */
-    uint32_t shift;  /* added to the ids of blocks that are not of the anchor: see users.h */
+    uint32_t shift;  /* added to the ids of blocks outside the anchor: see trace_users.c */
     size_t first;
 };
 
-/* What the server that recorded it says it did. */
+/* The result of the server that recorded it. */
 struct trace_recorded {
     uint64_t requests, tokens, tokens_hit;
-    uint64_t lost; /* requests that it could not record */
+    uint64_t lost; /* requests that it failed to record */
 };
 
 struct trace_names;
 
 struct trace {
-    uint32_t block_tokens; /* 0 until the first file said it */
+    uint32_t block_tokens; /* 0 until the first file sets it */
     struct trace_request *requests;
     size_t requests_count, requests_cap;
     int32_t *ids;
@@ -56,7 +56,7 @@ struct trace {
     struct trace_names *names;         /* keys of blocks -> ids */
     struct trace_names *session_names; /* keys of sessions -> numbers */
     uint32_t ids_end;                  /* ids of blocks are below it, shifts included */
-    uint32_t sessions;                 /* the last number that was given */
+    uint32_t sessions;                 /* the last number in use */
     struct trace_recorded recorded;
 };
 
@@ -64,7 +64,7 @@ void trace_init(struct trace *trace);
 void trace_fini(struct trace *trace);
 
 /* Adds a request; at_ns need not ascend, see trace_sort. `keys` (request->blocks of them) name
- * blocks; equal keys behind equal ones are the same block. `first` and `shift` are set here.
+ * blocks; equal keys after equal prefixes are the same block. `first` and `shift` are set here.
  * ERR_LIMIT or ERR_NOMEM: nothing was added but names. */
 enum err trace_add(struct trace *trace, const struct trace_request *request,
                    const uint64_t *keys) NODISCARD;
@@ -73,7 +73,7 @@ enum err trace_add(struct trace *trace, const struct trace_request *request,
  * without memory. */
 uint32_t trace_session(struct trace *trace, uint64_t key);
 
-/* The key of a number that means something inside of one scope (a file, a session) only. */
+/* The key of a number that is unique only within one scope (a file, a session). */
 uint64_t trace_key(uint64_t scope, uint64_t number);
 
 /* All files of one run have one block size. ERR_INVALID otherwise. */
@@ -85,7 +85,7 @@ void trace_sort(struct trace *trace);
 
 /* The id of block `i` of a request, shift included. */
 int32_t trace_id(const struct trace *trace, const struct trace_request *request, uint32_t i);
-/* Blocks that lie in system prompt and tools as a whole. */
+/* Blocks that lie entirely within system prompt and tools. */
 uint32_t trace_anchor_blocks(const struct trace *trace, const struct trace_request *request);
 
 /* Sums that every report needs. */
@@ -127,9 +127,9 @@ enum err place_best(const struct trace *trace, uint64_t price_tokens,
  * are never equal, except those of system prompt and tools, which users of the same session
  * share. */
 
-/* Replaces the requests of a sorted trace by those of `users` (>= 1) users, sorted. The same seed
- * gives the same load. ERR_LIMIT when there would be too many, ERR_NOMEM: then nothing has changed.
- */
+/* Replaces the requests of a sorted trace by those of `users` (>= 1) users, sorted. The same
+ * seed gives the same load. ERR_LIMIT when there would be too many, ERR_NOMEM: then nothing has
+ * changed. */
 enum err trace_multiply(struct trace *trace, uint32_t users, uint64_t seed,
                         struct errinfo *info) NODISCARD;
 

@@ -1,18 +1,16 @@
 /*
- * trace_opt.c: when a block must leave, it is the one that is needed again the latest; one that is
- * never needed again does not come in.
+ * trace_opt.c: evicts the block whose next use is the latest; a block that is never used again is
+ * not admitted.
  *
  *      next[i]   the request that uses the block of access i again, NEVER
  *      heap      blocks in the cache, by (next use, depth), latest and deepest first
  *
- * Why plain Belady is right for prefixes, where a parent is never evicted before its children:
- * whoever uses a child uses its parents in the same request, so a parent is never needed later than
- * a child; among equals the deeper one leaves first. So the children always go before, and what is
- * held is closed under taking parents without a rule that says so. opt_test.c compares it with all
- * ways to decide.
+ * Why plain Belady is right for prefixes, where a parent is never evicted before its children: a
+ * request that uses a child also uses its parents, so a parent is never needed later than a child;
+ * among equals the deeper one is evicted first. So children are always evicted before their
+ * parents, without an explicit rule. The test compares it with all possible decisions.
  *
- * The heap is lazy: a block that is used again gets a new item, and items that are not its latest
- * one are passed over.
+ * The heap is lazy: a block that is used again gets a new item, and outdated items are skipped.
  */
 #include "lab/trace_sim.h"
 
@@ -34,7 +32,7 @@ struct item {
 struct opt {
     const struct trace *trace;
     uint32_t *next;    /* of each access, in the order of requests */
-    uint32_t *held;    /* by id: the request that uses it again; NEVER = it is not held */
+    uint32_t *held;    /* by id: the request that uses it again; NEVER = not in the cache */
     struct item *heap; /* [0, count) */
     size_t count, cap;
     uint64_t blocks; /* held */
@@ -122,7 +120,7 @@ static void evict_one(struct opt *opt)
     opt->result->evictions++;
 }
 
-/* True when it was held. */
+/* True when it was in the cache. */
 static bool access_block(struct opt *opt, uint32_t id, uint32_t next)
 {
     bool hit = opt->held[id] != NEVER;

@@ -1,19 +1,21 @@
 /*
  * trace_place.c: dynamic programming on the tree of prompts.
  *
- *      root ── a ── b ── c (w 2) ── d          w(v): requests that share the prompt up to v with an earlier one, and nothing more.
- *                   '─── e (w 1)               Each of them resumes at the last chosen place at or above its v.
+ *      root ── a ── b ── c (w 2) ── d
+ *                   '─── e (w 1)
+ *
+ *      w(v) = requests that share the prompt exactly up to v with an earlier one. Each of them
+ *             resumes at the last chosen place at or above its v.
  *
  *      G(v, j) = the best that the subtree of v can add, when the nearest chosen place above v is j
- *              = max( w(v) depth(j) + sum of G(child, j),    w(v) depth(v) - price + sum of
- *              G(child, v) )
+ *              = max( w(v) depth(j) + sum of G(child, j),
+ *                     w(v) depth(v) - price + sum of G(child, v) )
  *
- * Only nodes with w > 0 need be looked at: any other place could move down to the next of these and
- * serve the same requests better. (Where paths part, w > 0: whoever went the second way first
- * shared all up to there, and nothing more.) For such a node j is one of those above it, or none: a
- * small table per node, `rank` + 2 long, whose last column is the node itself. Numbers of children
- * are higher than those of parents, so that one pass downwards through the numbers sees children
- * first.
+ * Only nodes with w > 0 matter: any other place could move down to the next such node and serve the
+ * same requests better. (Where paths diverge, w > 0: the first request on the second path shared
+ * everything up to there, and nothing more.) For such a node j is one of those above it, or none: a
+ * small table per node, `rank` + 2 long, whose last column is the node itself. Children have higher
+ * numbers than parents, so one pass from the highest number down sees children first.
  */
 
 #include <assert.h>
@@ -79,7 +81,8 @@ static void plant(struct place *place)
     }
 }
 
-/* Who matters, what is above it, and where its table is. Returns how many cells there are. */
+/* Finds the nodes that matter, the one above each, and the place of its table. Returns the
+ * number of cells. */
 static uint64_t connect(struct place *place, uint32_t *rank_max)
 {
     uint32_t count = place->trace->ids_end;
@@ -111,7 +114,7 @@ static bool is_better(const struct cell *a, const struct cell *b)
     return a->value != b->value ? a->value > b->value : a->snapshots < b->snapshots;
 }
 
-/* Adds what the subtree of a node can bring to the table of the one above it, or to *all. */
+/* Adds the best of a node's subtree to the table of the node above it, or to *all. */
 static void settle(struct place *place, const struct spot *spot, struct cell *all)
 {
     const struct cell *sums = &place->cells[spot->cells];

@@ -1,6 +1,6 @@
 /*
- * trace_read.c: one JSON value per line (or one per file) to requests. yyjson parses; what comes
- * out is checked field by field.
+ * trace_read.c: one JSON value per line (or one per file) to requests. yyjson parses; the result is
+ * checked field by field.
  */
 #include "lab/trace_read.h"
 
@@ -75,7 +75,7 @@ static bool reserve_keys(struct reader *reader, size_t count)
     return true;
 }
 
-/* Blocks from an array of numbers that mean something in `scope`. */
+/* Blocks from an array of numbers that are unique in `scope`. */
 static enum err read_ids(struct reader *reader, yyjson_val *array, uint64_t scope, uint32_t *blocks)
 {
     size_t i, count;
@@ -95,7 +95,7 @@ static enum err read_ids(struct reader *reader, yyjson_val *array, uint64_t scop
     return ERR_OK;
 }
 
-/* More blocks than tokens would be hits out of nothing. */
+/* More blocks than tokens would count hits that do not exist. */
 static enum err add(struct reader *reader, struct trace_request *request)
 {
     uint64_t block = reader->trace->block_tokens;
@@ -107,7 +107,7 @@ static enum err add(struct reader *reader, struct trace_request *request)
     return err == ERR_OK ? ERR_OK : fail(reader, err, err_sentence(err));
 }
 
-/* What a line says of its session. */
+/* The session of a line. */
 static uint32_t session_of(struct reader *reader, yyjson_val *object)
 {
     yyjson_val *value = yyjson_obj_get(object, "session_id");
@@ -152,13 +152,13 @@ static enum err read_claude_request(struct reader *reader, yyjson_val *object,
         return fail(reader, ERR_INVALID, "t, in or out of a request is no number, or too large");
     request.at_ns += list->begin_ns;
     TRY(read_ids(reader, yyjson_obj_get(object, "hash_ids"), reader->scope, &request.blocks));
-    /* The last id may be of a block that is not full; what it was padded with is nobody's. */
+    /* The last id may be of a partial block; its padding belongs to no prompt. */
     request.blocks = MIN(request.blocks, request.tokens / reader->trace->block_tokens);
     return request.blocks == 0 ? ERR_OK : add(reader, &request);
 }
 
-/* The requests of a session, or of an agent that it started, which has a system prompt of its own
- * and counts time from its start. */
+/* The requests of a session, or of an agent that it started, which has its own system prompt and
+ * counts time from its start. */
 static enum err read_claude_list(struct reader *reader, yyjson_val *object, struct claude_list list)
 {
     uint32_t tools = 0, system = 0;
@@ -217,7 +217,7 @@ static enum err add_tokens(struct reader *reader, struct trace_request *request,
     request->tokens = (uint32_t)count;
     request->blocks = request->tokens / block;
     if (request->blocks == 0)
-        return ERR_OK; /* shorter than anything that is kept */
+        return ERR_OK; /* shorter than any stored block */
     if (!reserve_keys(reader, request->blocks))
         return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
     for (uint32_t i = 0; i < request->blocks; i++)
@@ -279,7 +279,7 @@ static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *
     return ERR_OK;
 }
 
-/* What it found, where the line says it: all of the prompt's parts, or none. */
+/* The recorded hit, if the line has it: all of the prompt's parts, or none. */
 static enum err read_outcome(struct reader *reader, yyjson_val *object, uint32_t tokens)
 {
     struct trace_recorded *recorded = &reader->trace->recorded;
@@ -322,7 +322,7 @@ static enum err read_record(struct reader *reader, yyjson_val *object)
     return add(reader, &request);
 }
 
-/* The first line says what the others are. */
+/* The first line describes the others. */
 static enum err read_record_head(struct reader *reader, yyjson_val *object)
 {
     uint32_t version, block;
@@ -337,7 +337,7 @@ static enum err read_record_head(struct reader *reader, yyjson_val *object)
 
 /* ---- files ---- */
 
-/* Which format a value of the first line is of; READ_FORMAT_COUNT: of none. */
+/* The format of a value of the first line; READ_FORMAT_COUNT: unknown. */
 static enum read_format recognise(yyjson_val *object)
 {
     if (yyjson_obj_get(object, "hearth_record") != NULL)
@@ -349,7 +349,7 @@ static enum read_format recognise(yyjson_val *object)
     return yyjson_obj_get(object, "input") != NULL ? READ_FORMAT_TEXT : READ_FORMAT_COUNT;
 }
 
-/* What comes before the first request. */
+/* The lines before the first request. */
 static enum err begin(struct reader *reader, enum read_format format, yyjson_val *first)
 {
     uint32_t text_block = reader->options->block_tokens;

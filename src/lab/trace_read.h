@@ -1,5 +1,5 @@
 /*
- * trace_read.h: traces from files. The format is found out from the content, one per file:
+ * trace_read.h: traces from files. The format is detected from the content, one per file:
  *
  *      mooncake      JSON lines {"timestamp": ms, "input_length", "output_length", "hash_ids"}; ids
  *                    of 512-token blocks, the last one may be of fewer; one scope
@@ -11,7 +11,7 @@
  *      record        what `hearth serve --record` writes: docs/replay-traces.md
  *
  * A file is read whole. A line that does not parse, or a number that makes no sense, is an error
- * that names file and line: a trace with holes gives hit rates that nobody can compare.
+ * that names file and line: a trace with gaps gives hit rates that cannot be compared.
  */
 #ifndef HEARTH_LAB_TRACE_READ_H
 #define HEARTH_LAB_TRACE_READ_H
@@ -46,7 +46,7 @@ enum { READ_BLOCK_TOKENS_MOONCAKE = 512, READ_BYTES_PER_TOKEN = 4 };
 
 struct read_options {
     const struct file_sys *fs;
-    uint32_t block_tokens; /* that text is cut into; the other formats say it themselves */
+    uint32_t block_tokens; /* block size for text; the other formats specify it themselves */
     /* Tokens of a text, in an array that is freed with mem_free. NULL: every READ_BYTES_PER_TOKEN
      * bytes are a token. */
     enum err (*tokenize)(struct str text, int32_t **tokens, size_t *count, struct errinfo *info,
@@ -54,8 +54,8 @@ struct read_options {
     void *arg;
 };
 
-/* Adds what is in a file to the trace; *format (may be NULL) says what it was. On an error `info`
- * has the sentence, and the trace is to be thrown away. */
+/* Adds what is in a file to the trace; *format (may be NULL) is its format. On an error `info`
+ * has the message, and the trace must be discarded. */
 enum err trace_read(struct trace *trace, const char *path, const struct read_options *options,
                     enum read_format *format, struct errinfo *info) NODISCARD;
 /* The same from memory; `name` is for messages and for the scope of ids. */

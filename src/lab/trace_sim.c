@@ -1,9 +1,8 @@
 /*
  * trace_sim.c: the loop over requests.
  *
- * Prompts get one more token than they have: the cache always leaves one to run, and here that one
- * is nobody's, so that a whole prompt can be a hit in blocks. Counted in tokens, one is computed
- * all the same.
+ * Prompts get one extra token: the cache always leaves one to run, and here it is the extra one, so
+ * that a whole prompt can be a hit in blocks. Counted in tokens, one is still computed.
  */
 #include "lab/trace_sim.h"
 
@@ -21,7 +20,7 @@
 
 enum {
     TOKEN_NOBODYS = -1,
-    LOOK_EVERY = 64, /* requests, at what snapshots are held */
+    LOOK_EVERY = 64, /* requests between two counts of the snapshots */
     PROGRESS_EVERY = 256,
     ADDRESS_FIRST = 1 << 20,
 };
@@ -62,8 +61,8 @@ static void give_addresses(void *ptr, void *arg)
 
 /* ---- opening ---- */
 
-/* Exactly the capacity in one arena, and as much again for books, of which only a little is used.
- * The page more is what pages.c asks of a foreign allocator. */
+/* Exactly the capacity in one arena, and as much again for metadata, of which only a little is
+ * used. The extra page is what pages.c requires of an external allocator. */
 static void use_one_arena(struct sim *sim)
 {
     uint64_t bytes = sim->options->capacity_bytes + PAGES_PAGE_BYTES;
@@ -135,8 +134,8 @@ static bool reserve_tokens(struct sim *sim, size_t count)
     return true;
 }
 
-/* The prompt as tokens of the cache, and nobody's one behind it. How many they are without that; 0:
- * no memory. */
+/* The prompt as tokens of the cache, followed by the extra one. Returns their number without it;
+ * 0: out of memory. */
 static size_t make_tokens(struct sim *sim, const struct trace_request *request)
 {
     size_t count = (size_t)request->blocks * sim->scale;
@@ -152,7 +151,7 @@ static size_t make_tokens(struct sim *sim, const struct trace_request *request)
     return count;
 }
 
-/* What a lookup gave, in tokens of the cache. */
+/* The result of a lookup, in tokens of the cache. */
 struct found {
     uint32_t boundary, junction;
     uint64_t bytes;
@@ -191,7 +190,7 @@ static void count_hit(struct sim *sim, const struct trace_request *request, uint
     result->tokens_hit += hit;
 }
 
-/* Addresses for an object, committed as it is. False: there was no room. */
+/* Reserves addresses for an object and commits it unwritten. False: no room. */
 static bool put(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
                 uint32_t end, uint64_t bytes)
 {
@@ -213,7 +212,7 @@ static void put_snapshot(struct sim *sim, struct hearth_store *store, uint32_t a
     sim->result->snapshot_bytes += sim->snapshot_bytes;
 }
 
-/* The places that a server would ask for, ascending or not: the policy says yes or no to each. */
+/* The places where a server would ask for a snapshot, in any order: the policy decides on each. */
 static void put_snapshots(struct sim *sim, struct hearth_store *store, const struct found *found,
                           uint32_t anchor, uint32_t count)
 {
@@ -230,8 +229,8 @@ static void put_snapshots(struct sim *sim, struct hearth_store *store, const str
         put_snapshot(sim, store, count);
 }
 
-/* The end of the last whole block: what is behind it belongs to a block that the next turn goes on
- * with, under another number. */
+/* The end of the last whole block: the rest belongs to a block that the next turn continues
+ * under another number. */
 static uint32_t end_of(const struct sim *sim, const struct trace_request *request)
 {
     return MIN(request->blocks, request->tokens / sim->trace->block_tokens) * sim->scale;
@@ -245,7 +244,7 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         .struct_size = sizeof(hints),
         .entry = HEARTH_ENTRY_USER,
         .anchor = anchor,
-        /* the end of the last whole block can be resumed at, as that of an answer */
+        /* the end of the last whole block can be resumed, like the end of an answer */
         .generated = true,
         .resumed = found->boundary,
         .prompt = sim->options->place == SIM_PLACE_POLICY ? end_of(sim, request) : 0,
@@ -262,7 +261,7 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         if (!put(store, HEARTH_OBJECT_ROWS, begin, end,
                  (end - begin) / sim->scale * sim->block_bytes)) {
             sim->result->refused++;
-            break; /* rows behind a gap are of no use */
+            break; /* rows after a gap are useless */
         }
     }
     if (sim->snapshot_bytes > 0)
@@ -300,8 +299,7 @@ static void look_at_snapshots(struct sim *sim)
 
 /* ---- all requests ---- */
 
-/* Two requests are never at the same time: the one that comes later in the trace is the later use.
- */
+/* No two requests have the same time: the one later in the trace is the later use. */
 static void move_clock(struct sim *sim, uint64_t at_ns)
 {
     uint64_t now = clock_mono_ns(sim->clock);
@@ -347,8 +345,7 @@ static enum err run_cache(struct sim *sim)
     return err;
 }
 
-/* The ceiling counts rows alone: for models that need snapshots it is one that cannot be reached.
- */
+/* The upper bound counts only rows: for models that need snapshots it cannot be reached. */
 static enum err run_opt(struct sim *sim)
 {
     const struct sim_options *options = sim->options;

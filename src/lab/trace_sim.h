@@ -2,21 +2,20 @@
  * trace_sim.h: a trace against the real cache: its index, its policies, its ledger, its plans;
  * without an engine, and without bytes.
  *
- *      request -> hearth_lookup -> accept -> release -> hearth_store_open -> next, reserve, commit ... -> close
- *                                     |                                        |
- *                                     tokens reused                            addresses without memory behind them
+ *      request -> lookup -> accept -> release -> store_open -> next, reserve, commit ... -> close
+ *                             |                                        |
+ *                             tokens reused                            addresses without memory
  *
- * Nothing of the cache is written again here: what a policy does in a replay is what it does in the
- * server. Two things are put in from outside: a clock that shows the time of the trace, and memory
- * that is only addresses.
+ * No part of the cache is reimplemented here: a policy does in a replay what it does in the server.
+ * Only two parts are replaced: the clock shows the time of the trace, and memory is only addresses.
  *
- * TOKENS. Where state can be cut at any token, one token of the cache stands for a whole block of
+ * TOKENS. Where state can be cut at any token, one token of the cache represents a whole block of
  * the trace (the index compares one number instead of 512), and bytes and speeds are scaled. Where
  * snapshots are needed, policies count tokens: then blocks have all of theirs.
  *
  * CAPACITY. In blocks or tokens it is exactly that many bytes of rows (and snapshots among them),
- * in one arena without gaps, the books apart: for comparing policies. In bytes it is the whole of
- * the cache as `--ram-cache` has it: arenas, gaps and books included.
+ * in one arena without gaps, metadata excluded: for comparing policies. In bytes it is the whole
+ * cache as in `--ram-cache`: arenas, gaps and metadata included.
  *
  * Only memory is simulated, no slower tier. Requests are served one after another, each stored
  * before the next is looked up.
@@ -56,12 +55,12 @@ extern const char *const sim_place_names[]; /* ended by NULL */
 struct sim_options {
     const char *policy; /* of policy.h, or SIM_OPT */
     uint64_t capacity_bytes;
-    bool whole; /* the capacity is that of the whole cache, books and gaps included */
+    bool whole; /* the capacity is that of the whole cache, metadata and gaps included */
     const struct cost *cost;
     uint32_t run_blocks; /* moved as one object, at most; 0 = 1 */
     enum sim_place place;
-    uint32_t place_tokens; /* DENSE: one per so many tokens; POLICY: its sparse grid, 0 = none */
-    void (*fn)(size_t done, size_t total, void *arg); /* now and then; may be NULL */
+    uint32_t place_tokens; /* DENSE: tokens per snapshot; POLICY: its sparse grid, 0 = none */
+    void (*fn)(size_t done, size_t total, void *arg); /* called now and then; may be NULL */
     void *arg;
 };
 
@@ -70,14 +69,14 @@ struct sim_result {
     uint64_t tokens, tokens_hit; /* at least one token of a prompt is computed */
     uint64_t evictions;
     uint64_t snapshots, snapshot_bytes; /* written */
-    /* held at a time; of these, not superseded. Looked at now and then */
+    /* held at a time; of these, not superseded. Sampled now and then */
     uint64_t snapshot_bytes_max, snapshot_bytes_live_max;
-    uint64_t refused; /* requests that the cache had no room to answer or to keep a piece of */
+    uint64_t refused; /* requests that the cache had no room to look up or to store in full */
     double ttft_s_mean, ttft_s_p50, ttft_s_p99;
     double seconds; /* that the replay took */
 };
 
-/* ERR_NOMEM, ERR_INVALID (a policy that is none, a capacity that holds nothing, OPT for a model
+/* ERR_NOMEM, ERR_INVALID (an unknown policy, a capacity too small for anything, OPT for a model
  * without rows). */
 enum err sim_run(const struct trace *trace, const struct sim_options *options,
                  struct sim_result *result, struct errinfo *info) NODISCARD;
@@ -87,17 +86,17 @@ double sim_block_hit_rate(const struct sim_result *result);
 
 /* ---- costs ----
  *
- * What the state of a model weighs and how fast it can be restored: the numbers that turn hits and
- * misses into bytes and seconds. From a preset, or from the facts of a model file (the command asks
- * the engine for them; nothing here knows an engine). A time to the first token is the import at the
- * given bandwidth plus prefill at the given speed; waiting for other requests is not in it. */
+ * The size of a model's state and how fast it can be restored: the numbers that turn hits and
+ * misses into bytes and seconds. From a preset, or from the facts of a model file (the command gets
+ * them from the engine; this module uses no engine). The time to the first token is the import at
+ * the given bandwidth plus prefill at the given speed, without waiting for other requests. */
 
 struct cost {
     const char *name;
     const char *help;
     uint32_t kinds;                /* enum hearth_kind bits */
-    uint64_t rows_bytes_per_token; /* of all that can be cut at a token; 0 = nothing can */
-    uint64_t snapshot_bytes;       /* of what cannot; 0 = nothing needs one */
+    uint64_t rows_bytes_per_token; /* of all layers that can be cut at a token; 0 = none */
+    uint64_t snapshot_bytes;       /* of the rest; 0 = no snapshots needed */
     double prefill_tokens_per_s;
     double import_bytes_per_s; /* from memory into the engine */
 };

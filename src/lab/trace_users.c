@@ -1,6 +1,6 @@
 /*
  * trace_users.c: copies of requests with other times and shifted ids; the ids themselves are not
- * copied, a million requests stay small.
+ * copied, so a million requests stay small.
  */
 
 #include <assert.h>
