@@ -4,12 +4,12 @@
  * You have an engine that computes state for a sequence of tokens: rows of K and V, recurrent
  * states, windows. libhearth remembers that state by the tokens it belongs to, in memory and on
  * disk, and tells you for the next prompt how much of it need not be computed again. It never looks
- * into the state: objects are opaque bytes with a small record of yours (the shape).
+ * into the state: objects are opaque bytes with a small record that you define (the shape).
  *
  *      hearth_open -> hearth_space_open (one per model and tenant)
  *
  *      before a prefill    hearth_lookup -> plan: a boundary and the objects to import, in order
- *                          hearth_plan_fetch each -> your import -> hearth_plan_accept      (the hit counts only then)
+ *                          hearth_plan_fetch each -> your import -> hearth_plan_accept (now a hit)
  *                             an object is bad or missing -> hearth_plan_shorten: the next shorter
  *                             boundary, or a cold start
  *                          hearth_plan_release
@@ -28,7 +28,7 @@
  *
  * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer
  * header adds are zero for older programs. Functions return HEARTH_OK (0) or an enum hearth_error;
- * hearth_error_text says it in words.
+ * hearth_error_text describes it.
  */
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
@@ -43,17 +43,17 @@ extern "C" {
 
 #define HEARTH_API __attribute__((visibility("default")))
 
-/* Grows when something is added; the SONAME grows when something breaks. Makefiles read this line.
- */
+/* Increases with every addition; the SONAME increases with every incompatible change. Makefiles
+ * read this line. */
 #define HEARTH_API_VERSION 4
 
 enum hearth_error {
     HEARTH_OK = 0,
     HEARTH_ERROR_MEMORY = 1,  /* no memory, or the budget is full and nothing may be evicted */
-    HEARTH_ERROR_INVALID = 2, /* an argument cannot be right */
+    HEARTH_ERROR_INVALID = 2, /* an argument is not valid */
     HEARTH_ERROR_MISSING = 3, /* the object is gone or damaged: shorten the plan */
     HEARTH_ERROR_EXISTS = 4,  /* held already: nothing to store */
-    HEARTH_ERROR_REFUSED = 5, /* the policy does not want it */
+    HEARTH_ERROR_REFUSED = 5, /* the policy does not admit it */
     HEARTH_ERROR_TIMEOUT = 6,
     HEARTH_ERROR_BUSY = 7,   /* a directory is in use by another process */
     HEARTH_ERROR_SYSTEM = 8, /* the system refused something; the message says what */
@@ -61,7 +61,7 @@ enum hearth_error {
 
 enum { HEARTH_KEY_BYTES = 32, HEARTH_SHAPE_BYTES_MAX = 160, HEARTH_MESSAGE_BYTES = 256 };
 
-/* What a layer's state can do; a model is a set of these bits. Unknown layers are recurrent. */
+/* How a layer's state can be cut; a model is a set of these bits. Unknown layers are recurrent. */
 enum hearth_kind {
     HEARTH_KIND_FULL = 1,      /* any prefix of its rows is a state */
     HEARTH_KIND_SLIDING = 2,   /* only the last rows are kept */
@@ -83,38 +83,39 @@ enum hearth_tier {
     HEARTH_TIER_COUNT = 3
 };
 
-/* How the plan relates to what is held. */
+/* How the plan relates to the cached state. */
 enum hearth_match {
     HEARTH_MATCH_NONE = 0,
-    /* all that is reusable of this prompt, and nothing longer was held */
+    /* all that is reusable of this prompt, and nothing longer is cached */
     HEARTH_MATCH_EXACT = 1,
-    HEARTH_MATCH_PREFIX = 2,        /* a held prefix ends where the plan ends */
-    HEARTH_MATCH_SUPERSEQUENCE = 3, /* all that is reusable of this prompt; what is held goes on */
-    /* the plan ends inside something longer that goes another way */
+    HEARTH_MATCH_PREFIX = 2, /* a cached prefix ends where the plan ends */
+    /* all that is reusable of this prompt; the cached sequence is longer */
+    HEARTH_MATCH_SUPERSEQUENCE = 3,
+    /* the plan ends inside a longer cached sequence that diverges */
     HEARTH_MATCH_LCP = 4,
 };
 
 /* Why a plan is not longer; a closed list. */
 enum hearth_reason {
     HEARTH_REASON_NONE = 0,     /* nothing more was possible */
-    HEARTH_REASON_COLD = 1,     /* nothing is held for this space */
-    HEARTH_REASON_DIVERGED = 2, /* the next token differs from all that is held */
-    HEARTH_REASON_SHORT = 3,    /* what is held ends there */
+    HEARTH_REASON_COLD = 1,     /* nothing is cached for this space */
+    HEARTH_REASON_DIVERGED = 2, /* the next token differs from everything cached */
+    HEARTH_REASON_SHORT = 3,    /* the cached sequence ends there */
     /* rows go further, but no snapshot allows a later boundary */
     HEARTH_REASON_NO_SNAPSHOT = 4,
-    HEARTH_REASON_EVICTED = 5,    /* it was held once and was evicted */
-    HEARTH_REASON_FOREIGN = 6,    /* held for another model, configuration or tenant only */
-    HEARTH_REASON_UNVERIFIED = 7, /* held, but its bytes failed the check */
+    HEARTH_REASON_EVICTED = 5,    /* it was cached and has been evicted */
+    HEARTH_REASON_FOREIGN = 6,    /* cached only for another model, configuration or tenant */
+    HEARTH_REASON_UNVERIFIED = 7, /* cached, but its bytes failed verification */
     HEARTH_REASON_CHEAPER = 8,    /* computing is expected to be faster than fetching */
-    /* a tier did not answer in the time that it could have saved */
+    /* a tier did not answer within the time that it could have saved */
     HEARTH_REASON_TIMEOUT = 9,
     HEARTH_REASON_TIER_ERROR = 10, /* a tier failed */
     HEARTH_REASON_REFUSED = 11,    /* the engine refused the import */
-    HEARTH_REASON_DISABLED = 12,   /* the request or the configuration said no */
+    HEARTH_REASON_DISABLED = 12,   /* disabled by the request or the configuration */
     HEARTH_REASON_COUNT = 13,
 };
 
-/* What an object is a part of; decides how long it is kept. */
+/* What an object belongs to; affects how long it is kept. */
 enum hearth_entry {
     HEARTH_ENTRY_ASSISTANT = 0, /* ends with generated tokens */
     HEARTH_ENTRY_USER = 1,      /* ends with a prompt */
@@ -124,11 +125,13 @@ enum hearth_entry {
 /* What the cache did; a closed list. */
 enum hearth_event_kind {
     HEARTH_EVENT_LOOKUP = 0,
-    HEARTH_EVENT_HIT = 1,     /* a plan was accepted */
-    HEARTH_EVENT_MISS = 2,    /* a plan was released without; `reason` says why it was not longer */
+    HEARTH_EVENT_HIT = 1, /* a plan was accepted */
+    /* a plan was released without being accepted; `reason` says why it was not longer */
+    HEARTH_EVENT_MISS = 2,
     HEARTH_EVENT_PARTIAL = 3, /* a hit that is shorter than what was matched */
     HEARTH_EVENT_WRITE = 4,   /* an object was committed */
-    HEARTH_EVENT_REPLACE = 5, /* an object gave way to a longer one of the same conversation */
+    /* an object was superseded by a longer one of the same conversation */
+    HEARTH_EVENT_REPLACE = 5,
     HEARTH_EVENT_EVICT = 6,
     HEARTH_EVENT_PROMOTE = 7, /* from a slower tier into memory */
     HEARTH_EVENT_DEMOTE = 8,  /* out of memory; it stays in a slower tier */
@@ -149,8 +152,8 @@ HEARTH_API unsigned hearth_api_version(void);
 
 struct hearth_options {
     size_t struct_size;
-    /* cap of all that grows: objects with the arenas that they lie in, reservations, trees, spaces,
-     * plans, stores. Under 1 MiB of tables is fixed, and not in it */
+    /* cap on everything that grows: objects with their arenas, reservations, trees, spaces,
+     * plans, stores. Fixed tables, less than 1 MiB, are not included */
     uint64_t ram_bytes;
     uint32_t block_tokens; /* 0 = 256; at most 65,536 */
     uint32_t run_tokens;   /* blocks moved as one object, at most; 0 = 2,048 */
@@ -166,9 +169,9 @@ struct hearth_options {
     /* One line per event, without newline; called without locks held. NULL = none. */
     void (*log)(const char *line, void *arg);
     void *log_arg;
-    /* The part of ram_bytes for what is not an object: trees, records, plans, stores. 0 =
-     * one part in 32, at least 1 MiB; never more than half. A block takes about 1.3 KiB, wherever
-     * it is: more is needed when a disk holds thousands of times as much as memory. */
+    /* The part of ram_bytes for everything but objects: trees, records, plans, stores. 0 = one
+     * part in 32, at least 1 MiB; never more than half. A block takes about 1.3 KiB in any tier:
+     * more is needed when a disk holds thousands of times as much as memory. */
     uint64_t books_bytes;
 };
 
@@ -184,25 +187,27 @@ HEARTH_API void hearth_close(struct hearth_cache **cache);
 
 struct hearth_ssd_options {
     size_t struct_size;
-    const char *path;       /* of a folder, which is made; one process writes to it at a time */
+    /* of a folder, created if missing; one process writes to it at a time */
+    const char *path;
     uint64_t bytes_max;     /* of everything in it, temporary files included; 0 = 32 GiB */
     uint64_t free_min;      /* bytes of its file system that are left free */
-    uint64_t day_bytes_max; /* to be written per day; 0 = any */
-    bool second_sighting;   /* write what is offered a second time only */
-    bool payload_mac;       /* authenticate payloads, too, instead of checking them for damage */
-    bool read_only;         /* beside a process that writes */
-    /* expected of a read, for weighing it against computing; 0 = not known */
+    uint64_t day_bytes_max; /* written per day; 0 = unlimited */
+    bool second_sighting;   /* write an object only when it is offered a second time */
+    /* also authenticate payloads instead of only checking them for damage */
+    bool payload_mac;
+    bool read_only; /* can be used beside a process that writes */
+    /* expected read speed, compared with computing; 0 = unknown */
     double bytes_per_s;
-    uint64_t drain_ms; /* that hearth_close may go on writing; 0 = 5,000 */
-    /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects of
-     * the other kind, or of another key, are left alone and not found. Names of files are hashes
-     * with the cache's own key: whoever has that can check guesses of a prompt against them. */
+    uint64_t drain_ms; /* how long hearth_close may keep writing; 0 = 5,000 */
+    /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects
+     * of the other kind, or of another key, are left alone and not found. Names of files are
+     * hashes with the cache's own key: anyone who has it can test guesses of a prompt. */
     const unsigned char *seal_key;
 };
 
-/* What is stored from now on goes there, too, and what is there from earlier processes with the
- * same key can be found at once. Before any lookup; once. BUSY: another process writes there. On
- * failure the cache is as it was, and message (may be NULL) says why. */
+/* Objects stored from now on are also written there, and objects of earlier processes with the
+ * same key can be found at once. Call it once, before any lookup. BUSY: another process writes
+ * there. On failure the cache is unchanged, and message (may be NULL) says why. */
 HEARTH_API int hearth_attach_ssd(struct hearth_cache *cache,
                                  const struct hearth_ssd_options *options, char *message);
 
@@ -218,26 +223,26 @@ struct hearth_model {
     bool captures_sliding;
     double prefill_tokens_per_s; /* 0 = not known yet: always restore */
     double import_bytes_per_s;   /* 0 = not known */
-    /* for weighing snapshots against rows; 0 = not known */
+    /* for comparing snapshots with rows; 0 = unknown */
     uint64_t rows_bytes_per_token;
     uint64_t snapshot_bytes;
 };
 
 struct hearth_space;
 
-/* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice gives
- * the same content. `share_bytes` of the budget are this tenant's own, whatever others do; those of
- * the first open count, and MEMORY says that they cannot be had. */
+/* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice
+ * gives the same content. `share_bytes` of the budget are reserved for this tenant. The value of
+ * the first open counts; MEMORY: that much is not available. */
 HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model,
                                  const char *tenant, uint64_t share_bytes,
                                  struct hearth_space **space);
-/* The same for the disk, files with all that they take: what this space has there within its share
- * is not evicted for others, as long as memory has room for its records. From now on, until it is
- * set anew: a process that starts sets it again. 0 = none. INVALID: no disk; MEMORY: it cannot be
- * had: the disk is not written to, more than half of its cap for all shares together, or more than
- * 63 of them. */
+/* The same for the disk, counting files with their overhead: objects of this space within its
+ * share are not evicted for others, as long as memory has room for their records. Valid until it
+ * is set again, and not persistent: every process sets it. 0 = none. INVALID: no disk; MEMORY:
+ * not available: the disk is read-only, all shares together exceed half of its cap, or there are
+ * more than 63. */
 HEARTH_API int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes);
-/* What it holds stays for the next open. Its plans and stores must be closed before. */
+/* Its objects stay cached for the next open. Its plans and stores must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */
 HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
@@ -256,7 +261,7 @@ HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefil
  * An unknown kind, a window of 0, and a start beyond the length are treated as recurrent. */
 struct hearth_retained {
     uint32_t kind;   /* one enum hearth_kind */
-    uint32_t length; /* tokens that the state stands for */
+    uint32_t length; /* tokens that the state represents */
     uint32_t window; /* sliding, chunked */
     uint32_t start;  /* sliding, chunked: the first row that is retained */
     uint32_t keep;   /* rows pinned at the front ("attention sinks"): not restorable unless 0 */
@@ -273,13 +278,14 @@ struct hearth_restored {
     const char *reason;    /* a literal, also on success */
 };
 
-/* Pure functions: they hold no bytes and need no cache. A model with layers of several kinds is an
- * array of parts, and goes back as a whole or not at all. Lookups choose boundaries with them. */
+/* Pure functions: they hold no bytes and need no cache. A model with layers of several kinds is
+ * an array of parts, which are restored together or not at all. Lookups choose boundaries with
+ * them. */
 HEARTH_API struct hearth_range hearth_retained_range(const struct hearth_retained *part);
 HEARTH_API bool hearth_can_restore_to(const struct hearth_retained *parts, size_t count,
                                       uint32_t pos);
-/* Shortens all parts to pos. On failure they are unchanged, and the reason is that of the first part
- * that refuses. */
+/* Shortens all parts to pos. On failure they are unchanged, and the reason is that of the first
+ * part that cannot be restored. */
 HEARTH_API struct hearth_restored hearth_restore_to(struct hearth_retained *parts, size_t count,
                                                     uint32_t pos);
 /* The largest pos <= limit that all parts can be restored to; 0 = only a cold start. */
@@ -289,17 +295,17 @@ HEARTH_API uint32_t hearth_longest_restore(const struct hearth_retained *parts, 
 /* ---- looking up ---- */
 
 enum hearth_lookup_flags {
-    HEARTH_LOOKUP_PEEK = 1, /* touches nothing and counts nothing: for probes */
+    HEARTH_LOOKUP_PEEK = 1, /* changes no order of use and no counters: for probes */
 };
 
 struct hearth_lookup_options {
     size_t struct_size;
-    /* whose lookup this is: in every event and log line that comes of it; 0 = nobody's */
+    /* id of the request, for every event and log line of this lookup; 0 = none */
     uint64_t request;
     uint32_t flags; /* enum hearth_lookup_flags */
-    /* Called once for each fetch of the plan that timed out, when that object has arrived or cannot
-     * arrive: fetch it again. On a thread of a tier; must not block or use the plan. NULL = never.
-     * After hearth_plan_release it is not called: a call that is running is waited for */
+    /* Called once for each fetch of the plan that timed out, when that object has arrived or
+     * cannot arrive: fetch it again. On a thread of a tier; must not block or use the plan. NULL
+     * = never. Not called after hearth_plan_release, which waits for a running call */
     void (*ready)(void *arg);
     void *ready_arg;
 };
@@ -314,28 +320,28 @@ struct hearth_object {
 };
 
 struct hearth_plan_info {
-    /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run
-     */
+    /* tokens that need not be computed; 0 = a cold start. At least one token is always left to
+     * run */
     uint32_t boundary;
-    uint32_t matched; /* tokens that are held in some form, >= boundary */
-    /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to the
-     * begin of the next object of their kind, or to the boundary: what reaches beyond (a run that
-     * another prompt shares only the beginning of) is of other tokens, and the engine cuts it */
+    uint32_t matched; /* tokens that are cached in some form, >= boundary */
+    /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to
+     * the begin of the next object of their kind, or to the boundary: rows beyond that belong to
+     * other tokens (only the beginning of the run is shared), and the engine cuts them */
     const struct hearth_object *objects;
     size_t objects_count;
     enum hearth_match match;
     enum hearth_reason reason; /* why it is not longer */
-    /* position of the first token that is not held; the prompt's length when all are */
+    /* position of the first token that is not cached; the prompt's length when all are */
     uint32_t first_difference;
-    /* a boundary where a snapshot would have helped: take one there this time; 0 = none */
+    /* a boundary where a snapshot would have helped: take one there; 0 = none */
     uint32_t junction;
     double fetch_s, compute_s; /* expected */
 };
 
 struct hearth_plan;
 
-/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens.
- * options may be NULL. MEMORY: there is not even room for the tokens; compute. */
+/* Always returns a plan, a cold one at worst, and leases all of its objects. Copies the tokens.
+ * options may be NULL. MEMORY: no room even for the tokens; compute. */
 HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count,
                              const struct hearth_lookup_options *options,
                              struct hearth_plan **plan);
@@ -349,20 +355,19 @@ HEARTH_API int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_
 /* Asks slower tiers for all objects now, so that fetching them one after another overlaps with
  * importing. */
 HEARTH_API void hearth_plan_prefetch(struct hearth_plan *plan);
-/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...; NONE: whatever the last fetch
- * failed with): falls back to the longest boundary that needs neither it nor anything behind it.
- * Forgets the object, too, unless why is TIMEOUT or TIER_ERROR, which say nothing about its bytes.
- */
+/* Object `index` cannot be used (`why`: UNVERIFIED, REFUSED, ...; NONE: the reason of the last
+ * failed fetch): falls back to the longest boundary that needs neither it nor anything after it.
+ * Also drops the object, unless why is TIMEOUT or TIER_ERROR, which say nothing about its bytes. */
 HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why);
 /* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts
  * only. */
 HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
-/* The state was imported and is in use: now it is a hit. */
+/* The state was imported and is in use: counts as a hit. */
 HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);
 HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
 
-/* What a lookup would find, for people who ask why. Counts nothing, leaves the order of use as it
- * is, fetches nothing, and when it returns it holds nothing: what it says was true while it ran. */
+/* What a lookup would find, for diagnosis. Changes no counters and no order of use, fetches
+ * nothing, and holds no leases: the result was true while it ran. */
 struct hearth_probe {
     size_t struct_size;
     uint32_t boundary, matched; /* as in hearth_plan_info, and so the next three */
@@ -370,14 +375,14 @@ struct hearth_probe {
     enum hearth_reason reason;
     uint32_t first_difference;
     uint32_t tokens_by_tier[HEARTH_TIER_COUNT]; /* of the boundary: where they would come from */
-    /* that match, whole or in part: as many as there are, whatever there was room for */
+    /* blocks that match, whole or in part: the total, even if it exceeds `max` */
     size_t blocks_count;
 };
 
 struct hearth_block {
     uint32_t begin, end; /* what matches of it */
-    /* the fastest that has the rows of all that; HEARTH_TIER_COUNT: none. Models without rows: of
-     * the snapshot that the boundary has, up to there */
+    /* the fastest tier that has all of these rows; HEARTH_TIER_COUNT: none. Models without rows:
+     * the tier of the boundary's snapshot, up to the boundary */
     enum hearth_tier tier;
     unsigned char key[HEARTH_KEY_BYTES]; /* as in struct hearth_held */
 };
@@ -392,20 +397,20 @@ struct hearth_store_hints {
     size_t struct_size;
     enum hearth_entry entry; /* what the end of these tokens is */
     uint32_t anchor;         /* end of system prompt and tools; 0 = not known */
-    uint32_t ttl_s;          /* at least; 0 = by policy */
+    uint32_t ttl_s;          /* kept at least this long; 0 = by policy */
     /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its
      * tokens */
     bool pin;
     bool no_disk;     /* memory only */
     uint64_t request; /* for events */
-    /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked
-     * for is wanted. */
+    /* Hints where snapshots are worth their bytes. prompt = 0: unknown, and a snapshot is wanted
+     * at every place. */
     /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
     uint32_t prompt;
     bool generated; /* it ends with generated tokens */
-    /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the anchor,
-     * and half of the prompt), what earlier turns of this conversation left is the first to leave
-     * from now on */
+    /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the
+     * anchor, and half of the prompt), objects of earlier turns of this conversation are evicted
+     * first from now on */
     uint32_t resumed;
     uint32_t last_user; /* start of the last user message; 0 = not known */
     uint32_t junction;  /* as the plan said */
@@ -418,23 +423,23 @@ struct hearth_store;
 HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
                                  const struct hearth_store_hints *hints,
                                  struct hearth_store **store);
-/* The next piece that is not held: rows [*begin, *end) of whole blocks, at most one run, or the
- * tail. False when all rows are held. */
+/* The next piece that is not cached: rows [*begin, *end) of whole blocks, at most one run, or
+ * the tail. False when all rows are cached. */
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
 /* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the
  * junction, the last user message, the grid) and not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
-/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must, but
- * never what these tokens begin with. MEMORY, EXISTS or REFUSED otherwise: go on without storing.
- * REFUSED are rows whose beginning is not held (store them in order), tails when there are to be
- * none, and kinds that the model does not need. One reservation at a time per store. */
+/* Memory of at least `capacity` bytes to export an object into. Evicts others if necessary, but
+ * never a prefix of these tokens. MEMORY, EXISTS or REFUSED otherwise: continue without storing.
+ * REFUSED: rows whose prefix is not cached (store them in order), tails when they are disabled,
+ * and kinds that the model does not need. One reservation at a time per store. */
 HEARTH_API int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind,
                                     uint32_t begin, uint32_t end, uint64_t capacity, void **memory);
-/* The first `bytes` of the memory are the object; what is beyond is given back. From now on it can
- * be found. */
+/* The first `bytes` of the memory are the object; the rest is freed. From now on it can be
+ * found. */
 HEARTH_API int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape,
                                    size_t shape_bytes);
-/* The export failed: gives the memory back. */
+/* The export failed: frees the memory. */
 HEARTH_API void hearth_store_cancel(struct hearth_store *store);
 HEARTH_API void hearth_store_close(struct hearth_store **store); /* cancels what is reserved */
 
@@ -458,7 +463,7 @@ HEARTH_API int hearth_session_lookup(struct hearth_space *space,
                                      const struct hearth_session_ops *ops, const int32_t *tokens,
                                      size_t count, const struct hearth_lookup_options *options,
                                      uint32_t *reused);
-/* Stores what is not held of a sequence that stands at `count` tokens. *stored = bytes written. */
+/* Stores what is not cached of a sequence of `count` tokens. *stored = bytes written. */
 HEARTH_API int hearth_session_insert(struct hearth_space *space,
                                      const struct hearth_session_ops *ops, const int32_t *tokens,
                                      size_t count, const struct hearth_store_hints *hints,
@@ -473,17 +478,17 @@ struct hearth_stats {
     uint64_t tokens_looked_up, tokens_matched, tokens_reused; /* reused: of accepted plans only */
     uint64_t tokens_reused_by_tier[HEARTH_TIER_COUNT];
     uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
-    /* objects that gave way to longer ones of their conversation: dropped, or first to leave from
+    /* objects superseded by longer ones of their conversation: dropped, or evicted first from
      * then on */
     uint64_t replaces;
     uint64_t promotions, demotions, verify_failures, tier_errors;
-    /* to a slower tier that was full or busy; tried again later; not any more */
+    /* writes to a slower tier that was full or busy; retried later; given up */
     uint64_t writes_declined, writes_retried, writes_given_up;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */
     uint64_t tail_stashes, tail_hits, tail_evictions;
     uint64_t bytes_by_tier[HEARTH_TIER_COUNT], bytes_index, bytes_budget, bytes_cap;
-    /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is
+    /* all memory taken from the system now, gaps included. Never above bytes_cap; when that is
      * lowered, arenas are given back as they become empty */
     uint64_t bytes_memory;
     /* Payload that went in and out of each tier, and how long that took, summed over operations
@@ -493,26 +498,26 @@ struct hearth_stats {
     uint64_t ns_read_by_tier[HEARTH_TIER_COUNT], ns_written_by_tier[HEARTH_TIER_COUNT];
 };
 
-/* space NULL: of all. */
+/* space NULL: all spaces. */
 HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
                                  struct hearth_stats *stats);
-/* counters to zero; what is held stays */
+/* sets counters to zero; objects stay cached */
 HEARTH_API void hearth_reset_stats(struct hearth_cache *cache);
-/* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails
- * included. Returns the bytes freed. */
+/* Drops everything of a space (NULL: all) in one tier (HEARTH_TIER_COUNT: all), tails included.
+ * Returns the bytes freed. */
 HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space,
                                  enum hearth_tier tier);
-/* Pins the path of these tokens, as far as it is held, in whole blocks or up to the last token; or
- * undoes the longest pin that they begin with. Returns how far; 0: nothing was done. Counted: unpin
- * the same tokens as often. Clearing in all tiers forgets pins, too. */
+/* Pins the path of these tokens, as far as it is cached, in whole blocks or up to the last
+ * token; or removes the longest pin that is a prefix of them. Returns how far; 0: nothing was
+ * done. Pins are counted: unpin the same tokens as often. Clearing all tiers also removes pins. */
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count,
                                bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
-/* The same for the disk: files above the cap leave in the background. INVALID: there is none that
- * is written to, or the cap is 0. */
+/* The same for the disk: files above the cap are evicted in the background. INVALID: there is no
+ * writable disk, or the cap is 0. */
 HEARTH_API int hearth_set_ssd_bytes(struct hearth_cache *cache, uint64_t bytes_max);
-/* Bytes to be written per day, what was written today included; 0 = any. INVALID as above. */
+/* Limit of bytes written per day, today's included; 0 = unlimited. INVALID as above. */
 HEARTH_API int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max);
 
 enum hearth_tier_state {
@@ -528,24 +533,24 @@ HEARTH_API const char *hearth_tier_state_name(enum hearth_tier_state state); /* 
 struct hearth_tier_stats {
     size_t struct_size;
     enum hearth_tier_state state;
-    uint64_t used, cap; /* bytes; of what is held, with all that it takes beside its payload */
+    uint64_t used, cap; /* bytes of cached objects, including overhead */
     uint64_t objects;   /* held now */
     uint64_t hits;      /* accepted plans that took something from it */
     uint64_t stores;    /* objects that came into it from above: committed; written */
-    uint64_t evictions; /* objects that left for room or by hand */
+    uint64_t evictions; /* objects evicted for room or dropped by a call */
     uint64_t read_bytes, written_bytes; /* as in struct hearth_stats */
-    /* of the disk, by UTC, as its budget counts: earlier processes and what a file takes beside its
-     * payload included */
+    /* of the disk, per UTC day, as its budget counts: includes earlier processes and the
+     * overhead of files */
     uint64_t written_today;
     uint64_t errors; /* reads and writes that failed, bytes that were damaged */
 };
-/* INVALID: no such tier. One that is not there is OFF, and all zero. */
+/* INVALID: no such tier. A tier that does not exist is OFF, and all zero. */
 HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
                                struct hearth_tier_stats *stats);
 
 /* ---- watching ---- */
 
-/* One object as it is held now. Pointers and keys are good for the call that shows it. */
+/* One cached object. Pointers and keys are valid only during the callback. */
 struct hearth_held {
     const unsigned char *space; /* HEARTH_KEY_BYTES: of model and tenant */
     /* "" when there is none, or when the space was not opened since the start */
@@ -562,86 +567,87 @@ struct hearth_held {
     double age_s; /* since it was used or stored */
     enum hearth_entry entry;
     bool pinned;
-    bool shared;           /* prompts that differ after it have used it */
-    bool superseded;       /* a longer one of its conversation is held: it is the first to leave */
-    const int32_t *tokens; /* NULL unless asked for */
+    bool shared; /* prompts that differ after it have used it */
+    /* a longer one of its conversation is cached: this one is evicted first */
+    bool superseded;
+    const int32_t *tokens;               /* NULL unless asked for */
     uint32_t tokens_begin, tokens_count; /* those of its own blocks: [tokens_begin, end) */
-    double expires_s; /* until it is forgotten (hearth_expire); 0 = no such time is set */
+    double expires_s;                    /* until it expires (hearth_expire); 0 = not set */
 };
 
 enum hearth_each_flags {
-    HEARTH_EACH_TOKENS = 1, /* with tokens: they are what people wrote */
+    HEARTH_EACH_TOKENS = 1, /* include tokens, which reveal what people wrote */
 };
 
-/* Shows what is held of a space (NULL: of all), in the order of storing; fn returns false to end.
- * Returns how many it showed. The lock is taken for a few dozen objects at a time and free while fn
- * runs, which may call everything but hearth_close: what is stored meanwhile is not shown, what has
- * left meanwhile may be. */
+/* Calls fn for each object of a space (NULL: all), in the order of storing; fn returns false to
+ * end. Returns the number of calls. The lock is taken for a few dozen objects at a time and not
+ * held while fn runs, which may call everything but hearth_close: objects stored meanwhile are
+ * not shown, objects evicted meanwhile may be. */
 HEARTH_API size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space,
                               unsigned flags, bool (*fn)(const struct hearth_held *held, void *arg),
                               void *arg);
 
 /* ---- by key: what people do with single objects ---- */
 
-/* A key is hearth_held.key, of HEARTH_KEY_BYTES. It names a block, so that rows and snapshots that
- * end in it share one. To find it, all that is held is looked through, a few hundred objects under
- * the lock at a time. */
+/* A key is hearth_held.key, of HEARTH_KEY_BYTES. It names a block, so that rows and snapshots
+ * that end in it share one. Finding it scans all objects, a few hundred at a time under the
+ * lock. */
 
-/* As hearth_each, those with this key alone. */
+/* As hearth_each, for objects with this key only. */
 HEARTH_API size_t hearth_find(struct hearth_cache *cache, const unsigned char *key, unsigned flags,
                               bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
-/* As hearth_pin with the tokens up to the end of that block. Unpinning undoes the longest pin that
- * ends in it. */
+/* As hearth_pin with the tokens up to the end of that block. Unpinning removes the longest pin
+ * that ends in it. */
 HEARTH_API uint32_t hearth_pin_key(struct hearth_cache *cache, const unsigned char *key, bool pin);
 
 struct hearth_sum {
-    uint64_t objects, bytes; /* each counted once, in however many tiers it is */
+    uint64_t objects, bytes; /* each counted once, even if it is in several tiers */
 };
-/* Forgets, in all tiers, what has this key and everything behind it, which is of no use without.
- * What is pinned stays; who reads one of them keeps his bytes until he is done. MISSING: no such
- * key. REFUSED: it is pinned. `sum` may be NULL. Holds the lock for as long as it takes to forget
- * them, as hearth_clear does. */
+/* Drops, in all tiers, the objects with this key and everything after it, which is useless
+ * without them. Pinned objects stay; a plan that uses one keeps its bytes until it is released.
+ * MISSING: no such key. REFUSED: it is pinned. `sum` may be NULL. Holds the lock until all are
+ * dropped, as hearth_clear does. */
 HEARTH_API int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key,
                                 struct hearth_sum *sum);
-/* Forgets what was not used for so long, of a space (NULL: of all); not what is pinned, in use, or
- * needed by something younger. */
+/* Drops objects of a space (NULL: all) that were not used for the given time, except those that
+ * are pinned, in use, or needed by a younger one. */
 HEARTH_API void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space,
                                    double older_s, struct hearth_sum *sum);
-/* Forgets what has this key, and everything behind it, in so many seconds: from then on it is not
- * found. 0: not any more. What is pinned by then is kept until it is not. The bytes go with the
- * first lookup, store or look after that time, from the disk, too. A time that is set is not kept
- * on the disk: a process that ends before leaves its files, which the next one finds. MISSING;
- * INVALID: not a time; MEMORY: too many have one (4,096). */
+/* Makes the objects with this key, and everything after it, expire in the given number of
+ * seconds: from then on they are not found. 0: cancels that. Objects that are pinned by then are
+ * kept until they are unpinned. The bytes are freed, also on disk, by the first lookup, store or
+ * listing after that time. The time is not stored on disk: if the process ends before, the next
+ * one finds the files. MISSING; INVALID: not a valid time; MEMORY: too many are set (4,096). */
 HEARTH_API int hearth_expire(struct hearth_cache *cache, const unsigned char *key, double seconds);
 
 /* ---- verifying ---- */
 
 struct hearth_verified {
     uint64_t objects, bytes; /* looked at */
-    uint64_t unknown;        /* of them, those that there was nothing to compare with yet */
-    /* that could not be read, which says nothing about them, or had left */
+    uint64_t unknown;        /* of them, those without a digest to compare with yet */
+    /* that could not be read, which says nothing about them, or were evicted meanwhile */
     uint64_t failed;
     uint64_t damaged;
-    uint64_t dropped; /* damaged ones that are out of the tier now */
+    uint64_t dropped; /* damaged ones that were removed from the tier */
 };
 
 struct hearth_verify_options {
     size_t struct_size;
     struct hearth_space *space; /* NULL = of all */
-    enum hearth_tier tier;      /* slower ones: read in full past what is in memory */
-    uint64_t bytes_per_s;       /* at most, on average; 0 = any */
+    enum hearth_tier tier;      /* slower ones are read in full, even if memory has the object */
+    uint64_t bytes_per_s;       /* at most, on average; 0 = unlimited */
     /* after each object, no lock held; false ends it. NULL = to the end */
     bool (*more)(const struct hearth_verified *so_far, void *arg);
     void *arg;
 };
 
-/* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by its
- * options); a damaged one goes into quarantine and is forgotten; when memory has it, it is written
- * anew in its place. In memory there is no digest from the start, since nothing that is verified
- * when it comes in changes there without a broken machine: it is compared with that of the disk, or
- * with the one that an earlier verification took (`unknown` counts where this is the first). A
- * damaged one leaves memory, and is forgotten unless the disk has it. Counts no use. Waits for the
- * disk; others need not. INVALID: no such tier. */
+/* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by
+ * its options); a damaged one is quarantined and dropped; if memory has it, it is written again.
+ * Objects in memory have no digest at first, because they were verified on entry and only faulty
+ * hardware changes them: they are compared with the digest on disk, or with that of an earlier
+ * verification (`unknown` counts those verified for the first time). A damaged one is removed
+ * from memory, and dropped unless the disk has it. Does not count as use. Waits for the disk;
+ * other callers need not. INVALID: no such tier. */
 HEARTH_API int hearth_verify(struct hearth_cache *cache,
                              const struct hearth_verify_options *options,
                              struct hearth_verified *result);
@@ -652,33 +658,33 @@ struct hearth_folder_options {
     size_t struct_size;
     const char *path;
     struct hearth_space *space; /* to export; NULL = of all */
-    /* to export what has this key and the path up to it; NULL = everything */
+    /* exports the objects with this key and the path up to it; NULL = everything */
     const unsigned char *key;
-    /* As in hearth_ssd_options: objects are, or are to be, encrypted with it. A cache whose disk is
-     * encrypted exports with a key only. */
+    /* As in hearth_ssd_options: encrypts or decrypts the objects. A cache whose disk is
+     * encrypted exports only with a key. */
     const unsigned char *seal_key;
 };
 
 struct hearth_moved {
-    uint64_t objects, bytes; /* that were written, or taken in */
-    uint64_t held;           /* of an import: held already */
+    uint64_t objects, bytes; /* written or imported */
+    uint64_t held;           /* of an import: already cached */
     /* of an import: damaged, of another installation, seal, version or block size, of a model or
      * tenant whose space is not open, without what comes before it, or without room; of an export:
      * that could not be read or written */
     uint64_t refused;
 };
 
-/* Writes objects to a folder, which is made, in the format of the disk (docs/ssd-format.md), bound
- * to the cache's key as those are: who has another key can neither read nor import them. What is on
- * disk only comes into memory on its way. The cache goes on as it was. On failure message
- * (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: it would be in the clear, and the disk is
- * not. MISSING: no such key. */
+/* Writes objects to a folder, created if missing, in the format of the disk (docs/ssd-
+ * format.md), bound to the cache's key: they cannot be read or imported with another key.
+ * Objects that are only on disk pass through memory. The cache itself does not change. On
+ * failure message (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: the export would be
+ * unencrypted, but the disk is encrypted. MISSING: no such key. */
 HEARTH_API int hearth_export(struct hearth_cache *cache,
                              const struct hearth_folder_options *options,
                              struct hearth_moved *moved, char *message);
-/* Takes objects of a folder in, as if they were stored now. Nothing there is changed. Each is
- * verified to the last byte, and must be what its tokens say: it is trusted no more than what an
- * earlier process left on disk. Spaces must be open. */
+/* Imports the objects of a folder as if they were stored now. The folder is not changed. Each
+ * object is verified to the last byte and must match its tokens: it is trusted no more than
+ * files of an earlier process. Spaces must be open. */
 HEARTH_API int hearth_import(struct hearth_cache *cache,
                              const struct hearth_folder_options *options,
                              struct hearth_moved *moved, char *message);
@@ -686,7 +692,7 @@ HEARTH_API int hearth_import(struct hearth_cache *cache,
 struct hearth_event {
     uint64_t number; /* counts up from 1, without gaps */
     uint64_t wall_ns;
-    uint64_t request; /* whose lookup or store caused it; 0 = nobody's */
+    uint64_t request; /* id of the request that caused it; 0 = none */
     enum hearth_event_kind kind;
     uint32_t prompt_tokens, read_tokens, write_tokens;
     uint64_t bytes;
@@ -697,23 +703,24 @@ struct hearth_event {
     uint64_t us; /* how long it took */
 };
 
-/* Copies events with number > `after`, oldest first, at most max; returns how many. The last 4,096
- * are kept: when the first one's number is not after + 1, those between are lost to this reader.
- * Begin with 0, go on with the number of the last one. */
+/* Copies events with number > `after`, oldest first, at most max; returns how many. The last
+ * 4,096 are kept: when the first one's number is not after + 1, those between are lost to this
+ * reader. Start with 0, continue with the number of the last one. */
 HEARTH_API size_t hearth_events_read(struct hearth_cache *cache, uint64_t after,
                                      struct hearth_event *events, size_t max);
 
 enum { HEARTH_EVENT_LINE_BYTES = 512 }; /* enough for every line and its NUL */
 
-/* As the log has it: one line without newline, with every field under its own name, cut when `size`
- * (>= 1) is too small and always NUL-terminated; returns the length of what it wrote. */
+/* As in the log: one line without newline, with every field under its own name, cut when `size`
+ * (>= 1) is too small and always NUL-terminated; returns the length of the text. */
 HEARTH_API size_t hearth_event_format(const struct hearth_event *event, char *line, size_t size);
 
 enum { HEARTH_RATE_SECONDS_MAX = 900 };
 
-/* How many events of a kind, and their tokens, in the last `seconds` (<= HEARTH_RATE_SECONDS_MAX):
- * for rates over 1, 5 and 15 minutes. Counted in whole seconds, the running one included;
- * hearth_reset_stats begins anew. Sums, not quotients: whoever divides knows what 0 of 0 is. */
+/* How many events of a kind, and their tokens, in the last `seconds` (<=
+ * HEARTH_RATE_SECONDS_MAX): for rates over 1, 5 and 15 minutes. Counted in whole seconds, the
+ * current one included; hearth_reset_stats resets them. Sums, not ratios: the caller decides
+ * what 0 of 0 means. */
 struct hearth_rate {
     uint64_t count, prompt_tokens, read_tokens, write_tokens, bytes;
 };
