@@ -172,7 +172,7 @@ test_another_prefix_links_again() {
     install_ok
     prefix=$place/other
     install_ok
-    expect_out '  LINK  '
+    expect_out ' LINK  '
     opened "$prefix/bin/hearth" --version | grep -v "^$prefix/" && fail 'the first PREFIX is used'
     expect_same "$prefix/lib/hearth/$loader" \
         "$(readelf -l "$prefix/bin/hearth" | sed -n 's/.*interpreter: \(.*\)\]/\1/p')"
