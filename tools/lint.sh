@@ -7,6 +7,7 @@
 #   cache-engine      src/cache and src/tier know no engine type, src/engine knows no cache
 #   banned            unsafe calls anywhere; raw memory, files and threads outside src/base
 #   format            clang-format would lay a line out differently (checked where clang-format 14 is installed)
+#   words             a text that users read has a phrase of the list in CONTRIBUTING.md
 #   function-length   more than 70 lines, from the first line of the signature to the closing brace
 #   file-length       .c above 1200, .h above 300 lines
 #   typedef           no typedef hides a struct or a union
@@ -47,6 +48,18 @@ check_format() {
     clang-format --version 2>/dev/null | grep -q 'version 14\.' || return 0
     find src include tests bench examples fuzz -name '*.[ch]' 2>/dev/null | xargs -r -n 40 -P 2 clang-format --dry-run -Werror 2>&1 |
         sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: error: .*/\1: format: run make format/p' | sort -u | head -n 20
+}
+
+# Words that read like a translation, in texts that users read: pages, the dashboard, string literals. CONTRIBUTING.md has the list.
+check_words() {
+    odd='(who waits|who asks|nobody|somebody|what is held|of ours|of yours|so long as|asked wrongly|hangs on)([^A-Za-z]|$)'
+    for place in README.md ARCHITECTURE.md docs/*.md web/*.html; do
+        [ ! -e "$place" ] || grep -nEi "(^|[^A-Za-z])$odd" "$place" /dev/null || true # none found is no failure
+    done | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
+    {
+        grep -rnEi --include='*.[ch]' "\"([^\"]*[^A-Za-z\"])?$odd" src include 2>/dev/null || true
+        grep -rnEi --include='*.js' "'([^']*[^A-Za-z'])?$odd" web 2>/dev/null || true
+    } | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
 }
 
 status=0
@@ -658,9 +671,9 @@ END {
         printf "lint: %d failed\n", failures
     exit failures ? 1 : 0
 }' || status=$?
-unformatted=$(check_format)
-if [ -n "$unformatted" ]; then
-    printf '%s\n' "$unformatted"
+found=$(check_words; check_format)
+if [ -n "$found" ]; then
+    printf '%s\n' "$found"
     status=1
 fi
 exit "$status"

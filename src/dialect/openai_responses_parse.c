@@ -284,8 +284,9 @@ static enum err refuse_state(const struct json_reader *body)
                                         refused[i].sentence);
     TRY(json_read_bool(body, "background", &background));
     if (background)
-        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "background",
-                                    "is not supported: an answer goes to who waits for it");
+        return json_read_error_kind(
+            body, API_ERROR_UNSUPPORTED, "background",
+            "is not supported: responses are sent to the waiting client only");
     return ERR_OK;
 }
 

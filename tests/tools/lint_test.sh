@@ -35,6 +35,7 @@ test_invariants_that_tests_name
 test_invariants_that_do_not_exist
 test_lock_ranks_are_documented
 test_measures
+test_odd_words_in_texts_for_users
 '
 
 case ${1:-} in
@@ -501,6 +502,15 @@ test_lock_ranks_are_documented() {
     # shellcheck disable=SC2016
     printf '| `LOCK_RANK_A` | 1 | x |\n| `LOCK_RANK_B` | 2 | x |\n' | put docs/threads.md
     expect 'src/base/lock.h:3: lock-rank' 'src/base/lock.h:4: lock-rank'
+}
+
+test_odd_words_in_texts_for_users() {
+    put_clean base/a
+    printf '/* nobody reads this */\nconst char *x = "nobody is there";\n' | put src/base/a.c
+    printf 'It waits so long as it must.\n' | put docs/page.md
+    printf 'Nobody says that.\n' | put docs/decisions/001-a.md
+    printf "title('What is held');\n// of ours\n" | put web/page.js
+    expect 'src/base/a.c:2: words' 'docs/page.md:1: words' 'web/page.js:1: words'
 }
 
 test_measures() {
