@@ -1,18 +1,19 @@
 /*
- * conversation.h: what was said so far, and what may be called: typed, in the request's arena.
+ * conversation.h: the messages so far and the tools that may be called, typed, in the request's
+ * arena.
  *
- *      body --yyjson--> dialect --> struct conversation --> template, replay, neutral rules, grammar
+ *    body --yyjson--> dialect --> struct conversation --> template, replay, neutral rules, grammar
  *
  *      messages  [ {system, "Be brief."}, {user, parts}, {assistant, thought, calls}, {tool, ...} ]
- *      tools     [ shown by the template ..... | told of by messages ... ]     all may be called
+ *      tools     [ shown by the template ..... | announced in messages ]      all may be called
  *                0                      tools_shown               tools_count
  *
- * A dialect fills it from its JSON: what has no member here does not reach the prompt. Texts are
- * borrowed from the body's document where they stand there in one piece (no copy); texts that had
- * to be joined are in the arena.
+ * A dialect fills it from its JSON; fields without a member here do not reach the prompt. Texts
+ * that are one string in the body's document are borrowed, not copied; texts that had to be joined
+ * are in the arena.
  *
- * Owner: one request; not thread-safe. Functions that add answer NULL or arena->err when there is
- * no room.
+ * Owner: one request; not thread-safe. Functions that add return NULL or arena->err when the arena
+ * is full.
  */
 #ifndef HEARTH_CHAT_CONVERSATION_H
 #define HEARTH_CHAT_CONVERSATION_H
@@ -30,7 +31,7 @@
 struct json;
 struct yyjson_val;
 
-/* Only text is read so far: no dialect makes the other kinds, and templates refuse them. */
+/* Only text is supported so far: no dialect produces the other kinds, and templates refuse them. */
 enum part_kind { PART_TEXT, PART_IMAGE, PART_AUDIO };
 
 struct part {
@@ -40,7 +41,7 @@ struct part {
 
 /* Templates show a text and a list of parts differently. */
 enum content_form {
-    CONTENT_NONE,  /* null: an assistant's that only calls */
+    CONTENT_NONE,  /* null: an assistant message with calls only */
     CONTENT_TEXT,  /* one part */
     CONTENT_PARTS, /* a list, which may be empty */
 };
@@ -48,7 +49,7 @@ enum content_form {
 struct tool_call {
     struct str id; /* may be empty */
     struct str name;
-    struct str arguments; /* JSON text as the model wrote it, which may be wrong */
+    struct str arguments; /* JSON text as the model wrote it; may be malformed */
 };
 
 struct message {
@@ -59,7 +60,7 @@ struct message {
     struct str thought; /* ptr == NULL: none */
     struct tool_call *calls;
     size_t calls_count;
-    struct str call_id; /* of ROLE_TOOL: the call that it answers; may be empty */
+    struct str call_id; /* ROLE_TOOL: the call it answers; may be empty */
     struct str name;    /* may be empty */
 };
 
@@ -72,18 +73,19 @@ struct conversation {
     size_t tools_shown; /* the first ones */
 };
 
-/* Room for this many messages in one piece. */
+/* Reserves this many messages as one array. */
 enum err conversation_reserve(struct conversation *conversation, size_t count) NODISCARD;
 
-/* A message without content, and a tool; valid until the next one is added. */
+/* Adds a message without content, or a tool. The pointer is valid until the next one is added. */
 struct message *conversation_add(struct conversation *conversation, enum role role) NODISCARD;
 struct tool *conversation_add_tool(struct conversation *conversation) NODISCARD;
 
-/* As conversation_add, with a content that is one text. */
+/* Like conversation_add, with a single text as content. */
 struct message *conversation_add_text(struct conversation *conversation, enum role role,
                                       struct str text) NODISCARD;
 
-/* JSON of ours as a value, for schemas that no client sent; and a value as JSON text. */
+/* Parses our own JSON into a value, for schemas that no client sent; and writes a value as JSON
+ * text. */
 enum err conversation_constant(struct conversation *conversation, struct str json,
                                struct yyjson_val **out) NODISCARD;
 enum err conversation_json(struct conversation *conversation, struct yyjson_val *value,
@@ -100,17 +102,17 @@ enum err message_add_call(struct message *message, struct arena *arena,
 enum err message_text(const struct message *message, struct arena *arena, struct str separator,
                       struct str *out) NODISCARD;
 
-/* {"type":"function","function":{...}}, as templates and models know tools. */
+/* {"type":"function","function":{...}}, the form that templates and models know. */
 void tool_write(struct json *json, const struct tool *tool);
 
-/* Texts that become one, which is copied once, at the end; a single one is borrowed. */
+/* Texts to be joined. They are copied once, at the end; a single text is borrowed. */
 struct texts {
     struct str *pieces;
     size_t count, len;
     bool any; /* also when all of it is empty */
 };
 
-/* Empty texts have no separator. */
+/* Empty texts get no separator. */
 enum err texts_add(struct texts *texts, struct arena *arena, struct str separator,
                    struct str text) NODISCARD;
 enum err texts_join(const struct texts *texts, struct arena *arena, struct str *out) NODISCARD;

@@ -1,5 +1,5 @@
 /*
- * error.c: the table of what can be wrong with a request, and the filling of its struct.
+ * error.c: the table of request errors, and how struct api_error is filled.
  */
 #include "chat/error.h"
 
@@ -18,7 +18,7 @@ static const struct {
 #undef X
 };
 
-/* Texts of clients may stand in the message: the cut must not leave half a character behind. */
+/* The message may contain client text: do not cut it inside a character. */
 static void cut_to_characters(char *text, size_t len)
 {
     while (len > 0 && ((unsigned char)text[len - 1] & 0xC0) == 0x80)
@@ -80,7 +80,7 @@ const char *api_error_code(enum api_error_kind kind)
     return table[kind].code;
 }
 
-/* For clients that are told to come back. */
+/* For errors that ask the client to retry later. */
 enum { RETRY_AFTER_S = 2 };
 
 static enum api_error_kind kind_of(enum err err)

@@ -1,9 +1,9 @@
 /*
- * error.h: what went wrong with a request, before it gets a dialect's form.
+ * error.h: what went wrong with a request, independent of the dialect.
  *
- * The kind decides status, type and code in each dialect (tables in the dialects' files); the
- * message is a sentence for people that says what to do; `param` names the field. Some texts are
- * read by programs: agents compact their conversation when they see the one of API_ERROR_CONTEXT.
+ * The kind determines status, type and code in each dialect (tables in the dialects' files). The
+ * message is a sentence that tells a person what to do; `param` names the field. Programs read some
+ * texts: agents compact their conversation when they see the text of API_ERROR_CONTEXT.
  */
 #ifndef HEARTH_CHAT_ERROR_H
 #define HEARTH_CHAT_ERROR_H
@@ -46,22 +46,23 @@ struct api_error {
     enum api_error_kind kind;
     char param[API_PARAM_BYTES]; /* "messages[3].content", or empty */
     char message[512];
-    const char *code;                /* a literal instead of the kind's code; NULL = that one */
+    const char *code;                /* overrides the kind's code; a literal or NULL */
     uint32_t prompt_tokens, context; /* of API_ERROR_CONTEXT */
     uint32_t retry_after_s;          /* of BUSY and UNAVAILABLE */
 };
 
-/* Fills it and returns ERR_INVALID (whatever the kind), so that parsers `return
- * api_error_set(...)`. `param` may be NULL. error may be NULL. */
+/* Fills `error` and returns ERR_INVALID for every kind, so that parsers can `return
+ * api_error_set(...)`. `param` and `error` may be NULL. */
 enum err api_error_set(struct api_error *error, enum api_error_kind kind, const char *param,
                        const char *fmt, ...) PRINTF(4, 5);
-/* API_ERROR_CONTEXT with the sentence that OpenAI's clients look for (Anthropic's is written from
- * the numbers). ERR_INVALID. `counted`: else the prompt has at least that many tokens. */
+/* API_ERROR_CONTEXT with the sentence that OpenAI clients look for (Anthropic's is composed from
+ * the numbers). Returns ERR_INVALID. `counted`: the token count is exact; otherwise it is a lower
+ * bound. */
 enum err api_error_set_context(struct api_error *error, size_t prompt_tokens, bool counted,
                                uint32_t context);
 
-/* What a failure below the API means to a client: fills `error` unless it says something already.
- * Returns ERR_INVALID as api_error_set does. */
+/* Translates a failure below the API for the client: fills `error` unless it is already set.
+ * Returns ERR_INVALID like api_error_set. */
 enum err api_error_from(struct api_error *error, enum err err, const struct errinfo *info);
 
 unsigned api_error_status(enum api_error_kind kind);

@@ -1,5 +1,5 @@
 /*
- * gen_request.c: a request before a dialect has filled it, and its end.
+ * gen_request.c: initialises and frees a request.
  */
 #include "chat/gen_request.h"
 

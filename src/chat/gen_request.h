@@ -1,12 +1,13 @@
 /*
  * gen_request.h: what a client asks for, in one form for all dialects.
  *
- *      body --yyjson--> <dialect>_parse --> struct gen_request --> chat/template, chat/tokens --> struct gen (sched/gen.h)
+ *      body --yyjson--> <dialect>_parse --> struct gen_request
+ *           --> chat/template, chat/tokens --> struct gen (sched/gen.h)
  *
- * A dialect's parser fills it: it checks types and ranges, names the field that is wrong, and
- * ignores what it does not know. Messages and tools become a typed conversation.
+ * A dialect's parser fills it: it checks types and ranges, names the offending field, and ignores
+ * unknown fields. Messages and tools become a typed conversation.
  *
- * Owner: one call (serve/call.h). Everything that it points to lives in its arena or its body.
+ * Owner: one call (serve/call.h). All pointers point into its arena or its body.
  */
 #ifndef HEARTH_CHAT_GEN_REQUEST_H
 #define HEARTH_CHAT_GEN_REQUEST_H
@@ -27,11 +28,11 @@
 
 enum gen_source {
     GEN_SOURCE_MESSAGES, /* a conversation, to be rendered by the template */
-    GEN_SOURCE_TEXT,     /* plain text to go on with */
-    GEN_SOURCE_TOKENS,   /* as they are */
+    GEN_SOURCE_TEXT,     /* plain text to continue */
+    GEN_SOURCE_TOKENS,   /* taken as they are */
 };
 
-/* Where a client asked for a cache breakpoint: behind the tools, the system prompt, or a message
+/* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
  * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
@@ -46,14 +47,14 @@ struct gen_request {
     struct str prompt;
     const int32_t *prompt_tokens;
     size_t prompt_tokens_count;
-    bool continue_final; /* the last message is an assistant's, to be gone on with */
-    bool echo;           /* completions: the prompt comes first */
+    bool continue_final; /* continue the last message, which is an assistant's */
+    bool echo;           /* completions: return the prompt before the answer */
 
     bool stream;
     bool stream_usage;   /* stream_options.include_usage */
     bool progress;       /* return_progress */
     bool timings_each;   /* timings_per_token */
-    bool control_text;   /* special tokens are shown */
+    bool control_text;   /* show special tokens as text */
     uint32_t choices;    /* n; >= 1 */
     uint32_t max_tokens; /* 0 = as many as fit */
     /* starts as the server's defaults; grammar fields are set from what follows */
@@ -69,26 +70,26 @@ struct gen_request {
     struct str grammar; /* of CHOICE_ANSWER_GRAMMAR */
 
     enum chat_thinking thinking;
-    struct str reasoning_effort; /* "low", ...; empty = not said */
-    uint32_t reasoning_budget;   /* tokens; 0 = not said */
+    struct str reasoning_effort; /* "low", ...; empty = not set */
+    uint32_t reasoning_budget;   /* tokens; 0 = not set */
     enum reasoning_mode reasoning_mode;
 
-    bool no_model;     /* /admin: it can be answered without one */
-    bool prefill_only; /* /admin: nothing is wanted but the prompt's state in the cache */
+    bool no_model;     /* /admin: can be answered without a model */
+    bool prefill_only; /* /admin: only put the prompt's state into the cache */
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
     struct str cache_key;                 /* prompt_cache_key: a hint for affinity */
-    struct str cache_salt;                /* a tenant below the tenant */
+    struct str cache_salt;                /* isolates the cache within a tenant */
     uint32_t cache_ttl_s;                 /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;
 
-    /* Kept for answers that repeat what was asked; may be NULL. */
+    /* Kept for answers that repeat parts of the request; may be NULL. */
     const void *dialect_data; /* in the arena: the dialect's own */
 };
 
-/* With the arena initialised (at most `limit` bytes) and defaults set. */
+/* Initialises the arena (at most `limit` bytes) and sets defaults. */
 void gen_request_init(struct gen_request *request, size_t limit,
                       const struct sample_params *defaults);
 void gen_request_fini(struct gen_request *request);

@@ -1,9 +1,9 @@
 /*
- * neutral.c: the rules over text, each a function that finds the next thing to replace. See
+ * neutral.c: the text rules; each is a function that finds the next match to replace. See
  * neutral.h.
  *
- * All rules look for a rare sign first (a header's name, "cch=", a colon between digits), so that a
- * system prompt of a hundred kilobytes costs a few scans and no copy when there is nothing to do.
+ * Each rule searches for a rare marker first (a header's name, "cch=", a colon between digits), so
+ * that a system prompt of a hundred kilobytes costs a few scans, and no copy when nothing matches.
  */
 #include "chat/neutral.h"
 
@@ -25,16 +25,16 @@ enum {
 
 struct neutral {
     bool on[NEUTRAL_COUNT];
-    atomic_uint_fast64_t counts[NEUTRAL_COUNT]; /* relaxed: numbers for people */
+    atomic_uint_fast64_t counts[NEUTRAL_COUNT]; /* relaxed: statistics only */
 };
 
-/* What is to be replaced, and by what. */
+/* The range to replace, and its replacement. */
 struct match {
     size_t begin, end;
     struct str with;
 };
 
-/* The next match at or behind `from`. */
+/* The next match at or after `from`. */
 typedef bool find_fn(struct str text, size_t from, struct match *match);
 
 static bool is_digit(char c)
@@ -79,7 +79,7 @@ static bool find_billing(struct str text, size_t from, struct match *match)
         while (begin > from && (text.ptr[begin - 1] == ' ' || text.ptr[begin - 1] == '\t'))
             begin--;
         if (begin > 0 && text.ptr[begin - 1] != '\n')
-            continue; /* somebody writes about the header */
+            continue; /* text that merely mentions the header */
         size_t end = find_from(text, at, STR("\n"));
         *match = (struct match){begin, end == SIZE_MAX ? text.len : end + 1, STR("")};
         return true;
@@ -97,7 +97,7 @@ static bool find_cch(struct str text, size_t from, struct match *match)
         while (at < text.len && is_hex(text.ptr[at]))
             at++;
         bool ends = at == text.len || !(is_letter(text.ptr[at]) || is_digit(text.ptr[at]));
-        /* "0" is the stand-in itself. */
+        /* "0" is the placeholder itself. */
         bool done = at == begin + 1 && text.ptr[begin] == '0';
         *match = (struct match){begin, at, STR("0")};
         if (!word && ends && !done && at > begin && at - begin <= CCH_DIGITS_MAX)
@@ -106,11 +106,11 @@ static bool find_cch(struct str text, size_t from, struct match *match)
     return false;
 }
 
-/* ---- clock: a time of day behind a date ---- */
+/* ---- clock: a time of day after a date ---- */
 
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/* Is there the name of a month within the last bytes before `end`? */
+/* Is there a month name within the last bytes before `end`? */
 static bool has_month(struct str text, size_t end)
 {
     size_t at = end > DATE_BYTES_MAX ? end - DATE_BYTES_MAX : 0;
@@ -123,7 +123,7 @@ static bool has_month(struct str text, size_t end)
     return false;
 }
 
-/* Does the text end, at `end`, in one to `max` digits? Their number. */
+/* The number of digits, one to `max`, that the text has just before `end`. */
 static size_t digits_before(struct str text, size_t end, size_t max)
 {
     size_t n = 0;
@@ -159,7 +159,7 @@ static bool is_date(struct str text, size_t end)
     return is_numeric_date(text, end) || ((n == 4 || n == 1 || n == 2) && has_month(text, end - n));
 }
 
-/* Where what separates date and time begins: "T", " ", ", ", " at ", ", at " */
+/* Where the separator between date and time begins: "T", " ", ", ", " at ", ", at " */
 static size_t date_end(struct str text, size_t time)
 {
     static const struct str separators[] = {
@@ -195,7 +195,7 @@ static size_t skip_zone(struct str text, size_t at)
     return at;
 }
 
-/* The end of a time that begins at `at` (10:33, 10:33:12, 10:33:12.345Z, 9:05 PM); SIZE_MAX when
+/* The end of a time that begins at `at` (10:33, 10:33:12, 10:33:12.345Z, 9:05 PM); SIZE_MAX if
  * there is none. */
 static size_t time_end(struct str text, size_t at)
 {
@@ -287,7 +287,7 @@ static void count(struct neutral *neutral, enum neutral_rule rule, uint64_t n)
     atomic_fetch_add_explicit(&neutral->counts[rule], n, memory_order_relaxed);
 }
 
-/* One rule; the first match is known. */
+/* Applies one rule whose first match is already known. */
 static enum err replace(struct arena *arena, find_fn *find, struct match match, struct str *text,
                         uint64_t *replaced)
 {

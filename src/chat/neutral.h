@@ -1,12 +1,13 @@
 /*
- * neutral.h: text that changes with every request without meaning anything, made constant (I106).
+ * neutral.h: makes text constant that changes with every request but carries no meaning (I106).
  *
  * Clients put billing headers, checksums and clocks into the system prompt. One changed byte near
- * the beginning makes the whole prompt a new one. Each rule replaces one such thing by a stand-in
- * of the same meaning, in system and developer messages only: what users, assistants and tools said
- * is never touched. Every rule has a name, can be switched off, and counts what it did.
+ * the beginning turns the whole prompt into a cache miss. Each rule replaces one such item by a
+ * placeholder of the same meaning. Rules apply to system and developer messages only; messages of
+ * users, assistants and tools are never changed. Every rule has a name, can be disabled, and counts
+ * its replacements.
  *
- * Threads: rules are switched before the set is shared; applying is lock-free.
+ * Threads: rules are enabled or disabled before the set is shared; applying them is lock-free.
  */
 #ifndef HEARTH_CHAT_NEUTRAL_H
 #define HEARTH_CHAT_NEUTRAL_H
@@ -23,13 +24,13 @@ struct arena;
 struct neutral;
 
 /* X(value, name, on by default, description) */
-#define NEUTRAL_TABLE(X)                                                            \
-    X(NEUTRAL_BILLING, "billing-header", true,                                      \
-      "removes lines that begin with x-anthropic-billing-header:")                  \
-    X(NEUTRAL_CCH, "cch", true, "replaces the value of cch=<hex> by zeros")         \
-    X(NEUTRAL_CLOCK, "clock", true,                                                 \
-      "cuts the time of day behind a date: 2026-11-15 10:33:12 becomes 2026-11-15") \
-    X(NEUTRAL_TEMPLATE_CLOCK, "template-clock", true,                               \
+#define NEUTRAL_TABLE(X)                                                              \
+    X(NEUTRAL_BILLING, "billing-header", true,                                        \
+      "removes lines that begin with x-anthropic-billing-header:")                    \
+    X(NEUTRAL_CCH, "cch", true, "replaces the value of cch=<hex> by zeros")           \
+    X(NEUTRAL_CLOCK, "clock", true,                                                   \
+      "removes the time of day after a date: 2026-11-15 10:33:12 becomes 2026-11-15") \
+    X(NEUTRAL_TEMPLATE_CLOCK, "template-clock", true,                                 \
       "lets a template that asks for the time see the beginning of the day")
 
 enum neutral_rule {
@@ -53,8 +54,8 @@ void neutral_destroy(struct neutral **neutral);
 enum err neutral_switch(struct neutral *neutral, struct str name, bool on) NODISCARD;
 struct neutral_info neutral_info(const struct neutral *neutral, enum neutral_rule rule);
 
-/* The text with the rules applied: *out is `text` itself when none found anything, else in the
- * arena. ERR_NOMEM, ERR_LIMIT. */
+/* Applies the rules. *out is `text` itself if nothing matched, otherwise a copy in the arena.
+ * ERR_NOMEM, ERR_LIMIT. */
 enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
                       struct str *out) NODISCARD;
 

@@ -1,5 +1,5 @@
 /*
- * prepare.c: the steps from a request to a prompt, and what is known about its places.
+ * prepare.c: the steps from a request to a prompt, its marks and breakpoints.
  */
 #include "chat/prepare.h"
 
@@ -27,7 +27,7 @@ static struct hash256 replay_space(const struct gen_request *request,
     return hash256_final(&state);
 }
 
-/* A request that forbids calls is rendered without tools, as choice.h wants it. */
+/* A request that forbids calls is rendered without tools, as choice.h requires. */
 static bool may_call(const struct gen_request *request)
 {
     return request->tool_choice != CHOICE_NONE && request->conversation.tools_count > 0;
@@ -62,7 +62,7 @@ static enum err render(struct prepare_run *run)
     return ERR_OK;
 }
 
-/* Refuses a text that cannot fit the context, whatever its tokens are: before it is tokenized. */
+/* Refuses, before tokenizing, a text that cannot fit the context however it is tokenized. */
 static enum err check_length(struct prepare_run *run, size_t bytes)
 {
     uint32_t context = engine_facts(run->tools->model.engine)->context;
@@ -84,7 +84,7 @@ static enum err prepare_conversation(struct prepare_run *run)
     return prepare_tokens(run);
 }
 
-/* The client's own tokens; whether they exist is checked before they get near the engine. */
+/* The client's own tokens; ids are validated before they reach the engine. */
 static enum err copy_tokens(struct prepare_run *run)
 {
     const struct gen_request *request = run->request;
@@ -108,7 +108,7 @@ static enum err make_tokens(struct prepare_run *run)
     switch (run->request->source) {
     case GEN_SOURCE_MESSAGES:
         return prepare_conversation(run);
-    case GEN_SOURCE_TEXT: /* the client writes the whole prompt, control tokens too */
+    case GEN_SOURCE_TEXT: /* the client writes the whole prompt, including control tokens */
         TRY(check_length(run, run->request->prompt.len));
         return tokens_from_string(run->tools->model.tokens, &run->caller, run->request->prompt,
                                   TOKENS_CONTROL | TOKENS_BOS, &run->out->prompt, &run->info);
@@ -120,7 +120,7 @@ static enum err make_tokens(struct prepare_run *run)
 
 /* ---- places ---- */
 
-/* One mark per place. Where a message ends the next one begins: that one stays. */
+/* One mark per place. Where one message ends and the next begins, the BEGIN mark is kept. */
 static void add_mark(struct prepared *out, const struct mark *mark)
 {
     struct mark *last = out->marks_count > 0 ? &out->marks[out->marks_count - 1] : NULL;
@@ -150,8 +150,8 @@ static enum err place_marks(struct prepare_run *run)
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct mark *mark = &out->prompt.marks[i];
 
-        /* Templates write the system text together with tools and more: it has an end, and begins
-         * where the prompt does. */
+        /* Templates write the system text together with tools and more: only its end is known; it
+         * begins where the prompt does. */
         if (is_system_end(mark) && out->marks_count == 0)
             out->marks[out->marks_count++] =
                 (struct mark){.kind = MARK_MESSAGE_BEGIN, .role = ROLE_SYSTEM};
@@ -164,8 +164,8 @@ static enum err place_marks(struct prepare_run *run)
     return ERR_OK;
 }
 
-/* Where a breakpoint of the client stands in tokens; 0 = nowhere. Tools are rendered together with
- * the system text, so both end there. */
+/* The token position of a client's breakpoint; 0 = none. Tools are rendered together with the
+ * system text, so both end at the same place. */
 static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
 {
     if (breakpoint < 0)
@@ -180,7 +180,7 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     return 0;
 }
 
-/* Breakpoints are hints: one without a place is left out. */
+/* Breakpoints are hints: those without a position are skipped. */
 static void place_breakpoints(struct prepared *out, const struct gen_request *request)
 {
     for (size_t i = 0; i < request->breakpoints_count; i++) {
@@ -195,8 +195,8 @@ static void place_breakpoints(struct prepared *out, const struct gen_request *re
 
 /* ---- grammar ---- */
 
-/* With tools that may be called, or one that must be, even if there is none: then choice.h says so.
- */
+/* True if tools may be called, or if a call is required even though there are no tools: choice.h
+ * then reports that. */
 static bool is_about_calls(const struct prepare_run *run)
 {
     return run->out->calls || run->request->tool_choice == CHOICE_REQUIRED ||
@@ -245,14 +245,13 @@ static enum err make_grammar(struct prepare_run *run, struct api_error *error)
     return own_grammar(run);
 }
 
-/* The field that a failure of the grammar is about. */
+/* The field to blame when the grammar fails. */
 static const char *grammar_param(const struct prepare_run *run)
 {
     return is_about_calls(run) && !run->out->choice.answer_refused ? "tools" : "response_format";
 }
 
-/* Is the markup that the answer is read by made of control tokens, which text does not show by
- * itself? */
+/* Does the answer's markup consist of control tokens, which are not shown in text by default? */
 static bool needs_control_text(const struct prepared *out)
 {
     size_t count;
@@ -271,9 +270,9 @@ static bool needs_control_text(const struct prepared *out)
     return out->calls && control;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole preparation ---- */
 
-/* The field that a failure of the prompt is about. */
+/* The field to blame when the prompt fails. */
 static const char *param_of(const struct gen_request *request)
 {
     return request->source == GEN_SOURCE_MESSAGES ? "messages" : "prompt";

@@ -1,15 +1,15 @@
 /*
- * prepare.h: from a request to what a generation starts with: tokens, the places where they may be
+ * prepare.h: turns a request into the input of a generation: tokens, the places where they may be
  * cut, and a grammar.
  *
- *      gen_request --neutral text--> --thoughts that the client dropped--> template --> text
- *                  --turns as they were sampled--> tokens, marks           tools, format --> grammar
+ *    gen_request --neutral text--> --thoughts that the client dropped--> template --> text
+ *                --turns as they were sampled--> tokens, marks           tools, format --> grammar
  *
- * The same conversation gives the same tokens on every turn (keeps I106), and control tokens that a
- * client wrote stay text (keeps I105).
+ * The same conversation yields the same tokens on every turn (keeps I106), and control tokens that
+ * a client wrote stay text (keeps I105).
  *
- * Threads: any; one call prepares one request. Costs milliseconds for long prompts: never on the
- * loop thread.
+ * Threads: any; one call prepares one request. Takes milliseconds for long prompts: never call it
+ * on the loop thread.
  */
 #ifndef HEARTH_CHAT_PREPARE_H
 #define HEARTH_CHAT_PREPARE_H
@@ -30,7 +30,7 @@
 struct neutral;
 struct replay;
 
-/* What prompts need of a model. */
+/* The parts of a model that prompts need. */
 struct chat_model {
     struct engine *engine; /* facts and tokens only */
     const struct chat_template *tmpl;
@@ -38,21 +38,21 @@ struct chat_model {
     const char *name;
 };
 
-/* What it is prepared with; all borrowed. */
+/* The inputs of a preparation; all borrowed. */
 struct prepare_tools {
     struct chat_model model;
-    struct neutral *neutral;     /* NULL = texts stay as they are */
-    struct replay *replay;       /* NULL = turns are rendered */
+    struct neutral *neutral;     /* NULL = texts are not changed */
+    struct replay *replay;       /* NULL = all turns are rendered */
     bool replay_keep;            /* as in replay.h */
     const char *tenant;          /* of the cache: "" = all share it */
     struct tokens_caller caller; /* its tenant and salt are filled in */
-    bool any_length;             /* the prompt is counted or shown, and need not fit the context */
+    bool any_length;             /* counted or shown only: need not fit the context */
     int64_t now_s;               /* local wall time */
 };
 
 struct prepared {
     struct chat_text text;      /* of a conversation; in the request's arena */
-    struct token_prompt prompt; /* its own */
+    struct token_prompt prompt; /* owned */
     /* in the request's arena, as is all that follows; ascending, at different places */
     struct mark *marks;
     size_t marks_count;
@@ -60,31 +60,31 @@ struct prepared {
     uint32_t last_user; /* start of the last user message; 0 = not known */
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
-    struct choice choice; /* its own */
+    struct choice choice; /* owned */
     const char *grammar;  /* NULL = none; of `choice` or of the request */
     struct output_formats formats;
-    bool calls; /* the answer may have some */
-    /* it has some, or is of the format that was asked for: the grammar allows nothing else */
+    bool calls; /* the answer may contain calls */
+    /* the answer must contain calls or match the requested format: the grammar allows nothing
+     * else */
     bool either;
     bool control_text;  /* the answer's markup is made of control tokens */
     struct str opening; /* what the template wrote to open the answer */
 
     struct hash256 space, history; /* for replay_remember */
     bool history_known;
-    size_t replayed; /* turns that are in it as they were sampled */
+    size_t replayed; /* turns that were replayed as sampled */
 };
 
-/* Fills `out`. ERR_INVALID: error says what is wrong. Then, too, `out` is to be finished. Texts of
- * the conversation are replaced by neutral ones, and thoughts that the client dropped are put back.
- */
+/* Fills `out`, which must be finished even after an error. ERR_INVALID: `error` says what is wrong.
+ * Texts of the conversation are replaced by neutral ones, and thoughts that the client dropped are
+ * restored. */
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error) NODISCARD;
 
 /* Accepts a zeroed one. */
 void prepare_fini(struct prepared *out);
 
-/* What the ids of tool calls have in common in all dialects: without "call_", "toolu_" and the
- * like. */
+/* The part of a tool-call id that all dialects share: without "call_", "toolu_" and the like. */
 struct str prepare_call_id(struct str id);
 
 #endif

@@ -3,7 +3,7 @@
  *
  *      prepare.c           the order of the steps, marks, grammar
  *      prepare_messages.c  messages before the template sees them
- *      prepare_replay.c    tokens behind it, with turns as they were sampled
+ *      prepare_replay.c    tokens after the template, with turns as they were sampled
  */
 #ifndef HEARTH_CHAT_PREPARE_IMPL_H
 #define HEARTH_CHAT_PREPARE_IMPL_H
@@ -11,7 +11,7 @@
 #include "chat/prepare.h"
 #include "chat/replay.h"
 
-/* One preparation on its way. */
+/* One preparation in progress. */
 struct prepare_run {
     struct prepared *out;
     struct gen_request *request;
@@ -21,10 +21,10 @@ struct prepare_run {
     struct errinfo info;
 };
 
-/* Neutral texts, and thoughts given back. ERR_NOMEM, ERR_LIMIT. */
+/* Makes texts neutral and restores dropped thoughts. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
-/* An assistant's message as replay.h wants it, in the request's arena. ERR_NOMEM, ERR_LIMIT;
+/* An assistant's message in the form of replay.h, in the request's arena. ERR_NOMEM, ERR_LIMIT;
  * ERR_UNSUPPORTED: it has more calls than a turn can have. */
 enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct replay_message *out) NODISCARD;

@@ -1,6 +1,6 @@
 /*
- * prepare_messages.c: the conversation before the template sees it: volatile system text becomes
- * neutral, and thoughts that the client dropped in a loop of tool calls come back.
+ * prepare_messages.c: prepares the conversation for the template: volatile system text becomes
+ * neutral, and thoughts that the client dropped in a tool-call loop are restored.
  */
 #include "chat/prepare_impl.h"
 

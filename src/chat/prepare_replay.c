@@ -1,18 +1,17 @@
 /*
- * prepare_replay.c: the rendered text as tokens, with the turns of this server as they were
- * sampled.
+ * prepare_replay.c: the rendered text as tokens, with this server's own turns as they were sampled.
  *
  *      text      |------ TEXT ------|OPENING|== TOKENS ==|------ TEXT ------|
  *      runs      |--------- run 0 ----------|            |------ run 1 -----|
  *
- * Neighbours of type TEXT and OPENING are one run and go to the tokenizer as one text; between runs
- * stand tokens as they are. The client's spans and the marks of the rendered text are carried over
- * into the runs; a mark inside a turn that was replaced has no place any more.
+ * Adjacent TEXT and OPENING segments form one run and go to the tokenizer as one text; verbatim
+ * tokens separate the runs. The client's spans and the marks of the rendered text are mapped into
+ * the runs; a mark inside a replaced turn is dropped.
  *
- * BOS belongs to the front of the first run only. The tokenizer gives every text one where the
- * model wants it, so it is taken off the others.
+ * BOS belongs only at the start of the first run. The tokenizer adds one to every text if the model
+ * requires it, so it is removed from the other runs.
  *
- * Whatever replay cannot do is no reason to fail: the text is then tokenized as it stands.
+ * A failure of replay never fails the request: the text is then tokenized as rendered.
  */
 #include "chat/prepare_impl.h"
 
@@ -23,7 +22,7 @@
 
 enum { TOKEN_TEXT_BYTES = 256 };
 
-/* ---- where the assistant's messages stand ---- */
+/* ---- where the assistant's messages are ---- */
 
 static bool find_mark(const struct chat_text *text, enum mark_kind kind, uint32_t message,
                       size_t *offset)
@@ -37,8 +36,7 @@ static bool find_mark(const struct chat_text *text, enum mark_kind kind, uint32_
     return false;
 }
 
-/* Where a message stands, behind `from`; a template may show messages in another order, or in each
- * other. */
+/* The place of a message after `from`. A template may reorder messages or nest them. */
 static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
                        struct replay_place *place)
 {
@@ -53,8 +51,8 @@ static void mark_user_since(struct replay_place *places, size_t count)
         places[i].user_since = true;
 }
 
-/* One place per assistant message whose both ends are known. A message that is to be gone on with
- * is not over, and has none. */
+/* One place per assistant message with both ends known. A message to be continued is not finished
+ * and has none. */
 static enum err find_places(struct prepare_run *run, struct replay_place **out, size_t *count)
 {
     const struct conversation *talk = &run->request->conversation;
@@ -88,15 +86,14 @@ static enum err find_places(struct prepare_run *run, struct replay_place **out, 
 
 /* ---- runs of text ---- */
 
-/* A run on its way to the tokenizer; its arrays have room for all spans and marks of the whole
- * text. */
+/* A run to be tokenized; its arrays have room for all spans and marks of the whole text. */
 struct text_run {
     struct chat_text text;
     char *bytes;
     size_t len, room;
     struct chat_span *spans;
     struct mark *marks;
-    /* of the whole text, so far: each goes to the first run that has its place */
+    /* positions in the whole text's arrays: each entry goes to the first run that contains it */
     size_t marks_taken;
 };
 
@@ -209,7 +206,7 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run,
     enum err err;
 
     if (run->len == 0) {
-        run_reset(run); /* a mark between two turns as sampled: they have no seam to cut at */
+        run_reset(run); /* a mark between two verbatim turns: there is no text to cut */
         return ERR_OK;
     }
     run->text.text = (struct str){run->bytes, run->len};
@@ -250,7 +247,7 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
     const struct chat_text *whole = &prepare->out->text;
     struct text_run run = {0};
 
-    /* A span may be cut by a turn that was replaced: two pieces at most per segment more. */
+    /* A replaced turn may split a span: at most two more pieces per segment. */
     run.spans =
         arena_alloc_array(arena, whole->span_count + 2 * plan->segments_count, sizeof(*run.spans));
     run.marks = arena_alloc_array(arena, whole->mark_count, sizeof(*run.marks));
@@ -261,8 +258,9 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
     return flush(prepare, &run, prompt);
 }
 
-/* What the template ends an assistant's message with: the text of one of the tokens that end a
- * turn. It is needed where the turn itself has no such token, because its length ended it. */
+/* The end marker that the template writes after an assistant's message: the text of one of the
+ * end-of-turn tokens. Needed where the turn has no such token because it was cut off by its length
+ * limit. */
 static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
                            char *out, size_t size)
 {

@@ -1,13 +1,14 @@
 /*
  * replay.c: the store of turns: two maps over one list.
  *
- *      by_id   space + tool-call id          -> entry        (any number per entry; the newest turn with an id has it)
- *      by_key  space + history + message     -> entry        (one each)
+ *      by_id   space + tool-call id          -> entry   (any number each; newest turn wins)
+ *      by_key  space + history + message     -> entry   (one each)
  *      lru     oldest ... newest             bytes over all entries <= bytes_max
  *
- * Entries are immutable and counted: the store holds one count while an entry is linked, and so
- * does each plan that borrows its tokens and a save that is writing it. So nothing is copied or
- * written under the lock, and eviction never pulls tokens from under a request.
+ * Entries are immutable and reference-counted: the store holds a reference while an entry is
+ * linked, and so does each plan that borrows its tokens and each save that is writing it. So
+ * nothing is copied or written under the lock, and eviction never frees tokens that a request is
+ * using.
  */
 #include "chat/replay.h"
 
@@ -21,7 +22,7 @@
 
 enum {
     BYTES_MAX_DEFAULT = 64 << 20,
-    NODE_BYTES = 2 * sizeof(void *), /* of the maps' tables, per node */
+    NODE_BYTES = 2 * sizeof(void *), /* per node, in the maps' tables */
 };
 
 static uint64_t map_hash_of(const struct replay *replay, const struct hash256 *hash)
@@ -93,7 +94,7 @@ static void copy_tokens(int32_t *to, const struct replay_record *record)
         memcpy(to, record->tokens, record->tokens_count * sizeof(int32_t));
 }
 
-/* Not linked yet; held by nobody. NULL without memory. */
+/* Not linked yet, no references. NULL: out of memory. */
 static struct replay_entry *entry_create(const struct replay_record *record)
 {
     size_t bytes = record_bytes(record);
@@ -245,7 +246,7 @@ enum err replay_hold_all(struct replay *replay, struct replay_entry ***entries, 
     return *entries != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 struct replay *replay_create(const struct replay_options *options)
 {
@@ -271,7 +272,7 @@ void replay_destroy(struct replay **replay)
         return;
     lock_enter(&(*replay)->lock);
     LIST_FOREACH_SAFE (struct replay_entry, entry, &(*replay)->lru, lru) {
-        assert(entry->holders == 1); /* a plan outlives the store: our bug */
+        assert(entry->holders == 1); /* a plan outlived the store: a bug in the caller */
         unlink_locked(*replay, entry);
     }
     lock_leave(&(*replay)->lock);
@@ -282,7 +283,7 @@ void replay_destroy(struct replay **replay)
     *replay = NULL;
 }
 
-/* The same id twice in one message is no proof of anything; it is linked once. */
+/* An id that occurs twice in one message proves nothing; it is linked once. */
 static size_t hash_ids(const struct hash256 *space, const struct replay_message *message,
                        struct hash256 ids[REPLAY_CALLS_MAX])
 {

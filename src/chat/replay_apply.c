@@ -1,14 +1,14 @@
 /*
- * replay_apply.c: a rendered prompt and remembered turns, composed into segments.
+ * replay_apply.c: composes a rendered prompt and remembered turns into segments.
  *
- *      rendered   ...<|im_end|>\n |<|im_start|>assistant\n  Hi.  <|im_end|>\n| <|im_start|>user\n...
- *                                 begin                                    end   of the place
- *      composed   TEXT ------------------------------------|TOKENS--------|TEXT "\n" ------------
- *                                 opening                   with their end  rest
+ *    rendered   ...<|im_end|>\n |<|im_start|>assistant\n  Hi.  <|im_end|>\n| <|im_start|>user\n...
+ *                               begin                                    end   of the place
+ *    composed   TEXT ------------------------------------|TOKENS--------|TEXT "\n" ------------
+ *                               opening                   with their end  rest
  *
- * HISTORY is the identity of what stands before a place: a hash of texts and tokens in turn, each
- * followed by its length, so that it can be read from its end in one way only and every prefix has
- * a hash of its own. An opening that the template would not write today is part of the text.
+ * HISTORY identifies everything before a place: a hash of texts and tokens in turn, each followed
+ * by its length, so that it can be parsed from its end in only one way and every prefix has its own
+ * hash. An opening that the template would not write today is part of the text.
  *
  * A place whose opening or end cannot be found is left to the template: a wrong seam would be worse
  * than a miss.
@@ -19,8 +19,8 @@
 #include "base/mem.h"
 #include "chat/replay_impl.h"
 
-/* An opening that differs from the rendered message must share this much with it, or the two are
- * about different things. */
+/* An opening that differs from the rendered message must share at least this much with it;
+ * otherwise the two are unrelated. */
 enum { OPENING_COMMON_MIN = 8 };
 
 struct composer {
@@ -29,7 +29,7 @@ struct composer {
     struct replay_plan *plan;
     struct hash256_state history;
     uint64_t run;  /* bytes of text since the last tokens */
-    size_t at;     /* of the rendered text: composed up to here */
+    size_t at;     /* offset in the rendered text: composed up to here */
     size_t hashed; /* ... and hashed up to here */
 };
 
@@ -73,7 +73,7 @@ static struct str cut(struct str text, size_t begin, size_t end)
     return (struct str){text.ptr + begin, end - begin};
 }
 
-/* Where the marker stands at the end of the text, white space aside; SIZE_MAX when it does not. */
+/* Where the marker is at the end of the text, ignoring white space; SIZE_MAX if it is not there. */
 static size_t find_at_end(struct str text, struct str marker)
 {
     struct str head = text;
@@ -95,14 +95,14 @@ static size_t common_prefix(struct str a, struct str b)
     return len;
 }
 
-/* What follows the turn, and how many of its tokens are taken. */
+/* Where the text continues after the turn, and how many of its tokens are used. */
 struct seam {
     size_t rest;
     size_t tokens;
 };
 
 /* The template ends the message with the sampled token, or begins the next message with it, or has
- * an end of its own. */
+ * its own end marker. */
 static bool find_seam(const struct replay_prompt *prompt, const struct replay_place *place,
                       const struct replay_entry *entry, struct seam *seam)
 {
@@ -123,7 +123,7 @@ static bool find_seam(const struct replay_prompt *prompt, const struct replay_pl
     return at != SIZE_MAX;
 }
 
-/* The thought stands before the content. */
+/* The thought comes before the content. */
 static bool shows_thought(struct str rendered, const struct replay_place *place,
                           const struct replay_entry *entry)
 {
@@ -161,7 +161,7 @@ static bool is_same(const struct replay_message *message, const struct hash256 *
            (message->reasoning.ptr == NULL || hash256_eq(&thought, &entry->thought));
 }
 
-/* Held, or NULL. */
+/* Returns a reference, or NULL. */
 static struct replay_entry *find(struct composer *composer, const struct replay_place *place,
                                  const struct hash256 *digest)
 {
@@ -254,7 +254,7 @@ static enum replay_outcome compose_place(struct composer *composer,
     return REPLAY_HIT;
 }
 
-/* Places come from marks, and marks from a template that a stranger wrote. */
+/* Places come from marks, and marks come from an untrusted template. */
 static bool fits(const struct composer *composer, const struct replay_place *place)
 {
     return place->begin >= composer->at && place->begin >= composer->hashed &&

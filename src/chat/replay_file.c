@@ -19,13 +19,13 @@
  *                124  ..  ids, 32 each; tokens, 4 each; opening; end; raw text; thought
  *      ..  32  BLAKE3 of all bytes before it, keyed
  *
- * Valid if and only if the magic and version are these, the lengths add up to the size of the file
- * exactly, at both levels, and the keyed hash is right. The hash is checked before anything else is
- * believed, so no bit can change unnoticed and no file from elsewhere is taken. Written as a whole:
- * it is small beside what the cache keeps, and all or nothing is simple.
+ * Valid if and only if magic and version match, the lengths add up exactly to the file size at both
+ * levels, and the keyed hash is right. The hash is verified before anything else is trusted, so no
+ * changed bit goes unnoticed and no foreign file is accepted. The file is written as a whole: it is
+ * small compared with the cache, and all-or-nothing is simple.
  *
- * Sealed, it is wrapped: 8 magic "HEARTHRS", 16 nonce, 16 tag, then the bytes above, encrypted
- * (base/seal.h); the first 24 are vouched for.
+ * A sealed file is wrapped: 8 magic "HEARTHRS", 16 nonce, 16 tag, then the bytes above, encrypted
+ * (base/seal.h); the first 24 bytes are authenticated.
  */
 #include <assert.h>
 #include <string.h>
@@ -44,8 +44,8 @@ enum {
     HEAD_BYTES = 24,
     TURN_HEAD_BYTES = 124,
     FILE_MODE = 0600,
-    /* A turn takes fewer bytes in the file than in memory, so this is enough for whatever was saved
-     * with the same limit. */
+    /* A turn takes fewer bytes in the file than in memory, so this is enough for anything saved
+     * under the same limit. */
     FILE_SLACK_BYTES = 4096,
     SEALED_NONCE_AT = 8,
     SEALED_TAG_AT = SEALED_NONCE_AT + SEAL_DRAW_BYTES,
@@ -141,7 +141,7 @@ enum err replay_encode(struct buf *out, struct replay_entry *const *entries, siz
 struct reader {
     const uint8_t *at;
     size_t left;
-    bool bad; /* something was to be read that is not there */
+    bool bad; /* a read went past the end */
 };
 
 static const uint8_t *take(struct reader *reader, size_t len)
@@ -214,7 +214,7 @@ static bool take_turn(struct reader *file, struct replay_record *record)
     return !reader.bad && reader.left == 0 && (record->end.len == 0 || record->tokens_count > 0);
 }
 
-/* The turns, when magic, version, sizes and hash are right. */
+/* The turns, if magic, version, sizes and hash are right. */
 static enum err open_file(struct str file, const struct hash256 *key, struct reader *turns,
                           uint32_t *count)
 {
@@ -275,7 +275,7 @@ static struct seal seal_of(const struct replay *replay, const uint8_t *file)
                          .data_len = SEALED_TAG_AT};
 }
 
-/* Wraps the bytes that are there. */
+/* Wraps the buffer's bytes. */
 static enum err seal_file(const struct replay *replay, struct buf *file)
 {
     size_t len = file->len;
@@ -292,8 +292,8 @@ static enum err seal_file(const struct replay *replay, struct buf *file)
     return ERR_OK;
 }
 
-/* Unwraps in place. ERR_CORRUPT also for one that lies in the clear: who wants them sealed believes
- * no other. */
+/* Unwraps in place. ERR_CORRUPT also for an unencrypted file: with a seal key set, only sealed
+ * files are accepted. */
 static enum err open_sealed(const struct replay *replay, char *data, size_t len, struct str *file)
 {
     uint8_t *at = (uint8_t *)data;

@@ -1,13 +1,13 @@
 /*
- * replay_form.c: messages as hashes that stay the same however a client writes them down again.
+ * replay_form.c: hashes of messages that do not depend on how a client writes them.
  *
- * JSON is hashed as values, not as text: objects as their members in the order of the keys' bytes,
- * of equal keys the last one (as Python and JavaScript keep it), strings without their escapes,
- * numbers by value. A number that is whole and fits into 64 bits is an integer however it was
- * written; others are doubles; those beyond a double's reach are their text.
+ * JSON is hashed by value, not as text: objects as their members sorted by key bytes, the last of
+ * equal keys (as in Python and JavaScript), strings unescaped, numbers by value. A whole number
+ * that fits into 64 bits is an integer however it was written; others are doubles; those beyond the
+ * range of a double are hashed as text.
  *
- * Arguments that are no JSON, too deep, or for which there is no memory are hashed as text. Then
- * only the same text is equal: at worst a turn is not found.
+ * Arguments that are not JSON, too deep, or for which there is no memory are hashed as text. Then
+ * only identical text is equal: at worst a turn is not found.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static bool hash_array(struct hash256_state *state, yyjson_val *list, unsigned d
     return true;
 }
 
-/* By key; of equal ones the last comes first, so that the others can be skipped. */
+/* Sorts by key; of equal keys the last comes first, so that the others can be skipped. */
 static int compare_members(const void *left, const void *right)
 {
     const struct member *a = left, *b = right;

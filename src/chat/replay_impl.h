@@ -1,5 +1,5 @@
 /*
- * replay_impl.h: what the files of replay share. For them only; replay.h is the door.
+ * replay_impl.h: shared by the files of replay only; replay.h is the public interface.
  *
  * An entry is one block of memory, written once and never changed:
  *
@@ -21,7 +21,7 @@ struct replay_id {
 };
 
 struct replay_entry {
-    struct list_node lru; /* linked: it can be found */
+    struct list_node lru; /* linked: the entry can be found */
     struct map_node by_key;
     struct hash256 key;     /* of space, history and digest */
     struct hash256 digest;  /* of the message, without ids and thought */
@@ -32,7 +32,7 @@ struct replay_entry {
     size_t tokens_count;
     struct str opening, end, raw, reasoning;
     size_t bytes;
-    unsigned holders; /* GUARDED_BY(lock): plans and savers, and the store itself while linked */
+    unsigned holders; /* GUARDED_BY(lock): plans, savers, and the store while linked */
 };
 
 struct replay {
@@ -50,28 +50,28 @@ struct replay {
 
 /* ---- replay.c ---- */
 
-/* What an entry is made of: as a turn, but with hashes where the file has nothing else. */
+/* The contents of a new entry: like a turn, but with hashes where the file has only those. */
 struct replay_record {
     struct hash256 key, digest, thought;
     const uint8_t *ids; /* HASH256_BYTES each */
     size_t ids_count;
     const uint8_t *tokens; /* int32 each, aligned or not */
     size_t tokens_count;
-    bool tokens_le; /* of the file */
+    bool tokens_le; /* from the file: little-endian */
     struct str opening, end, raw, reasoning;
 };
 
 /* Makes and links an entry. ERR_LIMIT, ERR_NOMEM. */
 enum err replay_add(struct replay *replay, const struct replay_record *record) NODISCARD;
 
-/* The entry, held, or NULL. */
+/* Returns a reference, or NULL. */
 struct replay_entry *replay_find_id(struct replay *replay, const struct hash256 *id);
 struct replay_entry *replay_find_key(struct replay *replay, const struct hash256 *key);
 struct replay_entry *replay_find_message(struct replay *replay, const struct hash256 *space,
                                          const struct replay_message *message); /* by its ids */
 void replay_release(struct replay *replay, struct replay_entry **entries, size_t count);
 
-/* All entries, oldest first, held; the array is freed with mem_free. ERR_NOMEM. */
+/* References to all entries, oldest first; free the array with mem_free. ERR_NOMEM. */
 enum err replay_hold_all(struct replay *replay, struct replay_entry ***entries,
                          size_t *count) NODISCARD;
 
@@ -79,7 +79,7 @@ void replay_count(struct replay *replay, const enum replay_outcome *outcomes, si
 
 /* ---- replay_form.c: messages as hashes ---- */
 
-/* Equal for messages that are the same (replay.h). Pure. */
+/* Equal for messages that count as the same (replay.h). Pure. */
 struct hash256 replay_digest(const struct replay_message *message);
 struct hash256 replay_thought(struct str reasoning);
 struct hash256 replay_id_hash(const struct hash256 *space, struct str id);
@@ -88,12 +88,12 @@ struct hash256 replay_key(const struct hash256 *space, const struct hash256 *his
 
 /* ---- replay_file.c: the file as bytes ---- */
 
-/* Appends the whole file. The error of the buffer. */
+/* Appends the whole file. Returns the buffer's error. */
 enum err replay_encode(struct buf *out, struct replay_entry *const *entries, size_t count,
                        const struct hash256 *key) NODISCARD;
 
-/* Adds the turns of a file, oldest first. ERR_CORRUPT: it is not valid, and nothing was added;
- * ERR_UNSUPPORTED: another version. Turns that do not fit are left out. */
+/* Adds the turns of a file, oldest first. ERR_CORRUPT: it is invalid and nothing was added;
+ * ERR_UNSUPPORTED: another version. Turns that do not fit are skipped. */
 enum err replay_decode(struct replay *replay, struct str file, const struct hash256 *key) NODISCARD;
 
 #endif

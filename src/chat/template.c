@@ -1,10 +1,10 @@
 /*
  * template.c: one render: values in, text, spans and marks out.
  *
- * The template runs once. Where messages begin and end is told by the template engine, which calls
- * at each round of a loop that writes: the rounds whose item is one of our messages are the
+ * The template runs once. The template engine reports where messages begin and end: it calls back
+ * for each loop iteration that writes. Iterations whose item is one of our messages are the
  * messages, whatever markup the template puts around them. Only a template that opens the answer
- * inside the last message's round runs a second time, without opening it.
+ * inside the last message's iteration runs a second time, without opening it.
  */
 #include "chat/template_impl.h"
 
@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-/* ChatML, which more models understand than any other form, with tools in the manner of Hermes. */
+/* ChatML, which more models understand than any other format, with tools in the Hermes style. */
 static const char chatml[] =
     "{%- set system = messages[0].content if messages and messages[0].role == 'system' else '' -%}"
     "{%- if system or tools -%}"
@@ -50,7 +50,7 @@ static const char chatml[] =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}";
 
-/* Published templates take some thousand steps for the small conversations of a trial. */
+/* Published templates take a few thousand steps for the small conversations of a probe. */
 enum { TRIAL_STEPS_MAX = 100000, TRIAL_OUTPUT_BYTES_MAX = 1 << 20 };
 
 const struct chat_caps *chat_template_caps(const struct chat_template *tmpl)
@@ -65,7 +65,7 @@ struct output_formats chat_template_formats(const struct chat_template *tmpl)
 
 /* ---- life ---- */
 
-/* The words of the template's author as they are; our own with the place. */
+/* Errors of the template's author are passed on as they are; our own get the position. */
 static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *error)
 {
     if (error->raised || error->line == 0)
@@ -73,7 +73,7 @@ static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *
     return err_set(info, error->code, "chat template, line %u: %s", error->line, error->message);
 }
 
-/* Where tools are described by us, they are called as we described it. */
+/* Where we describe the tools, calls have the format of our description. */
 static void choose_formats(struct chat_template *tmpl, struct str source)
 {
     tmpl->formats = output_detect(source);
@@ -121,11 +121,11 @@ void chat_template_destroy(struct chat_template **tmpl)
 
 /* ---- rendering ---- */
 
-/* What one run of the template needs besides the result. */
+/* The inputs of one template run. */
 struct job {
     const struct chat_template *tmpl;
     const struct chat_request *request;
-    size_t count; /* of its messages */
+    size_t count; /* number of its messages */
     struct arena *arena;
     struct chat_shape shape;
     struct jinja_output output;
@@ -133,8 +133,8 @@ struct job {
     struct chat_rounds rounds;
 };
 
-/* A template that comes with a model may be made to run as long as it is let; some hundred trials
- * must not add up. */
+/* A model's template may be written to run as long as it is allowed to; a few hundred probes must
+ * not add up. */
 static struct jinja_limits limits_of(const struct chat_template *tmpl)
 {
     struct jinja_limits limits = jinja_limits_default;
@@ -179,8 +179,8 @@ static void job_fini(struct job *job)
     buf_fini(&job->text);
 }
 
-/* The length of the text without the prompt for the answer, from a run without it; SIZE_MAX when
- * that is another text. */
+/* The length of the text without the generation prompt, from a run without it; SIZE_MAX if that
+ * text differs. */
 static enum err measure_generation(const struct job *with, size_t *out, struct errinfo *info)
 {
     struct chat_request request = *with->request;
@@ -197,7 +197,7 @@ static enum err measure_generation(const struct job *with, size_t *out, struct e
     return err == ERR_NOMEM || err == ERR_LIMIT ? err : ERR_OK;
 }
 
-/* Cuts the text behind what the last message said. */
+/* Cuts the text after the content of the last message. */
 static enum err cut_open(struct job *job, struct chat_render *render, struct errinfo *info)
 {
     uint32_t last = job->shape.items[job->shape.item_count - 1].message;
@@ -271,7 +271,7 @@ static enum err finish(struct job *job, struct chat_text *out, struct errinfo *i
                          : err_set(info, err, "no room for a text of %zu bytes", render.text.len);
 }
 
-/* A last message that says nothing yet is continued by opening an answer. */
+/* An empty last message is continued by opening an answer. */
 static bool is_empty(const struct message *message)
 {
     bool says =

@@ -1,7 +1,7 @@
 /*
- * template_impl.h: the parts of a template among themselves: template.c renders, template_shape.c
- * turns requests into values, template_marks.c finds boundaries, template_probe.c finds out what a
- * template can do.
+ * template_impl.h: shared by the template files: template.c renders, template_shape.c turns
+ * requests into values, template_marks.c finds boundaries, template_probe.c finds out what a
+ * template supports.
  */
 #ifndef HEARTH_CHAT_TEMPLATE_IMPL_H
 #define HEARTH_CHAT_TEMPLATE_IMPL_H
@@ -11,11 +11,11 @@
 
 struct buf;
 
-/* How a template wants to be told that there are no tools, and of tools. */
+/* How a template expects tools, and the absence of tools, to be passed. */
 enum chat_tools_style {
-    CHAT_TOOLS_NONE,      /* tools is none: as the reference implementation does */
-    CHAT_TOOLS_UNDEFINED, /* tools is not there: the template loops over it without asking */
-    CHAT_TOOLS_FUNCTIONS, /* `functions`, a JSON text, and `datetime` must be there */
+    CHAT_TOOLS_NONE,      /* tools is none, as in the reference implementation */
+    CHAT_TOOLS_UNDEFINED, /* tools is undefined: the template loops over it without checking */
+    CHAT_TOOLS_FUNCTIONS, /* `functions`, a JSON text, and `datetime` must be defined */
     CHAT_TOOLS_STYLE_COUNT
 };
 
@@ -25,19 +25,19 @@ struct chat_template {
     enum chat_tools_style tools_style;
     struct output_formats formats;
     char *bos, *eos; /* owned */
-    /* Marks that were seen to move from one turn to the next, or whose place is not known. */
+    /* Marks that were seen to move from one turn to the next, or whose place is unknown. */
     bool mark_off[MARK_COUNT][ROLE_COUNT];
-    /* system text or tools stand inside messages, and not always in the same one */
+    /* system text or tools are inside messages, and not always in the same one */
     bool preamble_moves;
-    /* the prompt for the answer is written inside a round: found by a second render */
+    /* the generation prompt is written inside a loop iteration: found by a second render */
     bool generation_twice;
-    bool measured; /* these are known */
-    bool ready;    /* all of it is: no more trials, which have tighter limits */
+    bool measured; /* the fields above are known */
+    bool ready;    /* everything is known: no more probes, which have tighter limits */
 };
 
 /* ---- template_shape.c: from JSON to values ---- */
 
-/* Message numbers of strings that belong to no message. */
+/* Message numbers for strings that belong to no message. */
 enum { CHAT_FROM_TOOLS = UINT32_MAX - 1, CHAT_FROM_ELSEWHERE = UINT32_MAX };
 
 /* Strings of the request are numbered (jinja/value.h); those from `first` up to the next source's
@@ -49,12 +49,12 @@ struct chat_source {
 
 /* A message as the template sees it. */
 struct chat_item {
-    const void *object; /* its dict: how a round is recognised */
+    const void *object; /* its dict, which identifies a loop iteration */
     uint32_t message;
     enum role role;
 };
 
-/* A request as the template is to see it; everything is in the arena. */
+/* A request in the form that the template expects; everything is in the arena. */
 struct chat_shape {
     struct jinja_value vars;
     struct chat_item *items; /* in the order of the conversation */
@@ -62,8 +62,8 @@ struct chat_shape {
     struct chat_source *sources;
     size_t source_count;
     uint32_t leading; /* messages at the beginning that are system text */
-    /* system text that stands at the beginning of the first item's content, when there was no other
-     * place */
+    /* system text at the beginning of the first item's content, when there was no other place for
+     * it */
     struct str folded;
 };
 
@@ -78,13 +78,13 @@ uint32_t chat_shape_message_of(const struct chat_shape *shape, uint32_t origin);
 struct chat_round {
     const void *object;
     uint32_t item;
-    unsigned depth;    /* rounds with this item that are running */
-    unsigned writes;   /* rounds that wrote something; marks are known with exactly one */
-    size_t open;       /* where the running one began */
-    size_t begin, end; /* of the last that wrote */
+    unsigned depth;    /* running iterations with this item */
+    unsigned writes;   /* iterations that wrote something; marks are known only if this is 1 */
+    size_t open;       /* where the running iteration began */
+    size_t begin, end; /* of the last one that wrote */
 };
 
-/* Listens to a render. */
+/* Observes a render. */
 struct chat_rounds {
     struct chat_round *rounds; /* one per item, sorted by object */
     size_t count;
@@ -107,12 +107,12 @@ struct chat_render {
     bool open;         /* the last message is not finished */
 };
 
-/* Where the last message ends that wrote anything; SIZE_MAX when none did. */
+/* Where the last message that wrote anything ends; SIZE_MAX if none did. */
 size_t chat_marks_end(const struct chat_render *render);
 enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
                          struct chat_text *out) NODISCARD;
 
-/* ---- conversations to try a template with ---- */
+/* ---- conversations to probe a template with ---- */
 
 /* Initializers of a message that is one text, and of a call. */
 #define CHAT_SAID(who, words)            \

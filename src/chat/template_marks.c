@@ -1,10 +1,11 @@
 /*
- * template_marks.c: where messages begin and end, from the rounds of the template's loops.
+ * template_marks.c: finds where messages begin and end, from the iterations of the template's
+ * loops.
  *
- * A template writes messages in a loop over them, and the text up to the beginning of a round is a
- * function of the messages before it, unless the template looks ahead; then the text itself
- * changes, too. Rounds that write nothing are passes that count or search. A message that is
- * written in no round of its own, or in several, has no marks.
+ * A template writes messages in a loop over them, and the text up to the beginning of an iteration
+ * is a function of the messages before it, unless the template looks ahead; then the text itself
+ * changes as well. Iterations that write nothing are passes that count or search. A message that is
+ * not written in exactly one iteration has no marks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static void add(struct list *list, struct mark mark)
         list->marks[list->count++] = mark;
 }
 
-/* At one place: what ends, then what begins. */
+/* At the same place, ends come before begins. */
 static int compare_marks(const void *a, const void *b)
 {
     static const int order[] = {[MARK_MESSAGE_END] = 0,
@@ -106,7 +107,7 @@ static void add_message(struct list *list, const struct chat_round *round)
     if (last && render->open)
         return;
     mark.kind = MARK_MESSAGE_END;
-    /* A round that also opens the answer ends where that begins. */
+    /* An iteration that also opens the answer ends where the opening begins. */
     mark.at = last && render->tmpl->generation_twice && render->generation < round->end
                   ? render->generation
                   : round->end;
@@ -118,7 +119,7 @@ static bool is_preamble(const struct chat_shape *shape, uint32_t message)
     return message < shape->leading || message == CHAT_FROM_TOOLS;
 }
 
-/* Where system text and tools end that stand before anything else that the client said. */
+/* Where system text and tools end if they come before all other text of the client. */
 static size_t preamble_end(const struct chat_render *render)
 {
     const struct chat_shape *shape = render->shape;
@@ -138,8 +139,8 @@ static size_t preamble_end(const struct chat_render *render)
     return end;
 }
 
-/* Where the first message begins that is not of the preamble; the prompt for the answer, when all
- * are. 0: not known. */
+/* Where the first message after the preamble begins; the generation prompt if there is none. 0:
+ * unknown. */
 static size_t first_begin(const struct chat_render *render)
 {
     const struct chat_round *first = NULL;
@@ -163,7 +164,7 @@ static void add_system_end(struct list *list)
     struct mark mark = {preamble > begin ? preamble : begin, MARK_SYSTEM_END,
                         leading > 0 ? leading - 1 : 0, ROLE_SYSTEM};
 
-    /* BOS alone is no preamble. */
+    /* BOS alone is not a preamble. */
     if (mark.at > strlen(list->render->tmpl->bos))
         add(list, mark);
 }

@@ -1,10 +1,10 @@
 /*
- * template_probe.c: what a template can do, found by asking it.
+ * template_probe.c: finds out what a template supports by rendering probes.
  *
- * Small conversations with words that no template contains are rendered; a word that shows up was
- * understood. Everything is assumed at first, so that the request reaches the template as it is,
- * then taken back where the word is missing. A template whose source merely mentions a feature is
- * not believed: it may do so to refuse it.
+ * The probes are small conversations with words that no template contains; a word that appears in
+ * the output was understood. Every feature is assumed at first, so that the request reaches the
+ * template unchanged, and withdrawn if its word is missing. A feature name in the template's source
+ * proves nothing: the template may mention it only to refuse it.
  */
 #include <yyjson.h>
 
@@ -40,10 +40,10 @@ struct prober {
     struct arena arena;
     yyjson_doc *schema;          /* of the tool */
     enum chat_thinking thinking; /* for the next question */
-    enum err err;                /* no memory: the answers mean nothing */
+    enum err err;                /* out of memory: the results mean nothing */
 };
 
-/* A conversation to try. */
+/* A conversation to probe with. */
 struct trial {
     const struct message *messages;
     size_t count;
@@ -52,7 +52,7 @@ struct trial {
 
 static const struct message just_user[] = {USER};
 
-/* False when the template refuses it. The text lives until the next call. */
+/* False if the template refuses it. The text is valid until the next call. */
 static bool ask(struct prober *p, struct trial trial, bool tools, struct chat_text *out)
 {
     const struct tool tool = {STR("needle_tool"), STR("d"), yyjson_doc_get_root(p->schema), false};
@@ -91,13 +91,13 @@ static void probe_content(struct prober *p, struct chat_caps *caps)
         {.role = ROLE_USER, .form = CONTENT_PARTS, .parts = parts, .parts_count = 2}};
     struct chat_text text;
 
-    /* A template that puts a list into text prints it as Python does. */
+    /* A template that inserts a list into text prints it as Python does. */
     caps->content_parts = ask(p, TRIAL(list), false, &text) && has(&text, "needle_a") &&
                           has(&text, "needle_b") && !has(&text, "'needle_a'");
     caps->content_string = !caps->content_parts || shows(p, TRIAL(just_user), false, "needle_user");
 }
 
-/* The first way of having no tools that a plain question survives. */
+/* The first way of passing no tools that a plain question renders with. */
 static void probe_tools_style(struct prober *p)
 {
     struct chat_text text;
@@ -110,8 +110,8 @@ static void probe_tools_style(struct prober *p)
     p->tmpl->tools_style = CHAT_TOOLS_NONE;
 }
 
-/* Behind the question and before the answer to it: a template that gathers all system text at the
- * beginning does not. */
+/* The system message comes after the question and before its answer: a template that collects all
+ * system text at the beginning does not keep it there. */
 static bool shows_late_system(struct prober *p)
 {
     const struct message late[] = {{CHAT_SAID(ROLE_SYSTEM, "needle_system")},
@@ -137,7 +137,7 @@ static void probe_roles(struct prober *p, struct chat_caps *caps)
     caps->system_late = caps->system && shows_late_system(p);
 }
 
-/* A hash of the text without its white space, which is where two ways to write JSON differ. */
+/* A hash of the text without white space, the only difference between two ways to write JSON. */
 static struct hash256 hash_of_signs(const struct chat_text *text)
 {
     struct hash256_state state;
@@ -149,10 +149,10 @@ static struct hash256 hash_of_signs(const struct chat_text *text)
     return hash256_final(&state);
 }
 
-/* Calls, in the two forms of their arguments. Text is what the model wrote and is preferred where
- * it comes out as the object would. Text inside text has escaped quotes, an object inside text is
- * printed as Python does, and some templates pass text through that have a notation of their own
- * for objects. */
+/* Calls, with their arguments in both forms. Text is what the model wrote and is preferred if it
+ * renders as the object would. Text inside text has escaped quotes; an object inside text is
+ * printed as Python does; and some templates that have their own notation for objects pass text
+ * through. */
 static void probe_arguments(struct prober *p, struct chat_caps *caps)
 {
     const struct message calls_one[] = {USER, ASKED("abcdefghi"), ANSWER("abcdefghi")};
@@ -235,7 +235,7 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
     probe_roles(&p, &tmpl->caps);
     probe_calls(&p, &tmpl->caps);
     probe_thinking(&p, &tmpl->caps);
-    /* Tools that we describe are called, and answer, in the words that we described. */
+    /* Tools that we describe are called and answered in the format of our description. */
     if (!tmpl->caps.tools)
         tmpl->caps.calls = tmpl->caps.calls_parallel = tmpl->caps.tool_role =
             tmpl->caps.user_after_tool = false;

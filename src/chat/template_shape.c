@@ -1,18 +1,19 @@
 /*
  * template_shape.c: a request as values that the template understands.
  *
- * What a template does not know is said in other words:
+ * Features that a template does not support are expressed in other ways:
  *
  *      tools            -> a description in the system text            !caps.tools
  *      tool_calls       -> <tool_call>{...}</tool_call> in the content !caps.calls
  *      role tool        -> a user's <tool_response>...</tool_response> !caps.tool_role
  *      role system      -> the beginning of the next user's message    !caps.system
- *        further on     -> the end of the user's message before it, or one of its own    !caps.system_late
+ *        further on     -> the end of the user message before it, or
+ *                          a separate one                            !caps.system_late
  *      user after tool  -> the end of the tool's message               !caps.user_after_tool
- *      parts            -> one text, a line each                       !caps.content_parts, and whoever is not the user
+ *      parts            -> one text, a line each (always if not a user's) !caps.content_parts
  *
- * All strings of the request get numbers, so that the output shows where they went; roles and the
- * names of members do not, as they are not the client's words.
+ * All strings of the request are numbered, so that the output shows where they went. Roles and
+ * member names are not numbered, as they are not the client's text.
  */
 #include <time.h>
 #include <yyjson.h>
@@ -42,7 +43,7 @@ static enum err add_item(struct shaper *s, struct jinja_value dict, struct chat_
     return jinja_list_add(s->arena, s->list, dict) ? ERR_OK : shaper_fail_memory(s);
 }
 
-/* A message of ours in place of one that the template does not know. */
+/* Our own message in place of one that the template does not support. */
 static enum err add_text(struct shaper *s, const char *role, struct str text, struct chat_item item,
                          struct jinja_value *dict)
 {
@@ -55,7 +56,7 @@ static enum err add_text(struct shaper *s, const char *role, struct str text, st
     return add_item(s, *dict, item);
 }
 
-/* What it called, unless the template does not show calls. */
+/* The calls, unless the template does not show calls. */
 static enum err set_calls(struct shaper *s, struct jinja_value dict, const struct message *message)
 {
     struct jinja_value calls;
@@ -66,8 +67,7 @@ static enum err set_calls(struct shaper *s, struct jinja_value dict, const struc
     return shaper_set(s, dict, "tool_calls", calls);
 }
 
-/* Members besides role and content; those that it does not have are not there, since templates ask
- * for that. */
+/* Members besides role and content. Absent ones stay undefined, since templates test for that. */
 static enum err set_members(struct shaper *s, struct jinja_value dict,
                             const struct message *message)
 {
@@ -114,7 +114,7 @@ static enum err add_message(struct shaper *s, const struct message *message, str
     return add_item(s, dict, item);
 }
 
-/* System text waits for the next user's message. */
+/* System text is held back for the next user message. */
 static enum err hold_back(struct shaper *s, struct str text)
 {
     if (s->pending.len == 0) {
@@ -124,7 +124,7 @@ static enum err hold_back(struct shaper *s, struct str text)
     return shaper_join(s, s->pending, STR("\n\n"), text, &s->pending);
 }
 
-/* Is the text of the next message put behind that of this one? */
+/* Is the text of the next message appended to this one? */
 static bool takes_next(const struct shaper *s, enum role role)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
@@ -135,7 +135,7 @@ static bool takes_next(const struct shaper *s, enum role role)
            (s->next == ROLE_USER || (s->next == ROLE_SYSTEM && !caps->system_late));
 }
 
-/* The user's message that begins with the system text. */
+/* The user message that begins with the system text. */
 static enum err add_with_pending(struct shaper *s, const struct message *message,
                                  struct chat_item item)
 {
@@ -155,9 +155,10 @@ static enum err add_with_pending(struct shaper *s, const struct message *message
     return ERR_OK;
 }
 
-/* Text that has no message of its own goes to the one before it, or becomes a user's. So do results
- * of a tool as words of the user; several in a row, and the user's own after them, are one message,
- * as templates that know no tools want users and assistants to take turns. */
+/* Text without its own message is appended to the previous message, or becomes a user message. Tool
+ * results in user messages are treated the same way: several in a row, and the user's own text
+ * after them, form one message, because templates without tool support expect users and assistants
+ * to alternate. */
 static enum err add_to_host(struct shaper *s, struct str text, struct chat_item item)
 {
     struct jinja_value content;
@@ -180,7 +181,7 @@ static enum err add_result(struct shaper *s, const struct message *message, stru
     return add_to_host(s, text, item);
 }
 
-/* System text must not move when the conversation goes on: the text before it is what was cached
+/* System text must not move when the conversation continues: the text before it is what was cached
  * (keeps I106). */
 static bool is_late_system(const struct shaper *s, struct chat_item item)
 {
@@ -231,8 +232,8 @@ static enum err describe_tools(struct shaper *s, struct str *out)
     return shaper_take_text(s, &buf, out);
 }
 
-/* Tools for a template that knows none, as system text: behind that of the first message, if it has
- * one. Says with *used whether the first message is done with. */
+/* Describes tools as system text for a template without tool support, after the first message's
+ * text if that is a system message. Sets *used if the first message has been consumed. */
 static enum err add_described_tools(struct shaper *s, const struct message *first, bool *used)
 {
     struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = ROLE_SYSTEM};
@@ -272,7 +273,7 @@ static enum err shape_messages(struct shaper *s, size_t count)
     }
     if (s->pending.len == 0)
         return ERR_OK;
-    item.message--; /* system text that nobody's message came after */
+    item.message--; /* system text with no message after it */
     return add_text(s, "user", s->pending, item, &dict);
 }
 
@@ -326,7 +327,7 @@ static enum err set_wishes(struct shaper *s, struct jinja_value vars)
     return set_kwargs(s, vars);
 }
 
-/* The date, as a client would write it who knows such a template. */
+/* The date, in the form that a client of such a template would write. */
 static enum err set_functions(struct shaper *s, struct jinja_value vars)
 {
     struct str text = STR("[]");

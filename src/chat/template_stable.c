@@ -1,15 +1,17 @@
 /*
- * template_stable.c: do the marks of a template stay where they are when a conversation goes on?
+ * template_stable.c: checks that the marks of a template stay in place as a conversation continues.
  *
- * Some templates write the end of the last message otherwise than that of the same message a turn
- * later, or open the answer inside the last round. So a conversation is rendered at each of its
+ * Some templates write the end of the last message differently from that of the same message a turn
+ * later, or open the answer inside the last iteration. So a conversation is rendered at each of its
  * turns, and each turn is compared with the next:
  *
- *      turn n    <u>Q1</u><a>A1</a><u>Q2</u>|<a>          a mark of one, up to where both texts are equal,
- *      turn n+1  <u>Q1</u><a>A1</a><u>Q2</u>|<a>A2</a>... must be a mark of the other
+ *      turn n    <u>Q1</u><a>A1</a><u>Q2</u>|<a>
+ *      turn n+1  <u>Q1</u><a>A1</a><u>Q2</u>|<a>A2</a>...
  *
- * A kind of mark that fails once, for a role, is never given for it. The beginning of an answer
- * must become the beginning of that message.
+ * Up to where both texts are equal, a mark of one must be a mark of the other.
+ *
+ * If a kind of mark fails once for a role, it is never used for that role. The beginning of an
+ * answer must become the beginning of that message.
  */
 #include <yyjson.h>
 
@@ -22,10 +24,10 @@ enum { STABLE_ARENA_BYTES = 64 << 20 };
 static const char schema_json[] =
     "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"d\"}}}";
 
-/* A conversation with all that a template may treat in its own way. `turn`: a request can end here.
- * The first question begins with the words of the system text: otherwise a template that moves this
- * text from question to question goes unnoticed, as then the texts of two turns part before the
- * mark that moves. */
+/* A conversation with everything that a template may treat specially. `turn`: a request can end
+ * here. The first question begins with the words of the system text. Otherwise a template that
+ * moves this text from question to question would go unnoticed, because the texts of two turns
+ * would differ before the mark that moves. */
 #define CALLED(id, arguments) \
     .calls = (struct tool_call[]){CHAT_CALL(id, "look", arguments)}, .calls_count = 1
 #define ANSWERS(id) .call_id = STR(id), .name = STR("look")
@@ -66,7 +68,7 @@ static bool is_on(const struct path *path, size_t i)
     return (path->system || !script[i].system) && (path->tools || !script[i].tools);
 }
 
-/* Renders the conversation up to a message; what the turn held before is gone. */
+/* Renders the conversation up to a message, replacing the turn's previous contents. */
 static enum err turn_take(struct turn *turn, const struct chat_template *tmpl,
                           const struct path *path, size_t end)
 {
@@ -138,7 +140,7 @@ static void compare(struct chat_template *tmpl, const struct turn *turn, const s
     }
 }
 
-/* Where the second render says that the answer is opened, the last message must have ended. */
+/* Where the second render finds the opening of the answer, the last message must have ended. */
 static void compare_generation(struct chat_template *tmpl, const struct turn *turn)
 {
     uint32_t last = (uint32_t)turn->messages - 1;
@@ -148,7 +150,7 @@ static void compare_generation(struct chat_template *tmpl, const struct turn *tu
         tmpl->generation_twice = true;
 }
 
-/* Walks one path; before the template is measured it only looks for where answers are opened. */
+/* Walks one path; before the template is measured, it only looks for where answers are opened. */
 static enum err walk(struct chat_template *tmpl, const struct path *path, struct turn turns[2])
 {
     struct turn *before = NULL, *now = &turns[0];
@@ -186,8 +188,7 @@ static enum err measure(struct chat_template *tmpl, struct turn turns[2])
     TRY(walk_all(tmpl, turns));
     if (!*system_off)
         return ERR_OK;
-    /* A preamble that moves may still have a part that does not: what stands before the first
-     * message. */
+    /* A preamble that moves may still have a fixed part: the text before the first message. */
     tmpl->preamble_moves = true;
     *system_off = false;
     return walk_all(tmpl, turns);

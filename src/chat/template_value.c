@@ -11,13 +11,13 @@
 #include "base/json_alc.h"
 #include "base/json_scan.h"
 
-/* The id of a call as the client knows it and as the template wants it. */
+/* The id of a call as the client knows it and as the template requires it. */
 struct named_id {
     struct named_id *before;
     struct str id, name;
 };
 
-/* ---- small makers ---- */
+/* ---- small constructors ---- */
 
 enum err shaper_fail_memory(struct shaper *s)
 {
@@ -118,7 +118,7 @@ enum err shaper_content(struct shaper *s, const struct message *message, struct 
     const struct chat_caps *caps = &s->tmpl->caps;
     struct str text;
 
-    /* Templates that show parts for the sake of images often do so for users only. */
+    /* Templates that support parts because of images often do so for users only. */
     bool parts = message->form == CONTENT_PARTS && caps->content_parts &&
                  (message->role == ROLE_USER || !caps->content_string);
     if (!parts && (message->form != CONTENT_TEXT || caps->content_string)) {
@@ -133,7 +133,7 @@ enum err shaper_content(struct shaper *s, const struct message *message, struct 
     return ERR_OK;
 }
 
-/* A content that is one text already. */
+/* Content that is already a single text. */
 enum err shaper_text(struct shaper *s, struct str text, struct jinja_value *out)
 {
     if (s->tmpl->caps.content_string) {
@@ -154,7 +154,7 @@ static struct str find_name(const struct shaper *s, struct str id)
     return id;
 }
 
-/* Gives the id of a call the name that the template shows instead of the function's. */
+/* Maps the id of a call to the name that the template shows instead of the function's. */
 static enum err name_id(struct shaper *s, const struct tool_call *call)
 {
     struct named_id *named = arena_alloc(s->arena, sizeof(*named));
@@ -168,7 +168,7 @@ static enum err name_id(struct shaper *s, const struct tool_call *call)
     return ERR_OK;
 }
 
-/* Nine letters and digits that depend on the id, where the template accepts nothing else. */
+/* Nine letters and digits derived from the id, for templates that accept nothing else. */
 enum err shaper_id(struct shaper *s, struct str id, struct jinja_value *out)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -188,8 +188,8 @@ enum err shaper_id(struct shaper *s, struct str id, struct jinja_value *out)
     return copy != NULL ? ERR_OK : shaper_fail_memory(s);
 }
 
-/* Arguments in the form that the template wants. Text that is not a JSON object stays text: it is
- * what the model wrote. */
+/* Arguments in the form that the template requires. Text that is not a JSON object stays text: it
+ * is what the model wrote. */
 static enum err arguments_value(struct shaper *s, struct str text, struct jinja_value *out)
 {
     yyjson_alc memory = json_alc_arena(s->arena);
@@ -246,7 +246,7 @@ static void append_call(struct buf *buf, const struct tool_call *call)
     buf_append_str(buf, "}\n</tool_call>");
 }
 
-/* What the assistant said and the calls it made, in one text. */
+/* The assistant's content and calls as one text. */
 enum err shaper_spoken_calls(struct shaper *s, const struct message *message, struct str *out)
 {
     struct str text;
@@ -262,7 +262,7 @@ enum err shaper_spoken_calls(struct shaper *s, const struct message *message, st
 
 /* ---- tools ---- */
 
-/* Names of members count as the client's text here: the preamble ends after the last of them. */
+/* Member names count as the client's text here: the preamble ends after the last of them. */
 static enum err set_member(struct shaper *s, struct jinja_value dict, struct str key,
                            struct jinja_value value)
 {

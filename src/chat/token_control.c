@@ -1,9 +1,9 @@
 /*
  * token_control.c: see token_control.h.
  *
- * Whether two tokens can overlap is asked for pairs, but nearly all pairs are ruled out by their
- * first characters: one token can only begin inside another that has its first character somewhere
- * behind its own. Vocabularies with thousands of control tokens take a few milliseconds.
+ * Overlap is a question about pairs of tokens, but first characters rule out nearly all pairs: a
+ * token can begin inside another only if that one contains its first character after its own first.
+ * Vocabularies with thousands of control tokens take a few milliseconds.
  */
 #include "chat/token_control.h"
 
@@ -31,16 +31,15 @@ struct token_controls {
     bool spare_words, strip;
 };
 
-/* All specials, while the set is made. */
+/* All special tokens, while the set is built. */
 struct scan {
     const struct tokens_source *source;
     struct buf texts;
     struct special *specials;
     size_t count, cap;
-    bool first[256],
-        inner[256];   /* bytes that a special begins with; that stand further inside one */
-    bool space_first; /* some special begins with white space */
-    bool unread;      /* some special is too long to be looked at */
+    bool first[256], inner[256]; /* bytes that a special begins with; that occur later in one */
+    bool space_first;            /* some special begins with white space */
+    bool unread;                 /* some special token is too long to be examined */
 };
 
 static bool is_space(char c)
@@ -87,7 +86,7 @@ static struct str special_text(const struct scan *scan, const struct special *sp
     return (struct str){buf_str(&scan->texts) + special->begin, special->len};
 }
 
-/* Does some end of `a` begin `b`, neither of them as a whole? */
+/* Is some proper suffix of `a` a proper prefix of `b`? */
 static bool continues(struct str a, struct str b)
 {
     for (size_t k = 1; k < a.len && k < b.len; k++)
@@ -143,8 +142,9 @@ static int compare_entries(const void *a, const void *b)
                          ((const struct token_control *)b)->text);
 }
 
-/* An entry that begins with another comes behind it in the order, and all between them begin with
- * it, too. Such an other is no place to cut: markers that are no entries were compared before. */
+/* An entry that begins with another sorts after it, and so do all entries between them, which begin
+ * with it as well. The shorter one is not a safe place to cut; markers that are not entries were
+ * compared before. */
 static void link_parents(struct token_controls *set)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -213,7 +213,7 @@ static enum err fill(struct token_controls *set, struct scan *scan)
     }
     qsort(set->entries, set->count, sizeof(*set->entries), compare_entries);
     link_parents(set);
-    set->texts = buf_take(&scan->texts); /* does not move: the entries point into it */
+    set->texts = buf_take(&scan->texts); /* must not move: the entries point into it */
     return ERR_OK;
 }
 
@@ -244,8 +244,8 @@ void token_controls_destroy(struct token_controls **controls)
 
 /* ---- finding ---- */
 
-/* The longest entry that the text begins with. Whatever entry does so is the last one not behind
- * the text in the order, or one of its parents. */
+/* The longest entry that the text begins with. Any such entry is either the last one that does not
+ * sort after the text, or one of its parents. */
 static const struct token_control *match(const struct token_controls *set, struct str text)
 {
     size_t low = 0, high = set->count;

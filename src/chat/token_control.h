@@ -1,12 +1,13 @@
 /*
- * token_control.h: the control tokens of a vocabulary, to be found in text.
+ * token_control.h: finds the control tokens of a vocabulary in text.
  *
- *      entries, sorted by text:  <|im_end|>  <|im_start|>  <|im_start|>x  ...      parent: the longest entry that it begins with
+ *      entries, sorted by text:  <|im_end|>  <|im_start|>  <|im_start|>x  ...
+ *      parent of an entry: the longest other entry that it begins with
  *
- * A tokenizer takes out the longest tokens first, each wherever it stands, before it looks at
- * words. A control token is a safe place to cut (`cut`) when no other one can overlap it or contain
- * it, it cannot overlap itself, and it takes no white space before it: then the library finds it
- * whatever stands around it, and both sides are tokenized apart from each other.
+ * A tokenizer extracts the longest tokens first, wherever they occur, before it splits words. A
+ * control token is a safe place to cut (`cut`) if no other one can overlap or contain it, it cannot
+ * overlap itself, and it strips no white space before it: then the library finds it whatever
+ * surrounds it, and both sides are tokenized independently.
  *
  * Immutable once made; any thread.
  */
@@ -28,7 +29,7 @@ struct token_control {
     int32_t token;
     int32_t parent; /* index, -1: none */
     bool cut;
-    bool strips; /* takes the white space behind it */
+    bool strips; /* strips the white space after it */
 };
 
 struct token_controls;
@@ -37,22 +38,22 @@ enum err token_controls_create(const struct tokens_source *source,
                                struct token_controls **out) NODISCARD;
 void token_controls_destroy(struct token_controls **controls);
 
-/* Whether `at` is between a letter and a blank with a letter behind it. */
+/* Is `at` between a letter and a blank that is followed by a letter? */
 bool token_words_end(struct str text, size_t at);
 
-/* The first place at or behind `at` where some control token stands, SIZE_MAX when there is none;
- * *found is the longest there. */
+/* The first place at or after `at` with a control token, SIZE_MAX if there is none; *found is the
+ * longest one there. */
 size_t token_controls_find(const struct token_controls *controls, struct str text, size_t at,
                            const struct token_control **found);
 /* The next shorter one at the same place, or NULL. */
 const struct token_control *token_controls_shorter(const struct token_controls *controls,
                                                    const struct token_control *control);
 
-/* Could text be cut between a letter and a blank with a letter behind it (ASCII)? Not when a
- * special token, marker or control, has a letter before a blank inside, or ends with a letter and
- * takes the white space behind it. */
+/* Can text be cut between a letter and a blank that is followed by a letter (ASCII)? Not if a
+ * special token, marker or control, contains a letter before a blank, or ends with a letter and
+ * strips the white space after it. */
 bool token_controls_spare_words(const struct token_controls *controls);
-/* Some special token takes white space around it: as much as there is. */
+/* Some special token strips all white space around it. */
 bool token_controls_strip(const struct token_controls *controls);
 
 size_t token_controls_count(const struct token_controls *controls);

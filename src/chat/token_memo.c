@@ -1,6 +1,6 @@
 /*
- * token_memo.c: see token_memo.h. A map from keys to entries, and a list of them in the order of
- * their last use, oldest first.
+ * token_memo.c: see token_memo.h. A map from keys to entries, and a list of the entries in LRU
+ * order, oldest first.
  */
 #include "chat/token_memo.h"
 

@@ -1,9 +1,9 @@
 /*
- * token_memo.h: pieces of text and their tokens, remembered up to a number of bytes; the least
- * recently used goes first.
+ * token_memo.h: remembers pieces of text and their tokens, up to a number of bytes; the least
+ * recently used piece is evicted first.
  *
- * The key is BLAKE3 of the text, of how it was tokenized and for whom: texts come from outside, and
- * one that merely had the hash of another would get its tokens.
+ * The key is BLAKE3 of the text, its tokenizer flags and its tenant. Texts are untrusted, and with
+ * a weak hash a colliding text would get another text's tokens.
  *
  * Threads: any; one lock, held only while tokens are copied.
  */
@@ -20,7 +20,7 @@
 
 struct token_memo;
 
-/* Tokens that grow. Zeroed before its first use; freed by mem_free(ids). */
+/* A growable array of tokens. Zero it before the first use; free with mem_free(ids). */
 struct token_list {
     int32_t *ids;
     size_t count, cap;
@@ -35,18 +35,18 @@ struct token_memo_stats {
 struct token_memo *token_memo_create(size_t bytes_max);
 void token_memo_destroy(struct token_memo **memo);
 
-/* Of two tenants, or salts, the same text has two keys: how long it takes shows nothing of what
- * others have sent. */
+/* The same text has different keys for different tenants or salts, so that timing reveals nothing
+ * about what others have sent. */
 struct hash256 token_memo_key(struct str tenant, struct str salt, struct str text, unsigned flags);
 
 enum token_memo_answer { TOKEN_MEMO_HIT, TOKEN_MEMO_MISS, TOKEN_MEMO_NOMEM };
 
-/* Appends the tokens of a text that is remembered. */
+/* Appends the tokens of a remembered text. */
 enum token_memo_answer token_memo_get(struct token_memo *memo, const struct hash256 *key,
                                       struct token_list *out) NODISCARD;
 
-/* Remembers; does nothing without memory, when it is too large, or when somebody else was faster.
- */
+/* Remembers a text. Does nothing if memory is short, the text is too large, or another thread has
+ * already stored it. */
 void token_memo_put(struct token_memo *memo, const struct hash256 *key, const int32_t *ids,
                     size_t count);
 

@@ -32,16 +32,16 @@ struct tokens {
     struct token_controls *controls;
     struct token_memo *memo;
     size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes;
-    size_t longest; /* bytes of text that one token stands for at most; 0: not known */
+    size_t longest; /* most bytes of text that one token can represent; 0: unknown */
     bool words;     /* pieces are cut between words */
     struct str bos; /* its text; empty: none */
-    /* Relaxed: numbers for people. */
+    /* Relaxed: statistics only. */
     atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded, parts, stopped;
 };
 
-/* A token that is not a special one stands for its own bytes. So the longest bounds what a token
- * can stand for, if each byte has a token (else the library drops it, or makes one token of a whole
- * word) and no token takes white space beside it. */
+/* A token that is not special represents its own bytes. So the longest one bounds what any token
+ * can represent, if each byte has a token (otherwise the library drops it, or makes one token of a
+ * whole word) and no token strips adjacent white space. */
 static size_t longest_token(const struct tokens_source *source,
                             const struct token_controls *controls)
 {
@@ -133,10 +133,10 @@ struct walk {
     struct mark *marks;
     size_t mark_count;
     size_t mark_next;  /* of text->marks */
-    size_t span_next;  /* of text->spans: all before it end before the place at work */
-    size_t span_piece; /* what that was where the piece began */
+    size_t span_next;  /* of text->spans: all before it end before the current position */
+    size_t span_piece; /* its value where the piece began */
     size_t memo_tokens;
-    size_t charged; /* for the text as a whole */
+    size_t charged; /* for the whole text */
     bool guarded;
     struct errinfo *info;
 };
@@ -165,9 +165,9 @@ static enum err push(struct walk *walk, int32_t token)
     return check_limit(walk);
 }
 
-/* ---- memory and time of the caller ---- */
+/* ---- the caller's memory and time limits ---- */
 
-/* A short text costs no more than the margins of the account. *charged is to be released. */
+/* Short texts are covered by the account's margin. *charged must be released. */
 static enum err charge(struct walk *walk, size_t text_bytes, size_t factor, size_t *charged)
 {
     *charged = 0;
@@ -198,8 +198,8 @@ static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
                          struct token_list *list)
 {
     const struct tokens_source *source = &walk->tokens->source;
-    /* A part has at most a token per byte, nearly always. A long run has fewer, or is asked twice.
-     */
+    /* A part nearly always has at most one token per byte. A long run has fewer, or is tokenized
+     * twice. */
     size_t count = (text.len <= walk->tokens->part_bytes ? text.len : text.len / 2) + 16;
     enum err err = ERR_LIMIT;
 
@@ -217,8 +217,8 @@ static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
     return ERR_OK;
 }
 
-/* The bytes of the next part: up to the last cut that is in reach, else to the first one behind,
- * else all. */
+/* The bytes of the next part: up to the last cut within reach, else to the first one after it, else
+ * all. */
 static size_t part_length(const struct tokens *tokens, struct str text)
 {
     size_t reach = tokens->part_bytes;
@@ -292,7 +292,7 @@ static enum err add_whole(struct walk *walk, struct str text, unsigned flags,
 
 /* ---- spans ---- */
 
-/* Does the client's text touch [begin, end)? Places only move forward. */
+/* Does the client's text touch [begin, end)? Positions must not decrease between calls. */
 static bool is_touched(struct walk *walk, size_t begin, size_t end)
 {
     const struct chat_text *text = walk->text;
@@ -302,8 +302,8 @@ static bool is_touched(struct walk *walk, size_t begin, size_t end)
     return walk->span_next < text->span_count && text->spans[walk->span_next].begin < end;
 }
 
-/* The next control token that the template wrote, from `at` up to `end`; SIZE_MAX when there is
- * none. Sets *guarded when the client wrote one on the way. */
+/* The next control token in [at, end) that the template wrote; SIZE_MAX if there is none. Sets
+ * *guarded if it skipped one that the client wrote. */
 static size_t next_trusted(struct walk *walk, size_t at, size_t end, bool *guarded,
                            const struct token_control **found)
 {
@@ -322,7 +322,7 @@ static size_t next_trusted(struct walk *walk, size_t at, size_t end, bool *guard
     }
 }
 
-/* A piece with control tokens of the client. */
+/* A piece that contains control tokens written by the client. */
 static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
 {
     const char *text = walk->text->text.ptr;
@@ -330,7 +330,7 @@ static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
     bool ignored;
 
     walk->guarded = true;
-    walk->span_next = walk->span_piece; /* the walk has gone on to the end of the piece */
+    walk->span_next = walk->span_piece; /* the walk has already reached the end of the piece */
     while (begin < end) {
         size_t at = next_trusted(walk, begin, end, &ignored, &found);
         size_t stop = at == SIZE_MAX ? end : at;
@@ -358,14 +358,14 @@ static bool mark_is_before(const struct walk *walk, size_t offset)
            walk->text->marks[walk->mark_next].at < offset;
 }
 
-/* Marks in [begin, end], a place between two tokens wherever it is cut. */
+/* Marks in [begin, end], a token boundary however the text is cut. */
 static void keep_marks(struct walk *walk, size_t end)
 {
     while (mark_is_before(walk, end + 1))
         keep_mark(walk, walk->list.count);
 }
 
-/* The tokens of [begin, end), the client's control tokens as text where it wrote some. */
+/* The tokens of [begin, end), with control tokens that the client wrote as text. */
 static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guarded)
 {
     struct str text = {walk->text->text.ptr + begin, end - begin};
@@ -374,8 +374,8 @@ static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guard
                    : add_whole(walk, text, TOKENS_CONTROL, &walk->list);
 }
 
-/* How many tokens of the list, of which those from `first` on are the piece at `begin`, also come
- * out of the text before the mark alone. */
+/* How many tokens of the list also result from the text before the mark alone. The tokens from
+ * `first` on are the piece at `begin`. */
 static enum err count_before(struct walk *walk, size_t begin, size_t first, bool guarded,
                              size_t *out)
 {
@@ -395,7 +395,7 @@ static enum err count_before(struct walk *walk, size_t begin, size_t first, bool
     return err;
 }
 
-/* Marks inside a piece that has been added: of these only the end of the system text is kept. */
+/* Marks inside a piece that was added: only the end of the system text is kept. */
 static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t first, bool guarded)
 {
     size_t count;

@@ -1,25 +1,25 @@
 /*
- * tokens.h: prompts as tokens, with a memory.
+ * tokens.h: tokenizes prompts and remembers the results.
  *
  *      text:    <|im_start|> user\nHello <|im_end|> \n <|im_start|> assistant\n
  *      pieces:  [ control  ][   text    ][ control ][ ][ control  ][   text    ]
  *
- * A tokenizer cuts text at control tokens before it does anything else, and what stands between two
- * of them is tokenized for itself. So a piece of text gives the same tokens wherever it stands, and
- * is remembered by the hash of its bytes: the next turn of a conversation tokenizes only what is
- * new. The result is the same as that of the library for the whole text at once, with control
- * tokens parsed. Control tokens that could be part of another one, or that swallow white space
- * before them, are not used for cutting.
+ * A tokenizer cuts text at control tokens before it does anything else, and the text between two of
+ * them is tokenized independently. So a piece of text yields the same tokens wherever it occurs,
+ * and is remembered by the hash of its bytes: the next turn of a conversation tokenizes only what
+ * is new. The result equals that of the library for the whole text at once, with control tokens
+ * parsed. Control tokens that could be part of another one, or that strip white space before them,
+ * are not used for cutting.
  *
- * A long piece is given to the library in parts, so that memory stays bounded and a caller that has
- * left is noticed. It is cut between a letter and a blank with a letter behind it (ASCII), where
- * the source says that its words always end there, and no special token of the vocabulary could
- * stand across the cut. Text without such a place goes to the library as a whole, up to
- * run_bytes_max, and is charged to the caller.
+ * A long piece is passed to the library in parts, so that memory stays bounded and a disconnected
+ * caller is noticed. It is cut between a letter and a blank that is followed by a letter (ASCII),
+ * if the source guarantees that words always end there and no special token of the vocabulary could
+ * span the cut. Text without such a place is passed as a whole, up to run_bytes_max, and is charged
+ * to the caller.
  *
- * Control tokens that the client wrote stay text (I105): what a span of the client touches is never
- * cut out of it, and a piece in which the library would find one is tokenized without looking for
- * any. Markers that the model's author declared as ordinary words (user-defined tokens) are not
+ * Control tokens that the client wrote stay text (I105): nothing that a client's span touches is
+ * cut out, and a piece in which the library would find one is tokenized without parsing control
+ * tokens. Markers that the model's author declared as ordinary words (user-defined tokens) are not
  * control tokens; the library finds them in any text.
  *
  * Threads: any; one lock around the memory (LOCK_RANK_TOKENS), never held while tokenizing.
@@ -41,21 +41,21 @@ struct tokens;
 /* As enum engine_tokenize_flags. */
 enum tokens_flags {
     TOKENS_CONTROL = 1, /* control tokens in the text become control tokens: trusted text only */
-    TOKENS_BOS = 2,     /* begin with BOS where the model wants it and the text does not have it */
+    TOKENS_BOS = 2,     /* begin with BOS if the model requires it and the text lacks it */
 };
 
 /* As enum engine_token_traits. */
 enum tokens_traits {
     TOKENS_TRAIT_CONTROL = 1,     /* found in text with TOKENS_CONTROL only */
     TOKENS_TRAIT_MARKER = 2,      /* found in any text */
-    TOKENS_TRAIT_STRIP_LEFT = 4,  /* takes the white space before it */
-    TOKENS_TRAIT_STRIP_RIGHT = 8, /* ... behind it */
+    TOKENS_TRAIT_STRIP_LEFT = 4,  /* strips the white space before it */
+    TOKENS_TRAIT_STRIP_RIGHT = 8, /* ... after it */
 };
 
-/* The model's tokenizer; its functions are called from any thread that calls tokens_*, and outlive
- * the struct tokens. */
+/* The model's tokenizer. Its functions are called from any thread that calls tokens_*, and must
+ * outlive the struct tokens. */
 struct tokens_source {
-    /* As engine_tokenize: *count also when it is more than max (then ERR_LIMIT). Asked with
+    /* As engine_tokenize: sets *count even if it exceeds max (then ERR_LIMIT). Called with
      * TOKENS_CONTROL or 0 only. */
     enum err (*tokenize)(void *arg, struct str text, unsigned flags, int32_t *out, size_t max,
                          size_t *count, struct errinfo *info);
@@ -87,25 +87,24 @@ enum {
     TOKENS_COPIES = 8, /* per byte of text: body, document, rendered text, and 4 for the tokens */
 };
 
-/* For whom a text is tokenized. NULL stands for nobody in particular, without limits of time and
- * memory. */
+/* The caller of a tokenization. NULL: no particular caller, without time and memory limits. */
 struct tokens_caller {
-    /* only texts of the same two are remembered for each other (keeps I100) */
+    /* remembered texts are shared only within the same tenant and salt (keeps I100) */
     struct str tenant, salt;
-    /* Takes memory before it is used, and gives it back. Both may be NULL. */
+    /* Reserves memory before it is used, and releases it. Both may be NULL. */
     enum err (*charge)(void *arg, size_t bytes, struct errinfo *info);
     void (*release)(void *arg, size_t bytes);
-    bool (*stopped)(void *arg); /* the result is not wanted any more; may be NULL */
+    bool (*stopped)(void *arg); /* the result is no longer needed; may be NULL */
     void *arg;
 };
 
-/* Looks at every token once: some milliseconds, some tens for a vocabulary of 250,000. ERR_NOMEM.
- */
+/* Examines every token once: a few milliseconds, tens of milliseconds for a vocabulary of 250,000.
+ * ERR_NOMEM. */
 enum err tokens_create(const struct tokens_options *options, struct tokens **out,
                        struct errinfo *info) NODISCARD;
 void tokens_destroy(struct tokens **tokens);
 
-/* How many tokens a text of so many bytes has at least; 0: not known. */
+/* The least number of tokens that a text of this many bytes has; 0: unknown. */
 size_t tokens_at_least(const struct tokens *tokens, size_t bytes);
 
 /* A prompt. One allocation for the tokens, one for the marks; token_prompt_fini frees both. */
@@ -114,35 +113,32 @@ struct token_prompt {
     size_t count;
     struct mark *marks; /* ascending */
     size_t mark_count;
-    size_t memo_tokens; /* how many came out of the memory, and control tokens */
+    size_t memo_tokens; /* tokens from the memory, and control tokens */
 };
 void token_prompt_fini(struct token_prompt *prompt);
 
-/* The prompt of a conversation: control tokens of the template are parsed, those of the client are
- * text, BOS as TOKENS_BOS.
- *
- * A mark is kept where a control token begins or ends. One in the middle of a piece of text is left
- * out, as the tokens around it depend on what follows; only SYSTEM_END is moved down to where the
- * text before it alone has the same tokens.
- *
- * ERR_LIMIT: more than a limit of the options; ERR_CANCELLED: the caller has stopped it; ERR_NOMEM;
- * or what the source or the charge answered. Nothing to free then. */
+/* The prompt of a conversation: the template's control tokens are parsed, the client's stay text,
+ * BOS as TOKENS_BOS. A mark is kept where a control token begins or ends. A mark inside a piece of
+ * text is dropped, as the tokens around it depend on what follows; only SYSTEM_END is moved back to
+ * where the text before it alone yields the same tokens. ERR_LIMIT: an options limit was exceeded;
+ * ERR_CANCELLED: the caller stopped it; ERR_NOMEM; or the error of the source or the charge. There
+ * is nothing to free then. */
 enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *caller,
                           const struct chat_text *text, struct token_prompt *out,
                           struct errinfo *info) NODISCARD;
 
-/* A plain prompt. Without TOKENS_CONTROL no control token can come out, except BOS. */
+/* A plain prompt. Without TOKENS_CONTROL, BOS is the only control token that can result. */
 enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *caller,
                             struct str text, unsigned flags, struct token_prompt *out,
                             struct errinfo *info) NODISCARD;
 
-/* Since creation; the sizes are of now. */
+/* Counters since creation; sizes are current. */
 struct tokens_stats {
     uint64_t hits, misses, evictions;      /* pieces */
-    uint64_t hit_tokens, tokenized_tokens; /* out of the memory, by the source */
-    uint64_t parts;                        /* calls of the source */
-    uint64_t stopped; /* texts that were given up because their caller had left */
-    uint64_t guarded; /* prompts in which control tokens of a client stayed text (I105) */
+    uint64_t hit_tokens, tokenized_tokens; /* from the memory, from the source */
+    uint64_t parts;                        /* calls to the source */
+    uint64_t stopped;                      /* texts abandoned because the caller had left */
+    uint64_t guarded; /* prompts in which a client's control tokens stayed text (I105) */
     size_t entries, bytes;
 };
 struct tokens_stats tokens_stats(struct tokens *tokens);

@@ -1,12 +1,11 @@
 /*
- * answer.c: gathering what a model says.
+ * answer.c: collects the output of a model.
  *
- * Sizes are bounded twice: by the tokens that a generation may have, and by the limits below,
- * because one token may stand for many bytes and because a reader of tool calls may write more JSON
- * than it has read. What goes beyond ends the answer with ERR_LIMIT; nothing is cut silently.
+ * Sizes are bounded twice: by the token limit of a generation, and by the limits below, because one
+ * token may represent many bytes and a tool-call parser may write more JSON than it has read.
+ * Exceeding a limit ends the answer with ERR_LIMIT; nothing is truncated silently.
  *
- * Arrays double: their room is not kept but follows from their count, which is what it was grown
- * at.
+ * Arrays double: their capacity is not stored but follows from their count.
  */
 #include "dialect/answer.h"
 
@@ -22,7 +21,7 @@ enum { ARRAY_FIRST = 4 };
 
 void answer_make_id(char id[ANSWER_ID_BYTES])
 {
-    uint8_t random[16]; /* 128 bits: a client cannot guess the id of another one's call */
+    uint8_t random[16]; /* 128 bits: a client cannot guess another client's call id */
 
     hash_random(random, sizeof(random));
     for (size_t i = 0; i < sizeof(random); i++)
@@ -67,8 +66,8 @@ void answer_fini(struct answer *answer)
     memset(answer, 0, sizeof(*answer));
 }
 
-/* Room for one more of `count` elements: grown at ARRAY_FIRST, and at each power of two behind it.
- * The array may move. */
+/* Makes room for one more of `count` elements: grows at ARRAY_FIRST and at each power of two after
+ * it. The array may move. */
 static enum err array_grow(void **array, size_t count, size_t size)
 {
     size_t room = count == 0 ? ARRAY_FIRST : 2 * count, bytes;
@@ -141,7 +140,7 @@ enum err answer_add(struct answer *answer, size_t index, const struct output_eve
     case OUTPUT_CALL_END:
         open_call(choice, event)->complete = true;
         return ERR_OK;
-    case OUTPUT_ERROR: /* the call's own business: it ends the choice */
+    case OUTPUT_ERROR: /* handled by the call: it ends the choice */
     case OUTPUT_EVENT_COUNT:
         break;
     }
@@ -168,7 +167,7 @@ enum err answer_add_logprob(struct answer *answer, size_t index, const struct sa
     return ERR_OK;
 }
 
-/* Milliseconds from `from` to `to`; 0 when one of them never happened. */
+/* Milliseconds from `from` to `to`; 0 if either never happened. */
 static double span_ms(uint64_t from, uint64_t to)
 {
     return from != 0 && to > from ? (double)(to - from) / (double)NS_PER_MS : 0;
@@ -184,7 +183,7 @@ struct answer_timings answer_timings(const struct answer *answer)
     const struct gen_times *times = &answer->times;
     const struct gen_usage *usage = &answer->usage;
     uint64_t computing = times->restored ? times->restored : times->looked_up;
-    /* tokens behind the first of each choice: the ones that the time of decoding made */
+    /* tokens after the first of each choice: those that decoding time produced */
     uint32_t later;
     struct answer_timings timings = {
         .prompt_ms = span_ms(computing, times->first_token ? times->first_token : times->ended),

@@ -1,12 +1,12 @@
 /*
- * answer.h: what a model says, gathered in one form for all dialects, and handed to the dialect's
- * composer as it comes.
+ * answer.h: a model's output in one form for all dialects, passed to the dialect's composer as it
+ * arrives.
  *
- *      sched's sink --text--> output --events--> struct answer --> dialect->event ... --> bytes for the client
+ *      sched's sink --text--> output --events--> struct answer --> dialect->event ... --> bytes
  *
- * One answer has one or more choices (n), each made by one generation. Whatever a dialect needs to
- * write is in these structs; composers only format. A composer appends to `out`, which the caller
- * sends; it fails only by out->err.
+ * One answer has one or more choices (n), each produced by one generation. These structs contain
+ * everything that a dialect writes; composers only format. A composer appends to `out`, which the
+ * caller sends; it fails only through out->err.
  *
  * Owner: the scheduler's thread, from submit to the end.
  */
@@ -30,7 +30,7 @@ enum {
     ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
 };
 
-/* Why a choice ended, as clients know it. */
+/* Why a choice ended, in the clients' terms. */
 enum answer_finish {
     ANSWER_RUNNING,
     ANSWER_STOP,      /* "stop", "end_turn" */
@@ -62,16 +62,16 @@ struct answer_choice {
     size_t calls_count;
     struct answer_logprob *logprobs; /* NULL unless asked for */
     size_t logprobs_count;
-    size_t logprobs_sent; /* the composer's: those that a chunk has carried */
+    size_t logprobs_sent; /* the composer's: entries already sent in a chunk */
     size_t logprobs_text; /* the composer's: characters of their texts */
     enum answer_finish finish;
     struct str stop_text; /* of ANSWER_STOP_TEXT */
     uint32_t generated;
-    uint32_t reasoning_tokens; /* of them, as far as could be told */
+    uint32_t reasoning_tokens; /* of them, as far as known */
     /* For composers of streams that number their blocks. */
     int block;                         /* open block, -1 = none */
     int block_kind;                    /* the composer's */
-    int blocks;                        /* that were opened so far */
+    int blocks;                        /* opened so far */
     size_t block_text, block_logprobs; /* where those of the open block begin */
 };
 
@@ -89,20 +89,20 @@ struct answer {
     bool begun;             /* dialect->begin was called */
     struct api_error error; /* kind != API_OK: it failed */
     double progress_ms;     /* since prefill began; the caller's, set before `progress` */
-    /* the composer's: number of the next event; 0: nothing was written yet */
+    /* the composer's: number of the next event; 0: nothing written yet */
     uint64_t sequence;
-    /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed
-     * with the answer */
+    /* the composer's: completed items of a stream, repeated at its end; zeroed and freed with the
+     * answer */
     struct buf items;
     /* The bytes of a token, for logprobs; of the model. */
     size_t (*token_bytes)(void *arg, token_id token, char *out, size_t size);
     void *token_bytes_arg;
 };
 
-/* A client's language: how requests are read and answers are written. One constant per endpoint. */
+/* A client API: how requests are parsed and answers are written. One constant per endpoint. */
 struct dialect {
     const char *name;
-    /* SSE text that fills silent times; NULL: what `keepalive_event` makes */
+    /* SSE text to send during silence; NULL: use `keepalive_event` */
     const char *keepalive;
     /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is
      * full. */
@@ -118,17 +118,17 @@ struct dialect {
      * usage is known at `begin`. */
     void (*begin)(struct answer *answer, struct buf *out);
     void (*progress)(struct answer *answer, uint32_t done, struct buf *out); /* NULL: none */
-    /* After the event was added to the choice: a CALL_BEGIN finds its call in choice->calls[event->call]. */
+    /* Called after the event was added to the choice: the call of a CALL_BEGIN is
+     * choice->calls[event->call]. */
     void (*event)(struct answer *answer, size_t choice, const struct output_event *event,
                   struct buf *out);
-    /* finish is set; usage and times stand for all choices that have ended. The last one to end
-     * carries timings. */
+    /* finish is set; usage and times cover all choices that have ended. The last one to end carries
+     * timings. */
     void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and
-     * begin does not repeat it. Each later one may be sent any number of times, at any place of the
-     * stream. */
+    /* NULL: `keepalive`. May be called before begin: the first one then opens the stream, and begin
+     * does not repeat it. Later ones may be sent any number of times, anywhere in the stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 
@@ -139,19 +139,18 @@ extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;
 
-/* With an id of its own, and as many empty choices as the request asks for. The request is
- * borrowed. */
+/* Creates an id and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
 
-/* 32 hex digits that nobody can guess. */
+/* 32 unguessable hex digits. */
 void answer_make_id(char id[ANSWER_ID_BYTES]);
 
-/* Takes in one event of a choice. ERR_NOMEM, ERR_LIMIT. */
+/* Adds one event to a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice,
                     const struct output_event *event) NODISCARD;
 
-/* Keeps the probabilities of one token. ERR_NOMEM. */
+/* Stores the probabilities of one token. ERR_NOMEM. */
 enum err answer_add_logprob(struct answer *answer, size_t choice,
                             const struct sample_pick *pick) NODISCARD;
 

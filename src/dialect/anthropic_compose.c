@@ -8,13 +8,13 @@
  *      choice_end   content_block_stop, if a block is open
  *      end          message_delta: why it ended, the whole usage, x_cache;  message_stop
  *
- *      CONTENT -> text_delta    REASONING -> thinking_delta    CALL_* -> tool_use with input_json_delta
+ *     CONTENT -> text_delta  REASONING -> thinking_delta  CALL_* -> tool_use with input_json_delta
  *
- * A block ends where another kind begins, so that the order in the stream is the order of the
- * model's text. A whole body has the thought first, then the text, then the calls: that is all that
- * is left of the order there. Thoughts have an empty signature, which is what clients send back;
- * there is nobody to check it. A call that was cut off is left out of a body, since its input is no
- * JSON; in a stream its block is closed, and stop_reason says why it is short.
+ * A block ends where another kind begins, so that the stream keeps the order of the model's text. A
+ * whole body has the thought first, then the text, then the calls. Thoughts have an empty
+ * signature, which clients send back and which is never verified. A truncated call is left out of a
+ * body, since its input is not valid JSON; in a stream its block is closed, and stop_reason says
+ * why it is short.
  *
  * An answer has one choice: the API has no `n`.
  */
@@ -163,7 +163,7 @@ static void compose_body(struct answer *answer, struct buf *out)
 
 /* ---- a stream ---- */
 
-/* An event with its type in both places; the caller adds to the object and ends it. */
+/* Writes an event with its type in both places; the caller adds fields and closes the object. */
 static struct json event_open(struct buf *out, const char *type)
 {
     struct json json = sse_open(out, type);
@@ -193,8 +193,8 @@ static void compose_begin(struct answer *answer, struct buf *out)
     json_key_null(&json, "stop_reason");
     json_key_null(&json, "stop_sequence");
     write_usage(&json, answer);
-    usage_write_x_cache(
-        &json, answer); /* here, too: of an event's own fields, SDKs keep those of this one */
+    usage_write_x_cache(&json,
+                        answer); /* repeated here: SDKs keep extra fields of this event only */
     json_close(&json, '}');
     event_close(&json);
 }
@@ -226,7 +226,7 @@ static void block_close(struct answer_choice *choice, struct buf *out)
     choice->block = -1;
 }
 
-/* Goes on with the open block if it is of this kind. `call` is of BLOCK_TOOL. */
+/* Continues the open block if it is of this kind. `call` is used for BLOCK_TOOL. */
 static void block_open(struct answer_choice *choice, enum block_kind kind,
                        const struct answer_call *call, struct buf *out)
 {
@@ -272,7 +272,7 @@ static void compose_event(struct answer *answer, size_t index, const struct outp
     case OUTPUT_CALL_END:
         block_close(choice, out);
         break;
-    case OUTPUT_ERROR: /* stream_error says it */
+    case OUTPUT_ERROR: /* stream_error reports it */
     case OUTPUT_EVENT_COUNT:
         break;
     }
@@ -300,7 +300,7 @@ static void compose_end(struct answer *answer, struct buf *out)
 
 /* ---- errors ---- */
 
-/* Agents shorten their conversation when they read this sentence. */
+/* Agents compact their conversation when they read this sentence. */
 static void write_error_message(struct json *json, const struct api_error *error)
 {
     char text[96];

@@ -1,7 +1,7 @@
 /*
- * anthropic_impl.h: what the files of the parser share. A request becomes a conversation in one
- * pass, in the order of Anthropic's prompt: tools, system, messages. Breakpoints are noted on the
- * way, so that they come out ascending.
+ * anthropic_impl.h: shared by the parser's files. A request becomes a conversation in one pass, in
+ * the order of Anthropic's prompt: tools, system, messages. Breakpoints are recorded in that pass,
+ * so they are in ascending order.
  */
 #ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
 #define HEARTH_DIALECT_ANTHROPIC_IMPL_H
@@ -23,11 +23,11 @@ struct anthropic_late_tool {
     bool deferred, mentioned;
 };
 
-/* Which tools the model is told of on the way: anthropic_late.c. In the request's arena. */
+/* Tools that are announced during the conversation: anthropic_late.c. In the request's arena. */
 struct anthropic_late {
     struct anthropic_late_tool *tools; /* all that may be called, sorted */
     size_t count;
-    struct anthropic_late_tool *added; /* those that only messages define, likewise */
+    struct anthropic_late_tool *added; /* those defined only in messages, likewise */
     size_t added_count;
 };
 
@@ -38,34 +38,33 @@ struct anthropic_build {
     struct anthropic_late late;
 };
 
-/* When a tool is told: at the beginning, where it is mentioned, or not at all. */
+/* When a tool is announced: at the beginning, where it is mentioned, or not at all. */
 enum anthropic_when { ANTHROPIC_NOW, ANTHROPIC_LATE, ANTHROPIC_NEVER };
 
 enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
 
-/* A reader of element `index` of the array `key` of `parent`; the place ("messages[3].") is written
- * into `at`. The element must be an object. */
+/* A reader of element `index` of the array `key` of `parent`, which must be an object; its path
+ * ("messages[3].") is written to `at`. */
 enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
                            yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
                            struct json_reader *out) NODISCARD;
 
-/* A string that must be there. `empty`: it is text for the model, which may be empty and may
- * contain NUL. */
+/* A required string. `empty`: it is text for the model, which may be empty and may contain NUL. */
 enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
                             struct str *out) NODISCARD;
 
-/* Does `holder` ask for a breakpoint? Its ttl is taken over. Whatever is odd about it is no error:
- * it is a hint. */
+/* Does `holder` ask for a breakpoint? Also takes its ttl. Malformed ones are not errors: it is a
+ * hint. */
 bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISCARD;
 
-/* Behind `where`: GEN_BREAK_*, or the index of a message. In ascending order; the same again is
- * one. */
+/* Adds a breakpoint after `where`: GEN_BREAK_* or the index of a message. Ascending; duplicates are
+ * merged. */
 void anthropic_add_break(struct gen_request *request, int where);
 
 /* "tools", and tool_choice. anthropic_tools.c */
 enum err anthropic_read_tools(struct anthropic_build *build,
                               const struct json_reader *body) NODISCARD;
-/* A tool that runs on Anthropic's servers, or that needs pictures. */
+/* A tool that runs on Anthropic's servers or needs images. */
 bool anthropic_is_foreign_tool(yyjson_val *tool) NODISCARD;
 /* One that is not. */
 enum err anthropic_read_tool(struct anthropic_build *build, const struct json_reader *tool,
@@ -73,7 +72,7 @@ enum err anthropic_read_tool(struct anthropic_build *build, const struct json_re
 enum err anthropic_read_tool_choice(const struct anthropic_build *build,
                                     const struct json_reader *body) NODISCARD;
 
-/* Before the others: reads which tools the messages mention. anthropic_late.c */
+/* Called first: finds which tools the messages mention. anthropic_late.c */
 enum err anthropic_late_read(struct anthropic_build *build,
                              const struct json_reader *body) NODISCARD;
 enum anthropic_when anthropic_late_when(const struct anthropic_build *build,

@@ -1,25 +1,26 @@
 /*
- * anthropic_late.c: tools that a model is told of on the way.
+ * anthropic_late.c: tools that are announced during a conversation.
  *
- * Agents with many tools mark most of them with defer_loading, and let the model search for those
- * that it wants. What a search finds comes back as a reference, in the result of the client's own
+ * Agents with many tools mark most of them with defer_loading, and let the model search for the
+ * ones it needs. A search result comes back as a reference, in the result of the client's own
  * search tool or in a system message; a tool of a server that was started later comes with its
  * whole definition:
  *
- *      tools                                       [{"name":"f",...},
- *                                                  {"name":"g",...,"defer_loading":true}, ...]
- *      {"type":"tool_reference","tool_name":"g"}                                                    in a tool_result
- *      {"type":"tool_addition","tool":{"type":"tool_reference","name":"g"}}                         in a system message
- *      {"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"h",...}}}     likewise
- *      {"type":"tool_removal","tool":{"type":"tool_reference","name":"g"}}                          likewise
+ *    tools                                       [{"name":"f",...},
+ *                                                {"name":"g",...,"defer_loading":true}, ...]
+ *    {"type":"tool_reference","tool_name":"g"}   in a tool_result
+ *    {"type":"tool_addition","tool":{"type":"tool_reference","name":"g"}}  in a system message
+ *    {"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"h",...}}}  same
+ *    {"type":"tool_removal","tool":{"type":"tool_reference","name":"g"}}  likewise
  *
- * Templates write tools at the beginning of the prompt. A tool that appeared there with the third
- * turn would make all of it a new one, so a deferred tool is left out of `tools_shown`, and its
- * definition is written where the conversation mentions it: the prompt before that place stays as
- * it is (keeps I106). It may be called from then on; one that is mentioned nowhere may not.
+ * Templates write tools at the beginning of the prompt. A tool that first appeared there in the
+ * third turn would invalidate the whole prefix. So a deferred tool is left out of `tools_shown`,
+ * and its definition is written where the conversation mentions it: the prompt before that place
+ * does not change (keeps I106). It may be called from then on; a tool that is never mentioned may
+ * not.
  *
- * Deferring is ignored when the search would run on Anthropic's servers (tool_search_tool_*), and
- * when no tool would be left to search with: then the model could never learn of the others.
+ * Deferring is ignored if the search would run on Anthropic's servers (tool_search_tool_*), or if
+ * no tool would be left to search with: the model could then never discover the others.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -39,7 +40,7 @@ static int compare_names(struct str a, struct str b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Of one name, in the order of the body. */
+/* Sorts equal names in the order of the body. */
 static int compare(const void *a, const void *b)
 {
     const struct anthropic_late_tool *x = a, *y = b;
@@ -66,7 +67,7 @@ static bool is_deferred(yyjson_val *tool)
     return yyjson_is_true(yyjson_obj_get(tool, "defer_loading"));
 }
 
-/* Is it sensible to defer at all? */
+/* Does deferring make sense for this request? */
 static bool can_defer(yyjson_val *tools)
 {
     yyjson_val *tool;
@@ -96,7 +97,7 @@ static enum err gather_tools(struct anthropic_build *build, yyjson_val *tools)
     {
         struct str name = json_read_text(yyjson_obj_get(tool, "name"));
         if (!yyjson_is_obj(tool) || name.len == 0 || anthropic_is_foreign_tool(tool))
-            continue; /* left out, or refused when it is written */
+            continue; /* skipped, or refused when it is written */
         late->tools[late->count++] = (struct anthropic_late_tool){
             .name = name, .tool = tool, .deferred = defer && is_deferred(tool)};
     }
@@ -129,7 +130,7 @@ static enum err note_definition(struct anthropic_build *build, yyjson_val *defin
 
     if (name.len == 0 || !yyjson_is_obj(yyjson_obj_get(definition, "input_schema")) ||
         find(late, name) != NULL)
-        return ERR_OK; /* refused when it is told, or known already */
+        return ERR_OK; /* refused when it is announced, or already known */
     struct anthropic_late_tool *grown =
         arena_push(&build->request->arena, late->added, late->added_count, sizeof(*grown));
     if (grown == NULL)
@@ -168,7 +169,7 @@ static enum err note_blocks(struct anthropic_build *build, yyjson_val *blocks, b
     return ERR_OK;
 }
 
-/* Of several definitions of one name the last one counts. */
+/* Of several definitions of one name, the last one counts. */
 static void drop_repeated(struct anthropic_late *late)
 {
     size_t kept = 0;
@@ -208,9 +209,9 @@ enum anthropic_when anthropic_late_when(const struct anthropic_build *build, yyj
     return entry->mentioned ? ANTHROPIC_LATE : ANTHROPIC_NEVER;
 }
 
-/* ---- what the model is told ---- */
+/* ---- announcements to the model ---- */
 
-/* A sentence of ours, in the arena. */
+/* Our own sentence, in the arena. */
 static enum err tell(struct anthropic_build *build, const char *before, struct str name,
                      const char *after, struct str *out)
 {
@@ -268,8 +269,8 @@ static enum err tell_addition(struct anthropic_build *build, const struct json_r
                                      : tell_reference(build, tool, out);
 }
 
-/* The tool stays among those that may be called: their list must not change, and a client refuses
- * what it cannot do. */
+/* The tool may still be called: the list must not change, and a client refuses calls it cannot
+ * serve. */
 static enum err tell_removal(struct anthropic_build *build, const struct json_reader *tool,
                              struct str *out)
 {

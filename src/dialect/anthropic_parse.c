@@ -1,15 +1,15 @@
 /*
- * anthropic_parse.c: a body of POST /v1/messages as a gen_request: the fields of the top, and what
- * all files of the parser use.
+ * anthropic_parse.c: parses a body of POST /v1/messages into a gen_request: the top-level fields,
+ * and helpers for all files of the parser.
  *
  * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
  * stop_sequences, thinking, output_config (effort, format), output_format, cache_control; and, as
  * in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Everything else
  * (metadata, service_tier, container, context_management, ...) is ignored.
  *
- * thinking: `adaptive` and `between_tools` let a model think, like `enabled` without a budget.
- * `display` is ignored: a client that gets the thought can send it back, and then the prompt of its
- * next turn is the one that is cached.
+ * thinking: `adaptive` and `between_tools` enable thinking, like `enabled` without a budget.
+ * `display` is ignored: a client that receives the thought can send it back, and then the prompt of
+ * its next turn is already cached.
  */
 #include "dialect/anthropic.h"
 
@@ -18,7 +18,7 @@
 
 #include "dialect/anthropic_impl.h"
 
-/* Temperatures above 1 are refused by Anthropic and sent by clients that serve many APIs. */
+/* Anthropic refuses temperatures above 1, but clients that support many APIs send them. */
 static const double TEMPERATURE_MAX = 2.0;
 
 /* ---- shared ---- */
@@ -66,8 +66,8 @@ bool anthropic_has_break(struct gen_request *request, yyjson_val *holder)
     return true;
 }
 
-/* Anthropic allows four. Of too many, the first ones stay (tools and system prompt: what all
- * conversations share) and the last one. */
+/* Anthropic allows four. If there are more, the first ones (tools and system prompt, which all
+ * conversations share) and the last one are kept. */
 void anthropic_add_break(struct gen_request *request, int where)
 {
     size_t *count = &request->breakpoints_count;
@@ -228,7 +228,7 @@ static enum err parse(struct gen_request *request, yyjson_val *root, bool genera
     TRY(anthropic_read_tools(&build, &body));
     TRY(anthropic_read_tool_choice(&build, &body));
     TRY(anthropic_read_messages(&build, &body));
-    /* At the top: behind the last block that can be cached. */
+    /* At the top level: after the last block that can be cached. */
     if (anthropic_has_break(request, root))
         anthropic_add_break(request, (int)build.talk->count - 1);
     return ERR_OK;

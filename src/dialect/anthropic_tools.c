@@ -1,18 +1,18 @@
 /*
- * anthropic_tools.c: tools, and which of them is to be called.
+ * anthropic_tools.c: parses tools and tool_choice.
  *
- * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the
- * client runs (bash, text editor), which a model here has never seen and is therefore shown the
- * schema of; and tools that run on Anthropic's servers, or need pictures, which are left out:
- * clients offer web_search to everyone and do without it.
+ * Three kinds: the client's own tools, with a schema; tools that Anthropic has defined and the
+ * client runs (bash, text editor), whose schema we supply because a local model has never seen
+ * them; and tools that run on Anthropic's servers or need images, which are left out: clients offer
+ * web_search to every server and work without it.
  *
- * Of those that remain, some are told of later (anthropic_late.c): they are the last ones, and
- * not among `tools_shown`.
+ * Some of the remaining tools are announced later (anthropic_late.c): they come last and are not
+ * counted in `tools_shown`.
  */
 #include "dialect/anthropic_impl.h"
 
-/* Tools that are known by the beginning of their type: "bash_20250124". What they take is public
- * documentation. */
+/* Tools recognised by the beginning of their type: "bash_20250124". Their parameters are publicly
+ * documented. */
 static const struct {
     struct str prefix;
     const char *description;
@@ -95,7 +95,7 @@ static enum err add_tool(struct anthropic_build *build, const struct json_reader
     return ERR_OK;
 }
 
-/* Those that are told of at one time. */
+/* Adds the tools that are announced at the given time. */
 static enum err add_tools(struct anthropic_build *build, const struct json_reader *body,
                           enum anthropic_when when)
 {
@@ -113,7 +113,7 @@ static enum err add_tools(struct anthropic_build *build, const struct json_reade
     return ERR_OK;
 }
 
-/* Tools that are in messages only. */
+/* Tools that are defined only in messages. */
 static enum err add_added(struct anthropic_build *build, const struct json_reader *body)
 {
     for (size_t i = 0; i < build->late.added_count; i++) {

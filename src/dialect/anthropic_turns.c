@@ -1,23 +1,23 @@
 /*
- * anthropic_turns.c: the system prompt and the messages.
+ * anthropic_turns.c: parses the system prompt and the messages.
  *
  *      system: text or blocks                 a message of the system
  *      user: text, document, search_result    a message of the user
  *            tool_result                      a message of the tool, before the text of its turn
  *      assistant: text, thinking, tool_use    a message of the assistant: content, thought, calls
  *
- * Messages of one role in a row are one turn, as they are for Anthropic: templates want roles to
- * alternate. A turn is gathered (struct turn) and added when another role follows; the results of
- * tools are added at once, which puts them before the text, next to the calls that they answer.
+ * Consecutive messages of one role form one turn, as they do for Anthropic: templates expect roles
+ * to alternate. A turn is collected (struct turn) and added when another role follows. Tool results
+ * are added immediately, which puts them before the text, next to the calls that they answer.
  *
- * Blocks of a user or of the system prompt are parted by a newline: clients send lines of their own
- * as blocks, and neutral.h must be able to tell a billing header from what follows. Those of an
- * assistant are not: they are pieces of one text that calls have cut, and this is what the OpenAI
- * dialects make of the same conversation, so that its prefix is found again.
+ * Blocks of a user or of the system prompt are separated by a newline: clients send separate lines
+ * as blocks, and neutral.h must be able to tell a billing header from the text after it. Blocks of
+ * an assistant are not separated: they are pieces of one text that calls have split. The OpenAI
+ * dialects produce the same text for the same conversation, so its prefix hits the cache.
  *
- * Pictures and files are refused by name, since leaving them out would change what is asked. What
- * Anthropic's own tools left behind in an assistant's turn (server_tool_use and the like), and
- * thoughts that only Anthropic can read, are left out.
+ * Images and files are refused by name, since leaving them out would change the question. Blocks of
+ * Anthropic's own tools in an assistant's turn (server_tool_use and the like), and thoughts that
+ * only Anthropic can read, are left out.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -27,10 +27,10 @@ enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
 
 /* ---- turns ---- */
 
-/* Text that is gathered. */
+/* Text being collected. */
 struct gathered {
     struct texts texts;
-    bool marked; /* a breakpoint is wanted behind it */
+    bool marked; /* a breakpoint was requested after it */
 };
 
 struct turn {
@@ -71,8 +71,8 @@ static enum err add_message(struct turn *turn)
     return message_set_text(message, arena, text);
 }
 
-/* One of which nothing is left (an assistant's with redacted thoughts only), or an empty system
- * prompt, is no message. */
+/* A turn with nothing left (an assistant's with redacted thoughts only), or an empty system prompt,
+ * adds no message. */
 static bool turn_is_empty(const struct turn *turn)
 {
     if (turn->role == ROLE_SYSTEM)
@@ -80,7 +80,7 @@ static bool turn_is_empty(const struct turn *turn)
     return !turn->text.texts.any && !turn->thoughts.any && turn->message.calls_count == 0;
 }
 
-/* If it is the last one: is there text of an assistant to go on with? */
+/* If this is the last turn: is there assistant text to continue? */
 static bool can_go_on(const struct turn *turn)
 {
     return turn->role == ROLE_ASSISTANT && turn->message.calls_count == 0 &&
@@ -117,7 +117,7 @@ static void note_break(struct turn *turn, const struct json_reader *block, struc
         out->marked = true;
 }
 
-/* Each block of an array, by `fn`. */
+/* Calls `fn` for each block of an array. */
 static enum err each_block(struct turn *turn, const struct json_reader *parent, const char *key,
                            block_fn *fn, struct gathered *out)
 {
@@ -154,7 +154,7 @@ static enum err refuse_block(const struct json_reader *block, const char *key, s
                                 STR_ARG(type));
 }
 
-/* Strings that stand before the text of a document; they may be missing. */
+/* Optional strings that precede the text of a document. */
 static enum err add_headings(struct turn *turn, const struct json_reader *block,
                              const char *const keys[2], struct gathered *out)
 {
@@ -198,7 +198,7 @@ static enum err search_result_block(struct turn *turn, const struct json_reader 
     return text_or_blocks(turn, block, "content", text_block, out);
 }
 
-/* Says that a tool is known from here on, or is no more. */
+/* Announces that a tool is available from here on, or no longer available. */
 static bool is_about_tools(struct str type)
 {
     return str_eq(type, STR("tool_reference")) || str_eq(type, STR("tool_addition")) ||
@@ -214,8 +214,8 @@ static enum err tool_notice(struct turn *turn, const struct json_reader *block, 
     return gather(turn, out, STR("\n"), text);
 }
 
-/* A block that can be told in words: of a user, of the system prompt, and inside the result of a
- * tool. */
+/* A block that can be expressed as text: of a user, of the system prompt, or inside a tool
+ * result. */
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct gathered *out)
 {
     struct str type, text;
@@ -240,7 +240,7 @@ static enum err text_block(struct turn *turn, const struct json_reader *block, s
 
 /* ---- blocks of users ---- */
 
-/* Models are told of a failure in words; most tools say so themselves. */
+/* A failure is stated in words for the model; most tools already do so. */
 static enum err mark_failure(struct arena *arena, struct str *text)
 {
     const struct str prefix = STR("Error: ");

@@ -1,5 +1,5 @@
 /*
- * json_read.c: the body as a document, and typed access to its fields.
+ * json_read.c: parses the body, and gives typed access to its fields.
  */
 #include "dialect/json_read.h"
 
@@ -12,8 +12,8 @@
 
 /* ---- the body ---- */
 
-/* The deepest nesting of a text that is JSON, without a stack: brackets count where they are not
- * part of a string. */
+/* The deepest nesting of a JSON text, computed without a stack: counts brackets outside of
+ * strings. */
 static size_t nesting(struct str text)
 {
     size_t depth = 0, deepest = 0;
@@ -59,8 +59,7 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
     *doc = NULL;
     if (text.len == 0)
         return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
-    /* Without YYJSON_READ_INSITU the text is not written to, whatever the type of the parameter
-     * says. */
+    /* Without YYJSON_READ_INSITU the text is not modified, although the parameter is not const. */
     yyjson_doc *read = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, 0, json_alc(), &bad);
     if (read == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return ERR_NOMEM;

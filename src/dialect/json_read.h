@@ -1,14 +1,14 @@
 /*
- * json_read.h: a request's body as JSON, and its fields with their types and ranges checked, each
- * with an error that names the field.
+ * json_read.h: parses a request's body as JSON, and reads fields with checked types and ranges.
+ * Each error names the field.
  *
- * A missing field and null leave *out as it was. A field of the wrong type or out of range is
+ * A missing or null field leaves *out unchanged. A field of the wrong type or out of range is
  * API_ERROR_INVALID with "'temperature' must be a number from 0 to 100" and the field's name as
- * param, prefixed with `at` ("messages[3].") when that is not NULL.
+ * param, prefixed with `at` ("messages[3].") if that is not NULL.
  *
- * NUL (\u0000) may stand in texts that are for a model: json_read_content, json_read_text.
- * Everything else is a name or a word that some code below takes for a C string: json_read_str
- * refuses it there, and json_read_body in the names of the body's fields.
+ * NUL (\u0000) is allowed in texts for a model: json_read_content, json_read_text. All other
+ * strings are names or keywords that later code treats as C strings: json_read_str refuses NUL
+ * there, and json_read_body refuses it in the names of the body's fields.
  */
 #ifndef HEARTH_DIALECT_JSON_READ_H
 #define HEARTH_DIALECT_JSON_READ_H
@@ -21,7 +21,7 @@
 #include "base/attr.h"
 #include "base/str.h"
 
-/* Brackets within each other. What comes after this may recurse. */
+/* Maximum nesting of brackets. Code that runs after this check may recurse. */
 enum { JSON_DEPTH_MAX = 128 };
 
 struct json_reader {
@@ -30,8 +30,8 @@ struct json_reader {
     struct api_error *error;
 };
 
-/* A body, whose top must be an object. ERR_INVALID: error says where it is no JSON, that it is
- * nested too deeply, or that the name of a field has NUL; ERR_NOMEM. */
+/* Parses a body, which must be an object. ERR_INVALID: error says where it is not JSON, that it is
+ * nested too deeply, or that a field name contains NUL; ERR_NOMEM. */
 enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error) NODISCARD;
 
 enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;
@@ -50,10 +50,10 @@ enum err json_read_object(const struct json_reader *reader, const char *key,
 enum err json_read_array(const struct json_reader *reader, const char *key,
                          yyjson_val **out) NODISCARD;
 
-/* The field, or NULL when it is missing or null. Borrowed from the document. */
+/* The field, or NULL if it is missing or null. Borrowed from the document. */
 yyjson_val *json_read_get(const struct json_reader *reader, const char *key);
 
-/* The text of a JSON string; STR_NONE for everything else. */
+/* The text of a JSON string; STR_NONE for other types. */
 struct str json_read_text(yyjson_val *value);
 
 /* An error about one of its fields: "'<at><key>' <fmt>". API_ERROR_INVALID, or another kind;

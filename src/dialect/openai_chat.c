@@ -4,9 +4,9 @@
  *      role chunk of each choice, deltas, a finish chunk of each choice, with include_usage a chunk
  *      without choices, [DONE]
  *
- * All chunks have one id. Keep-alives are chunks with an empty delta, because clients choke on
- * comments and on other ids; if one is due before anything else was written, it is the role chunks.
- * Timings and x_cache stand in the last chunk before [DONE].
+ * All chunks have the same id. Keep-alives are chunks with an empty delta, because some clients
+ * fail on comments and on other ids; if one is due before anything was written, the role chunks are
+ * sent. Timings and x_cache are in the last chunk before [DONE].
  */
 #include "dialect/openai_impl.h"
 
@@ -44,7 +44,7 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
 static const struct openai_kind whole = {"chatcmpl-", "chat.completion"};
 static const struct openai_kind chunk = {"chatcmpl-", "chat.completion.chunk"};
 
-/* "logprobs": of those that were not told yet; null when there are none. */
+/* "logprobs": the entries not sent yet; null if there are none. */
 static void write_logprobs(struct json *json, const struct answer *answer,
                            struct answer_choice *choice)
 {
@@ -130,7 +130,7 @@ static void chat_body(struct answer *answer, struct buf *out)
 
 /* ---- chunks ---- */
 
-/* Up to the inside of a choice's delta. */
+/* Opens a chunk up to the inside of a choice's delta. */
 static struct json delta_begin(struct answer *answer, size_t index, struct buf *out)
 {
     struct json json = openai_event_begin(answer, out);
@@ -143,7 +143,7 @@ static struct json delta_begin(struct answer *answer, size_t index, struct buf *
     return json;
 }
 
-/* From there to the end of the list of choices. */
+/* Closes it up to the end of the list of choices. */
 static void delta_end(struct json *json, const struct answer *answer, struct answer_choice *choice,
                       const char *finish)
 {
@@ -165,7 +165,7 @@ static void chat_begin(struct answer *answer, struct buf *out)
         delta_end(&json, answer, &answer->choices[i], NULL);
         openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
     }
-    if (out->err != ERR_OK) /* not told: the next one tries again */
+    if (out->err != ERR_OK) /* not sent: the next call tries again */
         answer->sequence = 0;
 }
 
@@ -189,7 +189,7 @@ static void chat_progress(struct answer *answer, uint32_t done, struct buf *out)
     openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
 }
 
-/* A piece of a call; the first one says whose. */
+/* A piece of a call; the first one has the id and name. */
 static void write_call_delta(struct json *json, const struct answer_call *call,
                              const struct output_event *event)
 {
@@ -217,7 +217,7 @@ static void chat_event(struct answer *answer, size_t index, const struct output_
     struct answer_choice *choice = &answer->choices[index];
 
     if (event->type == OUTPUT_CALL_END || event->type == OUTPUT_ERROR)
-        return; /* the end of a choice says the one, stream_error the other */
+        return; /* the end of the choice reports the one, stream_error the other */
     struct json json = delta_begin(answer, index, out);
     if (event->type == OUTPUT_CONTENT)
         json_key_str(&json, "content", event->text);

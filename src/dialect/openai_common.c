@@ -1,5 +1,5 @@
 /*
- * openai_common.c: parts of answers that all dialects of OpenAI have: usage, timings,
+ * openai_common.c: the parts of answers that all OpenAI dialects share: usage, timings,
  * log-probabilities, errors.
  */
 #include "dialect/openai_impl.h"
@@ -51,7 +51,7 @@ void openai_write_usage(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
-/* What getting state took, apart from computing (keeps I26). */
+/* The time spent loading state, as opposed to computing it (keeps I26). */
 static void write_restore(struct json *json, const struct gen_times *times)
 {
     const double ms = (double)NS_PER_MS;
@@ -193,7 +193,7 @@ void openai_error_body(const struct api_error *error, const char *request_id, st
 {
     struct json json = json_to(out);
 
-    (void)request_id; /* a header carries it */
+    (void)request_id; /* sent as a header */
     openai_write_error(&json, error);
 }
 

@@ -1,9 +1,8 @@
 /*
- * openai_completions.c: POST /v1/completions: text or tokens to go on with.
+ * openai_completions.c: POST /v1/completions: continues text or tokens.
  *
- * Several prompts in one request are refused: each would be an answer of its own, and a client
- * loses nothing by sending them one by one. What a model writes is text here, thoughts and calls
- * included.
+ * Several prompts in one request are refused: each would need its own answer, and a client loses
+ * nothing by sending them one by one. All output is plain text here, including thoughts and calls.
  */
 #include "dialect/openai_impl.h"
 
@@ -106,8 +105,8 @@ static enum err completions_parse(struct gen_request *request, yyjson_val *root,
 
 /* ---- log-probabilities: four lists, the texts of tokens as names ---- */
 
-/* A part of a character is named by its bytes, and a token without text by its id: names must
- * differ. */
+/* A partial character is named by its bytes, and a token without text by its id: names must be
+ * unique. */
 static void write_token_name(struct json *json, const struct answer *answer, token_id token)
 {
     char room[OPENAI_TOKEN_BYTES], name[4 * OPENAI_TOKEN_BYTES + 8] = "bytes:";
@@ -194,7 +193,7 @@ static void write_logprobs(struct json *json, const struct answer *answer,
 
 /* ---- answers ---- */
 
-/* The prompt as the client sent it; of tokens, their texts. */
+/* The prompt as the client sent it; for tokens, their texts. */
 static void append_prompt(const struct answer *answer, struct buf *out)
 {
     const struct gen_request *request = answer->request;
@@ -209,7 +208,7 @@ static void append_prompt(const struct answer *answer, struct buf *out)
     }
 }
 
-/* One choice: text is what is new. */
+/* One choice; `text` is the new part. */
 static void write_choice(struct json *json, struct answer *answer, size_t index, struct str text,
                          const char *finish)
 {

@@ -1,9 +1,10 @@
 /*
- * openai_impl.h: what the three dialects of OpenAI share: reading of settings, tools and messages;
+ * openai_impl.h: what the three OpenAI dialects share: parsing of settings, tools and messages;
  * writing of usage, timings and chunks.
  *
- *      chat, completions, responses --parse--> openai_settings.c, openai_tools.c, openai_messages.c --> struct gen_request
- *      chat, completions, responses <-compose- openai_common.c                                      <-- struct answer
+ *      body --chat, completions, responses--> openai_settings.c, openai_tools.c, openai_messages.c
+ *           --> struct gen_request
+ *      struct answer --> openai_common.c --chat, completions, responses--> bytes
  *
  * Only the files openai_*.c include this.
  */
@@ -35,8 +36,8 @@ enum {
 
 /* ---- reading: settings (openai_settings.c) ---- */
 
-/* Whatever has the same name and meaning in all three: model, sampling, limits, format, thinking,
- * cache, streaming. */
+/* The settings with the same name and meaning in all three: model, sampling, limits, format,
+ * thinking, cache, streaming. */
 enum err openai_read_settings(struct gen_request *request,
                               const struct json_reader *body) NODISCARD;
 
@@ -47,62 +48,60 @@ enum err openai_read_format(struct gen_request *request,
 /* n, of chat and completions. */
 enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
 
-/* What a parser answers when the arena gave nothing. */
+/* The error to return when the arena is out of memory. */
 enum err openai_arena_error(const struct gen_request *request);
 
 /* ---- reading: messages and tools (openai_messages.c, openai_tools.c) ---- */
 
-/* A reader of element `index` of the array `key` of `parent`, which must be an object; its place
- * ("messages[3].") is written into `at`. */
+/* A reader of element `index` of the array `key` of `parent`, which must be an object; its path
+ * ("messages[3].") is written to `at`. */
 enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
                         yyjson_val *value, char at[API_PARAM_BYTES],
                         struct json_reader *out) NODISCARD;
 
-/* A string that must be there and not be empty. */
+/* A required, non-empty string. */
 enum err openai_need_str(const struct json_reader *reader, const char *key,
                          struct str *out) NODISCARD;
 
-/* A content, which is a string or a list of parts. Parts that are no text are refused by their name.
- */
+/* Content: a string or a list of parts. Parts that are not text are refused by name. */
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
                              const char *key, struct message *message) NODISCARD;
 
-/* "role" of a message; ERR_INVALID for one that does not exist. */
+/* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;
 
-/* "messages": of chat completions, and whether the last one is to be gone on with. */
+/* "messages" of chat completions, and whether to continue the last one. */
 enum err openai_read_messages(struct gen_request *request,
                               const struct json_reader *body) NODISCARD;
 
-/* "tools": of chat completions. */
+/* "tools" of chat completions. */
 enum err openai_read_tools(struct gen_request *request, const struct json_reader *body) NODISCARD;
-/* One of them; with `fixed`, which is JSON, in place of its own parameters if that is not empty. */
+/* One of them; a non-empty `fixed` (JSON) replaces its own parameters. */
 enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
                               struct str space, struct str fixed) NODISCARD;
-/* tool_choice and parallel_tool_calls, when the tools are known. */
+/* tool_choice and parallel_tool_calls, once the tools are known. */
 enum err openai_read_tool_choice(struct gen_request *request,
                                  const struct json_reader *body) NODISCARD;
 
-/* "tools": of Responses; tools that only OpenAI can run are left out. openai_responses_tools.c */
+/* "tools" of Responses; tools that only OpenAI can run are left out. openai_responses_tools.c */
 enum err openai_responses_read_tools(struct gen_request *request,
                                      const struct json_reader *body) NODISCARD;
 
 /* A tool as Responses names it: `space` is empty outside of namespaces. */
 struct openai_tool_name {
     struct str space, name;
-    bool custom; /* takes text, not arguments */
+    bool custom; /* takes free text, not arguments */
 };
 
-/* Turns the name of a function in a namespace, which may be empty, into the one that the model
- * knows; in the arena. */
+/* The name by which the model knows a function of a namespace, which may be empty; in the arena. */
 enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
-/* And back, by the tools of the body. */
+/* The reverse, using the tools of the body. */
 struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
-/* "input": the text of a custom tool, from the arguments that stand for it. */
+/* "input": the text of a custom tool, from the arguments that carry it. */
 void openai_write_input(struct json *json, struct str arguments);
 
-/* The request of Responses. dialect_data is its body, which answers repeat parts of.
+/* Parses a Responses request. dialect_data is its body, parts of which are repeated in answers.
  * openai_responses_parse.c */
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error) NODISCARD;
@@ -118,11 +117,10 @@ uint32_t openai_reasoning_tokens(const struct answer *answer);
 void openai_write_usage(struct json *json, const struct answer *answer);
 void openai_write_timings(struct json *json, const struct answer *answer);
 
-/* "stop", "length", "tool_calls"; NULL while it runs. */
+/* "stop", "length", "tool_calls"; NULL while the choice is running. */
 const char *openai_finish_name(enum answer_finish finish);
 
-/* The text of a token; *whole says whether it is characters and not a part of one. Owner of the
- * text: out. */
+/* The text of a token; *whole is false if it is only part of a character. `out` owns the text. */
 enum { OPENAI_TOKEN_BYTES = 512 };
 struct str openai_token_text(const struct answer *answer, token_id token,
                              char out[OPENAI_TOKEN_BYTES], bool *whole);
@@ -134,27 +132,26 @@ struct openai_range {
 };
 void openai_write_logprobs(struct json *json, const struct answer *answer,
                            const struct answer_choice *choice, struct openai_range range);
-/* What cannot be told as a number: -9999, as the reference has it. */
+/* Values that cannot be represented: -9999, as in the reference. */
 void openai_write_logprob(struct json *json, float logprob);
 
 /* {"error":{...}}; also dialect->error. */
 void openai_write_error(struct json *json, const struct api_error *error);
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
 
-/* Answers of chat and completions: what their ids begin with, and what they are called. */
+/* Answers of chat and completions: the prefix of their ids, and their object names. */
 struct openai_kind {
     const char *prefix, *object;
 };
 
-/* Up to the inside of "choices". */
+/* Opens an answer up to the inside of "choices". */
 void openai_write_head(struct json *json, const struct answer *answer,
                        const struct openai_kind *kind);
 /* usage, timings and x_cache. */
 void openai_write_account(struct json *json, const struct answer *answer);
 void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done);
 
-/* Chunks of streams. The last one before [DONE] says how long it took and where the prompt came
- * from. */
+/* Chunks of streams. The last one before [DONE] has timings and the origin of the prompt. */
 enum openai_chunk { OPENAI_CHUNK_INNER, OPENAI_CHUNK_LAST };
 
 struct json openai_event_begin(struct answer *answer, struct buf *out);

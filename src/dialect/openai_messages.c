@@ -1,9 +1,9 @@
 /*
  * openai_messages.c: the conversation of chat completions.
  *
- * History may come from other servers and from models that erred: what an assistant is said to have
- * written (arguments that are no JSON, thoughts, refusals) is taken as it is. What a client writes
- * itself is checked.
+ * History may come from other servers and from models that made mistakes: text attributed to an
+ * assistant (arguments that are not JSON, thoughts, refusals) is accepted as it is. The client's
+ * own text is checked.
  */
 #include "dialect/openai_impl.h"
 
@@ -91,7 +91,7 @@ enum err openai_read_role(const struct json_reader *message, enum role *role)
 
 /* ---- calls in history ---- */
 
-/* Arguments are text; some clients send the object itself, which is written as text. */
+/* Arguments are text; some clients send the object itself, which is converted to text. */
 static enum err read_call(struct gen_request *request, const struct json_reader *call,
                           struct message *message)
 {
@@ -134,7 +134,7 @@ static enum err read_calls(struct gen_request *request, const struct json_reader
 
 /* ---- messages ---- */
 
-/* An assistant's content may be missing or null; a refusal stands for it. */
+/* An assistant's content may be missing or null; a refusal then takes its place. */
 static enum err read_assistant(struct gen_request *request, const struct json_reader *reader,
                                struct message *message)
 {

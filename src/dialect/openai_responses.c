@@ -1,26 +1,27 @@
 /*
- * openai_responses.c: the answers of POST /v1/responses, whole and as a stream.
+ * openai_responses.c: composes the answers of POST /v1/responses, whole and as a stream.
  *
  *      response.created, response.in_progress
  *      for each item, in the order of the text:
  *          response.output_item.added
  *            thought   content_part.added, reasoning_text.delta ..., reasoning_text.done,
  *                      content_part.done
- *            text      content_part.added, output_text.delta ...,    output_text.done,    content_part.done
+ *            text      content_part.added, output_text.delta ..., output_text.done,
+ *                      content_part.done
  *            call      function_call_arguments.delta ..., function_call_arguments.done
  *            custom    custom_tool_call_input.done: its text comes as a whole
  *          response.output_item.done
- *      response.completed | response.incomplete | response.failed                                             no [DONE]
+ *      response.completed | response.incomplete | response.failed    no [DONE]
  *
- * Only one item is open at a time: text after a call is a message of its own. Items that are done
- * are kept as JSON in answer->items, because the last event repeats them. A keep-alive is the event
- * that OpenAI itself sends in long silences: clients pass over it, but not over comments, which
- * some do not count as signs of life, nor over a second response.in_progress, which replaces what
- * they have gathered. It has no sequence_number: it may be sent again and again, between any two
- * events, and numbers that are told go up by one each time.
+ * Only one item is open at a time: text after a call is a separate message. Finished items are kept
+ * as JSON in answer->items, because the last event repeats them. A keep-alive is the event that
+ * OpenAI itself sends in long silences, which clients skip. Comments do not work, because some
+ * clients do not count them as activity; neither does a second response.in_progress, which resets
+ * what they have collected. The keep-alive has no sequence_number: it may be repeated between any
+ * two events, while sequence numbers increase by exactly one.
  *
  * A response has one choice. The request's settings are repeated from its body (dialect_data), as
- * far as the type of the official SDKs has them.
+ * far as the official SDKs' type includes them.
  */
 #include "dialect/openai_impl.h"
 
@@ -33,15 +34,14 @@ enum { CHOICE = 0, ITEMS_BYTES_MAX = 1 << 30 };
 
 enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
 
-/* Of responses and, but for FAILED, of items. */
+/* Of responses and, except for FAILED, of items. */
 enum response_status { IN_PROGRESS, COMPLETED, INCOMPLETE, FAILED };
 
 static const char *const status_names[] = {"in_progress", "completed", "incomplete", "failed"};
 
 /* ---- items ---- */
 
-/* Ids of thoughts and texts are the answer's with the number of the item; that of a call is its
- * own. */
+/* Ids of thoughts and texts are the answer's id with the item's number; a call has its own id. */
 static const char *item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
                            enum item_kind kind, int index)
 {
@@ -82,7 +82,7 @@ static void write_part(struct json *json, const struct answer *answer, enum item
     json_close(json, '}');
 }
 
-/* What an item is made from. */
+/* The inputs of an item. */
 struct item {
     enum item_kind kind;
     int index;                   /* in the output */
@@ -159,7 +159,7 @@ static void write_item(struct json *json, const struct answer *answer, const str
 
 /* ---- the response object ---- */
 
-/* A field of the request, or JSON that stands for it when it was not sent. */
+/* A field of the request, or default JSON if it was not sent. */
 static void repeat_field(struct json *json, const struct answer *answer, const char *key,
                          struct str otherwise)
 {
@@ -293,7 +293,7 @@ static enum response_status status_of(const struct answer *answer)
 
 /* ---- the whole answer ---- */
 
-/* Thought, text, calls. Without any of them there is an empty text, which is what was said. */
+/* Thought, text, calls. If all are missing, an empty text, which is what the model said. */
 static void write_output(struct json *json, const struct answer *answer)
 {
     const struct answer_choice *choice = &answer->choices[CHOICE];
@@ -363,7 +363,7 @@ static void send_response(struct answer *answer, const char *type, enum response
     event_end(&json);
 }
 
-/* The item that is open, as it stands. */
+/* The open item in its current state. */
 static struct item open_item(const struct answer *answer, enum response_status status)
 {
     const struct answer_choice *choice = &answer->choices[CHOICE];
@@ -381,7 +381,7 @@ static struct item open_item(const struct answer *answer, enum response_status s
     return item;
 }
 
-/* An event about the open item, up to its own fields. */
+/* Begins an event about the open item; the caller adds its specific fields. */
 static struct json item_event(struct answer *answer, const char *type, struct buf *out)
 {
     const struct answer_choice *choice = &answer->choices[CHOICE];
@@ -422,7 +422,7 @@ static void send_part(struct answer *answer, const char *type, const struct item
 
 /* ---- the life of an item ---- */
 
-/* What is said at its end: the whole text, or all arguments. */
+/* The event at its end: the whole text, or all arguments. */
 static void send_text_done(struct answer *answer, const struct item *item, struct buf *out)
 {
     static const char *const types[] = {"response.reasoning_text.done", "response.output_text.done",
@@ -471,7 +471,7 @@ static void close_item(struct answer *answer, enum response_status status, struc
     choice->block = -1;
 }
 
-/* `text` has been added to what it belongs to already: the item begins before it. */
+/* `text` has already been added to its buffer: the item begins before it. */
 static void begin_item(struct answer *answer, enum item_kind kind, size_t text, struct buf *out)
 {
     struct answer_choice *choice = &answer->choices[CHOICE];
@@ -522,7 +522,7 @@ static void responses_begin(struct answer *answer, struct buf *out)
         return;
     send_response(answer, "response.created", IN_PROGRESS, NULL, out);
     send_response(answer, "response.in_progress", IN_PROGRESS, NULL, out);
-    if (out->err != ERR_OK) /* not told: the next one tries again */
+    if (out->err != ERR_OK) /* not sent: the next call tries again */
         answer->sequence = 0;
 }
 
@@ -559,7 +559,7 @@ static void responses_event(struct answer *answer, size_t index, const struct ou
     case OUTPUT_CALL_END:
         close_item(answer, COMPLETED, out);
         break;
-    case OUTPUT_ERROR: /* stream_error tells it */
+    case OUTPUT_ERROR: /* stream_error reports it */
     case OUTPUT_EVENT_COUNT:
         break;
     }
@@ -581,7 +581,7 @@ static void responses_end(struct answer *answer, struct buf *out)
                   status, NULL, out);
 }
 
-/* Items that are open stay so: what the client has of them is not the whole. */
+/* Open items stay open: the client's copy of them is incomplete. */
 static void responses_stream_error(struct answer *answer, const struct api_error *error,
                                    struct buf *out)
 {

@@ -1,38 +1,38 @@
 /*
- * openai_responses_parse.c: the request of POST /v1/responses.
+ * openai_responses_parse.c: parses the request of POST /v1/responses.
  *
- * Items become messages. What a model said in one turn comes as several items, and templates want
- * it as one message:
+ * Items become messages. One turn of the model arrives as several items, and templates expect it as
+ * one message:
  *
- *      reasoning, message (assistant), function_call, function_call   ->   one message of the assistant: thought, content, calls
+ *      reasoning, message (assistant), function_call, function_call   ->   one assistant message
  *      message (user, system, developer)                              ->   a message of its own
  *      function_call_output                                           ->   a message of the tool
  *
- * A turn ends with the first item that is not the model's, or with one that the message cannot take
- * any more: a second text, or a thought after the answer to it.
+ * A turn ends with the first item that is not the model's, or with one that does not fit into the
+ * message: a second text, or a thought after its answer.
  *
- * The server keeps no conversations: whatever refers to one is refused with a sentence that says
- * what to send instead.
+ * The server stores no conversations: references to one are refused with an error that says what to
+ * send instead.
  */
 #include "dialect/openai_impl.h"
 
 #include <stdio.h>
 
-/* A turn of the model, as far as it was read. */
+/* A turn of the model, as read so far. */
 struct turn {
     struct gen_request *request;
     struct texts reasoning;
     struct message message; /* added when it is complete */
-    bool open;              /* there is anything */
+    bool open;              /* it is not empty */
 };
 
-/* Is there what a thought, or a second text, cannot come after? */
+/* Does the turn already have content that a thought or a second text cannot follow? */
 static bool turn_is_told(const struct turn *turn)
 {
     return turn->message.form != CONTENT_NONE || turn->message.calls_count > 0;
 }
 
-/* Adds it as a message, and is ready for the next one. */
+/* Adds the turn as a message and resets it. */
 static enum err turn_flush(struct turn *turn)
 {
     struct gen_request *request = turn->request;
@@ -54,7 +54,7 @@ static enum err turn_flush(struct turn *turn)
 
 typedef enum err item_fn(struct turn *turn, const struct json_reader *item);
 
-/* Its parts are lines of one text. */
+/* Its parts become lines of one text. */
 static enum err add_said(struct turn *turn, const struct json_reader *item)
 {
     struct arena *arena = &turn->request->arena;
@@ -86,7 +86,7 @@ static enum err add_message(struct turn *turn, const struct json_reader *item)
                            : openai_arena_error(turn->request);
 }
 
-/* Texts of {"text":...} entries; what has none is passed over, since only servers write these. */
+/* Texts of {"text":...} entries; others are skipped, since only servers write these. */
 static enum err add_texts(struct turn *turn, yyjson_val *list)
 {
     size_t i, count;
@@ -102,8 +102,8 @@ static enum err add_texts(struct turn *turn, yyjson_val *list)
     return ERR_OK;
 }
 
-/* The thought itself, or else what is told of it. One that is sealed (encrypted_content) says
- * nothing here. */
+/* The thought itself, or else its summary. An encrypted one (encrypted_content) is unreadable
+ * here. */
 static enum err add_reasoning(struct turn *turn, const struct json_reader *item)
 {
     if (turn_is_told(turn))
@@ -116,7 +116,7 @@ static enum err add_reasoning(struct turn *turn, const struct json_reader *item)
     return ERR_OK;
 }
 
-/* What calls of functions and of custom tools have in common; `key` is where their input is. */
+/* The common part of function calls and custom tool calls; `key` names their input. */
 static enum err read_call(struct turn *turn, const struct json_reader *item, const char *key,
                           struct tool_call *call)
 {
@@ -139,7 +139,7 @@ static enum err add_call(struct turn *turn, const struct json_reader *item)
     return message_add_call(&turn->message, &turn->request->arena, call);
 }
 
-/* A call with free text: the text becomes its one argument. */
+/* A call with free text: the text becomes its only argument. */
 static enum err add_custom_call(struct turn *turn, const struct json_reader *item)
 {
     struct tool_call call = {0};
@@ -302,7 +302,7 @@ static enum err read_text(struct gen_request *request, const struct json_reader 
     return format.object != NULL ? openai_read_format(request, &format) : ERR_OK;
 }
 
-/* Log-probabilities come when they are included, or when some are asked for. */
+/* Log-probabilities are returned if they are included, or if some are requested. */
 static enum err read_logprobs(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *include = NULL, *value;

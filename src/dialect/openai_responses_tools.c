@@ -1,20 +1,19 @@
 /*
- * openai_responses_tools.c: tools as Responses has them, for models that know functions with one
- * name only.
+ * openai_responses_tools.c: maps the tools of Responses to plain functions with a single name,
+ * which is all that models know.
  *
- *      {"type":"function","name":"f","parameters":...}                                   f
- *      {"type":"namespace","name":"mcp__notes","tools":[{"type":"function",...}]}        mcp__notes__read
- *      {"type":"custom","name":"exec"}                                                   exec, with one argument: "input"
- *      an item {"type":"additional_tools","tools":[...]} of the input                    as those
- *      of the request
+ *      {"type":"function","name":"f","parameters":...}  f
+ *      {"type":"namespace","name":"mcp__notes","tools":[{"type":"function",...}]}  mcp__notes__read
+ *      {"type":"custom","name":"exec"}                  exec, with one argument: "input"
+ *      an item {"type":"additional_tools","tools":[...]} of the input      as those of the request
  *
- * Codex puts the tools of MCP servers and sub-agents into namespaces, and for models that it knows
- * by name all tools into an item. Whatever else it offers (web_search, ...) only its vendor can
- * run: it is left out, so that the rest works.
+ * Codex puts the tools of MCP servers and sub-agents into namespaces, and, for models that it knows
+ * by name, all tools into an item. Only its vendor can run its other tools (web_search, ...): they
+ * are left out, so that the rest works.
  *
- * A call is told as what the client declared, which is looked up by the name that the model knows
- * (openai_tools_find): with both names, and the text of a custom tool taken out of its argument.
- * The text comes whole, at the end: the model writes it as a string of JSON.
+ * A call is reported as the client declared the tool, which is looked up by the name that the model
+ * knows (openai_tools_find): with both names, and with a custom tool's text extracted from its
+ * argument. The text is sent whole, at the end, because the model writes it as a JSON string.
  */
 #include "dialect/openai_impl.h"
 
@@ -40,7 +39,7 @@ static enum tool_kind kind_of(yyjson_val *tool)
 
 /* ---- names ---- */
 
-/* What stands between the names; those of MCP servers may end in it. */
+/* The separator between the names; names of MCP servers may end in it. */
 static struct str separator_of(struct str space)
 {
     return space.len == 0 || str_ends(space, STR("__")) ? STR("") : STR("__");
@@ -60,7 +59,7 @@ enum err openai_tools_name(struct gen_request *request, struct str space, struct
     return ERR_OK;
 }
 
-/* `flat` without the namespace and what parts them; false: it does not begin so. */
+/* Strips the namespace and the separator from `flat`; false: it does not begin with them. */
 static bool cut_space(struct str space, struct str *flat)
 {
     struct str separator = separator_of(space);
@@ -73,7 +72,7 @@ static bool cut_space(struct str space, struct str *flat)
     return true;
 }
 
-/* A function or custom tool of this name in a list, which is that of namespace `space`. */
+/* Finds a function or custom tool by name in the list of namespace `space`. */
 static bool find_named(yyjson_val *tools, struct str space, struct str name,
                        struct openai_tool_name *out)
 {
@@ -139,7 +138,7 @@ void openai_write_input(struct json *json, struct str arguments)
                                         : NULL;
     yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
 
-    /* One that was cut off, or is no such object, is told as it was written. */
+    /* Arguments that were truncated, or are not such an object, are passed on as written. */
     json_key_str(json, "input", yyjson_is_str(input) ? json_read_text(input) : arguments);
     yyjson_doc_free(doc);
 }

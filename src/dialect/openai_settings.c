@@ -1,9 +1,9 @@
 /*
- * openai_settings.c: the fields of a request that mean the same in all dialects of OpenAI, with
- * those that llama-server added.
+ * openai_settings.c: request fields with the same meaning in all OpenAI dialects, including those
+ * that llama-server added.
  *
- * Ranges of sampling are those of engine/sample.h: what is refused there is refused here, with the
- * client's name for the field. Of several names for one setting the last in the table wins.
+ * Sampling ranges are those of engine/sample.h: values refused there are refused here, with the
+ * client's name for the field. Of several names for one setting, the last in the table wins.
  */
 #include "dialect/openai_impl.h"
 
@@ -69,7 +69,7 @@ static enum err read_numbers(struct sample_params *sample, const struct json_rea
     return ERR_OK;
 }
 
-/* -1, and what llama.cpp takes for it, asks for a random seed, as a missing one does. */
+/* -1, and values that llama.cpp treats like it, ask for a random seed, as a missing one does. */
 static enum err read_seed(struct sample_params *sample, const struct json_reader *body)
 {
     int64_t seed = -1;
@@ -80,7 +80,7 @@ static enum err read_seed(struct sample_params *sample, const struct json_reader
     return ERR_OK;
 }
 
-/* A C string of the arena from a JSON string; NUL inside it would cut it. */
+/* A JSON string as a C string in the arena; NUL inside it would truncate it. */
 static enum err copy_text(struct gen_request *request, const struct json_reader *body,
                           const char *key, yyjson_val *value, size_t bytes_max, const char **out)
 {
@@ -204,7 +204,7 @@ static enum err read_sampling(struct gen_request *request, const struct json_rea
 
 /* ---- limits ---- */
 
-/* The last one that is there wins. -1 is llama-server's "as many as fit". */
+/* The last one present wins. -1 is llama-server's "as many as fit". */
 static enum err read_max_tokens(struct gen_request *request, const struct json_reader *body)
 {
     static const char *const keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
@@ -241,8 +241,7 @@ static enum err read_stops(struct gen_request *request, const struct json_reader
         yyjson_val *text = yyjson_is_arr(value) ? yyjson_arr_get(value, i) : value;
         TRY(copy_text(request, body, "stop", text, GEN_STOP_BYTES_MAX,
                       &stops[request->stops_count]));
-        request->stops_count +=
-            *stops[request->stops_count] != '\0'; /* an empty one says nothing */
+        request->stops_count += *stops[request->stops_count] != '\0'; /* an empty one is ignored */
     }
     return ERR_OK;
 }
@@ -296,7 +295,7 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
     return set_schema(request, &inner, "schema");
 }
 
-/* Only one thing can decide what the answer looks like. */
+/* Only one setting can determine the format of the answer. */
 static enum err check_single_format(const struct gen_request *request,
                                     const struct json_reader *body, const char *key)
 {
@@ -351,7 +350,7 @@ static enum err set_effort(struct gen_request *request, const struct json_reader
     return json_read_error(holder, key, "must be none, minimal, low, medium, high, xhigh or max");
 }
 
-/* What the template is told counts: it is asked for by its own name. */
+/* The template's own variable takes precedence. */
 static void note_kwarg(struct gen_request *request, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(request->kwargs, key);

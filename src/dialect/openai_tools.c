@@ -1,12 +1,12 @@
 /*
- * openai_tools.c: tools and what the model is to do with them.
+ * openai_tools.c: parses tools and tool_choice.
  *
  *      chat        {"type":"function","function":{"name":...,"parameters":...}}
  *      Responses   {"type":"function","name":...,"parameters":...}, and more:
  *                  openai_responses_tools.c
  *
- * In chat a tool of another type is an error: nobody sends one by accident. tool_choice is read
- * when the list for the model is made, and checked against that.
+ * In chat, a tool of another type is an error: clients do not send one by accident. tool_choice is
+ * read after the list for the model is built, and is checked against it.
  */
 #include "dialect/openai_impl.h"
 
@@ -14,7 +14,7 @@
 
 static const struct str no_parameters = STR("{\"type\":\"object\",\"properties\":{}}");
 
-/* name, description, parameters, strict; a function without parameters takes none. */
+/* name, description, parameters, strict; without `parameters` a function takes none. */
 enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
                               struct str space, struct str fixed)
 {
@@ -84,7 +84,8 @@ static bool has_tool(const struct conversation *talk, struct str name)
     return false;
 }
 
-/* {"type":"function","function":{"name":...}}; or flat, of another type that can be called, and perhaps with a namespace. */
+/* {"type":"function","function":{"name":...}}; or flat, of another callable type, and perhaps with
+ * a namespace. */
 static enum err read_named(struct gen_request *request, const struct json_reader *body,
                            yyjson_val *choice)
 {

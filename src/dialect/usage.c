@@ -1,5 +1,5 @@
 /*
- * usage.c: sums of a prompt, and the cache's part of an answer.
+ * usage.c: the token counts of a prompt, and the cache fields of an answer.
  */
 #include "dialect/usage.h"
 
@@ -14,7 +14,7 @@ uint32_t usage_cached(const struct answer *answer)
     return cached;
 }
 
-/* A plan that says "disabled" to a request that wanted to read comes from a cache that is off. */
+/* If the request allowed reading but the plan says "disabled", the cache itself is off. */
 uint32_t usage_written(const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;

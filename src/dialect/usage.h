@@ -1,6 +1,6 @@
 /*
- * usage.h: where the tokens of a prompt came from, as all dialects tell it, so that the numbers are
- * the same in each (keeps I99).
+ * usage.h: where the tokens of a prompt came from. All dialects report it from here, so that the
+ * numbers agree (keeps I99).
  *
  *      prompt = cached + written + the rest
  *
@@ -23,11 +23,11 @@
 uint32_t usage_cached(const struct answer *answer);
 uint32_t usage_written(const struct answer *answer);
 
-/* "device","ram","ssd","remote","computed", into an object that is open. */
+/* "device","ram","ssd","remote","computed", added to an open object. */
 void usage_write_sources(struct json *json, const struct gen_usage *usage);
-/* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference"}, into an
- * object that is open: where it came from and why not more of it. Clients ignore what they do not
- * know. */
+/* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference"}, added
+ * to an open object: where the prompt came from and why not more of it was cached. Clients ignore
+ * unknown fields. */
 void usage_write_x_cache(struct json *json, const struct answer *answer);
 
 #endif
