@@ -358,10 +358,36 @@ static void work_slowly(void *arg)
     work_on(((struct api *)arg)->slow);
 }
 
+size_t api_next_large(struct call *const *waiting, size_t count, const char *last)
+{
+    assert(count > 0);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(waiting[i]->who, last) != 0)
+            return i;
+    return 0;
+}
+
 /* One thread: texts that take seconds never occupy all workers. */
 static void work_on_large(void *arg)
 {
-    work_on(((struct api *)arg)->large);
+    struct api *api = arg;
+    struct call *waiting[LARGE_QUEUE], *call;
+    char last[AUTH_NAME_BYTES] = "";
+    size_t count = 0;
+
+    for (;;) {
+        while (count < LARGE_QUEUE &&
+               (call = count > 0 ? queue_try_pop(api->large) : queue_pop(api->large, UINT64_MAX)))
+            waiting[count++] = call;
+        if (count == 0)
+            return; /* closed, and nothing is left */
+        size_t next = api_next_large(waiting, count, last);
+        call = waiting[next];
+        count--;
+        memmove(&waiting[next], &waiting[next + 1], (count - next) * sizeof(struct call *));
+        snprintf(last, sizeof(last), "%s", call->who);
+        call_run(call);
+    }
 }
 
 static void add_routes(struct api *api, const struct endpoint *endpoints, size_t count)

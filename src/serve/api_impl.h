@@ -143,4 +143,8 @@ void endpoint_detokenize(struct call *call);
 void endpoint_apply_template(struct call *call);
 void endpoint_count_tokens(struct call *call);
 
+/* Which of the waiting large calls runs next: the oldest one of another tenant than the last, so
+ * that one tenant's backlog never delays another one's call by more than one text. */
+size_t api_next_large(struct call *const *waiting, size_t count, const char *last);
+
 #endif

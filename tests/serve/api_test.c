@@ -448,7 +448,33 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open),
+/* Large texts of one tenant do not hold up another tenant's. */
+static void test_large_calls_take_turns(void **state)
+{
+    static const char *const who[] = {"a", "a", "a", "b", "c", "a"};
+    static const char *const order[] = {"a", "b", "a", "c", "a", "a"};
+    struct call *waiting[COUNT_OF(who)];
+    const char *last = "";
+    size_t count = COUNT_OF(who);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        waiting[i] = mem_alloc(sizeof(*waiting[i]));
+        snprintf(waiting[i]->who, sizeof(waiting[i]->who), "%s", who[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(order); i++) {
+        size_t next = api_next_large(waiting, count, last);
+        struct call *call = waiting[next];
+
+        assert_string_equal(call->who, order[i]);
+        last = order[i];
+        count--;
+        memmove(&waiting[next], &waiting[next + 1], (count - next) * sizeof(struct call *));
+        mem_free(call);
+    }
+}
+
+TEST_SUITE(TEST(test_large_calls_take_turns), TEST(test_every_endpoint_needs_a_key_or_is_open),
            TEST(test_i100_numbers_of_others_are_not_shown), TEST(test_metrics_want_an_admin_key),
            TEST(test_request_ids_do_not_count), TEST(test_401_in_the_words_of_each_dialect),
            TEST(test_i100_tenants_do_not_share), TEST(test_i100_more_salts_than_spaces),
