@@ -251,7 +251,7 @@ static void test_i48_unsupported_is_not_off(void **state)
     }
     assert_int_equal(model_cache(model), MODEL_CACHE_UNSUPPORTED);
     assert_string_equal(model_cache_name(model_cache(model)), "unsupported (see log)");
-    assert_int_equal(count_lines(path, "cannot move the state"), 1);
+    assert_int_equal(count_lines(path, "cannot save the state"), 1);
     model_close(&model);
     model = open_fake(cache, NULL, NULL);
     assert_int_equal(model_cache(model), MODEL_CACHE_ON);
