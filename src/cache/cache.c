@@ -225,7 +225,7 @@ static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
 
     if (tier == HEARTH_TIER_COUNT) {
         index_clear(space->index, clear_object, &clearing);
-        room_settle_index(space);
+        room_account_index(space);
     } else {
         space_each_object(space, tier == HEARTH_TIER_RAM ? clear_memory : clear_slower, &clearing);
     }
@@ -478,7 +478,7 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
         end = unpin_path(space, tokens, count);
     else if (room_reserve_pin(space, &deferred))
         end = pin_path(space, tokens, count);
-    room_settle_index(space); /* unpinning removes nodes that are otherwise empty */
+    room_account_index(space); /* unpinning removes nodes that are otherwise empty */
     cache_leave(space->cache, &deferred);
     return end;
 }

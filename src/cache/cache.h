@@ -10,7 +10,7 @@
  *      replace.c   what a growing conversation supersedes
  *      room.c      the budget and the heaps: choosing eviction victims
  *      mover.c     moving objects between memory and slower tiers, never on the caller's time
- *      watch.c     listing the cached objects and the events
+ *      contents.c  listing the cached objects and the events
  *      manage.c    single objects by key: pinning, evicting, expiring
  *      verify.c    checking the bytes of cached objects
  *      exchange.c  export to and import from a folder
@@ -54,7 +54,7 @@
 #include "cache/policy.h"
 #include "cache/replace.h"
 #include "cache/room.h"
-#include "cache/watch.h"
+#include "cache/contents.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -83,7 +83,7 @@ struct hearth_space {
     struct hearth_model model;
     uint32_t opens; /* the content outlives the last close */
     struct index *index;
-    /* objects in the index, oldest first, and the position marks of readers: see watch.c */
+    /* objects in the index, oldest first, and the position marks of readers: see contents.c */
     struct list all;
     struct list tails;      /* objects of tails without a snapshot, least recently used first */
     uint64_t index_charged; /* charged to the ledger for the tree */

@@ -2,7 +2,7 @@
  * exchange.c: export to and import from a folder, so that state computed on one machine can be
  * used on another of the same installation.
  *
- *      export   place (watch.c) --> leased, in memory --> put into a tier_ssd on the folder, one by
+ *      export   place (contents.c) --> leased, in memory --> put into a tier_ssd on the folder, one by
  *               one
  *      import   tier_ssd on the folder, read only --> records, parents first --> tokens of the
  *               whole path --> store: reserve, get, commit

@@ -58,7 +58,7 @@ static void sift_down(struct heap *heap, size_t slot, struct object *object)
 }
 
 /* Moves the object to its slot, given that only this object may be misplaced. */
-static void settle(struct heap *heap, size_t slot, struct object *object)
+static void sift(struct heap *heap, size_t slot, struct object *object)
 {
     assert(!isnan(object->priority)); /* NaN has no order and would corrupt the heap */
     if (slot > 0 && before(object, heap->items[(slot - 1) / 2]))
@@ -115,7 +115,7 @@ bool heap_push(struct heap *heap, struct object *object)
         return false;
     object->heap_order = heap->order_next++;
     heap->count++;
-    settle(heap, heap->count - 1, object);
+    sift(heap, heap->count - 1, object);
     return true;
 }
 
@@ -127,13 +127,13 @@ void heap_remove(struct heap *heap, struct object *object)
     struct object *moved = heap->items[--heap->count];
     object->heap_slot = OBJECT_NOT_IN_HEAP;
     if (moved != object)
-        settle(heap, slot, moved);
+        sift(heap, slot, moved);
 }
 
 void heap_moved(struct heap *heap, struct object *object)
 {
     if (in_heap(heap, object))
-        settle(heap, (size_t)object->heap_slot, object);
+        sift(heap, (size_t)object->heap_slot, object);
 }
 
 struct object *heap_first(const struct heap *heap)

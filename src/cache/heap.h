@@ -30,7 +30,7 @@ void heap_fini(struct heap *heap); /* removes any remaining objects */
 
 /* Reserves slots for `count` objects in total: up to that number heap_push cannot fail. The
  * cache reserves a slot for each object it creates, so it may push where no failure can be
- * handled (index_set_watch). False: no memory, nothing changed. */
+ * handled (index_on_change). False: no memory, nothing changed. */
 bool heap_reserve(struct heap *heap, size_t count) NODISCARD;
 /* false: no memory, nothing changed */
 bool heap_push(struct heap *heap, struct object *object) NODISCARD;

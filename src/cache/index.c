@@ -18,7 +18,7 @@
  *      hold_count = children of its nodes that are counted and not its own nodes
  *                 + its nodes that are pinned
  *
- * so the question is O(1), and every change is reported as it happens: see index_set_watch.
+ * so the question is O(1), and every change is reported as it happens: see index_on_change.
  *
  * ALL OR NOTHING. Inserting allocates everything first; linking cannot fail. Nothing else here
  * allocates.
@@ -108,8 +108,8 @@ static struct child best_child(const struct node *parent, const int32_t *tokens,
 
 static void tell(const struct index *index, struct object *object, bool evictable)
 {
-    if (index->watch != NULL)
-        index->watch(object, evictable, index->watch_arg);
+    if (index->on_change != NULL)
+        index->on_change(object, evictable, index->on_change_arg);
 }
 
 static void block(const struct index *index, struct object *object, bool more)
@@ -131,7 +131,7 @@ static void leave(const struct index *index, struct object *object)
 }
 
 /* The node gained or lost rows: updates the parent, and so on upwards while anything changes. */
-static void settle(const struct index *index, struct node *node)
+static void count_rows(const struct index *index, struct node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
         struct node *parent = node->parent;
@@ -205,7 +205,7 @@ static void attach_rows(struct index *index, struct node *last, struct object *o
             break;
         below = node;
     }
-    settle(index, last);
+    count_rows(index, last);
 }
 
 static void take_off_rows(const struct index *index, const struct object *object)
@@ -219,7 +219,7 @@ static void take_off_rows(const struct index *index, const struct object *object
         if (node->begin == object->begin)
             break;
     }
-    settle(index, object->last);
+    count_rows(index, object->last);
 }
 
 /* Detaches an object from its nodes, which stay. */
@@ -434,11 +434,11 @@ void index_clear(struct index *index, index_drop_fn drop, void *arg)
     assert(index->nodes == 0 && index->snapshots == 0 && index->bytes_nodes == 0);
 }
 
-void index_set_watch(struct index *index,
+void index_on_change(struct index *index,
                      void (*fn)(struct object *object, bool evictable, void *arg), void *arg)
 {
-    index->watch = fn;
-    index->watch_arg = arg;
+    index->on_change = fn;
+    index->on_change_arg = arg;
 }
 
 struct index_match index_match_hinted(struct index *index, const int32_t *tokens, size_t count,

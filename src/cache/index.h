@@ -68,8 +68,8 @@ void index_clear(struct index *index, index_drop_fn drop, void *arg);
  * was attached or detached, rows below it came or went, or it was pinned or unpinned. An object
  * outside the tree is not evictable. Leases are ignored here; they are the cache's concern. `fn`
  * may call index_evictable for the object and nothing else of the index. It cannot fail: see
- * heap_reserve. NULL: no watch. */
-void index_set_watch(struct index *index,
+ * heap_reserve. NULL: no callback. */
+void index_on_change(struct index *index,
                      void (*fn)(struct object *object, bool evictable, void *arg), void *arg);
 
 /* ---- matching ---- */

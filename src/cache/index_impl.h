@@ -43,8 +43,8 @@ struct index {
     struct list pins;  /* struct index_pin, in no order */
     size_t nodes, tails, snapshots;
     uint64_t bytes_nodes;
-    void (*watch)(struct object *object, bool evictable, void *arg);
-    void *watch_arg;
+    void (*on_change)(struct object *object, bool evictable, void *arg);
+    void *on_change_arg;
 };
 
 struct node *node_of_link(const struct treap_node *link);

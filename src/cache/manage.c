@@ -51,7 +51,7 @@ static struct node *top_of(const struct object *object)
 {
     const struct object *rows = node_rows(object->last);
 
-    return rows != NULL && rows->last == object->last ? watch_first_node(rows) : object->last;
+    return rows != NULL && rows->last == object->last ? contents_first_node(rows) : object->last;
 }
 
 /* Forgets the objects with the key of this one, and those that are useless without it. Snapshots
@@ -98,7 +98,7 @@ static bool leave_if_old(struct object *object, uint64_t before_ns, struct leavi
 static void leave_upwards(struct object *object, uint64_t before_ns, struct leaving *leaving)
 {
     while (object != NULL) {
-        const struct node *before = node_parent(watch_first_node(object));
+        const struct node *before = node_parent(contents_first_node(object));
         struct object *rows = before ? node_rows(before) : NULL;
         struct object *sliding = before ? node_sliding(before) : NULL;
         if (!leave_if_old(object, before_ns, leaving))
@@ -147,7 +147,7 @@ static uint32_t pin_object(struct object *object, struct deferred *deferred)
     if (room_reserve_pin(space, deferred) && object->last != NULL &&
         room_pin(space, object->last, node_end(object->last)))
         end = node_end(object->last);
-    room_settle_index(space);
+    room_account_index(space);
     room_unlease(object, deferred);
     return end;
 }
@@ -160,7 +160,7 @@ static uint32_t unpin_object(struct object *object)
 
     if (pin != NULL)
         room_unpin(space, pin);
-    room_settle_index(space);
+    room_account_index(space);
     return end;
 }
 

@@ -73,7 +73,7 @@ static bool in_slower_tier(const struct object *object)
 /* A pin holds a whole path, so the first node of an object is enough. */
 bool room_is_pinned(const struct object *object)
 {
-    return node_pinned(watch_first_node(object));
+    return node_pinned(contents_first_node(object));
 }
 
 bool room_may_leave(const struct object *object)
@@ -167,7 +167,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     room_update(object);
 }
 
-void room_watch(struct object *object, bool evictable, void *arg)
+void room_on_change(struct object *object, bool evictable, void *arg)
 {
     (void)evictable;
     (void)arg;
@@ -320,7 +320,7 @@ static void unlink_object(struct object *object)
     assert(space->objects > 0);
     space->objects--;
     list_remove(&space->all, &object->held_link);
-    room_settle_index(space);
+    room_account_index(space);
 }
 
 void room_drop(struct object *object, struct deferred *deferred)
@@ -672,7 +672,7 @@ bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint3
            space->index_charged) {
         bytes = bytes + index_bytes(space->index) - space->index_charged;
         if (!room_reserve_books(space->cache, bytes, deferred)) {
-            room_settle_index(space);
+            room_account_index(space);
             return false;
         }
         space->index_charged += bytes;
@@ -680,7 +680,7 @@ bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint3
     return true;
 }
 
-void room_settle_index(struct hearth_space *space)
+void room_account_index(struct hearth_space *space)
 {
     uint64_t bytes = index_bytes(space->index);
 

@@ -48,19 +48,19 @@ void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(loc
 bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
 void room_release_request(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
-/* Charges the ledger for the missing part of these tokens' path in the tree. room_settle_index
+/* Charges the ledger for the missing part of these tokens' path in the tree. room_account_index
  * then returns what was not needed and what the tree lost. */
 bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count,
                         struct index_hint *hint, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
-void room_settle_index(struct hearth_space *space) REQUIRES(lock);
+void room_account_index(struct hearth_space *space) REQUIRES(lock);
 /* Callback of the index: an object became evictable or not. */
-void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
+void room_on_change(struct object *object, bool evictable, void *cache) REQUIRES(lock);
 /* Whether the object may be evicted from memory now or, when it is not in memory, be forgotten. */
 bool room_may_leave(const struct object *object) REQUIRES(lock);
 bool room_is_pinned(const struct object *object) REQUIRES(lock);
 /* Charges one more pin to the tree, which may evict: call before looking up a path.
- * room_settle_index returns what is not used. */
+ * room_account_index returns what is not used. */
 bool room_reserve_pin(struct hearth_space *space, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
 /* index_pin and index_unpin that also update the heaps. */

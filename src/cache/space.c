@@ -194,7 +194,7 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     space->dormant = true;
     space->index_charged = bytes;
     space->owner = cache->owner_common;
-    index_set_watch(space->index, room_watch, cache);
+    index_on_change(space->index, room_on_change, cache);
     list_init(&space->all);
     list_init(&space->tails);
     list_push_back(&cache->spaces, &space->link);

@@ -528,7 +528,7 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     bool may = last != NULL && index_may_attach(space->index, last, object);
     if (last != NULL && !may)
         index_prune(space->index, last); /* another caller stored it meanwhile */
-    room_settle_index(space);
+    room_account_index(space);
     if (!may)
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
     object->key = index_object_key(space->index, last, object);

@@ -1,7 +1,7 @@
 /*
  * verify.c: verifying the bytes of cached objects, one by one, without blocking other work.
  *
- *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the
+ *      place (contents.c) --> the next object of the tier, leased --> its bytes are read, without the
  *      lock --> intact: nothing happens; damaged: it leaves the tier
  *
  * IN A SLOWER TIER the tier reads the whole object and compares (tier.h: verify); it quarantines a

@@ -241,8 +241,8 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
 
 /* After a failure or an abort the library keeps the micro-batches that it finished. A state that
  * cannot be truncated may then be half written: the sequence is broken and can only be released. */
-static void settle_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
-                              bool whole)
+static void account_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
+                               bool whole)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t before = seqs_length(&engine->seqs, items[i].seq);
@@ -265,8 +265,8 @@ enum err engine_run(struct engine *engine, const struct engine_item *items, size
             seqs_append(&engine->seqs, items[i].seq, items[i].count);
         engine->run_items = count;
     } else if (err == ERR_CANCELLED || err == ERR_ENGINE) {
-        settle_failed_run(engine, items, count,
-                          err == ERR_CANCELLED && kind_set_sliceable(engine->facts.kinds));
+        account_failed_run(engine, items, count,
+                           err == ERR_CANCELLED && kind_set_sliceable(engine->facts.kinds));
     }
     return err;
 }

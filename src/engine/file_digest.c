@@ -38,7 +38,7 @@ enum {
     MAGIC_BYTES = 16,
 };
 
-#define SETTLE_NS (2 * NS_PER_S)
+#define AGE_MIN_NS (2 * NS_PER_S)
 
 static const char memory_name[] = "digests";
 static const char memory_magic[MAGIC_BYTES + 1] = "hearth digests 1";
@@ -178,18 +178,18 @@ static enum err write_memory(const struct file_sys *fs, int dir, const struct en
     return err;
 }
 
-static void recall(struct file_digest *job)
+static void recall(struct file_digest *task)
 {
-    const struct file_sys *fs = job->options.fs;
+    const struct file_sys *fs = task->options.fs;
     int dir = FILE_NO;
 
-    if (job->options.memory_dir == NULL ||
-        file_open_dir(fs, job->options.memory_dir, false, &dir, NULL) != ERR_OK)
+    if (task->options.memory_dir == NULL ||
+        file_open_dir(fs, task->options.memory_dir, false, &dir, NULL) != ERR_OK)
         return;
     struct entry *entries = mem_alloc_array(ENTRIES_MAX, sizeof(*entries));
     size_t count = read_memory(fs, dir, entries);
-    for (size_t i = 0; i < job->count; i++) {
-        struct part *part = &job->parts[i];
+    for (size_t i = 0; i < task->count; i++) {
+        struct part *part = &task->parts[i];
         for (size_t k = 0; k < count && !part->known; k++) {
             part->known = hash256_eq(&entries[k].key, &part->key);
             part->digest = entries[k].digest;
@@ -200,20 +200,20 @@ static void recall(struct file_digest *job)
 }
 
 /* A file that changed just before it was read may change again with the same change time. */
-static bool is_settled(const struct file_digest *job, const struct part *part)
+static bool is_old_enough(const struct file_digest *task, const struct part *part)
 {
-    return part->identity.changed_ns + SETTLE_NS <= job->started_wall_ns;
+    return part->identity.changed_ns + AGE_MIN_NS <= task->started_wall_ns;
 }
 
 /* Puts the computed entries before the existing ones; the oldest are dropped when there are too
  * many. */
-static size_t add_entries(const struct file_digest *job, struct entry *entries, size_t count)
+static size_t add_entries(const struct file_digest *task, struct entry *entries, size_t count)
 {
     size_t added = 0;
 
-    for (size_t i = 0; i < job->count; i++) {
-        const struct part *part = &job->parts[i];
-        if (part->known || !is_settled(job, part))
+    for (size_t i = 0; i < task->count; i++) {
+        const struct part *part = &task->parts[i];
+        if (part->known || !is_old_enough(task, part))
             continue;
         memmove(entries + 1, entries, MIN(count, ENTRIES_MAX - 1) * sizeof(*entries));
         entries[0] = (struct entry){part->key, part->digest};
@@ -223,15 +223,15 @@ static size_t add_entries(const struct file_digest *job, struct entry *entries, 
     return added > 0 ? count : 0;
 }
 
-static enum err remember(const struct file_digest *job, struct errinfo *info)
+static enum err remember(const struct file_digest *task, struct errinfo *info)
 {
-    const struct file_sys *fs = job->options.fs;
+    const struct file_sys *fs = task->options.fs;
     int dir = FILE_NO;
 
-    assert(job->options.memory_dir != NULL);
-    TRY(file_open_dir(fs, job->options.memory_dir, true, &dir, info));
+    assert(task->options.memory_dir != NULL);
+    TRY(file_open_dir(fs, task->options.memory_dir, true, &dir, info));
     struct entry *entries = mem_alloc_array(ENTRIES_MAX, sizeof(*entries));
-    size_t count = add_entries(job, entries, read_memory(fs, dir, entries));
+    size_t count = add_entries(task, entries, read_memory(fs, dir, entries));
     enum err err = count > 0 ? write_memory(fs, dir, entries, count, info) : ERR_OK;
     mem_free(entries);
     file_close(fs, &dir);
@@ -245,10 +245,10 @@ static uint64_t chunks_of(uint64_t bytes)
     return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 }
 
-static const struct part *part_of_chunk(const struct file_digest *job, size_t chunk)
+static const struct part *part_of_chunk(const struct file_digest *task, size_t chunk)
 {
-    for (size_t i = 0; i < job->count; i++) {
-        const struct part *part = &job->parts[i];
+    for (size_t i = 0; i < task->count; i++) {
+        const struct part *part = &task->parts[i];
         if (!part->known && chunk >= part->first_chunk &&
             chunk - part->first_chunk < chunks_of(part->identity.bytes))
             return part;
@@ -257,73 +257,73 @@ static const struct part *part_of_chunk(const struct file_digest *job, size_t ch
     return NULL;
 }
 
-static enum err read_chunk(struct file_digest *job, size_t chunk, void *buffer,
+static enum err read_chunk(struct file_digest *task, size_t chunk, void *buffer,
                            struct errinfo *info)
 {
-    const struct part *part = part_of_chunk(job, chunk);
+    const struct part *part = part_of_chunk(task, chunk);
     uint64_t begin = (uint64_t)(chunk - part->first_chunk) * CHUNK_BYTES;
     uint64_t end = MIN(begin + CHUNK_BYTES, part->identity.bytes);
     struct hash256_state state;
 
     hash256_init(&state);
-    for (uint64_t at = begin; at < end && !atomic_load(&job->cancelled);) {
+    for (uint64_t at = begin; at < end && !atomic_load(&task->cancelled);) {
         size_t len = (size_t)MIN(end - at, READ_BYTES);
-        enum err err = file_read_at(job->options.fs, part->fd, buffer, len, at, info);
+        enum err err = file_read_at(task->options.fs, part->fd, buffer, len, at, info);
         if (err != ERR_OK)
             return err_wrap(info, err, "cannot read the model file %s", part->path);
         hash256_update(&state, buffer, len);
-        atomic_fetch_add(&job->read, len);
+        atomic_fetch_add(&task->read, len);
         at += len;
     }
-    job->chunks[chunk] = hash256_final(&state);
+    task->chunks[chunk] = hash256_final(&state);
     return ERR_OK;
 }
 
-static void end_thread(struct file_digest *job, enum err err, const struct errinfo *info)
+static void end_thread(struct file_digest *task, enum err err, const struct errinfo *info)
 {
-    lock_enter(&job->lock);
-    if (err != ERR_OK && job->err == ERR_OK) {
-        job->err = err;
-        job->info = *info;
+    lock_enter(&task->lock);
+    if (err != ERR_OK && task->err == ERR_OK) {
+        task->err = err;
+        task->info = *info;
     }
-    job->running--;
-    cond_broadcast(&job->ended);
-    lock_leave(&job->lock);
+    task->running--;
+    cond_broadcast(&task->ended);
+    lock_leave(&task->lock);
 }
 
 static void run(void *arg)
 {
-    struct file_digest *job = arg;
+    struct file_digest *task = arg;
     void *buffer = mem_alloc(READ_BYTES);
     struct errinfo info = {0};
     enum err err = ERR_OK;
 
-    while (err == ERR_OK && !atomic_load(&job->cancelled)) {
-        size_t chunk = atomic_fetch_add(&job->next_chunk, 1);
-        if (chunk >= job->chunks_count)
+    while (err == ERR_OK && !atomic_load(&task->cancelled)) {
+        size_t chunk = atomic_fetch_add(&task->next_chunk, 1);
+        if (chunk >= task->chunks_count)
             break;
-        err = read_chunk(job, chunk, buffer, &info);
+        err = read_chunk(task, chunk, buffer, &info);
     }
     if (err != ERR_OK)
-        atomic_store(&job->cancelled, true); /* the other threads may stop as well */
+        atomic_store(&task->cancelled, true); /* the other threads may stop as well */
     mem_free(buffer);
-    end_thread(job, err, &info);
+    end_thread(task, err, &info);
 }
 
-static enum err start_threads(struct file_digest *job, struct errinfo *info)
+static enum err start_threads(struct file_digest *task, struct errinfo *info)
 {
-    size_t count = MIN(MIN(job->chunks_count, sysinfo_cores()), THREADS_MAX);
+    size_t count = MIN(MIN(task->chunks_count, sysinfo_cores()), THREADS_MAX);
 
     for (size_t i = 0; i < count; i++) {
-        lock_enter(&job->lock);
-        job->running++;
-        lock_leave(&job->lock);
-        enum err err = thread_start(&job->threads[i], "digest", run, job, info);
+        lock_enter(&task->lock);
+        task->running++;
+        lock_leave(&task->lock);
+        enum err err = thread_start(&task->threads[i], "digest", run, task, info);
         if (err == ERR_OK) {
-            job->threads_count++;
+            task->threads_count++;
             continue;
         }
-        end_thread(job, ERR_OK, NULL);
+        end_thread(task, ERR_OK, NULL);
         if (i == 0) /* fewer threads are enough */
             return err;
         break;
@@ -331,93 +331,93 @@ static enum err start_threads(struct file_digest *job, struct errinfo *info)
     return ERR_OK;
 }
 
-/* ---- the job ---- */
+/* ---- the task ---- */
 
-static enum err open_parts(struct file_digest *job, struct errinfo *info)
+static enum err open_parts(struct file_digest *task, struct errinfo *info)
 {
-    for (size_t i = 0; i < job->count; i++) {
-        struct part *part = &job->parts[i];
-        TRY(identify(job->options.fs, part->fd, part->path, &part->identity, info));
+    for (size_t i = 0; i < task->count; i++) {
+        struct part *part = &task->parts[i];
+        TRY(identify(task->options.fs, part->fd, part->path, &part->identity, info));
         part->key = key_of(part->path, &part->identity);
     }
-    recall(job);
-    for (size_t i = 0; i < job->count; i++) {
-        struct part *part = &job->parts[i];
+    recall(task);
+    for (size_t i = 0; i < task->count; i++) {
+        struct part *part = &task->parts[i];
         if (part->known)
             continue;
-        part->first_chunk = job->chunks_count;
-        job->chunks_count += chunks_of(part->identity.bytes);
-        job->bytes += part->identity.bytes;
+        part->first_chunk = task->chunks_count;
+        task->chunks_count += chunks_of(part->identity.bytes);
+        task->bytes += part->identity.bytes;
     }
-    job->chunks = mem_alloc_array(MAX(job->chunks_count, 1), sizeof(*job->chunks));
+    task->chunks = mem_alloc_array(MAX(task->chunks_count, 1), sizeof(*task->chunks));
     return ERR_OK;
 }
 
 enum err file_digest_start(struct file_digest **out, const struct file_digest_options *options,
                            const struct file_digest_part *parts, size_t count, struct errinfo *info)
 {
-    struct file_digest *job = *out = mem_alloc(sizeof(*job));
+    struct file_digest *task = *out = mem_alloc(sizeof(*task));
 
-    job->options = *options;
-    job->count = count;
-    job->parts = mem_alloc_array(MAX(count, 1), sizeof(*job->parts));
+    task->options = *options;
+    task->count = count;
+    task->parts = mem_alloc_array(MAX(count, 1), sizeof(*task->parts));
     for (size_t i = 0; i < count; i++)
-        job->parts[i] = (struct part){.path = parts[i].path, .fd = parts[i].fd};
-    job->started_ns = clock_mono_ns(options->clock);
-    job->started_wall_ns = clock_wall_ns(options->clock);
-    lock_init(&job->lock, "file digest", LOCK_RANK_ENGINE);
-    cond_init(&job->ended);
-    enum err err = open_parts(job, info);
+        task->parts[i] = (struct part){.path = parts[i].path, .fd = parts[i].fd};
+    task->started_ns = clock_mono_ns(options->clock);
+    task->started_wall_ns = clock_wall_ns(options->clock);
+    lock_init(&task->lock, "file digest", LOCK_RANK_ENGINE);
+    cond_init(&task->ended);
+    enum err err = open_parts(task, info);
     if (err == ERR_OK)
-        err = start_threads(job, info);
+        err = start_threads(task, info);
     if (err != ERR_OK)
         file_digest_cancel(out);
     return err;
 }
 
-uint64_t file_digest_bytes(const struct file_digest *job)
+uint64_t file_digest_bytes(const struct file_digest *task)
 {
-    return job->bytes;
+    return task->bytes;
 }
 
-uint64_t file_digest_read(const struct file_digest *job)
+uint64_t file_digest_read(const struct file_digest *task)
 {
-    return atomic_load(&job->read);
+    return atomic_load(&task->read);
 }
 
-bool file_digest_wait(struct file_digest *job, uint64_t timeout_ns)
+bool file_digest_wait(struct file_digest *task, uint64_t timeout_ns)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ns);
 
-    lock_enter(&job->lock);
-    while (job->running > 0 && cond_wait_until(&job->ended, &job->lock, deadline_ns))
+    lock_enter(&task->lock);
+    while (task->running > 0 && cond_wait_until(&task->ended, &task->lock, deadline_ns))
         ;
-    bool done = job->running == 0;
-    lock_leave(&job->lock);
+    bool done = task->running == 0;
+    lock_leave(&task->lock);
     return done;
 }
 
-static enum err join(struct file_digest *job, struct errinfo *info)
+static enum err join(struct file_digest *task, struct errinfo *info)
 {
-    for (size_t i = 0; i < job->threads_count; i++)
-        thread_join(&job->threads[i]);
-    lock_enter(&job->lock);
-    enum err err = job->err;
+    for (size_t i = 0; i < task->threads_count; i++)
+        thread_join(&task->threads[i]);
+    lock_enter(&task->lock);
+    enum err err = task->err;
     if (err != ERR_OK && info != NULL)
-        *info = job->info;
-    lock_leave(&job->lock);
+        *info = task->info;
+    lock_leave(&task->lock);
     return err;
 }
 
 /* Checks that the path still names the file that was read, unchanged: the library opened it by
  * its path. */
-static enum err check_parts(const struct file_digest *job, struct errinfo *info)
+static enum err check_parts(const struct file_digest *task, struct errinfo *info)
 {
-    for (size_t i = 0; i < job->count; i++) {
-        const struct part *part = &job->parts[i];
+    for (size_t i = 0; i < task->count; i++) {
+        const struct part *part = &task->parts[i];
         struct file_identity handle, named;
-        TRY(identify(job->options.fs, part->fd, part->path, &handle, info));
-        enum err err = file_identity_of(job->options.fs, part->path, &named, info);
+        TRY(identify(task->options.fs, part->fd, part->path, &handle, info));
+        enum err err = file_identity_of(task->options.fs, part->path, &named, info);
         if (err != ERR_OK && err != ERR_NOT_FOUND)
             return err;
         if (err != ERR_OK || !same_identity(&handle, &part->identity) ||
@@ -429,7 +429,7 @@ static enum err check_parts(const struct file_digest *job, struct errinfo *info)
     return ERR_OK;
 }
 
-static void digest_part(const struct file_digest *job, struct part *part)
+static void digest_part(const struct file_digest *task, struct part *part)
 {
     struct hash256_state state;
 
@@ -439,23 +439,23 @@ static void digest_part(const struct file_digest *job, struct part *part)
     hash256_update_framed(&state, "hearth file 1", 13);
     hash256_update_u64(&state, part->identity.bytes);
     for (uint64_t i = 0; i < chunks_of(part->identity.bytes); i++)
-        hash256_update(&state, job->chunks[part->first_chunk + i].bytes, HASH256_BYTES);
+        hash256_update(&state, task->chunks[part->first_chunk + i].bytes, HASH256_BYTES);
     part->digest = hash256_final(&state);
 }
 
-static void report(const struct file_digest *job)
+static void report(const struct file_digest *task)
 {
     struct errinfo info = {0};
     double seconds =
-        (double)(clock_mono_ns(job->options.clock) - job->started_ns) / (double)NS_PER_S;
+        (double)(clock_mono_ns(task->options.clock) - task->started_ns) / (double)NS_PER_S;
 
-    if (job->bytes == 0)
+    if (task->bytes == 0)
         return;
-    LOG_DEBUG(job->options.log, "engine", "model files hashed", LOG_UINT("bytes", job->bytes),
-              LOG_UINT("threads", job->threads_count), LOG_FLOAT("seconds", seconds));
+    LOG_DEBUG(task->options.log, "engine", "model files hashed", LOG_UINT("bytes", task->bytes),
+              LOG_UINT("threads", task->threads_count), LOG_FLOAT("seconds", seconds));
     /* Commands that load a model once have no state folder, and nothing to warn about. */
-    if (job->options.memory_dir != NULL && remember(job, &info) != ERR_OK)
-        LOG_WARN(job->options.log, "engine",
+    if (task->options.memory_dir != NULL && remember(task, &info) != ERR_OK)
+        LOG_WARN(task->options.log, "engine",
                  "the digest cannot be remembered, so that every start reads the whole model file: "
                  "choose a --state-dir that can be written",
                  LOG_STR("reason", info.text));
@@ -463,33 +463,33 @@ static void report(const struct file_digest *job)
 
 enum err file_digest_finish(struct file_digest **out, struct hash256 *digests, struct errinfo *info)
 {
-    struct file_digest *job = *out;
-    enum err err = join(job, info);
+    struct file_digest *task = *out;
+    enum err err = join(task, info);
 
     if (err == ERR_OK)
-        err = check_parts(job, info);
-    for (size_t i = 0; err == ERR_OK && i < job->count; i++) {
-        digest_part(job, &job->parts[i]);
-        digests[i] = job->parts[i].digest;
+        err = check_parts(task, info);
+    for (size_t i = 0; err == ERR_OK && i < task->count; i++) {
+        digest_part(task, &task->parts[i]);
+        digests[i] = task->parts[i].digest;
     }
     if (err == ERR_OK)
-        report(job);
+        report(task);
     file_digest_cancel(out);
     return err;
 }
 
 void file_digest_cancel(struct file_digest **out)
 {
-    struct file_digest *job = *out;
+    struct file_digest *task = *out;
 
-    if (job == NULL)
+    if (task == NULL)
         return;
     *out = NULL;
-    atomic_store(&job->cancelled, true);
-    (void)join(job, NULL);
-    cond_fini(&job->ended);
-    lock_fini(&job->lock);
-    mem_free(job->chunks);
-    mem_free(job->parts);
-    mem_free(job);
+    atomic_store(&task->cancelled, true);
+    (void)join(task, NULL);
+    cond_fini(&task->ended);
+    lock_fini(&task->lock);
+    mem_free(task->chunks);
+    mem_free(task->parts);
+    mem_free(task);
 }

@@ -52,23 +52,23 @@ struct file_digest_options {
 
 /* Looks up the memory and starts reading the files that it does not have. `parts` is copied,
  * their paths are not. */
-enum err file_digest_start(struct file_digest **job, const struct file_digest_options *options,
+enum err file_digest_start(struct file_digest **task, const struct file_digest_options *options,
                            const struct file_digest_part *parts, size_t count,
                            struct errinfo *info) NODISCARD;
 uint64_t
-file_digest_bytes(const struct file_digest *job); /* to be read in all; 0 = all are cached */
-uint64_t file_digest_read(const struct file_digest *job); /* so far */
+file_digest_bytes(const struct file_digest *task); /* to be read in all; 0 = all are cached */
+uint64_t file_digest_read(const struct file_digest *task); /* so far */
 /* Waits for the threads, at most `timeout_ns`. True when they are done. */
-bool file_digest_wait(struct file_digest *job, uint64_t timeout_ns);
+bool file_digest_wait(struct file_digest *task, uint64_t timeout_ns);
 
-/* Waits, checks that every path still names the same, unchanged file, caches, and ends the job.
+/* Waits, checks that every path still names the same, unchanged file, caches, and ends the task.
  * `out` has room for `count` digests.
  *   ERR_BUSY     a file was changed or replaced meanwhile
  *   ERR_CORRUPT  a file has become shorter
  *   ERR_IO       a file cannot be read */
-enum err file_digest_finish(struct file_digest **job, struct hash256 *out,
+enum err file_digest_finish(struct file_digest **task, struct hash256 *out,
                             struct errinfo *info) NODISCARD;
 /* Ends it early. A no-op on NULL. */
-void file_digest_cancel(struct file_digest **job);
+void file_digest_cancel(struct file_digest **task);
 
 #endif

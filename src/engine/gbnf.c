@@ -10,7 +10,7 @@
  * Three passes:
  *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus
  *            limits
- *   settle   which rules can be empty, by iteration until nothing changes
+ *   hollow   which rules can be empty, by iteration until nothing changes
  *   measure  depth first along what can begin a rule: a rule met again on the
  *            way begins with itself, and the number of ways bounds how many places one character
  *            can be expected at
@@ -32,7 +32,7 @@ enum {
     REPEATED_MAX = 8,  /* repetitions of one item, as in "a"*+? */
     /* passes; more are needed only for a chain of this many rules, each written before the one
      * it uses */
-    SETTLE_PASSES_MAX = 64,
+    HOLLOW_PASSES_MAX = 64,
 };
 
 /* The item that a repetition would apply to. */
@@ -466,48 +466,48 @@ static enum err parse(struct parser *p, const char *root)
     return ERR_OK;
 }
 
-/* ---- settle ---- */
+/* ---- hollow rules ---- */
 
-static bool settle_alternatives(struct parser *p, uint32_t first);
+static bool alternatives_hollow(struct parser *p, uint32_t first);
 
-static bool settle_item(struct parser *p, struct node *item)
+static bool item_hollow(struct parser *p, struct node *item)
 {
     if (item->kind == NODE_REFERENCE)
         item->hollow = p->rules[item->child].hollow;
     else if (item->kind == NODE_GROUP)
-        item->hollow = settle_alternatives(p, item->child);
+        item->hollow = alternatives_hollow(p, item->child);
     return item->hollow || item->min == 0;
 }
 
 /* True when one of them can be empty. Visits all of them, because it also sets `hollow` of each
  * item. */
-static bool settle_alternatives(struct parser *p, uint32_t first)
+static bool alternatives_hollow(struct parser *p, uint32_t first)
 {
     bool any = false;
 
     for (uint32_t a = first; a != NONE; a = p->nodes[a].next) {
         bool all = true;
         for (uint32_t i = p->nodes[a].child; i != NONE; i = p->nodes[i].next)
-            all &= settle_item(p, &p->nodes[i]);
+            all &= item_hollow(p, &p->nodes[i]);
         any |= all;
     }
     return any;
 }
 
-static enum err settle(struct parser *p)
+static enum err find_hollow(struct parser *p)
 {
-    for (int pass = 0; pass < SETTLE_PASSES_MAX; pass++) {
+    for (int pass = 0; pass < HOLLOW_PASSES_MAX; pass++) {
         bool changed = false;
         /* Backwards: most rules are written before those that they use. */
         for (uint32_t r = p->rules_count; r-- > 0;) {
-            bool hollow = settle_alternatives(p, p->rules[r].body);
+            bool hollow = alternatives_hollow(p, p->rules[r].body);
             changed |= hollow != p->rules[r].hollow;
             p->rules[r].hollow = hollow;
         }
         if (!changed)
             return ERR_OK;
     }
-    return too_much(p, "empty rules that lead to each other", SETTLE_PASSES_MAX);
+    return too_much(p, "empty rules that lead to each other", HOLLOW_PASSES_MAX);
 }
 
 /* ---- measure ---- */
@@ -585,7 +585,7 @@ static enum err read_grammar(struct parser *p, const char *root, struct gbnf **p
     TRY(add_node(p, NODE_ALTERNATIVE, &none));
     assert(none == NONE);
     TRY(parse(p, root));
-    TRY(settle(p));
+    TRY(find_hollow(p));
     TRY(measure(p));
     return gbnf_translate(p, root, program);
 }

@@ -221,7 +221,7 @@ static bool measure_sections(struct engine_llama *llama, seq_id seq)
 
 /* Derives kinds from the sizes: rows mean full attention, an unannounced P is treated as
  * recurrent. */
-static void settle_kinds(struct engine_llama *llama, seq_id seq)
+static void derive_kinds(struct engine_llama *llama, seq_id seq)
 {
     struct engine_facts *facts = &llama->base.facts;
     const struct sections *sections = &llama->sections;
@@ -367,7 +367,7 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
     if (err == ERR_OK && engine->facts.slicing == ENGINE_SLICING_ROWS) {
         *ok = measure_sections(llama, seq);
         if (*ok)
-            settle_kinds(llama, seq);
+            derive_kinds(llama, seq);
     }
     *ok = *ok && err == ERR_OK && export_objects(engine, seq, &objects);
     if (err == ERR_OK)

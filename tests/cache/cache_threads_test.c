@@ -215,7 +215,7 @@ static bool is_sound(const struct hearth_held *held, void *arg)
     return below(worker, 64) != 0;
 }
 
-static void watch(struct worker *worker)
+static void list(struct worker *worker)
 {
     struct hearth_event events[16];
     struct hearth_rate rate;
@@ -249,7 +249,7 @@ static void disturb(struct worker *worker)
         hearth_pin(world->spaces[like.space], like.tokens, count, false);
         break;
     case 3:
-        watch(worker);
+        list(worker);
         break;
     case 4:
         hearth_space_set_speed(world->spaces[like.space], 0, 1e9);

@@ -28,7 +28,7 @@ struct held {
     struct object object;
     struct string cover;
     bool live;
-    bool told;    /* what the watch said */
+    bool told;    /* what on_change said */
     bool leaving; /* the model expects it to be dropped by this call */
 };
 
@@ -229,7 +229,7 @@ static size_t model_nodes(struct bench *bench, size_t *tails)
 
 /* ---- the index ---- */
 
-static void watch(struct object *object, bool is_evictable, void *arg)
+static void on_change(struct object *object, bool is_evictable, void *arg)
 {
     struct held *h = CONTAINER_OF(object, struct held, object);
 
@@ -529,7 +529,7 @@ static void run(uint32_t block, uint32_t alphabet)
     bench->block = block;
     bench->alphabet = alphabet;
     bench->seed = test_seed();
-    index_set_watch(bench->index, watch, NULL);
+    index_on_change(bench->index, on_change, NULL);
     for (int step = 0; step < STEPS; step++) {
         random_step(bench);
         assert_match(bench);

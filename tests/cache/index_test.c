@@ -232,7 +232,7 @@ static void test_children_are_evicted_first(void **state)
 }
 
 /* Whoever keeps a heap of what may be evicted hears of changes, and of nothing else. */
-static void test_watch_hears_changes_only(void **state)
+static void test_on_change_hears_changes_only(void **state)
 {
     struct tree tree;
 
@@ -251,8 +251,8 @@ static void test_watch_hears_changes_only(void **state)
     assert_int_equal(tree.told, 6); /* b and c are gone; a is pinned */
     tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
-    index_set_watch(tree.index, NULL, NULL);
-    assert_true(index_pin(tree.index, a->last, node_end(a->last))); /* no watch is set */
+    index_on_change(tree.index, NULL, NULL);
+    assert_true(index_pin(tree.index, a->last, node_end(a->last))); /* no callback is set */
     tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
     index_detach(tree.index, a);
@@ -671,7 +671,7 @@ TEST_SUITE(TEST(test_empty), TEST(test_match_goes_as_far_as_tokens_agree),
            TEST(test_rows_may_end_inside_a_longer_node),
            TEST(test_tail_grows_and_keeps_what_it_has), TEST(test_run_is_one_object),
            TEST(test_marker_tells_evicted_from_never_seen), TEST(test_children_are_evicted_first),
-           TEST(test_watch_hears_changes_only), TEST(test_insert_that_comes_to_nothing),
+           TEST(test_on_change_hears_changes_only), TEST(test_insert_that_comes_to_nothing),
            TEST(test_each_visits_parents_first), TEST(test_wide_node), TEST(test_deep_path),
            TEST(test_insert_is_all_or_nothing), TEST(test_i101_tokens_are_compared_in_full),
            TEST(test_i92_a_branch_never_destroys_the_other),

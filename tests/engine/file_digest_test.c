@@ -58,7 +58,7 @@ static void put_byte(const char *path, uint64_t offset, char byte)
     close(fd);
 }
 
-/* ---- jobs ---- */
+/* ---- tasks ---- */
 
 struct result {
     enum err err;
@@ -78,15 +78,15 @@ static struct result run_on(const struct file_sys *fs, const char *path, const c
     struct file_digest_options options = {.fs = fs, .memory_dir = memory, .clock = clock};
     struct file_digest_part part = {path, open(path, O_RDONLY)};
     struct result result = {0};
-    struct file_digest *job;
+    struct file_digest *task;
 
     assert_true(part.fd >= 0);
-    result.err = file_digest_start(&job, &options, &part, 1, NULL);
+    result.err = file_digest_start(&task, &options, &part, 1, NULL);
     if (result.err == ERR_OK) {
-        result.bytes = file_digest_bytes(job);
-        result.err = file_digest_finish(&job, &result.digest, NULL);
+        result.bytes = file_digest_bytes(task);
+        result.err = file_digest_finish(&task, &result.digest, NULL);
     }
-    assert_null(job);
+    assert_null(task);
     close(part.fd);
     return result;
 }
@@ -219,7 +219,7 @@ static void test_the_memory_is_bounded(void **state)
         .fs = file_sys_real(), .memory_dir = test_dir(), .clock = clock};
     struct file_digest_part *parts = mem_alloc_array(LINKS, sizeof(*parts));
     struct hash256 *digests = mem_alloc_array(LINKS, sizeof(*digests));
-    struct file_digest *job;
+    struct file_digest *task;
     struct stat st;
 
     (void)state;
@@ -233,10 +233,10 @@ static void test_the_memory_is_bounded(void **state)
         parts[i] = (struct file_digest_part){mem_strdup(path), fd};
     }
     for (int round = 0; round < 2; round++) {
-        assert_ok(file_digest_start(&job, &options, parts, LINKS, NULL));
-        assert_int_equal(file_digest_bytes(job),
+        assert_ok(file_digest_start(&task, &options, parts, LINKS, NULL));
+        assert_int_equal(file_digest_bytes(task),
                          round == 0 ? LINKS * 4096 : (LINKS - MEMORY_ENTRIES) * 4096);
-        assert_ok(file_digest_finish(&job, digests, NULL));
+        assert_ok(file_digest_finish(&task, digests, NULL));
     }
     assert_int_equal(stat(at("digests"), &st), 0);
     assert_int_equal(st.st_size, 16 + MEMORY_ENTRIES * 64 + 32);
@@ -255,13 +255,13 @@ static enum err finish_after(void (*change)(const char *path))
     const char *path = at("x");
     struct file_digest_options options = {.fs = file_sys_real(), .clock = clock_real()};
     struct hash256 out;
-    struct file_digest *job;
+    struct file_digest *task;
 
     make(path, LARGE);
     struct file_digest_part part = {path, open_rw(path)};
-    assert_ok(file_digest_start(&job, &options, &part, 1, NULL));
+    assert_ok(file_digest_start(&task, &options, &part, 1, NULL));
     change(path);
-    enum err err = file_digest_finish(&job, &out, NULL);
+    enum err err = file_digest_finish(&task, &out, NULL);
     close(part.fd);
     return err;
 }
@@ -300,20 +300,20 @@ static void test_changes_are_noticed(void **state)
 static void test_cancelling(void **state)
 {
     struct file_digest_options options = {.fs = file_sys_real(), .clock = clock_real()};
-    struct file_digest *job = NULL;
+    struct file_digest *task = NULL;
 
     (void)state;
-    file_digest_cancel(&job);
+    file_digest_cancel(&task);
     make(at("x"), LARGE);
     struct file_digest_part part = {at("x"), open_rw(at("x"))};
-    assert_ok(file_digest_start(&job, &options, &part, 1, NULL));
-    file_digest_cancel(&job);
-    assert_null(job);
-    assert_ok(file_digest_start(&job, &options, &part, 1, NULL));
-    while (!file_digest_wait(job, NS_PER_MS))
-        assert_true(file_digest_read(job) <= LARGE);
-    assert_int_equal(file_digest_read(job), LARGE);
-    file_digest_cancel(&job);
+    assert_ok(file_digest_start(&task, &options, &part, 1, NULL));
+    file_digest_cancel(&task);
+    assert_null(task);
+    assert_ok(file_digest_start(&task, &options, &part, 1, NULL));
+    while (!file_digest_wait(task, NS_PER_MS))
+        assert_true(file_digest_read(task) <= LARGE);
+    assert_int_equal(file_digest_read(task), LARGE);
+    file_digest_cancel(&task);
     close(part.fd);
 }
 

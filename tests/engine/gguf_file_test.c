@@ -316,11 +316,11 @@ static struct hash256 fingerprint(const struct gguf_file *file)
     struct file_digest_options options = {.fs = file_sys_real(), .clock = clock_real()};
     struct file_digest_part parts[GGUF_FILE_SHARDS_MAX];
     struct hash256 digests[GGUF_FILE_SHARDS_MAX];
-    struct file_digest *job;
+    struct file_digest *task;
     struct errinfo info = {0};
 
-    if (file_digest_start(&job, &options, parts, gguf_file_parts(file, parts), &info) != ERR_OK ||
-        file_digest_finish(&job, digests, &info) != ERR_OK)
+    if (file_digest_start(&task, &options, parts, gguf_file_parts(file, parts), &info) != ERR_OK ||
+        file_digest_finish(&task, digests, &info) != ERR_OK)
         fail_msg("%s", info.text);
     return gguf_file_fingerprint(file, digests);
 }

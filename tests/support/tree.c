@@ -29,7 +29,7 @@ static size_t slot_of(const struct tree *tree, const struct object *object)
     return slot;
 }
 
-static void watch(struct object *object, bool evictable, void *arg)
+static void on_change(struct object *object, bool evictable, void *arg)
 {
     struct tree *tree = arg;
     size_t slot = slot_of(tree, object);
@@ -45,7 +45,7 @@ void tree_init(struct tree *tree, uint32_t block_tokens)
     struct hash256 key = hash256_of("space", 5);
 
     *tree = (struct tree){.index = index_create(&key, block_tokens)};
-    index_set_watch(tree->index, watch, tree);
+    index_on_change(tree->index, on_change, tree);
 }
 
 void tree_fini(struct tree *tree)

@@ -45,7 +45,7 @@ static bool keep(const struct hearth_held *held, void *arg)
     return seen->count != seen->enough;
 }
 
-static struct seen *watch(const struct kit *kit, struct hearth_space *space, unsigned flags)
+static struct seen *list(const struct kit *kit, struct hearth_space *space, unsigned flags)
 {
     struct seen *seen = mem_alloc(sizeof(*seen));
 
@@ -71,7 +71,7 @@ static void test_i47_each_object_is_shown_with_what_is_known_of_it(void **state)
     assert_int_equal(hearth_pin(kit.space, tokens, 64, true), 64);
     assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 99);
     plan = kit_lookup(&kit, tokens, 100);
-    struct seen *seen = watch(&kit, kit.space, HEARTH_EACH_TOKENS);
+    struct seen *seen = list(&kit, kit.space, HEARTH_EACH_TOKENS);
     hearth_plan_release(&plan);
     assert_int_equal(seen->count, 4);
     static const struct {
@@ -119,7 +119,7 @@ static void test_tokens_are_shown_only_when_asked_for(void **state)
 
     (void)state;
     kit_open_holding(&kit, FULL, tokens, 100);
-    struct seen *seen = watch(&kit, kit.space, 0);
+    struct seen *seen = list(&kit, kit.space, 0);
     assert_int_equal(seen->count, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_null(seen->held[i].tokens);
@@ -143,8 +143,8 @@ static void test_i49_spaces_are_shown_one_by_one(void **state)
         kit_tokens(tokens, 16, i + 1);
         kit_store(i < 150 ? &kit : &other, tokens, 16, NULL);
     }
-    struct seen *mine = watch(&kit, kit.space, 0), *others = watch(&kit, other.space, 0),
-                *all = watch(&kit, NULL, HEARTH_EACH_TOKENS);
+    struct seen *mine = list(&kit, kit.space, 0), *others = list(&kit, other.space, 0),
+                *all = list(&kit, NULL, HEARTH_EACH_TOKENS);
     assert_int_equal(mine->count, 150);
     assert_int_equal(others->count, 50);
     assert_int_equal(all->count, 200);
@@ -170,7 +170,7 @@ static void test_i49_spaces_are_shown_one_by_one(void **state)
 }
 
 /* A reader may store without extending its own listing, and others may read meanwhile. */
-static void test_watching_ends_while_others_store(void **state)
+static void test_listing_ends_while_others_store(void **state)
 {
     struct kit kit;
     int32_t tokens[16] = {1}, stored[16] = {1000};
@@ -231,7 +231,7 @@ static void test_without_memory_tokens_are_left_out(void **state)
     kit_open_holding(&kit, FULL, tokens, 100);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
-        struct seen *seen = watch(&kit, NULL, HEARTH_EACH_TOKENS);
+        struct seen *seen = list(&kit, NULL, HEARTH_EACH_TOKENS);
         size_t without = 0;
         for (size_t i = 0; i < seen->count; i++)
             without += seen->held[i].tokens == NULL;
@@ -406,7 +406,7 @@ static void test_i46_rates_are_sums_and_can_be_reset(void **state)
 
 TEST_SUITE(TEST(test_i47_each_object_is_shown_with_what_is_known_of_it),
            TEST(test_tokens_are_shown_only_when_asked_for),
-           TEST(test_i49_spaces_are_shown_one_by_one), TEST(test_watching_ends_while_others_store),
+           TEST(test_i49_spaces_are_shown_one_by_one), TEST(test_listing_ends_while_others_store),
            TEST(test_what_left_meanwhile_does_no_harm),
            TEST(test_without_memory_tokens_are_left_out),
            TEST(test_i51_i8_events_carry_the_request_from_the_start),

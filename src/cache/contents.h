@@ -1,9 +1,9 @@
 /*
- * watch.h: iterating over all cached objects without blocking other threads. Internal to the cache
- * (cache.h); everything here runs under its lock.
+ * contents.h: iterating over all cached objects without blocking other threads. Internal to the
+ * cache (cache.h); everything here runs under its lock.
  */
-#ifndef HEARTH_CACHE_WATCH_H
-#define HEARTH_CACHE_WATCH_H
+#ifndef HEARTH_CACHE_CONTENTS_H
+#define HEARTH_CACHE_CONTENTS_H
 
 #include "base/attr.h"
 #include "cache/object.h"
@@ -31,6 +31,6 @@ void place_end(struct place *place) REQUIRES(lock); /* also before the end is re
  * Unlocks now and then. */
 struct object *place_find(struct hearth_cache *cache, const unsigned char *key) REQUIRES(lock);
 /* The first node of an object; for a snapshot, the node that it ends in. */
-struct node *watch_first_node(const struct object *object) REQUIRES(lock);
+struct node *contents_first_node(const struct object *object) REQUIRES(lock);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * restore.c: for every kind, the positions that a state can be restored to form one interval, and
+ * contract.c: for every kind, the positions that a state can be restored to form one interval, and
  * everything follows from that.
  *
  *      full        [0, length]

@@ -1,5 +1,5 @@
 /*
- * watch.c: listing cached objects and events, for dashboards and administrators.
+ * contents.c: listing cached objects and events, for dashboards and administrators.
  *
  * There may be a million objects, and the lock may be held for microseconds only. So it is taken
  * for one batch at a time, and the position is kept in the list itself, by marks among the
@@ -137,7 +137,7 @@ struct object *place_find(struct hearth_cache *cache, const unsigned char *key)
 
 /* ---- one object ---- */
 
-struct node *watch_first_node(const struct object *object)
+struct node *contents_first_node(const struct object *object)
 {
     struct node *node = object->last;
 
@@ -161,7 +161,7 @@ static void copy_tokens(const struct object *object, uint32_t begin, struct line
 
 static void fill(const struct object *object, unsigned flags, uint64_t now_ns, struct line *line)
 {
-    const struct node *first = watch_first_node(object), *before = node_parent(first);
+    const struct node *first = contents_first_node(object), *before = node_parent(first);
 
     *line = (struct line){.space = object->space->key, .key = *node_key(object->last)};
     memcpy(line->tenant, object->space->tenant, sizeof(line->tenant));
