@@ -91,8 +91,8 @@ static enum err prepare_other(struct probe *probe, struct gen_request *request, 
     struct prepare_tools tools = {
         .model = model_chat(probe->call->model),
         .neutral = api->options.neutral,
-        .replay = api->options.replay,
-        .replay_keep = api->options.replay_keep,
+        .recall = api->options.recall,
+        .recall_keep = api->options.recall_keep,
         .tenant = probe->call->tenant,
         .now_s = api_local_time(api),
     };

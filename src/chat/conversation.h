@@ -2,7 +2,7 @@
  * conversation.h: the messages so far and the tools that may be called, typed, in the request's
  * arena.
  *
- *    body --yyjson--> dialect --> struct conversation --> template, replay, neutral rules, grammar
+ *    body --yyjson--> dialect --> struct conversation --> template, recall, neutral rules, grammar
  *
  *      messages  [ {system, "Be brief."}, {user, parts}, {assistant, thought, calls}, {tool, ...} ]
  *      tools     [ shown by the template ..... | announced in messages ]      all may be called

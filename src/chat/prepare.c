@@ -12,7 +12,7 @@
 
 /* ---- text and tokens ---- */
 
-static struct hash256 replay_space(const struct gen_request *request,
+static struct hash256 recall_space(const struct gen_request *request,
                                    const struct prepare_tools *tools)
 {
     const struct engine_facts *facts = engine_facts(tools->model.engine);
@@ -75,7 +75,7 @@ static enum err check_length(struct prepare_run *run, size_t bytes)
 
 static enum err prepare_conversation(struct prepare_run *run)
 {
-    run->out->space = replay_space(run->request, run->tools);
+    run->out->space = recall_space(run->request, run->tools);
     run->out->formats = chat_template_formats(run->tools->model.tmpl);
     run->out->calls = may_call(run->request);
     TRY(prepare_messages(run));

@@ -28,7 +28,7 @@
 #include "chat/tokens.h"
 
 struct neutral;
-struct replay;
+struct recall;
 
 /* The parts of a model that prompts need. */
 struct chat_model {
@@ -42,8 +42,8 @@ struct chat_model {
 struct prepare_tools {
     struct chat_model model;
     struct neutral *neutral;     /* NULL = texts are not changed */
-    struct replay *replay;       /* NULL = all turns are rendered */
-    bool replay_keep;            /* as in replay.h */
+    struct recall *recall;       /* NULL = all turns are rendered */
+    bool recall_keep;            /* as in recall.h */
     const char *tenant;          /* of the cache: "" = all share it */
     struct tokens_caller caller; /* its tenant and salt are filled in */
     bool any_length;             /* counted or shown only: need not fit the context */
@@ -70,9 +70,9 @@ struct prepared {
     bool control_text;  /* the answer's markup is made of control tokens */
     struct str opening; /* what the template wrote to open the answer */
 
-    struct hash256 space, history; /* for replay_remember */
+    struct hash256 space, history; /* for recall_remember */
     bool history_known;
-    size_t replayed; /* turns that were replayed as sampled */
+    size_t recalled; /* turns that were recalled as sampled */
 };
 
 /* Fills `out`, which must be finished even after an error. ERR_INVALID: `error` says what is wrong.

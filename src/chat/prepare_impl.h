@@ -3,13 +3,13 @@
  *
  *      prepare.c           the order of the steps, marks, grammar
  *      prepare_messages.c  messages before the template sees them
- *      prepare_replay.c    tokens after the template, with turns as they were sampled
+ *      prepare_recall.c    tokens after the template, with turns as they were sampled
  */
 #ifndef HEARTH_CHAT_PREPARE_IMPL_H
 #define HEARTH_CHAT_PREPARE_IMPL_H
 
 #include "chat/prepare.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 
 /* One preparation in progress. */
 struct prepare_run {
@@ -24,10 +24,10 @@ struct prepare_run {
 /* Makes texts neutral and restores dropped thoughts. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
-/* An assistant's message in the form of replay.h, in the request's arena. ERR_NOMEM, ERR_LIMIT;
+/* An assistant's message in the form of recall.h, in the request's arena. ERR_NOMEM, ERR_LIMIT;
  * ERR_UNSUPPORTED: it has more calls than a turn can have. */
 enum err prepare_read_message(struct arena *arena, const struct message *message,
-                              struct replay_message *out) NODISCARD;
+                              struct recall_message *out) NODISCARD;
 
 /* Tokens and their marks from out->text. */
 enum err prepare_tokens(struct prepare_run *run) NODISCARD;

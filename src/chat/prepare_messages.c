@@ -30,16 +30,16 @@ static enum err neutralise(struct prepare_run *run, struct message *message)
     return ERR_OK;
 }
 
-/* ---- messages as replay sees them ---- */
+/* ---- messages as recall sees them ---- */
 
 enum err prepare_read_message(struct arena *arena, const struct message *message,
-                              struct replay_message *out)
+                              struct recall_message *out)
 {
-    struct replay_call *calls;
+    struct recall_call *calls;
 
-    *out = (struct replay_message){.reasoning = message->thought};
+    *out = (struct recall_message){.reasoning = message->thought};
     TRY(message_text(message, arena, STR(""), &out->content));
-    if (message->calls_count > REPLAY_CALLS_MAX)
+    if (message->calls_count > RECALL_CALLS_MAX)
         return ERR_UNSUPPORTED;
     calls = arena_alloc_array(arena, message->calls_count, sizeof(*calls));
     if (!calls)
@@ -47,7 +47,7 @@ enum err prepare_read_message(struct arena *arena, const struct message *message
     for (size_t i = 0; i < message->calls_count; i++) {
         const struct tool_call *call = &message->calls[i];
 
-        calls[i] = (struct replay_call){prepare_call_id(call->id), call->name, call->arguments};
+        calls[i] = (struct recall_call){prepare_call_id(call->id), call->name, call->arguments};
     }
     out->calls = calls;
     out->calls_count = message->calls_count;
@@ -56,10 +56,10 @@ enum err prepare_read_message(struct arena *arena, const struct message *message
 
 /* ---- thoughts that the client dropped ---- */
 
-static enum err recall_thought(struct prepare_run *run, struct message *message)
+static enum err add_thought(struct prepare_run *run, struct message *message)
 {
     struct arena *arena = &run->request->arena;
-    struct replay_message seen;
+    struct recall_message seen;
     struct buf thought;
     enum err err;
 
@@ -68,8 +68,8 @@ static enum err recall_thought(struct prepare_run *run, struct message *message)
     err = prepare_read_message(arena, message, &seen);
     if (err != ERR_OK)
         return err == ERR_UNSUPPORTED ? ERR_OK : err;
-    buf_init(&thought, REPLAY_TURN_BYTES_MAX);
-    if (replay_recall(run->tools->replay, &run->out->space, &seen, &thought)) {
+    buf_init(&thought, RECALL_TURN_BYTES_MAX);
+    if (recall_thought(run->tools->recall, &run->out->space, &seen, &thought)) {
         message->thought.ptr = arena_strdup(arena, (struct str){buf_str(&thought), thought.len});
         message->thought.len = thought.len;
         err = message->thought.ptr ? ERR_OK : arena->err;
@@ -85,8 +85,8 @@ enum err prepare_messages(struct prepare_run *run)
     for (size_t i = 0; i < talk->count; i++) {
         if (run->tools->neutral)
             TRY(neutralise(run, &talk->messages[i]));
-        if (run->tools->replay)
-            TRY(recall_thought(run, &talk->messages[i]));
+        if (run->tools->recall)
+            TRY(add_thought(run, &talk->messages[i]));
     }
     return ERR_OK;
 }

@@ -122,7 +122,7 @@ void chat_template_destroy(struct chat_template **tmpl)
 /* ---- rendering ---- */
 
 /* The inputs of one template run. */
-struct job {
+struct pass {
     const struct chat_template *tmpl;
     const struct chat_request *request;
     size_t count; /* number of its messages */
@@ -146,64 +146,64 @@ static struct jinja_limits limits_of(const struct chat_template *tmpl)
     return limits;
 }
 
-static enum err run(struct job *job, struct errinfo *info)
+static enum err run(struct pass *pass, struct errinfo *info)
 {
-    struct jinja_options options = {.limits = limits_of(job->tmpl),
-                                    .now_s = job->request->now_s,
+    struct jinja_options options = {.limits = limits_of(pass->tmpl),
+                                    .now_s = pass->request->now_s,
                                     .on_round = chat_rounds_on_round,
-                                    .arg = &job->rounds};
+                                    .arg = &pass->rounds};
     struct jinja_error error = {0};
 
     enum err err =
-        chat_shape_make(job->tmpl, job->request, job->count, job->arena, &job->shape, info);
+        chat_shape_make(pass->tmpl, pass->request, pass->count, pass->arena, &pass->shape, info);
     if (err == ERR_OK)
-        err = chat_rounds_init(&job->rounds, &job->shape, &job->text, job->arena);
+        err = chat_rounds_init(&pass->rounds, &pass->shape, &pass->text, pass->arena);
     if (err != ERR_OK)
         return info != NULL && info->code == err ? err : err_set(info, err, "no room for the chat");
-    err = jinja_render(job->tmpl->jinja, job->shape.vars, &options, job->arena, jinja_output_sink,
-                       &job->output, &error);
+    err = jinja_render(pass->tmpl->jinja, pass->shape.vars, &options, pass->arena,
+                       jinja_output_sink, &pass->output, &error);
     return err == ERR_OK ? ERR_OK : set_jinja_error(info, &error);
 }
 
-static void job_init(struct job *job, const struct chat_template *tmpl,
-                     const struct chat_request *request, size_t count, struct arena *arena)
+static void pass_init(struct pass *pass, const struct chat_template *tmpl,
+                      const struct chat_request *request, size_t count, struct arena *arena)
 {
-    *job = (struct job){.tmpl = tmpl, .request = request, .count = count, .arena = arena};
-    buf_init(&job->text, jinja_limits_default.output_bytes);
-    jinja_output_init(&job->output, &job->text);
+    *pass = (struct pass){.tmpl = tmpl, .request = request, .count = count, .arena = arena};
+    buf_init(&pass->text, jinja_limits_default.output_bytes);
+    jinja_output_init(&pass->output, &pass->text);
 }
 
-static void job_fini(struct job *job)
+static void pass_fini(struct pass *pass)
 {
-    jinja_output_fini(&job->output);
-    buf_fini(&job->text);
+    jinja_output_fini(&pass->output);
+    buf_fini(&pass->text);
 }
 
 /* The length of the text without the generation prompt, from a run without it; SIZE_MAX if that
  * text differs. */
-static enum err measure_generation(const struct job *with, size_t *out, struct errinfo *info)
+static enum err measure_generation(const struct pass *with, size_t *out, struct errinfo *info)
 {
     struct chat_request request = *with->request;
-    struct job job;
+    struct pass pass;
 
     *out = SIZE_MAX;
     request.add_generation_prompt = false;
-    job_init(&job, with->tmpl, &request, with->count, with->arena);
-    enum err err = run(&job, info);
-    if (err == ERR_OK && job.text.len <= with->text.len &&
-        (job.text.len == 0 || memcmp(job.text.data, with->text.data, job.text.len) == 0))
-        *out = job.text.len;
-    job_fini(&job);
+    pass_init(&pass, with->tmpl, &request, with->count, with->arena);
+    enum err err = run(&pass, info);
+    if (err == ERR_OK && pass.text.len <= with->text.len &&
+        (pass.text.len == 0 || memcmp(pass.text.data, with->text.data, pass.text.len) == 0))
+        *out = pass.text.len;
+    pass_fini(&pass);
     return err == ERR_NOMEM || err == ERR_LIMIT ? err : ERR_OK;
 }
 
 /* Cuts the text after the content of the last message. */
-static enum err cut_open(struct job *job, struct chat_render *render, struct errinfo *info)
+static enum err cut_open(struct pass *pass, struct chat_render *render, struct errinfo *info)
 {
-    uint32_t last = job->shape.items[job->shape.item_count - 1].message;
+    uint32_t last = pass->shape.items[pass->shape.item_count - 1].message;
     size_t i = render->span_count;
 
-    while (i > 0 && chat_shape_message_of(&job->shape, render->spans[i - 1].origin) != last)
+    while (i > 0 && chat_shape_message_of(&pass->shape, render->spans[i - 1].origin) != last)
         i--;
     if (i == 0)
         return err_set(
@@ -215,13 +215,13 @@ static enum err cut_open(struct job *job, struct chat_render *render, struct err
     return ERR_OK;
 }
 
-static enum err find_generation(const struct job *job, struct chat_render *render,
+static enum err find_generation(const struct pass *pass, struct chat_render *render,
                                 struct errinfo *info)
 {
-    if (!job->request->add_generation_prompt)
+    if (!pass->request->add_generation_prompt)
         return ERR_OK;
-    if (job->tmpl->generation_twice || !job->tmpl->measured || chat_marks_end(render) == SIZE_MAX)
-        return measure_generation(job, &render->generation, info);
+    if (pass->tmpl->generation_twice || !pass->tmpl->measured || chat_marks_end(render) == SIZE_MAX)
+        return measure_generation(pass, &render->generation, info);
     render->generation = chat_marks_end(render);
     return ERR_OK;
 }
@@ -248,25 +248,25 @@ static enum err keep_text(const struct chat_render *render, struct arena *arena,
     return ERR_OK;
 }
 
-static enum err finish(struct job *job, struct chat_text *out, struct errinfo *info)
+static enum err finish(struct pass *pass, struct chat_text *out, struct errinfo *info)
 {
     struct chat_render render = {
-        .tmpl = job->tmpl,
-        .shape = &job->shape,
-        .spans = job->output.spans,
-        .span_count = job->output.span_count,
-        .rounds = job->rounds,
-        .text = {buf_str(&job->text), job->text.len},
+        .tmpl = pass->tmpl,
+        .shape = &pass->shape,
+        .spans = pass->output.spans,
+        .span_count = pass->output.span_count,
+        .rounds = pass->rounds,
+        .text = {buf_str(&pass->text), pass->text.len},
         .generation = SIZE_MAX,
     };
-    enum err err = job->request->continue_final ? cut_open(job, &render, info)
-                                                : find_generation(job, &render, info);
+    enum err err = pass->request->continue_final ? cut_open(pass, &render, info)
+                                                 : find_generation(pass, &render, info);
 
     if (err != ERR_OK)
         return err;
-    err = keep_text(&render, job->arena, out);
+    err = keep_text(&render, pass->arena, out);
     if (err == ERR_OK)
-        err = chat_marks_make(&render, job->arena, out);
+        err = chat_marks_make(&render, pass->arena, out);
     return err == ERR_OK ? ERR_OK
                          : err_set(info, err, "no room for a text of %zu bytes", render.text.len);
 }
@@ -285,7 +285,7 @@ enum err chat_template_render(const struct chat_template *tmpl, const struct cha
 {
     struct chat_request wish = *request;
     size_t count = request->messages_count;
-    struct job job;
+    struct pass pass;
 
     *out = (struct chat_text){0};
     if (count == 0)
@@ -298,10 +298,10 @@ enum err chat_template_render(const struct chat_template *tmpl, const struct cha
         wish.add_generation_prompt = !wish.continue_final;
         count -= !wish.continue_final;
     }
-    job_init(&job, tmpl, &wish, count, arena);
-    enum err err = run(&job, info);
+    pass_init(&pass, tmpl, &wish, count, arena);
+    enum err err = run(&pass, info);
     if (err == ERR_OK)
-        err = finish(&job, out, info);
-    job_fini(&job);
+        err = finish(&pass, out, info);
+    pass_fini(&pass);
     return err;
 }

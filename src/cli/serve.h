@@ -32,7 +32,7 @@ struct engine_facts;
 struct memory;
 struct model_share;
 struct pool;
-struct replay;
+struct recall;
 
 struct serve_options {
     struct model_settings model;
@@ -78,7 +78,7 @@ struct serve_store {
     /* of the cache, where engines have child processes; NULL = private to this process */
     struct worker_memory *memory;
     struct vet *vet; /* of models that this process loads */
-    struct replay *replay;
+    struct recall *recall;
     struct hash256 key; /* of the installation */
     bool sealed;        /* objects on disk are encrypted */
     struct hash256 seal_key;

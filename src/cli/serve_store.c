@@ -1,6 +1,6 @@
 /*
  * serve_store.c: the cache of a server: its budgets from options or from the machine, its key from
- * the state folder, its disk, and the turns that are stored for replay.
+ * the state folder, its disk, and the turns that are stored for recall.
  *
  *      state folder (0700)     key            32 random bytes, 0600: keys every digest on disk
  *                              replay.turns   exact tokens of generated turns
@@ -31,7 +31,7 @@
 #include "cli/serve.h"
 #include "engine/vet.h"
 #include "engine/worker_memory.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 
 static const char turns_name[] = "replay.turns";
 
@@ -218,13 +218,13 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     return false;
 }
 
-static void open_replay(struct serve_store *store, const struct cli *cli)
+static void open_recall(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
 
-    store->replay = replay_create(&(struct replay_options){
+    store->recall = recall_create(&(struct recall_options){
         .log = cli->log, .seal_key = store->sealed ? &store->seal_key : NULL});
-    if (store->dir != FILE_NO && replay_load(store->replay, cli->setup->fs, store->dir, turns_name,
+    if (store->dir != FILE_NO && recall_load(store->recall, cli->setup->fs, store->dir, turns_name,
                                              &store->key, &info) != ERR_OK)
         LOG_WARN(cli->log, "serve", "cannot read the saved turns", LOG_STR("reason", info.text));
 }
@@ -244,7 +244,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     if (!options->cache) {
         /* A prompt's tokens must not depend on the cache setting: turns are kept, but not on
          * disk. */
-        open_replay(store, cli);
+        open_recall(store, cli);
         open_vet(store, cli);
         return true;
     }
@@ -252,7 +252,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     load_key(store, cli);
     if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))
         return false;
-    open_replay(store, cli);
+    open_recall(store, cli);
     open_vet(store, cli);
     return true;
 }
@@ -261,11 +261,11 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
 
-    if (store->replay != NULL && store->dir != FILE_NO &&
-        replay_save(store->replay, cli->setup->fs, store->dir, turns_name, &store->key, &info) !=
+    if (store->recall != NULL && store->dir != FILE_NO &&
+        recall_save(store->recall, cli->setup->fs, store->dir, turns_name, &store->key, &info) !=
             ERR_OK)
         LOG_ERROR(cli->log, "serve", "cannot save the turns", LOG_STR("reason", info.text));
-    replay_destroy(&store->replay);
+    recall_destroy(&store->recall);
     hearth_close(&store->cache);
     mem_free(store->disk_fault);
     vet_destroy(&store->vet);

@@ -40,7 +40,7 @@ struct log;
 struct memory;
 struct neutral;
 struct pool;
-struct replay;
+struct recall;
 
 /* Receives events of calls, for counters and records outside this folder. Functions may be NULL;
  * they must not block. */
@@ -70,8 +70,8 @@ struct api_options {
     const struct sample_params *sample; /* sampling defaults; NULL = sample_params_default */
     bool strict_model;       /* unknown names are a 404; otherwise they select the default model */
     struct neutral *neutral; /* NULL = texts are used as they are */
-    struct replay *replay;   /* NULL = off */
-    bool replay_keep;
+    struct recall *recall;   /* NULL = off */
+    bool recall_keep;
     struct hearth_cache *cache;   /* for its statistics; NULL = off */
     struct memory *memory;        /* for its statistics; NULL = no ceiling */
     bool public_metrics;          /* /metrics needs no key */

@@ -362,8 +362,8 @@ bool call_prepare(struct call *call, struct api_error *error)
     struct prepare_tools tools = {
         .model = model_chat(call->model),
         .neutral = api->options.neutral,
-        .replay = api->options.replay,
-        .replay_keep = api->options.replay_keep,
+        .recall = api->options.recall,
+        .recall_keep = api->options.recall_keep,
         .tenant = call->tenant,
         .caller = call_caller(call),
         .any_length = call->endpoint->work != call_generate,

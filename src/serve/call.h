@@ -49,7 +49,7 @@ struct call_choice {
     size_t index;
     struct gen gen;
     struct output *output;
-    struct buf raw;         /* generated text including markup: for replay_remember */
+    struct buf raw;         /* generated text including markup: for recall_remember */
     bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
     bool reasons;           /* the last event was reasoning */
     bool call_truncated;    /* a call was incomplete when the text ended */

@@ -24,7 +24,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "output/output.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 
 /* http's limit; the opening of a stream may be longer: it repeats parts of the request */
 enum { KEEPALIVE_BYTES_MAX = 4096 };
@@ -137,7 +137,7 @@ static void on_event(const struct output_event *event, void *arg)
     }
     if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
         /* set at the next call, not at the end of the first: a turn that ends by itself can be
-         * replayed */
+         * recalled */
         choice->stop_at_next_call = true;
         return;
     }
@@ -340,9 +340,9 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
 
 /* ---- for the next turn ---- */
 
-static struct replay_message told(const struct answer_choice *answer, struct replay_call *calls)
+static struct recall_message told(const struct answer_choice *answer, struct recall_call *calls)
 {
-    struct replay_message message = {
+    struct recall_message message = {
         .content = {buf_str(&answer->content), answer->content.len},
         .calls = calls,
         .calls_count = answer->calls_count,
@@ -351,7 +351,7 @@ static struct replay_message told(const struct answer_choice *answer, struct rep
     if (answer->reasoning.len > 0)
         message.reasoning = (struct str){answer->reasoning.data, answer->reasoning.len};
     for (size_t i = 0; i < answer->calls_count; i++)
-        calls[i] = (struct replay_call){
+        calls[i] = (struct recall_call){
             .id = str_from(answer->calls[i].id),
             .name = str_from(answer->calls[i].name),
             .arguments = {buf_str(&answer->calls[i].arguments), answer->calls[i].arguments.len},
@@ -361,11 +361,11 @@ static struct replay_message told(const struct answer_choice *answer, struct rep
 
 /* The message must come from exactly these tokens: a turn cut by a stop text or by this sink is not
  * remembered. */
-static bool is_replayable(const struct call_choice *choice, const struct gen_result *result)
+static bool is_recallable(const struct call_choice *choice, const struct gen_result *result)
 {
     const struct call *call = choice->call;
 
-    return call->api->options.replay && call->prepared.history_known && !failed(choice) &&
+    return call->api->options.recall && call->prepared.history_known && !failed(choice) &&
            !choice->stop_at_next_call && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
            !call->request.continue_final && !call->request.prefill_only &&
            (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
@@ -377,9 +377,9 @@ static void remember(struct call_choice *choice, const struct gen_result *result
     const struct engine *engine = model_engine(call->model);
     token_id last =
         result->tokens_count > 0 ? result->tokens[result->tokens_count - 1] : TOKEN_NONE;
-    struct replay_call calls[ANSWER_CALLS_MAX];
+    struct recall_call calls[ANSWER_CALLS_MAX];
     char end[256];
-    struct replay_turn turn = {
+    struct recall_turn turn = {
         .space = call->prepared.space,
         .history = call->prepared.history,
         .opening = call->prepared.opening,
@@ -394,7 +394,7 @@ static void remember(struct call_choice *choice, const struct gen_result *result
 
         turn.end = (struct str){end, MIN(len, sizeof(end))};
     }
-    if (replay_remember(call->api->options.replay, &turn) != ERR_OK)
+    if (recall_remember(call->api->options.recall, &turn) != ERR_OK)
         LOG_DEBUG(call->api->options.log, "api", "turn not remembered",
                   LOG_STR("request", call->request_id));
 }
@@ -432,7 +432,7 @@ static void keep_result(struct call_choice *choice, const struct gen_result *res
 {
     size_t bytes = result->tokens_count * sizeof(*choice->tokens);
 
-    if (is_replayable(choice, result))
+    if (is_recallable(choice, result))
         choice->tokens = mem_try_alloc(bytes);
     if (choice->tokens)
         memcpy(choice->tokens, result->tokens, bytes);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "models/pool.h"
 #include "chat/neutral.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "sched/memory.h"
 
 enum { BODY_BYTES_MAX = 16 * 1024 * 1024, NAME_BYTES_MAX = 4096 };
@@ -298,20 +298,20 @@ static void write_neutral(struct json *json, const struct neutral *neutral, bool
     json_close(json, ']');
 }
 
-static void write_replay(struct json *json, struct replay *replay)
+static void write_recall(struct json *json, struct recall *recall)
 {
-    struct replay_stats stats;
+    struct recall_stats stats;
 
-    if (!replay) {
+    if (!recall) {
         json_null(json);
         return;
     }
-    stats = replay_stats(replay);
+    stats = recall_stats(recall);
     json_open(json, '{');
     json_key_uint(json, "turns", stats.turns);
     json_key_uint(json, "bytes", stats.bytes);
     json_key_uint(json, "remembered", stats.remembered);
-    json_key_uint(json, "hits", stats.outcomes[REPLAY_HIT]);
+    json_key_uint(json, "hits", stats.outcomes[RECALL_HIT]);
     json_close(json, '}');
 }
 
@@ -393,7 +393,7 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
     if (!admin)
         return;
     json_key(json, "replay");
-    write_replay(json, options->replay);
+    write_recall(json, options->recall);
     json_key(json, "cache");
     write_cache(json, options->cache);
     json_key(json, "memory");

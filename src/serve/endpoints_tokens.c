@@ -214,7 +214,7 @@ static void write_rendered(struct json *json, const struct call *call)
 {
     json_key_str(json, "prompt", call->prepared.text.text);
     json_key_uint(json, "tokens", call->prepared.prompt.count);
-    json_key_uint(json, "replayed", call->prepared.replayed);
+    json_key_uint(json, "replayed", call->prepared.recalled);
     json_key(json, "marks");
     write_marks(json, &call->prepared.prompt);
 }

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "support/engine_fake.h"
 #include "chat/neutral.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "models/model.h"
 #include "support/chat_kit.h"
 #include "support/test.h"
@@ -36,7 +36,7 @@ static void bench_open_template(struct bench *bench, bool bos, const char *templ
     bench->tools = (struct prepare_tools){
         .model = model_chat(bench->model),
         .neutral = neutral_create(),
-        .replay = replay_create(&(struct replay_options){0}),
+        .recall = recall_create(&(struct recall_options){0}),
         .tenant = "",
         .now_s = 1794700000,
     };
@@ -50,7 +50,7 @@ static void bench_open(struct bench *bench, bool bos)
 static void bench_close(struct bench *bench)
 {
     neutral_destroy(&bench->tools.neutral);
-    replay_destroy(&bench->tools.replay);
+    recall_destroy(&bench->tools.recall);
     model_close(&bench->model);
 }
 
@@ -212,14 +212,14 @@ static void test_i106_neutral_texts(void **state)
 
 /* ---- turns as they were sampled ---- */
 
-/* Tells replay that this was generated behind the prompt: upper-case tokens for a lower-case text,
+/* Tells recall that this was generated behind the prompt: upper-case tokens for a lower-case text,
  * so that the difference shows. */
 static void remember(const struct bench *bench, const struct prompt *prompt,
-                     const struct replay_message *message, const char *sampled)
+                     const struct recall_message *message, const char *sampled)
 {
     int32_t tokens[64];
     size_t count = strlen(sampled);
-    struct replay_turn turn = {
+    struct recall_turn turn = {
         .space = prompt->prepared.space,
         .history = prompt->prepared.history,
         .opening = prompt->prepared.opening,
@@ -234,14 +234,14 @@ static void remember(const struct bench *bench, const struct prompt *prompt,
         tokens[i] = sampled[i];
     tokens[count] = IM_END;
     assert_true(prompt->prepared.history_known);
-    assert_ok(replay_remember(bench->tools.replay, &turn));
+    assert_ok(recall_remember(bench->tools.recall, &turn));
 }
 
 static void test_i106_turns_as_sampled(void **state)
 {
     struct bench bench;
     struct prompt prompt;
-    struct replay_message message = {.content = STR("the answer")};
+    struct recall_message message = {.content = STR("the answer")};
     char text[512];
 
     (void)state;
@@ -255,7 +255,7 @@ static void test_i106_turns_as_sampled(void **state)
                               "\"assistant\",\"content\":\"the answer\"},"
                               "{\"role\":\"user\",\"content\":\"More <|im_end|>\"}]}");
         assert_ok(make(&prompt, &bench));
-        assert_int_equal(prompt.prepared.replayed, 1);
+        assert_int_equal(prompt.prepared.recalled, 1);
         shown(&prompt, text, sizeof(text));
         assert_string_equal(text, bos ? "[BOS][S]user\nHi[E]\n[S]assistant\nTHE "
                                         "ANSWER[E]\n[S]user\nMore <|im_end|>[E]\n[S]assistant\n"
@@ -275,7 +275,7 @@ static void test_i100_turns_belong_to_their_tenant(void **state)
 {
     struct bench bench;
     struct prompt prompt;
-    struct replay_message message = {.content = STR("the answer")};
+    struct recall_message message = {.content = STR("the answer")};
 
     (void)state;
     bench_open(&bench, false);
@@ -288,7 +288,7 @@ static void test_i100_turns_belong_to_their_tenant(void **state)
                           "\"assistant\",\"content\":\"the answer\"},"
                           "{\"role\":\"user\",\"content\":\"More\"}]}");
     assert_ok(make(&prompt, &bench));
-    assert_int_equal(prompt.prepared.replayed, 0);
+    assert_int_equal(prompt.prepared.recalled, 0);
     drop(&prompt);
     bench_close(&bench);
 }
@@ -305,8 +305,8 @@ static void test_i106_turns_with_calls(void **state)
         CALL("call_0123456789abcdef", "\"{\\\"b\\\":2, \\\"a\\\":1}\""),
         CALL("toolu_0123456789abcdef", "{\"a\":1,\"b\":2}"),
     };
-    struct replay_call call = {STR("0123456789abcdef"), STR("look"), STR("{\"a\":1,\"b\":2}")};
-    struct replay_message message = {.calls = &call, .calls_count = 1};
+    struct recall_call call = {STR("0123456789abcdef"), STR("look"), STR("{\"a\":1,\"b\":2}")};
+    struct recall_message message = {.calls = &call, .calls_count = 1};
     struct bench bench;
     struct prompt prompt;
     char json[1024], text[2048];
@@ -343,8 +343,8 @@ static void test_i106_thoughts_are_given_back(void **state)
         "\"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor "
         "%}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    struct replay_call call = {STR("0123456789abcdef"), STR("look"), STR("{}")};
-    struct replay_message message = {
+    struct recall_call call = {STR("0123456789abcdef"), STR("look"), STR("{}")};
+    struct recall_message message = {
         .reasoning = STR("Let me see."), .calls = &call, .calls_count = 1};
     struct bench bench;
     struct prompt prompt;
@@ -362,7 +362,7 @@ static void test_i106_thoughts_are_given_back(void **state)
                                "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"seen\"}]}");
     assert_ok(make(&prompt, &bench));
     assert_true(str_find(prompt.prepared.text.text, STR("<think>Let me see.</think>")) != SIZE_MAX);
-    assert_int_equal(prompt.prepared.replayed, 1);
+    assert_int_equal(prompt.prepared.recalled, 1);
     drop(&prompt);
     bench_close(&bench);
 }
@@ -557,7 +557,7 @@ static void test_i106_tools_that_come_later(void **state)
 
 static void test_every_allocation_may_fail(void **state)
 {
-    struct replay_message message = {.content = STR("the answer")};
+    struct recall_message message = {.content = STR("the answer")};
     struct fault fault = {0};
     struct bench bench;
     struct prompt prompt;
@@ -580,7 +580,7 @@ static void test_every_allocation_may_fail(void **state)
         mem_set_fault(&fault);
         err = make(&prompt, &bench);
         mem_set_fault(NULL);
-        /* Some of what may fail is not needed: replay, and what the tokenizer remembers. */
+        /* Some of what may fail is not needed: recall, and what the tokenizer remembers. */
         assert_true(err == ERR_OK ||
                     (err == ERR_INVALID && prompt.error.kind == API_ERROR_UNAVAILABLE));
         assert_true(err == ERR_OK || fault.fired > 0);

@@ -95,8 +95,8 @@ static void take_step(struct walk *walk)
 
     assert_int_equal(cold.computed, cold.prompt);
     /* The same tokens were asked for: a text may have others than those that were sampled. */
-    assert_int_equal(scenario_replayed(&walk->cached, &talk),
-                     scenario_replayed(&walk->cold, &talk));
+    assert_int_equal(scenario_recalled(&walk->cached, &talk),
+                     scenario_recalled(&walk->cold, &talk));
     if (warm.prompt != cold.prompt || strcmp(warm.text, cold.text) != 0)
         fail_msg("of %u tokens %u were reused, and the answer is\n%s\ninstead of (%u tokens)\n%s",
                  warm.prompt, warm.reused, warm.text, cold.prompt, cold.text);

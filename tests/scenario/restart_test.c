@@ -91,9 +91,9 @@ static void check_turns(const char *family, bool in_order)
     struct talk next = talk;
     talk_say(&next, "assistant", first.text);
     talk_say(&next, "user", talk_words(3, USER_WORDS));
-    assert_int_equal(scenario_replayed(&scenario, &next), 1);
+    assert_int_equal(scenario_recalled(&scenario, &next), 1);
     scenario_restart(&scenario, in_order);
-    assert_int_equal(scenario_replayed(&scenario, &next), in_order ? 1 : 0);
+    assert_int_equal(scenario_recalled(&scenario, &next), in_order ? 1 : 0);
     struct scenario_answer cold = scenario_ask(&scenario, &next, ANSWER);
     assert_int_equal(cold.computed, cold.prompt);
     /* The question before is a part of what was computed now. */

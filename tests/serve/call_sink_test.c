@@ -584,7 +584,7 @@ static void test_a_call_or_json(void **state)
 /* ---- the next turn ---- */
 
 /* I106: what was generated stands in the next prompt as it was sampled. */
-static void test_i106_turns_are_replayed(void **state)
+static void test_i106_turns_are_recalled(void **state)
 {
     struct api_kit_options options = {.prompts = true, .ram_bytes = 64 << 20};
     struct api_kit kit;
@@ -627,4 +627,4 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
            TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
-           TEST(test_a_call_or_json), TEST(test_i106_turns_are_replayed))
+           TEST(test_a_call_or_json), TEST(test_i106_turns_are_recalled))

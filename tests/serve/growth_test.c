@@ -103,7 +103,7 @@ static void test_memory_levels_off(void **state)
                                       .ram_bytes = RAM,
                                       .prompts = true,
                                       .tokens_bytes = REMEMBERED,
-                                      .replay_bytes = REMEMBERED};
+                                      .recall_bytes = REMEMBERED};
     static atomic_llong account;
     struct api_kit kit;
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "chat/neutral.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -156,8 +156,8 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
     }
     if (options->prompts) {
         api.neutral = kit->neutral = neutral_create();
-        api.replay = kit->replay =
-            replay_create(&(struct replay_options){.bytes_max = options->replay_bytes});
+        api.recall = kit->recall =
+            recall_create(&(struct recall_options){.bytes_max = options->recall_bytes});
     }
     api.cache = kit->cache;
     assert_ok(admin_create(&kit->admin, &options->admin, &api, NULL));
@@ -183,7 +183,7 @@ void api_kit_close(struct api_kit *kit)
     if (kit->cache)
         hearth_close(&kit->cache);
     neutral_destroy(&kit->neutral);
-    replay_destroy(&kit->replay);
+    recall_destroy(&kit->recall);
     cond_fini(&kit->gate.changed);
     lock_fini(&kit->gate.lock);
 }

@@ -32,8 +32,8 @@ struct api_kit_options {
     uint64_t ram_bytes; /* of the cache; 0 = none */
     bool loading;       /* the model is not there yet: api_kit_load */
     bool gate_closed;
-    bool prompts;                        /* neutral texts and replay are on */
-    uint64_t tokens_bytes, replay_bytes; /* remembered of texts and of turns; 0 = the usual */
+    bool prompts;                        /* neutral texts and recall are on */
+    uint64_t tokens_bytes, recall_bytes; /* remembered of texts and of turns; 0 = the usual */
     struct http_limits limits;
     struct pool *pool; /* instead of a model of the kit's; taken */
 };
@@ -49,7 +49,7 @@ struct api_kit {
     struct api_kit_gate gate;
     struct hearth_cache *cache;
     struct neutral *neutral;
-    struct replay *replay;
+    struct recall *recall;
     struct pool *pool;
     struct model *model; /* the pool's */
     struct admin *admin;

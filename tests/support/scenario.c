@@ -287,7 +287,7 @@ uint32_t scenario_common(const struct scenario *scenario, const struct talk *a,
     return at;
 }
 
-uint32_t scenario_replayed(const struct scenario *scenario, const struct talk *talk)
+uint32_t scenario_recalled(const struct scenario *scenario, const struct talk *talk)
 {
     yyjson_doc *doc =
         post(scenario, "/apply-template", scenario_body(talk, SCENARIO_CHAT, 1, false));

@@ -118,7 +118,7 @@ uint32_t scenario_common(const struct scenario *scenario, const struct talk *a,
                          const struct talk *b);
 
 /* How many turns of the talk stand in its prompt as they were sampled. */
-uint32_t scenario_replayed(const struct scenario *scenario, const struct talk *talk);
+uint32_t scenario_recalled(const struct scenario *scenario, const struct talk *talk);
 
 /* ---- what runs ---- */
 

@@ -1,5 +1,5 @@
 /*
- * replay_fuzz.c: a file of turns that nobody can vouch for, and prompts that do not fit what is
+ * recall_fuzz.c: a file of turns that nobody can vouch for, and prompts that do not fit what is
  * remembered.
  *
  *      raw       the input as a file
@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "chat/replay_impl.h"
+#include "chat/recall_impl.h"
 
 enum { HEAD_BYTES = 16, INPUT_BYTES = 1 << 15 };
 
@@ -24,25 +24,25 @@ static const struct hash256 key = {{7}};
 /* What is accepted can be written and read again, to as many turns. */
 static void check_file(const char *data, size_t len)
 {
-    struct replay *replay = replay_create(&(struct replay_options){.bytes_max = 1 << 20});
-    struct replay *again = replay_create(&(struct replay_options){.bytes_max = 1 << 20});
-    struct replay_entry **entries;
+    struct recall *recall = recall_create(&(struct recall_options){.bytes_max = 1 << 20});
+    struct recall *again = recall_create(&(struct recall_options){.bytes_max = 1 << 20});
+    struct recall_entry **entries;
     size_t count;
     struct buf out;
 
-    if (replay_decode(replay, (struct str){data, len}, &key) == ERR_OK &&
-        replay_hold_all(replay, &entries, &count) == ERR_OK) {
+    if (recall_decode(recall, (struct str){data, len}, &key) == ERR_OK &&
+        recall_hold_all(recall, &entries, &count) == ERR_OK) {
         buf_init(&out, 2 << 20);
-        if (replay_encode(&out, entries, count, &key) != ERR_OK ||
-            replay_decode(again, (struct str){buf_str(&out), out.len}, &key) != ERR_OK ||
-            replay_stats(again).turns != count)
+        if (recall_encode(&out, entries, count, &key) != ERR_OK ||
+            recall_decode(again, (struct str){buf_str(&out), out.len}, &key) != ERR_OK ||
+            recall_stats(again).turns != count)
             abort();
         buf_fini(&out);
-        replay_release(replay, entries, count);
+        recall_release(recall, entries, count);
         mem_free(entries);
     }
-    replay_destroy(&again);
-    replay_destroy(&replay);
+    recall_destroy(&again);
+    recall_destroy(&recall);
 }
 
 static void check_files(const uint8_t *data, size_t size)
@@ -62,12 +62,12 @@ static void check_files(const uint8_t *data, size_t size)
     mem_free(file);
 }
 
-static void check_plan(const struct replay_plan *plan, const struct replay_prompt *prompt)
+static void check_plan(const struct recall_plan *plan, const struct recall_prompt *prompt)
 {
     size_t at = 0;
 
     for (size_t i = 0; i < plan->segments_count; i++) {
-        const struct replay_segment *segment = &plan->segments[i];
+        const struct recall_segment *segment = &plan->segments[i];
         if (segment->begin != at || segment->end < at || segment->end > prompt->text.len)
             abort();
         at = segment->end;
@@ -79,33 +79,33 @@ static void check_plan(const struct replay_plan *plan, const struct replay_promp
 static void check_composing(const uint8_t *data, size_t size)
 {
     static const int32_t tokens[] = {1, 2, 3};
-    struct replay *replay = replay_create(&(struct replay_options){0});
+    struct recall *recall = recall_create(&(struct recall_options){0});
     struct str text = {(const char *)data + HEAD_BYTES, size - HEAD_BYTES};
     size_t at[6];
 
     for (size_t i = 0; i < COUNT_OF(at); i++)
         at[i] = (data[2 * i] | (size_t)data[2 * i + 1] << 8) % (text.len + 1);
-    struct replay_call call = {STR("id"), STR("f"), {text.ptr, at[0]}};
-    struct replay_turn turn = {.opening = {text.ptr + at[1], MIN(text.len - at[1], data[12])},
+    struct recall_call call = {STR("id"), STR("f"), {text.ptr, at[0]}};
+    struct recall_turn turn = {.opening = {text.ptr + at[1], MIN(text.len - at[1], data[12])},
                                .message = {.calls = &call, .calls_count = 1},
                                .tokens = tokens,
                                .tokens_count = COUNT_OF(tokens),
                                .end = {text.ptr + at[2], MIN(text.len - at[2], data[13])}};
-    struct replay_place place = {
+    struct recall_place place = {
         .message = turn.message, .begin = MIN(at[3], at[4]), .end = MAX(at[3], at[4])};
-    struct replay_prompt prompt = {.text = text,
+    struct recall_prompt prompt = {.text = text,
                                    .opening_begin = MAX(place.end, at[5]),
                                    .end = {text.ptr, MIN(text.len, data[14])},
                                    .places = &place,
                                    .places_count = 1,
                                    .keep = data[15] & 1};
-    struct replay_plan plan;
+    struct recall_plan plan;
 
-    if (replay_remember(replay, &turn) != ERR_OK || replay_apply(replay, &prompt, &plan) != ERR_OK)
+    if (recall_remember(recall, &turn) != ERR_OK || recall_apply(recall, &prompt, &plan) != ERR_OK)
         abort();
     check_plan(&plan, &prompt);
-    replay_plan_fini(&plan);
-    replay_destroy(&replay);
+    recall_plan_fini(&plan);
+    recall_destroy(&recall);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

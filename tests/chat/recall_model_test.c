@@ -15,7 +15,7 @@
 #include "engine/model_vocab.h"
 #include "jinja/jinja.h"
 #include "base/json_scan.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "chat/template.h"
 #include "support/chat_kit.h"
 #include "support/models.h"
@@ -45,7 +45,7 @@ struct said {
 struct talk {
     struct engine *engine;
     struct jinja *tmpl;
-    struct replay *replay;
+    struct recall *recall;
     struct said messages[MESSAGES_MAX];
     size_t count;
     enum client client;
@@ -125,15 +125,15 @@ static void tokenize(struct talk *talk, struct str text, token_id *tokens, size_
     *count += more;
 }
 
-static void tokenize_plan(struct talk *talk, const struct replay_plan *plan, token_id *tokens,
+static void tokenize_plan(struct talk *talk, const struct recall_plan *plan, token_id *tokens,
                           size_t *count)
 {
     struct buf run;
 
     buf_init(&run, 1 << 20);
     for (size_t i = 0; i <= plan->segments_count; i++) {
-        const struct replay_segment *segment = &plan->segments[i];
-        if (i < plan->segments_count && segment->type != REPLAY_TOKENS) {
+        const struct recall_segment *segment = &plan->segments[i];
+        if (i < plan->segments_count && segment->type != RECALL_TOKENS) {
             buf_append(&run, segment->text.ptr, segment->text.len);
             continue;
         }
@@ -162,10 +162,10 @@ static void sample(struct talk *talk, struct str text, token_id *tokens, size_t 
 
 /* ---- the server ---- */
 
-static struct replay_message message_of(const struct said *message, struct replay_call *call)
+static struct recall_message message_of(const struct said *message, struct recall_call *call)
 {
-    *call = (struct replay_call){str_from(message->id), STR("f"), str_from(message->arguments)};
-    return (struct replay_message){
+    *call = (struct recall_call){str_from(message->id), STR("f"), str_from(message->arguments)};
+    return (struct recall_message){
         .content = str_from(message->content),
         .reasoning = message->reasoning[0] ? str_from(message->reasoning) : STR_NONE,
         .calls = call,
@@ -177,17 +177,17 @@ static struct replay_message message_of(const struct said *message, struct repla
 static void recall(struct talk *talk)
 {
     for (size_t i = 0; i < talk->count; i++) {
-        struct replay_call call;
-        struct replay_message message = message_of(&talk->messages[i], &call);
+        struct recall_call call;
+        struct recall_message message = message_of(&talk->messages[i], &call);
         struct buf out;
         buf_init(&out, TEXT_MAX - 1);
-        if (replay_recall(talk->replay, &space, &message, &out))
+        if (recall_thought(talk->recall, &space, &message, &out))
             snprintf(talk->messages[i].reasoning, TEXT_MAX, "%s", buf_str(&out));
         buf_fini(&out);
     }
 }
 
-static size_t find_places(struct talk *talk, struct replay_place *places, struct replay_call *calls)
+static size_t find_places(struct talk *talk, struct recall_place *places, struct recall_call *calls)
 {
     size_t at = 0, count = 0, last_user = 0;
     struct str text = {buf_str(&talk->text), talk->text.len};
@@ -210,28 +210,28 @@ static size_t find_places(struct talk *talk, struct replay_place *places, struct
     return count;
 }
 
-/* The prompt for the conversation as the client sent it; how many turns were replayed. */
+/* The prompt for the conversation as the client sent it; how many turns were recalled. */
 static size_t prompt(struct talk *talk)
 {
-    struct replay_place places[MESSAGES_MAX];
-    struct replay_call calls[MESSAGES_MAX];
-    struct replay_plan plan;
+    struct recall_place places[MESSAGES_MAX];
+    struct recall_call calls[MESSAGES_MAX];
+    struct recall_plan plan;
 
     recall(talk);
     render(talk);
-    struct replay_prompt request = {.space = space,
+    struct recall_prompt request = {.space = space,
                                     .text = {buf_str(&talk->text), talk->text.len},
                                     .end = STR(END),
                                     .places = places,
                                     .places_count = find_places(talk, places, calls),
                                     .keep = talk->keep};
     talk->opening_begin = request.opening_begin = talk->text.len - strlen(HEAD);
-    assert_ok(replay_apply(talk->replay, &request, &plan));
+    assert_ok(recall_apply(talk->recall, &request, &plan));
     talk->tokens_count = 0;
     tokenize_plan(talk, &plan, talk->tokens, &talk->tokens_count);
     talk->history = plan.history;
     size_t hits = plan.hits;
-    replay_plan_fini(&plan);
+    recall_plan_fini(&plan);
     return hits;
 }
 
@@ -267,7 +267,7 @@ static void generate(struct talk *talk, bool thinks, bool calls)
     size_t count = 0;
     unsigned n = (unsigned)talk->count;
     struct said told = {.role = "assistant", .has_call = calls};
-    struct replay_call call;
+    struct recall_call call;
     char raw[4 * TEXT_MAX];
 
     snprintf(told.content, TEXT_MAX, " Turn %u: so be it. \n", n);
@@ -281,7 +281,7 @@ static void generate(struct talk *talk, bool thinks, bool calls)
              calls ? "<tool_call>\n{\"name\": \"f\", \"arguments\": " : "", told.arguments,
              calls ? "}\n</tool_call>" : "");
     sample(talk, str_from(raw), tokens, &count);
-    struct replay_turn turn = {.space = space,
+    struct recall_turn turn = {.space = space,
                                .history = talk->history,
                                .opening = STR(HEAD),
                                .message = message_of(&told, &call),
@@ -289,7 +289,7 @@ static void generate(struct talk *talk, bool thinks, bool calls)
                                .tokens = tokens,
                                .tokens_count = count,
                                .end = STR(END)};
-    assert_ok(replay_remember(talk->replay, &turn));
+    assert_ok(recall_remember(talk->recall, &turn));
     memcpy(talk->tokens + talk->tokens_count, tokens, count * sizeof(*tokens));
     talk->tokens_count += count;
     if (talk->client & CLIENT_DROPS)
@@ -320,7 +320,7 @@ static void talk_init(struct talk *talk, struct engine *engine, enum client clie
 
     *talk = (struct talk){.engine = engine, .client = client, .seed = seed};
     buf_init(&talk->text, 1 << 20);
-    talk->replay = replay_create(&(struct replay_options){0});
+    talk->recall = recall_create(&(struct recall_options){0});
     assert_ok(jinja_compile(str_from(model_vocab_chat_template()), &talk->tmpl, &error));
     add_message(talk, "user", "Hello <b>.");
     assert_int_equal(prompt(talk), 0);
@@ -328,13 +328,13 @@ static void talk_init(struct talk *talk, struct engine *engine, enum client clie
 
 static void talk_fini(struct talk *talk)
 {
-    replay_destroy(&talk->replay);
+    recall_destroy(&talk->recall);
     jinja_destroy(&talk->tmpl);
     buf_fini(&talk->text);
 }
 
 /* A loop of calls with thoughts, then an answer: the template keeps the thoughts, so all of it is
- * replayed. */
+ * recalled. */
 static void test_loops_of_calls_match_token_for_token(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
@@ -420,8 +420,8 @@ static size_t mark_at(const struct chat_text *text, enum mark_kind kind, size_t 
 static void check_marks(struct talk *talk)
 {
     struct chat_template_options options = {.source = model_vocab_chat_template()};
-    struct replay_place places[MESSAGES_MAX];
-    struct replay_call calls[MESSAGES_MAX];
+    struct recall_place places[MESSAGES_MAX];
+    struct recall_call calls[MESSAGES_MAX];
     struct chat_template *tmpl = NULL;
     struct errinfo info = {0};
     struct chat_text text;
@@ -475,7 +475,7 @@ static void test_marks_of_the_template_are_the_places(void **state)
 }
 
 /* What all this is for: without it the same client's prompt is another one. */
-static void test_without_replay_it_does_not_match(void **state)
+static void test_without_recall_it_does_not_match(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
     static token_id before[TOKENS_MAX];
@@ -486,8 +486,8 @@ static void test_without_replay_it_does_not_match(void **state)
     generate(&talk, true, true);
     size_t count = talk.tokens_count;
     memcpy(before, talk.tokens, count * sizeof(*before));
-    replay_destroy(&talk.replay);
-    talk.replay = replay_create(&(struct replay_options){0});
+    recall_destroy(&talk.recall);
+    talk.recall = recall_create(&(struct recall_options){0});
     add_message(&talk, "tool", "Next.");
     assert_int_equal(prompt(&talk), 0);
     assert_memory_not_equal(talk.tokens, before, count * sizeof(*before));
@@ -499,4 +499,4 @@ TEST_SUITE(TEST(test_loops_of_calls_match_token_for_token),
            TEST(test_answers_match_token_for_token),
            TEST(test_thoughts_end_with_the_next_user_message),
            TEST(test_marks_of_the_template_are_the_places),
-           TEST(test_without_replay_it_does_not_match))
+           TEST(test_without_recall_it_does_not_match))

@@ -1,5 +1,5 @@
 /*
- * replay_apply.c: composes a rendered prompt and remembered turns into segments.
+ * recall_apply.c: composes a rendered prompt and remembered turns into segments.
  *
  *    rendered   ...<|im_end|>\n |<|im_start|>assistant\n  Hi.  <|im_end|>\n| <|im_start|>user\n...
  *                               begin                                    end   of the place
@@ -17,16 +17,16 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "chat/replay_impl.h"
+#include "chat/recall_impl.h"
 
 /* An opening that differs from the rendered message must share at least this much with it;
  * otherwise the two are unrelated. */
 enum { OPENING_COMMON_MIN = 8 };
 
 struct composer {
-    struct replay *replay;
-    const struct replay_prompt *prompt;
-    struct replay_plan *plan;
+    struct recall *recall;
+    const struct recall_prompt *prompt;
+    struct recall_plan *plan;
     struct hash256_state history;
     uint64_t run;  /* bytes of text since the last tokens */
     size_t at;     /* offset in the rendered text: composed up to here */
@@ -103,8 +103,8 @@ struct seam {
 
 /* The template ends the message with the sampled token, or begins the next message with it, or has
  * its own end marker. */
-static bool find_seam(const struct replay_prompt *prompt, const struct replay_place *place,
-                      const struct replay_entry *entry, struct seam *seam)
+static bool find_seam(const struct recall_prompt *prompt, const struct recall_place *place,
+                      const struct recall_entry *entry, struct seam *seam)
 {
     struct str rendered = cut(prompt->text, place->begin, place->end);
     bool ended = entry->end.len > 0;
@@ -124,8 +124,8 @@ static bool find_seam(const struct replay_prompt *prompt, const struct replay_pl
 }
 
 /* The thought comes before the content. */
-static bool shows_thought(struct str rendered, const struct replay_place *place,
-                          const struct replay_entry *entry)
+static bool shows_thought(struct str rendered, const struct recall_place *place,
+                          const struct recall_entry *entry)
 {
     struct str content = str_trim(place->message.content);
 
@@ -141,8 +141,8 @@ static bool shows_thought(struct str rendered, const struct replay_place *place,
 }
 
 /* See "the template agrees" in the header. */
-static bool template_agrees(const struct replay_prompt *prompt, const struct replay_place *place,
-                            const struct replay_entry *entry)
+static bool template_agrees(const struct recall_prompt *prompt, const struct recall_place *place,
+                            const struct recall_entry *entry)
 {
     struct str rendered = cut(prompt->text, place->begin, place->end);
     bool thought = shows_thought(rendered, place, entry);
@@ -152,49 +152,49 @@ static bool template_agrees(const struct replay_prompt *prompt, const struct rep
     return (thought || place->message.reasoning.ptr == NULL) && !place->user_since;
 }
 
-static bool is_same(const struct replay_message *message, const struct hash256 *digest,
-                    const struct replay_entry *entry)
+static bool is_same(const struct recall_message *message, const struct hash256 *digest,
+                    const struct recall_entry *entry)
 {
-    struct hash256 thought = replay_thought(message->reasoning);
+    struct hash256 thought = recall_thought_hash(message->reasoning);
 
     return hash256_eq(digest, &entry->digest) &&
            (message->reasoning.ptr == NULL || hash256_eq(&thought, &entry->thought));
 }
 
 /* Returns a reference, or NULL. */
-static struct replay_entry *find(struct composer *composer, const struct replay_place *place,
+static struct recall_entry *find(struct composer *composer, const struct recall_place *place,
                                  const struct hash256 *digest)
 {
     const struct hash256 *space = &composer->prompt->space;
-    struct replay_entry *entry = replay_find_message(composer->replay, space, &place->message);
+    struct recall_entry *entry = recall_find_message(composer->recall, space, &place->message);
 
     if (entry != NULL)
         return entry;
     struct hash256 history = history_at(composer, place->begin);
-    struct hash256 key = replay_key(space, &history, digest);
-    return replay_find_key(composer->replay, &key);
+    struct hash256 key = recall_key(space, &history, digest);
+    return recall_find_key(composer->recall, &key);
 }
 
-static enum replay_outcome judge(const struct replay_prompt *prompt,
-                                 const struct replay_place *place, const struct hash256 *digest,
-                                 const struct replay_entry *entry, struct seam *seam)
+static enum recall_outcome judge(const struct recall_prompt *prompt,
+                                 const struct recall_place *place, const struct hash256 *digest,
+                                 const struct recall_entry *entry, struct seam *seam)
 {
     struct str rendered = cut(prompt->text, place->begin, place->end);
     size_t common = common_prefix(entry->opening, rendered);
 
     if (!is_same(&place->message, digest, entry))
-        return REPLAY_DIFFERENT;
+        return RECALL_DIFFERENT;
     if (common < MIN(entry->opening.len, OPENING_COMMON_MIN) ||
         !find_seam(prompt, place, entry, seam))
-        return REPLAY_NO_PLACE;
-    return template_agrees(prompt, place, entry) ? REPLAY_HIT : REPLAY_THOUGHT_LEFT_OUT;
+        return RECALL_NO_PLACE;
+    return template_agrees(prompt, place, entry) ? RECALL_HIT : RECALL_THOUGHT_LEFT_OUT;
 }
 
 /* ---- segments ---- */
 
-static void add_segment(struct composer *composer, struct replay_segment segment)
+static void add_segment(struct composer *composer, struct recall_segment segment)
 {
-    if (segment.type == REPLAY_TOKENS ? segment.tokens_count > 0 : segment.text.len > 0)
+    if (segment.type == RECALL_TOKENS ? segment.tokens_count > 0 : segment.text.len > 0)
         composer->plan->segments[composer->plan->segments_count++] = segment;
 }
 
@@ -203,15 +203,15 @@ static void add_text(struct composer *composer, size_t end)
     size_t begin = composer->at;
 
     hash_up_to(composer, end);
-    add_segment(composer, (struct replay_segment){.type = REPLAY_TEXT,
+    add_segment(composer, (struct recall_segment){.type = RECALL_TEXT,
                                                   .begin = begin,
                                                   .end = end,
                                                   .text = cut(composer->prompt->text, begin, end)});
     composer->at = end;
 }
 
-static void add_turn(struct composer *composer, const struct replay_place *place,
-                     const struct replay_entry *entry, const struct seam *seam)
+static void add_turn(struct composer *composer, const struct recall_place *place,
+                     const struct recall_entry *entry, const struct seam *seam)
 {
     struct str rendered = cut(composer->prompt->text, place->begin, place->end);
     bool shown = str_starts(rendered, entry->opening);
@@ -219,13 +219,13 @@ static void add_turn(struct composer *composer, const struct replay_place *place
 
     add_text(composer, begin);
     if (!shown) {
-        add_segment(composer, (struct replay_segment){.type = REPLAY_OPENING,
+        add_segment(composer, (struct recall_segment){.type = RECALL_OPENING,
                                                       .begin = begin,
                                                       .end = begin,
                                                       .text = entry->opening});
         hash_run(composer, entry->opening);
     }
-    add_segment(composer, (struct replay_segment){.type = REPLAY_TOKENS,
+    add_segment(composer, (struct recall_segment){.type = RECALL_TOKENS,
                                                   .begin = begin,
                                                   .end = seam->rest,
                                                   .tokens = entry->tokens,
@@ -234,28 +234,28 @@ static void add_turn(struct composer *composer, const struct replay_place *place
     composer->at = composer->hashed = seam->rest;
 }
 
-static enum replay_outcome compose_place(struct composer *composer,
-                                         const struct replay_place *place)
+static enum recall_outcome compose_place(struct composer *composer,
+                                         const struct recall_place *place)
 {
-    struct hash256 digest = replay_digest(&place->message);
-    struct replay_entry *entry = find(composer, place, &digest);
+    struct hash256 digest = recall_digest(&place->message);
+    struct recall_entry *entry = find(composer, place, &digest);
     struct seam seam;
 
     if (entry == NULL)
-        return REPLAY_UNKNOWN;
-    enum replay_outcome outcome = judge(composer->prompt, place, &digest, entry, &seam);
-    if (outcome != REPLAY_HIT) {
-        replay_release(composer->replay, &entry, 1);
+        return RECALL_UNKNOWN;
+    enum recall_outcome outcome = judge(composer->prompt, place, &digest, entry, &seam);
+    if (outcome != RECALL_HIT) {
+        recall_release(composer->recall, &entry, 1);
         return outcome;
     }
     add_turn(composer, place, entry, &seam);
     composer->plan->held[composer->plan->held_count++] = entry;
     composer->plan->hits++;
-    return REPLAY_HIT;
+    return RECALL_HIT;
 }
 
 /* Places come from marks, and marks come from an untrusted template. */
-static bool fits(const struct composer *composer, const struct replay_place *place)
+static bool fits(const struct composer *composer, const struct recall_place *place)
 {
     return place->begin >= composer->at && place->begin >= composer->hashed &&
            place->begin <= place->end && place->end <= composer->prompt->opening_begin;
@@ -263,43 +263,43 @@ static bool fits(const struct composer *composer, const struct replay_place *pla
 
 static void compose(struct composer *composer)
 {
-    const struct replay_prompt *prompt = composer->prompt;
+    const struct recall_prompt *prompt = composer->prompt;
 
     for (size_t i = 0; i < prompt->places_count; i++)
         composer->plan->outcomes[i] = fits(composer, &prompt->places[i])
                                           ? compose_place(composer, &prompt->places[i])
-                                          : REPLAY_NO_PLACE;
+                                          : RECALL_NO_PLACE;
     composer->plan->history = history_at(composer, prompt->opening_begin);
     add_text(composer, prompt->text.len);
 }
 
-enum err replay_apply(struct replay *replay, const struct replay_prompt *prompt,
-                      struct replay_plan *plan)
+enum err recall_apply(struct recall *recall, const struct recall_prompt *prompt,
+                      struct recall_plan *plan)
 {
-    struct composer composer = {.replay = replay, .prompt = prompt, .plan = plan};
+    struct composer composer = {.recall = recall, .prompt = prompt, .plan = plan};
     size_t count = prompt->places_count;
 
     assert(prompt->opening_begin <= prompt->text.len);
-    *plan = (struct replay_plan){.replay = replay};
+    *plan = (struct recall_plan){.recall = recall};
     plan->segments = mem_try_alloc_array(3 * count + 1, sizeof(*plan->segments));
     plan->outcomes = mem_try_alloc_array(count, sizeof(*plan->outcomes));
-    plan->held = mem_try_alloc_array(count, sizeof(struct replay_entry *));
+    plan->held = mem_try_alloc_array(count, sizeof(struct recall_entry *));
     if (plan->segments == NULL || plan->outcomes == NULL || plan->held == NULL) {
-        replay_plan_fini(plan);
+        recall_plan_fini(plan);
         return ERR_NOMEM;
     }
     hash256_init(&composer.history);
     compose(&composer);
-    replay_count(replay, plan->outcomes, count);
+    recall_count(recall, plan->outcomes, count);
     return ERR_OK;
 }
 
-void replay_plan_fini(struct replay_plan *plan)
+void recall_plan_fini(struct recall_plan *plan)
 {
     if (plan->held_count > 0)
-        replay_release(plan->replay, plan->held, plan->held_count);
+        recall_release(plan->recall, plan->held, plan->held_count);
     mem_free(plan->held);
     mem_free(plan->outcomes);
     mem_free(plan->segments);
-    *plan = (struct replay_plan){0};
+    *plan = (struct recall_plan){0};
 }

@@ -1,5 +1,5 @@
 /*
- * prepare_replay.c: the rendered text as tokens, with this server's own turns as they were sampled.
+ * prepare_recall.c: the rendered text as tokens, with this server's own turns as they were sampled.
  *
  *      text      |------ TEXT ------|OPENING|== TOKENS ==|------ TEXT ------|
  *      runs      |--------- run 0 ----------|            |------ run 1 -----|
@@ -11,7 +11,7 @@
  * BOS belongs only at the start of the first run. The tokenizer adds one to every text if the model
  * requires it, so it is removed from the other runs.
  *
- * A failure of replay never fails the request: the text is then tokenized as rendered.
+ * A failure of recall never fails the request: the text is then tokenized as rendered.
  */
 #include "chat/prepare_impl.h"
 
@@ -38,14 +38,14 @@ static bool find_mark(const struct chat_text *text, enum mark_kind kind, uint32_
 
 /* The place of a message after `from`. A template may reorder messages or nest them. */
 static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
-                       struct replay_place *place)
+                       struct recall_place *place)
 {
     return find_mark(text, MARK_MESSAGE_BEGIN, message, &place->begin) &&
            find_mark(text, MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
            place->begin <= place->end && place->end <= text->generation;
 }
 
-static void mark_user_since(struct replay_place *places, size_t count)
+static void mark_user_since(struct recall_place *places, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         places[i].user_since = true;
@@ -53,18 +53,18 @@ static void mark_user_since(struct replay_place *places, size_t count)
 
 /* One place per assistant message with both ends known. A message to be continued is not finished
  * and has none. */
-static enum err find_places(struct prepare_run *run, struct replay_place **out, size_t *count)
+static enum err find_places(struct prepare_run *run, struct recall_place **out, size_t *count)
 {
     const struct conversation *talk = &run->request->conversation;
     struct arena *arena = &run->request->arena;
-    struct replay_place *places = arena_alloc_array(arena, talk->count, sizeof(*places));
+    struct recall_place *places = arena_alloc_array(arena, talk->count, sizeof(*places));
 
     *count = 0;
     if (!places)
         return arena->err;
     for (size_t i = 0; i < talk->count; i++) {
         const struct message *message = &talk->messages[i];
-        struct replay_place *place = &places[*count];
+        struct recall_place *place = &places[*count];
         enum err err;
 
         if (message->role == ROLE_USER)
@@ -111,7 +111,7 @@ static enum err run_bytes(struct text_run *run, struct arena *arena, struct str 
 
 /* Spans and marks of the part [begin, end) of `whole`, which begins at `base` of the run. */
 static void carry_over(struct text_run *run, const struct chat_text *whole,
-                       const struct replay_segment *segment, size_t base)
+                       const struct recall_segment *segment, size_t base)
 {
     for (size_t i = 0; i < whole->span_count; i++) {
         size_t begin = MAX(whole->spans[i].begin, segment->begin);
@@ -226,21 +226,21 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run,
 }
 
 static enum err append_segment(struct prepare_run *prepare, struct text_run *run,
-                               const struct replay_segment *segment, struct token_prompt *prompt)
+                               const struct recall_segment *segment, struct token_prompt *prompt)
 {
     size_t base = run->len;
 
-    if (segment->type == REPLAY_TOKENS) {
+    if (segment->type == RECALL_TOKENS) {
         TRY(flush(prepare, run, prompt));
         return append_tokens(prompt, segment->tokens, segment->tokens_count);
     }
     TRY(run_bytes(run, &prepare->request->arena, segment->text));
-    if (segment->type == REPLAY_TEXT)
+    if (segment->type == RECALL_TEXT)
         carry_over(run, &prepare->out->text, segment, base);
     return ERR_OK;
 }
 
-static enum err compose(struct prepare_run *prepare, const struct replay_plan *plan,
+static enum err compose(struct prepare_run *prepare, const struct recall_plan *plan,
                         struct token_prompt *prompt)
 {
     struct arena *arena = &prepare->request->arena;
@@ -261,14 +261,14 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
 /* The end marker that the template writes after an assistant's message: the text of one of the
  * end-of-turn tokens. Needed where the turn has no such token because it was cut off by its length
  * limit. */
-static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
+static struct str turn_end(const struct prepare_run *run, const struct recall_prompt *prompt,
                            char *out, size_t size)
 {
     const struct engine_facts *facts = engine_facts(run->tools->model.engine);
     const token_id candidates[] = {facts->eot, facts->eos};
 
     for (size_t i = 0; i < COUNT_OF(candidates) && prompt->places_count > 0; i++) {
-        const struct replay_place *place = &prompt->places[0];
+        const struct recall_place *place = &prompt->places[0];
         struct str rendered = {prompt->text.ptr + place->begin, place->end - place->begin};
         size_t len = candidates[i] < 0 ? 0
                                        : engine_token_bytes(run->tools->model.engine, candidates[i],
@@ -280,39 +280,39 @@ static struct str turn_end(const struct prepare_run *run, const struct replay_pr
     return STR_NONE;
 }
 
-static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
+static enum err make_plan(struct prepare_run *run, struct recall_plan *plan)
 {
     char end[TOKEN_TEXT_BYTES];
-    struct replay_prompt prompt = {
+    struct recall_prompt prompt = {
         .space = run->out->space,
         .text = run->out->text.text,
         .opening_begin = run->out->text.generation,
-        .keep = run->tools->replay_keep,
+        .keep = run->tools->recall_keep,
     };
-    struct replay_place *places = NULL;
+    struct recall_place *places = NULL;
 
     TRY(find_places(run, &places, &prompt.places_count));
     prompt.places = places;
     prompt.end = turn_end(run, &prompt, end, sizeof(end));
-    return replay_apply(run->tools->replay, &prompt, plan);
+    return recall_apply(run->tools->recall, &prompt, plan);
 }
 
 enum err prepare_tokens(struct prepare_run *run)
 {
     struct tokens *tokens = run->tools->model.tokens;
-    struct replay_plan plan = {0};
+    struct recall_plan plan = {0};
     enum err err;
 
-    if (run->tools->replay && make_plan(run, &plan) == ERR_OK) {
+    if (run->tools->recall && make_plan(run, &plan) == ERR_OK) {
         run->out->history = plan.history;
         run->out->history_known = true;
-        run->out->replayed = plan.hits;
+        run->out->recalled = plan.hits;
     }
     if (plan.hits > 0)
         err = compose(run, &plan, &run->out->prompt);
     else
         err =
             tokens_from_text(tokens, &run->caller, &run->out->text, &run->out->prompt, &run->info);
-    replay_plan_fini(&plan);
+    recall_plan_fini(&plan);
     return err;
 }

@@ -1,5 +1,5 @@
 /*
- * replay_form.c: hashes of messages that do not depend on how a client writes them.
+ * recall_form.c: hashes of messages that do not depend on how a client writes them.
  *
  * JSON is hashed by value, not as text: objects as their members sorted by key bytes, the last of
  * equal keys (as in Python and JavaScript), strings unescaped, numbers by value. A whole number
@@ -15,7 +15,7 @@
 #include <yyjson.h>
 
 #include "base/mem.h"
-#include "chat/replay_impl.h"
+#include "chat/recall_impl.h"
 
 enum { DEPTH_MAX = 128 };
 
@@ -173,7 +173,7 @@ static struct hash256 arguments_hash(struct str text)
     return hash256_final(&state);
 }
 
-struct hash256 replay_digest(const struct replay_message *message)
+struct hash256 recall_digest(const struct recall_message *message)
 {
     struct str content = str_trim(message->content);
     struct hash256_state state;
@@ -189,14 +189,14 @@ struct hash256 replay_digest(const struct replay_message *message)
     return hash256_final(&state);
 }
 
-struct hash256 replay_thought(struct str reasoning)
+struct hash256 recall_thought_hash(struct str reasoning)
 {
     struct str text = str_trim(reasoning);
 
     return hash256_of(text.ptr, text.len);
 }
 
-struct hash256 replay_id_hash(const struct hash256 *space, struct str id)
+struct hash256 recall_id_hash(const struct hash256 *space, struct str id)
 {
     struct hash256_state state;
 
@@ -206,7 +206,7 @@ struct hash256 replay_id_hash(const struct hash256 *space, struct str id)
     return hash256_final(&state);
 }
 
-struct hash256 replay_key(const struct hash256 *space, const struct hash256 *history,
+struct hash256 recall_key(const struct hash256 *space, const struct hash256 *history,
                           const struct hash256 *digest)
 {
     struct hash256_state state;

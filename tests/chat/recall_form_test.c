@@ -4,33 +4,33 @@
  */
 #include "base/buf.h"
 #include "base/mem.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "support/test.h"
 
 static const struct hash256 space = {{1}};
 
-static struct replay_message message_of(const char *content, struct replay_call *call)
+static struct recall_message message_of(const char *content, struct recall_call *call)
 {
-    return (struct replay_message){.content = str_from(content), .calls = call, .calls_count = 1};
+    return (struct recall_message){.content = str_from(content), .calls = call, .calls_count = 1};
 }
 
 /* Whether `again` is taken for `told`, as arguments of the same call. */
 static bool same_arguments(const char *told, const char *again)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
-    struct replay_call call = {STR("call_1"), STR("f"), str_from(told)};
-    struct replay_turn turn = {.space = space, .message = message_of("", &call)};
+    struct recall *recall = recall_create(&(struct recall_options){0});
+    struct recall_call call = {STR("call_1"), STR("f"), str_from(told)};
+    struct recall_turn turn = {.space = space, .message = message_of("", &call)};
     struct buf out;
 
     turn.message.reasoning = STR("because");
     buf_init(&out, 100);
-    assert_ok(replay_remember(replay, &turn));
+    assert_ok(recall_remember(recall, &turn));
     call.arguments = str_from(again);
-    struct replay_message message = message_of("", &call);
-    bool same = replay_recall(replay, &space, &message, &out);
+    struct recall_message message = message_of("", &call);
+    bool same = recall_thought(recall, &space, &message, &out);
     assert_string_equal(buf_str(&out), same ? "because" : "");
     buf_fini(&out);
-    replay_destroy(&replay);
+    recall_destroy(&recall);
     return same;
 }
 
@@ -110,58 +110,58 @@ static void test_deep_arguments_are_text(void **state)
 
 static void test_content_and_calls_must_be_the_same(void **state)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
-    struct replay_call calls[] = {{STR("1"), STR("f"), STR("{}")}, {STR("2"), STR("g"), STR("{}")}};
-    struct replay_turn turn = {.space = space};
-    struct replay_message message = {STR(" caf\xc3\xa9 \n"), STR("because"), calls, 2};
+    struct recall *recall = recall_create(&(struct recall_options){0});
+    struct recall_call calls[] = {{STR("1"), STR("f"), STR("{}")}, {STR("2"), STR("g"), STR("{}")}};
+    struct recall_turn turn = {.space = space};
+    struct recall_message message = {STR(" caf\xc3\xa9 \n"), STR("because"), calls, 2};
     struct buf out;
 
     (void)state;
     buf_init(&out, 100);
     turn.message = message;
-    assert_ok(replay_remember(replay, &turn));
+    assert_ok(recall_remember(recall, &turn));
     message.reasoning = STR_NONE;
     message.content = STR("caf\xc3\xa9");
-    assert_true(replay_recall(replay, &space, &message, &out));
+    assert_true(recall_thought(recall, &space, &message, &out));
     message.content = STR("cafe\xcc\x81"); /* looks the same and is not */
-    assert_false(replay_recall(replay, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, &out));
     message.content = STR("caf\xc3\xa9");
     message.calls_count = 1;
-    assert_false(replay_recall(replay, &space, &message, &out));
-    message.calls = (struct replay_call[]){calls[1], calls[0]};
+    assert_false(recall_thought(recall, &space, &message, &out));
+    message.calls = (struct recall_call[]){calls[1], calls[0]};
     message.calls_count = 2;
-    assert_false(replay_recall(replay, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, &out));
     calls[0].name = STR("h");
     message.calls = calls;
-    assert_false(replay_recall(replay, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, &out));
     buf_fini(&out);
-    replay_destroy(&replay);
+    recall_destroy(&recall);
 }
 
 /* Without memory for the order of keys a turn is not found, and nothing worse happens. */
 static void test_no_memory_is_a_miss(void **state)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
-    struct replay_call call = {STR("1"), STR("f"), STR("{\"a\":{\"b\":{}}}")};
-    struct replay_turn turn = {.space = space, .message = message_of("", &call)};
+    struct recall *recall = recall_create(&(struct recall_options){0});
+    struct recall_call call = {STR("1"), STR("f"), STR("{\"a\":{\"b\":{}}}")};
+    struct recall_turn turn = {.space = space, .message = message_of("", &call)};
     struct fault fault = {0};
     struct buf out;
     bool found = false;
 
     (void)state;
     turn.message.reasoning = STR("because");
-    assert_ok(replay_remember(replay, &turn));
-    struct replay_message message = message_of("", &call);
+    assert_ok(recall_remember(recall, &turn));
+    struct recall_message message = message_of("", &call);
     FAULT_LOOP (&fault) {
         buf_init(&out, 100);
         mem_set_fault(&fault);
-        found = replay_recall(replay, &space, &message, &out);
+        found = recall_thought(recall, &space, &message, &out);
         mem_set_fault(NULL);
         assert_true(found == (fault.fired == 0));
         buf_fini(&out);
     }
     assert_true(found);
-    replay_destroy(&replay);
+    recall_destroy(&recall);
 }
 
 TEST_SUITE(TEST(test_arguments_are_compared_as_values), TEST(test_other_arguments_are_others),

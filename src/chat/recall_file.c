@@ -1,5 +1,5 @@
 /*
- * replay_file.c: the turns as one file. All numbers little-endian.
+ * recall_file.c: the turns as one file. All numbers little-endian.
  *
  *      0   8   magic "HEARTHRP"
  *      8   4   version, 1
@@ -37,7 +37,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
-#include "chat/replay_impl.h"
+#include "chat/recall_impl.h"
 
 enum {
     VERSION = 1,
@@ -88,13 +88,13 @@ static void put_text(struct buf *out, struct str text)
     buf_append(out, text.ptr, text.len);
 }
 
-static size_t turn_bytes(const struct replay_entry *entry)
+static size_t turn_bytes(const struct recall_entry *entry)
 {
     return TURN_HEAD_BYTES + entry->ids_count * HASH256_BYTES + entry->tokens_count * 4 +
            entry->opening.len + entry->end.len + entry->raw.len + entry->reasoning.len;
 }
 
-static void put_turn(struct buf *out, const struct replay_entry *entry)
+static void put_turn(struct buf *out, const struct recall_entry *entry)
 {
     put_u32(out, (uint32_t)turn_bytes(entry));
     put_u32(out, (uint32_t)entry->ids_count);
@@ -116,7 +116,7 @@ static void put_turn(struct buf *out, const struct replay_entry *entry)
     put_text(out, entry->reasoning);
 }
 
-enum err replay_encode(struct buf *out, struct replay_entry *const *entries, size_t count,
+enum err recall_encode(struct buf *out, struct recall_entry *const *entries, size_t count,
                        const struct hash256 *key)
 {
     struct hash256 derived = file_key(key);
@@ -188,7 +188,7 @@ static struct str take_text(struct reader *reader, size_t len)
     return bytes == NULL ? STR_NONE : (struct str){(const char *)bytes, len};
 }
 
-static bool take_turn(struct reader *file, struct replay_record *record)
+static bool take_turn(struct reader *file, struct recall_record *record)
 {
     uint32_t bytes = take_u32(file);
     struct reader reader = {.left = bytes < 4 ? 0 : bytes - 4};
@@ -238,7 +238,7 @@ static enum err open_file(struct str file, const struct hash256 *key, struct rea
 
 static bool turns_are_valid(struct reader turns, uint32_t count)
 {
-    struct replay_record record;
+    struct recall_record record;
 
     for (uint32_t i = 0; i < count; i++)
         if (!take_turn(&turns, &record))
@@ -246,9 +246,9 @@ static bool turns_are_valid(struct reader turns, uint32_t count)
     return turns.left == 0;
 }
 
-enum err replay_decode(struct replay *replay, struct str file, const struct hash256 *key)
+enum err recall_decode(struct recall *recall, struct str file, const struct hash256 *key)
 {
-    struct replay_record record;
+    struct recall_record record;
     struct reader turns;
     uint32_t count;
 
@@ -258,7 +258,7 @@ enum err replay_decode(struct replay *replay, struct str file, const struct hash
     for (uint32_t i = 0; i < count; i++) {
         bool valid = take_turn(&turns, &record);
         assert(valid);
-        enum err err = replay_add(replay, &record);
+        enum err err = recall_add(recall, &record);
         if (err == ERR_NOMEM)
             return err;
     }
@@ -267,16 +267,16 @@ enum err replay_decode(struct replay *replay, struct str file, const struct hash
 
 /* ---- sealed ---- */
 
-static struct seal seal_of(const struct replay *replay, const uint8_t *file)
+static struct seal seal_of(const struct recall *recall, const uint8_t *file)
 {
-    return (struct seal){.key = &replay->seal_key,
+    return (struct seal){.key = &recall->seal_key,
                          .drawn = file + SEALED_NONCE_AT,
                          .data = file,
                          .data_len = SEALED_TAG_AT};
 }
 
 /* Wraps the buffer's bytes. */
-static enum err seal_file(const struct replay *replay, struct buf *file)
+static enum err seal_file(const struct recall *recall, struct buf *file)
 {
     size_t len = file->len;
 
@@ -287,20 +287,20 @@ static enum err seal_file(const struct replay *replay, struct buf *file)
     memmove(at + SEALED_HEAD_BYTES, at, len);
     memcpy(at, sealed_magic, sizeof(sealed_magic));
     hash_random(at + SEALED_NONCE_AT, SEAL_DRAW_BYTES);
-    struct seal seal = seal_of(replay, at);
+    struct seal seal = seal_of(recall, at);
     seal_close(&seal, at + SEALED_HEAD_BYTES, at + SEALED_HEAD_BYTES, len, at + SEALED_TAG_AT);
     return ERR_OK;
 }
 
 /* Unwraps in place. ERR_CORRUPT also for an unencrypted file: with a seal key set, only sealed
  * files are accepted. */
-static enum err open_sealed(const struct replay *replay, char *data, size_t len, struct str *file)
+static enum err open_sealed(const struct recall *recall, char *data, size_t len, struct str *file)
 {
     uint8_t *at = (uint8_t *)data;
 
     if (len < SEALED_HEAD_BYTES || memcmp(at, sealed_magic, sizeof(sealed_magic)) != 0)
         return ERR_CORRUPT;
-    struct seal seal = seal_of(replay, at);
+    struct seal seal = seal_of(recall, at);
     *file = (struct str){data + SEALED_HEAD_BYTES, len - SEALED_HEAD_BYTES};
     return seal_open(&seal, file->ptr, at + SEALED_HEAD_BYTES, file->len, at + SEALED_TAG_AT)
                ? ERR_OK
@@ -309,57 +309,57 @@ static enum err open_sealed(const struct replay *replay, char *data, size_t len,
 
 /* ---- the file itself ---- */
 
-static size_t file_bytes_max(const struct replay *replay)
+static size_t file_bytes_max(const struct recall *recall)
 {
-    return replay->bytes_max + FILE_SLACK_BYTES;
+    return recall->bytes_max + FILE_SLACK_BYTES;
 }
 
-enum err replay_save(struct replay *replay, const struct file_sys *fs, int dir, const char *name,
+enum err recall_save(struct recall *recall, const struct file_sys *fs, int dir, const char *name,
                      const struct hash256 *key, struct errinfo *info)
 {
-    struct replay_entry **entries;
+    struct recall_entry **entries;
     struct buf file;
     size_t count;
 
-    if (replay_hold_all(replay, &entries, &count) != ERR_OK)
-        return err_set(info, ERR_NOMEM, "replay: no memory to save the turns");
-    buf_init(&file, file_bytes_max(replay));
-    enum err err = replay_encode(&file, entries, count, key);
-    if (err == ERR_OK && replay->sealed)
-        err = seal_file(replay, &file);
+    if (recall_hold_all(recall, &entries, &count) != ERR_OK)
+        return err_set(info, ERR_NOMEM, "recall: no memory to save the turns");
+    buf_init(&file, file_bytes_max(recall));
+    enum err err = recall_encode(&file, entries, count, key);
+    if (err == ERR_OK && recall->sealed)
+        err = seal_file(recall, &file);
     if (err != ERR_OK)
-        (void)err_set(info, err, "replay: no memory to save %zu turns", count);
+        (void)err_set(info, err, "recall: no memory to save %zu turns", count);
     else
         err = file_replace(fs, dir, name, file.data, file.len, FILE_MODE, info);
     buf_fini(&file);
-    replay_release(replay, entries, count);
+    recall_release(recall, entries, count);
     mem_free(entries);
     return err;
 }
 
-enum err replay_load(struct replay *replay, const struct file_sys *fs, int dir, const char *name,
+enum err recall_load(struct recall *recall, const struct file_sys *fs, int dir, const char *name,
                      const struct hash256 *key, struct errinfo *info)
 {
     char *data = NULL;
     size_t len = 0;
-    enum err err = file_read_all(fs, dir, name, file_bytes_max(replay), &data, &len, info);
+    enum err err = file_read_all(fs, dir, name, file_bytes_max(recall), &data, &len, info);
 
     if (err == ERR_NOT_FOUND)
         return ERR_OK;
     struct str file = {data, len};
-    if (err == ERR_OK && replay->sealed)
-        err = open_sealed(replay, data, len, &file);
+    if (err == ERR_OK && recall->sealed)
+        err = open_sealed(recall, data, len, &file);
     if (err == ERR_OK)
-        err = replay_decode(replay, file, key);
+        err = recall_decode(recall, file, key);
     mem_free(data);
     if (err == ERR_OK)
-        LOG_INFO(replay->log, "replay", "turns loaded",
-                 LOG_UINT("turns", replay_stats(replay).turns));
+        LOG_INFO(recall->log, "recall", "turns loaded",
+                 LOG_UINT("turns", recall_stats(recall).turns));
     else
-        LOG_WARN(replay->log, "replay", "file not used, its turns are forgotten",
+        LOG_WARN(recall->log, "recall", "file not used, its turns are forgotten",
                  LOG_STR("file", name), LOG_STR("reason", err_name(err)));
     if (err == ERR_NOMEM)
-        return err_set(info, err, "replay: no memory to load the turns");
+        return err_set(info, err, "recall: no memory to load the turns");
     return err == ERR_CORRUPT || err == ERR_UNSUPPORTED || err == ERR_LIMIT || err == ERR_INVALID
                ? ERR_OK
                : err;

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/mem.h"
-#include "chat/replay.h"
+#include "chat/recall.h"
 #include "support/test.h"
 
 #define NAME "turns"
@@ -33,10 +33,10 @@ static void place_init(struct place *place)
     assert_ok(file_open_dir(place->fs, test_dir(), true, &place->dir, &place->info));
 }
 
-static void remember(struct replay *replay, const char *id)
+static void remember(struct recall *recall, const char *id)
 {
-    struct replay_call call = {str_from(id), STR("f"), str_from(id)};
-    struct replay_turn turn = {.space = space,
+    struct recall_call call = {str_from(id), STR("f"), str_from(id)};
+    struct recall_turn turn = {.space = space,
                                .opening = STR("<|im_start|>assistant\n"),
                                .message = {STR("c"), str_from(id), &call, 1},
                                .raw = STR("raw"),
@@ -44,60 +44,60 @@ static void remember(struct replay *replay, const char *id)
                                .tokens_count = COUNT_OF(tokens),
                                .end = STR("<|im_end|>")};
 
-    assert_ok(replay_remember(replay, &turn));
+    assert_ok(recall_remember(recall, &turn));
 }
 
-static struct replay *some_turns(void)
+static struct recall *some_turns(void)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
+    struct recall *recall = recall_create(&(struct recall_options){0});
 
-    remember(replay, "a");
-    remember(replay, "b");
-    return replay;
+    remember(recall, "a");
+    remember(recall, "b");
+    return recall;
 }
 
 /* The turn as a whole, through a prompt that has it. */
-static bool is_there(struct replay *replay, const char *id)
+static bool is_there(struct recall *recall, const char *id)
 {
-    struct replay_call call = {str_from(id), STR("f"), str_from(id)};
+    struct recall_call call = {str_from(id), STR("f"), str_from(id)};
     struct str text = STR("<|im_start|>assistant\nc<|im_end|>\n");
-    struct replay_place place = {.message = {STR("c"), str_from(id), &call, 1}, .end = text.len};
-    struct replay_prompt prompt = {.space = space,
+    struct recall_place place = {.message = {STR("c"), str_from(id), &call, 1}, .end = text.len};
+    struct recall_prompt prompt = {.space = space,
                                    .text = text,
                                    .opening_begin = text.len,
                                    .places = &place,
                                    .places_count = 1,
                                    .keep = true};
-    struct replay_plan plan;
+    struct recall_plan plan;
 
-    assert_ok(replay_apply(replay, &prompt, &plan));
-    bool hit = plan.outcomes[0] == REPLAY_HIT;
+    assert_ok(recall_apply(recall, &prompt, &plan));
+    bool hit = plan.outcomes[0] == RECALL_HIT;
     if (hit) {
         assert_int_equal(plan.segments[1].tokens_count, COUNT_OF(tokens));
         assert_memory_equal(plan.segments[1].tokens, tokens, sizeof(tokens));
     }
-    replay_plan_fini(&plan);
+    recall_plan_fini(&plan);
     return hit;
 }
 
 /* Loads the file that is there; how many turns it had. */
 static uint64_t load(struct place *place, const struct hash256 *with)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
+    struct recall *recall = recall_create(&(struct recall_options){0});
 
-    assert_ok(replay_load(replay, place->fs, place->dir, NAME, with, &place->info));
-    uint64_t turns = replay_stats(replay).turns;
-    assert_true(turns == 0 || (is_there(replay, "a") && is_there(replay, "b")));
-    replay_destroy(&replay);
+    assert_ok(recall_load(recall, place->fs, place->dir, NAME, with, &place->info));
+    uint64_t turns = recall_stats(recall).turns;
+    assert_true(turns == 0 || (is_there(recall, "a") && is_there(recall, "b")));
+    recall_destroy(&recall);
     return turns;
 }
 
 static void save_some(struct place *place)
 {
-    struct replay *replay = some_turns();
+    struct recall *recall = some_turns();
 
-    assert_ok(replay_save(replay, place->fs, place->dir, NAME, &key, &place->info));
-    replay_destroy(&replay);
+    assert_ok(recall_save(recall, place->fs, place->dir, NAME, &key, &place->info));
+    recall_destroy(&recall);
 }
 
 static void test_turns_come_back(void **state)
@@ -117,21 +117,21 @@ static void test_turns_come_back(void **state)
 
 static void test_empty_store_and_small_store(void **state)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
+    struct recall *recall = recall_create(&(struct recall_options){0});
     struct place place;
 
     (void)state;
     place_init(&place);
-    assert_ok(replay_save(replay, place.fs, place.dir, NAME, &key, &place.info));
+    assert_ok(recall_save(recall, place.fs, place.dir, NAME, &key, &place.info));
     assert_int_equal(load(&place, &key), 0);
-    replay_destroy(&replay);
+    recall_destroy(&recall);
     save_some(&place);
     /* One that has room for the newest only. */
-    replay = replay_create(&(struct replay_options){.bytes_max = 700});
-    assert_ok(replay_load(replay, place.fs, place.dir, NAME, &key, &place.info));
-    assert_int_equal(replay_stats(replay).turns, 1);
-    assert_true(is_there(replay, "b"));
-    replay_destroy(&replay);
+    recall = recall_create(&(struct recall_options){.bytes_max = 700});
+    assert_ok(recall_load(recall, place.fs, place.dir, NAME, &key, &place.info));
+    assert_int_equal(recall_stats(recall).turns, 1);
+    assert_true(is_there(recall, "b"));
+    recall_destroy(&recall);
     file_close(place.fs, &place.dir);
 }
 
@@ -148,19 +148,19 @@ static void write_file(struct place *place, const char *data, size_t len)
 /* In place, into one store: it stays empty. */
 static void check_flips(struct place *place, const char *data, size_t len)
 {
-    struct replay *replay = replay_create(&(struct replay_options){0});
+    struct recall *recall = recall_create(&(struct recall_options){0});
     int fd = FILE_NO;
 
     assert_ok(file_open_at(place->fs, place->dir, NAME, O_WRONLY, 0, &fd, &place->info));
     for (size_t bit = 0; bit < 8 * len; bit++) {
         char flipped = (char)(data[bit / 8] ^ (1 << bit % 8));
         assert_ok(file_write_at(place->fs, fd, &flipped, 1, bit / 8, &place->info));
-        assert_ok(replay_load(replay, place->fs, place->dir, NAME, &key, &place->info));
-        assert_int_equal(replay_stats(replay).turns, 0);
+        assert_ok(recall_load(recall, place->fs, place->dir, NAME, &key, &place->info));
+        assert_int_equal(recall_stats(recall).turns, 0);
         assert_ok(file_write_at(place->fs, fd, data + bit / 8, 1, bit / 8, &place->info));
     }
     file_close(place->fs, &fd);
-    replay_destroy(&replay);
+    recall_destroy(&recall);
 }
 
 static void test_every_cut_and_every_flip_is_seen(void **state)
@@ -225,25 +225,25 @@ static void test_lengths_are_checked_behind_the_hash(void **state)
 
 static void test_a_failed_save_leaves_the_old_file(void **state)
 {
-    struct replay *replay = some_turns();
+    struct recall *recall = some_turns();
     struct file_fault fault;
     struct place place;
 
     (void)state;
     place_init(&place);
     save_some(&place);
-    remember(replay, "c");
+    remember(recall, "c");
     file_fault_init(&fault, place.fs);
     fault.kind = FILE_FAULT_ERROR;
     fault.errnum = ENOSPC;
     FAULT_LOOP (&fault.when) {
-        enum err err = replay_save(replay, &fault.sys, place.dir, NAME, &key, &place.info);
+        enum err err = recall_save(recall, &fault.sys, place.dir, NAME, &key, &place.info);
         assert_true(err == ERR_OK || fault.when.fired > 0);
         uint64_t turns = load(&place, &key);
         assert_true(turns == 2 || turns == 3);
         assert_true(err != ERR_OK || turns == 3);
     }
-    replay_destroy(&replay);
+    recall_destroy(&recall);
     file_close(place.fs, &place.dir);
 }
 
@@ -259,19 +259,19 @@ static void test_a_failed_load_is_no_turns(void **state)
     fault.kind = FILE_FAULT_ERROR;
     fault.errnum = EIO;
     FAULT_LOOP (&fault.when) {
-        struct replay *replay = replay_create(&(struct replay_options){0});
-        enum err err = replay_load(replay, &fault.sys, place.dir, NAME, &key, &place.info);
+        struct recall *recall = recall_create(&(struct recall_options){0});
+        enum err err = recall_load(recall, &fault.sys, place.dir, NAME, &key, &place.info);
         assert_true(err == ERR_OK || fault.when.fired > 0);
-        uint64_t turns = replay_stats(replay).turns;
+        uint64_t turns = recall_stats(recall).turns;
         assert_true(err == ERR_OK ? turns == 2 : turns == 0);
-        replay_destroy(&replay);
+        recall_destroy(&recall);
     }
     file_close(place.fs, &place.dir);
 }
 
 static void test_no_memory(void **state)
 {
-    struct replay *replay = some_turns();
+    struct recall *recall = some_turns();
     struct fault fault = {0};
     struct place place;
 
@@ -279,21 +279,21 @@ static void test_no_memory(void **state)
     place_init(&place);
     FAULT_LOOP (&fault) {
         mem_set_fault(&fault);
-        enum err err = replay_save(replay, place.fs, place.dir, NAME, &key, &place.info);
+        enum err err = recall_save(recall, place.fs, place.dir, NAME, &key, &place.info);
         mem_set_fault(NULL);
         assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
     }
     fault = (struct fault){0};
     FAULT_LOOP (&fault) {
-        struct replay *other = replay_create(&(struct replay_options){0});
+        struct recall *other = recall_create(&(struct recall_options){0});
         mem_set_fault(&fault);
-        enum err err = replay_load(other, place.fs, place.dir, NAME, &key, &place.info);
+        enum err err = recall_load(other, place.fs, place.dir, NAME, &key, &place.info);
         mem_set_fault(NULL);
         assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
-        assert_true(err != ERR_OK || replay_stats(other).turns == 2);
-        replay_destroy(&other);
+        assert_true(err != ERR_OK || recall_stats(other).turns == 2);
+        recall_destroy(&other);
     }
-    replay_destroy(&replay);
+    recall_destroy(&recall);
     file_close(place.fs, &place.dir);
 }
 
@@ -302,21 +302,21 @@ static void test_no_memory(void **state)
 /* Saves one turn whose texts and tokens can be looked for. */
 static void save_sealed(struct place *place, const struct hash256 *seal_key)
 {
-    struct replay *replay = replay_create(&(struct replay_options){.seal_key = seal_key});
+    struct recall *recall = recall_create(&(struct recall_options){.seal_key = seal_key});
 
-    remember(replay, "an id that is a secret");
-    assert_ok(replay_save(replay, place->fs, place->dir, NAME, &key, &place->info));
-    replay_destroy(&replay);
+    remember(recall, "an id that is a secret");
+    assert_ok(recall_save(recall, place->fs, place->dir, NAME, &key, &place->info));
+    recall_destroy(&recall);
 }
 
 static uint64_t load_sealed(struct place *place, const struct hash256 *seal_key)
 {
-    struct replay *replay = replay_create(&(struct replay_options){.seal_key = seal_key});
+    struct recall *recall = recall_create(&(struct recall_options){.seal_key = seal_key});
 
-    assert_ok(replay_load(replay, place->fs, place->dir, NAME, &key, &place->info));
-    uint64_t turns = replay_stats(replay).turns;
-    assert_true(turns == 0 || is_there(replay, "an id that is a secret"));
-    replay_destroy(&replay);
+    assert_ok(recall_load(recall, place->fs, place->dir, NAME, &key, &place->info));
+    uint64_t turns = recall_stats(recall).turns;
+    assert_true(turns == 0 || is_there(recall, "an id that is a secret"));
+    recall_destroy(&recall);
     return turns;
 }
 
