@@ -65,6 +65,13 @@ variant := $(variant)-system
 deps_config := .deps/config-system.mk
 export HEARTH_DEPS := system
 endif
+# LLAMA=PREFIX takes llama.cpp from there, whatever its release, and every other library from where it is taken without LLAMA.
+ifdef LLAMA
+variant := $(variant)-llama
+deps_config := $(deps_config:.mk=-llama.mk)
+override LLAMA := $(abspath $(LLAMA))
+export HEARTH_DEPS_LLAMA := $(LLAMA)
+endif
 B     := build/$(variant)
 
 # ---- dependencies ----------------------------------------------------------------------------------------------
@@ -78,15 +85,16 @@ need_deps := 1
 include $(deps_config)
 endif
 
-# It is also made again when HEARTH_DEPS asks for another mode than it has.
-$(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)),FORCE)
+# It is also made again when HEARTH_DEPS asks for another mode than it has, or LLAMA for another prefix, or when that prefix was built anew.
+$(deps_config): tools/deps.sh $(if $(LLAMA),$(wildcard $(DEPS_LLAMA_LIBDIR)/libllama.so)) \
+    $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS))$(filter-out $(DEPS_LLAMA),$(LLAMA)),FORCE)
 	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
 LIBS_base   := libblake3 libxxhash libsodium inih
 LIBS_prompt := yyjson
 LIBS_http   := libuv libllhttp
-LIBS_engine := llama ggml
+LIBS_engine := $(if $(LLAMA),,llama ggml)
 LIBS_test   := cmocka
 
 ifeq ($(DEPS_MODE),sysroot)
@@ -103,12 +111,21 @@ else
 pkg        = pkg-config
 endif
 
+# Its folders come first, because the sysroot has a libllama as well. They are not asked of pkg-config, which would put PKG_CONFIG_SYSROOT_DIR
+# in front of them. Every library is linked directly: a libllama that was moved after it was built has a RUNPATH that leads nowhere.
+ifdef LLAMA
+llama_cflags := $(addprefix -isystem ,$(DEPS_LLAMA_INCLUDE))
+llama_libs   := -Wl,--no-as-needed $(DEPS_LLAMA_LIBS)
+llama_ld     := -L$(DEPS_LLAMA_LIBDIR) -Wl,--disable-new-dtags -Wl,-rpath,$(DEPS_LLAMA_LIBDIR)
+ldflags      := $(llama_ld) $(ldflags)
+endif
+
 ifdef DEPS_MODE
-pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_prompt) $(LIBS_http) $(LIBS_engine) $(LIBS_test)))
+pkg_cflags := $(llama_cflags) $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_prompt) $(LIBS_http) $(LIBS_engine) $(LIBS_test)))
 libs_base   = $(shell $(pkg) --libs $(LIBS_base))
 libs_prompt = $(shell $(pkg) --libs $(LIBS_prompt))
 libs_http   = $(shell $(pkg) --libs $(LIBS_http))
-libs_engine = $(shell $(pkg) --libs $(LIBS_engine))
+libs_engine = $(if $(LLAMA),$(llama_libs),$(shell $(pkg) --libs $(LIBS_engine)))
 libs_test   = $(shell $(pkg) --libs $(LIBS_test))
 LIBS       := $(sysfirst) $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
 LIBS_T     := $(libs_test)
@@ -140,7 +157,7 @@ keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%
 commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
 # Of manual pages: of the last commit, or what a packager says.
 date   := $(shell date -u +%F -d @$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)})
-$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T) $(DEPS_BACKENDS))
+$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T) $(DEPS_BACKENDS) $(DEPS_LLAMA_SUM))
 $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_DATE "$(date)"\n#define HEARTH_VARIANT "$(variant)")
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
@@ -344,7 +361,7 @@ qa: $(B)/hearth ## the agent-cache regression on every kind of model, and the pr
 	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list
-	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
+	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [LLAMA=PREFIX] [CC=clang]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/*.mk | expand -t16
 
 version:

@@ -21,6 +21,7 @@
 #   HEARTH_DEPS_SUITE=NAME            Debian suite that has libllama (forky)
 #   HEARTH_DEPS_MIRROR=URL            a Debian mirror, instead of the machine's own
 #   HEARTH_DEPS_CONFIG=FILE           what to write, instead of .deps/config.mk
+#   HEARTH_DEPS_LLAMA=PREFIX          where llama.cpp is, of any release; of the rest nothing changes
 #   HEARTH_CACHE_DIR=DIR              where downloads are kept for other clones ($XDG_CACHE_HOME/hearth)
 set -eu
 umask 022
@@ -30,6 +31,7 @@ deps=$top/.deps
 config=${HEARTH_DEPS_CONFIG:-$deps/config.mk}
 sysroot=$deps/sysroot
 mode=${HEARTH_DEPS:-auto}
+llama=${HEARTH_DEPS_LLAMA:-}
 suite=${HEARTH_DEPS_SUITE:-forky}
 cache=${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$deps/home}/.cache}/hearth}
 space_kib=500000 # downloads 30 MB, unpacked 130 MB, twice while a new sysroot replaces an old one
@@ -66,18 +68,19 @@ system_missing() {
     command -v pkg-config >/dev/null 2>&1 || { echo 'pkg-config'; return; } # only --status gets here without it
     printf '%s' "$modules" | while read -r module version _; do
         [ -n "$module" ] || continue
+        case $llama:$module in ?*:llama | ?*:ggml) continue ;; esac
         pkg-config --atleast-version="$version" "$module" || printf '%s>=%s ' "$module" "$version"
     done
 }
 
 config_system() {
-    libdir=$(pkg-config --variable=libdir ggml)
     cat <<EOC
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := system
-DEPS_BACKENDS := $(backend_dir "$libdir")
+DEPS_BACKENDS := $([ -n "$llama" ] || backend_dir "$(pkg-config --variable=libdir ggml)")
 DEPS_UPLOT    := /usr/share/nodejs/uplot
 EOC
+    [ -z "$llama" ] || config_llama
 }
 
 # The folder that holds ggml's CPU and GPU backends, below a library folder.
@@ -86,6 +89,56 @@ backend_dir() {
         [ -d "$dir" ] && { echo "$dir"; return; }
     done
     echo "$1"
+}
+
+# ---- a llama.cpp of any release, at a prefix -------------------------------------------------------------
+
+# What pkg-config says of it, with the prefix's own files only.
+llama_pkg() { # ARGUMENT...
+    PKG_CONFIG_LIBDIR=$(printf '%s:' "$llama"/lib/pkgconfig "$llama"/lib64/pkgconfig "$llama"/lib/*/pkgconfig "$llama"/share/pkgconfig) \
+        PKG_CONFIG_PATH='' PKG_CONFIG_SYSROOT_DIR='' pkg-config "$@" llama 2>/dev/null || :
+}
+
+# The first of the folders that has the file; nothing when none has.
+folder_of() { # FILE FOLDER...
+    wanted=$1
+    shift
+    for folder in "$@"; do
+        if [ -e "$folder/$wanted" ]; then (cd "$folder" && pwd) && return; fi
+    done
+}
+
+# Folders of an installed llama.cpp, or of a build folder in its source tree, which has headers above it.
+find_llama() {
+    headers=$(folder_of llama.h "$llama/include" "$(llama_pkg --variable=includedir)" "$llama/../include" "$llama/../../include")
+    ggml_headers=$(folder_of ggml.h "$headers" "${headers%/include}/ggml/include")
+    libs=$(folder_of libllama.so "$llama/lib" "$llama/lib64" "$llama"/lib/*-linux-gnu* "$(llama_pkg --variable=libdir)" "$llama/bin")
+    [ -n "$headers" ] && [ -n "$ggml_headers" ] ||
+        die "LLAMA=$llama: no llama.h and ggml.h are there. Expected a prefix with include/ and lib/, or a build folder of llama.cpp."
+    [ -n "$libs" ] && [ -e "$libs/libggml.so" ] && [ -e "$libs/libggml-base.so" ] ||
+        die "LLAMA=$llama: no libllama.so, libggml.so and libggml-base.so are there." \
+            "Build llama.cpp with -DBUILD_SHARED_LIBS=ON and install it, or name its build folder."
+    plugins=$(folder_of . "$libs"/ggml/backends*)
+    for plugin in "$llama"/bin/libggml-cpu*.so; do
+        if [ -z "$plugins" ] && [ -e "$plugin" ]; then plugins=$llama/bin; fi
+    done
+}
+
+config_llama() {
+    # Without plug-ins the backends are libraries that libggml.so needs.
+    linked=$(LC_ALL=C readelf -d "$libs/libggml.so" | sed -n 's/.*(NEEDED).*\[lib\(ggml-[^.]*\)\.so.*/-l\1/p' |
+        grep -vx -e -lggml-base | tr '\n' ' ')
+    version=$(llama_pkg --modversion)
+    [ -n "$version" ] || version=$(readlink -f "$libs/libllama.so" | sed -n 's/.*\.so\.//p')
+    cat <<EOC
+DEPS_LLAMA         := $llama
+DEPS_LLAMA_VERSION := ${version:-unknown}
+DEPS_LLAMA_SUM     := $(cat "$headers"/llama.h "$ggml_headers"/ggml*.h | sha256sum | cut -c1-12)
+DEPS_LLAMA_INCLUDE := $(printf '%s\n' "$headers" "$ggml_headers" | uniq | tr '\n' ' ')
+DEPS_LLAMA_LIBDIR  := $libs
+DEPS_LLAMA_LIBS    := -lllama -lggml -lggml-base $linked
+DEPS_BACKENDS      := ${plugins:-$libs}
+EOC
 }
 
 # ---- the private sysroot ---------------------------------------------------------------------------------
@@ -305,6 +358,7 @@ DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
 DEPS_BACKENDS := \$(DEPS_SYSROOT)${backends#"$sysroot"}
 DEPS_UPLOT    := \$(DEPS_SYSROOT)/usr/share/nodejs/uplot
 EOC
+    [ -z "$llama" ] || config_llama
 }
 
 make_sysroot() { # PACKAGES
@@ -384,6 +438,7 @@ command -v pkg-config >/dev/null 2>&1 || die "'pkg-config' is not here. Install 
 if ! mkdir -p "$deps" 2>/dev/null || [ ! -w "$deps" ]; then
     die "cannot write to $deps. Is the tree read-only? Copy it to a place that is yours and run make there."
 fi
+[ -z "$llama" ] || find_llama
 exec 9>"$deps/lock" # two makes at once: the second waits and then finds everything done
 command -v flock >/dev/null 2>&1 && flock 9
 

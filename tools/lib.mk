@@ -54,7 +54,7 @@ endif
 
 # For tests: how a program of the machine is compiled, and what it takes to use libllama from there.
 lib_cc      := $(CC) $(lib_san) $(CPPFLAGS) $(LDFLAGS)
-llama_flags  = $(sysflags) $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_engine))) $(ldflags) \
+llama_flags  = $(sysflags) $(if $(LLAMA),$(llama_cflags),$(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_engine)))) $(ldflags) \
                $(sysfirst) $(libs_engine)
 
 .PHONY: lib

@@ -201,11 +201,11 @@ static bool measure_sections(struct engine_llama *llama, seq_id seq)
     sections->header = 8; /* magic and version; checked by the import that follows */
     if (!take_empty(llama) || sections->empty_bytes < sections->header)
         return false;
-    bool partial_kinds = kind_set_needs_snapshot(llama->base.facts.kinds);
+    bool announced = llama->base.facts.kinds != 0;
     for (int i = 0; i < 3; i++) {
         struct sizes sizes = measure_rows(llama, seq, counts[i]);
         /* An older library ignores PARTIAL_ONLY for a plain cache and writes everything. */
-        sections->no_partial = !partial_kinds && sizes.partial == sizes.full;
+        sections->no_partial = !announced && sizes.partial == sizes.full;
         if (sections->no_partial)
             sizes.partial = sections->header;
         if (sizes.full < sizes.partial)
@@ -225,7 +225,7 @@ static void derive_kinds(struct engine_llama *llama, seq_id seq)
 {
     struct engine_facts *facts = &llama->base.facts;
     const struct sections *sections = &llama->sections;
-    bool announced = kind_set_needs_snapshot(facts->kinds);
+    bool announced = facts->kinds != 0;
 
     if (!announced || sections->rows_each > 2 * CELL_BYTES) /* more than the record of a cell */
         facts->kinds |= KIND_BIT(KIND_FULL);

@@ -3,10 +3,13 @@
  * of state, and in which mode state is moved. That the moved state is right is what tests/fidelity
  * shows.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <llama.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -36,6 +39,34 @@ static const struct family {
     {"qwen35", FULL | RECURRENT, {1, 0, 0, 3}},
     {"falcon-h1", FULL | RECURRENT, {4, 0, 0, 4}}, /* each layer has both */
 };
+
+/* Releases before 0.7.0 ignore PARTIAL_ONLY for a plain cache and write everything. The functions of
+ * the library are replaced here, so that the newest one does the same. */
+static bool ignore_partial;
+
+static llama_state_seq_flags old_flags(llama_state_seq_flags flags)
+{
+    return ignore_partial ? flags & ~(llama_state_seq_flags)LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+                          : flags;
+}
+
+size_t llama_state_seq_get_size_ext(struct llama_context *ctx, llama_seq_id seq,
+                                    llama_state_seq_flags flags)
+{
+    size_t (*real)(struct llama_context *, llama_seq_id, llama_state_seq_flags);
+
+    *(void **)&real = dlsym(RTLD_NEXT, __func__);
+    return real(ctx, seq, old_flags(flags));
+}
+
+size_t llama_state_seq_get_data_ext(struct llama_context *ctx, uint8_t *out, size_t size,
+                                    llama_seq_id seq, llama_state_seq_flags flags)
+{
+    size_t (*real)(struct llama_context *, uint8_t *, size_t, llama_seq_id, llama_state_seq_flags);
+
+    *(void **)&real = dlsym(RTLD_NEXT, __func__);
+    return real(ctx, out, size, seq, old_flags(flags));
+}
 
 static const struct engine_options options = {
     .context = CONTEXT, .sequences = SEQUENCES, .chunk = CHUNK, .threads = 1};
@@ -86,6 +117,25 @@ static void test_i5_facts_of_families(void **state)
         check_left_clean(engine);
         engine_close(&engine);
     }
+}
+
+static void test_library_that_ignores_partial(void **state)
+{
+    struct engine *engine = test_engine("llama", &options);
+    uint64_t each = engine_facts(engine)->rows_bytes_per_token;
+
+    (void)state;
+    engine_close(&engine);
+    ignore_partial = true;
+    engine = test_engine("llama", &options);
+    const struct engine_facts *facts = engine_facts(engine);
+    assert_int_equal(facts->kinds, FULL);
+    assert_int_equal(facts->slicing, ENGINE_SLICING_ROWS);
+    assert_true(facts->exact);
+    assert_int_equal(facts->rows_bytes_per_token, each);
+    assert_int_equal(facts->snapshot_bytes_max, 0);
+    check_groups(&families[0], facts);
+    engine_close(&engine);
 }
 
 /* Chunks that are smaller than the prompt of the self-test. */
@@ -247,6 +297,6 @@ static void test_kinds_without_sizes(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_small_chunks), TEST(test_bytes_of_rows),
-           TEST(test_sizes_hold_at_every_length), TEST(test_streams_are_served_whole),
-           TEST(test_kinds_without_sizes))
+TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_library_that_ignores_partial),
+           TEST(test_small_chunks), TEST(test_bytes_of_rows), TEST(test_sizes_hold_at_every_length),
+           TEST(test_streams_are_served_whole), TEST(test_kinds_without_sizes))

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -27,8 +28,12 @@ const char *test_model(const char *family)
     snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
     struct model_make_options options = {.family = family, .out = temporary, .seed = 1};
     struct errinfo info = {0};
-    if (model_make(&options, &info) != ERR_OK)
+    if (model_make(&options, &info) != ERR_OK) {
+        /* Only the pinned release is known to have every family. */
+        if (getenv("HEARTH_DEPS_LLAMA") && strstr(info.text, "unknown model architecture"))
+            TEST_SKIP("this llama.cpp does not know the family");
         fail_msg("%s: %s", family, info.text);
+    }
     /* A second one must not replace the first: a server may be loading that. */
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) != 0 &&
         (errno != EEXIST || unlink(temporary) != 0))

@@ -454,6 +454,94 @@ test_make_asks_again_for_another_mode() {
     expect_err 'HEARTH_DEPS=system, but the system lacks: llama'
 }
 
+# ---- a llama.cpp at a prefix -----------------------------------------------------------------------------------
+
+# An installed llama.cpp; its libraries need each other as real ones do.
+put_llama() { # LIBDIR
+    local lib
+    echo 'int a;' >empty.c
+    mkdir -p "$1" llama/include
+    touch llama/include/llama.h llama/include/ggml.h
+    gcc -shared -nostdlib -Wl,-soname,libggml-base.so.0 -o "$1/libggml-base.so" empty.c
+    gcc -shared -nostdlib -Wl,-soname,libggml.so.0 -Wl,--no-as-needed -o "$1/libggml.so" empty.c "$1/libggml-base.so"
+    for lib in libllama.so.0.2.0 libggml-cpu.so; do
+        gcc -shared -nostdlib -o "$1/$lib" empty.c
+    done
+    ln -s libllama.so.0.2.0 "$1/libllama.so"
+}
+
+llama_line() { # NAME
+    sed -n "s,^DEPS_$1 *:= ,,p" tree/.deps/config.mk | tail -n 1 | sed 's, *$,,'
+}
+
+expect_llama() { # LIBDIR INCLUDE BACKENDS
+    expect_status 0
+    [ "$(llama_line LLAMA_LIBDIR) $(llama_line LLAMA_INCLUDE) $(llama_line BACKENDS)" = "$1 $2 $3" ] ||
+        fail "$(cat tree/.deps/config.mk)"
+}
+
+# The libraries of the system without a llama.cpp: it is asked for nothing that the prefix has.
+test_llama_of_a_prefix() {
+    setup
+    put_modules 999
+    rm pc/llama.pc pc/ggml.pc
+    put_llama llama/lib
+    deps HEARTH_DEPS=system HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_llama "$PWD"/llama/{lib,include,lib}
+    [ "$(llama_line MODE) $(llama_line LLAMA_VERSION)" = 'system 0.2.0' ] || fail "$(cat tree/.deps/config.mk)"
+    mkdir -p llama/bin && mv llama/lib/libggml-cpu.so llama/bin/
+    deps HEARTH_DEPS=system HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_llama "$PWD"/llama/{lib,include,bin}
+    mkdir -p llama/lib/ggml && mv llama/bin llama/lib/ggml/backends0
+    deps HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_llama "$PWD"/llama/{lib,include,lib/ggml/backends0}
+    [ "$(llama_line MODE)" = sysroot ] || fail "$(cat tree/.deps/config.mk)"
+    deps
+    expect_sysroot
+    [ -z "$(llama_line LLAMA)" ] || fail 'the prefix is still there'
+}
+
+# pkg-config's files of the prefix are read as they are: a sysroot is not put in front of what they say.
+test_llama_with_pkg_config_files() {
+    setup
+    put_llama llama/elsewhere/libs
+    mkdir -p llama/lib/pkgconfig && mv llama/include llama/elsewhere/
+    printf 'libdir=${pcfiledir}/../../elsewhere/libs\nincludedir=${pcfiledir}/../../elsewhere/include\nName: x\nDescription: x\nVersion: 7.8\n' \
+        >llama/lib/pkgconfig/llama.pc
+    deps PKG_CONFIG_SYSROOT_DIR=/nonexistent HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_llama "$PWD"/llama/elsewhere/{libs,include,libs}
+    [ "$(llama_line LLAMA_VERSION)" = 7.8 ] || fail "$(cat tree/.deps/config.mk)"
+}
+
+# In a build folder of the sources the libraries are in bin/, the headers above it.
+test_llama_of_a_build_folder() {
+    setup
+    put_llama llama/build/bin
+    mkdir -p llama/ggml/include && mv llama/include/ggml.h llama/ggml/include/
+    deps HEARTH_DEPS_LLAMA="$PWD/llama/build"
+    expect_llama "$PWD/llama/build/bin" "$PWD/llama/include $PWD/llama/ggml/include" "$PWD/llama/build/bin"
+}
+
+# Backends that are no plug-ins are libraries that libggml.so needs: they are linked directly, too.
+test_llama_with_linked_backends() {
+    setup
+    put_llama llama/lib
+    gcc -shared -nostdlib -Wl,--no-as-needed -o llama/lib/libggml.so empty.c -Lllama/lib -lggml-base -lggml-cpu
+    deps HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_status 0
+    [ "$(llama_line LLAMA_LIBS)" = '-lllama -lggml -lggml-base -lggml-cpu' ] || fail "$(llama_line LLAMA_LIBS)"
+}
+
+test_llama_that_is_not_there() {
+    setup
+    deps HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_sentence 'no llama.h and ggml.h are there'
+    put_llama llama/lib
+    rm llama/lib/libggml-base.so
+    deps HEARTH_DEPS_LLAMA="$PWD/llama"
+    expect_sentence 'no libllama.so, libggml.so and libggml-base.so are there'
+}
+
 # ---- the machine's mirrors -------------------------------------------------------------------------------------
 
 # Each mirror is asked in turn until one has the suite; the good one is in the security stanza and so comes last.
