@@ -23,6 +23,7 @@
 #include "lab/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
+#include "engine/host_memory.h"
 #include "engine/state.h"
 
 enum { ROUNDS = 5, TOKENS = 1024, CHUNK = 256 };
@@ -186,8 +187,8 @@ static void bench_model(const char *name, const char *path)
     const struct engine_facts *facts = engine_facts(bench.engine);
     bench.capacity =
         state_rows_capacity(bench.engine, TOKENS) + facts->snapshot_bytes_max + (8u << 20);
-    bench.memory = engine_alloc(bench.engine, bench.capacity);
-    bench.copy = engine_alloc(bench.engine, bench.capacity);
+    bench.memory = host_memory_alloc(bench.capacity, NULL);
+    bench.copy = host_memory_alloc(bench.capacity, NULL);
     memset(bench.memory, 1, bench.capacity); /* fresh pages cost more than the copy */
     memset(bench.copy, 1, bench.capacity);
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -210,8 +211,8 @@ static void bench_model(const char *name, const char *path)
         fflush(stdout);
     }
     engine_seq_release(bench.engine, &bench.seq);
-    engine_free(bench.engine, bench.memory);
-    engine_free(bench.engine, bench.copy);
+    host_memory_free(bench.memory, NULL);
+    host_memory_free(bench.copy, NULL);
     engine_close(&bench.engine);
 }
 

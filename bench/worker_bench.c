@@ -27,6 +27,7 @@
 #include "engine/engine_worker.h"
 #include "engine/model_make.h"
 #include "engine/state.h"
+#include "engine/worker_memory.h"
 #include "engine/worker_process.h"
 
 enum { TOKENS = 1024, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
@@ -43,8 +44,9 @@ struct cost {
 /* One of the two engines, with the state of one prompt. */
 struct side {
     struct engine *engine;
+    struct worker_memory *shared; /* with the engine's process */
     seq_id seq;
-    unsigned char *memory[2]; /* of the engine; of this process alone */
+    unsigned char *memory[2]; /* shared; of this process alone */
     uint64_t capacity;
     struct state_object objects[2][OBJECTS], snapshot[2];
     uint64_t bytes;
@@ -206,13 +208,14 @@ static void open_side(struct side *side, const char *path, bool isolated)
         .path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK, .threads = 1};
     struct errinfo info = {0};
 
-    check(isolated ? engine_worker_load(&side->engine, &options, &(struct engine_worker_options){0},
-                                        &info)
+    side->shared = worker_memory_create();
+    struct engine_worker_options worker = {.memory = side->shared};
+    check(isolated ? engine_worker_load(&side->engine, &options, &worker, &info)
                    : engine_load(&side->engine, &options, &info),
           &info);
     side->capacity = OBJECTS * (state_rows_capacity(side->engine, OBJECT) + 4096) +
                      engine_facts(side->engine)->snapshot_bytes_max;
-    side->memory[0] = engine_alloc(side->engine, side->capacity);
+    side->memory[0] = worker_memory_alloc(side->capacity, side->shared);
     side->memory[1] = mem_try_alloc_aligned(4096, side->capacity);
     if (side->memory[0] == NULL || side->memory[1] == NULL)
         die("no memory");
@@ -224,9 +227,10 @@ static void open_side(struct side *side, const char *path, bool isolated)
 static void close_side(struct side *side)
 {
     engine_seq_release(side->engine, &side->seq);
-    engine_free(side->engine, side->memory[0]);
+    worker_memory_free(side->memory[0], side->shared);
     mem_free(side->memory[1]);
     engine_close(&side->engine);
+    worker_memory_destroy(&side->shared);
 }
 
 static void print_row(const struct side *in, const struct side *out)

@@ -173,6 +173,9 @@ struct hearth_options {
      * part in 32, at least 1 MiB; never more than half. A block takes about 1.3 KiB in any tier:
      * more is needed when a disk holds thousands of times as much as memory. */
     uint64_t books_bytes;
+    /* Memory of `alloc` that a thread takes before it is needed, because pinning is slow; part of
+     * ram_bytes. 0 = a little. */
+    uint64_t ahead_bytes;
 };
 
 struct hearth_cache;

@@ -327,6 +327,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     cache->pages = pages_create(
         &(struct pages_options){.limit_bytes = mine.ram_bytes - books_part(cache, mine.ram_bytes),
                                 .ahead = true,
+                                .ahead_bytes = mine.ahead_bytes,
                                 .alloc = mine.alloc,
                                 .free = mine.free,
                                 .arg = mine.alloc_arg});

@@ -285,14 +285,3 @@ uint64_t engine_beats(const struct engine *engine)
 {
     return engine->ops->beats != NULL ? engine->ops->beats(engine) : 0;
 }
-
-void *engine_alloc(struct engine *engine, size_t size)
-{
-    return engine->ops->alloc(engine, size);
-}
-
-void engine_free(struct engine *engine, void *ptr)
-{
-    if (ptr != NULL)
-        engine->ops->free(engine, ptr);
-}

@@ -247,13 +247,6 @@ void engine_abort(struct engine *engine);
  * Any thread. */
 uint64_t engine_beats(const struct engine *engine);
 
-/* ---- memory for state ---- */
-
-/* Memory with the fastest transfers to the device (pinned with a GPU, plain pages otherwise),
- * for tiers and staging. Any thread. NULL when there is none. */
-void *engine_alloc(struct engine *engine, size_t size) NODISCARD;
-void engine_free(struct engine *engine, void *ptr);
-
 /* ---- the library ---- */
 
 struct engine_backend_info {

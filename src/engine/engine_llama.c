@@ -36,13 +36,6 @@ enum {
 
 #define DIGEST_REPORT_NS (100 * NS_PER_MS)
 
-/* A block of pinned host memory, for engine_free. */
-struct pinned_block {
-    struct list_node node;
-    ggml_backend_buffer_t buffer;
-    void *base;
-};
-
 static const struct engine_ops ops;
 
 static const enum ggml_type kv_types[ENGINE_KV_COUNT] = {
@@ -266,82 +259,14 @@ static const float *op_logits(struct engine *engine, size_t index)
                                      : llama_get_logits_ith(llama->ctx, llama->outputs[index]);
 }
 
-/* ---- memory for state ---- */
-
-static ggml_backend_buffer_type_t pinned_type(void)
-{
-    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        ggml_backend_buffer_type_t type =
-            ggml_backend_dev_host_buffer_type(ggml_backend_dev_get(i));
-        if (type != NULL)
-            return type;
-    }
-    return NULL;
-}
-
-static void *op_alloc(struct engine *engine, size_t size)
-{
-    struct engine_llama *llama = engine_llama_of(engine);
-    ggml_backend_buffer_type_t type = pinned_type();
-
-    if (type == NULL)
-        return mem_try_alloc_aligned(4096, size);
-    struct pinned_block *block = mem_alloc(sizeof(*block));
-    block->buffer = ggml_backend_buft_alloc_buffer(type, size);
-    if (block->buffer == NULL) {
-        mem_free(block);
-        return NULL;
-    }
-    block->base = ggml_backend_buffer_get_base(block->buffer);
-    lock_enter(&llama->pinned_lock);
-    list_push_back(&llama->pinned, &block->node);
-    lock_leave(&llama->pinned_lock);
-    return block->base;
-}
-
-static struct pinned_block *take_pinned(struct engine_llama *llama, const void *ptr)
-{
-    struct pinned_block *found = NULL;
-
-    lock_enter(&llama->pinned_lock);
-    LIST_FOREACH (struct pinned_block, block, &llama->pinned, node) {
-        if (ptr == NULL || block->base == ptr) {
-            found = block;
-            break;
-        }
-    }
-    if (found != NULL)
-        list_remove(&llama->pinned, &found->node);
-    lock_leave(&llama->pinned_lock);
-    return found;
-}
-
-static void op_free(struct engine *engine, void *ptr)
-{
-    struct pinned_block *block = take_pinned(engine_llama_of(engine), ptr);
-
-    if (block == NULL) {
-        mem_free(ptr);
-        return;
-    }
-    ggml_backend_buffer_free(block->buffer);
-    mem_free(block);
-}
-
 static void op_close(struct engine *engine)
 {
     struct engine_llama *llama = engine_llama_of(engine);
-    struct pinned_block *block;
 
-    while ((block = take_pinned(llama, NULL)) != NULL) {
-        ggml_backend_buffer_free(block->buffer);
-        mem_free(block);
-    }
     if (llama->batch.token)
         llama_batch_free(llama->batch);
     llama_free(llama->ctx);
     llama_model_free(llama->model); /* and its adapters */
-    lock_fini(&llama->pinned_lock);
     mem_free(llama->adapters);
     mem_free(llama->outputs);
     mem_free(llama->sections.empty);
@@ -369,8 +294,6 @@ static const struct engine_ops ops = {
     .logits = op_logits,
     .abort = op_abort,
     .beats = op_beats,
-    .alloc = op_alloc,
-    .free = op_free,
     .rows_capacity = sections_rows_capacity,
     .snapshot_bytes = sections_snapshot_bytes,
     .whole_bytes = sections_whole_bytes,
@@ -810,8 +733,6 @@ static enum err load_engine(struct engine **engine, const struct engine_options 
     backend_init(options->backends);
     bus_error_install();
     llama->base.ops = &ops;
-    lock_init(&llama->pinned_lock, "engine pinned memory", LOCK_RANK_ENGINE);
-    list_init(&llama->pinned);
     enum err err = load_all(llama, &load, info);
     if (err == ERR_OK) {
         *engine = &llama->base;

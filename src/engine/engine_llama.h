@@ -66,8 +66,6 @@ struct engine_llama {
     unsigned char *staging; /* for settling; as large as the largest window so far */
     uint64_t staging_bytes;
     enum ggml_type type_k, type_v;
-    struct lock pinned_lock;
-    struct list pinned GUARDED_BY(pinned_lock); /* of struct pinned_block */
     char *name, *architecture, *description, *chat_template;
     char backend[128];
 };

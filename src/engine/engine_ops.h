@@ -42,8 +42,6 @@ struct engine_ops {
     const float *(*logits)(struct engine *engine, size_t index);
     void (*abort)(struct engine *engine);
     uint64_t (*beats)(const struct engine *engine); /* optional */
-    void *(*alloc)(struct engine *engine, size_t size);
-    void (*free)(struct engine *engine, void *ptr);
     /* state; sizes are exact, `dst` is large enough; 0 = failed */
     uint64_t (*rows_capacity)(const struct engine *engine, uint32_t tokens);
     uint64_t (*snapshot_bytes)(struct engine *engine, seq_id seq);

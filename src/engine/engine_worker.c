@@ -318,16 +318,6 @@ static uint64_t worker_beats(const struct engine *engine)
     return atomic_load_explicit(&worker_of(engine)->control->ticks, memory_order_relaxed);
 }
 
-static void *worker_alloc(struct engine *engine, size_t size)
-{
-    return worker_memory_alloc(size, worker_of(engine)->memory);
-}
-
-static void worker_free(struct engine *engine, void *ptr)
-{
-    worker_memory_free(ptr, worker_of(engine)->memory);
-}
-
 /* ---- state ---- */
 
 static uint64_t worker_rows_capacity(const struct engine *engine, uint32_t tokens)
@@ -556,8 +546,6 @@ static const struct engine_ops worker_ops = {
     .logits = worker_logits,
     .abort = worker_abort,
     .beats = worker_beats,
-    .alloc = worker_alloc,
-    .free = worker_free,
     .rows_capacity = worker_rows_capacity,
     .snapshot_bytes = worker_snapshot_bytes,
     .whole_bytes = worker_whole_bytes,

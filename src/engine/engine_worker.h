@@ -11,9 +11,9 @@
  * TOKENS. The parent also loads the vocabulary (a load without weights): tokenizing, detokenizing
  * and grammars work from any thread, even when the child is dead.
  *
- * STATE. Memory of engine_alloc, and of the worker_memory in the options, is mapped in both
- * processes: exports and imports need no extra copy. Any other memory goes through a staging
- * segment, which costs one copy.
+ * STATE. Memory of the worker_memory in the options is mapped in both processes: exports and
+ * imports need no extra copy. Any other memory goes through a staging segment, which costs one
+ * copy.
  *
  * DEATH. A closed socket is noticed at once, a hang after `hang_ms` without a sign of life: the
  * child is killed. From then on every call fails with ERR_ENGINE and a message that says why;

@@ -3,8 +3,8 @@
  * segment, an unnamed file descriptor.
  *
  *      cache (hearth_options.alloc) --.
- *      engine_alloc of a worker -------+--> worker_memory --> segment 7: fd, address here, bytes
- *      staging of other memory --------'                        '--> the child maps the same bytes
+ *      staging of other memory --------+--> worker_memory --> segment 7: fd, address here, bytes
+ *                                                               '--> the child maps the same bytes
  *
  * One worker_memory may serve the cache and many engines. Blocks are meant to be large (arenas);
  * each costs a file descriptor. A segment cannot change its size (it is sealed), so that no process

@@ -57,6 +57,8 @@
 /* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
 enum { AHEAD_ROOM = 8 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
+/* Bytes kept ahead are this many arenas, so that objects of hundreds of megabytes fit. */
+enum { AHEAD_ARENAS = 8 };
 
 enum { PAGE = PAGES_PAGE_BYTES };
 /* An arena has room for this many objects of the size it is made for. Measured held/used ratio in a
@@ -470,6 +472,14 @@ static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t byt
         pages->bytes_held -= bytes;
 }
 
+/* The size of arenas made ahead when one of `bytes` was needed. */
+static uint64_t arena_ahead(const struct pages_options *options, uint64_t bytes)
+{
+    uint64_t most = MAX(options->ahead_bytes / AHEAD_ARENAS, AHEAD_BYTES_MAX);
+
+    return MAX(options->arena_bytes, MIN(bytes, most));
+}
+
 /* An extent in a new arena of `bytes`, which are already counted; NULL when the allocation
  * fails. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
@@ -480,7 +490,7 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     lock_enter(&pages->lock);
     arrive_locked(pages, arena, bytes);
     if (arena != NULL) {
-        pages->bytes_ahead = MAX(pages->options.arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
+        pages->bytes_ahead = arena_ahead(&pages->options, bytes);
         extent = take_fit_locked(pages, count);
         assert(extent != NULL);
     }
@@ -495,8 +505,12 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
     const struct pages_options *options = &pages->options;
 
     lock_assert_held(&pages->lock);
-    return pages->empty.count == 0 && pages->bytes_held <= options->limit_bytes &&
-           (options->limit_bytes - pages->bytes_held) / AHEAD_ROOM >= pages->bytes_ahead;
+    if (pages->bytes_held > options->limit_bytes)
+        return false;
+    uint64_t room = options->limit_bytes - pages->bytes_held;
+    if (options->ahead_bytes > 0)
+        return pages->bytes_empty < options->ahead_bytes && room >= pages->bytes_ahead;
+    return pages->empty.count == 0 && room / AHEAD_ROOM >= pages->bytes_ahead;
 }
 
 /* Faults in a whole arena, one part at a time, because the process cannot map anything else
@@ -595,7 +609,8 @@ struct pages *pages_create(const struct pages_options *options)
     if (pages->options.arena_bytes == 0)
         pages->options.arena_bytes = ARENA_BYTES_DEFAULT;
     pages->options.arena_bytes = (pages->options.arena_bytes + PAGE - 1) / PAGE * PAGE;
-    pages->bytes_ahead = pages->options.arena_bytes;
+    pages->bytes_ahead = arena_ahead(&pages->options, options->ahead_bytes / AHEAD_ARENAS);
+    pages->options.spare_bytes = MAX(options->spare_bytes, options->ahead_bytes);
     lock_init(&pages->lock, "pages", LOCK_RANK_TIER);
     list_init(&pages->arenas);
     list_init(&pages->empty);

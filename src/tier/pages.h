@@ -5,8 +5,8 @@
  *      [ object | object |   free    | object |free]    extents of 4 KiB pages, best fit, merged
  *
  * Fresh pages cost more than the copy into them (ten times as much in a virtual machine), so an
- * arena is freed only when it is empty and more than `spare` bytes are empty; one may also be made
- * ahead. The memory comes from the engine's allocator if it has to be pinned. Otherwise it is
+ * arena is freed only when it is empty and more than `spare` bytes are empty; a thread may make
+ * arenas ahead. The memory comes from the engine's allocator if it has to be pinned. Otherwise it is
  * anonymous memory, in huge pages where available.
  *
  * Every byte taken from the allocator is counted (keeps I93). Threads: any (own lock, rank
@@ -36,6 +36,9 @@ struct pages_options {
     /* a thread keeps one prefaulted arena ready, if the limit has room for many arenas, so that
      * storing does not wait for page faults */
     bool ahead;
+    /* bytes that the thread keeps empty and ready; 0 = one arena. For memory that takes longer to
+     * get than to fill, such as pinned memory. */
+    uint64_t ahead_bytes;
     /* NULL = anonymous pages. Both are called without locks held, from any thread; any alignment is
      * accepted. */
     void *(*alloc)(size_t size, void *arg);

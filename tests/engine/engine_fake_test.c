@@ -975,23 +975,6 @@ static void test_create_survives_every_failed_allocation(void **state)
     assert_int_equal(failures, 4 + 3 * 4);
 }
 
-static void test_memory_for_state_is_counted(void **state)
-{
-    struct engine *engine = create((struct engine_fake_options){0});
-    void *one = engine_alloc(engine, 100), *two = engine_alloc(engine, 0);
-
-    (void)state;
-    assert_non_null(one);
-    assert_non_null(two);
-    memset(one, 1, 100);
-    assert_int_equal(engine_fake_stats(engine).allocations, 2);
-    engine_free(engine, one);
-    engine_free(engine, two);
-    engine_free(engine, NULL);
-    assert_int_equal(engine_fake_stats(engine).allocations, 0);
-    engine_close(&engine);
-}
-
 /* ---- everything at once ---- */
 
 enum { SEQUENCES = 6, CONTEXT = 300 };
@@ -1121,4 +1104,4 @@ TEST_SUITE(TEST(test_facts_say_what_was_asked_for), TEST(test_impossible_options
            TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_abort_from_another_thread),
            TEST(test_time_passes_as_told), TEST(test_every_failed_run_breaks_only_its_sequences),
            TEST(test_create_survives_every_failed_allocation),
-           TEST(test_memory_for_state_is_counted), TEST(test_equals_cold_runs_whatever_happens))
+           TEST(test_equals_cold_runs_whatever_happens))

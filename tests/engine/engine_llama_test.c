@@ -563,22 +563,6 @@ static void test_abort_breaks_what_cannot_be_cut(void **state)
     abort_and_go_on("qwen35", false);
 }
 
-static void test_memory_for_state_is_usable(void **state)
-{
-    struct engine *engine = test_engine("qwen3", NULL);
-    char *a = engine_alloc(engine, 1 << 20), *b = engine_alloc(engine, 1);
-
-    (void)state;
-    assert_non_null(a);
-    assert_non_null(b);
-    memset(a, 1, 1 << 20);
-    b[0] = 1;
-    engine_free(engine, a);
-    engine_free(engine, b);
-    engine_free(engine, NULL);
-    engine_close(&engine);
-}
-
 static void test_versions_and_backends_are_known(void **state)
 {
     struct engine_backend_info list[8];
@@ -599,5 +583,4 @@ TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences),
            TEST(test_bad_batches_are_refused_and_change_nothing),
            TEST(test_sequences_and_cells_have_limits), TEST(test_small_engines_keep_their_promise),
            TEST(test_batched_sequences_do_not_mix), TEST(test_abort_keeps_whole_chunks),
-           TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_memory_for_state_is_usable),
-           TEST(test_versions_and_backends_are_known))
+           TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_versions_and_backends_are_known))

@@ -540,21 +540,6 @@ static void test_using_a_broken_sequence_aborts(void **state)
     engine_close(&engine);
 }
 
-static void test_memory_for_state(void **state)
-{
-    struct engine *engine = create((struct engine_fake_options){0});
-    char *block = engine_alloc(engine, 1000);
-
-    (void)state;
-    assert_non_null(block);
-    memset(block, 1, 1000);
-    engine_free(engine, NULL); /* a no-op */
-    assert_int_equal(engine_fake_stats(engine).allocations, 1);
-    engine_free(engine, block);
-    assert_int_equal(engine_fake_stats(engine).allocations, 0);
-    engine_close(&engine);
-}
-
 TEST_SUITE(TEST(test_names_of_kv_types_are_choices), TEST(test_tokenize),
            TEST(test_tokens_that_do_not_exist), TEST(test_sequences_run_out_and_come_back),
            TEST(test_truncate), TEST(test_i17_a_refused_truncation_names_the_kinds),
@@ -564,4 +549,4 @@ TEST_SUITE(TEST(test_names_of_kv_types_are_choices), TEST(test_tokenize),
            TEST(test_aborted_run_keeps_what_was_computed),
            TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_books_after_every_answer),
            TEST(test_failed_run_breaks_its_sequences_alone),
-           TEST(test_using_a_broken_sequence_aborts), TEST(test_memory_for_state))
+           TEST(test_using_a_broken_sequence_aborts))

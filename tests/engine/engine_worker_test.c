@@ -84,7 +84,7 @@ struct twins {
     uint32_t lengths[SEQUENCES];
     void *images[2][OBJECTS], *snapshots[2][OBJECTS];
     struct twin_object rows[OBJECTS], snaps[OBJECTS];
-    bool shared; /* images are memory of engine_alloc */
+    struct worker_memory *memory; /* of the images; NULL: ordinary memory */
     uint64_t random;
 };
 
@@ -92,9 +92,9 @@ static void twins_open_memory(struct twins *twins)
 {
     for (int e = 0; e < 2; e++)
         for (int i = 0; i < OBJECTS; i++) {
-            twins->images[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES)
+            twins->images[e][i] = twins->memory ? worker_memory_alloc(IMAGE_BYTES, twins->memory)
                                                 : mem_alloc(IMAGE_BYTES);
-            twins->snapshots[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES)
+            twins->snapshots[e][i] = twins->memory ? worker_memory_alloc(IMAGE_BYTES, twins->memory)
                                                    : mem_alloc(IMAGE_BYTES);
         }
     for (int i = 0; i < SEQUENCES; i++)
@@ -107,9 +107,9 @@ static void twins_close(struct twins *twins)
         for (int i = 0; i < SEQUENCES; i++)
             engine_seq_release(twins->engines[e], &twins->seqs[e][i]);
         for (int i = 0; i < OBJECTS; i++) {
-            if (twins->shared) {
-                engine_free(twins->engines[e], twins->images[e][i]);
-                engine_free(twins->engines[e], twins->snapshots[e][i]);
+            if (twins->memory) {
+                worker_memory_free(twins->images[e][i], twins->memory);
+                worker_memory_free(twins->snapshots[e][i], twins->memory);
             } else {
                 mem_free(twins->images[e][i]);
                 mem_free(twins->snapshots[e][i]);
@@ -117,6 +117,7 @@ static void twins_close(struct twins *twins)
         }
         engine_close(&twins->engines[e]);
     }
+    worker_memory_destroy(&twins->memory);
 }
 
 static uint32_t below(struct twins *twins, uint32_t n)
@@ -302,8 +303,8 @@ static void twins_walk(struct twins *twins, int steps)
 static void walk_fake(kind_set kinds, enum engine_fake_slicing slicing, bool shared, uint64_t seed)
 {
     struct engine_fake_options fake = fake_of(kinds);
-    struct engine_worker_options worker = {0};
-    struct twins twins = {.shared = shared, .random = seed};
+    struct engine_worker_options worker = {.memory = shared ? worker_memory_create() : NULL};
+    struct twins twins = {.memory = worker.memory, .random = seed};
 
     fake.slicing = slicing;
     assert_ok(engine_fake_create(&twins.engines[0], &fake, NULL));
@@ -327,8 +328,9 @@ static void walk_model(const char *family, bool shared)
 {
     struct engine_options options = {
         .context = CONTEXT, .sequences = SEQUENCES, .chunk = CHUNK, .threads = 1};
-    struct engine_worker_options worker = {.program = program()};
-    struct twins twins = {.shared = shared, .random = test_seed()};
+    struct engine_worker_options worker = {.program = program(),
+                                           .memory = shared ? worker_memory_create() : NULL};
+    struct twins twins = {.memory = worker.memory, .random = test_seed()};
     struct errinfo info = {0};
 
     twins.engines[0] = test_engine(family, &options);
@@ -865,7 +867,8 @@ static size_t segments_of(pid_t pid)
  * anything any more. */
 static void test_freed_memory_leaves_the_child(void **state)
 {
-    struct engine *engine = open_fake(FULL, (struct engine_worker_options){0});
+    struct worker_memory *shared = worker_memory_create();
+    struct engine *engine = open_fake(FULL, (struct engine_worker_options){.memory = shared});
     struct state_shape shape;
     seq_id seq;
 
@@ -874,15 +877,16 @@ static void test_freed_memory_leaves_the_child(void **state)
     assert_true(run_range(engine, seq, 0, CUT, NULL));
     size_t before = segments_of(engine_worker_pid(engine));
     for (int i = 0; i < 20; i++) {
-        void *memory = engine_alloc(engine, IMAGE_BYTES);
+        void *memory = worker_memory_alloc(IMAGE_BYTES, shared);
         assert_ok(state_export_rows(engine, seq, 0, CUT, memory, IMAGE_BYTES, &shape, NULL));
         assert_uint_in_range(segments_of(engine_worker_pid(engine)), before + 1, before + 2);
-        engine_free(engine, memory);
+        worker_memory_free(memory, shared);
     }
     assert_true(engine_memory(engine) > 0); /* as the scheduler asks once a second */
     assert_int_equal(segments_of(engine_worker_pid(engine)), before);
     engine_seq_release(engine, &seq);
     engine_close(&engine);
+    worker_memory_destroy(&shared);
 }
 
 /* Staging has an end; what does not fit fails as an export may, and the engine goes on. */

@@ -25,7 +25,6 @@
 #include "engine/engine_ops.h"
 
 enum {
-    ALLOC_ALIGNMENT = 64,
     LAYERS_PER_KIND = 2,
     /* What an export of rows spoils behind its image when other kinds pass through, as libllama
      * does. */
@@ -41,7 +40,6 @@ struct engine_fake {
     bool wanted[SEQS_SLOTS_MAX]; /* per item of the last run */
     atomic_bool aborting;
     atomic_ullong beats;
-    atomic_uint allocations;
 };
 
 static const char *const control_names[ENGINE_FAKE_VOCAB - 256] = {
@@ -290,21 +288,6 @@ static uint64_t fake_beats(const struct engine *engine)
     return atomic_load_explicit(&fake_of(engine)->beats, memory_order_relaxed);
 }
 
-static void *fake_alloc(struct engine *engine, size_t size)
-{
-    void *ptr = mem_try_alloc_aligned(ALLOC_ALIGNMENT, size);
-
-    if (ptr != NULL)
-        atomic_fetch_add_explicit(&fake_of(engine)->allocations, 1, memory_order_relaxed);
-    return ptr;
-}
-
-static void fake_free(struct engine *engine, void *ptr)
-{
-    mem_free(ptr);
-    atomic_fetch_sub_explicit(&fake_of(engine)->allocations, 1, memory_order_relaxed);
-}
-
 /* ---- sequences ---- */
 
 static void fake_seq_copy(struct engine *engine, seq_id from, seq_id to)
@@ -462,7 +445,6 @@ static void fake_close(struct engine *engine)
 {
     struct engine_fake *fake = fake_of(engine);
 
-    assert(atomic_load_explicit(&fake->allocations, memory_order_relaxed) == 0);
     fake_memory_destroy(&fake->memory);
     mem_free(fake->logits);
     mem_free(fake);
@@ -484,8 +466,6 @@ static const struct engine_ops fake_ops = {
     .logits = fake_logits,
     .abort = fake_abort,
     .beats = fake_beats,
-    .alloc = fake_alloc,
-    .free = fake_free,
     .rows_capacity = fake_rows_capacity,
     .snapshot_bytes = fake_snapshot_bytes,
     .whole_bytes = fake_whole_bytes,
@@ -652,6 +632,5 @@ struct engine_fake_stats engine_fake_stats(const struct engine *engine)
 
     assert(engine->ops == &fake_ops);
     stats.cells_used = fake_memory_cells_used(fake->memory);
-    stats.allocations = atomic_load_explicit(&fake->allocations, memory_order_relaxed);
     return stats;
 }

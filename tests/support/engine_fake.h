@@ -86,7 +86,7 @@ struct engine_fake_options {
 };
 
 /* ERR_INVALID for options that cannot be, ERR_NOMEM; *engine is then NULL. Closed with
- * engine_close, which aborts when memory of engine_alloc was not given back. */
+ * engine_close. */
 enum err engine_fake_create(struct engine **engine, const struct engine_fake_options *options,
                             struct errinfo *info) NODISCARD;
 
@@ -96,8 +96,7 @@ struct engine_fake_stats {
     uint64_t tokens; /* computed, in whole pieces */
     uint64_t settles;
     uint64_t exports, imports, bytes_exported, bytes_imported; /* that succeeded */
-    uint32_t cells_used;  /* now, counted in the memory itself */
-    uint32_t allocations; /* of engine_alloc, not freed yet */
+    uint32_t cells_used; /* now, counted in the memory itself */
 };
 
 /* `engine` must be a fake. On the engine's thread. */

@@ -492,6 +492,30 @@ static void test_an_arena_is_made_ahead(void **state)
     pages_destroy(&pages);
 }
 
+/* Memory that is slow to get is kept ready in bulk, refilled as it is used, never above the
+ * limit, and kept when it is empty again. */
+static void test_many_bytes_are_made_ahead(void **state)
+{
+    enum { ARENA = 1 << 20, AHEAD = 8 * ARENA, LIMIT = 10 * ARENA };
+    struct pages *pages = pages_create(&(struct pages_options){
+        .arena_bytes = ARENA, .limit_bytes = LIMIT, .ahead = true, .ahead_bytes = AHEAD});
+    void *a, *b;
+
+    (void)state;
+    wait_for_held(pages, AHEAD);
+    a = pages_alloc(pages, ARENA);
+    assert_non_null(a);
+    wait_for_held(pages, AHEAD + ARENA);
+    b = pages_alloc(pages, ARENA);
+    assert_non_null(b);
+    wait_for_held(pages, LIMIT);
+    pages_free(pages, a);
+    pages_free(pages, b);
+    pages_check(pages);
+    wait_for_held(pages, AHEAD);
+    pages_destroy(&pages);
+}
+
 /* A small cache needs what it has for objects. */
 static void test_nothing_is_made_ahead_of_a_small_limit(void **state)
 {
@@ -701,7 +725,8 @@ static void test_misuse_aborts(void **state)
     assert_true(aborts(leak));
 }
 
-TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_nothing_is_made_ahead_of_a_small_limit),
+TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_many_bytes_are_made_ahead),
+           TEST(test_nothing_is_made_ahead_of_a_small_limit),
            TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle),
            TEST(test_survives_every_failed_arena), TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
