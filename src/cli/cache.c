@@ -12,7 +12,6 @@
 
 #include "base/buf.h"
 #include "cli/commands.h"
-#include "cli/remote.h"
 #include "tier/ssd_format.h"
 
 enum { ANSWER_BYTES_MAX = 1 << 30 };
@@ -47,31 +46,29 @@ static const struct option_desc options_table[] = {
     REMOTE_OPTIONS(struct cache_options, remote),
 };
 
-struct action {
-    const char *name;
-    const char *takes; /* arguments after the name */
-    size_t args_min, args_max;
-    cache_fn remote, dir; /* NULL: not supported there */
-    void (*print)(yyjson_val *root, struct buf *out);
+#define CACHE_PATH "/admin/cache/"
+
+static const struct cache_action actions[] = {
+    {"stats", "", 0, 0, "/admin/stats", cache_remote_get, cache_dir_stats, cache_print_stats},
+    {"ls", "", 0, 0, CACHE_PATH "objects", cache_remote_ls, cache_dir_ls, cache_print_ls},
+    {"show", "KEY", 1, 1, CACHE_PATH "objects", cache_remote_get, cache_dir_show, cache_print_show},
+    {"verify", "", 0, 0, CACHE_PATH "verify", cache_remote_post, cache_dir_verify,
+     cache_print_verify},
+    {"gc", "", 0, 0, CACHE_PATH "evict", cache_remote_post, cache_dir_gc, cache_print_gc},
+    {"clear", "", 0, 0, CACHE_PATH "clear", cache_remote_post, cache_dir_clear, cache_print_clear},
+    {"pin", "KEY|REQUEST", 1, 1, CACHE_PATH "pin", cache_remote_pin, NULL, cache_print_pin},
+    {"unpin", "KEY|REQUEST", 1, 1, CACHE_PATH "unpin", cache_remote_pin, NULL, cache_print_pin},
+    {"probe", "REQUEST [REQUEST]", 1, 2, CACHE_PATH "probe", cache_remote_prompt, NULL,
+     cache_print_probe},
+    {"warm", "REQUEST", 1, 1, CACHE_PATH "warm", cache_remote_prompt, NULL, cache_print_warm},
+    {"export", "FOLDER [KEY]", 1, 2, CACHE_PATH "export", cache_remote_post, cache_dir_export,
+     cache_print_moved},
+    {"import", "FOLDER", 1, 1, CACHE_PATH "import", cache_remote_post, cache_dir_import,
+     cache_print_moved},
+    {"dump", "FILE", 1, 1, NULL, NULL, NULL, NULL},
 };
 
-static const struct action actions[] = {
-    {"stats", "", 0, 0, cache_remote_stats, cache_dir_stats, cache_print_stats},
-    {"ls", "", 0, 0, cache_remote_ls, cache_dir_ls, cache_print_ls},
-    {"show", "KEY", 1, 1, cache_remote_show, cache_dir_show, cache_print_show},
-    {"verify", "", 0, 0, cache_remote_verify, cache_dir_verify, cache_print_verify},
-    {"gc", "", 0, 0, cache_remote_gc, cache_dir_gc, cache_print_gc},
-    {"clear", "", 0, 0, cache_remote_clear, cache_dir_clear, cache_print_clear},
-    {"pin", "KEY|REQUEST", 1, 1, cache_remote_pin, NULL, cache_print_pin},
-    {"unpin", "KEY|REQUEST", 1, 1, cache_remote_unpin, NULL, cache_print_pin},
-    {"probe", "REQUEST [REQUEST]", 1, 2, cache_remote_probe, NULL, cache_print_probe},
-    {"warm", "REQUEST", 1, 1, cache_remote_warm, NULL, cache_print_warm},
-    {"export", "FOLDER [KEY]", 1, 2, cache_remote_export, cache_dir_export, cache_print_moved},
-    {"import", "FOLDER", 1, 1, cache_remote_import, cache_dir_import, cache_print_moved},
-    {"dump", "FILE", 1, 1, NULL, NULL, NULL},
-};
-
-static const struct action *find_action(const char *name)
+static const struct cache_action *find_action(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(actions); i++)
         if (strcmp(actions[i].name, name) == 0)
@@ -92,8 +89,7 @@ static enum cli_exit unknown(const struct cli *cli)
     return cli_usage_error(cli, "unknown cache command \"%s\"", cli->args[0]);
 }
 
-static enum cli_exit show(const struct cache_run *run, const struct action *action,
-                          const struct buf *json)
+static enum cli_exit show(const struct cache_run *run, const struct buf *json)
 {
     struct buf text;
     yyjson_doc *doc;
@@ -109,7 +105,7 @@ static enum cli_exit show(const struct cache_run *run, const struct action *acti
         return CLI_EXIT_FAILURE;
     }
     buf_init(&text, ANSWER_BYTES_MAX);
-    action->print(yyjson_doc_get_root(doc), &text);
+    run->action->print(yyjson_doc_get_root(doc), &text);
     cli_put_text(run->cli, &text);
     buf_fini(&text);
     yyjson_doc_free(doc);
@@ -117,14 +113,17 @@ static enum cli_exit show(const struct cache_run *run, const struct action *acti
 }
 
 static enum cli_exit run_action(struct cli *cli, const struct cache_options *options,
-                                const struct action *action)
+                                const struct cache_action *action)
 {
-    struct cache_run run = {
-        .cli = cli, .options = options, .args = cli->args + 1, .args_count = cli->args_count - 1};
+    struct cache_run run = {.cli = cli,
+                            .options = options,
+                            .action = action,
+                            .args = cli->args + 1,
+                            .args_count = cli->args_count - 1};
     struct errinfo info = {0};
     struct buf json;
 
-    cache_fn fn = options->dir != NULL ? action->dir : action->remote;
+    cache_fn *fn = options->dir != NULL ? action->dir : action->remote;
     if (fn == NULL)
         return cli_usage_error(cli, "%s needs a running server: omit --dir", action->name);
     enum err err =
@@ -134,7 +133,7 @@ static enum cli_exit run_action(struct cli *cli, const struct cache_options *opt
         err = fn(&run, &json, &info);
     if (err == ERR_OK)
         err = json.err == ERR_OK ? ERR_OK : err_set(&info, json.err, "%s", err_sentence(json.err));
-    enum cli_exit status = err == ERR_OK ? show(&run, action, &json) : CLI_EXIT_FAILURE;
+    enum cli_exit status = err == ERR_OK ? show(&run, &json) : CLI_EXIT_FAILURE;
     buf_fini(&json);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
@@ -145,7 +144,7 @@ static enum cli_exit run_action(struct cli *cli, const struct cache_options *opt
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    const struct action *action = find_action(cli->args[0]);
+    const struct cache_action *action = find_action(cli->args[0]);
     size_t given = cli->args_count - 1;
 
     if (action == NULL)

@@ -34,48 +34,46 @@ struct cache_options {
     bool pinned, json;
 };
 
+struct cache_run;
+
+/* Appends the answer's JSON; on failure `info` has the message. */
+typedef enum err cache_fn(struct cache_run *run, struct buf *json, struct errinfo *info);
+/* Appends an answer for people. */
+typedef void cache_print_fn(yyjson_val *root, struct buf *out);
+
+struct cache_action {
+    const char *name;
+    const char *takes; /* arguments after the name */
+    size_t args_min, args_max;
+    const char *path;       /* of the admin API */
+    cache_fn *remote, *dir; /* NULL: not supported there */
+    cache_print_fn *print;
+};
+
 /* One run of the command. */
 struct cache_run {
     struct cli *cli;
     const struct cache_options *options;
+    const struct cache_action *action;
     const char *const *args; /* after the name of the action */
     size_t args_count;
     struct remote remote; /* unless --dir is given */
 };
 
-/* Appends the answer's JSON; on failure `info` has the message. */
-typedef enum err (*cache_fn)(struct cache_run *run, struct buf *json, struct errinfo *info);
+/* ---- cache_remote.c: a request without a body, with one, with a prompt, or by key or prompt ---- */
+cache_fn cache_remote_get, cache_remote_ls, cache_remote_post, cache_remote_prompt,
+    cache_remote_pin;
 
-/* ---- cache_remote.c ---- */
-enum err cache_remote_stats(struct cache_run *run, struct buf *json,
-                            struct errinfo *info) NODISCARD;
-enum err cache_remote_ls(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_show(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_verify(struct cache_run *run, struct buf *json,
-                             struct errinfo *info) NODISCARD;
-enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_clear(struct cache_run *run, struct buf *json,
-                            struct errinfo *info) NODISCARD;
-enum err cache_remote_pin(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_unpin(struct cache_run *run, struct buf *json,
-                            struct errinfo *info) NODISCARD;
-enum err cache_remote_probe(struct cache_run *run, struct buf *json,
-                            struct errinfo *info) NODISCARD;
-enum err cache_remote_warm(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_export(struct cache_run *run, struct buf *json,
-                             struct errinfo *info) NODISCARD;
-enum err cache_remote_import(struct cache_run *run, struct buf *json,
-                             struct errinfo *info) NODISCARD;
+/* Digits of a key, whole or abbreviated; ERR_INVALID says so otherwise. */
+enum { CACHE_KEY_DIGITS = 2 * sizeof(struct hash256), CACHE_KEY_DIGITS_MIN = 8 };
+bool cache_is_key(const char *text);
+enum err cache_check_key(const char *text, struct errinfo *info) NODISCARD;
+/* What is wrong with an abbreviation of which there are no or several keys. */
+enum err cache_check_matches(const char *digits, size_t matches, struct errinfo *info) NODISCARD;
 
 /* ---- cache_dir.c ---- */
-enum err cache_dir_stats(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_ls(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_show(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_verify(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_gc(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_clear(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_export(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_dir_import(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+cache_fn cache_dir_stats, cache_dir_ls, cache_dir_show, cache_dir_verify, cache_dir_gc,
+    cache_dir_clear, cache_dir_export, cache_dir_import;
 
 /* The keys of the objects of a directory. */
 struct cache_keys {
@@ -87,17 +85,10 @@ struct cache_keys {
 enum err cache_read_keys(const struct cli *cli, const struct cache_options *options,
                          struct cache_keys *keys, struct errinfo *info) NODISCARD;
 
-/* ---- cache_print.c: one answer for people, appended ---- */
-void cache_print_stats(yyjson_val *root, struct buf *out);
-void cache_print_ls(yyjson_val *root, struct buf *out);
-void cache_print_show(yyjson_val *root, struct buf *out);
-void cache_print_verify(yyjson_val *root, struct buf *out);
-void cache_print_gc(yyjson_val *root, struct buf *out);
-void cache_print_clear(yyjson_val *root, struct buf *out);
-void cache_print_pin(yyjson_val *root, struct buf *out);
-void cache_print_probe(yyjson_val *root, struct buf *out);
-void cache_print_warm(yyjson_val *root, struct buf *out);
-void cache_print_moved(yyjson_val *root, struct buf *out);
+/* ---- cache_print.c ---- */
+cache_print_fn cache_print_stats, cache_print_ls, cache_print_show, cache_print_verify,
+    cache_print_gc, cache_print_clear, cache_print_pin, cache_print_probe, cache_print_warm,
+    cache_print_moved;
 
 /* ---- cache_dump.c ---- */
 enum cli_exit cache_dump(struct cli *cli, const struct cache_options *options);

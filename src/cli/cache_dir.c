@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json_write.h"
 #include "base/buf.h"
@@ -22,7 +23,7 @@
 #include "tier/ssd_dir.h"
 #include "tier/tier_ssd.h"
 
-enum { KEY_FILE_BYTES_MAX = 4096, KEY_DIGITS_MIN = 8 };
+enum { KEY_FILE_BYTES_MAX = 4096 };
 
 #define UNLINK_WAIT_NS (UINT64_C(60) * NS_PER_S)
 
@@ -118,7 +119,6 @@ static enum err open_at(const struct cache_run *run, const char *path, bool read
 static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier,
                           struct errinfo *info)
 {
-
     if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 &&
         strcmp(run->options->tier, "all") != 0)
         return err_set(info, ERR_INVALID, "a folder has only the ssd tier, not %s",
@@ -254,8 +254,9 @@ static void write_object(struct json *json, const struct tier_meta *meta, uint64
 
 struct listing {
     struct json *json;
-    const char *prefix; /* of the key, in hex, lower case; "" = any */
-    uint64_t now_ns, left, matches;
+    const char *prefix; /* of the key, in hex; "" = any */
+    uint64_t now_ns, left;
+    size_t matches;
     bool more; /* there are more than requested */
 };
 
@@ -265,7 +266,7 @@ static bool list_one(const struct tier_meta *meta, void *arg)
     char hex[HASH256_HEX_BYTES];
 
     hash256_hex(&meta->key, hex);
-    if (strncmp(hex, list->prefix, strlen(list->prefix)) != 0)
+    if (strncasecmp(hex, list->prefix, strlen(list->prefix)) != 0)
         return true;
     list->more = list->left == 0;
     if (list->more)
@@ -301,40 +302,20 @@ enum err cache_dir_ls(struct cache_run *run, struct buf *out, struct errinfo *in
     return ERR_OK;
 }
 
-static enum err lower_hex(const char *text, char out[HASH256_HEX_BYTES], struct errinfo *info)
-{
-    size_t len = strlen(text);
-
-    if (len < KEY_DIGITS_MIN || len >= HASH256_HEX_BYTES ||
-        text[strspn(text, "0123456789abcdefABCDEF")] != '\0')
-        return err_set(
-            info, ERR_INVALID,
-            "\"%s\" is not a key: expected %d to %d hex digits, as shown by 'hearth cache ls'",
-            text, KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
-    for (size_t i = 0; i <= len; i++)
-        out[i] = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] + 'a' - 'A') : text[i];
-    return ERR_OK;
-}
-
 enum err cache_dir_show(struct cache_run *run, struct buf *out, struct errinfo *info)
 {
-    char prefix[HASH256_HEX_BYTES];
     struct json json = json_to(out);
     struct listing list = {.json = &json,
-                           .prefix = prefix,
+                           .prefix = run->args[0],
                            .now_ns = clock_wall_ns(run->cli->setup->clock),
                            .left = 2};
     struct tier *tier;
 
-    TRY(lower_hex(run->args[0], prefix, info));
+    TRY(cache_check_key(run->args[0], info));
     TRY(open_tier(run, true, &tier, info));
     tier->ops->each(tier, list_one, &list);
     tier_close(&tier);
-    if (list.matches == 0)
-        return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", prefix);
-    return list.matches == 1
-               ? ERR_OK
-               : err_set(info, ERR_INVALID, "several keys begin with %s: give more digits", prefix);
+    return cache_check_matches(run->args[0], list.matches, info);
 }
 
 /* ---- all of them, one after another ---- */
@@ -355,18 +336,10 @@ static bool collect_one(const struct tier_meta *meta, void *arg)
 {
     struct items *items = arg;
 
-    if (items->count == items->capacity) {
-        size_t capacity = items->capacity > 0 ? 2 * items->capacity : 1024;
-        struct item *list = mem_try_alloc_array(capacity, sizeof(*list));
-        items->complete = list != NULL;
-        if (list == NULL)
-            return false;
-        if (items->count > 0)
-            memcpy(list, items->list, items->count * sizeof(*list));
-        mem_free(items->list);
-        items->list = list;
-        items->capacity = capacity;
-    }
+    items->complete =
+        mem_try_reserve(&items->list, items->count + 1, &items->capacity, sizeof(*items->list));
+    if (!items->complete)
+        return false;
     items->list[items->count++] = (struct item){meta->key, meta->bytes, meta->used_wall_ns};
     items->bytes += meta->bytes;
     return true;
@@ -383,25 +356,18 @@ static enum err collect(struct tier *tier, struct items *items, struct errinfo *
 
 /* ---- verify ---- */
 
+/* TIER_ERROR also when `data` is NULL: there was no memory for it. */
 static enum tier_result read_to(struct tier *tier, const struct hash256 *key, void *data,
                                 uint64_t bytes)
 {
     struct tier_answer answer;
 
+    if (data == NULL)
+        return TIER_ERROR;
     tier_answer_init(&answer);
     tier->ops->get(tier, key, data, bytes, tier_answer_done, &answer, NULL);
     enum tier_result result = tier_answer_wait(&answer);
     tier_answer_fini(&answer);
-    return result;
-}
-
-static enum tier_result read_one(struct tier *tier, const struct item *item)
-{
-    void *data = mem_try_alloc(item->bytes);
-    enum tier_result result =
-        data != NULL ? read_to(tier, &item->key, data, item->bytes) : TIER_ERROR;
-
-    mem_free(data);
     return result;
 }
 
@@ -417,8 +383,11 @@ static void read_all(struct cache_run *run, struct tier *tier, const struct item
                                            PROGRESS_UNIT_BYTES, run->cli->setup->clock);
 
     for (size_t i = 0; i < items->count; i++) {
-        verdicts->by_result[read_one(tier, &items->list[i])]++;
-        verdicts->bytes += items->list[i].bytes;
+        const struct item *item = &items->list[i];
+        void *data = mem_try_alloc(item->bytes);
+        verdicts->by_result[read_to(tier, &item->key, data, item->bytes)]++;
+        mem_free(data);
+        verdicts->bytes += item->bytes;
         progress_update(bar, verdicts->bytes, items->bytes);
     }
     progress_finish(&bar, true);
@@ -576,7 +545,7 @@ static bool copy_one(const struct tier_meta *meta, void *arg)
 {
     struct copy *copy = arg;
     void *data = mem_try_alloc(meta->bytes);
-    bool good = data != NULL && read_to(copy->from, &meta->key, data, meta->bytes) == TIER_OK &&
+    bool good = read_to(copy->from, &meta->key, data, meta->bytes) == TIER_OK &&
                 write_one(copy->to, meta, data) == TIER_OK;
 
     mem_free(data);
@@ -586,15 +555,21 @@ static bool copy_one(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-static void write_moved(const struct copy *copy, struct buf *out)
+/* Copies all objects from one to the other; both are closed. */
+static enum err copy_all(struct copy *copy, enum err err, struct buf *out)
 {
     struct json json = json_to(out);
 
+    if (err == ERR_OK)
+        copy->from->ops->each(copy->from, copy_one, copy);
+    tier_close(&copy->to);
+    tier_close(&copy->from);
     json_open(&json, '{');
     json_key_uint(&json, "objects", copy->objects);
     json_key_uint(&json, "bytes", copy->bytes);
     json_key_uint(&json, "refused", copy->refused);
     json_close(&json, '}');
+    return err;
 }
 
 enum err cache_dir_export(struct cache_run *run, struct buf *out, struct errinfo *info)
@@ -606,13 +581,7 @@ enum err cache_dir_export(struct cache_run *run, struct buf *out, struct errinfo
             info, ERR_INVALID,
             "exporting a single key needs a running server; a folder is exported as a whole");
     TRY(open_tier(run, true, &copy.from, info));
-    enum err err = open_at(run, run->args[0], false, &copy.to, info);
-    if (err == ERR_OK)
-        copy.from->ops->each(copy.from, copy_one, &copy);
-    tier_close(&copy.to);
-    tier_close(&copy.from);
-    write_moved(&copy, out);
-    return err;
+    return copy_all(&copy, open_at(run, run->args[0], false, &copy.to, info), out);
 }
 
 enum err cache_dir_import(struct cache_run *run, struct buf *out, struct errinfo *info)
@@ -620,11 +589,5 @@ enum err cache_dir_import(struct cache_run *run, struct buf *out, struct errinfo
     struct copy copy = {0};
 
     TRY(open_tier(run, false, &copy.to, info));
-    enum err err = open_at(run, run->args[0], true, &copy.from, info);
-    if (err == ERR_OK)
-        copy.from->ops->each(copy.from, copy_one, &copy);
-    tier_close(&copy.from);
-    tier_close(&copy.to);
-    write_moved(&copy, out);
-    return err;
+    return copy_all(&copy, open_at(run, run->args[0], true, &copy.from, info), out);
 }

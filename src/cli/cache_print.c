@@ -2,59 +2,15 @@
  * cache_print.c: answers about a cache as lines and tables for people. Fields that an answer lacks
  * are omitted.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json_write.h"
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/units.h"
-#include "lab/sheet.h"
 #include "cli/cache.h"
-#include "cli/remote.h"
 
-enum { KEY_SHOWN = 16, LIST_BYTES = 64 };
-
-static const char *size_of(yyjson_val *object, const char *path, char out[UNITS_TEXT_BYTES])
-{
-    return fields_get(object, path) != NULL ? units_format_size(fields_uint(object, path), out)
-                                            : "-";
-}
-
-static const char *count_of(yyjson_val *object, const char *path, char out[UNITS_TEXT_BYTES])
-{
-    return units_format_count(fields_uint(object, path), out);
-}
-
-static const char *time_of(double seconds, char out[UNITS_TEXT_BYTES])
-{
-    return seconds >= 0 && seconds < 1e9
-               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
-               : "-";
-}
-
-/* The strings of an array, separated by commas. */
-static const char *list_of(yyjson_val *array, char out[LIST_BYTES])
-{
-    yyjson_arr_iter iter;
-    yyjson_val *value;
-    size_t len = 0;
-
-    out[0] = '\0';
-    yyjson_arr_iter_init(array, &iter);
-    while ((value = yyjson_arr_iter_next(&iter)) != NULL && len < LIST_BYTES)
-        len += (size_t)snprintf(out + len, LIST_BYTES - len, "%s%s", len > 0 ? "," : "",
-                                yyjson_is_str(value) ? yyjson_get_str(value) : "?");
-    return out[0] != '\0' ? out : "-";
-}
-
-static void print_sheet(struct sheet **sheet, struct buf *out)
-{
-    (void)sheet_write_table(*sheet, out);
-    sheet_destroy(sheet);
-}
+enum { KEY_SHOWN = 16 }; /* of the digits of a key */
 
 /* ---- stats ---- */
 
@@ -62,25 +18,25 @@ static void print_sheet(struct sheet **sheet, struct buf *out)
 static void print_tokens(yyjson_val *tokens, const char *total, struct buf *out)
 {
     static const char *const names[] = {"device", "ram", "ssd", "remote", "computed"};
-    char text[UNITS_TEXT_BYTES];
+    char text[FIELDS_TEXT_BYTES];
 
     buf_appendf(out, "prompt %s =", total);
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (strcmp(names[i], "remote") != 0 || fields_uint(tokens, names[i]) > 0)
             buf_appendf(out, "%s %s %s", i > 0 ? " +" : "", names[i],
-                        count_of(tokens, names[i], text));
+                        fields_count(tokens, names[i], text));
 }
 
 static void print_period(yyjson_val *period, const char *name, struct buf *out)
 {
-    char requests[UNITS_TEXT_BYTES], tokens[UNITS_TEXT_BYTES], saved[UNITS_TEXT_BYTES];
+    char requests[FIELDS_TEXT_BYTES], tokens[FIELDS_TEXT_BYTES], saved[FIELDS_TEXT_BYTES];
 
     if (!yyjson_is_obj(period))
         return;
-    buf_appendf(out, "%-9s %s requests, ", name, count_of(period, "requests", requests));
-    print_tokens(fields_get(period, "tokens"), count_of(period, "prompt_tokens", tokens), out);
+    buf_appendf(out, "%-9s %s requests, ", name, fields_count(period, "requests", requests));
+    print_tokens(fields_get(period, "tokens"), fields_count(period, "prompt_tokens", tokens), out);
     buf_appendf(out, " | %.1f %% reused, %s saved\n", 100 * fields_number(period, "efficiency", 0),
-                time_of(fields_number(period, "saved_s", NAN), saved));
+                fields_time(period, "saved_s", saved));
 }
 
 static void print_misses(yyjson_val *miss, struct buf *out)
@@ -100,117 +56,100 @@ static void print_misses(yyjson_val *miss, struct buf *out)
     buf_append_str(out, any ? "\n" : "");
 }
 
-static void print_tiers(yyjson_val *tiers, struct buf *out)
+static bool is_off(yyjson_val *tier)
 {
-    static const struct sheet_column columns[] = {
-        {"tier", "TIER", SHEET_TEXT},   {"state", "STATE", SHEET_TEXT},
-        {"used", "USED", SHEET_TEXT},   {"cap", "CAP", SHEET_TEXT},
-        {"objects", "OBJECTS", 0},      {"hits", "HITS", 0},
-        {"stores", "STORES", 0},        {"evictions", "EVICTIONS", 0},
-        {"read", "READ", SHEET_TEXT},   {"written", "WRITTEN", SHEET_TEXT},
-        {"today", "TODAY", SHEET_TEXT}, {"errors", "ERRORS", 0},
-    };
-    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
-    char text[UNITS_TEXT_BYTES];
-    yyjson_arr_iter iter;
-    yyjson_val *tier;
-
-    yyjson_arr_iter_init(tiers, &iter);
-    while ((tier = yyjson_arr_iter_next(&iter)) != NULL) {
-        if (strcmp(fields_text(tier, "state", "-"), "off") == 0)
-            continue; /* not attached */
-        sheet_text(sheet, fields_text(tier, "tier", "?"));
-        sheet_text(sheet, fields_text(tier, "state", "-"));
-        sheet_text(sheet, size_of(tier, "used", text));
-        sheet_text(sheet, size_of(tier, "cap", text));
-        sheet_number(sheet, fields_number(tier, "objects", NAN));
-        sheet_number(sheet, fields_number(tier, "hits", NAN));
-        sheet_number(sheet, fields_number(tier, "stores", NAN));
-        sheet_number(sheet, fields_number(tier, "evictions", NAN));
-        sheet_text(sheet, size_of(tier, "read_bytes", text));
-        sheet_text(sheet, size_of(tier, "written_bytes", text));
-        sheet_text(sheet, size_of(tier, "written_today", text));
-        sheet_number(sheet, fields_number(tier, "errors", NAN));
-    }
-    print_sheet(&sheet, out);
+    return strcmp(fields_text(tier, "state", "-"), "off") == 0; /* not attached */
 }
+
+static const char *show_name(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    snprintf(out, KEY_SHOWN + 1, "%s", fields_text(object, path, "?"));
+    return out;
+}
+
+static const struct fields_column tier_columns[] = {
+    {"tier", "TIER", show_name, 0},
+    {"state", "STATE", fields_word, 0},
+    {"used", "USED", fields_size, 0},
+    {"cap", "CAP", fields_size, 0},
+    {"objects", "OBJECTS", NULL, 0},
+    {"hits", "HITS", NULL, 0},
+    {"stores", "STORES", NULL, 0},
+    {"evictions", "EVICTIONS", NULL, 0},
+    {"read_bytes", "READ", fields_size, 0},
+    {"written_bytes", "WRITTEN", fields_size, 0},
+    {"written_today", "TODAY", fields_size, 0},
+    {"errors", "ERRORS", NULL, 0},
+};
+static const struct fields_table tiers_table = {
+    .columns = tier_columns, .count = COUNT_OF(tier_columns), .skips = is_off};
 
 /* Of a directory: files that are not objects. */
 static void print_leftovers(yyjson_val *root, struct buf *out)
 {
-    char bytes[UNITS_TEXT_BYTES];
+    char bytes[FIELDS_TEXT_BYTES];
 
     if (fields_get(root, "dir") == NULL)
         return;
     buf_appendf(out, "directory %s: %s free on its disk\n", fields_text(root, "dir", ""),
-                size_of(root, "free", bytes));
+                fields_size(root, "free", bytes));
     buf_appendf(out, "          %.0f foreign files (%s), ", fields_number(root, "foreign.files", 0),
-                size_of(root, "foreign.bytes", bytes));
+                fields_size(root, "foreign.bytes", bytes));
     buf_appendf(out, "%.0f in quarantine (%s)\n\n", fields_number(root, "quarantine.files", 0),
-                size_of(root, "quarantine.bytes", bytes));
+                fields_size(root, "quarantine.bytes", bytes));
 }
 
 void cache_print_stats(yyjson_val *root, struct buf *out)
 {
-    char text[UNITS_TEXT_BYTES];
+    char text[FIELDS_TEXT_BYTES];
 
     if (fields_get(root, "version") != NULL)
         buf_appendf(out, "hearth %s, up %s\n", fields_text(root, "version", "?"),
-                    time_of(fields_number(root, "uptime_s", NAN), text));
+                    fields_time(root, "uptime_s", text));
     print_period(fields_get(root, "session"), "session", out);
     print_period(fields_get(root, "all_time"), "all time", out);
     print_misses(fields_get(root, "miss"), out);
     if (fields_get(root, "session") != NULL)
         buf_append_char(out, '\n');
     print_leftovers(root, out);
-    print_tiers(fields_get(root, "tiers"), out);
+    fields_print(&tiers_table, fields_get(root, "tiers"), out);
 }
 
 /* ---- objects ---- */
 
-static void add_object(struct sheet *sheet, yyjson_val *object)
+static const char *show_range(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
 {
-    char text[UNITS_TEXT_BYTES], list[LIST_BYTES], range[LIST_BYTES], key[KEY_SHOWN + 1];
-    const char *flags = fields_bool(object, "pinned")       ? "pinned"
-                        : fields_bool(object, "superseded") ? "superseded"
-                                                            : "-";
-
-    snprintf(key, sizeof(key), "%s", fields_text(object, "key", "?"));
-    snprintf(range, sizeof(range), "%.0f-%.0f", fields_number(object, "begin", 0),
+    snprintf(out, FIELDS_TEXT_BYTES, "%.0f-%.0f", fields_number(object, path, 0),
              fields_number(object, "end", 0));
-    sheet_text(sheet, key);
-    sheet_text(sheet, fields_text(object, "model", "-"));
-    sheet_text(sheet, fields_text(object, "tenant", "-"));
-    sheet_text(sheet, fields_text(object, "kind", "-"));
-    sheet_text(sheet, range);
-    sheet_text(sheet, size_of(object, "bytes", text));
-    sheet_text(sheet, list_of(fields_get(object, "tiers"), list));
-    sheet_number(sheet, fields_number(object, "uses", NAN));
-    sheet_text(sheet, time_of(fields_number(object, "age_s", NAN), text));
-    sheet_text(sheet, flags);
+    return out;
 }
+
+static const char *show_note(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    (void)out;
+    return fields_bool(object, path)           ? "pinned"
+           : fields_bool(object, "superseded") ? "superseded"
+                                               : "-";
+}
+
+static const struct fields_column object_columns[] = {
+    {"key", "KEY", show_name, 0},
+    {"model", "MODEL", fields_word, 0},
+    {"tenant", "TENANT", fields_word, 0},
+    {"kind", "KIND", fields_word, 0},
+    {"begin", "TOKENS", show_range, 0},
+    {"bytes", "SIZE", fields_size, 0},
+    {"tiers", "TIERS", fields_list, 0},
+    {"uses", "USES", NULL, 0},
+    {"age_s", "UNUSED FOR", fields_time, 0},
+    {"pinned", "NOTE", show_note, 0},
+};
+static const struct fields_table objects_table = {
+    .columns = object_columns, .count = COUNT_OF(object_columns), .none = "nothing is held\n"};
 
 void cache_print_ls(yyjson_val *root, struct buf *out)
 {
-    static const struct sheet_column columns[] = {
-        {"key", "KEY", SHEET_TEXT},        {"model", "MODEL", SHEET_TEXT},
-        {"tenant", "TENANT", SHEET_TEXT},  {"kind", "KIND", SHEET_TEXT},
-        {"range", "TOKENS", SHEET_TEXT},   {"bytes", "SIZE", SHEET_TEXT},
-        {"tiers", "TIERS", SHEET_TEXT},    {"uses", "USES", 0},
-        {"age", "UNUSED FOR", SHEET_TEXT}, {"note", "NOTE", SHEET_TEXT},
-    };
-    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
-    yyjson_arr_iter iter;
-    yyjson_val *object;
-
-    yyjson_arr_iter_init(fields_get(root, "objects"), &iter);
-    while ((object = yyjson_arr_iter_next(&iter)) != NULL)
-        add_object(sheet, object);
-    if (sheet_rows(sheet) == 0)
-        buf_append_str(out, "nothing is held\n");
-    else
-        (void)sheet_write_table(sheet, out);
-    sheet_destroy(&sheet);
+    fields_print(&objects_table, fields_get(root, "objects"), out);
     const char *next = fields_text(root, "next", NULL);
     if (next != NULL)
         buf_appendf(
@@ -245,10 +184,10 @@ void cache_print_show(yyjson_val *root, struct buf *out)
 
 void cache_print_verify(yyjson_val *root, struct buf *out)
 {
-    char objects[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES], took[UNITS_TEXT_BYTES];
+    char objects[FIELDS_TEXT_BYTES], bytes[FIELDS_TEXT_BYTES], took[FIELDS_TEXT_BYTES];
 
-    buf_appendf(out, "%s objects, %s read in %s: ", count_of(root, "objects", objects),
-                size_of(root, "bytes", bytes), time_of(fields_number(root, "seconds", NAN), took));
+    buf_appendf(out, "%s objects, %s read in %s: ", fields_count(root, "objects", objects),
+                fields_size(root, "bytes", bytes), fields_time(root, "seconds", took));
     if (fields_uint(root, "damaged") == 0)
         buf_append_str(out, "all are whole\n");
     else
@@ -260,49 +199,48 @@ void cache_print_verify(yyjson_val *root, struct buf *out)
 
 void cache_print_gc(yyjson_val *root, struct buf *out)
 {
-    char bytes[UNITS_TEXT_BYTES];
+    char bytes[FIELDS_TEXT_BYTES];
 
     buf_appendf(out, "%.0f objects removed, %s\n", fields_number(root, "evicted", 0),
-                size_of(root, "bytes", bytes));
+                fields_size(root, "bytes", bytes));
     if (fields_get(root, "leftovers") != NULL)
         buf_appendf(out, "%.0f leftovers removed, %s\n", fields_number(root, "leftovers.files", 0),
-                    size_of(root, "leftovers.bytes", bytes));
+                    fields_size(root, "leftovers.bytes", bytes));
 }
 
 void cache_print_clear(yyjson_val *root, struct buf *out)
 {
-    char bytes[UNITS_TEXT_BYTES];
-    yyjson_arr_iter iter;
+    char bytes[FIELDS_TEXT_BYTES];
     yyjson_val *failed;
 
-    buf_appendf(out, "%s cleared\n", size_of(root, "cleared", bytes));
-    yyjson_arr_iter_init(fields_get(root, "failed"), &iter);
-    while ((failed = yyjson_arr_iter_next(&iter)) != NULL)
+    buf_appendf(out, "%s cleared\n", fields_size(root, "cleared", bytes));
+    FIELDS_FOREACH (failed, fields_get(root, "failed"))
         buf_appendf(out, "%s: %s\n", fields_text(failed, "model", "?"),
                     fields_text(failed, "message", "failed"));
 }
 
 void cache_print_pin(yyjson_val *root, struct buf *out)
 {
-    char tokens[UNITS_TEXT_BYTES];
+    char tokens[FIELDS_TEXT_BYTES];
 
-    buf_appendf(out, "%s tokens\n", count_of(root, "pinned_tokens", tokens));
+    buf_appendf(out, "%s tokens\n", fields_count(root, "pinned_tokens", tokens));
 }
 
 void cache_print_warm(yyjson_val *root, struct buf *out)
 {
-    char total[UNITS_TEXT_BYTES], computed[UNITS_TEXT_BYTES];
+    char total[FIELDS_TEXT_BYTES], computed[FIELDS_TEXT_BYTES];
 
     buf_appendf(out, "%s tokens are warm, %s of them computed now\n",
-                count_of(root, "prompt_tokens", total), count_of(root, "computed", computed));
+                fields_count(root, "prompt_tokens", total),
+                fields_count(root, "computed", computed));
 }
 
 void cache_print_moved(yyjson_val *root, struct buf *out)
 {
-    char objects[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES];
+    char objects[FIELDS_TEXT_BYTES], bytes[FIELDS_TEXT_BYTES];
 
-    buf_appendf(out, "%s objects, %s", count_of(root, "objects", objects),
-                size_of(root, "bytes", bytes));
+    buf_appendf(out, "%s objects, %s", fields_count(root, "objects", objects),
+                fields_size(root, "bytes", bytes));
     if (fields_uint(root, "refused") > 0)
         buf_appendf(out, "; %.0f refused", fields_number(root, "refused", 0));
     buf_append_char(out, '\n');
@@ -334,11 +272,9 @@ static void print_blocks(yyjson_val *blocks, struct buf *out)
 {
     const char *tier = "none";
     double begin = 0, end = 0;
-    yyjson_arr_iter iter;
     yyjson_val *block;
 
-    yyjson_arr_iter_init(blocks, &iter);
-    while ((block = yyjson_arr_iter_next(&iter)) != NULL) {
+    FIELDS_FOREACH (block, blocks) {
         const char *its = fields_text(block, "tier", "none");
         if (strcmp(its, tier) != 0) {
             print_run(begin, end, tier, out);
@@ -352,9 +288,9 @@ static void print_blocks(yyjson_val *blocks, struct buf *out)
 
 void cache_print_probe(yyjson_val *root, struct buf *out)
 {
-    char total[UNITS_TEXT_BYTES];
+    char total[FIELDS_TEXT_BYTES];
 
-    print_tokens(fields_get(root, "would"), count_of(root, "prompt_tokens", total), out);
+    print_tokens(fields_get(root, "would"), fields_count(root, "prompt_tokens", total), out);
     buf_appendf(out, " | %s, %s\n", fields_text(root, "match", "-"),
                 fields_text(root, "reason", "-"));
     print_blocks(fields_get(root, "blocks"), out);

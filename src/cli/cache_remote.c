@@ -13,38 +13,34 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cache.h"
-#include "cli/remote.h"
 #include "cli/request_file.h"
 
-enum {
-    BODY_BYTES_MAX = 256 << 20,
-    PATH_BYTES_MAX = 4096,
-    PAGE = 500,
-    KEY_DIGITS = 64,
-    KEY_DIGITS_MIN = 8,
-    PAGES_MAX = 1 << 20
-};
+enum { BODY_BYTES_MAX = 256 << 20, PATH_BYTES_MAX = 4096, PAGE = 500, PAGES_MAX = 1 << 20 };
+
+/* Keys are completed from it. */
+#define LIST_PATH "/admin/cache/objects"
 
 /* ---- questions ---- */
 
-static enum err post(struct cache_run *run, const char *path, struct buf *body, struct buf *json,
+/* Closes the body's object, sends it and frees it. */
+static enum err post(struct cache_run *run, struct json *body, struct buf *json,
                      struct errinfo *info)
 {
-    enum err err = body->err == ERR_OK ? remote_ask(&run->remote, path, buf_str(body), json, info)
-                                       : err_set(info, body->err, "the request is too large");
+    struct buf *text = body->out;
 
-    buf_fini(body);
+    json_close(body, '}');
+    enum err err = text->err == ERR_OK
+                       ? remote_ask(&run->remote, run->action->path, buf_str(text), json, info)
+                       : err_set(info, text->err, "the request is too large");
+    buf_fini(text);
     return err;
 }
 
 /* {"tier", "model", "tenant"} as far as given; the object is left open. */
 static struct json begin(const struct cache_run *run, struct buf *body)
 {
-    struct json out;
+    struct json out = json_begin(body, BODY_BYTES_MAX, '{');
 
-    buf_init(body, BODY_BYTES_MAX);
-    out = json_to(body);
-    json_open(&out, '{');
     if (run->options->tier != NULL)
         json_key_text(&out, "tier", run->options->tier);
     if (run->options->model != NULL)
@@ -52,11 +48,6 @@ static struct json begin(const struct cache_run *run, struct buf *body)
     if (run->options->tenant != NULL)
         json_key_text(&out, "tenant", run->options->tenant);
     return out;
-}
-
-enum err cache_remote_stats(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    return remote_ask(&run->remote, "/admin/stats", NULL, json, info);
 }
 
 /* ---- lists ---- */
@@ -76,7 +67,7 @@ static enum err ask_page(struct cache_run *run, const char *after, uint64_t limi
     struct buf path;
 
     buf_init(&path, PATH_BYTES_MAX);
-    buf_appendf(&path, "/admin/cache/objects?limit=%llu", (unsigned long long)limit);
+    buf_appendf(&path, "%s?limit=%llu", LIST_PATH, (unsigned long long)limit);
     append_query(&path, "tier", options->tier);
     append_query(&path, "model", options->model);
     append_query(&path, "tenant", options->tenant);
@@ -102,14 +93,12 @@ static enum err each_object(struct cache_run *run, uint64_t limit,
     *next = run->options->after;
     for (int page = 0; more && left > 0 && page < PAGES_MAX; page++) {
         yyjson_doc *doc;
-        yyjson_arr_iter iter;
         yyjson_val *object;
 
         TRY(ask_page(run, *next, MIN(left, PAGE), &doc, info));
         yyjson_val *root = yyjson_doc_get_root(doc);
-        yyjson_arr_iter_init(fields_get(root, "objects"), &iter);
-        while (more && (object = yyjson_arr_iter_next(&iter)) != NULL) {
-            more = fn(object, arg);
+        FIELDS_FOREACH (object, fields_get(root, "objects")) {
+            more = more && fn(object, arg);
             left -= left < UINT64_MAX;
         }
         /* A cursor may be a number. */
@@ -150,20 +139,35 @@ enum err cache_remote_ls(struct cache_run *run, struct buf *json, struct errinfo
 
 struct search {
     const char *prefix;
-    char found[KEY_DIGITS + 1];
-    bool several;
+    char found[CACHE_KEY_DIGITS + 1];
+    size_t matches;
 };
 
-static bool is_hex(const char *text)
-{
-    return text[strspn(text, "0123456789abcdefABCDEF")] == '\0';
-}
-
-static bool is_key(const char *text)
+bool cache_is_key(const char *text)
 {
     size_t len = strlen(text);
 
-    return len >= KEY_DIGITS_MIN && len <= KEY_DIGITS && is_hex(text);
+    return len >= CACHE_KEY_DIGITS_MIN && len <= CACHE_KEY_DIGITS &&
+           text[strspn(text, "0123456789abcdefABCDEF")] == '\0';
+}
+
+enum err cache_check_key(const char *text, struct errinfo *info)
+{
+    return cache_is_key(text)
+               ? ERR_OK
+               : err_set(info, ERR_INVALID,
+                         "\"%s\" is not a key: expected %d to %d hex digits, as shown by 'hearth "
+                         "cache ls'",
+                         text, CACHE_KEY_DIGITS_MIN, (int)CACHE_KEY_DIGITS);
+}
+
+enum err cache_check_matches(const char *digits, size_t matches, struct errinfo *info)
+{
+    if (matches == 0)
+        return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", digits);
+    return matches == 1
+               ? ERR_OK
+               : err_set(info, ERR_INVALID, "several keys begin with %s: give more digits", digits);
 }
 
 /* Rows and snapshots that end in one block share its key. */
@@ -175,85 +179,64 @@ static bool match_key(yyjson_val *object, void *arg)
     if (strncasecmp(key, search->prefix, strlen(search->prefix)) != 0 ||
         strcmp(key, search->found) == 0)
         return true;
-    search->several = search->found[0] != '\0';
     snprintf(search->found, sizeof(search->found), "%s", key);
-    return !search->several;
+    return ++search->matches == 1;
 }
 
-static enum err complete_key(struct cache_run *run, const char *text, char key[KEY_DIGITS + 1],
-                             struct errinfo *info)
+static enum err complete_key(struct cache_run *run, const char *text,
+                             char key[CACHE_KEY_DIGITS + 1], struct errinfo *info)
 {
     struct search search = {.prefix = text};
     const char *next;
 
-    if (!is_key(text))
-        return err_set(
-            info, ERR_INVALID,
-            "\"%s\" is not a key: expected %d to %d hex digits, as shown by 'hearth cache ls'",
-            text, KEY_DIGITS_MIN, KEY_DIGITS);
-    snprintf(key, KEY_DIGITS + 1, "%s", text);
-    if (strlen(text) == KEY_DIGITS)
+    TRY(cache_check_key(text, info));
+    snprintf(key, CACHE_KEY_DIGITS + 1, "%s", text);
+    if (strlen(text) == CACHE_KEY_DIGITS)
         return ERR_OK;
     TRY(each_object(run, 0, match_key, &search, &next, info));
-    if (search.several)
-        return err_set(info, ERR_INVALID, "several keys begin with %s: give more digits", text);
-    if (search.found[0] == '\0')
-        return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", text);
-    snprintf(key, KEY_DIGITS + 1, "%s", search.found);
+    TRY(cache_check_matches(text, search.matches, info));
+    snprintf(key, CACHE_KEY_DIGITS + 1, "%s", search.found);
     return ERR_OK;
 }
 
-enum err cache_remote_show(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    char key[KEY_DIGITS + 1], path[128];
+/* ---- actions ---- */
 
-    TRY(complete_key(run, run->args[0], key, info));
-    snprintf(path, sizeof(path), "/admin/cache/objects/%s", key);
+enum err cache_remote_get(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    char key[CACHE_KEY_DIGITS + 1] = "", path[128];
+
+    if (run->args_count > 0)
+        TRY(complete_key(run, run->args[0], key, info));
+    snprintf(path, sizeof(path), "%s%s%s", run->action->path, key[0] != '\0' ? "/" : "", key);
     return remote_ask(&run->remote, path, NULL, json, info);
 }
 
-/* ---- care ---- */
-
-enum err cache_remote_verify(struct cache_run *run, struct buf *json, struct errinfo *info)
+/* Files are the server's, below its --admin-files. */
+enum err cache_remote_post(struct cache_run *run, struct buf *json, struct errinfo *info)
 {
+    bool gc = strcmp(run->action->name, "gc") == 0;
+    char key[CACHE_KEY_DIGITS + 1] = "";
     struct buf body;
-    struct json out = begin(run, &body);
 
-    json_close(&out, '}');
-    return post(run, "/admin/cache/verify", &body, json, info);
-}
-
-enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    struct buf body;
-    struct json out;
-
-    if (run->options->older_ns == 0)
+    if (gc && run->options->older_ns == 0)
         return err_set(info, ERR_INVALID,
                        "gc on a server needs --older TIME, for example --older 7d");
-    out = begin(run, &body);
-    json_key_float(&out, "older_s", (double)run->options->older_ns / (double)NS_PER_S);
-    json_close(&out, '}');
-    return post(run, "/admin/cache/evict", &body, json, info);
-}
-
-enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    struct buf body;
-    struct json out;
-
-    if (run->options->tier == NULL)
+    if (strcmp(run->action->name, "clear") == 0 && run->options->tier == NULL)
         return err_set(info, ERR_INVALID,
                        "what should be cleared? Use --tier ram, --tier ssd or --tier all");
-    out = begin(run, &body);
-    json_close(&out, '}');
-    return post(run, "/admin/cache/clear", &body, json, info);
+    if (run->args_count > 1)
+        TRY(complete_key(run, run->args[1], key, info));
+    struct json out = begin(run, &body);
+    if (gc)
+        json_key_float(&out, "older_s", (double)run->options->older_ns / (double)NS_PER_S);
+    if (key[0] != '\0')
+        json_key_text(&out, "key", key);
+    if (run->args_count > 0)
+        json_key_text(&out, "path", run->args[0]);
+    return post(run, &out, json, info);
 }
 
-/* ---- prompts ---- */
-
-static enum err post_prompt(struct cache_run *run, const char *path, struct buf *json,
-                            struct errinfo *info)
+enum err cache_remote_prompt(struct cache_run *run, struct buf *json, struct errinfo *info)
 {
     struct request_file file, against = {0};
     struct buf body;
@@ -261,10 +244,8 @@ static enum err post_prompt(struct cache_run *run, const char *path, struct buf 
     TRY(request_file_read(&file, run->cli, run->args[0], info));
     enum err err =
         run->args_count > 1 ? request_file_read(&against, run->cli, run->args[1], info) : ERR_OK;
-    buf_init(&body, BODY_BYTES_MAX);
     if (err == ERR_OK) {
-        struct json out = json_to(&body);
-        json_open(&out, '{');
+        struct json out = json_begin(&body, BODY_BYTES_MAX, '{');
         request_file_write(&file, run->options->model, NULL, &out);
         if (run->args_count > 1) {
             json_key(&out, "against");
@@ -272,73 +253,22 @@ static enum err post_prompt(struct cache_run *run, const char *path, struct buf 
             request_file_write(&against, run->options->model, NULL, &out);
             json_close(&out, '}');
         }
-        json_close(&out, '}');
-        err = post(run, path, &body, json, info);
+        err = post(run, &out, json, info);
     }
     request_file_free(&file);
     request_file_free(&against);
     return err;
 }
 
-static enum err pin(struct cache_run *run, const char *path, struct buf *json, struct errinfo *info)
-{
-    char key[KEY_DIGITS + 1];
-    struct buf body;
-    struct json out;
-
-    if (!is_key(run->args[0]))
-        return post_prompt(run, path, json, info);
-    TRY(complete_key(run, run->args[0], key, info));
-    out = begin(run, &body);
-    json_key_text(&out, "key", key);
-    json_close(&out, '}');
-    return post(run, path, &body, json, info);
-}
-
 enum err cache_remote_pin(struct cache_run *run, struct buf *json, struct errinfo *info)
 {
-    return pin(run, "/admin/cache/pin", json, info);
-}
-
-enum err cache_remote_unpin(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    return pin(run, "/admin/cache/unpin", json, info);
-}
-
-enum err cache_remote_probe(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    return post_prompt(run, "/admin/cache/probe", json, info);
-}
-
-enum err cache_remote_warm(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    return post_prompt(run, "/admin/cache/warm", json, info);
-}
-
-/* ---- files; the server's, below its --admin-files ---- */
-
-enum err cache_remote_export(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    char key[KEY_DIGITS + 1] = "";
+    char key[CACHE_KEY_DIGITS + 1];
     struct buf body;
-    struct json out;
 
-    if (run->args_count > 1)
-        TRY(complete_key(run, run->args[1], key, info));
-    out = begin(run, &body);
-    if (key[0] != '\0')
-        json_key_text(&out, "key", key);
-    json_key_text(&out, "path", run->args[0]);
-    json_close(&out, '}');
-    return post(run, "/admin/cache/export", &body, json, info);
-}
-
-enum err cache_remote_import(struct cache_run *run, struct buf *json, struct errinfo *info)
-{
-    struct buf body;
+    if (!cache_is_key(run->args[0]))
+        return cache_remote_prompt(run, json, info);
+    TRY(complete_key(run, run->args[0], key, info));
     struct json out = begin(run, &body);
-
-    json_key_text(&out, "path", run->args[0]);
-    json_close(&out, '}');
-    return post(run, "/admin/cache/import", &body, json, info);
+    json_key_text(&out, "key", key);
+    return post(run, &out, json, info);
 }

@@ -15,7 +15,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "base/mem.h"
@@ -179,12 +178,10 @@ struct launch {
 static enum err choose_model(struct launch *launch, yyjson_val *list, struct errinfo *info)
 {
     const char *wanted = launch->options->model;
-    yyjson_arr_iter iter;
     yyjson_val *model, *chosen = NULL;
 
-    yyjson_arr_iter_init(list, &iter);
-    while ((model = yyjson_arr_iter_next(&iter)) != NULL && chosen == NULL)
-        if (wanted == NULL || strcmp(fields_text(model, "id", ""), wanted) == 0)
+    FIELDS_FOREACH (model, list)
+        if (chosen == NULL && (wanted == NULL || strcmp(fields_text(model, "id", ""), wanted) == 0))
             chosen = model;
     if (chosen == NULL)
         return err_set(info, ERR_NOT_FOUND, "%s does not serve %s; 'hearth ps' lists its models",

@@ -1,15 +1,11 @@
 /*
  * ps.c: `hearth ps`: the models of a running server, and what it is working on.
  */
-#include <math.h>
 #include <stdio.h>
 
 #include "base/json_write.h"
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/units.h"
-#include "lab/sheet.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
@@ -27,96 +23,51 @@ static const struct option_desc options_table[] = {
     REMOTE_OPTIONS(struct ps_options, remote),
 };
 
-static const char *seconds_text(double seconds, char out[UNITS_TEXT_BYTES])
+static const char *show_ttl(yyjson_val *model, const char *path, char out[FIELDS_TEXT_BYTES])
 {
-    return seconds >= 0 && seconds < 1e9
-               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
-               : "-";
+    if (fields_bool(model, "pinned"))
+        return "pinned";
+    return fields_number(model, path, 0) > 0 ? fields_time(model, path, out) : "never";
 }
 
-static void add_model(struct sheet *sheet, yyjson_val *model)
+static const char *show_id(yyjson_val *request, const char *path, char out[FIELDS_TEXT_BYTES])
 {
-    char text[UNITS_TEXT_BYTES];
-    double ttl_s = fields_number(model, "ttl_s", 0);
+    yyjson_val *id = fields_get(request, path);
 
-    sheet_text(sheet, fields_text(model, "id", "?"));
-    sheet_text(sheet, fields_text(model, "state", "-"));
-    sheet_text(sheet, units_format_size(fields_uint(model, "memory_bytes"), text));
-    sheet_number(sheet, fields_number(model, "context", NAN));
-    sheet_text(sheet, fields_bool(model, "pinned") ? "pinned"
-                      : ttl_s > 0                  ? seconds_text(ttl_s, text)
-                                                   : "never");
-    sheet_text(sheet, seconds_text(fields_number(model, "idle_s", NAN), text));
-    sheet_number(sheet, fields_number(model, "requests", NAN));
-    sheet_text(sheet, fields_text(model, "features.reuse", "-"));
+    snprintf(out, FIELDS_TEXT_BYTES, "%.0f", yyjson_get_num(id));
+    return yyjson_is_str(id) ? yyjson_get_str(id) : out;
 }
 
-static void print_models(yyjson_val *models, struct buf *out)
-{
-    static const struct sheet_column columns[] = {
-        {"id", "MODEL", SHEET_TEXT},           {"state", "STATE", SHEET_TEXT},
-        {"memory", "MEMORY", SHEET_TEXT},      {"context", "CONTEXT", 0},
-        {"ttl", "UNLOADED AFTER", SHEET_TEXT}, {"idle", "IDLE", SHEET_TEXT},
-        {"requests", "REQUESTS", 0},           {"reuse", "REUSE", SHEET_TEXT},
-    };
-    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
-    yyjson_arr_iter iter;
-    yyjson_val *model;
+static const struct fields_column model_columns[] = {
+    {"id", "MODEL", fields_word, 0},
+    {"state", "STATE", fields_word, 0},
+    {"memory_bytes", "MEMORY", fields_size, 0},
+    {"context", "CONTEXT", NULL, 0},
+    {"ttl_s", "UNLOADED AFTER", show_ttl, 0},
+    {"idle_s", "IDLE", fields_time, 0},
+    {"requests", "REQUESTS", NULL, 0},
+    {"features.reuse", "REUSE", fields_word, 0},
+};
 
-    yyjson_arr_iter_init(models, &iter);
-    while ((model = yyjson_arr_iter_next(&iter)) != NULL)
-        add_model(sheet, model);
-    (void)sheet_write_table(sheet, out);
-    sheet_destroy(&sheet);
-}
+static const struct fields_column request_columns[] = {
+    {"id", "REQUEST", show_id, 0},
+    {"model", "MODEL", fields_word, 0},
+    {"tenant", "TENANT", fields_word, 0},
+    {"phase", "PHASE", fields_word, 0},
+    {"prompt_tokens", "PROMPT", NULL, 0},
+    {"cached_tokens", "CACHED", NULL, 0},
+    {"computed_tokens", "COMPUTED", NULL, 0},
+    {"generated_tokens", "GENERATED", NULL, 0},
+    {"tokens_per_s", "TOK/S", NULL, 1},
+    {"eta_s", "ETA", fields_time, 0},
+    {"age_s", "AGE", fields_time, 0},
+};
 
-static void add_request(struct sheet *sheet, yyjson_val *request)
-{
-    char text[UNITS_TEXT_BYTES], id[32];
-    yyjson_val *number = fields_get(request, "id");
-
-    snprintf(id, sizeof(id), "%.0f", yyjson_get_num(number));
-    sheet_text(sheet, yyjson_is_str(number) ? yyjson_get_str(number) : id);
-    sheet_text(sheet, fields_text(request, "model", "-"));
-    sheet_text(sheet, fields_text(request, "tenant", "-"));
-    sheet_text(sheet, fields_text(request, "phase", "-"));
-    sheet_number(sheet, fields_number(request, "prompt_tokens", NAN));
-    sheet_number(sheet, fields_number(request, "cached_tokens", NAN));
-    sheet_number(sheet, fields_number(request, "computed_tokens", NAN));
-    sheet_number(sheet, fields_number(request, "generated_tokens", NAN));
-    sheet_number(sheet, fields_number(request, "tokens_per_s", NAN));
-    sheet_text(sheet, seconds_text(fields_number(request, "eta_s", NAN), text));
-    sheet_text(sheet, seconds_text(fields_number(request, "age_s", NAN), text));
-}
-
-static void print_requests(yyjson_val *requests, struct buf *out)
-{
-    static const struct sheet_column columns[] = {
-        {"id", "REQUEST", SHEET_TEXT},
-        {"model", "MODEL", SHEET_TEXT},
-        {"tenant", "TENANT", SHEET_TEXT},
-        {"phase", "PHASE", SHEET_TEXT},
-        {"prompt", "PROMPT", 0},
-        {"cached", "CACHED", 0},
-        {"computed", "COMPUTED", 0},
-        {"generated", "GENERATED", 0},
-        {"rate", "TOK/S", 1},
-        {"eta", "ETA", SHEET_TEXT},
-        {"age", "AGE", SHEET_TEXT},
-    };
-    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
-    yyjson_arr_iter iter;
-    yyjson_val *request;
-
-    yyjson_arr_iter_init(requests, &iter);
-    while ((request = yyjson_arr_iter_next(&iter)) != NULL)
-        add_request(sheet, request);
-    if (sheet_rows(sheet) > 0)
-        (void)sheet_write_table(sheet, out);
-    else
-        buf_append_str(out, "no request is running\n");
-    sheet_destroy(&sheet);
-}
+static const struct fields_table models_table = {.columns = model_columns,
+                                                 .count = COUNT_OF(model_columns)},
+                                 requests_table = {.columns = request_columns,
+                                                   .count = COUNT_OF(request_columns),
+                                                   .none = "no request is running\n"};
 
 /* {"models": [...], "requests": [...]}: both answers as one. */
 static void print_json(const struct cli *cli, yyjson_val *models, yyjson_val *requests)
@@ -139,9 +90,9 @@ static void print_tables(const struct cli *cli, yyjson_val *models, yyjson_val *
     struct buf out;
 
     buf_init(&out, TEXT_BYTES_MAX);
-    print_models(models, &out);
+    fields_print(&models_table, models, &out);
     buf_append_char(&out, '\n');
-    print_requests(requests, &out);
+    fields_print(&requests_table, requests, &out);
     cli_put_text(cli, &out);
     buf_fini(&out);
 }

@@ -3,8 +3,10 @@
  */
 #include "cli/remote.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,9 +15,14 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "base/units.h"
+#include "lab/sheet.h"
 
-enum { KEY_FILE_BYTES_MAX = 64 * 1024, ANSWER_BYTES_MAX = 256 * 1024 * 1024 };
+enum {
+    KEY_FILE_BYTES_MAX = 64 * 1024,
+    ANSWER_BYTES_MAX = 256 * 1024 * 1024,
+    FIELDS_COLUMNS_MAX = 16
+};
 
 /* ---- where, and with which key ---- */
 
@@ -231,6 +238,80 @@ const char *fields_text(yyjson_val *object, const char *path, const char *otherw
 bool fields_bool(yyjson_val *object, const char *path)
 {
     return yyjson_get_bool(fields_get(object, path));
+}
+
+const char *fields_word(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    (void)out;
+    return fields_text(object, path, "-");
+}
+
+const char *fields_count(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    return units_format_count(fields_uint(object, path), out);
+}
+
+const char *fields_size(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    return fields_get(object, path) != NULL ? units_format_size(fields_uint(object, path), out)
+                                            : "-";
+}
+
+const char *fields_time(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    double seconds = fields_number(object, path, NAN);
+
+    return seconds >= 0 && seconds < 1e9
+               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
+               : "-";
+}
+
+const char *fields_list(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    yyjson_val *value;
+    size_t len = 0;
+
+    out[0] = '\0';
+    FIELDS_FOREACH (value, fields_get(object, path))
+        if (len < FIELDS_TEXT_BYTES)
+            len += (size_t)snprintf(out + len, FIELDS_TEXT_BYTES - len, "%s%s", len > 0 ? "," : "",
+                                    yyjson_is_str(value) ? yyjson_get_str(value) : "?");
+    return out[0] != '\0' ? out : "-";
+}
+
+static void add_row(struct sheet *sheet, const struct fields_table *table, yyjson_val *row)
+{
+    char text[FIELDS_TEXT_BYTES];
+
+    for (size_t i = 0; i < table->count; i++) {
+        const struct fields_column *column = &table->columns[i];
+        if (column->show != NULL)
+            sheet_text(sheet, column->show(row, column->path, text));
+        else
+            sheet_number(sheet, fields_number(row, column->path, NAN));
+    }
+}
+
+void fields_print(const struct fields_table *table, yyjson_val *array, struct buf *out)
+{
+    struct sheet_column columns[FIELDS_COLUMNS_MAX];
+    yyjson_val *row;
+
+    assert(table->count <= FIELDS_COLUMNS_MAX);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct fields_column *column = &table->columns[i];
+        columns[i] = (struct sheet_column){column->path, column->label,
+                                           column->show ? SHEET_TEXT : column->decimals};
+    }
+    struct sheet *sheet = sheet_create(columns, table->count);
+    FIELDS_FOREACH (row, array)
+        if (table->skips == NULL || !table->skips(row))
+            add_row(sheet, table, row);
+    if (sheet_rows(sheet) == 0 && table->none != NULL)
+        buf_append_str(out, table->none);
+    else
+        (void)sheet_write_table(sheet, out);
+    sheet_destroy(&sheet);
 }
 
 static char clean(char c)

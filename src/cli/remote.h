@@ -79,7 +79,10 @@ void remote_append_encoded(struct buf *out, const char *text);
  * separated by dots: "session.tokens.ram". A field that is missing or of another type has the
  * caller's default: an answer of an older or newer server is shown as far as possible. */
 
-struct cli;
+/* What the array's elements are, one after the other, in a variable that the caller declares. */
+#define FIELDS_FOREACH(row, array)                                   \
+    for (yyjson_arr_iter row##_iter = yyjson_arr_iter_with((array)); \
+         ((row) = yyjson_arr_iter_next(&row##_iter)) != NULL;)
 
 yyjson_val *fields_get(yyjson_val *object, const char *path); /* NULL: not there */
 double fields_number(yyjson_val *object, const char *path, double otherwise);
@@ -88,6 +91,28 @@ uint64_t fields_uint(yyjson_val *object, const char *path);
 /* of the document */
 const char *fields_text(yyjson_val *object, const char *path, const char *otherwise);
 bool fields_bool(yyjson_val *object, const char *path);
+
+/* The same for people; "-" when it is missing, but a missing count is 0. A count is "28,412", a size
+ * "1.5 GiB", a time is in seconds: "2 h 05 min", a list has its texts separated by commas. They may
+ * use `out`. */
+enum { FIELDS_TEXT_BYTES = 64 };
+typedef const char *fields_show_fn(yyjson_val *object, const char *path,
+                                   char out[FIELDS_TEXT_BYTES]);
+fields_show_fn fields_word, fields_count, fields_size, fields_time, fields_list;
+
+/* An array of objects as a table, a row each. */
+struct fields_column {
+    const char *path, *label;
+    fields_show_fn *show; /* NULL: a number with so many decimals */
+    int decimals;
+};
+struct fields_table {
+    const struct fields_column *columns;
+    size_t count;
+    const char *none;               /* instead of a table without rows; NULL = the labels alone */
+    bool (*skips)(yyjson_val *row); /* NULL = no row */
+};
+void fields_print(const struct fields_table *table, yyjson_val *array, struct buf *out);
 
 /* Writes text from a server to cli->out: control characters other than line ends become '?'. */
 void cli_put_text(const struct cli *cli, const struct buf *text);

@@ -93,11 +93,9 @@ void request_file_free(struct request_file *file)
 
 static bool has_block(yyjson_val *message, const char *type)
 {
-    yyjson_arr_iter iter;
     yyjson_val *part;
 
-    yyjson_arr_iter_init(fields_get(message, "content"), &iter);
-    while ((part = yyjson_arr_iter_next(&iter)) != NULL)
+    FIELDS_FOREACH (part, fields_get(message, "content"))
         if (strcmp(fields_text(part, "type", ""), type) == 0 ||
             fields_get(part, "cache_control") != NULL)
             return true;
@@ -108,13 +106,11 @@ static bool has_block(yyjson_val *message, const char *type)
 static bool is_anthropic(yyjson_val *root)
 {
     static const char *const types[] = {"tool_use", "tool_result", "thinking"};
-    yyjson_arr_iter iter;
     yyjson_val *message;
 
     if (fields_get(root, "system") != NULL || fields_get(root, "anthropic_version") != NULL)
         return true;
-    yyjson_arr_iter_init(fields_get(root, "messages"), &iter);
-    while ((message = yyjson_arr_iter_next(&iter)) != NULL)
+    FIELDS_FOREACH (message, fields_get(root, "messages"))
         for (size_t i = 0; i < COUNT_OF(types); i++)
             if (has_block(message, types[i]))
                 return true;

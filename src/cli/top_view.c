@@ -14,7 +14,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/units.h"
 #include "cli/remote.h"
 
@@ -101,20 +100,6 @@ static void put_bar(struct pen *pen, enum style style, double part, int cells)
     put(pen, STYLE_PLAIN, "]");
 }
 
-/* ---- numbers ---- */
-
-static const char *count_text(yyjson_val *object, const char *path, char out[UNITS_TEXT_BYTES])
-{
-    return units_format_count(fields_uint(object, path), out);
-}
-
-static const char *seconds_text(double seconds, char out[UNITS_TEXT_BYTES])
-{
-    return seconds >= 0 && seconds < 1e9
-               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
-               : "-";
-}
-
 static enum style style_of_part(double part)
 {
     return part >= 0.8 ? STYLE_GOOD : part >= 0.4 ? STYLE_SLOW : STYLE_BAD;
@@ -124,13 +109,13 @@ static enum style style_of_part(double part)
 
 static void draw_title(struct pen *pen)
 {
-    char up[UNITS_TEXT_BYTES];
+    char up[FIELDS_TEXT_BYTES];
     yyjson_val *stats = pen->view->stats;
 
     put(pen, STYLE_HEAD, "hearth %s", fields_text(stats, "version", ""));
     put(pen, STYLE_PLAIN, " at %s", pen->view->url);
     if (stats != NULL)
-        put(pen, STYLE_PLAIN, ", up %s", seconds_text(fields_number(stats, "uptime_s", NAN), up));
+        put(pen, STYLE_PLAIN, ", up %s", fields_time(stats, "uptime_s", up));
     end_line(pen);
     if (pen->view->trouble != NULL)
         put(pen, STYLE_BAD, "%s", pen->view->trouble);
@@ -141,13 +126,13 @@ static void draw_efficiency(struct pen *pen)
 {
     yyjson_val *session = fields_get(pen->view->stats, "session");
     double efficiency = fields_number(session, "efficiency", 0);
-    char prompt[UNITS_TEXT_BYTES], requests[UNITS_TEXT_BYTES], saved[UNITS_TEXT_BYTES];
+    char prompt[FIELDS_TEXT_BYTES], requests[FIELDS_TEXT_BYTES], saved[FIELDS_TEXT_BYTES];
 
     put(pen, STYLE_HEAD, "reused    ");
     put_bar(pen, style_of_part(efficiency), efficiency, BAR_CELLS);
     put(pen, STYLE_PLAIN, " %5.1f %% of %s tokens in %s requests, %s saved", 100 * efficiency,
-        count_text(session, "prompt_tokens", prompt), count_text(session, "requests", requests),
-        seconds_text(fields_number(session, "saved_s", NAN), saved));
+        fields_count(session, "prompt_tokens", prompt), fields_count(session, "requests", requests),
+        fields_time(session, "saved_s", saved));
     end_line(pen);
 }
 
@@ -165,13 +150,13 @@ static void draw_flow(struct pen *pen)
     yyjson_val *session = fields_get(pen->view->stats, "session");
     yyjson_val *tokens = fields_get(session, "tokens");
     double all = fields_number(session, "prompt_tokens", 0);
-    char text[UNITS_TEXT_BYTES];
+    char text[FIELDS_TEXT_BYTES];
 
     put(pen, STYLE_HEAD, "came from ");
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
         double part = all > 0 ? fields_number(tokens, parts[i].name, 0) / all : 0;
         put(pen, part > 0 ? parts[i].style : STYLE_DIM, "%s%s %s (%.0f %%)", i > 0 ? "  " : "",
-            parts[i].name, count_text(tokens, parts[i].name, text), 100 * part);
+            parts[i].name, fields_count(tokens, parts[i].name, text), 100 * part);
     }
     end_line(pen);
 }
@@ -215,11 +200,9 @@ static void draw_tier(struct pen *pen, yyjson_val *tier)
 
 static void draw_tiers(struct pen *pen)
 {
-    yyjson_arr_iter iter;
     yyjson_val *tier;
 
-    yyjson_arr_iter_init(fields_get(pen->view->stats, "tiers"), &iter);
-    while ((tier = yyjson_arr_iter_next(&iter)) != NULL)
+    FIELDS_FOREACH (tier, fields_get(pen->view->stats, "tiers"))
         draw_tier(pen, tier);
 }
 
@@ -270,7 +253,7 @@ static void draw_request(struct pen *pen, yyjson_val *request)
     double prompt = fields_number(request, "prompt_tokens", 0);
     double done =
         fields_number(request, "cached_tokens", 0) + fields_number(request, "computed_tokens", 0);
-    char eta[UNITS_TEXT_BYTES], age[UNITS_TEXT_BYTES];
+    char eta[FIELDS_TEXT_BYTES], age[FIELDS_TEXT_BYTES];
 
     put(pen, STYLE_PLAIN, "  ");
     put_id(pen, fields_get(request, "id"));
@@ -281,20 +264,18 @@ static void draw_request(struct pen *pen, yyjson_val *request)
         prompt > 0 ? 100 * fmin(done / prompt, 1) : 0, prompt,
         fields_number(request, "generated_tokens", 0), fields_number(request, "tokens_per_s", 0));
     if (yyjson_is_num(fields_get(request, "eta_s")))
-        put(pen, STYLE_PLAIN, ", %s left", seconds_text(fields_number(request, "eta_s", NAN), eta));
-    put(pen, STYLE_DIM, ", %s old", seconds_text(fields_number(request, "age_s", NAN), age));
+        put(pen, STYLE_PLAIN, ", %s left", fields_time(request, "eta_s", eta));
+    put(pen, STYLE_DIM, ", %s old", fields_time(request, "age_s", age));
     end_line(pen);
 }
 
 static void draw_requests(struct pen *pen)
 {
     yyjson_val *list = fields_get(pen->view->requests, "requests"), *request;
-    yyjson_arr_iter iter;
 
     put(pen, STYLE_HEAD, "%zu running", yyjson_arr_size(list));
     end_line(pen);
-    yyjson_arr_iter_init(list, &iter);
-    while ((request = yyjson_arr_iter_next(&iter)) != NULL)
+    FIELDS_FOREACH (request, list)
         draw_request(pen, request);
 }
 
@@ -318,7 +299,7 @@ static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
 static void draw_ended(struct pen *pen, yyjson_val *request)
 {
     static const char *const tiers[] = {"device", "ram", "ssd", "remote"};
-    char ttft[UNITS_TEXT_BYTES];
+    char ttft[FIELDS_TEXT_BYTES];
     double prompt = fields_number(request, "prompt_tokens", 0), reused = 0;
 
     for (size_t i = 0; i < COUNT_OF(tiers); i++)
@@ -329,8 +310,7 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused,
         prompt);
     put_reason(pen, request, prompt);
-    put(pen, STYLE_PLAIN, ", first token after %s",
-        seconds_text(fields_number(request, "ttft_s", NAN), ttft));
+    put(pen, STYLE_PLAIN, ", first token after %s", fields_time(request, "ttft_s", ttft));
     end_line(pen);
 }
 
