@@ -25,7 +25,7 @@
 #include "engine/gguf_file.h"
 #include "models/pool.h"
 #include "models/resolve.h"
-#include "models/warm.h"
+#include "models/model.h"
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, PROGRESS_STEPS = 1000, CHECK_MS = 5000 };
 
@@ -490,11 +490,11 @@ static enum err load_now(const struct cli *cli, struct pool *pool, const char *n
     struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
                                            PROGRESS_UNIT_NONE, cli->setup->clock);
 
-    pool_set_watch(pool, on_progress, bar);
+    pool_on_progress(pool, on_progress, bar);
     enum err err = pool_load(pool, str_from(name), info);
     if (err == ERR_OK)
         err = pool_wait_ready(pool, str_from(name), info);
-    pool_set_watch(pool, NULL, NULL);
+    pool_on_progress(pool, NULL, NULL);
     progress_finish(&bar, err == ERR_OK);
     return err;
 }

@@ -2,7 +2,7 @@
  * model.h: one loaded model with everything needed to answer: engine, scheduler, chat template,
  * tokenizer, and a cache space for each tenant.
  *
- *      api --> model_prompt (template, tokens) --> struct gen --> model_sched --> answers
+ *      api --> model_chat (template, tokens) --> struct gen --> model_sched --> answers
  *
  * Threads: open and close from one thread; everything else from any.
  */
@@ -86,5 +86,11 @@ struct model_tenant {
     struct hearth_space *space;
 };
 bool model_space_at(struct model *model, size_t index, struct model_tenant *out);
+
+/* Runs one token through all of a model: its template, tokenizer, scheduler and engine (I82). So the
+ * first client finds compiled templates, mapped weights and warm threads, and a model that cannot
+ * answer is detected before the first request. Waits for it. Nothing of it enters the cache.
+ * `tokens` (may be NULL) returns the length of the prompt. */
+enum err model_warm(struct model *model, uint32_t *tokens, struct errinfo *info) NODISCARD;
 
 #endif

@@ -13,7 +13,6 @@
 #include "models/pool.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -102,12 +101,12 @@ void pool_retire_locked(struct pool *pool, struct pool_entry *entry)
 static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
-    for (size_t i = 0; i < pool->entries_count; i++)
-        if (str_eq(name, str_from(pool->entries[i]->spec.name)))
-            return pool->entries[i];
-    for (size_t i = 0; i < pool->entries_count; i++)
-        if (str_eq_nocase(name, str_from(pool->entries[i]->spec.name)))
-            return pool->entries[i];
+    POOL_FOREACH (entry, pool)
+        if (str_eq(name, str_from(entry->spec.name)))
+            return entry;
+    POOL_FOREACH (entry, pool)
+        if (str_eq_nocase(name, str_from(entry->spec.name)))
+            return entry;
     return NULL;
 }
 
@@ -211,7 +210,7 @@ enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info
 /* Whether the loaded model matches its file. The caller holds a use of it. A file that is missing
  * or unreadable changes nothing. A file that was only touched counts as changed: to know better,
  * all of it would have to be read, as for a load. */
-static bool is_current(struct pool *pool, struct pool_entry *entry)
+bool pool_is_current(struct pool *pool, struct pool_entry *entry)
 {
     const struct pool_ops *ops = &pool->options.ops;
     struct errinfo info = {0};
@@ -264,7 +263,7 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
     wait->busy = false;
     list_push_back(&entry->waits, &wait->link);
     pool->waits++;
-    cond_signal(&pool->watch); /* the keeper has one more deadline */
+    cond_signal(&pool->due); /* the keeper has one more deadline */
     return POOL_ANSWER_WAITING;
 }
 
@@ -279,7 +278,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
         note_use_locked(pool, entry);
     }
     lock_leave(&pool->lock);
-    if (model == NULL || entry->adopted || is_current(pool, entry))
+    if (model == NULL || entry->adopted || pool_is_current(pool, entry))
         return model;
     LOG_WARN(pool->options.log, "models", "the file has changed: reloading",
              LOG_STR("model", entry->spec.name));
@@ -321,9 +320,7 @@ enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wa
 static void give_back(struct pool *pool, struct model *model, bool used)
 {
     lock_enter(&pool->lock);
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        struct pool_entry *entry = pool->entries[i];
-
+    POOL_FOREACH (entry, pool) {
         if (entry->model != model)
             continue;
         assert(entry->uses > 0);
@@ -361,7 +358,7 @@ void pool_cancel(struct pool *pool, struct pool_wait *wait)
     lock_enter(&pool->lock);
     wait->cancelled = true;
     if (wait->entry != NULL)
-        cond_signal(&pool->watch);
+        cond_signal(&pool->due);
     lock_leave(&pool->lock);
 }
 
@@ -388,7 +385,7 @@ static void cancel_load_locked(struct pool *pool, struct pool_entry *entry) REQU
     entry->by_hand = false;
     LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
         wait->cancelled = true;
-    cond_signal(&pool->watch);
+    cond_signal(&pool->due);
     /* otherwise it is queued, and the keeper removes it */
     entry->cancel = pool->loading == entry;
 }
@@ -437,12 +434,12 @@ enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *inf
     return err;
 }
 
-void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
-                    void *arg)
+void pool_on_progress(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
+                      void *arg)
 {
     lock_enter(&pool->lock);
-    pool->watch_fn = fn;
-    pool->watch_arg = arg;
+    pool->progress_fn = fn;
+    pool->progress_arg = arg;
     lock_leave(&pool->lock);
 }
 
@@ -521,10 +518,10 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 
     lock_enter(&pool->lock);
     *stats = pool->past;
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        if (pool->entries[i]->model == NULL)
+    POOL_FOREACH (entry, pool) {
+        if (entry->model == NULL)
             continue;
-        sched_get_stats(model_sched(pool->entries[i]->model), &one);
+        sched_get_stats(model_sched(entry->model), &one);
         sched_add_stats(stats, &one, true);
     }
     lock_leave(&pool->lock);
@@ -542,7 +539,7 @@ bool pool_alive(struct pool *pool, uint64_t within_ns)
     return alive;
 }
 
-void pool_watch(struct pool *pool)
+void pool_run_watchdog(struct pool *pool)
 {
     unsigned stalled = 0;
     struct model *model;
@@ -563,8 +560,8 @@ unsigned pool_stalled(const struct pool *pool)
 void pool_set_ttl(struct pool *pool, uint64_t ttl_ns)
 {
     lock_enter(&pool->lock);
-    for (size_t i = 0; i < pool->entries_count; i++)
-        pool->entries[i]->spec.ttl_ns = ttl_ns;
+    POOL_FOREACH (entry, pool)
+        entry->spec.ttl_ns = ttl_ns;
     lock_leave(&pool->lock);
 }
 
@@ -580,7 +577,7 @@ enum err pool_create(struct pool **out, const struct pool_options *options, stru
     pool->entries = mem_alloc_array(POOL_MODELS_MAX, sizeof(*pool->entries));
     lock_init(&pool->lock, "pool", LOCK_RANK_POOL);
     cond_init(&pool->work);
-    cond_init(&pool->watch);
+    cond_init(&pool->due);
     cond_init(&pool->moved);
     enum err err = thread_start(&pool->loader, "models", pool_loader_run, pool, info);
     if (err == ERR_OK)
@@ -596,7 +593,7 @@ static void end_threads(struct pool *pool)
     lock_enter(&pool->lock);
     pool->closing = true;
     cond_broadcast(&pool->work);
-    cond_broadcast(&pool->watch);
+    cond_broadcast(&pool->due);
     cond_broadcast(&pool->moved);
     lock_leave(&pool->lock);
     thread_join(&pool->loader);
@@ -628,15 +625,15 @@ void pool_destroy(struct pool **out)
     if (pool == NULL)
         return;
     end_threads(pool);
-    for (size_t i = 0; i < pool->entries_count; i++)
-        refuse_waits(pool, pool->entries[i]);
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        assert(pool->entries[i]->uses == 0);
-        model_close(&pool->entries[i]->model);
-        destroy_entry(pool->entries[i]);
+    POOL_FOREACH (entry, pool)
+        refuse_waits(pool, entry);
+    POOL_FOREACH (entry, pool) {
+        assert(entry->uses == 0);
+        model_close(&entry->model);
+        destroy_entry(entry);
     }
     cond_fini(&pool->moved);
-    cond_fini(&pool->watch);
+    cond_fini(&pool->due);
     cond_fini(&pool->work);
     lock_fini(&pool->lock);
     mem_free(pool->entries);

@@ -165,8 +165,8 @@ enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *inf
 
 /* Reports the progress of every load; set it before the first one. NULL ends it. On the loader's
  * thread. */
-void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
-                    void *arg);
+void pool_on_progress(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
+                      void *arg);
 
 /* Sets the TTL of all models that are not pinned; 0 = never unload. */
 void pool_set_ttl(struct pool *pool, uint64_t ttl_ns);
@@ -210,7 +210,7 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats);
 bool pool_alive(struct pool *pool, uint64_t within_ns);
 
 /* Runs the watchdog on every loaded model (sched_watch); the keeper does so at every check. */
-void pool_watch(struct pool *pool);
+void pool_run_watchdog(struct pool *pool);
 /* How many models were stalled at the last check. Takes no lock. */
 unsigned pool_stalled(const struct pool *pool);
 

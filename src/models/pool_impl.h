@@ -44,7 +44,7 @@ struct pool {
     struct clock *clock;
     struct lock lock;
     struct cond work;                             /* wakes the loader */
-    struct cond watch;                            /* wakes the keeper */
+    struct cond due;                              /* wakes the keeper */
     struct cond moved;                            /* a state has changed: pool_wait_ready */
     struct pool_entry **entries GUARDED_BY(lock); /* constant once added */
     size_t entries_count GUARDED_BY(lock);
@@ -54,12 +54,20 @@ struct pool {
     atomic_uint stalled;                      /* models, at the last check of the watchdog */
     struct sched_stats past GUARDED_BY(lock); /* of models that were unloaded */
     bool closing GUARDED_BY(lock);
-    void (*watch_fn)(const char *name, float done, void *arg) GUARDED_BY(lock);
-    void *watch_arg GUARDED_BY(lock);
+    void (*progress_fn)(const char *name, float done, void *arg) GUARDED_BY(lock);
+    void *progress_arg GUARDED_BY(lock);
     struct thread loader, keeper;
 };
 
+#define POOL_FOREACH(entry, pool)                                                            \
+    for (struct pool_entry **entry##_at = (pool)->entries, *entry;                           \
+         entry##_at < (pool)->entries + (pool)->entries_count && ((entry) = *entry##_at, 1); \
+         entry##_at++)
+
 /* ---- pool.c ---- */
+
+/* Whether the loaded model matches its file (I83), whose absence is noted. Leaves the lock. */
+bool pool_is_current(struct pool *pool, struct pool_entry *entry);
 
 /* Sets LOADING, at the end of the queue. */
 void pool_queue_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock);

@@ -17,8 +17,8 @@ static bool is_over(const struct pool_wait *wait, uint64_t now_ns)
 /* A wait that is over and not busy; NULL: none. */
 static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) REQUIRES(lock)
 {
-    for (size_t i = 0; i < pool->entries_count; i++)
-        LIST_FOREACH (struct pool_wait, wait, &pool->entries[i]->waits, link)
+    POOL_FOREACH (entry, pool)
+        LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
             if (!wait->busy && is_over(wait, now_ns))
                 return wait;
     return NULL;
@@ -27,9 +27,7 @@ static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) RE
 /* Queued, and no longer wanted. */
 static void drop_unwanted_locked(struct pool *pool) REQUIRES(lock)
 {
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        struct pool_entry *entry = pool->entries[i];
-
+    POOL_FOREACH (entry, pool) {
         if (entry->state == POOL_LOADING && entry != pool->loading && !entry->by_hand &&
             list_empty(&entry->waits))
             pool_set_state_locked(pool, entry, POOL_KNOWN);
@@ -65,8 +63,8 @@ static uint64_t next_deadline_locked(struct pool *pool) REQUIRES(lock)
 {
     uint64_t next = UINT64_MAX;
 
-    for (size_t i = 0; i < pool->entries_count; i++)
-        LIST_FOREACH (struct pool_wait, wait, &pool->entries[i]->waits, link)
+    POOL_FOREACH (entry, pool)
+        LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
             if (wait->deadline_ns != 0 && !wait->busy) /* we are woken when it is no longer busy */
                 next = MIN(next, wait->deadline_ns);
     return next;
@@ -90,27 +88,19 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
 /* A loaded model needs its file to count as ready; the reported state is updated here (I83). */
 static void check_entry(struct pool *pool, struct pool_entry *entry)
 {
-    const struct pool_ops *ops = &pool->options.ops;
-    struct errinfo info = {0};
-    struct model_file file;
-
     lock_enter(&pool->lock);
     retire_if_idle_locked(pool, entry);
     bool ready = entry->state == POOL_READY && !entry->adopted;
     lock_leave(&pool->lock);
-    if (!ready)
-        return;
-    bool missing = ops->inspect(&entry->spec, true, &file, &info, ops->arg) != ERR_OK;
-    lock_enter(&pool->lock);
-    entry->file_missing = missing;
-    lock_leave(&pool->lock);
+    if (ready)
+        (void)pool_is_current(pool, entry); /* notes a missing file */
 }
 
 void pool_check(struct pool *pool)
 {
     size_t count = pool_count(pool);
 
-    pool_watch(pool);
+    pool_run_watchdog(pool);
     for (size_t i = 0; i < count; i++) {
         lock_enter(&pool->lock);
         struct pool_entry *entry = pool->entries[i];
@@ -135,7 +125,7 @@ void pool_keeper_run(void *arg)
             lock_enter(&pool->lock);
             check_ns = clock_deadline_ns(clock_real(), period_ns);
         } else if (!pool->closing) {
-            (void)!cond_wait_until(&pool->watch, &pool->lock,
+            (void)!cond_wait_until(&pool->due, &pool->lock,
                                    MIN(check_ns, next_deadline_locked(pool)));
         }
     }

@@ -22,9 +22,9 @@ enum { PERCENT = 100 };
 
 static struct pool_entry *next_leaving_locked(struct pool *pool) REQUIRES(lock)
 {
-    for (size_t i = 0; i < pool->entries_count; i++)
-        if (pool->entries[i]->state == POOL_UNLOADING && pool->entries[i]->uses == 0)
-            return pool->entries[i];
+    POOL_FOREACH (entry, pool)
+        if (entry->state == POOL_UNLOADING && entry->uses == 0)
+            return entry;
     return NULL;
 }
 
@@ -32,9 +32,7 @@ static struct pool_entry *next_queued_locked(struct pool *pool) REQUIRES(lock)
 {
     struct pool_entry *next = NULL;
 
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        struct pool_entry *entry = pool->entries[i];
-
+    POOL_FOREACH (entry, pool) {
         if (entry->state == POOL_LOADING && (next == NULL || entry->ticket < next->ticket))
             next = entry;
     }
@@ -101,7 +99,7 @@ static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float
         wait->progress(wait, done);
         lock_enter(&pool->lock);
         wait->busy = false;
-        cond_signal(&pool->watch); /* the keeper may be waiting for it */
+        cond_signal(&pool->due); /* the keeper may be waiting for it */
     }
 }
 
@@ -119,34 +117,19 @@ static bool may_leave(const struct pool_entry *entry)
     return !entry->spec.pinned && !entry->adopted;
 }
 
-static bool is_pinned(const struct pool_entry *entry)
-{
-    return entry->state == POOL_READY && !may_leave(entry);
-}
+/* Of models that stay, of all that are ready, or also of those that are being unloaded. */
+enum sum_of { SUM_STAYING, SUM_READY, SUM_LOADED };
 
-static bool is_ready(const struct pool_entry *entry)
-{
-    return entry->state == POOL_READY;
-}
-
-static bool is_loaded(const struct pool_entry *entry)
-{
-    return entry->state == POOL_READY || entry->state == POOL_UNLOADING;
-}
-
-static struct load_sum sum_locked(struct pool *pool, bool (*counts)(const struct pool_entry *))
-    REQUIRES(lock)
+static struct load_sum sum_locked(struct pool *pool, enum sum_of what) REQUIRES(lock)
 {
     struct load_sum sum = {0};
 
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        const struct pool_entry *entry = pool->entries[i];
-
-        if (!counts(entry))
-            continue;
-        sum.bytes += entry->bytes;
-        sum.models++;
-    }
+    POOL_FOREACH (entry, pool)
+        if ((entry->state == POOL_READY && (what != SUM_STAYING || !may_leave(entry))) ||
+            (entry->state == POOL_UNLOADING && what == SUM_LOADED)) {
+            sum.bytes += entry->bytes;
+            sum.models++;
+        }
     return sum;
 }
 
@@ -169,9 +152,7 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
 {
     struct pool_entry *victim = NULL;
 
-    for (size_t i = 0; i < pool->entries_count; i++) {
-        struct pool_entry *entry = pool->entries[i];
-
+    POOL_FOREACH (entry, pool) {
         if (entry->state != POOL_READY || !may_leave(entry))
             continue;
         if (victim == NULL || leaves_before(entry, victim))
@@ -183,10 +164,10 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
 static enum room make_room_locked(struct pool *pool, const struct pool_entry *entry) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
-    if (!fits(&pool->options, sum_locked(pool, is_pinned),
+    if (!fits(&pool->options, sum_locked(pool, SUM_STAYING),
               entry->bytes)) /* do not unload in vain */
         return ROOM_NEVER;
-    while (!fits(&pool->options, sum_locked(pool, is_ready), entry->bytes)) {
+    while (!fits(&pool->options, sum_locked(pool, SUM_READY), entry->bytes)) {
         struct pool_entry *victim = victim_locked(pool);
 
         assert(victim != NULL);
@@ -195,7 +176,7 @@ static enum room make_room_locked(struct pool *pool, const struct pool_entry *en
                  LOG_INT("uses", victim->uses));
         pool_retire_locked(pool, victim);
     }
-    return fits(&pool->options, sum_locked(pool, is_loaded), entry->bytes) ? ROOM_YES : ROOM_LATER;
+    return fits(&pool->options, sum_locked(pool, SUM_LOADED), entry->bytes) ? ROOM_YES : ROOM_LATER;
 }
 
 /* ---- ends of a load ---- */
@@ -315,14 +296,14 @@ static bool on_progress(float done, void *arg)
 
     lock_enter(&pool->lock);
     struct pool_entry *entry = pool->loading;
-    void (*watch)(const char *, float, void *) = pool->watch_fn;
-    void *watch_arg = pool->watch_arg;
+    void (*progress)(const char *, float, void *) = pool->progress_fn;
+    void *progress_arg = pool->progress_arg;
     entry->progress = done;
     tell_waits_locked(pool, entry, done);
     bool go_on = !pool->closing && !entry->cancel;
     lock_leave(&pool->lock);
-    if (watch != NULL)
-        watch(entry->spec.name, done, watch_arg);
+    if (progress != NULL)
+        progress(entry->spec.name, done, progress_arg);
     return go_on;
 }
 

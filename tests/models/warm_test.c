@@ -1,5 +1,5 @@
 /* warm_test.c: the warm-up goes the way of requests. */
-#include "models/warm.h"
+#include "models/model.h"
 
 #include <string.h>
 

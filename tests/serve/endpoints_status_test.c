@@ -48,9 +48,9 @@ static void test_health_of_a_stalled_engine(void **state)
     api_kit_open(&kit, &(struct api_kit_options){.gate_closed = true, .sched = {.clock = clock}});
     api_kit_send(&kit, &client, CHAT, "{" MESSAGES "}");
     api_kit_gate_wait(&kit);
-    pool_watch(kit.pool);
+    pool_run_watchdog(kit.pool);
     clock_fake_advance(clock, SCHED_STALL_S * NS_PER_S);
-    pool_watch(kit.pool);
+    pool_run_watchdog(kit.pool);
     doc = api_kit_get(&kit, "/health", 200);
     assert_string_equal(json_at(doc, "/status"), "degraded");
     yyjson_doc_free(doc);
@@ -60,7 +60,7 @@ static void test_health_of_a_stalled_engine(void **state)
     api_kit_gate_open(&kit);
     api_kit_wait_metric(&kit, "hearth_sched_failed_total", 1);
     assert_ok(sched_wait_turn(model_sched(kit.model), 60000, NULL));
-    pool_watch(kit.pool);
+    pool_run_watchdog(kit.pool);
     yyjson_doc_free(api_kit_get(&kit, "/ready", 200));
     http_client_close(&client);
     api_kit_close(&kit);
