@@ -134,7 +134,7 @@ static void publish(struct admin *admin, const struct recent_call *recent)
     json = json_to(&body);
     recent_write_call(&json, recent);
     if (body.err == ERR_OK)
-        feed_publish(admin->feed, FEED_REQUEST, (struct str){body.data, body.len});
+        feed_publish(admin->feed, FEED_REQUEST, buf_text(&body));
     buf_fini(&body);
 }
 

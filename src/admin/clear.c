@@ -134,8 +134,7 @@ static void respond(struct call *call, const struct clearing *clearing)
     json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "cleared", clearing->bytes);
     json_key_uint(&json, "device_tokens", clearing->device_tokens);
-    json_key(&json, "failed");
-    json_raw(&json, (struct str){buf_str(failed), failed->len});
+    json_key_raw(&json, "failed", buf_text(failed));
     json_close(&json, '}');
     if (failed->err != ERR_OK)
         body.err = failed->err;

@@ -33,7 +33,7 @@ static bool read_after(const struct loop_request *req, uint64_t *after)
     *after = UINT64_MAX;
     buf_init(&value, NUMBER_BYTES_MAX);
     if (http_query_get(req->request->query, STR("after"), &value) == ERR_OK)
-        good = str_to_u64((struct str){buf_str(&value), value.len}, after);
+        good = str_to_u64(buf_text(&value), after);
     else if (http_request_header(req->request, STR("last-event-id"), &header))
         (void)!str_to_u64(header, after);
     buf_fini(&value);
@@ -101,7 +101,7 @@ void watch_destroy(struct watch **watch)
 static void publish(struct watch *watch, enum feed_kind kind, const struct buf *json)
 {
     if (json->err == ERR_OK)
-        feed_publish(watch->admin->feed, kind, (struct str){json->data, json->len});
+        feed_publish(watch->admin->feed, kind, buf_text(json));
 }
 
 static void tell_event(struct watch *watch, const struct hearth_event *event)

@@ -215,7 +215,7 @@ static void serve(struct feed *feed, struct reader *reader)
     buf_init(&out, PIECE_BYTES_MAX + 2 * FEED_EVENT_BYTES_MAX);
     next = collect(feed, reader, &out);
     if (out.err == ERR_OK && out.len > 0) {
-        enum http_result result = http_reply_write(reader->reply, (struct str){out.data, out.len});
+        enum http_result result = http_reply_write(reader->reply, buf_text(&out));
 
         if (result == HTTP_OK)
             reader->next = next;

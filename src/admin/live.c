@@ -45,8 +45,7 @@ static void write_features(struct json *json, const struct model *model)
     const struct engine_facts *facts = model_facts(model);
     const struct chat_caps *caps = chat_template_caps(model_template(model));
 
-    json_key(json, "features");
-    json_open(json, '{');
+    json_key_open(json, "features", '{');
     json_key_text(json, "reuse", reuse_of(model));
     json_key_text(json, "partial_reuse",
                   facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
@@ -58,8 +57,7 @@ static void write_features(struct json *json, const struct model *model)
 
 static void write_kinds(struct json *json, kind_set kinds)
 {
-    json_key(json, "kinds");
-    json_open(json, '[');
+    json_key_open(json, "kinds", '[');
     for (int kind = 0; kind < KIND_COUNT; kind++)
         if (kinds & KIND_BIT(kind))
             json_text(json, kind_name((enum kind)kind));
@@ -123,8 +121,7 @@ void endpoint_admin_models(const struct loop_request *req)
     if (!pool)
         return;
     json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key(&json, "models");
-    json_open(&json, '[');
+    json_key_open(&json, "models", '[');
     for (size_t i = 0; i < pool_count(pool); i++)
         write_model(&json, pool, i);
     json_close(&json, ']');
@@ -197,8 +194,7 @@ void endpoint_admin_requests(const struct loop_request *req)
     if (!pool)
         return;
     json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key(&json, "requests");
-    json_open(&json, '[');
+    json_key_open(&json, "requests", '[');
     api_each_gen(req->api, pool, write_request, &json);
     json_close(&json, ']');
     json_key(&json, "recent");

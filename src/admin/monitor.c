@@ -92,8 +92,7 @@ void tally_write(struct json *json, const struct tally *sum)
 {
     json_key_uint(json, "requests", sum->requests);
     json_key_uint(json, "prompt_tokens", sum->prompt);
-    json_key(json, "tokens");
-    json_open(json, '{');
+    json_key_open(json, "tokens", '{');
     json_key_uint(json, "device", sum->device);
     json_key_uint(json, "ram", sum->ram);
     json_key_uint(json, "ssd", sum->ssd);
@@ -237,8 +236,7 @@ void history_write(struct json *json, struct history *history, uint64_t now_ns, 
     uint64_t running_s = wall_s - MIN(age_s, wall_s);
 
     json_key_uint(json, "step_s", HISTORY_STEP_S);
-    json_key(json, "t");
-    json_open(json, '[');
+    json_key_open(json, "t", '[');
     for (size_t back = count; back > 0; back--)
         json_uint(json, running_s - MIN((back - 1) * HISTORY_STEP_S, running_s));
     json_close(json, ']');
@@ -261,8 +259,7 @@ void recent_add(struct recent *recent, const struct recent_call *call)
 
 void recent_write_tokens(struct json *json, const struct gen_usage *usage)
 {
-    json_key(json, "tokens");
-    json_open(json, '{');
+    json_key_open(json, "tokens", '{');
     usage_write_sources(json, usage);
     json_close(json, '}');
 }

@@ -58,8 +58,7 @@ const char *admin_object_role(enum hearth_entry entry)
 
 void admin_object_write_tiers(struct json *json, uint32_t tiers)
 {
-    json_key(json, "tiers");
-    json_open(json, '[');
+    json_key_open(json, "tiers", '[');
     for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
         if (tiers & 1u << tier)
             json_text(json, hearth_tier_name((enum hearth_tier)tier));

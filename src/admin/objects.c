@@ -30,15 +30,10 @@ static bool query(struct call *call, struct str name, struct buf *value, struct 
     enum err err;
 
     buf_init(value, VALUE_BYTES_MAX);
-    err = http_query_get((struct str){buf_str(&call->query), call->query.len}, name, value);
+    err = http_query_get(buf_text(&call->query), name, value);
     if (err != ERR_OK && err != ERR_NOT_FOUND)
         api_error_from(error, err, NULL);
     return err == ERR_OK && value->len > 0;
-}
-
-static struct str text_of(const struct buf *value)
-{
-    return (struct str){buf_str(value), value->len};
 }
 
 /* ?limit=, or the default; false: not a valid number. */
@@ -46,7 +41,7 @@ static bool read_limit(struct call *call, uint64_t most, uint64_t *limit, struct
 {
     struct buf value;
     bool good = !query(call, STR("limit"), &value, error) ||
-                (str_to_u64(text_of(&value), limit) && *limit >= 1 && *limit <= most);
+                (str_to_u64(buf_text(&value), limit) && *limit >= 1 && *limit <= most);
 
     buf_fini(&value);
     return good;
@@ -68,15 +63,15 @@ static enum err read_filter(struct call *call, struct filter *filter, struct api
     (void)query(call, STR("after"), &filter->after, error);
     if (query(call, STR("tier"), &filter->tier, error)) {
         for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
-            if (str_eq(text_of(&filter->tier), str_from(hearth_tier_name((enum hearth_tier)tier))))
+            if (str_eq(buf_text(&filter->tier), str_from(hearth_tier_name((enum hearth_tier)tier))))
                 filter->tiers = 1u << tier;
         if (filter->tiers == 0)
             return api_error_set(error, API_ERROR_INVALID, "tier",
                                  "'tier' must be \"ram\", \"ssd\" or \"remote\"");
     }
     if (query(call, STR("pinned"), &filter->pinned, error))
-        filter->pinned_only = str_eq(text_of(&filter->pinned), STR("1")) ||
-                              str_eq(text_of(&filter->pinned), STR("true"));
+        filter->pinned_only = str_eq(buf_text(&filter->pinned), STR("1")) ||
+                              str_eq(buf_text(&filter->pinned), STR("true"));
     if (!read_limit(call, ADMIN_PAGE_MAX, &filter->count, error))
         return api_error_set(error, API_ERROR_INVALID, "limit",
                              "'limit' must be a number from 1 to %d", ADMIN_PAGE_MAX);
@@ -109,12 +104,12 @@ static bool is_wanted(const struct listing *listing, const struct hearth_held *h
         (filter->pinned_only && !held->pinned))
         return false;
     if (filter->has_tenant &&
-        !admin_is_tenant(held->tenant ? held->tenant : "", text_of(&filter->tenant)))
+        !admin_is_tenant(held->tenant ? held->tenant : "", buf_text(&filter->tenant)))
         return false;
     if (filter->model.len == 0)
         return true;
     model = admin_book_model(listing->book, held->space);
-    return model && str_eq(str_from(model), text_of(&filter->model));
+    return model && str_eq(str_from(model), buf_text(&filter->model));
 }
 
 static bool offer(const struct hearth_held *held, void *arg)
@@ -131,8 +126,7 @@ static void write_page(struct json *json, struct listing *listing)
     char cursor[ADMIN_CURSOR_BYTES];
     struct admin_page *page = &listing->page;
 
-    json_key(json, "objects");
-    json_open(json, '[');
+    json_key_open(json, "objects", '[');
     for (size_t i = 0; i < page->count; i++) {
         const struct hearth_held *held = admin_object_held(&page->objects[i]);
 
@@ -168,7 +162,7 @@ void endpoint_cache_objects(struct call *call)
         return;
     if (read_filter(call, &filter, &error) != ERR_OK) {
         call_fail(call, &error);
-    } else if (admin_page_init(&listing.page, (size_t)filter.count, text_of(&filter.after)) !=
+    } else if (admin_page_init(&listing.page, (size_t)filter.count, buf_text(&filter.after)) !=
                ERR_OK) {
         api_error_set(&error, API_ERROR_INVALID, "after",
                       "'after' must be the 'next' of a page before");
@@ -213,7 +207,7 @@ static void write_text(struct inspection *at, struct json *json, const struct he
         buf_append(&text, piece, MIN(len, sizeof(piece)));
     }
     pool_unpeek(pool, model);
-    json_key_str(json, "text", text_of(&text));
+    json_key_str(json, "text", buf_text(&text));
     buf_fini(&text);
 }
 
@@ -225,8 +219,7 @@ static void write_object(struct inspection *at, struct json *json, const struct 
     if (!held->tokens)
         return;
     json_key_uint(json, "tokens_begin", held->tokens_begin);
-    json_key(json, "tokens");
-    json_open(json, '[');
+    json_key_open(json, "tokens", '[');
     for (uint32_t i = 0; i < held->tokens_count; i++)
         json_int(json, held->tokens[i]);
     json_close(json, ']');
@@ -286,11 +279,9 @@ static void end_inspection(struct inspection *at)
 
     json_close(&at->others_json, ']');
     json_close(&at->children_json, ']');
-    json_key(&at->json, "children");
-    json_raw(&at->json, text_of(&at->children));
+    json_key_raw(&at->json, "children", buf_text(&at->children));
     json_key_uint(&at->json, "children_count", at->children_count);
-    json_key(&at->json, "others");
-    json_raw(&at->json, text_of(&at->others));
+    json_key_raw(&at->json, "others", buf_text(&at->others));
     json_close(&at->json, '}');
     if (at->others.err != ERR_OK || at->children.err != ERR_OK)
         at->body.err = ERR_NOMEM;
@@ -309,7 +300,7 @@ static void end_inspection(struct inspection *at)
 static bool wants_tokens(struct call *call, struct api_error *error)
 {
     struct buf value;
-    bool wanted = query(call, STR("tokens"), &value, error) && !str_eq(text_of(&value), STR("0"));
+    bool wanted = query(call, STR("tokens"), &value, error) && !str_eq(buf_text(&value), STR("0"));
 
     buf_fini(&value);
     return wanted;
@@ -320,7 +311,7 @@ static enum err read_inspection(struct inspection *at, struct api_error *error)
 {
     struct call *call = at->call;
 
-    if (admin_read_key(text_of(&call->capture), at->key) != ERR_OK)
+    if (admin_read_key(buf_text(&call->capture), at->key) != ERR_OK)
         return api_error_set(error, API_ERROR_INVALID, "key", "A key has 64 hex digits.");
     at->tokens = wants_tokens(call, error);
     if (at->tokens && !admin_of(call->api)->options.show_text)

@@ -123,8 +123,7 @@ static void write_would(struct json *json, const struct probe *probe)
     const uint32_t *tiers = probe->cache.tokens_by_tier;
     bool device = probe->from_device;
 
-    json_key(json, "would");
-    json_open(json, '{');
+    json_key_open(json, "would", '{');
     json_key_uint(json, "device", device ? probe->reused : 0);
     for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
         json_key_uint(json, hearth_tier_name((enum hearth_tier)tier), device ? 0 : tiers[tier]);
@@ -168,8 +167,7 @@ static void write_blocks(struct json *json, const struct probe *probe)
 {
     uint32_t at = 0, device = probe->from_device ? probe->device.length : 0;
 
-    json_key(json, "blocks");
-    json_open(json, '[');
+    json_key_open(json, "blocks", '[');
     for (size_t i = 0; i < probe->blocks_count; i++) {
         const struct hearth_block *block = &probe->blocks[i];
         const char *tier = block->tier < HEARTH_TIER_COUNT ? hearth_tier_name(block->tier) : "none";
@@ -195,7 +193,7 @@ static void write_context(struct json *json, const char *name, const struct prob
 
     buf_init(&text, TEXT_BYTES_MAX);
     admin_prompt_text(probe->call->model, prompt, begin, at + CONTEXT_TOKENS, &text);
-    json_key_str(json, name, (struct str){buf_str(&text), text.len});
+    json_key_str(json, name, buf_text(&text));
     buf_fini(&text);
 }
 

@@ -225,7 +225,7 @@ static void write_line(struct record *record, const struct job *job)
     json_key_uint(&json, "remote", usage->remote);
     json_key_uint(&json, "computed", usage->computed);
     json_key_text(&json, "reason", hearth_reason_name(usage->reason));
-    json_key_str(&json, "blocks", (struct str){buf_str(&record->hashes), record->hashes.len});
+    json_key_str(&json, "blocks", buf_text(&record->hashes));
     json_close(&json, '}');
     buf_append_char(&record->line, '\n');
     if (record->hashes.err != ERR_OK)

@@ -231,8 +231,7 @@ static void write_settings(struct api *api, struct buf *body)
     struct json json;
 
     json = json_begin(body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key(&json, "settings");
-    json_open(&json, '[');
+    json_key_open(&json, "settings", '[');
     write_runtime(&json, api);
     write_fixed(&json, &admin_of(api)->options);
     json_close(&json, ']');

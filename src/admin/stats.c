@@ -22,12 +22,10 @@ static void write_sums(struct json *json, const struct monitor_view *view)
 {
     json_key_float(json, "uptime_s", view->uptime_s);
     json_key_uint(json, "started", view->started_s);
-    json_key(json, "session");
-    json_open(json, '{');
+    json_key_open(json, "session", '{');
     tally_write(json, &view->session);
     json_close(json, '}');
-    json_key(json, "all_time");
-    json_open(json, '{');
+    json_key_open(json, "all_time", '{');
     tally_write(json, &view->all);
     json_key_uint(json, "since", view->since_s);
     json_close(json, '}');
@@ -71,8 +69,7 @@ static void write_rates(struct json *json, struct api *api)
         uint32_t seconds;
     } windows[] = {{"1m", 60}, {"5m", 300}, {"15m", HEARTH_RATE_SECONDS_MAX}};
 
-    json_key(json, "rates");
-    json_open(json, '{');
+    json_key_open(json, "rates", '{');
     for (size_t i = 0; i < COUNT_OF(windows); i++) {
         json_key(json, windows[i].name);
         write_rate(json, api, windows[i].seconds);
@@ -85,8 +82,7 @@ static void write_rates(struct json *json, struct api *api)
 /* Every reason, including those that never occurred, so that the table's shape is constant. */
 static void write_misses(struct json *json, const struct sched_stats *stats)
 {
-    json_key(json, "miss");
-    json_open(json, '{');
+    json_key_open(json, "miss", '{');
     for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
         json_key_uint(json, hearth_reason_name((enum hearth_reason)i), stats->miss_by_reason[i]);
     json_close(json, '}');
@@ -149,8 +145,7 @@ static void write_device(struct json *json, struct pool *pool, const struct sche
 static void write_tiers(struct json *json, struct api *api, struct pool *pool,
                         const struct sched_stats *stats)
 {
-    json_key(json, "tiers");
-    json_open(json, '[');
+    json_key_open(json, "tiers", '[');
     write_device(json, pool, stats);
     for (int i = HEARTH_TIER_RAM; i < HEARTH_TIER_COUNT; i++) {
         struct hearth_tier_stats tier = {.struct_size = sizeof(tier)};

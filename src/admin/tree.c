@@ -314,8 +314,7 @@ void admin_tree_write(struct json *json, struct admin_tree *tree, const struct a
     link_all(tree);
     order_all(tree);
     least = least_of(tree, limit, &ties);
-    json_key(json, "nodes");
-    json_open(json, '[');
+    json_key_open(json, "nodes", '[');
     for (size_t i = 0; i < tree->order_count; i++) {
         const struct node *node = tree->order[i];
 

@@ -145,6 +145,11 @@ void buf_clear(struct buf *buf)
     buf_truncate(buf, 0);
 }
 
+struct str buf_text(const struct buf *buf)
+{
+    return (struct str){buf_str(buf), buf->len};
+}
+
 const char *buf_str(const struct buf *buf)
 {
     return buf->data ? buf->data : "";

@@ -19,6 +19,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/str.h"
 
 struct buf {
     char *data;
@@ -57,6 +58,7 @@ void buf_clear(struct buf *buf);
 /* The content as a C string; "" for a buffer without memory. Borrowed until the next call on the
  * buffer. */
 const char *buf_str(const struct buf *buf);
+struct str buf_text(const struct buf *buf); /* the same with its length */
 
 /* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL
  * after a failure. */

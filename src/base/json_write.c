@@ -194,6 +194,30 @@ void json_key_str(struct json *json, const char *key, struct str text)
     json_str(json, text);
 }
 
+void json_key_int(struct json *json, const char *key, int64_t value)
+{
+    json_key(json, key);
+    json_int(json, value);
+}
+
+void json_key_single(struct json *json, const char *key, float value)
+{
+    json_key(json, key);
+    json_single(json, value);
+}
+
+void json_key_raw(struct json *json, const char *key, struct str value)
+{
+    json_key(json, key);
+    json_raw(json, value);
+}
+
+void json_key_open(struct json *json, const char *key, char bracket)
+{
+    json_key(json, key);
+    json_open(json, bracket);
+}
+
 void json_key_uint(struct json *json, const char *key, uint64_t value)
 {
     json_key(json, key);

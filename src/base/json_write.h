@@ -43,7 +43,11 @@ void json_value(struct json *json, yyjson_val *value); /* NULL: null */
 /* key and value in one call. */
 void json_key_text(struct json *json, const char *key, const char *text);
 void json_key_str(struct json *json, const char *key, struct str text);
+void json_key_int(struct json *json, const char *key, int64_t value);
 void json_key_uint(struct json *json, const char *key, uint64_t value);
+void json_key_single(struct json *json, const char *key, float value);
+void json_key_raw(struct json *json, const char *key, struct str value);
+void json_key_open(struct json *json, const char *key, char bracket);
 void json_key_float(struct json *json, const char *key, double value);
 void json_key_bool(struct json *json, const char *key, bool value);
 void json_key_null(struct json *json, const char *key);

@@ -36,19 +36,16 @@ static void write_usage(struct json *json, const struct answer *answer)
     uint32_t written = usage_written(answer);
     bool lasting = answer->request->cache_ttl_s >= ANTHROPIC_TTL_LONG_S;
 
-    json_key(json, "usage");
-    json_open(json, '{');
+    json_key_open(json, "usage", '{');
     json_key_uint(json, "input_tokens", answer->usage.computed - written);
     json_key_uint(json, "cache_creation_input_tokens", written);
     json_key_uint(json, "cache_read_input_tokens", usage_cached(answer));
-    json_key(json, "cache_creation");
-    json_open(json, '{');
+    json_key_open(json, "cache_creation", '{');
     json_key_uint(json, "ephemeral_5m_input_tokens", lasting ? 0 : written);
     json_key_uint(json, "ephemeral_1h_input_tokens", lasting ? written : 0);
     json_close(json, '}');
     json_key_uint(json, "output_tokens", answer->usage.generated);
-    json_key(json, "output_tokens_details");
-    json_open(json, '{');
+    json_key_open(json, "output_tokens_details", '{');
     json_key_uint(json, "thinking_tokens", answer->choices[0].reasoning_tokens);
     json_close(json, '}');
     json_close(json, '}');
@@ -100,11 +97,6 @@ static void write_message_head(struct json *json, const struct answer *answer)
     json_key_text(json, "model", answer->model);
 }
 
-static struct str text_of(const struct buf *buf)
-{
-    return (struct str){buf_str(buf), buf->len};
-}
-
 static void write_text_block(struct json *json, struct str text)
 {
     json_open(json, '{');
@@ -128,22 +120,20 @@ static void write_tool_block(struct json *json, const struct answer_call *call, 
     json_key_text(json, "type", "tool_use");
     write_id(json, "toolu_", call->id);
     json_key_text(json, "name", call->name);
-    json_key(json, "input");
-    json_raw(json, input);
+    json_key_raw(json, "input", input);
     json_close(json, '}');
 }
 
 static void write_content(struct json *json, const struct answer_choice *choice)
 {
-    json_key(json, "content");
-    json_open(json, '[');
+    json_key_open(json, "content", '[');
     if (choice->reasoning.len > 0)
-        write_thinking_block(json, text_of(&choice->reasoning));
+        write_thinking_block(json, buf_text(&choice->reasoning));
     if (choice->content.len > 0)
-        write_text_block(json, text_of(&choice->content));
+        write_text_block(json, buf_text(&choice->content));
     for (size_t i = 0; i < choice->calls_count; i++)
         if (choice->calls[i].complete)
-            write_tool_block(json, &choice->calls[i], text_of(&choice->calls[i].arguments));
+            write_tool_block(json, &choice->calls[i], buf_text(&choice->calls[i].arguments));
     json_close(json, ']');
 }
 
@@ -184,12 +174,9 @@ static void compose_begin(struct answer *answer, struct buf *out)
     struct json json = event_open(out, "message_start");
 
     assert(answer->choices_count == 1);
-    json_key(&json, "message");
-    json_open(&json, '{');
+    json_key_open(&json, "message", '{');
     write_message_head(&json, answer);
-    json_key(&json, "content");
-    json_open(&json, '[');
-    json_close(&json, ']');
+    json_key_raw(&json, "content", STR("[]"));
     json_key_null(&json, "stop_reason");
     json_key_null(&json, "stop_sequence");
     write_usage(&json, answer);
@@ -206,8 +193,7 @@ static void write_delta(struct buf *out, const struct answer_choice *choice, con
 
     assert(choice->block >= 0);
     json_key_uint(&json, "index", (uint64_t)choice->block);
-    json_key(&json, "delta");
-    json_open(&json, '{');
+    json_key_open(&json, "delta", '{');
     json_key_text(&json, "type", type);
     json_key_str(&json, key, text);
     json_close(&json, '}');
@@ -287,8 +273,7 @@ static void compose_end(struct answer *answer, struct buf *out)
 {
     struct json json = event_open(out, "message_delta");
 
-    json_key(&json, "delta");
-    json_open(&json, '{');
+    json_key_open(&json, "delta", '{');
     write_stop(&json, &answer->choices[0]);
     json_close(&json, '}');
     write_usage(&json, answer);
@@ -316,8 +301,7 @@ static void write_error_message(struct json *json, const struct api_error *error
 
 static void write_error(struct json *json, const struct api_error *error, const char *request_id)
 {
-    json_key(json, "error");
-    json_open(json, '{');
+    json_key_open(json, "error", '{');
     json_key_text(json, "type", api_error_anthropic_type(error->kind));
     write_error_message(json, error);
     json_close(json, '}');

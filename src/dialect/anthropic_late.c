@@ -234,9 +234,7 @@ static enum err tell_definition(struct anthropic_build *build, const struct json
     tool_write(&json, &tool);
     enum err err = text.err;
     if (err == ERR_OK)
-        err =
-            tell(build, "This tool can be called from now on: ", (struct str){text.data, text.len},
-                 "", out);
+        err = tell(build, "This tool can be called from now on: ", buf_text(&text), "", out);
     buf_fini(&text);
     return err;
 }

@@ -74,16 +74,14 @@ static void write_call_head(struct json *json, const struct answer_call *call)
 
 static void write_calls(struct json *json, const struct answer_choice *choice)
 {
-    json_key(json, "tool_calls");
-    json_open(json, '[');
+    json_key_open(json, "tool_calls", '[');
     for (size_t i = 0; i < choice->calls_count; i++) {
         const struct answer_call *call = &choice->calls[i];
         json_open(json, '{');
         write_call_head(json, call);
-        json_key(json, "function");
-        json_open(json, '{');
+        json_key_open(json, "function", '{');
         json_key_text(json, "name", call->name);
-        json_key_str(json, "arguments", (struct str){call->arguments.data, call->arguments.len});
+        json_key_str(json, "arguments", buf_text(&call->arguments));
         json_close(json, '}');
         json_close(json, '}');
     }
@@ -92,18 +90,16 @@ static void write_calls(struct json *json, const struct answer_choice *choice)
 
 static void write_message(struct json *json, const struct answer_choice *choice)
 {
-    json_key(json, "message");
-    json_open(json, '{');
+    json_key_open(json, "message", '{');
     json_key_text(json, "role", "assistant");
     json_key(json, "content");
     if (choice->content.len == 0 && choice->calls_count > 0)
         json_null(json);
     else
-        json_str(json, (struct str){choice->content.data, choice->content.len});
+        json_str(json, buf_text(&choice->content));
     json_key_null(json, "refusal");
     if (choice->reasoning.len > 0)
-        json_key_str(json, "reasoning_content",
-                     (struct str){choice->reasoning.data, choice->reasoning.len});
+        json_key_str(json, "reasoning_content", buf_text(&choice->reasoning));
     if (choice->calls_count > 0)
         write_calls(json, choice);
     json_close(json, '}');
@@ -138,8 +134,7 @@ static struct json delta_begin(struct answer *answer, size_t index, struct buf *
     openai_write_head(&json, answer, &chunk);
     json_open(&json, '{');
     json_key_uint(&json, "index", index);
-    json_key(&json, "delta");
-    json_open(&json, '{');
+    json_key_open(&json, "delta", '{');
     return json;
 }
 
@@ -195,14 +190,12 @@ static void write_call_delta(struct json *json, const struct answer_call *call,
 {
     bool first = event->type == OUTPUT_CALL_BEGIN;
 
-    json_key(json, "tool_calls");
-    json_open(json, '[');
+    json_key_open(json, "tool_calls", '[');
     json_open(json, '{');
     json_key_uint(json, "index", event->call);
     if (first)
         write_call_head(json, call);
-    json_key(json, "function");
-    json_open(json, '{');
+    json_key_open(json, "function", '{');
     if (first)
         json_key_text(json, "name", call->name);
     json_key_str(json, "arguments", first ? STR_NONE : event->text);

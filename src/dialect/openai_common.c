@@ -34,18 +34,15 @@ void openai_write_usage(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
-    json_key(json, "usage");
-    json_open(json, '{');
+    json_key_open(json, "usage", '{');
     json_key_uint(json, "prompt_tokens", usage->prompt);
     json_key_uint(json, "completion_tokens", usage->generated);
     json_key_uint(json, "total_tokens", (uint64_t)usage->prompt + usage->generated);
-    json_key(json, "prompt_tokens_details");
-    json_open(json, '{');
+    json_key_open(json, "prompt_tokens_details", '{');
     json_key_uint(json, "cached_tokens", usage_cached(answer));
     json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
-    json_key(json, "completion_tokens_details");
-    json_open(json, '{');
+    json_key_open(json, "completion_tokens_details", '{');
     json_key_uint(json, "reasoning_tokens", openai_reasoning_tokens(answer));
     json_close(json, '}');
     json_close(json, '}');
@@ -58,8 +55,7 @@ static void write_restore(struct json *json, const struct gen_times *times)
 
     if (times->lookup_ns == 0)
         return;
-    json_key(json, "restore");
-    json_open(json, '{');
+    json_key_open(json, "restore", '{');
     json_key_float(json, "lookup_ms", (double)times->lookup_ns / ms);
     json_key_float(json, "fetch_ms", (double)times->fetch_ns / ms);
     json_key_float(json, "verify_ms", (double)times->verify_ns / ms);
@@ -72,8 +68,7 @@ void openai_write_timings(struct json *json, const struct answer *answer)
     struct answer_timings timings = answer_timings(answer);
     uint32_t computed = answer->usage.computed, generated = answer->usage.generated;
 
-    json_key(json, "timings");
-    json_open(json, '{');
+    json_key_open(json, "timings", '{');
     json_key_uint(json, "cache_n", usage_cached(answer));
     json_key_uint(json, "prompt_n", computed);
     json_key_float(json, "prompt_ms", timings.prompt_ms);
@@ -141,8 +136,7 @@ static void write_token(struct json *json, const struct answer *answer, token_id
     json_key_str(json, "token", text);
     json_key(json, "logprob");
     openai_write_logprob(json, logprob);
-    json_key(json, "bytes");
-    json_open(json, '[');
+    json_key_open(json, "bytes", '[');
     for (size_t i = 0; i < text.len; i++)
         json_uint(json, (unsigned char)text.ptr[i]);
     json_close(json, ']');
@@ -157,8 +151,7 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
         const struct answer_logprob *entry = &choice->logprobs[i];
         json_open(json, '{');
         write_token(json, answer, entry->token, entry->logprob);
-        json_key(json, "top_logprobs");
-        json_open(json, '[');
+        json_key_open(json, "top_logprobs", '[');
         for (size_t k = 0; k < entry->top_count; k++) {
             json_open(json, '{');
             write_token(json, answer, entry->top[k].token, entry->top[k].logprob);
@@ -175,8 +168,7 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
 void openai_write_error(struct json *json, const struct api_error *error)
 {
     json_open(json, '{');
-    json_key(json, "error");
-    json_open(json, '{');
+    json_key_open(json, "error", '{');
     json_key_text(json, "message", error->message);
     json_key_text(json, "type", api_error_openai_type(error->kind));
     json_key_text(json, "param", error->param[0] != '\0' ? error->param : NULL);
@@ -209,8 +201,7 @@ void openai_write_head(struct json *json, const struct answer *answer,
     json_key_text(json, "object", kind->object);
     json_key_uint(json, "created", answer->created_s);
     json_key_text(json, "model", answer->model);
-    json_key(json, "choices");
-    json_open(json, '[');
+    json_key_open(json, "choices", '[');
 }
 
 void openai_write_account(struct json *json, const struct answer *answer)
@@ -250,8 +241,7 @@ void openai_chunk_end(struct json *json, const struct answer *answer, enum opena
 
 void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done)
 {
-    json_key(json, "prompt_progress");
-    json_open(json, '{');
+    json_key_open(json, "prompt_progress", '{');
     json_key_uint(json, "total", answer->usage.prompt);
     json_key_uint(json, "cache", usage_cached(answer));
     json_key_uint(json, "processed", done);

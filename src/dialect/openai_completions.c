@@ -158,18 +158,15 @@ static void write_offsets(struct json *json, const struct answer *answer,
 static void write_logprob_lists(struct json *json, const struct answer *answer,
                                 struct answer_choice *choice)
 {
-    json_key(json, "tokens");
-    json_open(json, '[');
+    json_key_open(json, "tokens", '[');
     for (size_t i = choice->logprobs_sent; i < choice->logprobs_count; i++)
         write_token_name(json, answer, choice->logprobs[i].token);
     json_close(json, ']');
-    json_key(json, "token_logprobs");
-    json_open(json, '[');
+    json_key_open(json, "token_logprobs", '[');
     for (size_t i = choice->logprobs_sent; i < choice->logprobs_count; i++)
         openai_write_logprob(json, choice->logprobs[i].logprob);
     json_close(json, ']');
-    json_key(json, "top_logprobs");
-    json_open(json, '[');
+    json_key_open(json, "top_logprobs", '[');
     for (size_t i = choice->logprobs_sent; i < choice->logprobs_count; i++)
         write_tops(json, answer, &choice->logprobs[i]);
     json_close(json, ']');
@@ -233,8 +230,7 @@ static void completions_body(struct answer *answer, struct buf *out)
         if (answer->request->echo)
             append_prompt(answer, &text);
         buf_append(&text, choice->content.data, choice->content.len);
-        write_choice(&json, answer, i, (struct str){text.data, text.len},
-                     openai_finish_name(choice->finish));
+        write_choice(&json, answer, i, buf_text(&text), openai_finish_name(choice->finish));
         if (out->err == ERR_OK)
             out->err = text.err;
     }
@@ -273,7 +269,7 @@ static void completions_begin(struct answer *answer, struct buf *out)
     buf_init(&prompt, out->limit);
     append_prompt(answer, &prompt);
     for (size_t i = 0; i < answer->choices_count; i++)
-        send_text(answer, i, (struct str){prompt.data, prompt.len}, out);
+        send_text(answer, i, buf_text(&prompt), out);
     if (out->err == ERR_OK)
         out->err = prompt.err;
     buf_fini(&prompt);

@@ -73,9 +73,7 @@ static void write_part(struct json *json, const struct answer *answer, enum item
         json_key_str(json, "text", text);
     } else {
         json_key_text(json, "type", "output_text");
-        json_key(json, "annotations");
-        json_open(json, '[');
-        json_close(json, ']');
+        json_key_raw(json, "annotations", STR("[]"));
         write_logprobs(json, answer, logprobs);
         json_key_str(json, "text", text);
     }
@@ -99,15 +97,12 @@ static void write_text_item(struct json *json, const struct answer *answer, cons
     json_key_text(json, "id", item_id(id, answer, item->kind, item->index));
     if (item->kind == ITEM_REASONING) {
         json_key_text(json, "type", "reasoning");
-        json_key(json, "summary");
-        json_open(json, '[');
-        json_close(json, ']');
+        json_key_raw(json, "summary", STR("[]"));
     } else {
         json_key_text(json, "type", "message");
         json_key_text(json, "role", "assistant");
     }
-    json_key(json, "content");
-    json_open(json, '[');
+    json_key_open(json, "content", '[');
     if (item->status != IN_PROGRESS)
         write_part(json, answer, item->kind, item->text, item->logprobs);
     json_close(json, ']');
@@ -188,14 +183,12 @@ static void write_settings(struct json *json, const struct answer *answer)
     repeat_field(json, answer, "safety_identifier", STR("null"));
     json_key_text(json, "service_tier", "default");
     json_key_bool(json, "store", false);
-    json_key(json, "temperature");
-    json_single(json, request->sample.temperature);
+    json_key_single(json, "temperature", request->sample.temperature);
     repeat_field(json, answer, "text", STR("{\"format\":{\"type\":\"text\"}}"));
     repeat_field(json, answer, "tool_choice", STR("\"auto\""));
     repeat_field(json, answer, "tools", STR("[]"));
     json_key_uint(json, "top_logprobs", request->sample.logprobs);
-    json_key(json, "top_p");
-    json_single(json, request->sample.top_p);
+    json_key_single(json, "top_p", request->sample.top_p);
     repeat_field(json, answer, "truncation", STR("\"disabled\""));
     repeat_field(json, answer, "user", STR("null"));
     repeat_field(json, answer, "metadata", STR("{}"));
@@ -205,17 +198,14 @@ static void write_usage(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
-    json_key(json, "usage");
-    json_open(json, '{');
+    json_key_open(json, "usage", '{');
     json_key_uint(json, "input_tokens", usage->prompt);
-    json_key(json, "input_tokens_details");
-    json_open(json, '{');
+    json_key_open(json, "input_tokens_details", '{');
     json_key_uint(json, "cached_tokens", usage_cached(answer));
     json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
     json_key_uint(json, "output_tokens", usage->generated);
-    json_key(json, "output_tokens_details");
-    json_open(json, '{');
+    json_key_open(json, "output_tokens_details", '{');
     json_key_uint(json, "reasoning_tokens", openai_reasoning_tokens(answer));
     json_close(json, '}');
     json_key_uint(json, "total_tokens", (uint64_t)usage->prompt + usage->generated);
@@ -253,8 +243,8 @@ static void write_outcome(struct json *json, const struct answer *answer,
     } else {
         json_null(json);
     }
-    json_key(json, "incomplete_details");
-    json_raw(json, status == INCOMPLETE ? STR("{\"reason\":\"max_output_tokens\"}") : STR("null"));
+    json_key_raw(json, "incomplete_details",
+                 status == INCOMPLETE ? STR("{\"reason\":\"max_output_tokens\"}") : STR("null"));
 }
 
 /* `output` is the inside of the list. */
@@ -270,8 +260,7 @@ static void write_response(struct json *json, const struct answer *answer,
     json_key_uint(json, "created_at", answer->created_s);
     write_outcome(json, answer, status, error);
     json_key_text(json, "model", answer->model);
-    json_key(json, "output");
-    json_open(json, '[');
+    json_key_open(json, "output", '[');
     if (output.len > 0)
         json_raw(json, output);
     json_close(json, ']');

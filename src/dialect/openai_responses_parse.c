@@ -154,7 +154,7 @@ static enum err add_custom_call(struct turn *turn, const struct json_reader *ite
     call.arguments = (struct str){NULL, text.len};
     enum err err = text.err;
     if (err == ERR_OK) {
-        call.arguments.ptr = arena_strdup(&turn->request->arena, (struct str){text.data, text.len});
+        call.arguments.ptr = arena_strdup(&turn->request->arena, buf_text(&text));
         err = call.arguments.ptr != NULL
                   ? message_add_call(&turn->message, &turn->request->arena, call)
                   : openai_arena_error(turn->request);

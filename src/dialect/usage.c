@@ -37,8 +37,7 @@ void usage_write_x_cache(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
-    json_key(json, "x_cache");
-    json_open(json, '{');
+    json_key_open(json, "x_cache", '{');
     usage_write_sources(json, usage);
     json_key_text(json, "match", hearth_match_name(usage->match));
     json_key_text(json, "reason", hearth_reason_name(usage->reason));

@@ -43,15 +43,14 @@ static void start_keepalive(struct call *call)
         dialect->keepalive_event(&call->answer, &text);
         if (text.err != ERR_OK) /* the opening comes with the first event: it is not a keep-alive */
             goto out;
-        (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
+        (void)http_reply_write(call->reply, buf_text(&text));
         buf_clear(&text);
         dialect->keepalive_event(&call->answer, &text);
     } else {
         buf_append_str(&text, dialect->keepalive);
     }
     if (text.err == ERR_OK && text.len <= KEEPALIVE_BYTES_MAX)
-        http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
-                             (struct str){buf_str(&text), text.len});
+        http_reply_keepalive(call->reply, call->api->options.keepalive_ms, buf_text(&text));
 out:
     buf_fini(&text);
 }
@@ -349,7 +348,7 @@ static struct recall_message told(const struct answer_choice *answer, struct rec
     };
 
     if (answer->reasoning.len > 0)
-        message.reasoning = (struct str){answer->reasoning.data, answer->reasoning.len};
+        message.reasoning = buf_text(&answer->reasoning);
     for (size_t i = 0; i < answer->calls_count; i++)
         calls[i] = (struct recall_call){
             .id = str_from(answer->calls[i].id),

@@ -41,8 +41,7 @@ static void write_facts(struct json *json, const struct model *model)
     json_key_uint(json, "max_model_len", facts->context);
     write_time(json, "created_at", model_loaded_s(model));
     json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
-    json_key(json, "meta");
-    json_open(json, '{');
+    json_key_open(json, "meta", '{');
     json_key_uint(json, "n_ctx", facts->context);
     json_key_uint(json, "n_ctx_train", facts->context_trained);
     json_key_uint(json, "n_vocab", facts->vocab);
@@ -66,8 +65,7 @@ static void write_state(struct json *json, const struct pool_view *view)
 {
     json_key_text(json, "state", pool_state_name(view->state));
     if (view->state == POOL_LOADING) {
-        json_key(json, "progress");
-        json_single(json, view->progress);
+        json_key_single(json, "progress", view->progress);
     }
     if (view->state == POOL_FAILED)
         json_key_text(json, "error", err_sentence(view->error.code));
@@ -127,8 +125,7 @@ void endpoint_models(const struct loop_request *req)
     count = pool_count(pool);
     json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "object", "list");
-    json_key(&json, "data");
-    json_open(&json, '[');
+    json_key_open(&json, "data", '[');
     for (size_t i = 0; i < count; i++)
         write_model(&json, pool, i, req->auth.admin);
     json_close(&json, ']');
@@ -174,7 +171,7 @@ void endpoint_model(const struct loop_request *req)
     if (!pool)
         return;
     if (read_name(req, &name))
-        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+        index = pool_find(pool, buf_text(&name), true);
     buf_fini(&name);
     if (index == SIZE_MAX)
         fail_unknown(req);
@@ -225,7 +222,7 @@ void endpoint_model_change(const struct loop_request *req)
     if (!pool)
         return;
     bool named = read_name(req, &name);
-    path = (struct str){buf_str(&name), name.len};
+    path = buf_text(&name);
     if (named && cut_action(&path, &load))
         change(req, pool, path, load);
     else
@@ -238,20 +235,13 @@ void endpoint_model_change(const struct loop_request *req)
 static void write_sampling(struct json *json, const struct sample_params *sample)
 {
     json_open(json, '{');
-    json_key(json, "temperature");
-    json_single(json, sample->temperature);
-    json_key(json, "top_k");
-    json_int(json, sample->top_k);
-    json_key(json, "top_p");
-    json_single(json, sample->top_p);
-    json_key(json, "min_p");
-    json_single(json, sample->min_p);
-    json_key(json, "repeat_penalty");
-    json_single(json, sample->penalty_repeat);
-    json_key(json, "frequency_penalty");
-    json_single(json, sample->penalty_frequency);
-    json_key(json, "presence_penalty");
-    json_single(json, sample->penalty_presence);
+    json_key_single(json, "temperature", sample->temperature);
+    json_key_int(json, "top_k", sample->top_k);
+    json_key_single(json, "top_p", sample->top_p);
+    json_key_single(json, "min_p", sample->min_p);
+    json_key_single(json, "repeat_penalty", sample->penalty_repeat);
+    json_key_single(json, "frequency_penalty", sample->penalty_frequency);
+    json_key_single(json, "presence_penalty", sample->penalty_presence);
     json_close(json, '}');
 }
 
@@ -358,8 +348,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
 {
     const struct engine_facts *facts = model_facts(model);
 
-    json_key(json, "default_generation_settings");
-    json_open(json, '{');
+    json_key_open(json, "default_generation_settings", '{');
     json_key_uint(json, "n_ctx", facts->context);
     json_key(json, "params");
     write_sampling(json, &api->sample);
@@ -370,8 +359,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_text(json, "chat_template", facts->chat_template);
     json_key(json, "chat_template_caps");
     write_caps(json, chat_template_caps(model_template(model)));
-    json_key(json, "modalities");
-    json_open(json, '{');
+    json_key_open(json, "modalities", '{');
     json_key_bool(json, "vision", facts->images);
     json_key_bool(json, "audio", false);
     json_close(json, '}');
@@ -408,7 +396,7 @@ static size_t find_props_model(const struct loop_request *req, struct pool *pool
 
     buf_init(&name, NAME_BYTES_MAX);
     if (http_query_get(req->request->query, STR("model"), &name) == ERR_OK)
-        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+        index = pool_find(pool, buf_text(&name), true);
     buf_fini(&name);
     return index;
 }

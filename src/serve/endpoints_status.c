@@ -93,8 +93,7 @@ void endpoint_root(const struct loop_request *req)
     json_key_text(&json, "name", "hearth");
     json_key_text(&json, "version", known(req->api->options.version));
     json_key_text(&json, "documentation", "docs/api.md");
-    json_key(&json, "endpoints");
-    json_open(&json, '[');
+    json_key_open(&json, "endpoints", '[');
     for (size_t i = 0; i < req->api->routes_count; i++) {
         const struct http_route *route = &req->api->routes[i];
         char line[128];
@@ -136,15 +135,13 @@ static void write_slot(const struct api_gen *gen, void *arg)
     json_key_text(json, "request", gen->caller.request_id);
     if (slots->req->auth.admin) {
         json_key_uint(json, "id", view->id);
-        json_key(json, "seq");
-        json_int(json, view->seq);
+        json_key_int(json, "seq", view->seq);
     }
     json_key_text(json, "model", gen->model);
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
     json_key_uint(json, "prompt_done", view->done);
-    json_key(json, "usage");
-    json_open(json, '{');
+    json_key_open(json, "usage", '{');
     write_usage(json, &view->usage);
     json_close(json, '}');
     json_key_uint(json, "age_ms", view->age_ns / NS_PER_MS);

@@ -56,8 +56,7 @@ static void write_piece(struct json *json, const struct engine *engine, token_id
     size_t len = MIN(engine_token_bytes(engine, token, true, bytes, sizeof(bytes)), sizeof(bytes));
 
     json_open(json, '{');
-    json_key(json, "id");
-    json_int(json, token);
+    json_key_int(json, "id", token);
     json_key(json, "piece");
     if (utf8_valid((struct str){bytes, len})) {
         json_str(json, (struct str){bytes, len});
@@ -168,7 +167,7 @@ void endpoint_detokenize(struct call *call)
     if (text.err == ERR_OK) {
         json = json_to(&body);
         json_open(&json, '{');
-        json_key_str(&json, "content", (struct str){buf_str(&text), text.len});
+        json_key_str(&json, "content", buf_text(&text));
         json_close(&json, '}');
     } else {
         body.err = text.err;

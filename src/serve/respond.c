@@ -54,7 +54,7 @@ static void send_buf(struct http_reply *reply, int status, const char *content_t
     struct headers headers = with_id(request_id);
 
     if (body->err == ERR_OK) {
-        send(reply, status, content_type, &headers, (struct str){buf_str(body), body->len});
+        send(reply, status, content_type, &headers, buf_text(body));
         return;
     }
     send(reply, 500, "application/json", &headers,
