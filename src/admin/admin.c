@@ -25,45 +25,42 @@ enum {
 
 /* ---- endpoints ---- */
 
+/* All but the last need an admin key. */
+#define GET(rest, ...)                                                       \
+    {                                                                        \
+        HTTP_METHOD_GET, "/admin/" rest, "admin", .admin = true, __VA_ARGS__ \
+    }
+#define POST(rest, ...)                                                       \
+    {                                                                         \
+        HTTP_METHOD_POST, "/admin/" rest, "admin", .admin = true, __VA_ARGS__ \
+    }
+#define PROMPT(rest, ...) POST(rest, .dialect = &dialect_admin_prompt, __VA_ARGS__)
+#define PLAIN             .plain = true
+#define SLOW              PLAIN, .slow = true
+
 const struct endpoint admin_endpoints[] = {
-    {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
-    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true,
-     .now = endpoint_admin_history},
-    {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
-    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true,
-     .now = endpoint_admin_requests},
-    {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
-    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true,
-     .now = endpoint_admin_settings},
-    {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_admin_change},
-    {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_objects},
-    {HTTP_METHOD_GET, "/admin/cache/objects/{key}", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_object},
-    {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_tree},
-    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_clear},
-    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_evict},
-    {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_pin},
-    {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_unpin},
-    {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_ttl},
-    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_verify},
-    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_export},
-    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_import},
-    {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_probe},
+    GET("stats", .show = endpoint_admin_stats),
+    GET("history", .show = endpoint_admin_history),
+    GET("models", .show = endpoint_admin_models),
+    GET("requests", .show = endpoint_admin_requests),
+    GET("events", .now = endpoint_admin_events),
+    GET("settings", .show = endpoint_admin_settings),
+    POST("settings", PLAIN, .answer = endpoint_admin_change),
+    GET("cache/objects", PLAIN, .answer = endpoint_cache_objects),
+    GET("cache/objects/{key}", PLAIN, .answer = endpoint_cache_object),
+    GET("cache/tree", PLAIN, .answer = endpoint_cache_tree),
+    POST("cache/clear", SLOW, .answer = endpoint_cache_clear),
+    POST("cache/evict", SLOW, .answer = endpoint_cache_evict),
+    PROMPT("cache/pin", .answer = endpoint_cache_pin),
+    PROMPT("cache/unpin", .answer = endpoint_cache_unpin),
+    POST("cache/ttl", PLAIN, .answer = endpoint_cache_ttl),
+    POST("cache/verify", SLOW, .answer = endpoint_cache_verify),
+    POST("cache/export", SLOW, .answer = endpoint_cache_export),
+    POST("cache/import", SLOW, .answer = endpoint_cache_import),
+    PROMPT("cache/probe", .answer = endpoint_cache_probe),
     {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
      .work = endpoint_cache_warm},
-    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true,
+    {HTTP_METHOD_GET, "/metrics", "metrics", .admin = true, .metrics = true,
      .now = endpoint_metrics},
 };
 
@@ -422,36 +419,44 @@ enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES])
     return ERR_OK;
 }
 
-/* ---- answers ---- */
-
-struct hearth_cache *admin_cache(struct call *call)
+enum err admin_read_key_field(const struct json_reader *body, unsigned char key[HEARTH_KEY_BYTES],
+                              bool *given)
 {
-    struct api_error error = {0};
+    struct str text = STR_NONE;
 
+    TRY(json_read_str(body, "key", &text));
+    *given = text.len > 0;
+    if (*given && admin_read_key(text, key) != ERR_OK)
+        return json_read_error(body, "key", "must have 64 hex digits");
+    return ERR_OK;
+}
+
+enum hearth_tier admin_tier(struct str name)
+{
+    int tier = 0;
+
+    while (tier < HEARTH_TIER_COUNT &&
+           !str_eq(name, str_from(hearth_tier_name((enum hearth_tier)tier))))
+        tier++;
+    return (enum hearth_tier)tier;
+}
+
+/* ---- errors ---- */
+
+enum err admin_need_cache(const struct call *call, struct api_error *error)
+{
     if (call->api->options.cache)
-        return call->api->options.cache;
-    api_error_set(&error, API_ERROR_UNSUPPORTED, NULL,
-                  "This server keeps nothing: it was started with --no-cache.");
-    call_fail(call, &error);
-    return NULL;
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_UNSUPPORTED, NULL,
+                         "This server keeps nothing: it was started with --no-cache.");
 }
 
-struct json_reader admin_reader(struct call *call, struct api_error *error)
+enum err admin_cache_error(struct api_error *error, int hearth_error, const char *param)
 {
-    return (struct json_reader){yyjson_doc_get_root(call->request.body), NULL, error};
-}
-
-void admin_respond(struct call *call, struct buf *body)
-{
-    call_respond(call, body);
-    buf_fini(body);
-}
-
-void admin_fail_cache(struct call *call, int hearth_error, const char *param)
-{
-    struct api_error error = {0};
     enum api_error_kind kind = API_ERROR_SERVER;
 
+    if (hearth_error == HEARTH_OK)
+        return ERR_OK;
     if (hearth_error == HEARTH_ERROR_MISSING)
         kind = API_ERROR_NOT_FOUND;
     else if (hearth_error == HEARTH_ERROR_INVALID || hearth_error == HEARTH_ERROR_REFUSED ||
@@ -459,6 +464,5 @@ void admin_fail_cache(struct call *call, int hearth_error, const char *param)
         kind = API_ERROR_INVALID;
     else if (hearth_error == HEARTH_ERROR_MEMORY || hearth_error == HEARTH_ERROR_BUSY)
         kind = API_ERROR_UNAVAILABLE;
-    api_error_set(&error, kind, param, "%s", hearth_error_text(hearth_error));
-    call_fail(call, &error);
+    return api_error_set(error, kind, param, "%s", hearth_error_text(hearth_error));
 }

@@ -108,15 +108,19 @@ void admin_write_key(struct json *json, const char *name,
 /* ERR_INVALID: not 64 hex digits. */
 enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES]) NODISCARD;
 
-/* ---- answers ---- */
+/* "key" of a body; *given is false if there is none. */
+enum err admin_read_key_field(const struct json_reader *body, unsigned char key[HEARTH_KEY_BYTES],
+                              bool *given) NODISCARD;
 
-/* The server's cache; NULL: the call was answered with an error. */
-struct hearth_cache *admin_cache(struct call *call);
-struct json_reader admin_reader(struct call *call, struct api_error *error);
-/* Sends the body and finishes it. */
-void admin_respond(struct call *call, struct buf *body);
-/* Answers with the error of a cache function. */
-void admin_fail_cache(struct call *call, int hearth_error, const char *param);
+/* A tier by its name; HEARTH_TIER_COUNT: there is none. */
+enum hearth_tier admin_tier(struct str name);
+
+/* ---- errors ---- */
+
+/* ERR_INVALID: the server has no cache. */
+enum err admin_need_cache(const struct call *call, struct api_error *error) NODISCARD;
+/* The result of a cache function. */
+enum err admin_cache_error(struct api_error *error, int hearth_error, const char *param) NODISCARD;
 
 /* ---- prompts (prompt.c) ----
  *
@@ -158,26 +162,26 @@ extern const struct endpoint admin_endpoints[];
 extern const size_t admin_endpoints_count;
 
 void endpoint_metrics(const struct loop_request *req);
-void endpoint_admin_stats(const struct loop_request *req);
-void endpoint_admin_history(const struct loop_request *req);
-void endpoint_admin_models(const struct loop_request *req);
-void endpoint_admin_requests(const struct loop_request *req);
+show_fn endpoint_admin_stats;
+show_fn endpoint_admin_history;
+show_fn endpoint_admin_models;
+show_fn endpoint_admin_requests;
 void endpoint_admin_events(const struct loop_request *req);
-void endpoint_admin_settings(const struct loop_request *req);
-void endpoint_admin_change(struct call *call);
-void endpoint_cache_clear(struct call *call);
-void endpoint_cache_objects(struct call *call);
-void endpoint_cache_object(struct call *call);
-void endpoint_cache_tree(struct call *call);
-void endpoint_cache_probe(struct call *call);
+show_fn endpoint_admin_settings;
+answer_fn endpoint_admin_change;
+answer_fn endpoint_cache_clear;
+answer_fn endpoint_cache_objects;
+answer_fn endpoint_cache_object;
+answer_fn endpoint_cache_tree;
+answer_fn endpoint_cache_probe;
 void endpoint_cache_warm(struct call *call);
-void endpoint_cache_pin(struct call *call);
-void endpoint_cache_unpin(struct call *call);
-void endpoint_cache_evict(struct call *call);
-void endpoint_cache_ttl(struct call *call);
-void endpoint_cache_verify(struct call *call);
-void endpoint_cache_export(struct call *call);
-void endpoint_cache_import(struct call *call);
+answer_fn endpoint_cache_pin;
+answer_fn endpoint_cache_unpin;
+answer_fn endpoint_cache_evict;
+answer_fn endpoint_cache_ttl;
+answer_fn endpoint_cache_verify;
+answer_fn endpoint_cache_export;
+answer_fn endpoint_cache_import;
 
 /* Records the current values of the settings that can be changed. */
 void admin_settings_begin(struct admin *admin, const struct api_options *api);

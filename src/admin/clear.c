@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "models/pool.h"
 
-enum { ENGINE_MS = 5000 };
+enum { ENGINE_MS = 5000, FAILED_BYTES_MAX = 16 * 1024 * 1024 };
 
 /* Names of tiers; the device does not belong to the cache. */
 struct clear_tiers {
@@ -38,15 +38,10 @@ static enum err read_tiers(const struct json_reader *reader, struct clear_tiers 
         return ERR_OK;
     out->device = str_eq(name, STR("device"));
     out->cache = !out->device;
-    out->name = "device";
-    if (out->device)
+    out->tier = admin_tier(name);
+    out->name = out->device ? "device" : hearth_tier_name(out->tier);
+    if (out->device || out->tier < HEARTH_TIER_COUNT)
         return ERR_OK;
-    for (int i = 0; i < HEARTH_TIER_COUNT; i++) {
-        out->tier = (enum hearth_tier)i;
-        out->name = hearth_tier_name(out->tier);
-        if (str_eq(name, str_from(out->name)))
-            return ERR_OK;
-    }
     return json_read_error(reader, "tier",
                            "must be \"device\", \"ram\", \"ssd\", \"remote\" or \"all\"");
 }
@@ -122,46 +117,28 @@ static void clear_scope(struct clearing *clearing, struct api *api, const struct
     admin_each_space(api, scope, clear_space, clearing);
 }
 
-static void respond(struct call *call, const struct clearing *clearing)
+enum err endpoint_cache_clear(struct call *call, const struct json_reader *body, struct json *json)
 {
-    const struct buf *failed = clearing->failed.out;
-    struct buf body;
-    struct json json;
-
-    LOG_INFO(call->api->options.log, "api", "the cache was cleared",
-             LOG_STR("tier", clearing->tiers.name), LOG_STR("request", call->request_id),
-             LOG_UINT("bytes", clearing->bytes));
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "cleared", clearing->bytes);
-    json_key_uint(&json, "device_tokens", clearing->device_tokens);
-    json_key_raw(&json, "failed", buf_text(failed));
-    json_close(&json, '}');
-    if (failed->err != ERR_OK)
-        body.err = failed->err;
-    admin_respond(call, &body);
-}
-
-void endpoint_cache_clear(struct call *call)
-{
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
     struct clearing clearing = {.cache = call->api->options.cache};
     struct admin_scope scope;
     struct buf failed;
 
-    if (read_tiers(&reader, &clearing.tiers) != ERR_OK ||
-        admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
-    buf_init(&failed, ADMIN_BODY_BYTES_MAX);
-    clearing.failed = json_to(&failed);
-    json_open(&clearing.failed, '[');
+    TRY(read_tiers(body, &clearing.tiers));
+    TRY(admin_read_scope(body, call->api, &scope));
+    clearing.failed = json_begin(&failed, FAILED_BYTES_MAX, '[');
     if (scope.model.len > 0 || scope.has_tenant)
         clear_scope(&clearing, call->api, &scope);
     else
         clear_all(&clearing, call->api);
     json_close(&clearing.failed, ']');
-    respond(call, &clearing);
+    LOG_INFO(call->api->options.log, "api", "the cache was cleared",
+             LOG_STR("tier", clearing.tiers.name), LOG_STR("request", call->request_id),
+             LOG_UINT("bytes", clearing.bytes));
+    json_key_uint(json, "cleared", clearing.bytes);
+    json_key_uint(json, "device_tokens", clearing.device_tokens);
+    json_key_raw(json, "failed", buf_text(&failed));
+    if (failed.err != ERR_OK)
+        json->out->err = failed.err;
     buf_fini(&failed);
+    return ERR_OK;
 }

@@ -48,52 +48,46 @@ static enum err check_place(const struct admin_options *options, const char *pat
 }
 
 /* "path", below the allowed folder. */
-static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX],
-                          struct api_error *error)
+static enum err read_path(const struct call *call, const struct json_reader *body, bool fresh,
+                          char path[PATH_BYTES_MAX])
 {
     const struct admin_options *options = &admin_of(call->api)->options;
-    struct json_reader reader = admin_reader(call, error);
     struct str name = STR_NONE;
 
+    TRY(admin_need_cache(call, body->error));
     if (!options->files)
-        return api_error_set(error, API_ERROR_PERMISSION, NULL,
+        return api_error_set(body->error, API_ERROR_PERMISSION, NULL,
                              "Files are off: start the server with --admin-files DIR.");
-    TRY(json_read_str(&reader, "path", &name));
+    TRY(json_read_str(body, "path", &name));
     if (!is_name(name))
         return json_read_error(
-            &reader, "path",
+            body, "path",
             "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
     snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->files, STR_ARG(name));
     if (check_place(options, path, fresh) != ERR_OK)
-        return json_read_error(&reader, "path",
-                               fresh ? "is no folder" : "is no folder that is there");
+        return json_read_error(body, "path", fresh ? "is no folder" : "is no folder that is there");
     return ERR_OK;
 }
 
-static void respond(struct call *call, const struct hearth_moved *moved, bool import)
+/* The cache's message goes to the log only: it contains paths of the machine. */
+static enum err respond(struct call *call, const struct json_reader *body, int failed,
+                        const char *message, const struct hearth_moved *moved, bool import,
+                        struct json *json)
 {
-    struct buf body;
-    struct json json;
-
+    if (failed != HEARTH_OK) {
+        LOG_WARN(call->api->options.log, "api", "files of the cache",
+                 LOG_STR("request", call->request_id), LOG_STR("reason", message));
+        return admin_cache_error(body->error, failed, "path");
+    }
     LOG_INFO(call->api->options.log, "api", import ? "imported" : "exported",
              LOG_STR("request", call->request_id), LOG_UINT("objects", moved->objects),
              LOG_UINT("bytes", moved->bytes), LOG_UINT("refused", moved->refused));
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "objects", moved->objects);
-    json_key_uint(&json, "bytes", moved->bytes);
+    json_key_uint(json, "objects", moved->objects);
+    json_key_uint(json, "bytes", moved->bytes);
     if (import)
-        json_key_uint(&json, "held", moved->held);
-    json_key_uint(&json, "refused", moved->refused);
-    json_close(&json, '}');
-    admin_respond(call, &body);
-}
-
-/* The cache's message goes to the log only: it contains paths of the machine. */
-static void fail(struct call *call, int failed, const char *message)
-{
-    LOG_WARN(call->api->options.log, "api", "files of the cache",
-             LOG_STR("request", call->request_id), LOG_STR("reason", message));
-    admin_fail_cache(call, failed, "path");
+        json_key_uint(json, "held", moved->held);
+    json_key_uint(json, "refused", moved->refused);
+    return ERR_OK;
 }
 
 struct export
@@ -105,13 +99,6 @@ struct export
     char message[HEARTH_MESSAGE_BYTES];
 };
 
-static void add(struct hearth_moved *sum, const struct hearth_moved *one)
-{
-    sum->objects += one->objects;
-    sum->bytes += one->bytes;
-    sum->refused += one->refused;
-}
-
 static void export_space(const struct admin_space *space, void *arg)
 {
     struct export *export = arg;
@@ -122,69 +109,44 @@ static void export_space(const struct admin_space *space, void *arg)
     export->options.space = space ? space->space : NULL;
     export->failed =
         hearth_export(export->call->api->options.cache, &export->options, &moved, export->message);
-    add(&export->moved, &moved);
+    export->moved.objects += moved.objects;
+    export->moved.bytes += moved.bytes;
+    export->moved.refused += moved.refused;
 }
 
-static enum err read_what(const struct json_reader *reader, struct str *key,
-                          unsigned char bytes[HEARTH_KEY_BYTES])
+enum err endpoint_cache_export(struct call *call, const struct json_reader *body, struct json *json)
 {
-    TRY(json_read_str(reader, "key", key));
-    if (key->len > 0 && admin_read_key(*key, bytes) != ERR_OK)
-        return json_read_error(reader, "key", "must have 64 hex digits");
-    return ERR_OK;
-}
-
-void endpoint_cache_export(struct call *call)
-{
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
     struct export export = {.call = call};
     unsigned char key[HEARTH_KEY_BYTES];
     char path[PATH_BYTES_MAX];
     struct admin_scope scope;
-    struct str text = STR_NONE;
+    bool by_key;
 
-    if (!admin_cache(call))
-        return;
-    if (read_path(call, true, path, &error) != ERR_OK || read_what(&reader, &text, key) != ERR_OK ||
-        admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
+    TRY(read_path(call, body, true, path));
+    TRY(admin_read_key_field(body, key, &by_key));
+    TRY(admin_read_scope(body, call->api, &scope));
     export.options = (struct hearth_folder_options){
         .struct_size = sizeof(export.options),
         .path = path,
-        .key = text.len > 0 ? key : NULL,
+        .key = by_key ? key : NULL,
         .seal_key = admin_of(call->api)->options.seal_key,
     };
     if (scope.model.len > 0 || scope.has_tenant)
         admin_each_space(call->api, &scope, export_space, &export);
     else
         export_space(NULL, &export);
-    if (export.failed == HEARTH_OK)
-        respond(call, &export.moved, false);
-    else
-        fail(call, export.failed, export.message);
+    return respond(call, body, export.failed, export.message, &export.moved, false, json);
 }
 
-void endpoint_cache_import(struct call *call)
+enum err endpoint_cache_import(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct api_error error = {0};
+    char path[PATH_BYTES_MAX], message[HEARTH_MESSAGE_BYTES] = "";
     struct hearth_folder_options options = {.struct_size = sizeof(options),
+                                            .path = path,
                                             .seal_key = admin_of(call->api)->options.seal_key};
     struct hearth_moved moved = {0};
-    char path[PATH_BYTES_MAX], message[HEARTH_MESSAGE_BYTES] = "";
 
-    if (!admin_cache(call))
-        return;
-    if (read_path(call, false, path, &error) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
-    options.path = path;
+    TRY(read_path(call, body, false, path));
     int failed = hearth_import(call->api->options.cache, &options, &moved, message);
-    if (failed == HEARTH_OK)
-        respond(call, &moved, true);
-    else
-        fail(call, failed, message);
+    return respond(call, body, failed, message, &moved, true, json);
 }

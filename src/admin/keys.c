@@ -14,16 +14,12 @@ enum { TTL_S_MAX = 366 * 24 * 3600, ENGINE_MS = 1000 };
 /* ---- reading ---- */
 
 /* "key", which is required. */
-static enum err read_key(const struct json_reader *reader, unsigned char key[HEARTH_KEY_BYTES])
+static enum err read_key(const struct json_reader *body, unsigned char key[HEARTH_KEY_BYTES])
 {
-    struct str text = STR_NONE;
+    bool given;
 
-    TRY(json_read_str(reader, "key", &text));
-    if (text.len == 0)
-        return json_read_error(reader, "key", "is missing");
-    return admin_read_key(text, key) == ERR_OK
-               ? ERR_OK
-               : json_read_error(reader, "key", "must have 64 hex digits");
+    TRY(admin_read_key_field(body, key, &given));
+    return given ? ERR_OK : json_read_error(body, "key", "is missing");
 }
 
 /* A number of seconds; *given is false when absent. */
@@ -43,154 +39,102 @@ static enum err read_seconds(const struct json_reader *reader, const char *name,
 
 /* ---- pin and unpin ---- */
 
-static void respond_pinned(struct call *call, uint32_t tokens, bool pin)
+static enum err pin_prompt(struct call *call, bool pin, uint32_t *tokens, struct api_error *error)
 {
-    struct buf body;
-    struct json json;
-
-    LOG_INFO(call->api->options.log, "api", pin ? "pinned" : "unpinned",
-             LOG_STR("request", call->request_id), LOG_UINT("tokens", tokens));
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "pinned_tokens", tokens);
-    json_close(&json, '}');
-    admin_respond(call, &body);
-}
-
-static void pin_key(struct call *call, struct hearth_cache *cache, bool pin)
-{
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
-    unsigned char key[HEARTH_KEY_BYTES];
-    uint32_t tokens;
-
-    if (read_key(&reader, key) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
-    tokens = hearth_pin_key(cache, key, pin);
-    if (tokens > 0) {
-        respond_pinned(call, tokens, pin);
-        return;
-    }
-    api_error_set(&error, API_ERROR_NOT_FOUND, "key",
-                  pin ? "Nothing with this key is held." : "Nothing with this key is pinned.");
-    call_fail(call, &error);
-}
-
-static void pin_prompt(struct call *call, bool pin)
-{
-    struct api_error error = {0};
     const struct token_prompt *prompt = &call->prepared.prompt;
     struct hearth_space *space;
 
-    if (admin_prompt_take_tenant(call, &error) != ERR_OK || !call_prepare(call, &error)) {
-        call_fail(call, &error);
-        return;
-    }
+    TRY(admin_prompt_take_tenant(call, error));
+    TRY(call_prepare(call, error));
     /* The state of a recent answer may not be stored yet. If the engine is too busy to reply, it
      * has nothing that new. */
     (void)!sched_wait_turn(model_sched(call->model), ENGINE_MS, NULL);
     space = call_space(call);
-    respond_pinned(call, space ? hearth_pin(space, prompt->tokens, prompt->count, pin) : 0, pin);
+    *tokens = space ? hearth_pin(space, prompt->tokens, prompt->count, pin) : 0;
+    return ERR_OK;
 }
 
-static void pin_or_unpin(struct call *call, bool pin)
+static enum err pin_key(struct call *call, const struct json_reader *body, bool pin,
+                        uint32_t *tokens)
 {
-    struct hearth_cache *cache = admin_cache(call);
+    unsigned char key[HEARTH_KEY_BYTES];
 
-    if (!cache)
-        return;
-    if (call->request.no_model)
-        pin_key(call, cache, pin);
-    else
-        pin_prompt(call, pin);
+    TRY(read_key(body, key));
+    *tokens = hearth_pin_key(call->api->options.cache, key, pin);
+    if (*tokens > 0)
+        return ERR_OK;
+    return api_error_set(body->error, API_ERROR_NOT_FOUND, "key",
+                         pin ? "Nothing with this key is held."
+                             : "Nothing with this key is pinned.");
 }
 
-void endpoint_cache_pin(struct call *call)
+static enum err pin_or_unpin(struct call *call, const struct json_reader *body, bool pin,
+                             struct json *json)
 {
-    pin_or_unpin(call, true);
+    uint32_t tokens;
+
+    TRY(admin_need_cache(call, body->error));
+    TRY(call->request.no_model ? pin_key(call, body, pin, &tokens)
+                               : pin_prompt(call, pin, &tokens, body->error));
+    LOG_INFO(call->api->options.log, "api", pin ? "pinned" : "unpinned",
+             LOG_STR("request", call->request_id), LOG_UINT("tokens", tokens));
+    json_key_uint(json, "pinned_tokens", tokens);
+    return ERR_OK;
 }
 
-void endpoint_cache_unpin(struct call *call)
+enum err endpoint_cache_pin(struct call *call, const struct json_reader *body, struct json *json)
 {
-    pin_or_unpin(call, false);
+    return pin_or_unpin(call, body, true, json);
+}
+
+enum err endpoint_cache_unpin(struct call *call, const struct json_reader *body, struct json *json)
+{
+    return pin_or_unpin(call, body, false, json);
 }
 
 /* ---- evict ---- */
 
-static void respond_evicted(struct call *call, const struct hearth_sum *sum)
+enum err endpoint_cache_evict(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct buf body;
-    struct json json;
-
-    LOG_INFO(call->api->options.log, "api", "evicted by hand", LOG_STR("request", call->request_id),
-             LOG_UINT("objects", sum->objects), LOG_UINT("bytes", sum->bytes));
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "evicted", sum->objects);
-    json_key_uint(&json, "bytes", sum->bytes);
-    json_close(&json, '}');
-    admin_respond(call, &body);
-}
-
-void endpoint_cache_evict(struct call *call)
-{
-    struct hearth_cache *cache = admin_cache(call);
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
+    struct hearth_cache *cache = call->api->options.cache;
     unsigned char key[HEARTH_KEY_BYTES];
     struct hearth_sum sum = {0};
     double older_s = 0;
     bool by_age;
 
-    if (!cache)
-        return;
-    if (read_seconds(&reader, "older_s", &older_s, &by_age) != ERR_OK ||
-        (!by_age && read_key(&reader, key) != ERR_OK)) {
-        call_fail(call, &error);
-        return;
-    }
-    int failed = HEARTH_OK;
-    if (by_age)
+    TRY(admin_need_cache(call, body->error));
+    TRY(read_seconds(body, "older_s", &older_s, &by_age));
+    if (by_age) {
         hearth_evict_older(cache, NULL, older_s, &sum);
-    else
-        failed = hearth_evict_key(cache, key, &sum);
-    if (failed == HEARTH_OK)
-        respond_evicted(call, &sum);
-    else
-        admin_fail_cache(call, failed, "key");
+    } else {
+        TRY(read_key(body, key));
+        TRY(admin_cache_error(body->error, hearth_evict_key(cache, key, &sum), "key"));
+    }
+    LOG_INFO(call->api->options.log, "api", "evicted by hand", LOG_STR("request", call->request_id),
+             LOG_UINT("objects", sum.objects), LOG_UINT("bytes", sum.bytes));
+    json_key_uint(json, "evicted", sum.objects);
+    json_key_uint(json, "bytes", sum.bytes);
+    return ERR_OK;
 }
 
 /* ---- time to live ---- */
 
-void endpoint_cache_ttl(struct call *call)
+enum err endpoint_cache_ttl(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct hearth_cache *cache = admin_cache(call);
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
+    struct hearth_cache *cache = call->api->options.cache;
     unsigned char key[HEARTH_KEY_BYTES];
     double ttl_s = 0;
     bool given;
-    struct buf body;
-    struct json json;
 
-    if (!cache)
-        return;
-    if (read_key(&reader, key) != ERR_OK ||
-        read_seconds(&reader, "ttl_s", &ttl_s, &given) != ERR_OK ||
-        (!given && json_read_error(&reader, "ttl_s", "is missing") != ERR_OK)) {
-        call_fail(call, &error);
-        return;
-    }
-    int failed = hearth_expire(cache, key, ttl_s);
-    if (failed != HEARTH_OK) {
-        admin_fail_cache(call, failed, "key");
-        return;
-    }
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    admin_write_key(&json, "key", key);
-    json_key_float(&json, "ttl_s", ttl_s);
-    json_close(&json, '}');
-    admin_respond(call, &body);
+    TRY(admin_need_cache(call, body->error));
+    TRY(read_key(body, key));
+    TRY(read_seconds(body, "ttl_s", &ttl_s, &given));
+    if (!given)
+        return json_read_error(body, "ttl_s", "is missing");
+    TRY(admin_cache_error(body->error, hearth_expire(cache, key, ttl_s), "key"));
+    admin_write_key(json, "key", key);
+    json_key_float(json, "ttl_s", ttl_s);
+    return ERR_OK;
 }
 
 /* ---- verify ---- */
@@ -214,59 +158,37 @@ static void add(struct hearth_verified *sum, const struct hearth_verified *one)
     sum->dropped += one->dropped;
 }
 
-static void respond_verified(struct call *call, const struct hearth_verified *sum, uint64_t ns)
+enum err endpoint_cache_verify(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct buf body;
-    struct json json;
-
-    LOG_INFO(call->api->options.log, "api", "verified", LOG_STR("request", call->request_id),
-             LOG_UINT("objects", sum->objects), LOG_UINT("damaged", sum->damaged));
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "objects", sum->objects);
-    json_key_uint(&json, "bytes", sum->bytes);
-    json_key_uint(&json, "damaged", sum->damaged);
-    json_key_uint(&json, "dropped", sum->dropped);
-    json_key_uint(&json, "unknown", sum->unknown);
-    json_key_uint(&json, "failed", sum->failed);
-    json_key_float(&json, "seconds", (double)ns / (double)NS_PER_S);
-    json_close(&json, '}');
-    admin_respond(call, &body);
-}
-
-void endpoint_cache_verify(struct call *call)
-{
-    struct hearth_cache *cache = admin_cache(call);
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
     struct hearth_verified sum = {0}, one;
     uint64_t begin_ns = clock_mono_ns(call->api->clock);
     struct str name = STR_NONE;
-    int known = 0;
 
-    if (!cache)
-        return;
-    if (json_read_str(&reader, "tier", &name) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
+    TRY(admin_need_cache(call, body->error));
+    TRY(json_read_str(body, "tier", &name));
+    bool all = name.len == 0 || str_eq(name, STR("all"));
+    if (!all && admin_tier(name) == HEARTH_TIER_COUNT)
+        return json_read_error(body, "tier", "must be \"ram\", \"ssd\", \"remote\" or \"all\"");
     for (int tier = HEARTH_TIER_RAM; tier < HEARTH_TIER_COUNT; tier++) {
         struct hearth_verify_options options = {.struct_size = sizeof(options),
                                                 .tier = (enum hearth_tier)tier,
                                                 .more = goes_on,
                                                 .arg = call};
 
-        if (name.len > 0 && !str_eq(name, STR("all")) &&
-            !str_eq(name, str_from(hearth_tier_name(options.tier))))
-            continue;
-        known++;
-        if (hearth_verify(cache, &options, &one) ==
-            HEARTH_OK) /* an absent tier has nothing to verify */
+        if ((all || options.tier == admin_tier(name)) &&
+            /* an absent tier has nothing to verify */
+            hearth_verify(call->api->options.cache, &options, &one) == HEARTH_OK)
             add(&sum, &one);
     }
-    if (known > 0) {
-        respond_verified(call, &sum, clock_mono_ns(call->api->clock) - begin_ns);
-        return;
-    }
-    (void)!json_read_error(&reader, "tier", "must be \"ram\", \"ssd\", \"remote\" or \"all\"");
-    call_fail(call, &error);
+    LOG_INFO(call->api->options.log, "api", "verified", LOG_STR("request", call->request_id),
+             LOG_UINT("objects", sum.objects), LOG_UINT("damaged", sum.damaged));
+    json_key_uint(json, "objects", sum.objects);
+    json_key_uint(json, "bytes", sum.bytes);
+    json_key_uint(json, "damaged", sum.damaged);
+    json_key_uint(json, "dropped", sum.dropped);
+    json_key_uint(json, "unknown", sum.unknown);
+    json_key_uint(json, "failed", sum.failed);
+    json_key_float(json, "seconds",
+                   (double)(clock_mono_ns(call->api->clock) - begin_ns) / (double)NS_PER_S);
+    return ERR_OK;
 }

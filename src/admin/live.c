@@ -16,8 +16,6 @@
 #include "base/clock.h"
 #include "models/pool.h"
 
-enum { BODY_BYTES_MAX = 16 * 1024 * 1024 };
-
 #define NOT_POSSIBLE "N/A (see log)" /* keeps I48: neither "off", which is a choice, nor a zero */
 
 static double per_s(uint64_t count, uint64_t ns)
@@ -112,21 +110,18 @@ static void write_model(struct json *json, struct pool *pool, size_t index)
     json_close(json, '}');
 }
 
-void endpoint_admin_models(const struct loop_request *req)
+enum err endpoint_admin_models(const struct loop_request *req, struct json *json,
+                               struct api_error *error)
 {
-    struct pool *pool = loop_pool(req);
-    struct buf body;
-    struct json json;
+    struct pool *pool = api_pool(req->api, error);
 
     if (!pool)
-        return;
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_open(&json, "models", '[');
+        return ERR_INVALID;
+    json_key_open(json, "models", '[');
     for (size_t i = 0; i < pool_count(pool); i++)
-        write_model(&json, pool, i);
-    json_close(&json, ']');
-    json_close(&json, '}');
-    loop_respond(req, &body);
+        write_model(json, pool, i);
+    json_close(json, ']');
+    return ERR_OK;
 }
 
 /* ---- requests ---- */
@@ -185,20 +180,17 @@ static void write_request(const struct api_gen *gen, void *arg)
     json_close(json, '}');
 }
 
-void endpoint_admin_requests(const struct loop_request *req)
+enum err endpoint_admin_requests(const struct loop_request *req, struct json *json,
+                                 struct api_error *error)
 {
-    struct pool *pool = loop_pool(req);
-    struct buf body;
-    struct json json;
+    struct pool *pool = api_pool(req->api, error);
 
     if (!pool)
-        return;
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_open(&json, "requests", '[');
-    api_each_gen(req->api, pool, write_request, &json);
-    json_close(&json, ']');
-    json_key(&json, "recent");
-    monitor_write_recent(admin_of(req->api)->monitor, &json);
-    json_close(&json, '}');
-    loop_respond(req, &body);
+        return ERR_INVALID;
+    json_key_open(json, "requests", '[');
+    api_each_gen(req->api, pool, write_request, json);
+    json_close(json, ']');
+    json_key(json, "recent");
+    monitor_write_recent(admin_of(req->api)->monitor, json);
+    return ERR_OK;
 }

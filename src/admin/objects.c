@@ -18,73 +18,65 @@ enum {
     TREE_LIMIT_DEFAULT = 200,
     VALUE_BYTES_MAX = 4096,
     CHILDREN_MAX = 1000,
+    PART_BYTES_MAX = 16 * 1024 * 1024,
+    TEXT_BYTES_MAX = PART_BYTES_MAX / 4,
     PIECE_BYTES_MAX = 256
 };
 
 /* ---- the query ---- */
 
-/* The value of a parameter; false: it is absent or empty, or (with `error` set) unreadable. The
- * caller finishes `value` either way. */
-static bool query(struct call *call, struct str name, struct buf *value, struct api_error *error)
-{
-    enum err err;
-
-    buf_init(value, VALUE_BYTES_MAX);
-    err = http_query_get(buf_text(&call->query), name, value);
-    if (err != ERR_OK && err != ERR_NOT_FOUND)
-        api_error_from(error, err, NULL);
-    return err == ERR_OK && value->len > 0;
-}
-
-/* ?limit=, or the default; false: not a valid number. */
-static bool read_limit(struct call *call, uint64_t most, uint64_t *limit, struct api_error *error)
+/* The value of a parameter, in the request's arena; empty if it is absent. */
+static enum err query(struct call *call, struct str name, struct str *text, struct api_error *error)
 {
     struct buf value;
-    bool good = !query(call, STR("limit"), &value, error) ||
-                (str_to_u64(buf_text(&value), limit) && *limit >= 1 && *limit <= most);
 
+    buf_init(&value, VALUE_BYTES_MAX);
+    enum err err = http_query_get(buf_text(&call->query), name, &value);
+    *text = STR_NONE;
+    if (err == ERR_OK) {
+        text->ptr = arena_strdup(&call->request.arena, buf_text(&value));
+        text->len = value.len;
+        err = text->ptr ? ERR_OK : call->request.arena.err;
+    }
     buf_fini(&value);
-    return good;
+    return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : api_error_from(error, err, NULL);
+}
+
+/* ?limit=, or the default. */
+static enum err read_limit(struct call *call, int most, uint64_t *limit, struct api_error *error)
+{
+    struct str text;
+
+    TRY(query(call, STR("limit"), &text, error));
+    if (text.len > 0 && (!str_to_u64(text, limit) || *limit < 1 || *limit > (uint64_t)most))
+        return api_error_set(error, API_ERROR_INVALID, "limit",
+                             "'limit' must be a number from 1 to %d", most);
+    return ERR_OK;
 }
 
 struct filter {
-    struct buf tier, model, tenant, pinned, after;
-    bool has_tenant;
-    uint32_t tiers; /* bits; 0 = any */
+    struct str model, tenant, after; /* empty = any */
+    uint32_t tiers;                  /* bits; 0 = any */
     uint64_t count;
     bool pinned_only;
 };
 
 static enum err read_filter(struct call *call, struct filter *filter, struct api_error *error)
 {
-    *filter = (struct filter){.count = LIMIT_DEFAULT};
-    filter->has_tenant = query(call, STR("tenant"), &filter->tenant, error);
-    (void)query(call, STR("model"), &filter->model, error);
-    (void)query(call, STR("after"), &filter->after, error);
-    if (query(call, STR("tier"), &filter->tier, error)) {
-        for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
-            if (str_eq(buf_text(&filter->tier), str_from(hearth_tier_name((enum hearth_tier)tier))))
-                filter->tiers = 1u << tier;
-        if (filter->tiers == 0)
-            return api_error_set(error, API_ERROR_INVALID, "tier",
-                                 "'tier' must be \"ram\", \"ssd\" or \"remote\"");
-    }
-    if (query(call, STR("pinned"), &filter->pinned, error))
-        filter->pinned_only = str_eq(buf_text(&filter->pinned), STR("1")) ||
-                              str_eq(buf_text(&filter->pinned), STR("true"));
-    if (!read_limit(call, ADMIN_PAGE_MAX, &filter->count, error))
-        return api_error_set(error, API_ERROR_INVALID, "limit",
-                             "'limit' must be a number from 1 to %d", ADMIN_PAGE_MAX);
-    return error->kind == API_OK ? ERR_OK : ERR_INVALID;
-}
+    struct str tier, pinned;
 
-static void free_filter(struct filter *filter)
-{
-    buf_fini(&filter->tier);
-    buf_fini(&filter->model);
-    buf_fini(&filter->tenant);
-    buf_fini(&filter->pinned);
-    buf_fini(&filter->after);
+    *filter = (struct filter){.count = LIMIT_DEFAULT};
+    TRY(query(call, STR("tenant"), &filter->tenant, error));
+    TRY(query(call, STR("model"), &filter->model, error));
+    TRY(query(call, STR("after"), &filter->after, error));
+    TRY(query(call, STR("tier"), &tier, error));
+    if (tier.len > 0 && admin_tier(tier) == HEARTH_TIER_COUNT)
+        return api_error_set(error, API_ERROR_INVALID, "tier",
+                             "'tier' must be \"ram\", \"ssd\" or \"remote\"");
+    filter->tiers = tier.len > 0 ? 1u << admin_tier(tier) : 0;
+    TRY(query(call, STR("pinned"), &pinned, error));
+    filter->pinned_only = str_eq(pinned, STR("1")) || str_eq(pinned, STR("true"));
+    return read_limit(call, ADMIN_PAGE_MAX, &filter->count, error);
 }
 
 /* ---- the list ---- */
@@ -103,13 +95,13 @@ static bool is_wanted(const struct listing *listing, const struct hearth_held *h
     if ((filter->tiers != 0 && !(held->tiers & filter->tiers)) ||
         (filter->pinned_only && !held->pinned))
         return false;
-    if (filter->has_tenant &&
-        !admin_is_tenant(held->tenant ? held->tenant : "", buf_text(&filter->tenant)))
+    if (filter->tenant.len > 0 &&
+        !admin_is_tenant(held->tenant ? held->tenant : "", filter->tenant))
         return false;
     if (filter->model.len == 0)
         return true;
     model = admin_book_model(listing->book, held->space);
-    return model && str_eq(str_from(model), buf_text(&filter->model));
+    return model && str_eq(str_from(model), filter->model);
 }
 
 static bool offer(const struct hearth_held *held, void *arg)
@@ -138,40 +130,23 @@ static void write_page(struct json *json, struct listing *listing)
     json_key_text(json, "next", admin_page_next(page, cursor) ? cursor : NULL);
 }
 
-static void list(struct call *call, struct listing *listing)
+enum err endpoint_cache_objects(struct call *call, const struct json_reader *body,
+                                struct json *json)
 {
-    struct buf body;
-    struct json json;
-
-    listing->book = admin_book_create(call->api);
-    hearth_each(call->api->options.cache, NULL, 0, offer, listing);
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    write_page(&json, listing);
-    json_close(&json, '}');
-    admin_book_destroy(&listing->book);
-    admin_respond(call, &body);
-}
-
-void endpoint_cache_objects(struct call *call)
-{
-    struct api_error error = {0};
     struct filter filter;
     struct listing listing = {.filter = &filter};
 
-    if (!admin_cache(call))
-        return;
-    if (read_filter(call, &filter, &error) != ERR_OK) {
-        call_fail(call, &error);
-    } else if (admin_page_init(&listing.page, (size_t)filter.count, buf_text(&filter.after)) !=
-               ERR_OK) {
-        api_error_set(&error, API_ERROR_INVALID, "after",
-                      "'after' must be the 'next' of a page before");
-        call_fail(call, &error);
-    } else {
-        list(call, &listing);
-    }
+    TRY(admin_need_cache(call, body->error));
+    TRY(read_filter(call, &filter, body->error));
+    if (admin_page_init(&listing.page, (size_t)filter.count, filter.after) != ERR_OK)
+        return api_error_set(body->error, API_ERROR_INVALID, "after",
+                             "'after' must be the 'next' of a page before");
+    listing.book = admin_book_create(call->api);
+    hearth_each(call->api->options.cache, NULL, 0, offer, &listing);
+    write_page(json, &listing);
+    admin_book_destroy(&listing.book);
     admin_page_fini(&listing.page);
-    free_filter(&filter);
+    return ERR_OK;
 }
 
 /* ---- one of them ---- */
@@ -181,8 +156,8 @@ struct inspection {
     unsigned char key[HEARTH_KEY_BYTES];
     struct admin_book *book;
     bool tokens;
-    struct buf body, others, children;
-    struct json json, others_json, children_json;
+    struct buf others, children;
+    struct json *json, others_json, children_json;
     size_t found, children_count;
 };
 
@@ -199,7 +174,7 @@ static void write_text(struct inspection *at, struct json *json, const struct he
 
     if (!model)
         return;
-    buf_init(&text, ADMIN_BODY_BYTES_MAX / 4);
+    buf_init(&text, TEXT_BYTES_MAX);
     for (uint32_t i = 0; i < held->tokens_count; i++) {
         size_t len =
             engine_token_bytes(model_engine(model), held->tokens[i], true, piece, sizeof(piece));
@@ -249,7 +224,7 @@ static bool inspect(const struct hearth_held *held, void *arg)
     if (memcmp(held->key, at->key, HEARTH_KEY_BYTES) != 0)
         return true;
     if (at->found++ == 0) {
-        write_object(at, &at->json, held);
+        write_object(at, at->json, held);
         return true;
     }
     json_open(&at->others_json, '{');
@@ -258,83 +233,51 @@ static bool inspect(const struct hearth_held *held, void *arg)
     return true;
 }
 
-static void begin_inspection(struct inspection *at)
+static enum err end_inspection(struct inspection *at, struct api_error *error)
 {
-    at->book = admin_book_create(at->call->api);
-    buf_init(&at->body, ADMIN_BODY_BYTES_MAX);
-    buf_init(&at->others, ADMIN_BODY_BYTES_MAX);
-    buf_init(&at->children, ADMIN_BODY_BYTES_MAX);
-    at->json = json_to(&at->body);
-    at->others_json = json_to(&at->others);
-    at->children_json = json_to(&at->children);
-    json_open(&at->json, '{');
-    json_open(&at->others_json, '[');
-    json_open(&at->children_json, '[');
-}
-
-/* Answers with the objects found. */
-static void end_inspection(struct inspection *at)
-{
-    struct api_error error = {0};
-
     json_close(&at->others_json, ']');
     json_close(&at->children_json, ']');
-    json_key_raw(&at->json, "children", buf_text(&at->children));
-    json_key_uint(&at->json, "children_count", at->children_count);
-    json_key_raw(&at->json, "others", buf_text(&at->others));
-    json_close(&at->json, '}');
+    json_key_raw(at->json, "children", buf_text(&at->children));
+    json_key_uint(at->json, "children_count", at->children_count);
+    json_key_raw(at->json, "others", buf_text(&at->others));
     if (at->others.err != ERR_OK || at->children.err != ERR_OK)
-        at->body.err = ERR_NOMEM;
-    if (at->found > 0) {
-        call_respond(at->call, &at->body);
-    } else {
-        api_error_set(&error, API_ERROR_NOT_FOUND, "key", "Nothing with this key is held.");
-        call_fail(at->call, &error);
-    }
+        at->json->out->err = ERR_NOMEM;
     admin_book_destroy(&at->book);
     buf_fini(&at->children);
     buf_fini(&at->others);
-    buf_fini(&at->body);
-}
-
-static bool wants_tokens(struct call *call, struct api_error *error)
-{
-    struct buf value;
-    bool wanted = query(call, STR("tokens"), &value, error) && !str_eq(buf_text(&value), STR("0"));
-
-    buf_fini(&value);
-    return wanted;
+    if (at->found > 0)
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_NOT_FOUND, "key", "Nothing with this key is held.");
 }
 
 /* ERR_OK: the requested data may be shown. */
 static enum err read_inspection(struct inspection *at, struct api_error *error)
 {
     struct call *call = at->call;
+    struct str tokens;
 
     if (admin_read_key(buf_text(&call->capture), at->key) != ERR_OK)
         return api_error_set(error, API_ERROR_INVALID, "key", "A key has 64 hex digits.");
-    at->tokens = wants_tokens(call, error);
+    TRY(query(call, STR("tokens"), &tokens, error));
+    at->tokens = tokens.len > 0 && !str_eq(tokens, STR("0"));
     if (at->tokens && !admin_of(call->api)->options.show_text)
         return api_error_set(
             error, API_ERROR_PERMISSION, "tokens",
             "Tokens are what people wrote: start the server with --admin-show-text to see them.");
-    return error->kind == API_OK ? ERR_OK : ERR_INVALID;
+    return ERR_OK;
 }
 
-void endpoint_cache_object(struct call *call)
+enum err endpoint_cache_object(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct inspection at = {.call = call};
-    struct api_error error = {0};
+    struct inspection at = {.call = call, .json = json};
 
-    if (!admin_cache(call))
-        return;
-    if (read_inspection(&at, &error) != ERR_OK) {
-        call_fail(call, &error);
-        return;
-    }
-    begin_inspection(&at);
+    TRY(admin_need_cache(call, body->error));
+    TRY(read_inspection(&at, body->error));
+    at.book = admin_book_create(call->api);
+    at.others_json = json_begin(&at.others, PART_BYTES_MAX, '[');
+    at.children_json = json_begin(&at.children, PART_BYTES_MAX, '[');
     hearth_each(call->api->options.cache, NULL, at.tokens ? HEARTH_EACH_TOKENS : 0, inspect, &at);
-    end_inspection(&at);
+    return end_inspection(&at, body->error);
 }
 
 /* ---- the tree ---- */
@@ -345,32 +288,17 @@ static bool add_to_tree(const struct hearth_held *held, void *arg)
     return true;
 }
 
-void endpoint_cache_tree(struct call *call)
+enum err endpoint_cache_tree(struct call *call, const struct json_reader *body, struct json *json)
 {
     uint64_t limit = TREE_LIMIT_DEFAULT;
-    struct api_error error = {0};
-    struct admin_tree *tree;
-    struct admin_book *book;
-    struct buf body;
-    struct json json;
 
-    if (!admin_cache(call))
-        return;
-    if (!read_limit(call, ADMIN_TREE_NODES_MAX, &limit, &error)) {
-        api_error_set(&error, API_ERROR_INVALID, "limit", "'limit' must be a number from 1 to %d",
-                      ADMIN_TREE_NODES_MAX);
-    }
-    if (error.kind != API_OK) {
-        call_fail(call, &error);
-        return;
-    }
-    tree = admin_tree_create();
-    book = admin_book_create(call->api);
+    TRY(admin_need_cache(call, body->error));
+    TRY(read_limit(call, ADMIN_TREE_NODES_MAX, &limit, body->error));
+    struct admin_tree *tree = admin_tree_create();
+    struct admin_book *book = admin_book_create(call->api);
     hearth_each(call->api->options.cache, NULL, 0, add_to_tree, tree);
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    admin_tree_write(&json, tree, book, (size_t)limit);
-    json_close(&json, '}');
+    admin_tree_write(json, tree, book, (size_t)limit);
     admin_book_destroy(&book);
     admin_tree_destroy(&tree);
-    admin_respond(call, &body);
+    return ERR_OK;
 }

@@ -87,21 +87,11 @@ static void look(struct probe *probe)
 static enum err prepare_other(struct probe *probe, struct gen_request *request, yyjson_val *against,
                               struct api_error *error)
 {
-    struct api *api = probe->call->api;
-    struct prepare_tools tools = {
-        .model = model_chat(probe->call->model),
-        .neutral = api->options.neutral,
-        .recall = api->options.recall,
-        .recall_keep = api->options.recall_keep,
-        .tenant = probe->call->tenant,
-        .now_s = api_local_time(api),
-    };
-    enum err err = admin_prompt_parse(request, against, error);
+    struct prepare_tools tools = call_tools(probe->call);
 
-    if (err == ERR_OK)
-        return prepare(&probe->other, request, &tools, error);
-    api_error_from(error, err, NULL);
-    return err;
+    tools.any_length = false;
+    TRY(admin_prompt_parse(request, against, error));
+    return prepare(&probe->other, request, &tools, error);
 }
 
 static void find_difference(struct probe *probe)
@@ -231,52 +221,49 @@ static void write_difference(struct json *json, const struct probe *probe)
     json_close(json, '}');
 }
 
-static void respond(struct probe *probe)
+static void write_probe(struct json *json, const struct probe *probe)
 {
-    struct buf body;
-    struct json json;
-
-    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
-    json_key_uint(&json, "prompt_tokens", count_of(probe));
-    write_would(&json, probe);
-    json_key_bool(&json, "device_known", probe->device_known);
-    json_key_uint(&json, "boundary", probe->reused);
-    json_key_uint(&json, "matched", MAX(probe->cache.matched, probe->device.shared));
-    write_reason(&json, probe);
-    write_blocks(&json, probe);
-    json_key_uint(&json, "blocks_left_out", probe->cache.blocks_count - probe->blocks_count);
+    json_key_uint(json, "prompt_tokens", count_of(probe));
+    write_would(json, probe);
+    json_key_bool(json, "device_known", probe->device_known);
+    json_key_uint(json, "boundary", probe->reused);
+    json_key_uint(json, "matched", MAX(probe->cache.matched, probe->device.shared));
+    write_reason(json, probe);
+    write_blocks(json, probe);
+    json_key_uint(json, "blocks_left_out", probe->cache.blocks_count - probe->blocks_count);
     if (probe->compared)
-        json_key_uint(&json, "against_tokens", probe->other.prompt.count);
-    write_difference(&json, probe);
-    json_close(&json, '}');
-    admin_respond(probe->call, &body);
+        json_key_uint(json, "against_tokens", probe->other.prompt.count);
+    write_difference(json, probe);
 }
 
-void endpoint_cache_probe(struct call *call)
+static enum err run(struct probe *probe, struct gen_request *request,
+                    const struct json_reader *body, struct json *json)
 {
-    struct api_error error = {0};
-    struct json_reader reader = admin_reader(call, &error);
+    yyjson_val *against = NULL;
+
+    TRY(admin_prompt_take_tenant(probe->call, body->error));
+    TRY(json_read_object(body, "against", &against));
+    TRY(call_prepare(probe->call, body->error));
+    if (against)
+        TRY(prepare_other(probe, request, against, body->error));
+    look(probe);
+    if (against)
+        find_difference(probe);
+    write_probe(json, probe);
+    return ERR_OK;
+}
+
+enum err endpoint_cache_probe(struct call *call, const struct json_reader *body, struct json *json)
+{
     struct probe probe = {.call = call};
     struct gen_request request;
-    yyjson_val *against = NULL;
-    bool good;
 
     gen_request_init(&request, call->api->options.request_bytes_max, &call->api->sample);
-    good = admin_prompt_take_tenant(call, &error) == ERR_OK &&
-           json_read_object(&reader, "against", &against) == ERR_OK && call_prepare(call, &error);
-    if (good && against)
-        good = prepare_other(&probe, &request, against, &error) == ERR_OK;
-    if (good) {
-        look(&probe);
-        if (against)
-            find_difference(&probe);
-        respond(&probe);
-    } else {
-        call_fail(call, &error);
-    }
+    enum err err = run(&probe, &request, body, json);
     prepare_fini(&probe.other);
     gen_request_fini(&request);
     mem_free(probe.blocks);
+    return err;
 }
 
 void endpoint_cache_warm(struct call *call)

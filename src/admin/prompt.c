@@ -97,7 +97,7 @@ static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct
 
 enum err admin_prompt_take_tenant(struct call *call, struct api_error *error)
 {
-    struct json_reader reader = admin_reader(call, error);
+    struct json_reader reader = {yyjson_doc_get_root(call->request.body), NULL, error};
     struct str tenant = STR_NONE;
 
     TRY(json_read_str(&reader, "tenant", &tenant));

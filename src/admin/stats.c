@@ -14,8 +14,6 @@
 #include "base/mem.h"
 #include "models/pool.h"
 
-enum { BODY_BYTES_MAX = 1024 * 1024 };
-
 /* ---- sums ---- */
 
 static void write_sums(struct json *json, const struct monitor_view *view)
@@ -159,38 +157,31 @@ static void write_tiers(struct json *json, struct api *api, struct pool *pool,
 
 /* ---- all of it ---- */
 
-void endpoint_admin_stats(const struct loop_request *req)
+enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
+                              struct api_error *error)
 {
     struct api *api = req->api;
+    struct pool *pool = api_pool(api, error);
     struct sched_stats stats = {0};
-    struct api_error error = {0};
     struct monitor_view view;
-    struct pool *pool = api_pool(api, &error);
-    struct buf body;
-    struct json json;
 
     if (pool)
         pool_get_stats(pool, &stats);
     monitor_get_view(admin_of(api)->monitor, &view);
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_text(&json, "version", api->options.version ? api->options.version : "unknown");
-    write_sums(&json, &view);
-    write_rates(&json, api);
-    write_misses(&json, &stats);
-    write_tiers(&json, api, pool, &stats);
-    json_key(&json, "memory");
-    props_write_memory(&json, api->options.memory);
-    json_close(&json, '}');
-    loop_respond(req, &body);
+    json_key_text(json, "version", api->options.version ? api->options.version : "unknown");
+    write_sums(json, &view);
+    write_rates(json, api);
+    write_misses(json, &stats);
+    write_tiers(json, api, pool, &stats);
+    json_key(json, "memory");
+    props_write_memory(json, api->options.memory);
+    return ERR_OK;
 }
 
-void endpoint_admin_history(const struct loop_request *req)
+enum err endpoint_admin_history(const struct loop_request *req, struct json *json,
+                                struct api_error *error)
 {
-    struct buf body;
-    struct json json;
-
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    monitor_write_history(admin_of(req->api)->monitor, &json);
-    json_close(&json, '}');
-    loop_respond(req, &body);
+    (void)error;
+    monitor_write_history(admin_of(req->api)->monitor, json);
+    return ERR_OK;
 }

@@ -17,6 +17,7 @@
 #include "serve/api_impl.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/pool.h"
@@ -29,6 +30,7 @@ enum {
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
+    SHOW_BYTES_MAX = 16 * 1024 * 1024,
     GENS_MAX = 1024,     /* of a model, shown at a time */
     RELOADS_MAX = 10000, /* of keys: the previous sets are kept until the end */
 };
@@ -47,22 +49,22 @@ static const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/v1/messages", "messages", &dialect_anthropic_messages,
      .work = call_generate},
     {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_count,
-     .work = endpoint_count_tokens},
-    {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .work = endpoint_tokenize},
-    {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
+     .answer = endpoint_count_tokens},
+    {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .answer = endpoint_tokenize},
+    {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .answer = endpoint_detokenize},
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
-     .work = endpoint_apply_template},
-    {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
-    {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
-    {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
+     .answer = endpoint_apply_template},
+    {HTTP_METHOD_GET, "/v1/models", "models", NULL, .show = endpoint_models},
+    {HTTP_METHOD_GET, "/models", "models", NULL, .show = endpoint_models},
+    {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .show = endpoint_model},
     {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true,
-     .now = endpoint_model_change},
-    {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
+     .show = endpoint_model_change},
+    {HTTP_METHOD_GET, "/props", "props", NULL, .show = endpoint_props},
     {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
     {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
-    {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .now = endpoint_version},
+    {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .show = endpoint_version},
     {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_home},
     {HTTP_METHOD_GET, "/ui", "ui", NULL, .open = true, .now = endpoint_page},
     {HTTP_METHOD_GET, "/ui/{file...}", "ui", NULL, .open = true, .now = endpoint_page_file},
@@ -167,16 +169,6 @@ void loop_fail(const struct loop_request *req, const struct api_error *error)
     respond_error(req->reply, api_dialect(req->endpoint), error, req->request_id);
 }
 
-struct pool *loop_pool(const struct loop_request *req)
-{
-    struct api_error error = {0};
-    struct pool *pool = api_pool(req->api, &error);
-
-    if (!pool)
-        loop_fail(req, &error);
-    return pool;
-}
-
 static void refuse(const struct loop_request *req, enum api_error_kind kind, const char *message)
 {
     struct api_error error = {0};
@@ -254,6 +246,21 @@ static void enqueue(const struct loop_request *req, struct http_request *request
         call_refuse(call);
 }
 
+static void show(const struct loop_request *req)
+{
+    struct api_error error = {0};
+    struct buf body;
+    struct json json = json_begin(&body, SHOW_BYTES_MAX, '{');
+
+    if (req->endpoint->show(req, &json, &error) == ERR_OK) {
+        json_close(&json, '}');
+        respond_json(req->reply, 200, req->request_id, &body);
+    } else {
+        loop_fail(req, &error);
+    }
+    buf_fini(&body);
+}
+
 static void handle(struct http_request *request, struct http_reply *reply, void *arg)
 {
     const struct api_route *route = arg;
@@ -271,6 +278,8 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
         return;
     if (req.endpoint->now)
         req.endpoint->now(&req);
+    else if (req.endpoint->show)
+        show(&req);
     else
         enqueue(&req, request);
 }
@@ -395,7 +404,9 @@ static void add_routes(struct api *api, const struct endpoint *endpoints, size_t
     for (size_t i = 0; i < count; i++) {
         size_t at = api->routes_count++;
 
-        assert(!endpoints[i].now != !endpoints[i].work);
+        assert(!!endpoints[i].now + !!endpoints[i].show + !!endpoints[i].work +
+                   !!endpoints[i].answer ==
+               1);
         api->route_args[at] = (struct api_route){api, &endpoints[i]};
         api->routes[at] = (struct http_route){
             .method = endpoints[i].method,

@@ -19,6 +19,7 @@ enum { API_WORKERS_MAX = 64, API_QUEUE_MAX = 65536 };
 
 struct endpoint;
 struct json;
+struct json_reader;
 
 /* A request on the loop thread, before it is answered or becomes a call. */
 struct loop_request {
@@ -30,7 +31,11 @@ struct loop_request {
     struct auth_result auth;
 };
 
-/* A row of the table: exactly one of `now` and `work`. */
+typedef enum err show_fn(const struct loop_request *req, struct json *json,
+                         struct api_error *error);
+typedef enum err answer_fn(struct call *call, const struct json_reader *body, struct json *json);
+
+/* A row of the table. */
 struct endpoint {
     enum http_method method;
     const char *path;
@@ -41,8 +46,14 @@ struct endpoint {
     bool metrics;                  /* needs no key if the options say so */
     bool plain;                    /* its work needs no model */
     bool slow; /* its work may take minutes: runs on a separate thread, one at a time */
-    void (*now)(const struct loop_request *req); /* on the loop thread; must not block */
-    void (*work)(struct call *call);             /* on a worker */
+
+    /* One of these four. On the loop thread, where they must not block: */
+    void (*now)(const struct loop_request *req);
+    show_fn *show;
+    /* On a worker; `body` is empty for a GET, and has the error: */
+    void (*work)(struct call *call);
+    answer_fn *answer;
+    /* `show` and `answer` write the fields of an object, which is sent if they succeed. */
 };
 
 /* Argument of a route's handler. */
@@ -114,21 +125,19 @@ void api_each_gen(struct api *api, struct pool *pool,
 /* Answers on the loop thread: with JSON (finishes the buffer), or with an error. */
 void loop_respond(const struct loop_request *req, struct buf *body);
 void loop_fail(const struct loop_request *req, const struct api_error *error);
-/* Like api_pool; NULL: the request was answered with the error. */
-struct pool *loop_pool(const struct loop_request *req);
 
 /* ---- endpoints_model.c ---- */
-void endpoint_models(const struct loop_request *req);
-void endpoint_model(const struct loop_request *req);
-void endpoint_model_change(const struct loop_request *req);
-void endpoint_props(const struct loop_request *req);
+show_fn endpoint_models;
+show_fn endpoint_model;
+show_fn endpoint_model_change;
+show_fn endpoint_props;
 void props_write_memory(struct json *json, struct memory *memory); /* NULL: null */
 
 /* ---- endpoints_status.c ---- */
 void endpoint_root(const struct loop_request *req);
 void endpoint_health(const struct loop_request *req);
 void endpoint_ready(const struct loop_request *req);
-void endpoint_version(const struct loop_request *req);
+show_fn endpoint_version;
 void endpoint_slots(const struct loop_request *req);
 
 /* ---- endpoints_web.c ---- */
@@ -138,10 +147,10 @@ void endpoint_page(const struct loop_request *req);
 void endpoint_page_file(const struct loop_request *req);
 
 /* ---- endpoints_tokens.c ---- */
-void endpoint_tokenize(struct call *call);
-void endpoint_detokenize(struct call *call);
-void endpoint_apply_template(struct call *call);
-void endpoint_count_tokens(struct call *call);
+answer_fn endpoint_tokenize;
+answer_fn endpoint_detokenize;
+answer_fn endpoint_apply_template;
+answer_fn endpoint_count_tokens;
 
 /* Which of the waiting large calls runs next: the oldest one of another tenant than the last, so
  * that one tenant's backlog never delays another one's call by more than one text. */

@@ -14,6 +14,7 @@
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "output/output.h"
@@ -252,11 +253,24 @@ void call_refuse(struct call *call)
     call_drop(call);
 }
 
-void call_respond(struct call *call, const struct buf *body)
+static void answer(struct call *call)
 {
-    call->answered = true;
-    call->outcome = body->err == ERR_OK ? API_OK : API_ERROR_SERVER;
-    respond_json(call->reply, 200, call->request_id, body);
+    struct api_error error = {0};
+    struct json_reader body = {yyjson_doc_get_root(call->request.body), NULL, &error};
+    struct buf out;
+    struct json json = json_begin(&out, CALL_BODY_BYTES_MAX, '{');
+    enum err err = call->endpoint->answer(call, &body, &json);
+
+    json_close(&json, '}');
+    if (err == ERR_OK) {
+        call->answered = true;
+        call->outcome = out.err == ERR_OK ? API_OK : API_ERROR_SERVER;
+        respond_json(call->reply, 200, call->request_id, &out);
+    } else {
+        api_error_from(&error, err, NULL);
+        call_fail(call, &error);
+    }
+    buf_fini(&out);
 }
 
 static bool read_body(struct call *call, struct api_error *error)
@@ -323,8 +337,12 @@ void call_run(struct call *call)
 
     call_check(call);
     assert(call->choices_count == 0 && !call->answered);
-    if (!is_cancelled(call) && begin(call, &parked))
-        call->endpoint->work(call);
+    if (!is_cancelled(call) && begin(call, &parked)) {
+        if (call->endpoint->answer)
+            answer(call);
+        else
+            call->endpoint->work(call);
+    }
     if (!parked)
         call_drop(call);
 }
@@ -356,10 +374,11 @@ struct tokens_caller call_caller(struct call *call)
     };
 }
 
-bool call_prepare(struct call *call, struct api_error *error)
+struct prepare_tools call_tools(struct call *call)
 {
     struct api *api = call->api;
-    struct prepare_tools tools = {
+
+    return (struct prepare_tools){
         .model = model_chat(call->model),
         .neutral = api->options.neutral,
         .recall = api->options.recall,
@@ -369,8 +388,13 @@ bool call_prepare(struct call *call, struct api_error *error)
         .any_length = call->endpoint->work != call_generate,
         .now_s = api_local_time(api),
     };
+}
 
-    return prepare(&call->prepared, &call->request, &tools, error) == ERR_OK;
+enum err call_prepare(struct call *call, struct api_error *error)
+{
+    struct prepare_tools tools = call_tools(call);
+
+    return prepare(&call->prepared, &call->request, &tools, error);
 }
 
 /* ---- generations ---- */
@@ -537,7 +561,7 @@ void call_generate(struct call *call)
 {
     struct api_error error = {0};
 
-    if (!call_prepare(call, &error) || !preflight(call, &error)) {
+    if (call_prepare(call, &error) != ERR_OK || !preflight(call, &error)) {
         call_fail(call, &error);
         return;
     }

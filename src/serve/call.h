@@ -123,10 +123,12 @@ void call_cancel(struct call *call);
 
 /* Answers with an error in the endpoint's dialect. */
 void call_fail(struct call *call, const struct api_error *error);
-void call_respond(struct call *call, const struct buf *body);
 
-/* From the request to the prompt, for all endpoints with a prompt. False: see `error`. */
-bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
+enum { CALL_BODY_BYTES_MAX = 256 * 1024 * 1024 }; /* of an endpoint's `answer` */
+
+/* From the request to the prompt, for all endpoints with a prompt; and with what. */
+enum err call_prepare(struct call *call, struct api_error *error) NODISCARD;
+struct prepare_tools call_tools(struct call *call);
 
 /* The caller for tokenizing its texts: stops when the client disconnects, and is charged to the
  * model's memory account. */

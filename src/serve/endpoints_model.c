@@ -16,7 +16,7 @@
 #include "chat/recall.h"
 #include "sched/memory.h"
 
-enum { BODY_BYTES_MAX = 16 * 1024 * 1024, NAME_BYTES_MAX = 4096 };
+enum { NAME_BYTES_MAX = 4096 };
 
 /* ---- models ---- */
 
@@ -77,15 +77,13 @@ static void write_state(struct json *json, const struct pool_view *view)
     json_key_uint(json, "ttl_s", view->ttl_ns / NS_PER_S);
 }
 
+/* The fields of an open object. */
 static void write_model(struct json *json, struct pool *pool, size_t index, bool admin)
 {
-    struct pool_view view;
-    struct model *model;
+    struct model *model = pool_peek(pool, index);
+    struct pool_view view = {0};
 
-    if (!pool_view(pool, index, &view))
-        return;
-    model = pool_peek(pool, index);
-    json_open(json, '{');
+    (void)pool_view(pool, index, &view);
     json_key_text(json, "id", view.name);
     json_key_text(json, "object", "model");
     json_key_uint(json, "created", model ? model_loaded_s(model) : 0);
@@ -99,7 +97,6 @@ static void write_model(struct json *json, struct pool *pool, size_t index, bool
         write_facts(json, model);
         pool_unpeek(pool, model);
     }
-    json_close(json, '}');
 }
 
 static void write_ends(struct json *json, struct pool *pool, size_t count)
@@ -113,45 +110,30 @@ static void write_ends(struct json *json, struct pool *pool, size_t count)
     json_key_bool(json, "has_more", false);
 }
 
-void endpoint_models(const struct loop_request *req)
+enum err endpoint_models(const struct loop_request *req, struct json *json, struct api_error *error)
 {
-    struct pool *pool = loop_pool(req);
-    struct buf body;
-    struct json json;
+    struct pool *pool = api_pool(req->api, error);
     size_t count;
 
     if (!pool)
-        return;
+        return ERR_INVALID;
     count = pool_count(pool);
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_text(&json, "object", "list");
-    json_key_open(&json, "data", '[');
-    for (size_t i = 0; i < count; i++)
-        write_model(&json, pool, i, req->auth.admin);
-    json_close(&json, ']');
-    write_ends(&json, pool, count);
-    json_close(&json, '}');
-    loop_respond(req, &body);
+    json_key_text(json, "object", "list");
+    json_key_open(json, "data", '[');
+    for (size_t i = 0; i < count; i++) {
+        json_open(json, '{');
+        write_model(json, pool, i, req->auth.admin);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    write_ends(json, pool, count);
+    return ERR_OK;
 }
 
-static void respond_model(const struct loop_request *req, struct pool *pool, size_t index)
+static enum err fail_unknown(struct api_error *error)
 {
-    struct buf body;
-    struct json json;
-
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    write_model(&json, pool, index, req->auth.admin);
-    loop_respond(req, &body);
-}
-
-static void fail_unknown(const struct loop_request *req)
-{
-    struct api_error error = {0};
-
-    api_error_set(&error, API_ERROR_MODEL, "model",
-                  "There is no such model. GET /v1/models lists those that exist.");
-    loop_fail(req, &error);
+    return api_error_set(error, API_ERROR_MODEL, "model",
+                         "There is no such model. GET /v1/models lists those that exist.");
 }
 
 /* The name in the path, decoded: names may have slashes, plain or escaped. False: it is not a valid
@@ -162,21 +144,21 @@ static bool read_name(const struct loop_request *req, struct buf *name)
     return http_percent_decode(req->request->captures[0], name) == ERR_OK;
 }
 
-void endpoint_model(const struct loop_request *req)
+enum err endpoint_model(const struct loop_request *req, struct json *json, struct api_error *error)
 {
-    struct pool *pool = loop_pool(req);
+    struct pool *pool = api_pool(req->api, error);
     size_t index = SIZE_MAX;
     struct buf name;
 
     if (!pool)
-        return;
+        return ERR_INVALID;
     if (read_name(req, &name))
         index = pool_find(pool, buf_text(&name), true);
     buf_fini(&name);
     if (index == SIZE_MAX)
-        fail_unknown(req);
-    else
-        respond_model(req, pool, index);
+        return fail_unknown(error);
+    write_model(json, pool, index, req->auth.admin);
+    return ERR_OK;
 }
 
 /* Cuts off "/load" or "/unload"; false: it ends in neither. */
@@ -195,46 +177,43 @@ static bool cut_action(struct str *path, bool *load)
 }
 
 /* Starts the change and reports the state: this thread waits for nothing. */
-static void change(const struct loop_request *req, struct pool *pool, struct str name, bool load)
+static enum err change(const struct loop_request *req, struct str path, struct json *json,
+                       struct api_error *error)
 {
+    struct pool *pool = api_pool(req->api, error);
     struct errinfo info = {0};
-    struct api_error error = {0};
-    enum err err = load ? pool_load(pool, name, &info) : pool_unload(pool, name, &info);
+    bool load;
 
-    if (err == ERR_OK) {
-        respond_model(req, pool, pool_find(pool, name, true));
-    } else if (err == ERR_NOT_FOUND) {
-        fail_unknown(req);
-    } else {
-        api_error_set(&error, API_ERROR_INVALID, "model", "%s", info.text);
-        loop_fail(req, &error);
-    }
+    if (!cut_action(&path, &load))
+        return fail_unknown(error);
+    enum err err = load ? pool_load(pool, path, &info) : pool_unload(pool, path, &info);
+    if (err == ERR_NOT_FOUND)
+        return fail_unknown(error);
+    if (err != ERR_OK)
+        return api_error_set(error, API_ERROR_INVALID, "model", "%s", info.text);
+    write_model(json, pool, pool_find(pool, path, true), req->auth.admin);
+    return ERR_OK;
 }
 
 /* POST /v1/models/{id}/load, /unload. */
-void endpoint_model_change(const struct loop_request *req)
+enum err endpoint_model_change(const struct loop_request *req, struct json *json,
+                               struct api_error *error)
 {
-    struct pool *pool = loop_pool(req);
+    enum err err = ERR_INVALID;
     struct buf name;
-    struct str path;
-    bool load;
 
-    if (!pool)
-        return;
-    bool named = read_name(req, &name);
-    path = buf_text(&name);
-    if (named && cut_action(&path, &load))
-        change(req, pool, path, load);
-    else
-        fail_unknown(req);
+    if (!api_pool(req->api, error))
+        return err;
+    err = read_name(req, &name) ? change(req, buf_text(&name), json, error) : fail_unknown(error);
     buf_fini(&name);
+    return err;
 }
 
 /* ---- props ---- */
 
 static void write_sampling(struct json *json, const struct sample_params *sample)
 {
-    json_open(json, '{');
+    json_key_open(json, "params", '{');
     json_key_single(json, "temperature", sample->temperature);
     json_key_int(json, "top_k", sample->top_k);
     json_key_single(json, "top_p", sample->top_p);
@@ -247,7 +226,7 @@ static void write_sampling(struct json *json, const struct sample_params *sample
 
 static void write_caps(struct json *json, const struct chat_caps *caps)
 {
-    json_open(json, '{');
+    json_key_open(json, "chat_template_caps", '{');
     json_key_bool(json, "supports_system_role", caps->system);
     json_key_bool(json, "supports_tools", caps->tools);
     json_key_bool(json, "supports_tool_calls", caps->calls);
@@ -258,7 +237,7 @@ static void write_caps(struct json *json, const struct chat_caps *caps)
 
 static void write_limits(struct json *json, const struct api_options *options)
 {
-    json_open(json, '{');
+    json_key_open(json, "limits", '{');
     json_key_uint(json, "workers", options->workers);
     json_key_uint(json, "queue", options->queue);
     json_key_uint(json, "request_bytes_max", options->request_bytes_max);
@@ -273,7 +252,7 @@ static void write_limits(struct json *json, const struct api_options *options)
 
 static void write_neutral(struct json *json, const struct neutral *neutral, bool admin)
 {
-    json_open(json, '[');
+    json_key_open(json, "neutral", '[');
     for (int i = 0; neutral && i < NEUTRAL_COUNT; i++) {
         struct neutral_info info = neutral_info(neutral, (enum neutral_rule)i);
 
@@ -293,11 +272,11 @@ static void write_recall(struct json *json, struct recall *recall)
     struct recall_stats stats;
 
     if (!recall) {
-        json_null(json);
+        json_key_null(json, "replay");
         return;
     }
     stats = recall_stats(recall);
-    json_open(json, '{');
+    json_key_open(json, "replay", '{');
     json_key_uint(json, "turns", stats.turns);
     json_key_uint(json, "bytes", stats.bytes);
     json_key_uint(json, "remembered", stats.remembered);
@@ -310,11 +289,11 @@ static void write_cache(struct json *json, struct hearth_cache *cache)
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
 
     if (!cache) {
-        json_null(json);
+        json_key_null(json, "cache");
         return;
     }
     hearth_get_stats(cache, NULL, &stats);
-    json_open(json, '{');
+    json_key_open(json, "cache", '{');
     json_key_uint(json, "cap_bytes", stats.bytes_cap);
     json_key_uint(json, "objects", stats.objects);
     json_key_uint(json, "ram_bytes", stats.bytes_by_tier[HEARTH_TIER_RAM]);
@@ -350,14 +329,12 @@ static void write_model_props(struct json *json, const struct api *api, const st
 
     json_key_open(json, "default_generation_settings", '{');
     json_key_uint(json, "n_ctx", facts->context);
-    json_key(json, "params");
     write_sampling(json, &api->sample);
     json_close(json, '}');
     json_key_uint(json, "total_slots", facts->sequences);
     json_key_text(json, "model_description", facts->description);
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     json_key_text(json, "chat_template", facts->chat_template);
-    json_key(json, "chat_template_caps");
     write_caps(json, chat_template_caps(model_template(model)));
     json_key_open(json, "modalities", '{');
     json_key_bool(json, "vision", facts->images);
@@ -374,15 +351,11 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
     json_key_bool(json, "strict_model", options->strict_model);
     json_key_bool(json, "keys", auth_wanted(api_auth(api)));
     json_key_bool(json, "isolation", auth_isolated(api_auth(api)));
-    json_key(json, "limits");
     write_limits(json, options);
-    json_key(json, "neutral");
     write_neutral(json, options->neutral, admin);
     if (!admin)
         return;
-    json_key(json, "replay");
     write_recall(json, options->recall);
-    json_key(json, "cache");
     write_cache(json, options->cache);
     json_key(json, "memory");
     props_write_memory(json, options->memory);
@@ -401,36 +374,26 @@ static size_t find_props_model(const struct loop_request *req, struct pool *pool
     return index;
 }
 
-static void respond_props(const struct loop_request *req, struct pool *pool, size_t index)
+enum err endpoint_props(const struct loop_request *req, struct json *json, struct api_error *error)
 {
-    struct model *model = pool_peek(pool, index);
+    struct pool *pool = api_pool(req->api, error);
     struct pool_view view = {0};
-    struct buf body;
-    struct json json;
-
-    (void)pool_view(pool, index, &view);
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_text(&json, "model_alias", view.name);
-    json_key_text(&json, "state", pool_state_name(view.state));
-    if (model) {
-        write_model_props(&json, req->api, model);
-        pool_unpeek(pool, model);
-    }
-    write_server_props(&json, req->api, req->auth.admin);
-    json_close(&json, '}');
-    loop_respond(req, &body);
-}
-
-void endpoint_props(const struct loop_request *req)
-{
-    struct pool *pool = loop_pool(req);
+    struct model *model;
     size_t index;
 
     if (!pool)
-        return;
+        return ERR_INVALID;
     index = find_props_model(req, pool);
     if (index == SIZE_MAX)
-        fail_unknown(req);
-    else
-        respond_props(req, pool, index);
+        return fail_unknown(error);
+    model = pool_peek(pool, index);
+    (void)pool_view(pool, index, &view);
+    json_key_text(json, "model_alias", view.name);
+    json_key_text(json, "state", pool_state_name(view.state));
+    if (model) {
+        write_model_props(json, req->api, model);
+        pool_unpeek(pool, model);
+    }
+    write_server_props(json, req->api, req->auth.admin);
+    return ERR_OK;
 }

@@ -70,26 +70,22 @@ static const char *known(const char *text)
     return text ? text : "unknown";
 }
 
-void endpoint_version(const struct loop_request *req)
+enum err endpoint_version(const struct loop_request *req, struct json *json,
+                          struct api_error *error)
 {
-    struct buf body;
-    struct json json;
-
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key_text(&json, "name", "hearth");
-    json_key_text(&json, "version", known(req->api->options.version));
-    json_key_text(&json, "commit", known(req->api->options.commit));
-    json_close(&json, '}');
-    loop_respond(req, &body);
+    (void)error;
+    json_key_text(json, "name", "hearth");
+    json_key_text(json, "version", known(req->api->options.version));
+    json_key_text(json, "commit", known(req->api->options.commit));
+    return ERR_OK;
 }
 
 /* For programs that check whether a server is running, and for people without a browser. */
 void endpoint_root(const struct loop_request *req)
 {
     struct buf body;
-    struct json json;
+    struct json json = json_begin(&body, BODY_BYTES_MAX, '{');
 
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "name", "hearth");
     json_key_text(&json, "version", known(req->api->options.version));
     json_key_text(&json, "documentation", "docs/api.md");
@@ -110,10 +106,12 @@ void endpoint_root(const struct loop_request *req)
 
 static void write_usage(struct json *json, const struct gen_usage *usage)
 {
+    json_key_open(json, "usage", '{');
     json_key_uint(json, "prompt", usage->prompt);
     usage_write_sources(json, usage);
     json_key_uint(json, "generated", usage->generated);
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
+    json_close(json, '}');
 }
 
 struct slots {
@@ -141,21 +139,22 @@ static void write_slot(const struct api_gen *gen, void *arg)
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
     json_key_uint(json, "prompt_done", view->done);
-    json_key_open(json, "usage", '{');
     write_usage(json, &view->usage);
-    json_close(json, '}');
     json_key_uint(json, "age_ms", view->age_ns / NS_PER_MS);
     json_close(json, '}');
 }
 
 void endpoint_slots(const struct loop_request *req)
 {
-    struct pool *pool = loop_pool(req);
+    struct api_error error = {0};
+    struct pool *pool = api_pool(req->api, &error);
     struct slots slots = {.req = req};
     struct buf body;
 
-    if (!pool)
+    if (!pool) {
+        loop_fail(req, &error);
         return;
+    }
     slots.json = json_begin(&body, BODY_BYTES_MAX, '[');
     api_each_gen(req->api, pool, write_slot, &slots);
     json_close(&slots.json, ']');

@@ -7,24 +7,12 @@
  */
 #include "serve/api_impl.h"
 
-#include "dialect/anthropic.h"
 #include "dialect/json_read.h"
 #include "base/json_write.h"
 #include "models/model.h"
 #include "base/utf8.h"
 
-enum { BODY_BYTES_MAX = 256 * 1024 * 1024, PIECE_BYTES_MAX = 1024 };
-
-static struct json_reader reader_of(struct call *call, struct api_error *error)
-{
-    return (struct json_reader){yyjson_doc_get_root(call->request.body), NULL, error};
-}
-
-static void respond(struct call *call, struct buf *body)
-{
-    call_respond(call, body);
-    buf_fini(body);
-}
+enum { PIECE_BYTES_MAX = 1024 };
 
 /* ---- /tokenize ---- */
 
@@ -34,19 +22,14 @@ struct tokenize_request {
 };
 
 /* The defaults are llama-server's. */
-static bool read_tokenize(struct call *call, struct tokenize_request *out, struct api_error *error)
+static enum err read_tokenize(const struct json_reader *body, struct tokenize_request *out)
 {
-    struct json_reader reader = reader_of(call, error);
-
     *out = (struct tokenize_request){.parse_special = true};
-    if (json_read_content(&reader, "content", &out->content) != ERR_OK ||
-        json_read_bool(&reader, "add_special", &out->add_special) != ERR_OK ||
-        json_read_bool(&reader, "parse_special", &out->parse_special) != ERR_OK ||
-        json_read_bool(&reader, "with_pieces", &out->with_pieces) != ERR_OK)
-        return false;
-    if (!json_read_get(&reader, "content"))
-        return json_read_error(&reader, "content", "is missing") == ERR_OK;
-    return true;
+    TRY(json_read_content(body, "content", &out->content));
+    TRY(json_read_bool(body, "add_special", &out->add_special));
+    TRY(json_read_bool(body, "parse_special", &out->parse_special));
+    TRY(json_read_bool(body, "with_pieces", &out->with_pieces));
+    return json_read_get(body, "content") ? ERR_OK : json_read_error(body, "content", "is missing");
 }
 
 /* A piece that is not valid text is written as a list of its bytes, like llama-server does. */
@@ -72,7 +55,7 @@ static void write_piece(struct json *json, const struct engine *engine, token_id
 static void write_tokens(struct json *json, const struct call *call,
                          const struct token_prompt *tokens, bool pieces)
 {
-    json_open(json, '[');
+    json_key_open(json, "tokens", '[');
     for (size_t i = 0; i < tokens->count; i++) {
         if (pieces)
             write_piece(json, model_engine(call->model), tokens->tokens[i]);
@@ -82,34 +65,22 @@ static void write_tokens(struct json *json, const struct call *call,
     json_close(json, ']');
 }
 
-void endpoint_tokenize(struct call *call)
+enum err endpoint_tokenize(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct tokenize_request request;
-    struct api_error error = {0};
-    struct errinfo info = {0};
-    struct buf body;
-    struct json json;
-    unsigned flags;
-    enum err err;
-
-    if (!read_tokenize(call, &request, &error)) {
-        call_fail(call, &error);
-        return;
-    }
-    flags = (request.add_special ? TOKENS_BOS : 0) | (request.parse_special ? TOKENS_CONTROL : 0);
+    struct token_prompt *prompt = &call->prepared.prompt;
     struct tokens_caller caller = call_caller(call);
-    err = tokens_from_string(model_tokens(call->model), &caller, request.content, flags,
-                             &call->prepared.prompt, &info);
-    if (err != ERR_OK) {
-        api_error_from(&error, err, &info);
-        call_fail(call, &error);
-        return;
-    }
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    json_key(&json, "tokens");
-    write_tokens(&json, call, &call->prepared.prompt, request.with_pieces);
-    json_close(&json, '}');
-    respond(call, &body);
+    struct tokenize_request request;
+    struct errinfo info = {0};
+
+    TRY(read_tokenize(body, &request));
+    unsigned flags =
+        (request.add_special ? TOKENS_BOS : 0) | (request.parse_special ? TOKENS_CONTROL : 0);
+    enum err err = tokens_from_string(model_tokens(call->model), &caller, request.content, flags,
+                                      prompt, &info);
+    if (err != ERR_OK)
+        return api_error_from(body->error, err, &info);
+    write_tokens(json, call, prompt, request.with_pieces);
+    return ERR_OK;
 }
 
 /* ---- /detokenize ---- */
@@ -136,51 +107,29 @@ static bool detokenize(const struct engine *engine, yyjson_val *tokens, struct b
     return true;
 }
 
-static bool read_tokens(struct call *call, struct buf *text, struct api_error *error)
+enum err endpoint_detokenize(struct call *call, const struct json_reader *body, struct json *json)
 {
-    struct json_reader reader = reader_of(call, error);
     yyjson_val *tokens = NULL;
+    struct buf text;
 
-    if (json_read_array(&reader, "tokens", &tokens) != ERR_OK)
-        return false;
+    TRY(json_read_array(body, "tokens", &tokens));
     if (!tokens)
-        return json_read_error(&reader, "tokens", "is missing") == ERR_OK;
-    if (!detokenize(model_engine(call->model), tokens, text))
-        return json_read_error(&reader, "tokens", "must be a list of tokens of the vocabulary") ==
-               ERR_OK;
-    return true;
-}
-
-void endpoint_detokenize(struct call *call)
-{
-    struct api_error error = {0};
-    struct buf text, body;
-    struct json json;
-
-    buf_init(&text, BODY_BYTES_MAX);
-    if (!read_tokens(call, &text, &error)) {
-        call_fail(call, &error);
-        buf_fini(&text);
-        return;
-    }
-    buf_init(&body, BODY_BYTES_MAX);
-    if (text.err == ERR_OK) {
-        json = json_to(&body);
-        json_open(&json, '{');
-        json_key_str(&json, "content", buf_text(&text));
-        json_close(&json, '}');
-    } else {
-        body.err = text.err;
-    }
-    respond(call, &body);
+        return json_read_error(body, "tokens", "is missing");
+    buf_init(&text, CALL_BODY_BYTES_MAX);
+    bool good = detokenize(model_engine(call->model), tokens, &text);
+    json_key_str(json, "content", buf_text(&text));
+    if (text.err != ERR_OK)
+        json->out->err = text.err;
     buf_fini(&text);
+    return good ? ERR_OK
+                : json_read_error(body, "tokens", "must be a list of tokens of the vocabulary");
 }
 
 /* ---- /apply-template, count_tokens ---- */
 
 static void write_marks(struct json *json, const struct token_prompt *prompt)
 {
-    json_open(json, '[');
+    json_key_open(json, "marks", '[');
     for (size_t i = 0; i < prompt->mark_count; i++) {
         json_open(json, '{');
         json_key_uint(json, "at", prompt->marks[i].at);
@@ -191,44 +140,20 @@ static void write_marks(struct json *json, const struct token_prompt *prompt)
     json_close(json, ']');
 }
 
-/* With the call's prompt prepared, `write` writes the answer; otherwise the call has failed. */
-static void answer_prepared(struct call *call,
-                            void (*write)(struct json *json, const struct call *call))
+enum err endpoint_apply_template(struct call *call, const struct json_reader *body,
+                                 struct json *json)
 {
-    struct api_error error = {0};
-    struct buf body;
-    struct json json;
-
-    if (!call_prepare(call, &error)) {
-        call_fail(call, &error);
-        return;
-    }
-    json = json_begin(&body, BODY_BYTES_MAX, '{');
-    write(&json, call);
-    json_close(&json, '}');
-    respond(call, &body);
-}
-
-static void write_rendered(struct json *json, const struct call *call)
-{
+    TRY(call_prepare(call, body->error));
     json_key_str(json, "prompt", call->prepared.text.text);
     json_key_uint(json, "tokens", call->prepared.prompt.count);
     json_key_uint(json, "replayed", call->prepared.recalled);
-    json_key(json, "marks");
     write_marks(json, &call->prepared.prompt);
+    return ERR_OK;
 }
 
-void endpoint_apply_template(struct call *call)
+enum err endpoint_count_tokens(struct call *call, const struct json_reader *body, struct json *json)
 {
-    answer_prepared(call, write_rendered);
-}
-
-static void write_count(struct json *json, const struct call *call)
-{
+    TRY(call_prepare(call, body->error));
     json_key_uint(json, "input_tokens", call->prepared.prompt.count);
-}
-
-void endpoint_count_tokens(struct call *call)
-{
-    answer_prepared(call, write_count);
+    return ERR_OK;
 }
