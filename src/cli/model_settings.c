@@ -94,7 +94,7 @@ enum err cli_load_engine(const struct model_settings *settings,
     if (settings->isolate)
         return engine_worker_load(engine, options, &worker, info);
     if (settings->vet != NULL)
-        TRY(vet_check(settings->vet, options, info));
+        return vet_load(settings->vet, options, settings->alone, engine, info);
     return engine_load(engine, options, info);
 }
 

@@ -32,6 +32,7 @@ struct model_settings {
     bool isolate; /* in a child process; only for commands that serve */
     /* vets files before this process loads them; NULL = no vetting */
     struct vet *vet;
+    bool alone;                   /* no client depends on this process yet (vet_load) */
     struct worker_memory *memory; /* shared with the child process; NULL = a private one */
 };
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <hearth/hearth.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -137,6 +138,7 @@ struct serve_models {
     const struct model_share *shares;
     struct serve_model *list; /* the first is the default; in cli->arena */
     size_t count;
+    atomic_bool opened; /* clients may be served */
 };
 
 /* Lists all models of the command line, the INI file and --models-dir. Opens nothing; prints

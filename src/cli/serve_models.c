@@ -9,6 +9,7 @@
  * Everything is read before the first thread starts; the loader's thread only reads it.
  */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -441,6 +442,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
     engine.arg = progress_arg;
     settings.memory = models->store->memory;
     settings.vet = models->store->vet;
+    settings.alone = models->count == 1 && !atomic_load(&models->opened);
     TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
     TRY(model_open(out, &filled, info));
     if (warm && options->warm &&
@@ -528,6 +530,7 @@ enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
     if (err == ERR_OK)
         (void)pool_view(*pool, 0, &view);
     *load_s = view.load_s;
+    atomic_store(&models->opened, true);
     if (err == ERR_OK)
         return CLI_EXIT_OK;
     cli_error(models->cli, "%s", info.text);

@@ -708,8 +708,8 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     if (load->options->dry)
         return ERR_OK;
     TRY(load_adapters(llama, load, info));
-    TRY(fingerprint(llama, load, info));
-    return engine_llama_probe(llama, load->file, load->options->log, info);
+    TRY(engine_llama_probe(llama, load->file, load->options->log, info));
+    return fingerprint(llama, load, info); /* last: the file is hashed during the self-test */
 }
 
 static void end_load(struct load *load)

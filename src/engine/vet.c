@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -28,6 +29,10 @@ static const char passes_name[] = "vetted";
 /* The release that tests/fidelity ran the families of model_families.c with. With any other
  * release, each is vetted in full once. */
 static const char tested_release[] = "0.7.0";
+
+/* Faults of the program, which the same file would cause again; not a kill from outside, such as
+ * the kernel's out-of-memory killer. SIGBUS is one as well, and has its own handler (bus_error). */
+static const int faults[] = {SIGABRT, SIGSEGV, SIGFPE, SIGILL};
 
 struct refusal {
     struct hash256 key;
@@ -168,12 +173,12 @@ static enum err ask_child(struct vet *vet, struct worker_process *process, size_
     return reply->err == ERR_OK ? ERR_OK : err_set(info, reply->err, "%s", reply->text);
 }
 
-/* A fault of the program, which the same file would cause again; not a kill from outside, such
- * as the kernel's out-of-memory killer. */
 static bool is_fault(int signal)
 {
-    return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
-           signal == SIGILL;
+    for (size_t i = 0; i < COUNT_OF(faults); i++)
+        if (faults[i] == signal)
+            return true;
+    return signal == SIGBUS;
 }
 
 static enum err run_child(struct vet *vet, size_t len, const struct engine_options *options,
@@ -210,13 +215,79 @@ static enum err run_child(struct vet *vet, size_t len, const struct engine_optio
     return err;
 }
 
+/* ---- a load without a child ---- */
+
+static char guard_text[512];
+static struct sigaction guard_before[COUNT_OF(faults)];
+
+static void on_fault(int signal)
+{
+    ssize_t sent = write(STDERR_FILENO, guard_text, strlen(guard_text));
+
+    (void)sent; /* there is nowhere else to report it */
+    (void)signal;
+    _exit(VET_FAULT_EXIT);
+}
+
+static void begin_guard(const struct gguf_file *file, const char *path)
+{
+    struct sigaction action = {.sa_handler = on_fault};
+
+    snprintf(guard_text, sizeof(guard_text),
+             "\nhearth: libllama %s aborts on %.256s (architecture %.64s): the file is damaged, or "
+             "this release cannot load it\n",
+             engine_library_version(), path, gguf_file_architecture(file));
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < COUNT_OF(faults); i++)
+        (void)sigaction(faults[i], &action, &guard_before[i]); /* fails for invalid numbers only */
+}
+
+static void end_guard(void)
+{
+    for (size_t i = 0; i < COUNT_OF(faults); i++)
+        (void)sigaction(faults[i], &guard_before[i], NULL);
+}
+
+static enum err load_guarded(struct vet *vet, const struct engine_options *options,
+                             const struct gguf_file *file, const struct hash256 *key,
+                             struct engine **engine, struct errinfo *info)
+{
+    begin_guard(file, options->path);
+    enum err err = engine_load(engine, options, info);
+    end_guard();
+    if (err == ERR_OK) {
+        add_pass(vet, key);
+        save_passes(vet);
+    }
+    return err;
+}
+
 /* ---- all of it ---- */
 
-static enum err check_file(struct vet *vet, const struct engine_options *options,
-                           const struct gguf_file *file, struct errinfo *info)
+static enum err ask(struct vet *vet, const struct engine_options *options,
+                    const struct gguf_file *file, const struct hash256 *key,
+                    const struct hash256 *form, struct errinfo *info)
+{
+    bool fault = false;
+    size_t len = worker_load_encode(&vet->load, vet->message);
+    enum err err = run_child(vet, len, options, file, &fault, info);
+
+    if (fault)
+        add_refusal(vet, key, info);
+    if (err != ERR_OK)
+        return err;
+    add_pass(vet, key);
+    if (!vet->load.options.dry)
+        add_pass(vet, form);
+    save_passes(vet);
+    return ERR_OK;
+}
+
+static enum err load_file(struct vet *vet, const struct engine_options *options, bool alone,
+                          const struct gguf_file *file, struct engine **engine,
+                          struct errinfo *info)
 {
     struct hash256 form = form_key(file), key;
-    bool fault = false;
 
     vet->load = (struct worker_load){.options = *options};
     vet->load.options.dry = false; /* how it is vetted is not part of the key */
@@ -226,7 +297,7 @@ static enum err check_file(struct vet *vet, const struct engine_options *options
                        "the paths and adapters of a model are too long for its process");
     TRY(file_key(vet, file, len, &key, info));
     if (has_passed(vet, &key))
-        return ERR_OK;
+        return engine_load(engine, options, info);
     const struct errinfo *refused = find_refusal(vet, &key);
     if (refused != NULL) {
         *info = *refused;
@@ -235,26 +306,21 @@ static enum err check_file(struct vet *vet, const struct engine_options *options
     /* Adapters are applied to weights, so they need them. */
     vet->load.options.dry =
         is_known(vet, file, &form) && gguf_file_is_ordinary(file) && options->adapters_count == 0;
-    len = worker_load_encode(&vet->load, vet->message);
-    enum err err = run_child(vet, len, options, file, &fault, info);
-    if (fault)
-        add_refusal(vet, &key, info);
-    if (err != ERR_OK)
-        return err;
-    add_pass(vet, &key);
-    if (!vet->load.options.dry)
-        add_pass(vet, &form);
-    save_passes(vet);
-    return ERR_OK;
+    if (alone && vet->load.options.dry)
+        return load_guarded(vet, options, file, &key, engine, info);
+    TRY(ask(vet, options, file, &key, &form, info));
+    return engine_load(engine, options, info);
 }
 
-enum err vet_check(struct vet *vet, const struct engine_options *options, struct errinfo *info)
+enum err vet_load(struct vet *vet, const struct engine_options *options, bool alone,
+                  struct engine **engine, struct errinfo *info)
 {
     struct gguf_file *file;
     struct errinfo own = {0};
 
+    *engine = NULL;
     TRY(gguf_file_open(&file, options->path, info));
-    enum err err = check_file(vet, options, file, info != NULL ? info : &own);
+    enum err err = load_file(vet, options, alone, file, engine, info != NULL ? info : &own);
     gguf_file_close(&file);
     return err;
 }

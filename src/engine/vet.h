@@ -1,5 +1,5 @@
 /*
- * vet.h: checks that the library survives loading a model before this process loads it.
+ * vet.h: loads a model after a check that the library survives it.
  *
  * libllama aborts on unexpected input: memory that does not support what the self-test does,
  * contradictory metadata. An abort in the server ends it for every client. So a file that has not
@@ -8,6 +8,9 @@
  *      architecture                 what the child does
  *      known to this release        builds the model and its context without reading a weight
  *      not known                    loads it and runs the self-test
+ *
+ * No child is needed for a model of a known architecture that is loaded before there is any client
+ * (`alone`): a fault then ends a process that serves nothing, with a sentence.
  *
  * A pass is recorded on disk under everything that it depends on: releases of libllama and ggml,
  * the file's header, the options. So a model that was loaded once costs a look-up in that file. A
@@ -19,9 +22,12 @@
 #ifndef HEARTH_ENGINE_VET_H
 #define HEARTH_ENGINE_VET_H
 
+#include <stdbool.h>
+
 #include "base/attr.h"
 #include "base/err.h"
 
+struct engine;
 struct engine_options;
 struct file_sys;
 struct vet;
@@ -37,10 +43,12 @@ struct vet_options {
 struct vet *vet_create(const struct vet_options *options);
 void vet_destroy(struct vet **vet);
 
-/* ERR_OK: it can be loaded. ERR_UNSUPPORTED: the child died of it; the message names
- * architecture, release and the child's last output, and no path. Any other: as engine_load,
- * which the child tried. */
-enum err vet_check(struct vet *vet, const struct engine_options *options,
-                   struct errinfo *info) NODISCARD;
+enum { VET_FAULT_EXIT = 1 }; /* status of a process that dies of a model that it loads alone */
+
+/* ERR_UNSUPPORTED: the child died of it; the message names architecture, release and the child's
+ * last output, and no path. Any other: as engine_load. `alone`: no client depends on this process
+ * yet; for one load at a time. */
+enum err vet_load(struct vet *vet, const struct engine_options *options, bool alone,
+                  struct engine **engine, struct errinfo *info) NODISCARD;
 
 #endif

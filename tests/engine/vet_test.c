@@ -41,12 +41,22 @@ static const char *removable_program(void)
     return link;
 }
 
-static enum err check(struct vet *vet, const char *path, struct errinfo *info)
+static enum err load(struct vet *vet, const char *path, bool alone, struct errinfo *info)
 {
     struct engine_options options = {
         .path = path, .context = 256, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine *engine;
+    enum err err = vet_load(vet, &options, alone, &engine, info);
 
-    return vet_check(vet, &options, info);
+    assert_int_equal(engine != NULL, err == ERR_OK);
+    if (engine != NULL)
+        engine_close(&engine);
+    return err;
+}
+
+static enum err check(struct vet *vet, const char *path, struct errinfo *info)
+{
+    return load(vet, path, false, info);
 }
 
 /* A qwen3 with other bytes for the value of one of its keys. */
@@ -93,6 +103,27 @@ static void test_a_pass_is_remembered_on_disk(void **state)
     vet_destroy(&vet);
     file_close(file_sys_real(), &dir);
 }
+
+/* ---- alone ---- */
+
+static void test_a_known_one_needs_no_child_alone(void **state)
+{
+    const char *link = removable_program();
+    struct vet *vet = open_vet(link, FILE_NO);
+    struct errinfo info = {0};
+
+    (void)state;
+    assert_int_equal(unlink(link), 0);
+    assert_err(check(vet, test_model("qwen3"), &info), ERR_NOT_FOUND);
+    assert_ok(load(vet, test_model("qwen3"), true, &info));
+    assert_ok(check(vet, test_model("qwen3"), &info)); /* that was a pass */
+    /* an extraordinary file, and one that is no decoder, still need it */
+    assert_err(load(vet, with_negative_epsilon(), true, &info), ERR_NOT_FOUND);
+    assert_err(load(vet, test_model("bert"), true, &info), ERR_NOT_FOUND);
+    vet_destroy(&vet);
+}
+
+/* ---- aborts ---- */
 
 static void expect_abort(struct vet *vet, const char *path, const char *words)
 {
@@ -155,12 +186,13 @@ static void test_vetting_can_be_cancelled(void **state)
     struct engine_options options = {
         .path = with_negative_epsilon(), .context = 256, .on_progress = never_go_on};
     struct vet *vet = open_vet(program(), FILE_NO);
+    struct engine *engine;
 
     (void)state;
-    assert_err(vet_check(vet, &options, NULL), ERR_CANCELLED);
+    assert_err(vet_load(vet, &options, false, &engine, NULL), ERR_CANCELLED);
     vet_destroy(&vet);
 }
 
-TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_an_abort_is_a_sentence),
-           TEST(test_a_refusal_is_remembered), TEST(test_an_error_of_the_child_is_passed_on),
-           TEST(test_vetting_can_be_cancelled))
+TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_a_known_one_needs_no_child_alone),
+           TEST(test_an_abort_is_a_sentence), TEST(test_a_refusal_is_remembered),
+           TEST(test_an_error_of_the_child_is_passed_on), TEST(test_vetting_can_be_cancelled))

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -239,23 +240,51 @@ static const char *add_debugger(void)
     return mark;
 }
 
+/* The library aborts when it builds the graph. */
+static void add_aborting(void)
+{
+    size_t len;
+    char *data = read_model("qwen3", &len);
+
+    set_number(data, len, "qwen3.rope.dimension_count", 62);
+    write_model("aborts", data, len);
+    free(data);
+}
+
 static void test_an_abort_of_the_library_is_an_error(void **state)
 {
     const char *mark = add_debugger();
     struct serve_proc proc;
-    size_t len;
 
     (void)state;
-    char *data = read_model("qwen3", &len);
-    set_number(data, len, "qwen3.rope.dimension_count", 62);
-    write_model("aborts", data, len);
-    free(data);
+    add_aborting();
     start(&proc, "");
     expect_served(&proc, "qwen3");
     expect_refused(&proc, "aborts", 400, "GGML_ASSERT");
     expect_served(&proc, "qwen3");
     serve_proc_stop(&proc);
     assert_int_equal(access(mark, F_OK), -1);
+}
+
+/* It is loaded without a child then, because there is no client that it could harm. */
+static void test_an_abort_of_the_only_model_is_a_sentence(void **state)
+{
+    char command[4096], text[4096];
+    size_t len;
+
+    (void)state;
+    add_aborting();
+    snprintf(command, sizeof(command),
+             "exec %s serve %s --port 0 --ssd-dir none --state-dir %s/state 2>&1", getenv("HEARTH"),
+             model_path("aborts"), test_dir());
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    len = fread(text, 1, sizeof(text) - 1, pipe);
+    text[len] = '\0';
+    int status = pclose(pipe);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, "GGML_ASSERT") == NULL ||
+        strstr(text, "hearth: libllama") == NULL || strstr(text, "(architecture qwen3)") == NULL)
+        fail_msg("status %d: %s", status, text);
 }
 
 /* ---- an engine that restarts ---- */
@@ -330,4 +359,5 @@ static void test_an_engine_that_restarts_says_when(void **state)
 TEST_SUITE(TEST(test_an_encoder_is_refused), TEST(test_an_encoder_is_refused_isolated),
            TEST(test_qwen4exp_is_served), TEST(test_damaged_files),
            TEST(test_damaged_files_isolated), TEST(test_an_abort_of_the_library_is_an_error),
+           TEST(test_an_abort_of_the_only_model_is_a_sentence),
            TEST(test_an_engine_that_restarts_says_when))
