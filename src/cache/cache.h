@@ -233,10 +233,6 @@ int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t 
 bool cache_charge(struct hearth_cache *cache, uint64_t bytes) NODISCARD;
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
 
-/* Aborts unless index, heaps, ledger and counts agree. O(everything); for tests and debug
- * builds. */
-void cache_check(struct hearth_cache *cache);
-
 /* ---- space.c ---- */
 
 /* the state can be cut at any token of its rows */

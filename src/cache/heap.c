@@ -16,8 +16,6 @@
 #include "base/mem.h"
 #include "cache/object.h"
 
-enum { HEAP_CAP_FIRST = 64 };
-
 /* Whether a is evicted before b. */
 static bool before(const struct object *a, const struct object *b)
 {
@@ -91,21 +89,8 @@ void heap_fini(struct heap *heap)
 
 bool heap_reserve(struct heap *heap, size_t count)
 {
-    size_t cap = heap->cap ? heap->cap : HEAP_CAP_FIRST, bytes;
-
-    if (count <= heap->cap)
-        return true;
     assert(count <= INT32_MAX); /* heap_slot */
-    while (cap < count)
-        cap *= 2;
-    if (mem_mul_overflows(cap, sizeof(*heap->items), &bytes))
-        return false;
-    struct object **items = mem_try_realloc(heap->items, bytes);
-    if (items == NULL)
-        return false;
-    heap->items = items;
-    heap->cap = cap;
-    return true;
+    return mem_try_reserve(&heap->items, count, &heap->cap, sizeof(struct object *));
 }
 
 bool heap_push(struct heap *heap, struct object *object)
@@ -139,14 +124,4 @@ void heap_moved(struct heap *heap, struct object *object)
 struct object *heap_first(const struct heap *heap)
 {
     return heap->count ? heap->items[0] : NULL;
-}
-
-void heap_check(const struct heap *heap)
-{
-    assert(heap->count <= heap->cap);
-    for (size_t i = 0; i < heap->count; i++) {
-        assert(heap->items[i]->heap_slot == (int32_t)i);
-        assert(heap->items[i]->heap_order < heap->order_next);
-        assert(i == 0 || before(heap->items[(i - 1) / 2], heap->items[i]));
-    }
 }

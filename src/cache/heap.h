@@ -39,6 +39,5 @@ void heap_remove(struct heap *heap, struct object *object);
 /* call after its priority changed; no-op when it is not in this heap */
 void heap_moved(struct heap *heap, struct object *object);
 struct object *heap_first(const struct heap *heap); /* NULL when empty */
-void heap_check(const struct heap *heap);
 
 #endif

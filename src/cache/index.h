@@ -31,7 +31,7 @@
  * become empty. A node that has children but lost its rows stays as a marker, which distinguishes
  * "evicted" from "never seen".
  *
- * Invariants (index_check): X1 a child begins where its parent ends, only leaves are shorter than
+ * Invariants: X1 a child begins where its parent ends, only leaves are shorter than
  * a block; X2 no node is a prefix of a sibling; X3 an object's nodes are consecutive on one path
  * and point to it; X4 counts, bytes, keys and hold_count add up, no node is empty; X5 a leased
  * object is never evictable, and no object in the tree is dropped. An object that must leave the
@@ -196,8 +196,5 @@ struct hash256 index_object_key(const struct index *index, const struct node *la
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg);
 /* The same for `top` and all nodes below it. */
 void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg);
-
-/* Aborts unless X1..X5 hold. O(everything): keys are recomputed. */
-void index_check(const struct index *index);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * index_impl.h: the memory layout of the tree, for index.c, node.c, index_pin.c and index_check.c
+ * index_impl.h: the memory layout of the tree, for index.c, node.c and index_pin.c
  * only.
  */
 #ifndef HEARTH_CACHE_INDEX_IMPL_H
@@ -64,10 +64,15 @@ void index_block_node(const struct index *index, struct node *node, bool pinned)
 
 /* ---- index_pin.c ---- */
 
+struct index_pin {
+    struct list_node link;
+    struct node *last; /* contains its end */
+    uint32_t end;
+    uint32_t count;
+};
+
 /* The node that pins end in was replaced by a longer one. */
 void index_move_pins(struct index *index, const struct node *from, struct node *to);
 void index_forget_pins(struct index *index); /* the caller fixes the counts on nodes */
-/* The sum of the pin counts of all nodes. */
-uint64_t index_pinned_nodes(const struct index *index);
 
 #endif

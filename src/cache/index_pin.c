@@ -16,13 +16,6 @@
 #include "base/mem.h"
 #include "cache/index_impl.h"
 
-struct index_pin {
-    struct list_node link;
-    struct node *last; /* contains its end */
-    uint32_t end;
-    uint32_t count;
-};
-
 static void count_on_path(const struct index *index, struct node *last, int delta)
 {
     for (struct node *node = last; node->parent != NULL; node = node->parent) {
@@ -136,15 +129,4 @@ void index_forget_pins(struct index *index)
 {
     LIST_FOREACH_SAFE (struct index_pin, pin, &index->pins, link)
         forget(index, pin);
-}
-
-uint64_t index_pinned_nodes(const struct index *index)
-{
-    uint64_t nodes = 0;
-
-    LIST_FOREACH (struct index_pin, pin, &index->pins, link) {
-        assert(pin->count > 0 && pin->end > pin->last->begin && pin->end <= node_end(pin->last));
-        nodes += (uint64_t)pin->count * (pin->last->begin / index->block_tokens + 1);
-    }
-    return nodes;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/le.h"
 
 enum { KEY_TOKENS_AT_ONCE = 64 };
 
@@ -25,13 +26,8 @@ static void hash_tokens(struct hash256_state *state, const int32_t *tokens, uint
     hash256_update_u64(state, count * sizeof(*tokens));
     while (count > 0) {
         uint32_t n = MIN(count, KEY_TOKENS_AT_ONCE);
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t token = (uint32_t)tokens[i];
-            bytes[4 * i] = (uint8_t)token;
-            bytes[4 * i + 1] = (uint8_t)(token >> 8);
-            bytes[4 * i + 2] = (uint8_t)(token >> 16);
-            bytes[4 * i + 3] = (uint8_t)(token >> 24);
-        }
+        for (uint32_t i = 0; i < n; i++)
+            le_put_u32(bytes + i * sizeof(*tokens), (uint32_t)tokens[i]);
         hash256_update(state, bytes, n * sizeof(*tokens));
         tokens += n;
         count -= n;

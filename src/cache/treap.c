@@ -188,21 +188,3 @@ struct treap_node *treap_next(struct treap_node *root, const struct treap_node *
     }
     return next;
 }
-
-size_t treap_check(const struct treap_node *root)
-{
-    size_t count = 0;
-    const struct treap_node *last = NULL;
-
-    /* The lookups take mutable nodes but change nothing. */
-    for (struct treap_node *node = treap_first((struct treap_node *)root); node != NULL;
-         node = treap_next((struct treap_node *)root, node)) {
-        assert(node->count > 0);
-        assert(node->left == NULL || node->left->priority <= node->priority);
-        assert(node->right == NULL || node->right->priority <= node->priority);
-        assert(last == NULL || compare_nodes(last, node) < 0);
-        last = node;
-        count++;
-    }
-    return count;
-}

@@ -57,7 +57,4 @@ struct treap_node *treap_next(struct treap_node *root, const struct treap_node *
 /* How many of the first `count` tokens are equal. As fast as memcmp when all are. */
 uint32_t treap_common(const int32_t *a, const int32_t *b, uint32_t count);
 
-/* Aborts when order or priorities are wrong; returns the number of nodes. O(n). */
-size_t treap_check(const struct treap_node *root);
-
 #endif

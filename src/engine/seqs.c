@@ -30,13 +30,6 @@
 
 #include "base/mem.h"
 
-enum { SPANS_CAP_FIRST = 4 };
-
-struct seqs_span {
-    uint32_t length;
-    uint32_t users;
-};
-
 static struct seqs_slot *get_live(struct seqs *seqs, int32_t slot)
 {
     assert(seqs_live(seqs, slot));
@@ -52,15 +45,7 @@ static struct seqs_span *last_span(const struct seqs_slot *slot)
 static void insert_span(struct seqs_slot *slot, size_t index, struct seqs_span *span)
 {
     assert(index <= slot->spans_count);
-    if (slot->spans_count == slot->spans_cap) {
-        size_t cap = slot->spans_cap > 0 ? slot->spans_cap * 2 : SPANS_CAP_FIRST;
-        struct seqs_span **spans = mem_alloc_array(cap, sizeof(*spans));
-        if (slot->spans_count > 0)
-            memcpy(spans, slot->spans, slot->spans_count * sizeof(*spans));
-        mem_free(slot->spans);
-        slot->spans = spans;
-        slot->spans_cap = cap;
-    }
+    mem_reserve_one(&slot->spans, slot->spans_count, &slot->spans_cap, sizeof(span));
     memmove(slot->spans + index + 1, slot->spans + index,
             (slot->spans_count - index) * sizeof(*slot->spans));
     slot->spans[index] = span;
@@ -304,11 +289,6 @@ uint32_t seqs_length(const struct seqs *seqs, int32_t slot)
     return seqs->slots[slot].length;
 }
 
-uint32_t seqs_cells_used(const struct seqs *seqs)
-{
-    return seqs->cells_used;
-}
-
 uint32_t seqs_cells_free(const struct seqs *seqs)
 {
     return seqs->streams ? seqs->cells : seqs->cells - seqs->cells_used;
@@ -317,45 +297,4 @@ uint32_t seqs_cells_free(const struct seqs *seqs)
 uint32_t seqs_live_count(const struct seqs *seqs)
 {
     return count_state(seqs, SEQS_LIVE);
-}
-
-/* S1, S3, S5 and the limits of one slot. */
-static void check_slot(const struct seqs *seqs, const struct seqs_slot *slot)
-{
-    uint64_t length = 0;
-
-    for (size_t i = 0; i < slot->spans_count; i++) {
-        assert(slot->spans[i]->length > 0);
-        assert(slot->spans[i]->users >= 1 && slot->spans[i]->users <= seqs->slots_count);
-        assert(i == 0 || slot->spans[i]->users < slot->spans[i - 1]->users);
-        assert(!seqs->streams || slot->spans[i]->users == 1);
-        length += slot->spans[i]->length;
-    }
-    assert(length == slot->length && length <= seqs->cells);
-    assert(slot->spans_count == 0 || slot->state == SEQS_LIVE || slot->state == SEQS_BROKEN);
-}
-
-void seqs_check(const struct seqs *seqs)
-{
-    uint64_t used = 0;
-
-    for (uint32_t i = 0; i < seqs->slots_count; i++) {
-        const struct seqs_slot *slot = &seqs->slots[i];
-        check_slot(seqs, slot);
-        for (size_t at = 0; at < slot->spans_count; at++) {
-            uint32_t users = 0, first = seqs->slots_count;
-            for (uint32_t j = 0; j < seqs->slots_count; j++) {
-                size_t found = find_span(&seqs->slots[j], slot->spans[at]);
-                if (found == SIZE_MAX)
-                    continue;
-                assert(found == at);
-                assert(at == 0 || seqs->slots[j].spans[at - 1] == slot->spans[at - 1]); /* S2 */
-                first = users++ == 0 ? j : first;
-            }
-            assert(users == slot->spans[at]->users);
-            used += first == i ? slot->spans[at]->length : 0;
-        }
-    }
-    assert(used == seqs->cells_used); /* S4 */
-    assert(seqs->streams || used <= seqs->cells);
 }

@@ -28,7 +28,10 @@ enum { SEQS_SLOTS_MAX = 256, SEQS_NONE = -1 };
 
 enum seqs_slot_state { SEQS_FREE, SEQS_LIVE, SEQS_BROKEN, SEQS_RETIRED };
 
-struct seqs_span;
+struct seqs_span {
+    uint32_t length;
+    uint32_t users;
+};
 
 struct seqs_slot {
     enum seqs_slot_state state;
@@ -68,11 +71,7 @@ void seqs_recycle(struct seqs *seqs);
 
 bool seqs_live(const struct seqs *seqs, int32_t slot);       /* any number is allowed */
 uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */
-uint32_t seqs_cells_used(const struct seqs *seqs);
 uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
 uint32_t seqs_live_count(const struct seqs *seqs);
-
-/* Aborts when spans and lengths are inconsistent; O(all). */
-void seqs_check(const struct seqs *seqs);
 
 #endif

@@ -148,31 +148,6 @@ void ssd_touch(struct tier *tier, const struct hash256 *keys, size_t count)
     lock_leave(&ssd->lock);
 }
 
-void ssd_order_check_locked(struct tier_ssd *ssd)
-{
-    size_t entries = 0, stale = 0;
-
-    for (size_t i = 0; i < ssd->owners_count; i++) {
-        const struct ssd_owner *owner = &ssd->owners[i];
-        uint64_t before = 0, bytes = 0;
-        list_check(&owner->lru);
-        LIST_FOREACH (struct ssd_entry, entry, &owner->lru, link) {
-            /* S1 */
-            assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry);
-            assert(entry->owner == owner && entry->order > before);
-            assert(i == 0 ? entry->space == 0 || find_owner_locked(ssd, entry->space) == NULL
-                          : entry->space == owner->space);
-            before = entry->order;
-            bytes += entry->charge;
-            stale += list_node_linked(&entry->stale_link);
-        }
-        assert(bytes == owner->bytes);
-        entries += owner->lru.count;
-    }
-    list_check(&ssd->stale);
-    assert(entries == ssd->table.count && stale == ssd->stale.count);
-}
-
 /* ---- eviction ---- */
 
 /* The list to evict from: of those that `may` give, the one with the oldest head. NULL: none. */

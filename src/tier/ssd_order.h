@@ -33,7 +33,6 @@ void ssd_order_remove_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQU
 void ssd_order_use_locked(struct tier_ssd *ssd, struct ssd_entry *entry, uint64_t wall_ns)
     REQUIRES(lock);
 void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
-void ssd_order_check_locked(struct tier_ssd *ssd) REQUIRES(lock);
 /* Dooms the least recently used entries, at most `count_max`, until they add up to `bytes`. The
  * room is for an object of `space`, which cannot evict within others' shares (NULL: no particular
  * space). Returns their number. */

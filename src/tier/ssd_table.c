@@ -184,7 +184,7 @@ void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy)
     cond_signal(&ssd->for_janitor);
 }
 
-/* ---- the end, and checks ---- */
+/* ---- the end ---- */
 
 static void free_entry(struct map_node *node, void *arg)
 {
@@ -207,31 +207,4 @@ void ssd_table_free(struct tier_ssd *ssd)
     map_each(&ssd->doomed, free_entry, &ssd->doomed);
     map_fini(&ssd->table);
     map_fini(&ssd->doomed);
-}
-
-void tier_ssd_check(struct tier *tier)
-{
-    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
-    uint64_t live = 0, foreign = 0, doomed = 0, count = 0;
-
-    lock_enter(&ssd->lock);
-    map_check(&ssd->table);
-    map_check(&ssd->doomed);
-    ssd_order_check_locked(ssd);
-    for (size_t i = 0; i < ssd->owners_count; i++) {
-        LIST_FOREACH (struct ssd_entry, entry, &ssd->owners[i].lru, link) {
-            live += entry->state == SSD_LIVE ? entry->charge : 0;
-            foreign += entry->state == SSD_FOREIGN ? entry->charge : 0;
-            count += entry->state == SSD_LIVE;
-        }
-    }
-    LIST_FOREACH (struct ssd_entry, entry, &ssd->reapable, link) {
-        assert(entry->state == SSD_DOOMED);
-        doomed += entry->charge;
-    }
-    assert(count == ssd->live_count);
-    assert(list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_bytes == 0);
-    assert(ssd->account.live == live && ssd->account.foreign == foreign);
-    assert(ssd->account.doomed >= doomed && ssd->account.reserved == 0);
-    lock_leave(&ssd->lock);
 }

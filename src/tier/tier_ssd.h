@@ -116,7 +116,4 @@ void tier_ssd_stats(struct tier *tier, struct tier_ssd_stats *stats);
 /* While held (true), new puts and gets stay in their queues. For tests of queued requests. */
 void tier_ssd_hold(struct tier *tier, bool hold);
 
-/* Aborts when tables and counts are inconsistent. O(n), for tests; no operation may be running. */
-void tier_ssd_check(struct tier *tier);
-
 #endif

@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "cache/plan.h"
+#include "support/cache_check.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
 #include "support/tier_fault.h"

@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 #include "support/tier_fault.h"
 #include "support/tier_ram.h"

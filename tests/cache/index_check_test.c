@@ -2,6 +2,7 @@
  * says. */
 #include "cache/index.h"
 
+#include "support/cache_check.h"
 #include "support/tree.h"
 #include "support/test.h"
 

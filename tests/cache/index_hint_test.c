@@ -8,6 +8,7 @@
 #include "base/attr.h"
 #include "base/mem.h"
 #include "cache/index.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 
 enum { STRINGS = 6, TOKENS_MAX = 24, OBJECTS = 20, STEPS = 60000 };

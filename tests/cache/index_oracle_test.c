@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 
 enum { OBJECTS = 24, PINS = 64, TOKENS_MAX = 14 };

@@ -1,6 +1,7 @@
 /* Pins: where they end, where they go, and that they are found by exactly their tokens. */
 #include "base/mem.h"
 #include "cache/index.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 #include "support/tree.h"
 

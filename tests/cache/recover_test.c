@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "support/cache_check.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
 #include "support/tier_ram.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 
 enum { NODES = 200, TOKENS_MAX = 6 };

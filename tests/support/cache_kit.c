@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 
 enum { FETCH_MS = 20000 }; /* a busy machine is not late; tests of a tier that is have their own */

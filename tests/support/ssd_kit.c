@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
+#include "tier/ssd_impl.h"
 
 const char *ssd_kit_new_path(void)
 {
@@ -166,4 +167,56 @@ void ssd_kit_drop(struct tier *tier, uint32_t n)
     struct hash256 key = tier_suite_key(n);
 
     tier->ops->drop(tier, &key);
+}
+
+static void check_order_locked(struct tier_ssd *ssd) REQUIRES(lock)
+{
+    size_t entries = 0, stale = 0;
+
+    for (size_t i = 0; i < ssd->owners_count; i++) {
+        const struct ssd_owner *owner = &ssd->owners[i];
+        uint64_t before = 0, bytes = 0;
+        list_check(&owner->lru);
+        LIST_FOREACH (struct ssd_entry, entry, &owner->lru, link) {
+            /* S1 */
+            assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry);
+            assert(entry->owner == owner && entry->order > before);
+            for (size_t k = 1; k < ssd->owners_count; k++)
+                assert((entry->space == ssd->owners[k].space) == (k == i));
+            before = entry->order;
+            bytes += entry->charge;
+            stale += list_node_linked(&entry->stale_link);
+        }
+        assert(bytes == owner->bytes);
+        entries += owner->lru.count;
+    }
+    list_check(&ssd->stale);
+    assert(entries == ssd->table.count && stale == ssd->stale.count);
+}
+
+void tier_ssd_check(struct tier *tier)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    uint64_t live = 0, foreign = 0, doomed = 0, count = 0;
+
+    lock_enter(&ssd->lock);
+    map_check(&ssd->table);
+    map_check(&ssd->doomed);
+    check_order_locked(ssd);
+    for (size_t i = 0; i < ssd->owners_count; i++) {
+        LIST_FOREACH (struct ssd_entry, entry, &ssd->owners[i].lru, link) {
+            live += entry->state == SSD_LIVE ? entry->charge : 0;
+            foreign += entry->state == SSD_FOREIGN ? entry->charge : 0;
+            count += entry->state == SSD_LIVE;
+        }
+    }
+    LIST_FOREACH (struct ssd_entry, entry, &ssd->reapable, link) {
+        assert(entry->state == SSD_DOOMED);
+        doomed += entry->charge;
+    }
+    assert(count == ssd->live_count);
+    assert(list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_bytes == 0);
+    assert(ssd->account.live == live && ssd->account.foreign == foreign);
+    assert(ssd->account.doomed >= doomed && ssd->account.reserved == 0);
+    lock_leave(&ssd->lock);
 }

@@ -38,6 +38,8 @@ int ssd_kit_count_files(const char *dir, const char *suffix);
 void ssd_kit_remove(const char *dir);
 
 struct tier_ssd_stats ssd_kit_stats(struct tier *tier);
+/* Aborts when tables and counts are inconsistent. O(n); no operation may be running. */
+void tier_ssd_check(struct tier *tier);
 
 /* Stores a version of key n and waits, whatever the result; TIER_RESULT_COUNT: not taken. */
 enum tier_result ssd_kit_put(struct tier *tier, uint32_t n, uint32_t version, uint64_t bytes);

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "support/cache_check.h"
 #include "support/test.h"
 
 static void drop(struct object *object, void *arg)
