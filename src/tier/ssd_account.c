@@ -36,32 +36,18 @@ void ssd_account_fini(struct ssd_account *account)
 
 /* ---- the cap ---- */
 
-static uint64_t *share_of(struct ssd_account *account, enum ssd_share share)
-{
-    switch (share) {
-    case SSD_SHARE_LIVE:
-        return &account->live;
-    case SSD_SHARE_FOREIGN:
-        return &account->foreign;
-    case SSD_SHARE_DOOMED:
-        return &account->doomed;
-    case SSD_SHARE_OVERHEAD:
-        return &account->overhead;
-    }
-    assert(!"a share");
-    return NULL;
-}
-
 /* The bytes in use once all doomed files are gone, reservations included. */
 static uint64_t committed(const struct ssd_account *account)
 {
-    return account->live + account->foreign + account->reserved + account->overhead;
+    return account->bytes[SSD_LIVE] + account->bytes[SSD_FOREIGN] + account->bytes[SSD_OVERHEAD] +
+           account->reserved;
 }
 
 uint64_t ssd_account_missing(const struct ssd_account *account, uint64_t bytes)
 {
     uint64_t max = account->limits.bytes_max;
-    uint64_t fixed = account->overhead + account->reserved; /* eviction does not reduce these */
+    uint64_t fixed =
+        account->bytes[SSD_OVERHEAD] + account->reserved; /* eviction does not reduce these */
 
     if (bytes > max || fixed > max - bytes)
         return UINT64_MAX;
@@ -85,23 +71,22 @@ void ssd_account_unreserve(struct ssd_account *account, uint64_t bytes)
 
 uint64_t ssd_account_must_reap(const struct ssd_account *account)
 {
-    uint64_t sum = committed(account) + account->doomed;
+    uint64_t sum = committed(account) + account->bytes[SSD_DOOMED];
 
-    return sum > account->limits.bytes_max ? MIN(sum - account->limits.bytes_max, account->doomed)
-                                           : 0;
+    return sum > account->limits.bytes_max
+               ? MIN(sum - account->limits.bytes_max, account->bytes[SSD_DOOMED])
+               : 0;
 }
 
 void ssd_account_add(struct ssd_account *account, enum ssd_share share, uint64_t bytes)
 {
-    *share_of(account, share) += bytes;
+    account->bytes[share] += bytes;
 }
 
 void ssd_account_remove(struct ssd_account *account, enum ssd_share share, uint64_t bytes)
 {
-    uint64_t *sum = share_of(account, share);
-
-    assert(bytes <= *sum);
-    *sum -= bytes;
+    assert(bytes <= account->bytes[share]);
+    account->bytes[share] -= bytes;
 }
 
 uint64_t ssd_account_excess(const struct ssd_account *account)

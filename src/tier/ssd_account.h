@@ -24,6 +24,9 @@
 #include "base/attr.h"
 #include "base/hash.h"
 
+/* What the bytes on the disk are; the first three are also the states of an entry. */
+enum ssd_share { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED, SSD_OVERHEAD, SSD_SHARE_COUNT };
+
 struct ssd_account_limits {
     uint64_t bytes_max;     /* for all of our files in the directory */
     uint64_t free_min;      /* of the file system, to be left free */
@@ -33,7 +36,7 @@ struct ssd_account_limits {
 
 struct ssd_account {
     struct ssd_account_limits limits;
-    uint64_t live, foreign, reserved, doomed, overhead;
+    uint64_t bytes[SSD_SHARE_COUNT], reserved;
     /* the part of `reserved` whose blocks the file system may not have counted yet */
     uint64_t writing;
     uint64_t writes_ended; /* a free-space measurement is valid only while this is unchanged */
@@ -53,7 +56,6 @@ void ssd_account_unreserve(struct ssd_account *account, uint64_t bytes);
 /* Doomed bytes to unlink before another `bytes` of the reservations may be written. */
 uint64_t ssd_account_must_reap(const struct ssd_account *account);
 
-enum ssd_share { SSD_SHARE_LIVE, SSD_SHARE_FOREIGN, SSD_SHARE_DOOMED, SSD_SHARE_OVERHEAD };
 /* Adds what was found and removes what is gone. A recovered directory may be above the cap; then
  * nothing can be reserved until enough has left. */
 void ssd_account_add(struct ssd_account *account, enum ssd_share share, uint64_t bytes);

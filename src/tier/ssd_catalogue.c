@@ -30,18 +30,9 @@ static const uint8_t magic[8] = {'H', 'C', 'A', 'T', '\r', '\n', 0x1A, 1};
 
 enum { LENGTH_BYTES = 4, RECORD_MIN = SSD_PREFIX_BYTES + SSD_HEADER_DIGEST_BYTES };
 
-struct image_record {
+struct ssd_image_record {
     struct ssd_record record;
     uint64_t order; /* in the file */
-};
-
-struct ssd_image {
-    char *data;
-    size_t len;
-    struct image_record *records; /* by key; one per key */
-    size_t count;
-    size_t records_count; /* including records that later ones replaced */
-    bool whole;           /* no damage was seen: the file may be appended to */
 };
 
 /* ---- records ---- */
@@ -95,14 +86,14 @@ enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
 
 /* ---- the image ---- */
 
-static const uint8_t *key_of(const struct image_record *record)
+static const uint8_t *key_of(const struct ssd_image_record *record)
 {
     return record->record.data + SSD_AT_KEY;
 }
 
 static int compare_records(const void *a, const void *b)
 {
-    const struct image_record *x = a, *y = b;
+    const struct ssd_image_record *x = a, *y = b;
     int order = memcmp(key_of(x), key_of(y), HASH256_BYTES);
 
     return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
@@ -140,18 +131,18 @@ static void index_records(struct ssd_image *image)
     size_t at = sizeof(magic), kept = 0;
 
     for (size_t i = 0; i < image->count; i++) {
-        image->records[i].order = i;
-        bool there = next_record(image, &at, &image->records[i].record);
+        image->sorted[i].order = i;
+        bool there = next_record(image, &at, &image->sorted[i].record);
         assert(there); /* counted before */
     }
     if (image->count > 0)
-        qsort(image->records, image->count, sizeof(image->records[0]), compare_records);
+        qsort(image->sorted, image->count, sizeof(image->sorted[0]), compare_records);
     for (size_t i = 0; i < image->count; i++) {
         bool last =
             i + 1 == image->count ||
-            memcmp(key_of(&image->records[i]), key_of(&image->records[i + 1]), HASH256_BYTES) != 0;
+            memcmp(key_of(&image->sorted[i]), key_of(&image->sorted[i + 1]), HASH256_BYTES) != 0;
         if (last)
-            image->records[kept++] = image->records[i];
+            image->sorted[kept++] = image->sorted[i];
     }
     image->count = kept;
 }
@@ -170,9 +161,9 @@ struct ssd_image *ssd_image_load(const struct ssd_dir *dir)
     image->count = count_records(image, &end);
     image->whole = end == image->len;
     image->len = end;
-    image->records_count = image->count;
-    image->records = mem_try_alloc_array(image->count, sizeof(image->records[0]));
-    if (image->records == NULL) {
+    image->records = image->count;
+    image->sorted = mem_try_alloc_array(image->count, sizeof(image->sorted[0]));
+    if (image->sorted == NULL) {
         ssd_image_destroy(&image);
         return NULL;
     }
@@ -184,45 +175,26 @@ void ssd_image_destroy(struct ssd_image **image)
 {
     if (*image == NULL)
         return;
-    mem_free((*image)->records);
+    mem_free((*image)->sorted);
     mem_free((*image)->data);
     mem_free(*image);
     *image = NULL;
 }
 
+static int compare_key(const void *key, const void *record)
+{
+    return memcmp(key, key_of(record), HASH256_BYTES);
+}
+
 bool ssd_image_find(const struct ssd_image *image, const struct hash256 *key,
                     struct ssd_record *record)
 {
-    size_t low = 0, high = image->count;
+    const struct ssd_image_record *found =
+        bsearch(key->bytes, image->sorted, image->count, sizeof(image->sorted[0]), compare_key);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = memcmp(key_of(&image->records[middle]), key->bytes, HASH256_BYTES);
-        if (order == 0) {
-            *record = image->records[middle].record;
-            return true;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
-}
-
-uint64_t ssd_image_bytes(const struct ssd_image *image)
-{
-    return image->len;
-}
-
-uint64_t ssd_image_records(const struct ssd_image *image)
-{
-    return image->records_count;
-}
-
-bool ssd_image_whole(const struct ssd_image *image)
-{
-    return image->whole;
+    if (found != NULL)
+        *record = found->record;
+    return found != NULL;
 }
 
 /* ---- writing ---- */
@@ -283,9 +255,9 @@ static enum err write_kept(struct piece *piece, const struct ssd_rewrite *rewrit
 
     buf_append(&piece->out, magic, sizeof(magic));
     for (size_t i = 0; i < image->count; i++) {
-        const struct ssd_record *record = &image->records[i].record;
+        const struct ssd_record *record = &image->sorted[i].record;
         struct hash256 key;
-        memcpy(key.bytes, key_of(&image->records[i]), sizeof(key.bytes));
+        memcpy(key.bytes, key_of(&image->sorted[i]), sizeof(key.bytes));
         if (!rewrite->keep(&key, rewrite->arg))
             continue;
         buf_append(&piece->out, record->data - LENGTH_BYTES, LENGTH_BYTES + (size_t)record->len);

@@ -44,7 +44,14 @@ struct ssd_record {
 };
 
 /* A catalogue in memory: records by key. Read-only after load, from any thread. */
-struct ssd_image;
+struct ssd_image {
+    char *data;
+    size_t len;                      /* of the file, up to the first damage */
+    struct ssd_image_record *sorted; /* by key; one per key */
+    size_t count;
+    size_t records; /* in the file, including those that later ones replace */
+    bool whole;     /* no damage: the file may be appended to */
+};
 
 /* NULL when there is no readable one; a damaged or cut one is read up to the damage. */
 struct ssd_image *ssd_image_load(const struct ssd_dir *dir);
@@ -52,10 +59,6 @@ void ssd_image_destroy(struct ssd_image **image); /* NULL is allowed */
 /* The last record of the key; false when there is none. */
 bool ssd_image_find(const struct ssd_image *image, const struct hash256 *key,
                     struct ssd_record *record) NODISCARD;
-uint64_t ssd_image_bytes(const struct ssd_image *image); /* of the file, up to the first damage */
-/* in the file, including those that later ones replace */
-uint64_t ssd_image_records(const struct ssd_image *image);
-bool ssd_image_whole(const struct ssd_image *image); /* no damage: the file may be appended to */
 
 uint32_t ssd_record_header_bytes(const struct ssd_record *record); /* as recorded; not verified */
 /* Rebuilds the header in `out` (cleared first): *len bytes, as the record's own prefix says.

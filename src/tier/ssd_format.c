@@ -2,36 +2,7 @@
  * ssd_format.c: objects as bytes, with every number little-endian and every size checked before it
  * is used.
  *
- *      offset  bytes  field (details: docs/ssd-format.md)
- *      ------  -----  -------------------------------------------------------------------------
- *                     prefix, plain; its layout is the same in every version
- *           0      8  magic 89 'H' 'O' 'B' 'J' 0D 0A 1A
- *           8      4  version, 1
- *          12      4  flags: 1 payload MAC, 2 sealed
- *          16      4  header_bytes, a multiple of 4096
- *          20      4  tokens_count
- *          24      4  shape_bytes
- *          28      4  seal algorithm, 1; it, the nonce and the tag are 0 when not sealed
- *          32      8  payload_bytes
- *          40     16  key id: which installation
- *          56     24  seal nonce: 16 random bytes, 8 of 0
- *          80     16  seal tag of the private part
- *          96     16  0
- *         112     32  object key
- *         144     32  payload MAC, BLAKE3; 0 without flag 1
- *         176     16  prefix check: XXH3-128 of bytes 0 to 176
- *                     private part, can be sealed
- *         192     32  space
- *         224     32  parent key
- *         256     12  kind, begin, end
- *         268      4  0
- *         272      8  used_wall_ns
- *         280     16  payload digest, XXH3-128
- *         296      4  each token
- *           .      .  shape; end of the private part
- *           .     16  each tag of a frame of the payload, when sealed
- *           .      .  0
- *    end - 32     32  header digest: BLAKE3 keyed, of all bytes of the header before it
+ * The byte table is enum ssd_offset; docs/ssd-format.md explains each field.
  *
  * VALID. The rule is in docs/ssd-format.md; check_prefix() and check_header() follow the order of
  * its clauses, and the numbers beside their lines are clause numbers. A valid header has exactly
@@ -260,11 +231,6 @@ static uint32_t words_of(const struct ssd_prefix *prefix)
            (prefix->flags & SSD_FLAG_SEALED ? (more + 3) / (uint32_t)sizeof(int32_t) : 0);
 }
 
-static size_t frame_bytes(uint64_t payload_bytes, uint64_t number)
-{
-    return (size_t)MIN(payload_bytes - number * SSD_FRAME_BYTES, SSD_FRAME_BYTES);
-}
-
 static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
 {
     *prefix = (struct ssd_prefix){
@@ -351,8 +317,9 @@ static enum ssd_result open_private(const struct ssd_format *format, struct read
         reading->private = at + SSD_PREFIX_BYTES;
         return SSD_OK;
     }
-    if (!ssd_open_private(&format->seal, at, private_end(prefix->tokens_count, prefix->shape_bytes),
-                          reading->room))
+    size_t end = private_end(prefix->tokens_count, prefix->shape_bytes);
+    if (!ssd_seal_open(&format->seal.private_key, at, 0, at + SSD_PREFIX_BYTES, reading->room,
+                       end - SSD_PREFIX_BYTES, at + SSD_AT_SEAL_HEADER_TAG))
         return SSD_DAMAGED;
     reading->private = reading->room;
     return SSD_OK;
@@ -631,23 +598,26 @@ enum err ssd_format_encode(const struct ssd_format *format, const struct tier_me
 void ssd_format_seal_frame(const struct ssd_format *format, void *header, uint64_t number,
                            const void *in, void *out, size_t len)
 {
-    struct ssd_frame frame = {.header = header, .number = number, .len = len};
     struct ssd_prefix prefix;
 
     read_prefix(header, &prefix);
-    assert(format->sealed && len == frame_bytes(prefix.payload_bytes, number));
-    ssd_seal_frame(&format->seal, &frame, in, out,
+    assert(format->sealed &&
+           len == MIN(prefix.payload_bytes - number * SSD_FRAME_BYTES, SSD_FRAME_BYTES));
+    ssd_seal_close(&format->seal.payload_key, header, number, in, out, len,
                    (uint8_t *)header + private_end(prefix.tokens_count, prefix.shape_bytes) +
                        number * SEAL_TAG_BYTES);
 }
 
 void ssd_format_seal_header(const struct ssd_format *format, void *header)
 {
+    uint8_t *to = header, *private = to + SSD_PREFIX_BYTES;
     struct ssd_prefix prefix;
 
     assert(format->sealed);
     read_prefix(header, &prefix);
-    ssd_seal_private(&format->seal, header, private_end(prefix.tokens_count, prefix.shape_bytes));
+    ssd_seal_close(&format->seal.private_key, to, 0, private, private,
+                   private_end(prefix.tokens_count, prefix.shape_bytes) - SSD_PREFIX_BYTES,
+                   to + SSD_AT_SEAL_HEADER_TAG);
     encode_digests(format, header);
 }
 
@@ -696,13 +666,11 @@ void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *form
 
 void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len)
 {
-    struct ssd_frame frame = {.header = payload->sealed, .number = payload->frame, .len = len};
-
     if (payload->sealed == NULL || len > payload->bytes_left || payload->broken)
         return;
     assert(len == MIN(payload->bytes_left, SSD_FRAME_BYTES));
-    payload->broken = !ssd_open_frame(payload->seal, &frame, data, payload->tag);
-    payload->frame++;
+    payload->broken = !ssd_seal_open(&payload->seal->payload_key, payload->sealed, payload->frame++,
+                                     data, data, len, payload->tag);
     payload->tag += SEAL_TAG_BYTES;
 }
 

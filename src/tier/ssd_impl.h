@@ -38,7 +38,6 @@
 #include "tier/ssd_catalogue.h"
 #include "tier/ssd_dir.h"
 #include "tier/ssd_format.h"
-#include "tier/ssd_order.h"
 #include "tier/tier_ssd.h"
 
 enum {
@@ -52,7 +51,13 @@ enum {
     SSD_STAMP_MIN_S = 60, /* minimum time between updates of a file's time */
 };
 
-enum ssd_state { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED };
+/* The objects of one space, in the order of use. */
+struct ssd_owner {
+    uint64_t space; /* ssd_space_id; 0: the common list */
+    uint64_t share; /* bytes that others cannot evict */
+    uint64_t bytes; /* the charges of its entries */
+    struct list lru;
+};
 
 struct ssd_entry {
     struct map_node by_key; /* in `table` or in `doomed` */
@@ -70,7 +75,7 @@ struct ssd_entry {
     uint64_t stamped_wall_ns; /* the file's time */
     uint64_t generation;      /* changes when the content under this key does */
     uint32_t depth;           /* its last token; UINT32_MAX: unknown */
-    enum ssd_state state;
+    enum ssd_share state;
     bool verified; /* LIVE: written by this process, or read and found valid */
     bool damaged;  /* DOOMED: goes into quarantine */
     /* DOOMED: set for a file in tmp/ that could not be removed at once */
@@ -196,6 +201,27 @@ void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const stru
     REQUIRES(lock);
 void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy) REQUIRES(lock);
 void ssd_table_free(struct tier_ssd *ssd); /* all entries, when closing */
+
+/* ---- ssd_order.c ---- */
+
+uint64_t ssd_space_id(const struct hash256 *space);
+void ssd_order_init(struct tier_ssd *ssd);
+/* Adds the entry as the most recent of its space, or removes it from the order. */
+void ssd_order_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+void ssd_order_remove_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+/* Marks it as used now, or only moves it as if it had been. */
+void ssd_order_use_locked(struct tier_ssd *ssd, struct ssd_entry *entry, uint64_t wall_ns)
+    REQUIRES(lock);
+void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+/* Dooms the least recently used entries, at most `count_max`, until they add up to `bytes`. The
+ * room is for an object of `space`, which cannot evict within others' shares (NULL: no particular
+ * space). Returns their number. */
+unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uint64_t bytes,
+                          unsigned count_max) REQUIRES(lock);
+void ssd_touch(struct tier *tier, const struct hash256 *keys, size_t count);
+bool ssd_set_share(struct tier *tier, const struct hash256 *space, uint64_t bytes);
+void ssd_stamp_some(struct tier_ssd *ssd); /* file times that are a minute out of date */
+void ssd_stamp_rest(struct tier_ssd *ssd); /* when closing */
 
 /* ---- ssd_writer.c ---- */
 

@@ -62,10 +62,10 @@ static void end_reap_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool 
         return;
     }
     if (kept)
-        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, entry->charge);
+        ssd_account_add(&ssd->account, SSD_OVERHEAD, entry->charge);
     if (entry->temp == NULL)
         map_remove(&ssd->doomed, &entry->by_key);
-    ssd_account_remove(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+    ssd_account_remove(&ssd->account, SSD_DOOMED, entry->charge);
     ssd->doomed_count--;
     mem_free(entry->temp);
     mem_free(entry);
@@ -135,12 +135,12 @@ void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t he
     if (ssd_catalogue_encode(header, header_bytes, &ssd->records) != ERR_OK) {
         /* No memory: the next start finds this object, and those queued, in their files. */
         ssd_account_end_write(&ssd->account, before);
-        ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, before);
+        ssd_account_remove(&ssd->account, SSD_OVERHEAD, before);
         buf_clear(&ssd->records);
         return;
     }
     ssd->records_count++;
-    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
+    ssd_account_add(&ssd->account, SSD_OVERHEAD, ssd->records.len - before);
     ssd_account_begin_write(&ssd->account, ssd->records.len - before);
     cond_signal(&ssd->for_janitor);
 }
@@ -160,7 +160,7 @@ static void write_records(struct tier_ssd *ssd)
     lock_enter(&ssd->lock);
     ssd_account_end_write(&ssd->account, len);
     if (!kept)
-        ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, len);
+        ssd_account_remove(&ssd->account, SSD_OVERHEAD, len);
     lock_leave(&ssd->lock);
 }
 
@@ -184,7 +184,7 @@ static uint64_t below_floor(const struct tier_ssd *ssd)
 /* Bytes to evict: the directory may have been opened above its cap, or the disk is too full. */
 static uint64_t excess_locked(const struct tier_ssd *ssd, uint64_t missing) REQUIRES(lock)
 {
-    uint64_t doomed = ssd->account.doomed;
+    uint64_t doomed = ssd->account.bytes[SSD_DOOMED];
 
     if (ssd->options.keep_all)
         return 0;

@@ -39,7 +39,7 @@ struct scan {
 };
 
 struct found {
-    enum ssd_state state;
+    enum ssd_share state;
     bool damaged;
     bool by_record;
     struct ssd_header header;
@@ -91,7 +91,7 @@ static uint64_t time_of(const struct stat *st)
 
 /* Bytes on the disk: for a foreign or damaged file its blocks, which may be fewer (holes) or more
  * than its size. */
-static uint64_t charge_of(const struct stat *st, enum ssd_state state)
+static uint64_t charge_of(const struct stat *st, enum ssd_share state)
 {
     return state == SSD_LIVE ? ssd_charge((uint64_t)st->st_size)
                              : ssd_charge((uint64_t)st->st_blocks * 512);
@@ -102,7 +102,7 @@ static void charge_top_locked(struct tier_ssd *ssd, unsigned top) REQUIRES(lock)
     if (ssd->tops[top])
         return;
     ssd->tops[top] = true;
-    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, SSD_DIR_BLOCK_BYTES);
+    ssd_account_add(&ssd->account, SSD_OVERHEAD, SSD_DIR_BLOCK_BYTES);
 }
 
 static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
@@ -316,7 +316,8 @@ static bool is_live(const struct hash256 *key, void *arg)
 static bool try_reserve(struct tier_ssd *ssd, uint64_t bytes)
 {
     lock_enter(&ssd->lock);
-    bool room = ssd->account.doomed == 0 && ssd_account_try_reserve(&ssd->account, bytes);
+    bool room =
+        ssd->account.bytes[SSD_DOOMED] == 0 && ssd_account_try_reserve(&ssd->account, bytes);
     lock_leave(&ssd->lock);
     return room;
 }
@@ -332,9 +333,9 @@ static void unreserve(struct tier_ssd *ssd, uint64_t bytes)
  * records are used), or at its beginning. */
 static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64_t used)
 {
-    uint64_t bytes = image ? ssd_image_bytes(image) : 0, rewritten;
+    uint64_t bytes = image ? image->len : 0, rewritten;
 
-    if (image == NULL || (ssd_image_whole(image) && used >= ssd_image_records(image) / 2))
+    if (image == NULL || (image->whole && used >= image->records / 2))
         return bytes;
     bool beside = try_reserve(ssd, ssd_charge(bytes));
     struct ssd_rewrite rewrite = {.image = image, .in_place = !beside, .keep = is_live, .arg = ssd};
@@ -343,20 +344,20 @@ static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64
         unreserve(ssd, ssd_charge(bytes));
     if (err == ERR_OK)
         return rewritten;
-    return ssd_image_whole(image) && beside ? bytes : 0;
+    return image->whole && beside ? bytes : 0;
 }
 
 static void charge_catalogue(struct tier_ssd *ssd, uint64_t before, uint64_t after)
 {
     lock_enter(&ssd->lock);
-    ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, before);
-    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, after);
+    ssd_account_remove(&ssd->account, SSD_OVERHEAD, before);
+    ssd_account_add(&ssd->account, SSD_OVERHEAD, after);
     lock_leave(&ssd->lock);
 }
 
 static void open_catalogue(struct tier_ssd *ssd)
 {
-    uint64_t before = ssd->image ? ssd_image_bytes(ssd->image) : 0;
+    uint64_t before = ssd->image ? ssd->image->len : 0;
 
     if (ssd->dir.read_only)
         return;
@@ -366,7 +367,7 @@ static void open_catalogue(struct tier_ssd *ssd)
     charge_catalogue(ssd, before, ssd->catalogue.bytes);
     lock_enter(&ssd->lock);
     ssd->records_count += ssd->image == NULL ? 0
-                          : bytes == before  ? ssd_image_records(ssd->image)
+                          : bytes == before  ? ssd->image->records
                                              : ssd->counters.records_used;
     lock_leave(&ssd->lock);
 }
@@ -423,8 +424,7 @@ static void charge_fixtures(struct tier_ssd *ssd)
         (void)!ssd_dir_quarantined(&ssd->dir, &files, &bytes, NULL);
     }
     lock_enter(&ssd->lock);
-    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD,
-                    bytes + (uint64_t)FIXTURES * SSD_DIR_BLOCK_BYTES);
+    ssd_account_add(&ssd->account, SSD_OVERHEAD, bytes + (uint64_t)FIXTURES * SSD_DIR_BLOCK_BYTES);
     lock_leave(&ssd->lock);
 }
 
@@ -452,7 +452,7 @@ void ssd_recover(struct tier_ssd *ssd)
     sort_lru(ssd);
     open_catalogue(ssd);
     LOG_INFO(ssd->options.log, "ssd", "opened", LOG_UINT("objects", ssd->live_count),
-             LOG_UINT("bytes", ssd->account.live),
+             LOG_UINT("bytes", ssd->account.bytes[SSD_LIVE]),
              LOG_UINT("by_catalogue", ssd->counters.records_used),
              LOG_UINT("foreign", ssd->counters.foreign), LOG_UINT("odd", ssd->counters.odd),
              LOG_UINT("damaged", ssd->doomed_count),

@@ -50,38 +50,20 @@ void ssd_seal_draw(uint8_t *header)
     hash_random(header + SSD_AT_SEAL_NONCE, SEAL_DRAW_BYTES);
 }
 
-void ssd_seal_private(const struct ssd_seal *seal, uint8_t *header, size_t end)
+void ssd_seal_close(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                    const void *in, void *out, size_t len, uint8_t tag[SEAL_TAG_BYTES])
 {
     uint8_t associated[ASSOCIATED_BYTES];
-    struct seal sealed = message(&seal->private_key, header, 0, associated);
+    struct seal sealed = message(key, header, number, associated);
 
-    seal_close(&sealed, header + SSD_PREFIX_BYTES, header + SSD_PREFIX_BYTES,
-               end - SSD_PREFIX_BYTES, header + SSD_AT_SEAL_HEADER_TAG);
+    seal_close(&sealed, in, out, len, tag);
 }
 
-bool ssd_open_private(const struct ssd_seal *seal, const uint8_t *header, size_t end, uint8_t *out)
+bool ssd_seal_open(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                   const void *in, void *out, size_t len, const uint8_t tag[SEAL_TAG_BYTES])
 {
     uint8_t associated[ASSOCIATED_BYTES];
-    struct seal sealed = message(&seal->private_key, header, 0, associated);
+    struct seal sealed = message(key, header, number, associated);
 
-    return seal_open(&sealed, header + SSD_PREFIX_BYTES, out, end - SSD_PREFIX_BYTES,
-                     header + SSD_AT_SEAL_HEADER_TAG);
-}
-
-void ssd_seal_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, const void *in,
-                    void *out, uint8_t tag[SEAL_TAG_BYTES])
-{
-    uint8_t associated[ASSOCIATED_BYTES];
-    struct seal sealed = message(&seal->payload_key, frame->header, frame->number, associated);
-
-    seal_close(&sealed, in, out, frame->len, tag);
-}
-
-bool ssd_open_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, void *data,
-                    const uint8_t tag[SEAL_TAG_BYTES])
-{
-    uint8_t associated[ASSOCIATED_BYTES];
-    struct seal sealed = message(&seal->payload_key, frame->header, frame->number, associated);
-
-    return seal_open(&sealed, data, data, frame->len, tag);
+    return seal_open(&sealed, in, out, len, tag);
 }

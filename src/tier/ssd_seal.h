@@ -44,23 +44,14 @@ uint64_t ssd_seal_tags_bytes(uint64_t payload_bytes);
 /* Writes the algorithm and a fresh random nonce. */
 void ssd_seal_draw(uint8_t *header);
 
-/* Seals from the end of the prefix to `end`, in place; the tag goes to its field. */
-void ssd_seal_private(const struct ssd_seal *seal, uint8_t *header, size_t end);
-/* Opens that part into `out`. False: it was not sealed like this. */
-bool ssd_open_private(const struct ssd_seal *seal, const uint8_t *header, size_t end,
-                      uint8_t *out) NODISCARD;
-
-/* A frame of a payload. */
-struct ssd_frame {
-    /* its prefix must be complete up to the nonce, and have the object key */
-    const uint8_t *header;
-    uint64_t number;
-    size_t len;
-};
-void ssd_seal_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, const void *in,
-                    void *out, uint8_t tag[SEAL_TAG_BYTES]);
-/* In place. False: it was not sealed like this. */
-bool ssd_open_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, void *data,
-                    const uint8_t tag[SEAL_TAG_BYTES]) NODISCARD;
+/* The private part (with the private key and number 0) or a frame (with the payload key and its
+ * number), `len` bytes; `out` may be `in`. The prefix of the header must be complete up to the
+ * nonce, and have the object key. */
+void ssd_seal_close(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                    const void *in, void *out, size_t len, uint8_t tag[SEAL_TAG_BYTES]);
+/* False: it was not sealed like this. */
+bool ssd_seal_open(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                   const void *in, void *out, size_t len,
+                   const uint8_t tag[SEAL_TAG_BYTES]) NODISCARD;
 
 #endif

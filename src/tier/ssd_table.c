@@ -17,8 +17,7 @@ static uint64_t hash_of(const struct tier_ssd *ssd, const struct hash256 *key)
 
 static bool has_key(const struct map_node *node, const void *key)
 {
-    return memcmp(&CONTAINER_OF(node, struct ssd_entry, by_key)->key, key,
-                  sizeof(struct hash256)) == 0;
+    return hash256_eq(&CONTAINER_OF(node, struct ssd_entry, by_key)->key, key);
 }
 
 static struct ssd_entry *find_in(struct tier_ssd *ssd, struct map *map, const struct hash256 *key)
@@ -26,13 +25,6 @@ static struct ssd_entry *find_in(struct tier_ssd *ssd, struct map *map, const st
     struct map_node *node = map_find(map, hash_of(ssd, key), has_key, key);
 
     return node ? CONTAINER_OF(node, struct ssd_entry, by_key) : NULL;
-}
-
-static enum ssd_share share_of(enum ssd_state state)
-{
-    return state == SSD_LIVE      ? SSD_SHARE_LIVE
-           : state == SSD_FOREIGN ? SSD_SHARE_FOREIGN
-                                  : SSD_SHARE_DOOMED;
 }
 
 bool ssd_is_foreign(enum ssd_result result)
@@ -84,7 +76,7 @@ void ssd_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
     entry->generation = ++ssd->generation;
     map_insert(&ssd->table, &entry->by_key, hash_of(ssd, &entry->key));
     ssd_order_insert_locked(ssd, entry);
-    ssd_account_add(&ssd->account, share_of(entry->state), entry->charge);
+    ssd_account_add(&ssd->account, entry->state, entry->charge);
     ssd->live_count += entry->state == SSD_LIVE;
 }
 
@@ -94,7 +86,7 @@ static void take_out_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUI
     assert(entry->state != SSD_DOOMED);
     map_remove(&ssd->table, &entry->by_key);
     ssd_order_remove_locked(ssd, entry);
-    ssd_account_remove(&ssd->account, share_of(entry->state), entry->charge);
+    ssd_account_remove(&ssd->account, entry->state, entry->charge);
     ssd->live_count -= entry->state == SSD_LIVE;
 }
 
@@ -111,7 +103,7 @@ void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key)
         map_remove(&ssd->doomed, &entry->by_key);
         if (list_node_linked(&entry->link))
             list_remove(&ssd->reapable, &entry->link);
-        ssd_account_remove(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+        ssd_account_remove(&ssd->account, SSD_DOOMED, entry->charge);
         ssd->doomed_count--;
         mem_free(entry);
     }
@@ -124,7 +116,7 @@ void ssd_add_doomed_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
     if (entry->temp == NULL)
         map_insert(&ssd->doomed, &entry->by_key, hash_of(ssd, &entry->key));
     list_push_back(&ssd->reapable, &entry->link);
-    ssd_account_add(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+    ssd_account_add(&ssd->account, SSD_DOOMED, entry->charge);
     ssd->doomed_count++;
     cond_signal(&ssd->for_janitor);
 }

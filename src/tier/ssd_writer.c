@@ -77,7 +77,7 @@ static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t
                        unsigned *unlinks)
 {
     lock_enter(&ssd->lock);
-    uint64_t doomed = ssd->account.doomed, reaped = ssd->reaped;
+    uint64_t doomed = ssd->account.bytes[SSD_DOOMED], reaped = ssd->reaped;
     if (doomed < missing && !ssd->options.keep_all)
         (void)ssd_evict_locked(ssd, &put->meta.space, missing - doomed, *unlinks);
     lock_leave(&ssd->lock);
@@ -235,7 +235,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
     ssd_account_unreserve(&ssd->account, put->reserved);
     put->reserved = 0;
     if (!ssd->tops[top])
-        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, SSD_DIR_BLOCK_BYTES);
+        ssd_account_add(&ssd->account, SSD_OVERHEAD, SSD_DIR_BLOCK_BYTES);
     ssd->tops[top] = true;
     bool wanted = !put->unwanted;
     if (wanted) {
@@ -453,10 +453,10 @@ void ssd_unwant_locked(struct tier_ssd *ssd, const struct hash256 *key, struct l
 {
     lock_assert_held(&ssd->lock);
     LIST_FOREACH (struct ssd_put, put, &ssd->puts_running, link)
-        if (key == NULL || memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+        if (key == NULL || hash256_eq(&put->meta.key, key))
             put->unwanted = true;
     LIST_FOREACH_SAFE (struct ssd_put, put, &ssd->puts, link)
-        if (key == NULL || memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+        if (key == NULL || hash256_eq(&put->meta.key, key))
             unqueue_locked(ssd, put, out);
 }
 
@@ -522,7 +522,7 @@ static uint64_t *admit_locked(struct tier_ssd *ssd, const struct ssd_put *put) R
 static bool is_coming_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock)
 {
     LIST_FOREACH (struct ssd_put, put, &ssd->puts, link)
-        if (memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+        if (hash256_eq(&put->meta.key, key))
             return true;
     return ssd_is_busy_locked(ssd, key);
 }
@@ -537,6 +537,12 @@ static bool wait_for_room_locked(struct tier_ssd *ssd, uint64_t bytes) REQUIRES(
     while (is_full_locked(ssd, bytes) && in_time && !ssd->closing)
         in_time = cond_wait_until(&ssd->for_room, &ssd->lock, deadline);
     return !is_full_locked(ssd, bytes);
+}
+
+static void refuse_locked(struct tier_ssd *ssd, uint64_t *reason) REQUIRES(lock)
+{
+    ++*reason;
+    ssd->stats.refused++;
 }
 
 enum taken { TAKEN_NOT, TAKEN_QUEUED, TAKEN_INLINE, TAKEN_THERE };
@@ -563,8 +569,7 @@ static enum taken take_put(struct tier_ssd *ssd, struct ssd_put *put, struct ssd
     if (reason == NULL)
         reason = admit_locked(ssd, put);
     if (reason != NULL) {
-        ++*reason;
-        ssd->stats.refused++;
+        refuse_locked(ssd, reason);
         lock_leave(&ssd->lock);
         return TAKEN_NOT;
     }
@@ -585,15 +590,6 @@ static enum taken take_put(struct tier_ssd *ssd, struct ssd_put *put, struct ssd
     return taken;
 }
 
-static bool refuse(struct tier_ssd *ssd, uint64_t *reason)
-{
-    lock_enter(&ssd->lock);
-    ++*reason;
-    ssd->stats.refused++;
-    lock_leave(&ssd->lock);
-    return false;
-}
-
 bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, tier_done_fn done,
              void *arg)
 {
@@ -602,11 +598,14 @@ bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, 
     struct ssd_busy busy;
     uint32_t header_bytes;
 
-    if (ssd_format_measure(&ssd->format, meta, &header_bytes) != ERR_OK)
-        return refuse(ssd, &ssd->counters.refused_limit);
-    struct ssd_put *put = put_create(meta, header_bytes);
-    if (put == NULL)
-        return refuse(ssd, &ssd->counters.refused_memory);
+    bool fits = ssd_format_measure(&ssd->format, meta, &header_bytes) == ERR_OK;
+    struct ssd_put *put = fits ? put_create(meta, header_bytes) : NULL;
+    if (put == NULL) {
+        lock_enter(&ssd->lock);
+        refuse_locked(ssd, fits ? &ssd->counters.refused_memory : &ssd->counters.refused_limit);
+        lock_leave(&ssd->lock);
+        return false;
+    }
     put->data = data;
     put->done = done;
     put->arg = arg;

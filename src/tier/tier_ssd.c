@@ -108,7 +108,7 @@ static void ssd_stats(struct tier *tier, struct tier_stats *stats)
     lock_enter(&ssd->lock);
     *stats = ssd->stats;
     stats->objects = ssd->live_count;
-    stats->bytes = ssd->account.live;
+    stats->bytes = ssd->account.bytes[SSD_LIVE];
     stats->bytes_max = ssd->account.limits.bytes_max;
     stats->state = state_of_locked(ssd);
     stats->evictions = ssd->counters.evicted;
@@ -338,10 +338,10 @@ void tier_ssd_stats(struct tier *tier, struct tier_ssd_stats *stats)
 
     lock_enter(&ssd->lock);
     *stats = ssd->counters;
-    stats->bytes_foreign = ssd->account.foreign;
-    stats->bytes_doomed = ssd->account.doomed;
+    stats->bytes_foreign = ssd->account.bytes[SSD_FOREIGN];
+    stats->bytes_doomed = ssd->account.bytes[SSD_DOOMED];
     stats->bytes_reserved = ssd->account.reserved;
-    stats->bytes_overhead = ssd->account.overhead;
+    stats->bytes_overhead = ssd->account.bytes[SSD_OVERHEAD];
     lock_leave(&ssd->lock);
 }
 

@@ -216,7 +216,7 @@ void tier_ssd_check(struct tier *tier)
     }
     assert(count == ssd->live_count);
     assert(list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_bytes == 0);
-    assert(ssd->account.live == live && ssd->account.foreign == foreign);
-    assert(ssd->account.doomed >= doomed && ssd->account.reserved == 0);
+    assert(ssd->account.bytes[SSD_LIVE] == live && ssd->account.bytes[SSD_FOREIGN] == foreign);
+    assert(ssd->account.bytes[SSD_DOOMED] >= doomed && ssd->account.reserved == 0);
     lock_leave(&ssd->lock);
 }

@@ -18,8 +18,8 @@ static void test_i93_reservations_end_at_the_cap(void **state)
     struct ssd_account account = account_with(1000);
 
     (void)state;
-    ssd_account_add(&account, SSD_SHARE_OVERHEAD, 100);
-    ssd_account_add(&account, SSD_SHARE_LIVE, 500);
+    ssd_account_add(&account, SSD_OVERHEAD, 100);
+    ssd_account_add(&account, SSD_LIVE, 500);
     assert_true(ssd_account_try_reserve(&account, 400)); /* exactly */
     assert_false(ssd_account_try_reserve(&account, 1));
     assert_int_equal(ssd_account_missing(&account, 1), 1);
@@ -28,7 +28,7 @@ static void test_i93_reservations_end_at_the_cap(void **state)
     assert_true(ssd_account_missing(&account, UINT64_MAX) == UINT64_MAX);
     ssd_account_unreserve(&account, 400);
     assert_int_equal(ssd_account_missing(&account, 401), 1);
-    ssd_account_add(&account, SSD_SHARE_FOREIGN, 300); /* foreign files count */
+    ssd_account_add(&account, SSD_FOREIGN, 300); /* foreign files count */
     assert_int_equal(ssd_account_missing(&account, 401), 301);
 }
 
@@ -37,12 +37,12 @@ static void test_doomed_bytes_are_unlinked_before_they_are_used(void **state)
     struct ssd_account account = account_with(1000);
 
     (void)state;
-    ssd_account_add(&account, SSD_SHARE_DOOMED, 800);
+    ssd_account_add(&account, SSD_DOOMED, 800);
     assert_int_equal(ssd_account_must_reap(&account), 0);
     assert_true(ssd_account_try_reserve(&account, 900)); /* they do not stand in its way, */
     assert_int_equal(ssd_account_must_reap(&account),
                      700); /* but must be gone before a byte is written */
-    ssd_account_remove(&account, SSD_SHARE_DOOMED, 700);
+    ssd_account_remove(&account, SSD_DOOMED, 700);
     assert_int_equal(ssd_account_must_reap(&account), 0);
 }
 
@@ -51,11 +51,11 @@ static void test_directory_above_the_cap(void **state)
     struct ssd_account account = account_with(1000);
 
     (void)state;
-    ssd_account_add(&account, SSD_SHARE_LIVE, 1500);
+    ssd_account_add(&account, SSD_LIVE, 1500);
     assert_int_equal(ssd_account_excess(&account), 500);
     assert_int_equal(ssd_account_missing(&account, 10), 510);
     assert_false(ssd_account_try_reserve(&account, 0));
-    ssd_account_remove(&account, SSD_SHARE_LIVE, 500);
+    ssd_account_remove(&account, SSD_LIVE, 500);
     assert_int_equal(ssd_account_excess(&account), 0);
     assert_int_equal(ssd_account_must_reap(&account), 0);
 }
@@ -152,18 +152,18 @@ static void test_random_against_sums(void **state)
             break;
         case 1: /* a write: reaps, then becomes live */
             bytes = MIN(bytes, reserved);
-            ssd_account_remove(&account, SSD_SHARE_DOOMED, ssd_account_must_reap(&account));
-            doomed = account.doomed;
+            ssd_account_remove(&account, SSD_DOOMED, ssd_account_must_reap(&account));
+            doomed = account.bytes[SSD_DOOMED];
             assert_true(live + reserved + doomed <= CAP);
             ssd_account_unreserve(&account, bytes);
-            ssd_account_add(&account, SSD_SHARE_LIVE, bytes);
+            ssd_account_add(&account, SSD_LIVE, bytes);
             reserved -= bytes;
             live += bytes;
             break;
         case 2:
             bytes = MIN(bytes, live);
-            ssd_account_remove(&account, SSD_SHARE_LIVE, bytes);
-            ssd_account_add(&account, SSD_SHARE_DOOMED, bytes);
+            ssd_account_remove(&account, SSD_LIVE, bytes);
+            ssd_account_add(&account, SSD_DOOMED, bytes);
             live -= bytes;
             doomed += bytes;
             break;
@@ -172,9 +172,9 @@ static void test_random_against_sums(void **state)
             ssd_account_unreserve(&account, bytes);
             reserved -= bytes;
         }
-        assert_int_equal(account.live, live);
+        assert_int_equal(account.bytes[SSD_LIVE], live);
         assert_int_equal(account.reserved, reserved);
-        assert_int_equal(account.doomed, doomed);
+        assert_int_equal(account.bytes[SSD_DOOMED], doomed);
         assert_true(live + reserved <= CAP);
     }
 }

@@ -108,8 +108,8 @@ static void test_gives_headers_back(void **state)
     write_catalogue(80);
     struct ssd_image *image = ssd_image_load(&dir);
     assert_non_null(image);
-    assert_true(ssd_image_whole(image));
-    assert_int_equal(ssd_image_records(image), 80);
+    assert_true(image->whole);
+    assert_int_equal(image->records, 80);
     for (uint32_t n = 0; n < 80; n++)
         assert_true(has_header(image, n, 0));
     assert_false(ssd_image_find(image, &unknown, &record));
@@ -124,13 +124,13 @@ static void test_later_record_counts(void **state)
     (void)state;
     write_catalogue(10);
     struct ssd_image *image = ssd_image_load(&dir);
-    ssd_catalogue_open(&catalogue, &dir, ssd_image_bytes(image));
+    ssd_catalogue_open(&catalogue, &dir, image->len);
     append(&catalogue, 3, 1);
     append(&catalogue, 20, 0);
     ssd_catalogue_close(&catalogue);
     ssd_image_destroy(&image);
     image = ssd_image_load(&dir);
-    assert_int_equal(ssd_image_records(image), 12);
+    assert_int_equal(image->records, 12);
     assert_true(has_header(image, 3, 1) && has_header(image, 4, 0) && has_header(image, 20, 0));
     ssd_image_destroy(&image);
 }
@@ -160,7 +160,7 @@ static void rewrite_without_what_is_gone(bool in_place)
 
     write_catalogue(80);
     struct ssd_image *image = ssd_image_load(&dir);
-    uint64_t before = ssd_image_bytes(image);
+    uint64_t before = image->len;
     struct ssd_rewrite rewrite = {.image = image, .in_place = in_place, .keep = keep_even};
     assert_ok(ssd_catalogue_rewrite(&dir, &rewrite, &bytes));
     assert_true(bytes < before);
@@ -169,7 +169,7 @@ static void rewrite_without_what_is_gone(bool in_place)
     append(&catalogue, 81, 0);
     ssd_catalogue_close(&catalogue);
     image = ssd_image_load(&dir);
-    assert_int_equal(ssd_image_records(image), 41);
+    assert_int_equal(image->records, 41);
     for (uint32_t n = 0; n < 80; n++)
         assert_int_equal(has_header(image, n, 0), n % 2 == 0);
     assert_true(has_header(image, 81, 0));
@@ -177,7 +177,7 @@ static void rewrite_without_what_is_gone(bool in_place)
     assert_ok(ssd_catalogue_rewrite(&dir, &rewrite, &bytes));
     ssd_image_destroy(&image);
     image = ssd_image_load(&dir);
-    assert_int_equal(ssd_image_records(image), 0);
+    assert_int_equal(image->records, 0);
     ssd_image_destroy(&image);
     assert_int_equal(ssd_kit_count_files(path, ".tmp"), 0);
 }
@@ -212,9 +212,9 @@ static void test_cut_anywhere(void **state)
             assert_true(cut < 8);
             continue;
         }
-        uint64_t count = ssd_image_records(image);
+        uint64_t count = image->records;
         assert_true(count < 6);
-        assert_int_equal(ssd_image_whole(image), ssd_image_bytes(image) == cut);
+        assert_int_equal(image->whole, image->len == cut);
         for (uint32_t n = 0; n < 6; n++)
             assert_int_equal(has_header(image, n, 0), n < count);
         ssd_image_destroy(&image);
@@ -298,7 +298,7 @@ static void test_failed_append_ends_it(void **state)
     assert_false(ssd_catalogue_append(&catalogue, "0123456789", 10));
     struct ssd_image *image = ssd_image_load(&dir);
     assert_true(has_header(image, 1, 0));
-    assert_false(ssd_image_whole(image));
+    assert_false(image->whole);
     ssd_image_destroy(&image);
 }
 

@@ -316,9 +316,9 @@ static void test_frames_cannot_change_places(void **state)
         assert_result(read_sample(sample), SSD_DAMAGED);
         fix_digests(sample);
         assert_result(read_sample(sample), SSD_DAMAGED);
-        struct ssd_frame first = {.header = sample->file, .len = SSD_FRAME_BYTES};
         memcpy(sample->plain, frames, SSD_FRAME_BYTES); /* not by the payload's digest alone */
-        assert_false(ssd_open_frame(&sample->format.seal, &first, sample->plain, tags));
+        assert_false(ssd_seal_open(&sample->format.seal.payload_key, sample->file, 0, sample->plain,
+                                   sample->plain, SSD_FRAME_BYTES, tags));
         tier_suite_fill(sample->plain, PAYLOAD_MAX, 1, 0);
         swap(frames, frames + (size_t)other * SSD_FRAME_BYTES, SSD_FRAME_BYTES);
         swap(tags, tags + other * SEAL_TAG_BYTES, SEAL_TAG_BYTES);
