@@ -312,7 +312,7 @@ static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
     struct jinja_value text;
     uint32_t origin = jinja_origin_of(run, value);
 
-    if (!jinja_to_str(run, value, &text) || !jinja_spend(run, text.len))
+    if (!jinja_to_str(run, value, &text) || !jinja_spend(run, text.len * 8))
         return false;
     for (size_t i = 0; i < text.len; i++) {
         char c = text.text[i], quoted[4];
@@ -416,6 +416,12 @@ static bool truncate_float(struct jinja_run *run, double number, bool *ok, struc
     return true;
 }
 
+/* Reading a number looks at all of a text, white space as well. */
+static bool spend_text(struct jinja_run *run, const struct jinja_value *value)
+{
+    return jinja_spend(run, value->kind == JINJA_STR ? value->len : 0);
+}
+
 BUILTIN(filter_int)
 {
     struct jinja_value otherwise = given(&args[0]) ? args[0] : jinja_int(0);
@@ -424,7 +430,7 @@ BUILTIN(filter_int)
     double number;
 
     *out = otherwise;
-    if (!int_arg(run, &args[1], 10, &base))
+    if (!int_arg(run, &args[1], 10, &base) || !spend_text(run, self))
         return false;
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
@@ -459,6 +465,8 @@ BUILTIN(filter_float)
 
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
+    if (!spend_text(run, self))
+        return false;
     if (jinja_is_int(self))
         *out = jinja_float((double)self->integer);
     else if (self->kind == JINJA_FLOAT)

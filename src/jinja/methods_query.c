@@ -205,7 +205,7 @@ BUILTIN(str_isidentifier)
                (jinja_char_props(code) & (first ? JINJA_CHAR_ALPHA : JINJA_CHAR_ALNUM)) != 0;
     }
     *out = jinja_bool(good);
-    return jinja_spend(run, self->len);
+    return jinja_spend(run, self->len * 4);
 }
 
 /* ---- the table ---- */

@@ -65,7 +65,7 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
     uint8_t flags = self->flags;
     bool in_word = false;
 
-    if (!jinja_spend(run, text.len * 4))
+    if (!jinja_spend(run, text.len * 8)) /* three searches in tables per character */
         return false;
     while (at < end) {
         const char *from = at;
@@ -384,6 +384,8 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
     int64_t length = jinja_length(self), missing = width - length;
     uint8_t flags = self->flags;
 
+    if (!jinja_spend(run, self->len)) /* it was counted */
+        return false;
     if (missing <= 0) {
         *out = *self;
         return true;

@@ -432,7 +432,7 @@ bool jinja_escape(struct jinja_run *run, const struct jinja_value *value, struct
     struct jinja_value text;
     size_t clean = 0;
 
-    if (!jinja_soft_str(run, value, &text))
+    if (!jinja_soft_str(run, value, &text) || !jinja_spend(run, text.len))
         return false;
     for (size_t i = 0; i < text.len && !(text.flags & JINJA_FLAG_MARKUP); i++) {
         char c = text.text[i];

@@ -62,6 +62,23 @@ static struct case_table case_table(enum jinja_case to)
                                jinja_unicode_title_special, jinja_unicode_title_special_count};
 }
 
+/* What the character becomes, if that is more than one; they are sorted. */
+static const char *find_special(const struct case_table *table, uint32_t code)
+{
+    size_t low = 0, high = table->special_count;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (table->specials[mid].code == code)
+            return table->specials[mid].text;
+        if (table->specials[mid].code < code)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
 size_t jinja_char_to_case(uint32_t code, enum jinja_case to, char out[JINJA_CASE_BYTES_MAX])
 {
     if (code < 0x80) {
@@ -71,13 +88,12 @@ size_t jinja_char_to_case(uint32_t code, enum jinja_case to, char out[JINJA_CASE
         return 1;
     }
     struct case_table table = case_table(to);
-    for (size_t i = 0; i < table.special_count; i++) {
-        if (table.specials[i].code == code) {
-            size_t len = strlen(table.specials[i].text);
-            assert(len <= JINJA_CASE_BYTES_MAX);
-            memcpy(out, table.specials[i].text, len);
-            return len;
-        }
+    const char *special = find_special(&table, code);
+    if (special != NULL) {
+        size_t len = strlen(special);
+        assert(len <= JINJA_CASE_BYTES_MAX);
+        memcpy(out, special, len);
+        return len;
     }
     size_t low = 0, high = table.range_count;
     while (low < high) {

@@ -443,6 +443,28 @@ static void test_unbounded_work_is_refused(void **state)
     test_limits = &jinja_limits_default;
 }
 
+/* A filter that reads all of a text costs as many steps as that takes. */
+static void test_long_texts_cost_steps(void **state)
+{
+    static const char *const uses[] = {
+        "s|escape",         "s|int",       "s|float", "s|center(9)", "s.zfill(9)",
+        "s.isidentifier()", "s|urlencode", "s|upper", "s|title",     "s.swapcase()"};
+    struct jinja_limits limits = jinja_limits_default;
+    char text[256];
+
+    (void)state;
+    limits.steps = 200000;
+    test_limits = &limits;
+    for (size_t i = 0; i < COUNT_OF(uses); i++) {
+        snprintf(text, sizeof(text),
+                 "{%% set s = '\u00e9' * 100000 %%}{%% for i in range(%d) %%}{%% set x = %s %%}"
+                 "{%% endfor %%}",
+                 i < 5 ? 20 : 3, uses[i]);
+        assert_refused(text, ERR_LIMIT);
+    }
+    test_limits = &jinja_limits_default;
+}
+
 /* Two trees of 2 to the 40 leaves that share their branches are small, but comparing them is not.
  */
 static void test_comparing_costs_steps(void **state)
@@ -676,8 +698,8 @@ static void test_large_numbers_pass_through(void **state)
 TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_templates_as_jinja2),
            TEST(test_spans_tell_what_users_wrote), TEST(test_errors_have_their_place),
            TEST(test_refusals_have_their_code), TEST(test_deep_nesting_is_refused),
-           TEST(test_unbounded_work_is_refused), TEST(test_comparing_costs_steps),
-           TEST(test_arena_limit_is_an_error), TEST(test_no_memory_is_an_error),
-           TEST(test_every_prefix_is_read_within_bounds), TEST(test_threads_share_a_template),
-           TEST(test_a_sink_can_stop_the_render), TEST(test_rounds_are_told),
-           TEST(test_large_numbers_pass_through))
+           TEST(test_unbounded_work_is_refused), TEST(test_long_texts_cost_steps),
+           TEST(test_comparing_costs_steps), TEST(test_arena_limit_is_an_error),
+           TEST(test_no_memory_is_an_error), TEST(test_every_prefix_is_read_within_bounds),
+           TEST(test_threads_share_a_template), TEST(test_a_sink_can_stop_the_render),
+           TEST(test_rounds_are_told), TEST(test_large_numbers_pass_through))
