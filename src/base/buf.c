@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -93,6 +94,18 @@ enum err buf_append_str(struct buf *buf, const char *text)
 enum err buf_append_char(struct buf *buf, char c)
 {
     return buf_append(buf, &c, 1);
+}
+
+enum err buf_append_double(struct buf *buf, double v)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    return buf_append_str(buf, text);
 }
 
 enum err buf_vappendf(struct buf *buf, const char *fmt, va_list args)

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/str.h"
+
 enum { LINE_BYTES = 4096 + 128, BLOCK_BYTES = 4096 };
 
 static atomic_flag entered = ATOMIC_FLAG_INIT;
@@ -34,15 +36,9 @@ static uintptr_t read_hex(const char **text)
 {
     uintptr_t value = 0;
 
-    for (;; (*text)++) {
-        char c = **text;
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uintptr_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value * 16 + (uintptr_t)(c - 'a' + 10);
-        else
-            return value;
-    }
+    for (; str_hex(**text) >= 0; (*text)++)
+        value = value * 16 + (uintptr_t)str_hex(**text);
+    return value;
 }
 
 /* "begin-end perms offset device inode   /path": the path, if the address is in it. */
@@ -96,10 +92,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     say("hearth: a mapped page of ");
     say(path);
     say(" cannot be read: the file became shorter, or its disk fails. Start hearth again. Replace "
-        "a model "
-        "file by renaming a new one over it, never in place; or use --no-mmap, which reads weights "
-        "into "
-        "memory.\n");
+        "a model file by renaming a new one over it, never in place; or use --no-mmap, which reads "
+        "weights into memory.\n");
     _exit(BUS_ERROR_EXIT);
 }
 

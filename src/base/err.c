@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static const struct {
     const char *name;
     const char *sentence;
@@ -30,21 +32,6 @@ const char *err_sentence(enum err code)
     return (unsigned)code < ERR_COUNT ? err_table[code].sentence : "unknown error";
 }
 
-/* Cuts a text that vsnprintf truncated back to the end of its last whole UTF-8 character. */
-static void cut_utf8(char *text, size_t len)
-{
-    size_t start = len;
-
-    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
-        start--;
-    if (start == 0)
-        return;
-    unsigned char lead = (unsigned char)text[start - 1];
-    size_t want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    if (len - (start - 1) < want)
-        text[start - 1] = '\0';
-}
-
 static void set_text(struct errinfo *info, const char *fmt, va_list args, const char *suffix)
 {
     int len = vsnprintf(info->text, sizeof(info->text), fmt, args);
@@ -54,7 +41,7 @@ static void set_text(struct errinfo *info, const char *fmt, va_list args, const 
     if (suffix && (size_t)len < sizeof(info->text))
         len += snprintf(info->text + len, sizeof(info->text) - (size_t)len, ": %s", suffix);
     if ((size_t)len >= sizeof(info->text))
-        cut_utf8(info->text, sizeof(info->text) - 1);
+        info->text[utf8_whole((struct str){info->text, sizeof(info->text) - 1})] = '\0';
 }
 
 enum err err_set(struct errinfo *info, enum err code, const char *fmt, ...)

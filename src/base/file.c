@@ -48,162 +48,53 @@ enum { TEMP_TRIES_MAX = 3, TEMP_NAME_BYTES = NAME_MAX + 1 };
 
 /* ---- the real table: one system call each ---- */
 
-static int result_of(int result)
-{
-    return result < 0 ? -errno : result;
-}
-
-static int real_openat(void *ctx, int dir, const char *name, int flags, mode_t mode)
-{
-    (void)ctx;
-    return result_of(openat(dir, name, flags, mode));
-}
-
-static int real_close(void *ctx, int fd)
-{
-    (void)ctx;
-    return result_of(close(fd));
-}
-
-static ssize_t real_pread(void *ctx, int fd, void *buf, size_t len, off_t offset)
-{
-    (void)ctx;
-    ssize_t got = pread(fd, buf, len, offset);
-    return got < 0 ? -errno : got;
-}
-
-static ssize_t real_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t offset)
-{
-    (void)ctx;
-    ssize_t put = pwrite(fd, buf, len, offset);
-    return put < 0 ? -errno : put;
-}
-
-static int real_fsync(void *ctx, int fd)
-{
-    (void)ctx;
-    return result_of(fsync(fd));
-}
-
-static int real_ftruncate(void *ctx, int fd, off_t len)
-{
-    (void)ctx;
-    return result_of(ftruncate(fd, len));
-}
-
-static int real_fallocate(void *ctx, int fd, off_t len)
-{
-    (void)ctx;
-    /* Not posix_fallocate: where the file system cannot reserve, it writes zeros over the whole
-     * length. */
-    return result_of(fallocate(fd, 0, 0, len));
-}
-
-static int real_fstat(void *ctx, int fd, struct stat *st)
-{
-    (void)ctx;
-    return result_of(fstat(fd, st));
-}
-
-static int real_fstatat(void *ctx, int dir, const char *name, struct stat *st)
-{
-    (void)ctx;
-    return result_of(fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW));
-}
-
-static int real_fstatvfs(void *ctx, int fd, struct statvfs *vfs)
-{
-    (void)ctx;
-    return result_of(fstatvfs(fd, vfs));
-}
-
-static int real_renameat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
-{
-    (void)ctx;
-    return result_of(renameat(from_dir, from, to_dir, to));
-}
-
-static int real_linkat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
-{
-    (void)ctx;
-    return result_of(linkat(from_dir, from, to_dir, to, 0));
-}
-
-static int real_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
-{
-    (void)ctx;
-    return result_of(unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0));
-}
-
-static int real_mkdirat(void *ctx, int dir, const char *name, mode_t mode)
-{
-    (void)ctx;
-    return result_of(mkdirat(dir, name, mode));
-}
-
-static int real_lock(void *ctx, int fd, bool exclusive)
-{
-    (void)ctx;
-    /* Not fcntl's POSIX locks: those belong to the process and vanish when *any* handle of the file
-     * is closed. */
-    return result_of(flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB));
-}
-
-static int real_futimens(void *ctx, int fd, uint64_t wall_ns)
+static int set_times(int fd, uint64_t wall_ns)
 {
     struct timespec time = {.tv_sec = (time_t)(wall_ns / NS_PER_S),
                             .tv_nsec = (long)(wall_ns % NS_PER_S)};
 
-    (void)ctx;
-    return result_of(futimens(fd, (struct timespec[]){time, time}));
+    return futimens(fd, (struct timespec[]){time, time});
 }
 
-static int real_list(void *ctx, int dir,
-                     void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
+static int list_entries(int dir, file_entry_fn *fn, void *arg)
 {
-    (void)ctx;
     /* Reopened, because a duplicate would share the read position with `dir` and with other threads
      * that list it. */
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    DIR *stream = fdopendir(fd);
-    if (stream == NULL) {
-        int err = errno;
-        close(fd);
-        return -err;
-    }
-    for (;;) {
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    int err = errno;
+
+    while (stream != NULL) {
         errno = 0; /* the only way to tell readdir's end from an error */
         struct dirent *entry = readdir(stream);
+        err = errno;
         if (entry == NULL)
             break;
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             fn(entry->d_name, entry->d_type, arg);
     }
-    int err = errno;
-    closedir(stream);
-    return -err;
+    if (stream != NULL)
+        closedir(stream);
+    else if (fd >= 0)
+        close(fd);
+    errno = err;
+    return err == 0 ? 0 : -1;
 }
 
+#define X(value, type, name, params, call, ...)    \
+    static type real_##name params                 \
+    {                                              \
+        (void)ctx;                                 \
+        type result = (call);                      \
+        return result < 0 ? -(type)errno : result; \
+    }
+FILE_CALL_TABLE(X)
+#undef X
+
 static const struct file_ops real_ops = {
-    .openat = real_openat,
-    .close = real_close,
-    .pread = real_pread,
-    .pwrite = real_pwrite,
-    .fsync = real_fsync,
-    .ftruncate = real_ftruncate,
-    .fallocate = real_fallocate,
-    .fstat = real_fstat,
-    .fstatat = real_fstatat,
-    .fstatvfs = real_fstatvfs,
-    .renameat = real_renameat,
-    .linkat = real_linkat,
-    .unlinkat = real_unlinkat,
-    .mkdirat = real_mkdirat,
-    .lock = real_lock,
-    .futimens = real_futimens,
-    .list = real_list,
+#define X(value, type, name, ...) .name = real_##name,
+    FILE_CALL_TABLE(X)
+#undef X
 };
 
 const struct file_sys *file_sys_real(void)
@@ -433,8 +324,7 @@ enum err file_free_bytes(const struct file_sys *fs, int fd, uint64_t *bytes, str
     return ERR_OK;
 }
 
-enum err file_list(const struct file_sys *fs, int dir,
-                   void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg,
+enum err file_list(const struct file_sys *fs, int dir, file_entry_fn *fn, void *arg,
                    struct errinfo *info)
 {
     int result =

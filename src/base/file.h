@@ -26,32 +26,63 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-/* Results are those of the system calls: >= 0, or -errno (errno itself is not used, so that a
- * wrapper cannot lose it). */
+/* One row per call: X(VALUE, type, name, (parameters), the system call, arguments...). Results are
+ * those of the system calls: >= 0, or -errno (errno itself is not used, so that a wrapper cannot
+ * lose it).
+ *
+ *      fsync      files and directories
+ *      fallocate  len > 0; reserves blocks so that later writes cannot fail with ENOSPC. Not
+ *                 posix_fallocate: where the file system cannot reserve, it writes zeros over the
+ *                 whole length
+ *      fstatat    never follows a link
+ *      lock       non-blocking, of the open file; -EWOULDBLOCK when taken. Not fcntl's POSIX locks:
+ *                 those belong to the process and vanish when *any* handle of the file is closed
+ *      futimens   both times, since 1970
+ *      list       every entry except . and .. in any order; fn must not add entries. After an error
+ *                 some entries may have been reported
+ */
+#define FILE_CALL_TABLE(X) FILE_CALL_TABLE_PARTIAL(X) FILE_CALL_TABLE_WHOLE(X)
+
+/* Calls that can be done in part, and close: a fault treats each of them differently. */
+#define FILE_CALL_TABLE_PARTIAL(X)                                                             \
+    X(CLOSE, int, close, (void *ctx, int fd), close(fd), fd)                                   \
+    X(PREAD, ssize_t, pread, (void *ctx, int fd, void *buf, size_t len, off_t offset),         \
+      pread(fd, buf, len, offset), fd, buf, len, offset)                                       \
+    X(PWRITE, ssize_t, pwrite, (void *ctx, int fd, const void *buf, size_t len, off_t offset), \
+      pwrite(fd, buf, len, offset), fd, buf, len, offset)
+
+#define FILE_CALL_TABLE_WHOLE(X)                                                                  \
+    X(OPENAT, int, openat, (void *ctx, int dir, const char *name, int flags, mode_t mode),        \
+      openat(dir, name, flags, mode), dir, name, flags, mode)                                     \
+    X(FSYNC, int, fsync, (void *ctx, int fd), fsync(fd), fd)                                      \
+    X(FTRUNCATE, int, ftruncate, (void *ctx, int fd, off_t len), ftruncate(fd, len), fd, len)     \
+    X(FALLOCATE, int, fallocate, (void *ctx, int fd, off_t len), fallocate(fd, 0, 0, len), fd,    \
+      len)                                                                                        \
+    X(FSTAT, int, fstat, (void *ctx, int fd, struct stat *st), fstat(fd, st), fd, st)             \
+    X(FSTATAT, int, fstatat, (void *ctx, int dir, const char *name, struct stat *st),             \
+      fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW), dir, name, st)                                 \
+    X(FSTATVFS, int, fstatvfs, (void *ctx, int fd, struct statvfs *vfs), fstatvfs(fd, vfs), fd,   \
+      vfs)                                                                                        \
+    X(RENAMEAT, int, renameat,                                                                    \
+      (void *ctx, int from_dir, const char *from, int to_dir, const char *to),                    \
+      renameat(from_dir, from, to_dir, to), from_dir, from, to_dir, to)                           \
+    X(UNLINKAT, int, unlinkat, (void *ctx, int dir, const char *name, bool is_dir),               \
+      unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0), dir, name, is_dir)                          \
+    X(MKDIRAT, int, mkdirat, (void *ctx, int dir, const char *name, mode_t mode),                 \
+      mkdirat(dir, name, mode), dir, name, mode)                                                  \
+    X(LOCK, int, lock, (void *ctx, int fd, bool exclusive),                                       \
+      flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB), fd, exclusive)                        \
+    X(FUTIMENS, int, futimens, (void *ctx, int fd, uint64_t wall_ns), set_times(fd, wall_ns), fd, \
+      wall_ns)                                                                                    \
+    X(LIST, int, list, (void *ctx, int dir, file_entry_fn *fn, void *arg),                        \
+      list_entries(dir, fn, arg), dir, fn, arg)
+
+typedef void file_entry_fn(const char *name, unsigned char d_type, void *arg);
+
 struct file_ops {
-    int (*openat)(void *ctx, int dir, const char *name, int flags, mode_t mode);
-    int (*close)(void *ctx, int fd);
-    ssize_t (*pread)(void *ctx, int fd, void *buf, size_t len, off_t offset);
-    ssize_t (*pwrite)(void *ctx, int fd, const void *buf, size_t len, off_t offset);
-    int (*fsync)(void *ctx, int fd); /* files and directories */
-    int (*ftruncate)(void *ctx, int fd, off_t len);
-    /* len > 0; reserves blocks so that later writes cannot fail with ENOSPC */
-    int (*fallocate)(void *ctx, int fd, off_t len);
-    int (*fstat)(void *ctx, int fd, struct stat *st);
-    /* never follows a link */
-    int (*fstatat)(void *ctx, int dir, const char *name, struct stat *st);
-    int (*fstatvfs)(void *ctx, int fd, struct statvfs *vfs);
-    int (*renameat)(void *ctx, int from_dir, const char *from, int to_dir, const char *to);
-    int (*linkat)(void *ctx, int from_dir, const char *from, int to_dir, const char *to);
-    int (*unlinkat)(void *ctx, int dir, const char *name, bool is_dir);
-    int (*mkdirat)(void *ctx, int dir, const char *name, mode_t mode);
-    /* non-blocking, of the open file; -EWOULDBLOCK when taken */
-    int (*lock)(void *ctx, int fd, bool exclusive);
-    int (*futimens)(void *ctx, int fd, uint64_t wall_ns); /* both times, since 1970 */
-    /* Every entry except . and .. in any order; fn must not add entries. 0 or -errno, in which case
-     * some entries may have been reported. */
-    int (*list)(void *ctx, int dir, void (*fn)(const char *name, unsigned char d_type, void *arg),
-                void *arg);
+#define X(value, type, name, params, ...) type(*name) params;
+    FILE_CALL_TABLE(X)
+#undef X
 };
 
 struct file_sys {
@@ -112,9 +143,7 @@ enum err file_set_time(const struct file_sys *fs, int fd, uint64_t wall_ns,
 /* What an unprivileged user can still write on the file system of `fd`. */
 enum err file_free_bytes(const struct file_sys *fs, int fd, uint64_t *bytes,
                          struct errinfo *info) NODISCARD;
-/* As `list` of the table; after an error some entries may have been reported. */
-enum err file_list(const struct file_sys *fs, int dir,
-                   void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg,
+enum err file_list(const struct file_sys *fs, int dir, file_entry_fn *fn, void *arg,
                    struct errinfo *info) NODISCARD;
 
 /* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with

@@ -56,18 +56,6 @@ static bool misbehaves(struct file_fault *fault, enum file_call call)
     return fires(fault, call) && misbehave(fault);
 }
 
-/* The body of a wrapper: the fault's result, or the same call of the wrapped table. */
-#define FORWARD(CALL, name, ...)             \
-    struct file_fault *fault = ctx;          \
-    if (misbehaves(fault, FILE_CALL_##CALL)) \
-        return -fault->errnum;               \
-    return fault->base->ops->name(fault->base->ctx, __VA_ARGS__)
-
-static int fault_openat(void *ctx, int dir, const char *name, int flags, mode_t mode)
-{
-    FORWARD(OPENAT, openat, dir, name, flags, mode);
-}
-
 static int fault_close(void *ctx, int fd)
 {
     struct file_fault *fault = ctx;
@@ -106,74 +94,20 @@ static ssize_t fault_pwrite(void *ctx, int fd, const void *buf, size_t len, off_
     return base->ops->pwrite(base->ctx, fd, buf, len, offset);
 }
 
-static int fault_fsync(void *ctx, int fd)
-{
-    FORWARD(FSYNC, fsync, fd);
-}
-
-static int fault_ftruncate(void *ctx, int fd, off_t len)
-{
-    FORWARD(FTRUNCATE, ftruncate, fd, len);
-}
-
-static int fault_fallocate(void *ctx, int fd, off_t len)
-{
-    FORWARD(FALLOCATE, fallocate, fd, len);
-}
-
-static int fault_fstat(void *ctx, int fd, struct stat *st)
-{
-    FORWARD(FSTAT, fstat, fd, st);
-}
-
-static int fault_fstatat(void *ctx, int dir, const char *name, struct stat *st)
-{
-    FORWARD(FSTATAT, fstatat, dir, name, st);
-}
-
-static int fault_fstatvfs(void *ctx, int fd, struct statvfs *vfs)
-{
-    FORWARD(FSTATVFS, fstatvfs, fd, vfs);
-}
-
-static int fault_renameat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
-{
-    FORWARD(RENAMEAT, renameat, from_dir, from, to_dir, to);
-}
-
-static int fault_linkat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
-{
-    FORWARD(LINKAT, linkat, from_dir, from, to_dir, to);
-}
-
-static int fault_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
-{
-    FORWARD(UNLINKAT, unlinkat, dir, name, is_dir);
-}
-
-static int fault_mkdirat(void *ctx, int dir, const char *name, mode_t mode)
-{
-    FORWARD(MKDIRAT, mkdirat, dir, name, mode);
-}
-
-static int fault_lock(void *ctx, int fd, bool exclusive)
-{
-    FORWARD(LOCK, lock, fd, exclusive);
-}
-
-static int fault_futimens(void *ctx, int fd, uint64_t wall_ns)
-{
-    FORWARD(FUTIMENS, futimens, fd, wall_ns);
-}
-
-static int fault_list(void *ctx, int dir,
-                      void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
-{
-    FORWARD(LIST, list, dir, fn, arg);
-}
+/* The others: the fault's result, or the same call of the wrapped table. */
+#define X(value, type, name, params, call, ...)                       \
+    static type fault_##name params                                   \
+    {                                                                 \
+        struct file_fault *fault = ctx;                               \
+        if (misbehaves(fault, FILE_CALL_##value))                     \
+            return -fault->errnum;                                    \
+        return fault->base->ops->name(fault->base->ctx, __VA_ARGS__); \
+    }
+FILE_CALL_TABLE_WHOLE(X)
+#undef X
 
 static const struct file_ops fault_ops = {
-#define X(value, name) .name = fault_##name,
+#define X(value, type, name, ...) .name = fault_##name,
     FILE_CALL_TABLE(X)
 #undef X
 };

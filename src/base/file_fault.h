@@ -18,28 +18,8 @@
 #include "base/fault.h"
 #include "base/file.h"
 
-/* X(value, name) in the order of struct file_ops */
-#define FILE_CALL_TABLE(X)  \
-    X(OPENAT, openat)       \
-    X(CLOSE, close)         \
-    X(PREAD, pread)         \
-    X(PWRITE, pwrite)       \
-    X(FSYNC, fsync)         \
-    X(FTRUNCATE, ftruncate) \
-    X(FALLOCATE, fallocate) \
-    X(FSTAT, fstat)         \
-    X(FSTATAT, fstatat)     \
-    X(FSTATVFS, fstatvfs)   \
-    X(RENAMEAT, renameat)   \
-    X(LINKAT, linkat)       \
-    X(UNLINKAT, unlinkat)   \
-    X(MKDIRAT, mkdirat)     \
-    X(LOCK, lock)           \
-    X(FUTIMENS, futimens)   \
-    X(LIST, list)
-
 enum file_call {
-#define X(value, name) FILE_CALL_##value,
+#define X(value, ...) FILE_CALL_##value,
     FILE_CALL_TABLE(X)
 #undef X
         FILE_CALL_COUNT

@@ -23,6 +23,9 @@
 #include <xxh_x86dispatch.h> /* XXH3_* then choose AVX2 or AVX-512 at run time */
 #endif
 
+#include "base/le.h"
+#include "base/str.h"
+
 enum { XXH_ALIGNMENT = 64 };
 
 _Static_assert(sizeof(XXH3_state_t) + XXH_ALIGNMENT - 1 <= HASH128_STATE_BYTES, "room too small");
@@ -32,16 +35,6 @@ _Static_assert(sizeof(XXH128_canonical_t) == HASH128_BYTES, "XXH3 size");
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* Little-endian, whatever the machine. */
-static void update_number(struct hash256_state *state, uint64_t value, size_t len)
-{
-    uint8_t bytes[sizeof(value)];
-
-    for (size_t i = 0; i < len; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    hash256_update(state, bytes, len);
-}
-
 /* Reads all bytes: the time does not depend on where the first difference is. */
 static bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t len)
 {
@@ -50,18 +43,6 @@ static bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t len)
     for (size_t i = 0; i < len; i++)
         difference |= a[i] ^ b[i];
     return difference == 0;
-}
-
-/* 16 for anything but a hex digit. */
-static unsigned hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return (unsigned)(c - '0');
-    if (c >= 'a' && c <= 'f')
-        return (unsigned)(c - 'a' + 10);
-    if (c >= 'A' && c <= 'F')
-        return (unsigned)(c - 'A' + 10);
-    return 16;
 }
 
 static XXH3_state_t *xxh_state(const struct hash128_state *state)
@@ -99,12 +80,18 @@ void hash256_update(struct hash256_state *state, const void *data, size_t len)
 
 void hash256_update_u32(struct hash256_state *state, uint32_t value)
 {
-    update_number(state, value, sizeof(value));
+    uint8_t bytes[sizeof(value)];
+
+    le_put_u32(bytes, value);
+    hash256_update(state, bytes, sizeof(bytes));
 }
 
 void hash256_update_u64(struct hash256_state *state, uint64_t value)
 {
-    update_number(state, value, sizeof(value));
+    uint8_t bytes[sizeof(value)];
+
+    le_put_u64(bytes, value);
+    hash256_update(state, bytes, sizeof(bytes));
 }
 
 void hash256_update_framed(struct hash256_state *state, const void *data, size_t len)
@@ -169,8 +156,8 @@ bool hash256_from_hex(const char *text, size_t len, struct hash256 *out)
     if (len != HASH256_BYTES * 2)
         return false;
     for (size_t i = 0; i < HASH256_BYTES; i++) {
-        unsigned high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
-        if (high > 15 || low > 15)
+        int high = str_hex(text[2 * i]), low = str_hex(text[2 * i + 1]);
+        if (high < 0 || low < 0)
             return false;
         hash.bytes[i] = (uint8_t)(high << 4 | low);
     }

@@ -44,6 +44,12 @@ void json_scan_init(struct json_scan *scan)
     *scan = (struct json_scan){.state = VALUE};
 }
 
+static int go(struct json_scan *scan, enum state state)
+{
+    scan->state = state;
+    return JSON_SCAN_MORE;
+}
+
 static bool in_object(const struct json_scan *scan)
 {
     unsigned level = scan->depth - 1;
@@ -65,8 +71,7 @@ static int open_bracket(struct json_scan *scan, bool object)
     uint64_t *word = &scan->is_object[scan->depth / 64];
     *word = object ? *word | bit : *word & ~bit;
     scan->depth++;
-    scan->state = object ? KEY_FIRST : VALUE_FIRST;
-    return JSON_SCAN_MORE;
+    return go(scan, object ? KEY_FIRST : VALUE_FIRST);
 }
 
 static int close_bracket(struct json_scan *scan, bool object)
@@ -80,8 +85,7 @@ static int close_bracket(struct json_scan *scan, bool object)
 static int literal(struct json_scan *scan, const char *rest)
 {
     scan->literal = rest;
-    scan->state = LITERAL;
-    return JSON_SCAN_MORE;
+    return go(scan, LITERAL);
 }
 
 static int begin_value(struct json_scan *scan, char c)
@@ -93,8 +97,7 @@ static int begin_value(struct json_scan *scan, char c)
     case '[':
         return open_bracket(scan, false);
     case '"':
-        scan->state = STRING;
-        return JSON_SCAN_MORE;
+        return go(scan, STRING);
     case 't':
         return literal(scan, "rue");
     case 'f':
@@ -102,20 +105,13 @@ static int begin_value(struct json_scan *scan, char c)
     case 'n':
         return literal(scan, "ull");
     case '-':
-        scan->state = MINUS;
-        return JSON_SCAN_MORE;
+        return go(scan, MINUS);
     case '0':
-        scan->state = ZERO;
-        return JSON_SCAN_MORE;
+        return go(scan, ZERO);
     default:
         scan->state = DIGITS;
         return c >= '1' && c <= '9' ? JSON_SCAN_MORE : JSON_SCAN_BAD;
     }
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 /* A number can end in three of its states; the byte after it is then read again in state AFTER. */
@@ -125,7 +121,7 @@ static int number_byte(struct json_scan *scan, char c)
                    scan->state == EXPONENT_DIGITS;
     bool whole = scan->state == ZERO || scan->state == DIGITS;
 
-    if (is_digit(c) && scan->state != ZERO) {
+    if (str_is_digit(c) && scan->state != ZERO) {
         if (scan->state == MINUS)
             scan->state = c == '0' ? ZERO : DIGITS;
         else if (scan->state == POINT)
@@ -134,39 +130,31 @@ static int number_byte(struct json_scan *scan, char c)
             scan->state = EXPONENT_DIGITS;
         return JSON_SCAN_MORE;
     }
-    if (c == '.' && whole) {
-        scan->state = POINT;
-        return JSON_SCAN_MORE;
-    }
-    if ((c == 'e' || c == 'E') && (whole || scan->state == FRACTION)) {
-        scan->state = EXPONENT;
-        return JSON_SCAN_MORE;
-    }
-    if ((c == '+' || c == '-') && scan->state == EXPONENT) {
-        scan->state = EXPONENT_SIGN;
-        return JSON_SCAN_MORE;
-    }
-    if (!may_end || is_digit(c))
+    if (c == '.' && whole)
+        return go(scan, POINT);
+    if ((c == 'e' || c == 'E') && (whole || scan->state == FRACTION))
+        return go(scan, EXPONENT);
+    if ((c == '+' || c == '-') && scan->state == EXPONENT)
+        return go(scan, EXPONENT_SIGN);
+    if (!may_end || str_is_digit(c))
         return JSON_SCAN_BAD;
     return value_ended(scan) == JSON_SCAN_DONE ? JSON_SCAN_DONE : AGAIN;
 }
 
 static int hex_byte(struct json_scan *scan, char c)
 {
-    static const char hex[] = "0123456789abcdef";
-    const char *at = c == '\0' ? NULL : strchr(hex, c >= 'A' && c <= 'F' ? c + 'a' - 'A' : c);
+    int value = str_hex(c);
 
-    if (at == NULL)
+    if (value < 0)
         return JSON_SCAN_BAD;
-    scan->unit = (uint16_t)(scan->unit << 4 | (at - hex));
+    scan->unit = (uint16_t)(scan->unit << 4 | value);
     if (++scan->digits < 4)
         return JSON_SCAN_MORE;
     bool low = scan->unit >= 0xdc00 && scan->unit <= 0xdfff;
     if (low != scan->high)
         return JSON_SCAN_BAD;
     scan->high = scan->unit >= 0xd800 && scan->unit <= 0xdbff;
-    scan->state = scan->high ? LOW_BACKSLASH : STRING;
-    return JSON_SCAN_MORE;
+    return go(scan, scan->high ? LOW_BACKSLASH : STRING);
 }
 
 static int string_byte(struct json_scan *scan, char c)
@@ -179,8 +167,7 @@ static int string_byte(struct json_scan *scan, char c)
             return JSON_SCAN_MORE;
         if (!scan->key)
             return value_ended(scan);
-        scan->state = COLON;
-        return JSON_SCAN_MORE;
+        return go(scan, COLON);
     case LOW_BACKSLASH:
         scan->state = LOW_U;
         return c == '\\' ? JSON_SCAN_MORE : JSON_SCAN_BAD;
@@ -190,13 +177,11 @@ static int string_byte(struct json_scan *scan, char c)
         if (c == 'u') {
             scan->digits = 0;
             scan->unit = 0;
-            scan->state = HEX;
-            return JSON_SCAN_MORE;
+            return go(scan, HEX);
         }
         if (scan->state == LOW_U || c == '\0' || strchr("\"\\/bfnrt", c) == NULL)
             return JSON_SCAN_BAD;
-        scan->state = STRING;
-        return JSON_SCAN_MORE;
+        return go(scan, STRING);
     }
 }
 
@@ -222,10 +207,8 @@ static int structure_byte(struct json_scan *scan, char c)
         scan->state = VALUE;
         return c == ':' ? JSON_SCAN_MORE : JSON_SCAN_BAD;
     default: /* AFTER */
-        if (c == ',') {
-            scan->state = in_object(scan) ? KEY : VALUE;
-            return JSON_SCAN_MORE;
-        }
+        if (c == ',')
+            return go(scan, in_object(scan) ? KEY : VALUE);
         return c == '}' || c == ']' ? close_bracket(scan, c == '}') : JSON_SCAN_BAD;
     }
 }

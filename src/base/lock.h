@@ -36,7 +36,6 @@ enum lock_rank {
     LOCK_RANK_MONITOR = 45,
     LOCK_RANK_QUEUE = 50,
     LOCK_RANK_BUDGET = 60,
-    LOCK_RANK_METRIC = 70,
     LOCK_RANK_LOG = 80, /* anything may log */
     LOCK_RANK_TEST_HIGH = 99,
 };

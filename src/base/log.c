@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 enum {
     LINE_BYTES_MAX = PIPE_BUF,
@@ -47,6 +48,7 @@ enum {
     RATE_SLOTS = 64,
     KEPT_LINES = 64,   /* warnings and errors that are kept */
     CODE_INVALID = -1, /* a byte that is not UTF-8 */
+    CODE_REPLACEMENT = 0xFFFD,
 };
 
 static_assert(PIPE_BUF <= LOG_QUEUE_BYTES_MIN, "every line fits into an empty queue");
@@ -103,26 +105,14 @@ static const struct {
 
 /* ---- escaping ---- */
 
-/* The code point at `at`, a NUL-terminated text, and its length in bytes; CODE_INVALID and 1 for
- * invalid UTF-8. */
-static int decode(const unsigned char *at, size_t *len)
+/* The code point at `at`, and its length in bytes; CODE_INVALID and 1 for invalid UTF-8. */
+static int decode(const char *at, const char *end, size_t *len)
 {
-    static const int least[] = {0, 0, 0x80, 0x800, 0x10000}; /* overlong forms are forbidden */
-    size_t want = at[0] < 0x80 ? 1 : at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : at[0] >= 0xC0 ? 2 : 0;
+    const char *next = at;
+    uint32_t code = utf8_next(&next, end);
 
-    *len = 1;
-    if (want <= 1)
-        return want == 1 ? at[0] : CODE_INVALID;
-    int code = at[0] & (0x7F >> want);
-    for (size_t i = 1; i < want; i++) {
-        if ((at[i] & 0xC0) != 0x80) /* also false at the NUL */
-            return CODE_INVALID;
-        code = code << 6 | (at[i] & 0x3F);
-    }
-    if (at[0] > 0xF4 || code < least[want] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        return CODE_INVALID;
-    *len = want;
-    return code;
+    *len = (size_t)(next - at);
+    return code == CODE_REPLACEMENT && *len == 1 ? CODE_INVALID : (int)code;
 }
 
 /* Characters that a terminal or a viewer could take for a command or a line end. */
@@ -132,8 +122,7 @@ static bool is_control(int code)
 }
 
 /* Writes one character escaped for use between quotes; returns its length. */
-static size_t escape(enum log_format format, const unsigned char *at, size_t at_len, int code,
-                     char out[8])
+static size_t escape(enum log_format format, const char *at, size_t at_len, int code, char out[8])
 {
     const char *const shorts = "\"\"\\\\\nn\rr\tt";
 
@@ -143,7 +132,7 @@ static size_t escape(enum log_format format, const unsigned char *at, size_t at_
     if (code == CODE_INVALID && format == LOG_FORMAT_JSON)
         return (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD: JSON cannot express a byte */
     if (code == CODE_INVALID)
-        return (size_t)snprintf(out, 8, "\\x%02x", at[0]);
+        return (size_t)snprintf(out, 8, "\\x%02x", (unsigned char)at[0]);
     if (is_control(code))
         return (size_t)snprintf(out, 8, "\\u%04x", (unsigned)code);
     memcpy(out, at, at_len);
@@ -152,12 +141,13 @@ static size_t escape(enum log_format format, const unsigned char *at, size_t at_
 
 static bool needs_quotes(const char *text)
 {
+    const char *end = text + strlen(text);
     size_t len;
 
     if (text[0] == '\0' || strcmp(text, "-") == 0) /* a bare - means "no value" */
         return true;
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += len) {
-        int code = decode(at, &len);
+    for (const char *at = text; at < end; at += len) {
+        int code = decode(at, end, &len);
         if (code == CODE_INVALID || is_control(code) || (code < 0x80 && strchr(" \"=\\", code)))
             return true;
     }
@@ -183,13 +173,14 @@ static bool put(struct line *line, const char *text)
 /* Escapes as much of a text as may be shown. Leaves one byte of the line for the closing quote. */
 static void put_escaped(struct line *line, const char *text)
 {
-    size_t end = MIN(line->len + VALUE_BYTES_MAX, line->limit - 1), at_len;
+    size_t limit = MIN(line->len + VALUE_BYTES_MAX, line->limit - 1), at_len;
+    const char *end = text + strlen(text);
 
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += at_len) {
+    for (const char *at = text; at < end; at += at_len) {
         char out[8];
-        int code = decode(at, &at_len);
+        int code = decode(at, end, &at_len);
         size_t len = escape(line->format, at, at_len, code, out);
-        if (line->len + len > end) {
+        if (line->len + len > limit) {
             line->cut = true;
             return;
         }

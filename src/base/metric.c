@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 enum { BUCKETS_MAX = 64, LABELS_BYTES_MAX = 4096 };
 
@@ -44,12 +45,11 @@ NORETURN static void bad_table(const struct metric_desc *desc, const char *what)
 
 static bool is_name(const char *text, bool colon)
 {
-    if (text == NULL || text[0] == '\0' || (text[0] >= '0' && text[0] <= '9'))
+    if (text == NULL || text[0] == '\0' || str_is_digit(text[0]))
         return false;
     for (; *text; text++) {
-        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
-        bool digit = *text >= '0' && *text <= '9';
-        if (!letter && !digit && *text != '_' && !(colon && *text == ':'))
+        if (!str_is_letter(*text) && !str_is_digit(*text) && *text != '_' &&
+            !(colon && *text == ':'))
             return false;
     }
     return true;
@@ -185,11 +185,9 @@ static void append_escaped(struct buf *out, const char *text, bool quote)
     }
 }
 
-/* Counts as integers, everything else in the fewest digits that read back as the same number. */
+/* Counts as integers, everything else in the fewest digits. */
 static void append_number(struct buf *out, double v)
 {
-    char text[32];
-
     if (isnan(v)) {
         buf_append_str(out, "NaN");
     } else if (isinf(v)) {
@@ -197,12 +195,7 @@ static void append_number(struct buf *out, double v)
     } else if (v == floor(v) && fabs(v) < 1e15) {
         buf_appendf(out, "%.0f", v + 0.0); /* + 0.0 turns -0 into 0 */
     } else {
-        for (int digits = 6; digits <= 17; digits++) {
-            snprintf(text, sizeof(text), "%.*g", digits, v);
-            if (strtod(text, NULL) == v)
-                break;
-        }
-        buf_append_str(out, text);
+        buf_append_double(out, v);
     }
 }
 

@@ -11,9 +11,7 @@
 #include "base/option.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/option_impl.h"
@@ -94,19 +92,19 @@ enum err option_set(struct option_run *run, const struct option_desc *desc,
     struct option_value_from from = {
         .arena = run->parse->arena,
         .whole = run->parse->whole,
-        .checked = origin->rank != OPTION_RANK_TABLE,
+        .checked = origin->source != OPTION_FROM_TABLE,
     };
-    bool one_text = origin->rank == OPTION_RANK_TABLE || origin->rank == OPTION_RANK_ENV;
+    bool one_text = origin->source == OPTION_FROM_TABLE || origin->source == OPTION_FROM_ENV;
     enum err err;
 
-    assert(index < run->table->count && run->ranks[index] <= origin->rank);
-    if (desc->type == OPTION_LIST && run->ranks[index] != origin->rank)
+    assert(index < run->table->count && run->sources[index] <= origin->source);
+    if (desc->type == OPTION_LIST && run->sources[index] != origin->source)
         memset((char *)run->values + desc->offset, 0, sizeof(struct option_list));
     if (desc->type == OPTION_LIST && one_text)
         err = set_items(desc, text, run->values, &from, run->info);
     else
         err = option_value_parse(desc, text, run->values, &from, run->info);
-    run->ranks[index] = (unsigned char)origin->rank;
+    run->sources[index] = origin->source;
     if (err == ERR_OK)
         return ERR_OK;
     if (desc->secret) /* the message may quote it */
@@ -137,7 +135,7 @@ static enum err read_table(struct option_run *run)
 {
     for (size_t i = 0; i < run->table->count; i++) {
         const struct option_desc *desc = &run->table->options[i];
-        struct option_origin origin = {.rank = OPTION_RANK_TABLE};
+        struct option_origin origin = {.source = OPTION_FROM_TABLE};
 
         memset((char *)run->values + desc->offset, 0, value_bytes(desc->type));
         snprintf(origin.name, sizeof(origin.name), "default of --%s", desc->name);
@@ -161,7 +159,7 @@ static enum err read_env(struct option_run *run)
 {
     for (size_t i = 0; run->parse->env != NULL && i < run->table->count; i++) {
         const struct option_desc *desc = &run->table->options[i];
-        struct option_origin origin = {.rank = OPTION_RANK_ENV};
+        struct option_origin origin = {.source = OPTION_FROM_ENV};
         char name[OPTION_NAME_BYTES];
 
         const char *value = env_value(run->parse->env, option_env_name(desc, name));
@@ -246,7 +244,7 @@ static enum err missing_value(struct option_run *run, const struct spelled *spel
 static enum err set_spelled(struct option_run *run, const struct spelled *spelled,
                             struct args *args)
 {
-    struct option_origin origin = {.rank = OPTION_RANK_COMMAND};
+    struct option_origin origin = {.source = OPTION_FROM_COMMAND};
     const struct option_desc *desc = spelled->desc;
     const char *value = spelled->value;
 
@@ -360,22 +358,9 @@ static bool wants_help(const struct args *args)
     return false;
 }
 
-static enum err read_sources(struct option_run *run, struct args *args)
-{
-    TRY(read_table(run));
-    TRY(option_read_ini(run));
-    TRY(read_env(run));
-    return read_args(run, args);
-}
-
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info)
 {
-    static const enum option_source source_of[] = {
-        [OPTION_RANK_TABLE] = OPTION_FROM_TABLE,     [OPTION_RANK_FILE] = OPTION_FROM_FILE,
-        [OPTION_RANK_SECTION] = OPTION_FROM_FILE,    [OPTION_RANK_ENV] = OPTION_FROM_ENV,
-        [OPTION_RANK_COMMAND] = OPTION_FROM_COMMAND,
-    };
     struct args args = {argv, argv + argc};
     struct option_run run = {.table = table, .parse = parse, .values = values, .info = info};
 
@@ -384,105 +369,13 @@ enum err option_parse(const struct option_table *table, int argc, char **argv, v
     parse->positional_count = 0;
     parse->positional = arena_alloc_array(parse->arena, (size_t)argc, sizeof(*parse->positional));
     parse->sources = arena_alloc_array(parse->arena, table->count, sizeof(*parse->sources));
-    run.ranks = arena_alloc_array(parse->arena, table->count, sizeof(*run.ranks));
-    if (parse->positional == NULL || parse->sources == NULL || run.ranks == NULL)
+    run.sources = parse->sources;
+    if (parse->positional == NULL || parse->sources == NULL)
         return err_set(info, parse->arena->err, "no memory for the options");
     if (parse->help)
         return ERR_OK;
-    TRY(read_sources(&run, &args));
-    for (size_t i = 0; i < table->count; i++)
-        parse->sources[i] = source_of[run.ranks[i]];
-    return ERR_OK;
-}
-
-/* ---- the check of a table ---- */
-
-NORETURN static void bad_table(const struct option_table *table, const struct option_desc *desc,
-                               const char *what)
-{
-    fprintf(stderr, "hearth: options of %s, --%s: %s\n", table->command ? table->command : "(null)",
-            desc->name ? desc->name : "(null)", what);
-    abort();
-}
-
-static bool is_name(const char *name)
-{
-    return name != NULL && name[0] != '\0' && name[0] != '-' && strlen(name) < 64 &&
-           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0' &&
-           strncmp(name, "no-", 3) != 0 && strcmp(name, "help") != 0;
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
-
-static void check_names(const struct option_table *table, size_t index)
-{
-    const struct option_desc *desc = &table->options[index];
-    bool letter = (desc->letter >= 'a' && desc->letter <= 'z') ||
-                  (desc->letter >= 'A' && desc->letter <= 'Z');
-
-    if (!is_name(desc->name) || (desc->alias != NULL && !is_name(desc->alias)))
-        bad_table(table, desc, "bad name");
-    if (desc->letter != 0 && (!letter || desc->letter == 'h'))
-        bad_table(table, desc, "bad letter");
-    if (same(desc->name, desc->alias))
-        bad_table(table, desc, "the alias is the name");
-    for (size_t i = 0; i < index; i++) {
-        const struct option_desc *other = &table->options[i];
-        if (same(other->name, desc->name) || same(other->name, desc->alias) ||
-            same(other->alias, desc->name) || same(other->alias, desc->alias))
-            bad_table(table, desc, "the name is duplicated");
-        if (desc->letter != 0 && desc->letter == other->letter)
-            bad_table(table, desc, "the letter is duplicated");
-    }
-}
-
-/* The table's initial value must be valid for a user as well. */
-static void check_initial(const struct option_table *table, const struct option_desc *desc)
-{
-    union {
-        bool flag;
-        int choice;
-        uint64_t number;
-        double real;
-        const char *text;
-        struct option_list list;
-    } value = {0};
-    struct option_desc alone = *desc;
-    struct errinfo info = {0};
-    struct arena arena;
-
-    if (desc->initial == NULL)
-        return;
-    arena_init(&arena, 65536);
-    alone.offset = 0;
-    /* The value of a percentage depends on the machine, so only other sizes are checked against the
-     * bounds. */
-    bool checked = !str_ends(str_from(desc->initial), STR("%"));
-    struct option_value_from from = {
-        .arena = &arena, .whole = UINT64_C(1) << 40, .checked = checked};
-    if (option_value_parse(&alone, str_from(desc->initial), &value, &from, &info) != ERR_OK)
-        bad_table(table, desc, info.text);
-    arena_fini(&arena);
-}
-
-void option_check_table(const struct option_table *table)
-{
-    for (size_t i = 0; i < table->count; i++) {
-        const struct option_desc *desc = &table->options[i];
-        size_t len = desc->help ? strlen(desc->help) : 0;
-        check_names(table, i);
-        if (len == 0 || desc->help[len - 1] != '.')
-            bad_table(table, desc, "the help is not a sentence");
-        if ((desc->type == OPTION_CHOICE) != (desc->choices != NULL))
-            bad_table(table, desc, "choices, and only they, have a list");
-        if (desc->choices != NULL && desc->choices[0] == NULL)
-            bad_table(table, desc, "nothing to choose from");
-        if ((desc->max > 0 && desc->min > desc->max) || desc->imin > desc->imax ||
-            desc->fmin > desc->fmax)
-            bad_table(table, desc, "the range is empty");
-        check_initial(table, desc);
-    }
+    TRY(read_table(&run));
+    TRY(option_read_ini(&run));
+    TRY(read_env(&run));
+    return read_args(&run, &args);
 }

@@ -52,7 +52,14 @@ enum option_type {
     OPTION_LIST,     /* [struct option_list] texts; may be given several times */
 };
 
-enum option_source { OPTION_FROM_TABLE, OPTION_FROM_FILE, OPTION_FROM_ENV, OPTION_FROM_COMMAND };
+/* From the weakest to the strongest. */
+enum option_source {
+    OPTION_FROM_TABLE,
+    OPTION_FROM_FILE,
+    OPTION_FROM_SECTION, /* of the file: a list in [serve] replaces one before any section */
+    OPTION_FROM_ENV,
+    OPTION_FROM_COMMAND,
+};
 
 struct option_list {
     const char **items;
@@ -159,9 +166,5 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
 /* The nearest of `count` names to `text`, or NULL when none is near enough to be a typo or a
  * prefix. */
 const char *option_nearest(struct str text, const char *const *names, size_t count);
-
-/* Aborts with a message on an inconsistent table (duplicate names, an initial value that does not
- * parse): our bug, found by tests. */
-void option_check_table(const struct option_table *table);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * option_impl.h: internals shared by the files option*.c only.
  *
- *      option.c         command line, environment, order of sources, table check
+ *      option.c         command line, environment, order of sources
  *      option_ini.c     the INI file
  *      option_value.c   one text <-> one typed value
  *      option_help.c    the help text
@@ -23,29 +23,19 @@
 
 enum { OPTION_NAME_BYTES = 96, OPTION_RANGE_BYTES = 96, OPTION_QUOTE_BYTES = 72 };
 
-/* Like enum option_source, but distinguishes the two parts of the file: a list in [serve] replaces
- * one before any section. */
-enum option_rank {
-    OPTION_RANK_TABLE,
-    OPTION_RANK_FILE,
-    OPTION_RANK_SECTION,
-    OPTION_RANK_ENV,
-    OPTION_RANK_COMMAND,
-};
-
 /* One call of option_parse. */
 struct option_run {
     const struct option_table *table;
     struct option_parse *parse;
     void *values;
-    unsigned char *ranks; /* enum option_rank of each option's value, so far */
+    enum option_source *sources; /* of each option's value, so far */
     struct errinfo *info;
 };
 
 /* The source of a text: how strong it is, and its name in messages ("--port", "HEARTH_PORT",
  * "hearth.ini:3: port"). */
 struct option_origin {
-    enum option_rank rank;
+    enum option_source source;
     char name[OPTION_NAME_BYTES * 2];
 };
 

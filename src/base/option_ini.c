@@ -107,9 +107,9 @@ static enum err unknown_section(const struct ini_reader *reader, const char *sec
 }
 
 static enum err set_key(const struct ini_reader *reader, const struct option_desc *desc,
-                        enum option_rank rank, const char *value)
+                        enum option_source source, const char *value)
 {
-    struct option_origin origin = {.rank = rank};
+    struct option_origin origin = {.source = source};
 
     if (desc->not_in_file)
         return err_set(reader->run->info, ERR_INVALID, "%s:%d: %s cannot be set in a file",
@@ -127,7 +127,7 @@ static enum err shared_key(const struct ini_reader *reader, const char *key, con
     struct option_guess guess = {0};
 
     if (desc != NULL)
-        return set_key(reader, desc, OPTION_RANK_FILE, value);
+        return set_key(reader, desc, OPTION_FROM_FILE, value);
     option_guess(&guess, str_from(key), run->table);
     const struct option_table *const *other = run->parse->others;
     for (; other != NULL && *other != NULL; other++) {
@@ -168,7 +168,7 @@ static enum err section_key(const struct ini_reader *reader, const char *section
         option_guess(&guess, str_from(key), table);
         return unknown_key(reader, section, key, guess.name);
     }
-    return ours ? set_key(reader, desc, OPTION_RANK_SECTION, value) : ERR_OK;
+    return ours ? set_key(reader, desc, OPTION_FROM_SECTION, value) : ERR_OK;
 }
 
 /* Adds a name unless it is known: inih repeats the section for each of its keys. */
@@ -180,14 +180,12 @@ static enum err take_name(const struct ini_reader *reader, const char *name)
     for (size_t i = 0; i < names->count; i++)
         if (strcmp(names->items[i], name) == 0)
             return ERR_OK;
-    const char **items = arena_alloc_array(arena, names->count + 1, sizeof(*items));
-    const char *copy = arena_strdup(arena, str_from(name));
-    if (items == NULL || copy == NULL)
+    const char **items = arena_push(arena, names->items, names->count, sizeof(*items));
+    if (items != NULL)
+        names->items = items;
+    if (items == NULL || (items[names->count] = arena_strdup(arena, str_from(name))) == NULL)
         return err_set(reader->run->info, arena->err, "no memory for the sections");
-    if (names->count > 0)
-        memcpy(items, names->items, names->count * sizeof(*items));
-    items[names->count] = copy;
-    *names = (struct option_list){items, names->count + 1};
+    names->count++;
     return ERR_OK;
 }
 
@@ -206,7 +204,7 @@ static enum err named_key(const struct ini_reader *reader, const char *section, 
         return ERR_OK;
     const struct option_desc *desc = option_find(reader->run->table, str_from(key));
     if (desc != NULL)
-        return set_key(reader, desc, OPTION_RANK_SECTION, value);
+        return set_key(reader, desc, OPTION_FROM_SECTION, value);
     option_guess(&guess, str_from(key), reader->run->table);
     return unknown_key(reader, section, key, guess.name);
 }
@@ -266,8 +264,8 @@ enum err option_read_section(const struct option_table *table, const char *kind,
     struct option_run run = {.table = table, .parse = parse, .values = values, .info = info};
     struct ini_reader reader = {.run = &run, .rest = parse->ini_text, .kind = kind, .name = name};
 
-    run.ranks = arena_alloc_array(parse->arena, table->count, sizeof(*run.ranks));
-    if (run.ranks == NULL)
+    run.sources = arena_alloc_array(parse->arena, table->count, sizeof(*run.sources));
+    if (run.sources == NULL)
         return err_set(info, parse->arena->err, "no memory for the options");
     return read_all(&reader);
 }

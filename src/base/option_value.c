@@ -12,6 +12,7 @@
 #include "base/option.h"
 #include "base/option_impl.h"
 #include "base/units.h"
+#include "base/utf8.h"
 
 static void *field_of(const struct option_desc *desc, void *values)
 {
@@ -21,10 +22,9 @@ static void *field_of(const struct option_desc *desc, void *values)
 const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES])
 {
     enum { SHOWN_MAX = 60 };
-    size_t len = MIN(text.len, SHOWN_MAX), at = 0;
+    size_t len = text.len <= SHOWN_MAX ? text.len : utf8_whole((struct str){text.ptr, SHOWN_MAX});
+    size_t at = 0;
 
-    while (len < text.len && len > 0 && ((unsigned char)text.ptr[len] & 0xC0) == 0x80)
-        len--; /* never inside a UTF-8 character */
     out[at++] = '"';
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
@@ -206,22 +206,16 @@ static enum err copy_text(struct str text, const char **out, struct arena *arena
     return ERR_OK;
 }
 
-/* The capacity is the next power of two, so that n items cost O(n). */
 static enum err append_item(struct option_list *list, struct str text, struct arena *arena,
                             struct errinfo *info)
 {
-    const char *item = NULL;
-    size_t n = list->count;
+    const char **items = arena_push(arena, list->items, list->count, sizeof(*items));
 
-    TRY(copy_text(text, &item, arena, info));
-    if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
-        size_t bytes = n * sizeof(*list->items);
-        void *items = arena_grow(arena, list->items, bytes, n ? 2 * bytes : sizeof(*list->items));
-        if (items == NULL)
-            return err_set(info, arena->err, "no memory for the list");
-        list->items = items;
-    }
-    list->items[list->count++] = item;
+    if (items == NULL)
+        return err_set(info, arena->err, "no memory for the list");
+    list->items = items;
+    TRY(copy_text(text, &items[list->count], arena, info));
+    list->count++;
     return ERR_OK;
 }
 
@@ -268,18 +262,6 @@ static bool is_zero(const struct option_desc *desc, const void *field)
     }
 }
 
-static void show_float(double v, struct buf *out)
-{
-    char text[32];
-
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    buf_append_str(out, text);
-}
-
 static void show_list(const struct option_list *list, struct buf *out)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -310,7 +292,7 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
         buf_appendf(out, "%lld", (long long)*(const int64_t *)field);
         break;
     case OPTION_FLOAT:
-        show_float(*(const double *)field, out);
+        buf_append_double(out, *(const double *)field);
         break;
     case OPTION_TEXT:
         buf_append_str(out, *(const char *const *)field);

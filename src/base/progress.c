@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/units.h"
+#include "base/utf8.h"
 
 #define SHOW_AFTER_NS   (500 * NS_PER_MS)
 #define DRAW_EVERY_NS   (100 * NS_PER_MS)
@@ -70,11 +71,8 @@ static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
 {
     size_t len = strnlen(label, LABEL_BYTES_MAX + 1);
 
-    if (len > LABEL_BYTES_MAX) {
-        len = LABEL_BYTES_MAX;
-        while (len > 0 && ((unsigned char)label[len] & 0xC0) == 0x80)
-            len--;
-    }
+    if (len > LABEL_BYTES_MAX)
+        len = utf8_whole((struct str){label, LABEL_BYTES_MAX});
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)label[i];
         out[i] = c < 0x20 || c == 0x7F ? '?' : label[i];

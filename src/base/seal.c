@@ -23,6 +23,7 @@
 #include <sodium.h>
 
 #include "base/file.h"
+#include "base/le.h"
 
 _Static_assert(SEAL_NONCE_BYTES == crypto_aead_xchacha20poly1305_ietf_NPUBBYTES, "nonce");
 _Static_assert(SEAL_TAG_BYTES == crypto_aead_xchacha20poly1305_ietf_ABYTES, "tag");
@@ -40,8 +41,7 @@ static void wake_library(void)
 static void make_nonce(const struct seal *seal, uint8_t nonce[SEAL_NONCE_BYTES])
 {
     memcpy(nonce, seal->drawn, SEAL_DRAW_BYTES);
-    for (int i = 0; i < SEAL_NONCE_BYTES - SEAL_DRAW_BYTES; i++)
-        nonce[SEAL_DRAW_BYTES + i] = (uint8_t)(seal->number >> (8 * i));
+    le_put_u64(nonce + SEAL_DRAW_BYTES, seal->number);
 }
 
 void seal_close(const struct seal *seal, const void *in, void *out, size_t len,

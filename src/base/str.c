@@ -19,16 +19,6 @@ static const char last_piece[1];
 
 enum { DISTANCE_BYTES_MAX = 64 };
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static char to_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -45,7 +35,7 @@ static size_t digits_at(struct str text, size_t at)
 {
     size_t end = at;
 
-    while (end < text.len && is_digit(text.ptr[end]))
+    while (end < text.len && str_is_digit(text.ptr[end]))
         end++;
     return end - at;
 }
@@ -115,11 +105,11 @@ bool str_ends(struct str text, struct str suffix)
 
 struct str str_trim(struct str text)
 {
-    while (text.len > 0 && is_space(text.ptr[0])) {
+    while (text.len > 0 && str_is_space(text.ptr[0])) {
         text.ptr++;
         text.len--;
     }
-    while (text.len > 0 && is_space(text.ptr[text.len - 1]))
+    while (text.len > 0 && str_is_space(text.ptr[text.len - 1]))
         text.len--;
     return text;
 }

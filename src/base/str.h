@@ -27,6 +27,30 @@ struct str {
 /* The longest exact decimal form of a double has 1077 characters. */
 enum { STR_F64_BYTES_MAX = 1100 };
 
+/* ASCII only, whatever the locale. */
+static inline bool str_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool str_is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static inline bool str_is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The value of a hexadecimal digit, or -1. */
+static inline int str_hex(char c)
+{
+    char lower = (char)(c | 0x20);
+
+    return str_is_digit(c) ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 struct str str_from(const char *text); /* NULL gives STR_NONE */
 bool str_eq(struct str a, struct str b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII only */

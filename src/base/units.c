@@ -64,16 +64,6 @@ static enum err too_large(struct str text, struct errinfo *info)
                    text.len ? text.ptr : "");
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* Cuts the leading characters that satisfy `belongs`. */
 static struct str cut_while(struct str *rest, bool (*belongs)(char c))
 {
@@ -102,7 +92,7 @@ static bool skip_char(struct str *rest, char c)
  * fit. */
 static enum err cut_number(struct str *rest, struct number *number)
 {
-    struct str digits = cut_while(rest, is_digit);
+    struct str digits = cut_while(rest, str_is_digit);
 
     *number = (struct number){0};
     if (digits.len == 0)
@@ -115,7 +105,7 @@ static enum err cut_number(struct str *rest, struct number *number)
     }
     if (!skip_char(rest, '.'))
         return ERR_OK;
-    number->fraction = cut_while(rest, is_digit);
+    number->fraction = cut_while(rest, str_is_digit);
     return number->fraction.len > 0 ? ERR_OK : ERR_INVALID;
 }
 
@@ -235,7 +225,7 @@ enum err units_parse_duration(struct str text, uint64_t *ns, struct errinfo *inf
         uint64_t factor = NS_PER_S;
         if (!first || rest.len > 0) {
             skip_char(&rest, ' ');
-            factor = duration_factor(cut_while(&rest, is_letter));
+            factor = duration_factor(cut_while(&rest, str_is_letter));
         }
         bool fraction_inside = number.fraction.len > 0 && rest.len > 0;
         if (factor == 0 || factor >= factor_last || fraction_inside)

@@ -83,6 +83,17 @@ size_t utf8_encode(uint32_t code, char out[4])
     return len;
 }
 
+size_t utf8_whole(struct str text)
+{
+    size_t lead = text.len;
+
+    while (lead > 0 && text.len - lead < 4 && is_continuation(text.ptr[lead - 1]))
+        lead--;
+    return lead > 0 && lead_length((unsigned char)text.ptr[lead - 1]) > text.len - lead + 1
+               ? lead - 1
+               : text.len;
+}
+
 bool utf8_valid(struct str text)
 {
     const char *at = text.ptr, *end = text.ptr + text.len;

@@ -22,6 +22,9 @@ uint32_t utf8_prev(const char *begin, const char **at);
 /* Writes 1 to 4 bytes and returns how many. */
 size_t utf8_encode(uint32_t code, char out[4]);
 
+/* The length of a text that was cut somewhere, without a last character that is not whole. */
+size_t utf8_whole(struct str text);
+
 bool utf8_valid(struct str text);
 bool utf8_is_ascii(struct str text);
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static const struct {
     unsigned status;
     const char *openai, *anthropic, *code;
@@ -17,16 +19,6 @@ static const struct {
     API_ERROR_TABLE(X)
 #undef X
 };
-
-/* The message may contain client text: do not cut it inside a character. */
-static void cut_to_characters(char *text, size_t len)
-{
-    while (len > 0 && ((unsigned char)text[len - 1] & 0xC0) == 0x80)
-        len--;
-    if (len > 0 && ((unsigned char)text[len - 1] & 0x80) != 0)
-        len--;
-    text[len] = '\0';
-}
 
 enum err api_error_set(struct api_error *error, enum api_error_kind kind, const char *param,
                        const char *fmt, ...)
@@ -42,7 +34,7 @@ enum err api_error_set(struct api_error *error, enum api_error_kind kind, const 
     int len = vsnprintf(error->message, sizeof(error->message), fmt, args);
     va_end(args);
     if (len >= (int)sizeof(error->message))
-        cut_to_characters(error->message, sizeof(error->message) - 1);
+        error->message[utf8_whole((struct str){error->message, sizeof(error->message) - 1})] = '\0';
     return ERR_INVALID;
 }
 

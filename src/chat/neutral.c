@@ -37,21 +37,6 @@ struct match {
 /* The next match at or after `from`. */
 typedef bool find_fn(struct str text, size_t from, struct match *match);
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_hex(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 static size_t find_from(struct str text, size_t from, struct str needle)
 {
     size_t at = str_find((struct str){text.ptr + from, text.len - from}, needle);
@@ -63,7 +48,7 @@ static size_t count_digits(struct str text, size_t at)
 {
     size_t n = 0;
 
-    while (at + n < text.len && is_digit(text.ptr[at + n]))
+    while (at + n < text.len && str_is_digit(text.ptr[at + n]))
         n++;
     return n;
 }
@@ -92,11 +77,11 @@ static bool find_billing(struct str text, size_t from, struct match *match)
 static bool find_cch(struct str text, size_t from, struct match *match)
 {
     for (size_t at = from; (at = find_from(text, at, STR("cch="))) != SIZE_MAX;) {
-        bool word = at > 0 && (is_letter(text.ptr[at - 1]) || is_digit(text.ptr[at - 1]));
+        bool word = at > 0 && (str_is_letter(text.ptr[at - 1]) || str_is_digit(text.ptr[at - 1]));
         size_t begin = at += 4;
-        while (at < text.len && is_hex(text.ptr[at]))
+        while (at < text.len && str_hex(text.ptr[at]) >= 0)
             at++;
-        bool ends = at == text.len || !(is_letter(text.ptr[at]) || is_digit(text.ptr[at]));
+        bool ends = at == text.len || !(str_is_letter(text.ptr[at]) || str_is_digit(text.ptr[at]));
         /* "0" is the placeholder itself. */
         bool done = at == begin + 1 && text.ptr[begin] == '0';
         *match = (struct match){begin, at, STR("0")};
@@ -118,7 +103,7 @@ static bool has_month(struct str text, size_t end)
     for (; at + 3 <= end; at++)
         for (size_t m = 0; m < sizeof(months) - 1; m += 3)
             if (memcmp(text.ptr + at, months + m, 3) == 0 &&
-                (at == 0 || !is_letter(text.ptr[at - 1])))
+                (at == 0 || !str_is_letter(text.ptr[at - 1])))
                 return true;
     return false;
 }
@@ -128,7 +113,7 @@ static size_t digits_before(struct str text, size_t end, size_t max)
 {
     size_t n = 0;
 
-    while (n < end && is_digit(text.ptr[end - n - 1]))
+    while (n < end && str_is_digit(text.ptr[end - n - 1]))
         n++;
     return n <= max ? n : 0;
 }

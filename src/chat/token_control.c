@@ -42,11 +42,6 @@ struct scan {
     bool unread;                 /* some special token is too long to be examined */
 };
 
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* ---- reading the vocabulary ---- */
 
 static bool add_special(struct scan *scan, int32_t token, unsigned traits)
@@ -64,7 +59,7 @@ static bool add_special(struct scan *scan, int32_t token, unsigned traits)
     scan->first[(unsigned char)text[0]] = true;
     for (size_t i = 1; i < len; i++)
         scan->inner[(unsigned char)text[i]] = true;
-    scan->space_first |= is_space(text[0]);
+    scan->space_first |= str_is_space(text[0]);
     return buf_append(&scan->texts, text, len) == ERR_OK;
 }
 
@@ -114,8 +109,8 @@ static bool is_safe(const struct scan *scan, const struct special *special)
 {
     struct str text = special_text(scan, special);
 
-    if ((special->traits & TOKENS_TRAIT_STRIP_LEFT) || is_space(text.ptr[0]) ||
-        is_space(text.ptr[text.len - 1]) ||
+    if ((special->traits & TOKENS_TRAIT_STRIP_LEFT) || str_is_space(text.ptr[0]) ||
+        str_is_space(text.ptr[text.len - 1]) ||
         ((special->traits & TOKENS_TRAIT_STRIP_RIGHT) && scan->space_first))
         return false;
     if (!may_conflict(scan, text))
@@ -159,23 +154,18 @@ static void link_parents(struct token_controls *set)
     }
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 bool token_words_end(struct str text, size_t at)
 {
-    return at > 0 && at + 1 < text.len && text.ptr[at] == ' ' && is_letter(text.ptr[at - 1]) &&
-           is_letter(text.ptr[at + 1]);
+    return at > 0 && at + 1 < text.len && text.ptr[at] == ' ' && str_is_letter(text.ptr[at - 1]) &&
+           str_is_letter(text.ptr[at + 1]);
 }
 
 static bool spares_words(struct str text, unsigned traits)
 {
-    if ((traits & TOKENS_TRAIT_STRIP_RIGHT) && is_letter(text.ptr[text.len - 1]))
+    if ((traits & TOKENS_TRAIT_STRIP_RIGHT) && str_is_letter(text.ptr[text.len - 1]))
         return false;
     for (size_t i = 1; i < text.len; i++)
-        if (is_letter(text.ptr[i - 1]) && text.ptr[i] == ' ')
+        if (str_is_letter(text.ptr[i - 1]) && text.ptr[i] == ' ')
             return false;
     return true;
 }

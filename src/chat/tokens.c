@@ -423,7 +423,7 @@ static enum err add_piece(struct walk *walk, size_t begin, size_t end, bool guar
 
 static size_t skip_space(struct str text, size_t at)
 {
-    while (at < text.len && (text.ptr[at] == ' ' || (text.ptr[at] >= '\t' && text.ptr[at] <= '\r')))
+    while (at < text.len && str_is_space(text.ptr[at]))
         at++;
     return at;
 }

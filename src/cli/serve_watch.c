@@ -57,7 +57,7 @@ static bool is_of_the_file(const struct cli *cli, const char *option)
 {
     for (size_t i = 0; i < cli->table->count; i++)
         if (strcmp(cli->table->options[i].name, option) == 0)
-            return cli->sources[i] <= OPTION_FROM_FILE;
+            return cli->sources[i] <= OPTION_FROM_SECTION;
     return false;
 }
 

@@ -35,20 +35,12 @@ void http_request_take_body(struct http_request *request, struct buf *body)
     request->body_owner = NULL;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte of the escape at `at`, or -1. */
 static int escaped_byte(struct str text, size_t at)
 {
     if (text.len - at < 3)
         return -1;
-    int high = hex_value(text.ptr[at + 1]), low = hex_value(text.ptr[at + 2]);
+    int high = str_hex(text.ptr[at + 1]), low = str_hex(text.ptr[at + 2]);
     return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
 }
 

@@ -154,7 +154,20 @@ static void test_survives_every_failed_allocation(void **state)
     mem_set_fault(NULL);
 }
 
-TEST_SUITE(TEST(test_appends_in_order), TEST(test_limit_is_hard_and_sticks),
-           TEST(test_limit_of_zero_takes_nothing), TEST(test_reserve_commit_and_consume),
-           TEST(test_take_moves_the_content), TEST(test_equals_oracle),
-           TEST(test_survives_every_failed_allocation))
+static void test_a_number_has_the_fewest_digits(void **state)
+{
+    struct buf buf;
+
+    (void)state;
+    buf_init(&buf, 100);
+    assert_ok(buf_append_double(&buf, 0.1));
+    buf_append_char(&buf, ' ');
+    assert_ok(buf_append_double(&buf, 1.0 / 3));
+    assert_string_equal(buf_str(&buf), "0.1 0.3333333333333333");
+    buf_fini(&buf);
+}
+
+TEST_SUITE(TEST(test_a_number_has_the_fewest_digits), TEST(test_appends_in_order),
+           TEST(test_limit_is_hard_and_sticks), TEST(test_limit_of_zero_takes_nothing),
+           TEST(test_reserve_commit_and_consume), TEST(test_take_moves_the_content),
+           TEST(test_equals_oracle), TEST(test_survives_every_failed_allocation))

@@ -166,7 +166,7 @@ static void test_stronger_sources_win(void **state)
     assert_int_equal(options_got.values.port, 2);
     assert_int_equal(options_got.values.shift, 1);
     assert_true(options_got.values.heat == 1);
-    assert_int_equal(options_source("heat"), OPTION_FROM_FILE);
+    assert_int_equal(options_source("heat"), OPTION_FROM_SECTION);
     assert_ok(options_parse_all("", ini, env));
     assert_int_equal(options_got.values.port, 3);
     assert_int_equal(options_source("port"), OPTION_FROM_ENV);

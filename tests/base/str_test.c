@@ -1,5 +1,6 @@
 #include "base/str.h"
 
+#include <ctype.h>
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -344,7 +345,22 @@ static void test_distance(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_from_and_compare), TEST(test_starts_and_ends), TEST(test_trim),
-           TEST(test_find), TEST(test_next), TEST(test_u64), TEST(test_i64), TEST(test_f64_syntax),
-           TEST(test_f64_length), TEST(test_f64_round_trips), TEST(test_f64_ignores_the_locale),
-           TEST(test_distance))
+static void test_characters_are_those_of_ascii(void **state)
+{
+    static const char hex[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
+
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        const char *low = c != 0 ? strchr(hex, c) : NULL, *high = c != 0 ? strchr(upper, c) : NULL;
+        int value = low != NULL ? (int)(low - hex) : high != NULL ? (int)(high - upper) : -1;
+        assert_int_equal(str_hex((char)c), value);
+        assert_int_equal(str_is_digit((char)c), c < 128 && isdigit(c));
+        assert_int_equal(str_is_letter((char)c), c < 128 && isalpha(c));
+        assert_int_equal(str_is_space((char)c), c < 128 && isspace(c));
+    }
+}
+
+TEST_SUITE(TEST(test_characters_are_those_of_ascii), TEST(test_from_and_compare),
+           TEST(test_starts_and_ends), TEST(test_trim), TEST(test_find), TEST(test_next),
+           TEST(test_u64), TEST(test_i64), TEST(test_f64_syntax), TEST(test_f64_length),
+           TEST(test_f64_round_trips), TEST(test_f64_ignores_the_locale), TEST(test_distance))

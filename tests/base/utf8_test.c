@@ -55,5 +55,19 @@ static void test_counting(void **state)
     assert_false(utf8_is_ascii(STR("0123456789abcde\x80")));
 }
 
-TEST_SUITE(TEST(test_every_code_point_there_and_back),
+static void test_a_cut_text_ends_with_a_whole_character(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t whole;
+    } cases[] = {{"", 0},         {"ab", 2},    {"a\xC3", 1},         {"a\xC3\xA4", 3},
+                 {"\xE2\x82", 0}, {"a\x80", 2}, {"a\xF0\x9F\x98", 1}, {"\xF0\x9F\x98\x80", 4}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        assert_int_equal(utf8_whole(str_from(cases[i].text)), cases[i].whole);
+}
+
+TEST_SUITE(TEST(test_a_cut_text_ends_with_a_whole_character),
+           TEST(test_every_code_point_there_and_back),
            TEST(test_damaged_text_is_one_character_a_byte), TEST(test_counting))

@@ -11,7 +11,7 @@ static void test_command_gets_options_and_arguments(void **state)
     (void)state;
     assert_int_equal(cli_run("greet -t2 --loud moon sun"), CLI_EXIT_OK);
     assert_string_equal(cli_got.out, "hello moon!\nhello sun!\nhello moon!\nhello sun!\n"
-                                     "500 bytes, config none, debug 0, times from 3\n");
+                                     "500 bytes, config none, debug 0, times from 4\n");
     assert_string_equal(cli_got.err, "");
     assert_int_equal(cli_run("greet --log-level debug --bytes 7 -- --moon"), CLI_EXIT_OK);
     assert_string_equal(cli_got.out, "hello --moon\n7 bytes, config none, debug 1, times from 0\n");

@@ -6,6 +6,7 @@
 #include "base/option.h"
 #include "cli/cli.h"
 #include "cli/common.h"
+#include "support/options.h"
 #include "support/test.h"
 
 static void test_tables_of_all_commands_are_consistent(void **state)

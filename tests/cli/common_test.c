@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "support/cli_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 static void test_values_of_both_do_not_overlap(void **state)

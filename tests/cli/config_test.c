@@ -43,7 +43,7 @@ static void test_configuration_is_found(void **state)
     assert_int_equal(cli_run("greet x"), CLI_EXIT_OK);
     assert_null(strstr(cli_got.out, "hello x\nhello x\nhello x\n"));
     assert_int_equal(cli_run("greet x --times 1"), CLI_EXIT_OK);
-    assert_non_null(strstr(cli_got.out, "times from 3"));
+    assert_non_null(strstr(cli_got.out, "times from 4"));
 }
 
 static void test_home_stands_in_for_xdg(void **state)

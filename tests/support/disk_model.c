@@ -442,16 +442,6 @@ static int model_renameat(void *ctx, int from_dir, const char *from, int to_dir,
     LOCKED(int, rename_locked(disk, from_dir, from, to_dir, to));
 }
 
-static int model_linkat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
-{
-    (void)ctx;
-    (void)from_dir;
-    (void)from;
-    (void)to_dir;
-    (void)to;
-    return -EPERM; /* as on a file system without hard links */
-}
-
 static int model_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
 {
     LOCKED(int, unlink_locked(disk, dir, name, is_dir));
@@ -509,7 +499,6 @@ static const struct file_ops model_ops = {
     .fstatat = model_fstatat,
     .fstatvfs = model_fstatvfs,
     .renameat = model_renameat,
-    .linkat = model_linkat,
     .unlinkat = model_unlinkat,
     .mkdirat = model_mkdirat,
     .lock = model_lock,

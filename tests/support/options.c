@@ -4,9 +4,11 @@
 #include "support/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/option_impl.h"
 #include "support/test.h"
 
 enum { ARGS_MAX = 32 };
@@ -92,4 +94,96 @@ enum option_source options_source(const char *name)
             return options_got.parse.sources[i];
     fail_msg("no option %s", name);
     return OPTION_FROM_TABLE;
+}
+
+/* ---- the check of a table ---- */
+
+NORETURN static void bad_table(const struct option_table *table, const struct option_desc *desc,
+                               const char *what)
+{
+    fprintf(stderr, "hearth: options of %s, --%s: %s\n", table->command ? table->command : "(null)",
+            desc->name ? desc->name : "(null)", what);
+    abort();
+}
+
+static bool is_name(const char *name)
+{
+    return name != NULL && name[0] != '\0' && name[0] != '-' && strlen(name) < 64 &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0' &&
+           strncmp(name, "no-", 3) != 0 && strcmp(name, "help") != 0;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static void check_names(const struct option_table *table, size_t index)
+{
+    const struct option_desc *desc = &table->options[index];
+    bool letter = (desc->letter >= 'a' && desc->letter <= 'z') ||
+                  (desc->letter >= 'A' && desc->letter <= 'Z');
+
+    if (!is_name(desc->name) || (desc->alias != NULL && !is_name(desc->alias)))
+        bad_table(table, desc, "bad name");
+    if (desc->letter != 0 && (!letter || desc->letter == 'h'))
+        bad_table(table, desc, "bad letter");
+    if (same(desc->name, desc->alias))
+        bad_table(table, desc, "the alias is the name");
+    for (size_t i = 0; i < index; i++) {
+        const struct option_desc *other = &table->options[i];
+        if (same(other->name, desc->name) || same(other->name, desc->alias) ||
+            same(other->alias, desc->name) || same(other->alias, desc->alias))
+            bad_table(table, desc, "the name is duplicated");
+        if (desc->letter != 0 && desc->letter == other->letter)
+            bad_table(table, desc, "the letter is duplicated");
+    }
+}
+
+/* The table's initial value must be valid for a user as well. */
+static void check_initial(const struct option_table *table, const struct option_desc *desc)
+{
+    union {
+        bool flag;
+        int choice;
+        uint64_t number;
+        double real;
+        const char *text;
+        struct option_list list;
+    } value = {0};
+    struct option_desc alone = *desc;
+    struct errinfo info = {0};
+    struct arena arena;
+
+    if (desc->initial == NULL)
+        return;
+    arena_init(&arena, 65536);
+    alone.offset = 0;
+    /* The value of a percentage depends on the machine, so only other sizes are checked against the
+     * bounds. */
+    bool checked = !str_ends(str_from(desc->initial), STR("%"));
+    struct option_value_from from = {
+        .arena = &arena, .whole = UINT64_C(1) << 40, .checked = checked};
+    if (option_value_parse(&alone, str_from(desc->initial), &value, &from, &info) != ERR_OK)
+        bad_table(table, desc, info.text);
+    arena_fini(&arena);
+}
+
+void option_check_table(const struct option_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_desc *desc = &table->options[i];
+        size_t len = desc->help ? strlen(desc->help) : 0;
+        check_names(table, i);
+        if (len == 0 || desc->help[len - 1] != '.')
+            bad_table(table, desc, "the help is not a sentence");
+        if ((desc->type == OPTION_CHOICE) != (desc->choices != NULL))
+            bad_table(table, desc, "choices, and only they, have a list");
+        if (desc->choices != NULL && desc->choices[0] == NULL)
+            bad_table(table, desc, "nothing to choose from");
+        if ((desc->max > 0 && desc->min > desc->max) || desc->imin > desc->imax ||
+            desc->fmin > desc->fmax)
+            bad_table(table, desc, "the range is empty");
+        check_initial(table, desc);
+    }
 }

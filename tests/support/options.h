@@ -42,6 +42,10 @@ enum err options_parse(const char *line);
 void options_expect_error(const char *line, const char *sentence);
 void options_expect_ini_error(const char *ini, const char *sentence);
 
+/* Aborts with a message on an inconsistent table (duplicate names, an initial value that does not
+ * parse). */
+void option_check_table(const struct option_table *table);
+
 /* Where the last parse took an option from. */
 enum option_source options_source(const char *name);
 
