@@ -1,15 +1,16 @@
 /*
  * client.c: bytes in, answers out.
  *
- *      socket -> in (raw) -> framing: length, chunks, or to EOF -> body
+ *      socket -> llhttp: head, body by length, in chunks, or to EOF -> body
  *             -> events: lines "data: ...", ended by an empty line
  *
- * The last call returned the first `taken` bytes of `in`; the next call drops them. So a piece can
- * be used without a copy.
+ * The last call returned the first `taken` bytes of `body`; the next call drops them. So a piece
+ * can be used without a copy.
  */
 #include "http/client.h"
 
 #include <errno.h>
+#include <llhttp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26,17 +27,16 @@
 
 enum { READ_BYTES = 64 * 1024, EVENT_BYTES_MAX = 16 * 1024 * 1024 };
 
-enum framing { FRAMING_LENGTH, FRAMING_CHUNKS, FRAMING_CLOSE };
-
 struct client {
     int fd;
     uint64_t deadline_ns;
     struct client_url url;
-    struct buf in;
+    llhttp_t parser;
+    char field[16]; /* the beginning of the current header's name */
+    bool in_value, head_ended, ended;
+    char request_id[CLIENT_ID_BYTES];
+    struct buf body; /* decoded, not yet dropped */
     size_t taken;
-    enum framing framing;
-    uint64_t left; /* bytes left in the body or in the chunk */
-    bool body_ended;
     struct buf events; /* decoded body, not a whole event yet */
     size_t events_taken;
 };
@@ -204,6 +204,62 @@ static enum err connect_any(struct client *client, struct errinfo *info)
     return err;
 }
 
+/* ---- the answer, as llhttp reports it ---- */
+
+/* Appends to a text, as far as it has room. */
+static void append(char *text, size_t size, const char *at, size_t len)
+{
+    size_t used = strlen(text);
+
+    snprintf(text + used, size - used, "%.*s", (int)MIN(len, size), at);
+}
+
+static int on_field(llhttp_t *parser, const char *at, size_t len)
+{
+    struct client *client = parser->data;
+
+    if (client->in_value)
+        client->field[0] = '\0';
+    client->in_value = false;
+    append(client->field, sizeof(client->field), at, len);
+    return 0;
+}
+
+static int on_value(llhttp_t *parser, const char *at, size_t len)
+{
+    struct client *client = parser->data;
+
+    client->in_value = true;
+    if (str_eq_nocase(str_from(client->field), STR("x-request-id")))
+        append(client->request_id, sizeof(client->request_id), at, len);
+    return 0;
+}
+
+static int on_head(llhttp_t *parser)
+{
+    ((struct client *)parser->data)->head_ended = true;
+    return 0;
+}
+
+static int on_body(llhttp_t *parser, const char *at, size_t len)
+{
+    return buf_append(&((struct client *)parser->data)->body, at, len) == ERR_OK ? 0 : HPE_USER;
+}
+
+static int on_end(llhttp_t *parser)
+{
+    ((struct client *)parser->data)->ended = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+    .on_header_field = on_field,
+    .on_header_value = on_value,
+    .on_headers_complete = on_head,
+    .on_body = on_body,
+    .on_message_complete = on_end,
+};
+
 enum err client_open(struct client **out, const struct client_url *url, uint64_t timeout_ms,
                      struct errinfo *info)
 {
@@ -212,7 +268,9 @@ enum err client_open(struct client **out, const struct client_url *url, uint64_t
     client->fd = -1;
     client->url = *url;
     client->deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
-    buf_init(&client->in, CLIENT_BODY_BYTES_MAX);
+    llhttp_init(&client->parser, HTTP_RESPONSE, &settings);
+    client->parser.data = client;
+    buf_init(&client->body, CLIENT_BODY_BYTES_MAX);
     buf_init(&client->events, EVENT_BYTES_MAX);
     enum err err = url->socket[0] != '\0' ? connect_local(client, info) : connect_any(client, info);
     if (err != ERR_OK)
@@ -227,7 +285,7 @@ void client_close(struct client **client)
         return;
     if ((*client)->fd >= 0)
         close((*client)->fd);
-    buf_fini(&(*client)->in);
+    buf_fini(&(*client)->body);
     buf_fini(&(*client)->events);
     mem_free(*client);
     *client = NULL;
@@ -273,162 +331,58 @@ enum err client_send(struct client *client, const char *method, const char *path
     return err;
 }
 
-/* Reads more bytes into `in`. ERR_CLOSED at the end of the connection. */
-static enum err receive(struct client *client, struct errinfo *info)
+/* Passes received bytes, or the end of the connection, to the parser. */
+static enum err parse(struct client *client, const char *bytes, size_t len, struct errinfo *info)
 {
+    llhttp_errno_t error =
+        len > 0 ? llhttp_execute(&client->parser, bytes, len) : llhttp_finish(&client->parser);
     char url[CLIENT_URL_BYTES];
 
+    if (client->body.err != ERR_OK)
+        return err_set(info, client->body.err, "%s", err_sentence(client->body.err));
+    if (client->ended)
+        return ERR_OK;
+    if (len == 0)
+        return err_set(info, ERR_CLOSED, "%s closed the connection",
+                       client_url_text(&client->url, url));
+    return error == HPE_OK ? ERR_OK
+                           : err_set(info, ERR_CORRUPT, "the answer is not valid HTTP: %s",
+                                     llhttp_get_error_reason(&client->parser));
+}
+
+static enum err receive(struct client *client, struct errinfo *info)
+{
+    char bytes[READ_BYTES];
+
     for (;;) {
-        char *to = buf_reserve(&client->in, READ_BYTES);
-        if (to == NULL)
-            return err_set(info, client->in.err, "%s", err_sentence(client->in.err));
-        ssize_t got = recv(client->fd, to, READ_BYTES, 0);
-        if (got > 0) {
-            buf_commit(&client->in, (size_t)got);
-            return ERR_OK;
-        }
-        if (got == 0)
-            return err_set(info, ERR_CLOSED, "%s closed the connection",
-                           client_url_text(&client->url, url));
+        ssize_t got = recv(client->fd, bytes, sizeof(bytes), 0);
+        if (got >= 0)
+            return parse(client, bytes, (size_t)got, info);
         if (errno != EAGAIN && errno != EINTR)
             return failed(client, errno, info);
         TRY(wait_for(client, POLLIN, info));
     }
 }
 
-/* ---- the head ---- */
-
-static struct str head_field(struct str head, struct str name)
-{
-    struct str line;
-
-    while (str_next(&head, '\n', &line)) {
-        if (line.len <= name.len || line.ptr[name.len] != ':')
-            continue;
-        if (str_eq_nocase((struct str){line.ptr, name.len}, name))
-            return str_trim((struct str){line.ptr + name.len + 1, line.len - name.len - 1});
-    }
-    return STR_NONE;
-}
-
-static enum err read_framing(struct client *client, struct str head, struct errinfo *info)
-{
-    struct str length = head_field(head, STR("content-length"));
-
-    client->left = 0;
-    client->body_ended = false;
-    if (str_eq_nocase(head_field(head, STR("transfer-encoding")), STR("chunked"))) {
-        client->framing = FRAMING_CHUNKS;
-    } else if (length.ptr == NULL) {
-        client->framing = FRAMING_CLOSE;
-    } else {
-        client->framing = FRAMING_LENGTH;
-        if (!str_to_u64(length, &client->left))
-            return err_set(info, ERR_CORRUPT, "the answer's Content-Length is no number");
-    }
-    return ERR_OK;
-}
-
 enum err client_read_head(struct client *client, struct client_head *head, struct errinfo *info)
 {
-    static const char begin[] = "HTTP/1.";
-    size_t end;
-
-    *head = (struct client_head){0};
-    while ((end = str_find((struct str){client->in.data, client->in.len}, STR("\r\n\r\n"))) ==
-           SIZE_MAX) {
-        if (client->in.len > CLIENT_HEAD_BYTES_MAX)
-            return err_set(info, ERR_CORRUPT, "the answer has no head");
+    while (!client->head_ended)
         TRY(receive(client, info));
-    }
-    struct str text = {client->in.data, end + 2};
-    uint64_t status = 0;
-    if (!str_starts(text, STR(begin)) || text.len < 12 ||
-        !str_to_u64((struct str){text.ptr + 9, 3}, &status))
-        return err_set(info, ERR_CORRUPT, "the answer is not HTTP");
-    head->status = (int)status;
-    struct str id = head_field(text, STR("x-request-id"));
-    snprintf(head->request_id, sizeof(head->request_id), "%.*s",
-             (int)MIN(id.len, sizeof(head->request_id) - 1), id.ptr != NULL ? id.ptr : "");
-    TRY(read_framing(client, text, info));
-    buf_consume(&client->in, end + 4);
-    return ERR_OK;
-}
-
-/* ---- the body ---- */
-
-static bool parse_hex(struct str text, uint64_t *value)
-{
-    *value = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-                         : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
-                                                : 16;
-        if (digit == 16 || *value > UINT64_MAX >> 5)
-            return false;
-        *value = *value << 4 | digit;
-    }
-    return text.len > 0;
-}
-
-/* Reads the line that begins a chunk, after the empty line that ended the previous chunk. */
-static enum err begin_chunk(struct client *client, struct errinfo *info)
-{
-    for (;;) {
-        struct str in = {client->in.data, client->in.len};
-        size_t end = str_find(in, STR("\r\n"));
-        if (end == SIZE_MAX) {
-            TRY(receive(client, info));
-            continue;
-        }
-        struct str line = {in.ptr, end}, size;
-        bool empty = end == 0;
-        if (!empty && (!str_next(&line, ';', &size) || !parse_hex(str_trim(size), &client->left)))
-            return err_set(info, ERR_CORRUPT, "a chunk of the answer has no length");
-        buf_consume(&client->in, end + 2);
-        if (empty)
-            continue;
-        client->body_ended = client->left == 0;
-        return ERR_OK;
-    }
-}
-
-static enum err hand_out(struct client *client, struct str *piece)
-{
-    uint64_t len = client->in.len;
-
-    if (client->framing != FRAMING_CLOSE) {
-        len = MIN(len, client->left);
-        client->left -= len;
-    }
-    client->body_ended = client->framing == FRAMING_LENGTH && client->left == 0;
-    client->taken = (size_t)len;
-    *piece = (struct str){client->in.data, (size_t)len};
+    head->status = client->parser.status_code;
+    memcpy(head->request_id, client->request_id, sizeof(head->request_id));
     return ERR_OK;
 }
 
 enum err client_read(struct client *client, struct str *piece, struct errinfo *info)
 {
     *piece = STR_NONE;
-    buf_consume(&client->in, client->taken);
+    buf_consume(&client->body, client->taken);
     client->taken = 0;
-    if (client->framing == FRAMING_LENGTH && client->left == 0)
-        client->body_ended = true;
-    if (!client->body_ended && client->framing == FRAMING_CHUNKS && client->left == 0)
-        TRY(begin_chunk(client, info));
-    if (client->body_ended)
-        return ERR_OK;
-    if (client->in.len == 0) {
-        enum err err = receive(client, info);
-        if (err == ERR_CLOSED && client->framing == FRAMING_CLOSE) {
-            client->body_ended = true;
-            return ERR_OK;
-        }
-        TRY(err);
-    }
-    return hand_out(client, piece);
+    while (client->body.len == 0 && !client->ended)
+        TRY(receive(client, info));
+    client->taken = client->body.len;
+    *piece = (struct str){client->body.data, client->body.len};
+    return ERR_OK;
 }
 
 /* ---- events ---- */
@@ -484,7 +438,7 @@ enum err client_fetch(const struct client_request *request, int *status, struct 
                       struct errinfo *info)
 {
     struct client *client;
-    struct client_head head;
+    struct client_head head = {0};
     struct str piece = {"", 1};
 
     TRY(client_open(&client, request->url, request->timeout_ms, info));

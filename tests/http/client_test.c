@@ -101,7 +101,7 @@ static void test_events(void **state)
 {
     static const char answer[] =
         "HTTP/1.1 200 OK\r\nx-request-id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
-        "1d\r\n: keepalive\n\ndata: {\"a\":1}\n\n\r\n"
+        "1c\r\n: keepalive\n\ndata: {\"a\":1}\n\n\r\n"
         "14\r\nevent: x\ndata:  two\n\r\n1\r\n\n\r\n"
         "13\r\ndata: three\r\n\r\ndata\r\n0\r\n\r\n";
     struct canned_server server;
