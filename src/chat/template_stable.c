@@ -48,6 +48,10 @@ static const struct {
     {{CHAT_SAID(ROLE_USER, "third")}, true, false, false},
     {{CHAT_SAID(ROLE_ASSISTANT, "three")}, false, false, false},
     {{CHAT_SAID(ROLE_USER, "fourth")}, true, false, false},
+    {{CHAT_SAID(ROLE_ASSISTANT, "four")}, false, false, false},
+    {{CHAT_SAID(ROLE_USER, "")}, true, false, false},
+    {{CHAT_SAID(ROLE_ASSISTANT, "five")}, false, false, false},
+    {{CHAT_SAID(ROLE_USER, "sixth")}, true, false, false},
 };
 
 /* One way through the script. */

@@ -699,6 +699,32 @@ static void test_marks_stay_where_they_are(void **state)
     assert_int_equal(s.moved, 0);
 }
 
+/* A template that shows an empty question only while it is the last message. */
+static void test_marks_of_an_empty_question(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}{% if m.role != 'user' or m.content or loop.last %}"
+        "<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const char empty[] = "{\"role\":\"user\",\"content\":\"\"}";
+    struct stability s = {0};
+    struct chat turn, later;
+    char json[256];
+
+    (void)state;
+    open_source(&turn, source);
+    open_source(&later, source);
+    snprintf(json, sizeof(json), "[%s]", empty);
+    assert_ok(render(&turn, json));
+    snprintf(json, sizeof(json), "[%s," HI "," HELLO "]", empty);
+    assert_ok(render(&later, json));
+    compare_turns(&s, "empty question", &turn.text, &later.text, 1);
+    assert_true(s.marks > 0);
+    assert_int_equal(s.moved, 0);
+    close_chat(&turn);
+    close_chat(&later);
+}
+
 /* ---- faults ---- */
 
 static void test_no_memory(void **state)
@@ -760,4 +786,4 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_any_template_can_continue), TEST(test_endless_templates),
            TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
            TEST(test_marks_of_system_text_that_moves), TEST(test_marks_stay_where_they_are),
-           TEST(test_no_memory), TEST(test_arena_limit))
+           TEST(test_marks_of_an_empty_question), TEST(test_no_memory), TEST(test_arena_limit))
