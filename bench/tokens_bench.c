@@ -57,22 +57,6 @@ static uint64_t now(void)
     return clock_mono_ns(clock_real());
 }
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
-                                size_t max, size_t *count, struct errinfo *info)
-{
-    return engine_tokenize(arg, text, flags, out, max, count, info);
-}
-
-static size_t source_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
-{
-    return engine_token_bytes(arg, token, control, out, size);
-}
-
-static unsigned source_traits(void *arg, int32_t token)
-{
-    return engine_token_traits(arg, token);
-}
-
 /* ---- the conversation ---- */
 
 static void append_words(struct buf *json, size_t bytes, size_t seed)
@@ -270,8 +254,7 @@ static void setup(struct bench *b, const char *path)
     if (engine_load(&b->engine, &load, &info) != ERR_OK)
         die(info.text);
     const struct engine_facts *facts = engine_facts(b->engine);
-    struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits,
-                                                b->engine, facts->vocab, facts->bos, false}};
+    struct tokens_options options = {.engine = b->engine};
     struct chat_template_options chat = {.source = facts->chat_template};
     if (tokens_create(&options, &b->tokens, &info) != ERR_OK ||
         chat_template_create(&chat, &b->tmpl, &info) != ERR_OK)

@@ -85,7 +85,7 @@ static void check_composing(const uint8_t *data, size_t size)
 
     for (size_t i = 0; i < COUNT_OF(at); i++)
         at[i] = (data[2 * i] | (size_t)data[2 * i + 1] << 8) % (text.len + 1);
-    struct recall_call call = {STR("id"), STR("f"), {text.ptr, at[0]}};
+    struct tool_call call = {STR("id"), STR("f"), {text.ptr, at[0]}};
     struct recall_turn turn = {.opening = {text.ptr + at[1], MIN(text.len - at[1], data[12])},
                                .message = {.calls = &call, .calls_count = 1},
                                .tokens = tokens,

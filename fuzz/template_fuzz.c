@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
+#include "engine/engine_ops.h"
 #include "dialect/answer.h"
 #include "dialect/json_read.h"
 
@@ -38,33 +39,33 @@ static const char *const sources[] = {
 
 static const struct str controls[] = {{"<|im_start|>", 12}, {"<|im_end|>", 10}};
 
-static size_t token_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
+static size_t token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size)
 {
     char byte = (char)token;
     struct str text = token < CONTROL ? (struct str){&byte, 1} : controls[token - CONTROL];
 
-    (void)arg;
+    (void)engine;
     (void)control;
     memcpy(out, text.ptr, text.len < size ? text.len : size);
     return text.len;
 }
 
-static unsigned token_traits(void *arg, int32_t token)
+static unsigned token_traits(const struct engine *engine, token_id token)
 {
-    (void)arg;
-    return token < CONTROL ? 0 : TOKENS_TRAIT_CONTROL;
+    (void)engine;
+    return token < CONTROL ? 0 : ENGINE_TOKEN_CONTROL;
 }
 
-static enum err tokenize(void *arg, struct str text, unsigned flags, int32_t *out, size_t max,
-                         size_t *count, struct errinfo *info)
+static enum err tokenize(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *out, size_t max, size_t *count)
 {
-    (void)arg;
-    (void)info;
+    (void)engine;
     *count = 0;
     for (size_t at = 0, len; at < text.len; at += len) {
         int32_t token = (unsigned char)text.ptr[at];
         len = 1;
-        for (size_t i = 0; (flags & TOKENS_CONTROL) && i < 2; i++)
+        for (size_t i = 0; (flags & ENGINE_TOKENIZE_CONTROL) && i < 2; i++)
             if (str_starts((struct str){text.ptr + at, text.len - at}, controls[i])) {
                 token = CONTROL + (int32_t)i;
                 len = controls[i].len;
@@ -72,7 +73,7 @@ static enum err tokenize(void *arg, struct str text, unsigned flags, int32_t *ou
         if (++*count <= max)
             out[*count - 1] = token;
     }
-    return *count <= max ? ERR_OK : ERR_LIMIT;
+    return ERR_OK;
 }
 
 static void require(bool holds)
@@ -91,8 +92,10 @@ static bool is_touched(const struct chat_text *text, size_t begin, size_t end)
 
 static void check_tokens(const struct chat_text *text)
 {
-    struct tokens_options options = {
-        .source = {tokenize, token_bytes, token_traits, NULL, VOCAB, -1, false}};
+    static const struct engine_ops ops = {
+        .tokenize = tokenize, .token_bytes = token_bytes, .token_traits = token_traits};
+    static const struct engine engine = {.ops = &ops, .facts = {.vocab = VOCAB, .bos = -1}};
+    struct tokens_options options = {.engine = &engine};
     struct token_prompt prompt;
     struct tokens *tokens;
     char piece[16];

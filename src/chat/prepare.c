@@ -111,7 +111,8 @@ static enum err make_tokens(struct prepare_run *run)
     case GEN_SOURCE_TEXT: /* the client writes the whole prompt, including control tokens */
         TRY(check_length(run, run->request->prompt.len));
         return tokens_from_string(run->tools->model.tokens, &run->caller, run->request->prompt,
-                                  TOKENS_CONTROL | TOKENS_BOS, &run->out->prompt, &run->info);
+                                  ENGINE_TOKENIZE_CONTROL | ENGINE_TOKENIZE_BOS, &run->out->prompt,
+                                  &run->info);
     case GEN_SOURCE_TOKENS:
         break;
     }

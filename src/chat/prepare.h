@@ -84,7 +84,4 @@ enum err prepare(struct prepared *out, struct gen_request *request,
 /* Accepts a zeroed one. */
 void prepare_fini(struct prepared *out);
 
-/* The part of a tool-call id that all dialects share: without "call_", "toolu_" and the like. */
-struct str prepare_call_id(struct str id);
-
 #endif

@@ -24,8 +24,7 @@ struct prepare_run {
 /* Makes texts neutral and restores dropped thoughts. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
-/* An assistant's message in the form of recall.h, in the request's arena. ERR_NOMEM, ERR_LIMIT;
- * ERR_UNSUPPORTED: it has more calls than a turn can have. */
+/* An assistant's message in the form of recall.h, in the request's arena. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct recall_message *out) NODISCARD;
 

@@ -9,14 +9,6 @@
 #include "base/buf.h"
 #include "chat/neutral.h"
 
-struct str prepare_call_id(struct str id)
-{
-    for (size_t i = id.len; i > 0; i--)
-        if (id.ptr[i - 1] == '_')
-            return (struct str){id.ptr + i, id.len - i};
-    return id;
-}
-
 static enum err neutralise(struct prepare_run *run, struct message *message)
 {
     if (message->role != ROLE_SYSTEM)
@@ -35,23 +27,10 @@ static enum err neutralise(struct prepare_run *run, struct message *message)
 enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct recall_message *out)
 {
-    struct recall_call *calls;
-
-    *out = (struct recall_message){.reasoning = message->thought};
-    TRY(message_text(message, arena, STR(""), &out->content));
-    if (message->calls_count > RECALL_CALLS_MAX)
-        return ERR_UNSUPPORTED;
-    calls = arena_alloc_array(arena, message->calls_count, sizeof(*calls));
-    if (!calls)
-        return arena->err;
-    for (size_t i = 0; i < message->calls_count; i++) {
-        const struct tool_call *call = &message->calls[i];
-
-        calls[i] = (struct recall_call){prepare_call_id(call->id), call->name, call->arguments};
-    }
-    out->calls = calls;
-    out->calls_count = message->calls_count;
-    return ERR_OK;
+    *out = (struct recall_message){.reasoning = message->thought,
+                                   .calls = message->calls,
+                                   .calls_count = message->calls_count};
+    return message_text(message, arena, STR(""), &out->content);
 }
 
 /* ---- thoughts that the client dropped ---- */
@@ -61,13 +40,11 @@ static enum err add_thought(struct prepare_run *run, struct message *message)
     struct arena *arena = &run->request->arena;
     struct recall_message seen;
     struct buf thought;
-    enum err err;
+    enum err err = ERR_OK;
 
     if (message->role != ROLE_ASSISTANT || message->calls_count == 0 || message->thought.ptr)
         return ERR_OK;
-    err = prepare_read_message(arena, message, &seen);
-    if (err != ERR_OK)
-        return err == ERR_UNSUPPORTED ? ERR_OK : err;
+    TRY(prepare_read_message(arena, message, &seen));
     buf_init(&thought, RECALL_TURN_BYTES_MAX);
     if (recall_thought(run->tools->recall, &run->out->space, &seen, &thought)) {
         message->thought.ptr = arena_strdup(arena, (struct str){buf_str(&thought), thought.len});

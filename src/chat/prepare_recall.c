@@ -65,7 +65,6 @@ static enum err find_places(struct prepare_run *run, struct recall_place **out, 
     for (size_t i = 0; i < talk->count; i++) {
         const struct message *message = &talk->messages[i];
         struct recall_place *place = &places[*count];
-        enum err err;
 
         if (message->role == ROLE_USER)
             mark_user_since(places, *count);
@@ -73,11 +72,7 @@ static enum err find_places(struct prepare_run *run, struct recall_place **out, 
             (run->request->continue_final && i + 1 == talk->count) ||
             !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
             continue;
-        err = prepare_read_message(arena, message, &place->message);
-        if (err == ERR_UNSUPPORTED)
-            continue;
-        if (err != ERR_OK)
-            return err;
+        TRY(prepare_read_message(arena, message, &place->message));
         (*count)++;
     }
     *out = places;
@@ -90,7 +85,8 @@ static enum err find_places(struct prepare_run *run, struct recall_place **out, 
 struct text_run {
     struct chat_text text;
     char *bytes;
-    size_t len, room;
+    size_t len;
+    size_t tokens_room, marks_room; /* of the prompt */
     struct chat_span *spans;
     struct mark *marks;
     /* positions in the whole text's arrays: each entry goes to the first run that contains it */
@@ -156,38 +152,24 @@ static bool drops_bos(const struct prepare_run *run, const struct chat_text *tex
 
 /* ---- putting the prompt together ---- */
 
-static enum err grow(void **array, size_t count, size_t size)
+static enum err append_tokens(struct text_run *run, struct token_prompt *prompt,
+                              const int32_t *tokens, size_t count)
 {
-    void *grown = mem_try_realloc(*array, count * size);
-
-    if (!grown)
+    if (!mem_try_reserve(&prompt->tokens, prompt->count + count, &run->tokens_room,
+                         sizeof(*tokens)))
         return ERR_NOMEM;
-    *array = grown;
-    return ERR_OK;
-}
-
-static enum err append_tokens(struct token_prompt *prompt, const int32_t *tokens, size_t count)
-{
-    void *array = prompt->tokens;
-    enum err err = grow(&array, prompt->count + count + 1, sizeof(*tokens));
-
-    prompt->tokens = array;
-    if (err != ERR_OK || count == 0)
-        return err;
-    memcpy(prompt->tokens + prompt->count, tokens, count * sizeof(*tokens));
+    if (count > 0)
+        memcpy(prompt->tokens + prompt->count, tokens, count * sizeof(*tokens));
     prompt->count += count;
     return ERR_OK;
 }
 
-static enum err append_marks(struct token_prompt *prompt, const struct token_prompt *part,
-                             size_t base, size_t dropped)
+static enum err append_marks(struct text_run *run, struct token_prompt *prompt,
+                             const struct token_prompt *part, size_t base, size_t dropped)
 {
-    void *array = prompt->marks;
-    enum err err = grow(&array, prompt->mark_count + part->mark_count + 1, sizeof(*part->marks));
-
-    prompt->marks = array;
-    if (err != ERR_OK)
-        return err;
+    if (!mem_try_reserve(&prompt->marks, prompt->mark_count + part->mark_count, &run->marks_room,
+                         sizeof(*part->marks)))
+        return ERR_NOMEM;
     for (size_t i = 0; i < part->mark_count; i++) {
         struct mark mark = part->marks[i];
 
@@ -216,9 +198,9 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run,
     TRY(tokens_from_text(prepare->tools->model.tokens, &prepare->caller, &run->text, &part,
                          &prepare->info));
     dropped = base > 0 && drops_bos(prepare, &run->text, &part) ? 1 : 0;
-    err = append_tokens(prompt, part.tokens + dropped, part.count - dropped);
+    err = append_tokens(run, prompt, part.tokens + dropped, part.count - dropped);
     if (err == ERR_OK)
-        err = append_marks(prompt, &part, base, dropped);
+        err = append_marks(run, prompt, &part, base, dropped);
     prompt->memo_tokens += part.memo_tokens;
     token_prompt_fini(&part);
     run_reset(run);
@@ -232,7 +214,7 @@ static enum err append_segment(struct prepare_run *prepare, struct text_run *run
 
     if (segment->type == RECALL_TOKENS) {
         TRY(flush(prepare, run, prompt));
-        return append_tokens(prompt, segment->tokens, segment->tokens_count);
+        return append_tokens(run, prompt, segment->tokens, segment->tokens_count);
     }
     TRY(run_bytes(run, &prepare->request->arena, segment->text));
     if (segment->type == RECALL_TEXT)

@@ -290,8 +290,9 @@ static size_t hash_ids(const struct hash256 *space, const struct recall_message 
     size_t count = 0;
 
     for (size_t i = 0; i < message->calls_count; i++) {
-        bool known = message->calls[i].id.len == 0;
-        struct hash256 hash = recall_id_hash(space, message->calls[i].id);
+        struct str id = recall_call_id(message->calls[i].id);
+        struct hash256 hash = recall_id_hash(space, id);
+        bool known = id.len == 0;
         for (size_t k = 0; k < count && !known; k++)
             known = hash256_eq(&ids[k], &hash);
         if (!known)
@@ -337,9 +338,10 @@ struct recall_entry *recall_find_message(struct recall *recall, const struct has
 {
     struct recall_entry *entry = NULL;
 
-    for (size_t i = 0; i < message->calls_count && entry == NULL; i++) {
-        struct hash256 hash = recall_id_hash(space, message->calls[i].id);
-        if (message->calls[i].id.len > 0)
+    for (size_t i = 0; i < MIN(message->calls_count, RECALL_CALLS_MAX) && entry == NULL; i++) {
+        struct str id = recall_call_id(message->calls[i].id);
+        struct hash256 hash = recall_id_hash(space, id);
+        if (id.len > 0)
             entry = recall_find_id(recall, &hash);
     }
     return entry;

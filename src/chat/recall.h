@@ -52,6 +52,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "chat/conversation.h"
 
 struct buf;
 struct file_sys;
@@ -70,17 +71,11 @@ struct recall_options {
     const struct hash256 *seal_key;
 };
 
-struct recall_call {
-    struct str id; /* may be empty */
-    struct str name;
-    struct str arguments; /* JSON text; empty means {} */
-};
-
 /* An assistant message, as the client received it or as it sent it back. */
 struct recall_message {
     struct str content;   /* all text of it, joined */
     struct str reasoning; /* ptr == NULL: none was sent */
-    const struct recall_call *calls;
+    const struct tool_call *calls;
     size_t calls_count;
 };
 
@@ -104,6 +99,9 @@ void recall_destroy(struct recall **recall);
  * error ended the parsing of calls. ERR_LIMIT: too large to be remembered; ERR_NOMEM. Neither
  * should fail the request. */
 enum err recall_remember(struct recall *recall, const struct recall_turn *turn) NODISCARD;
+
+/* The part of a tool-call id that all dialects share: without "call_", "toolu_" and the like. */
+struct str recall_call_id(struct str id);
 
 /* Finds, by its tool-call ids, the thought of a message that was sent without one, and appends it
  * to `out`. Returns false if there is none or it is not known. The caller renders the message with

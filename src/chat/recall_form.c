@@ -196,6 +196,14 @@ struct hash256 recall_thought_hash(struct str reasoning)
     return hash256_of(text.ptr, text.len);
 }
 
+struct str recall_call_id(struct str id)
+{
+    for (size_t i = id.len; i > 0; i--)
+        if (id.ptr[i - 1] == '_')
+            return (struct str){id.ptr + i, id.len - i};
+    return id;
+}
+
 struct hash256 recall_id_hash(const struct hash256 *space, struct str id)
 {
     struct hash256_state state;

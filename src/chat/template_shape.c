@@ -20,7 +20,7 @@
 
 #include "base/arena.h"
 #include "base/json_write.h"
-#include "chat/template_value.h"
+#include "chat/template_impl.h"
 
 static const char tools_begin[] =
     "You can call tools. These are their signatures, as JSON, one a line:\n<tools>\n";

@@ -1,7 +1,7 @@
 /*
- * template_value.c: see template_value.h.
+ * template_value.c: strings, contents and calls of a request as values.
  */
-#include "chat/template_value.h"
+#include "chat/template_impl.h"
 
 #include <string.h>
 #include <yyjson.h>
@@ -242,7 +242,7 @@ static void append_call(struct buf *buf, const struct tool_call *call)
                    buf->len > 0 ? "\n<tool_call>\n{\"name\": \"" : "<tool_call>\n{\"name\": \"");
     json_scan_escape(buf, call->name);
     buf_append_str(buf, "\", \"arguments\": ");
-    append_str(buf, call->arguments);
+    buf_append(buf, call->arguments.ptr, call->arguments.len);
     buf_append_str(buf, "}\n</tool_call>");
 }
 
@@ -254,7 +254,7 @@ enum err shaper_spoken_calls(struct shaper *s, const struct message *message, st
 
     TRY(shaper_flat_text(s, message, &text));
     buf_init(&buf, SHAPER_TEXT_BYTES_MAX);
-    append_str(&buf, text);
+    buf_append(&buf, text.ptr, text.len);
     for (size_t i = 0; i < message->calls_count; i++)
         append_call(&buf, &message->calls[i]);
     return shaper_take_text(s, &buf, out);

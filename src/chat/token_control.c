@@ -1,18 +1,18 @@
 /*
- * token_control.c: see token_control.h.
+ * token_control.c: see tokens_impl.h.
  *
  * Overlap is a question about pairs of tokens, but first characters rule out nearly all pairs: a
  * token can begin inside another only if that one contains its first character after its own first.
  * Vocabularies with thousands of control tokens take a few milliseconds.
  */
-#include "chat/token_control.h"
+#include "chat/tokens_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "chat/tokens.h"
+#include "engine/engine.h"
 
 enum { TOKEN_BYTES_MAX = 1024, TEXTS_BYTES_MAX = 64 << 20 };
 
@@ -33,7 +33,7 @@ struct token_controls {
 
 /* All special tokens, while the set is built. */
 struct scan {
-    const struct tokens_source *source;
+    const struct engine *engine;
     struct buf texts;
     struct special *specials;
     size_t count, cap;
@@ -47,7 +47,7 @@ struct scan {
 static bool add_special(struct scan *scan, int32_t token, unsigned traits)
 {
     char text[TOKEN_BYTES_MAX];
-    size_t len = scan->source->token_bytes(scan->source->arg, token, true, text, sizeof(text));
+    size_t len = engine_token_bytes(scan->engine, token, true, text, sizeof(text));
 
     if (len == 0 || len > sizeof(text)) {
         scan->unread |= len > 0;
@@ -65,9 +65,9 @@ static bool add_special(struct scan *scan, int32_t token, unsigned traits)
 
 static bool read_vocabulary(struct scan *scan)
 {
-    for (uint32_t token = 0; token < scan->source->vocab; token++) {
-        unsigned traits = scan->source->token_traits(scan->source->arg, (int32_t)token);
-        if ((traits & (TOKENS_TRAIT_CONTROL | TOKENS_TRAIT_MARKER)) &&
+    for (uint32_t token = 0; token < engine_facts(scan->engine)->vocab; token++) {
+        unsigned traits = engine_token_traits(scan->engine, (int32_t)token);
+        if ((traits & (ENGINE_TOKEN_CONTROL | ENGINE_TOKEN_MARKER)) &&
             !add_special(scan, (int32_t)token, traits))
             return false;
     }
@@ -109,9 +109,9 @@ static bool is_safe(const struct scan *scan, const struct special *special)
 {
     struct str text = special_text(scan, special);
 
-    if ((special->traits & TOKENS_TRAIT_STRIP_LEFT) || str_is_space(text.ptr[0]) ||
+    if ((special->traits & ENGINE_TOKEN_STRIP_LEFT) || str_is_space(text.ptr[0]) ||
         str_is_space(text.ptr[text.len - 1]) ||
-        ((special->traits & TOKENS_TRAIT_STRIP_RIGHT) && scan->space_first))
+        ((special->traits & ENGINE_TOKEN_STRIP_RIGHT) && scan->space_first))
         return false;
     if (!may_conflict(scan, text))
         return true;
@@ -162,7 +162,7 @@ bool token_words_end(struct str text, size_t at)
 
 static bool spares_words(struct str text, unsigned traits)
 {
-    if ((traits & TOKENS_TRAIT_STRIP_RIGHT) && str_is_letter(text.ptr[text.len - 1]))
+    if ((traits & ENGINE_TOKEN_STRIP_RIGHT) && str_is_letter(text.ptr[text.len - 1]))
         return false;
     for (size_t i = 1; i < text.len; i++)
         if (str_is_letter(text.ptr[i - 1]) && text.ptr[i] == ' ')
@@ -173,7 +173,7 @@ static bool spares_words(struct str text, unsigned traits)
 static bool begins_a_marker(const struct scan *scan, struct str text)
 {
     for (size_t i = 0; i < scan->count; i++)
-        if ((scan->specials[i].traits & TOKENS_TRAIT_MARKER) &&
+        if ((scan->specials[i].traits & ENGINE_TOKEN_MARKER) &&
             str_starts(special_text(scan, &scan->specials[i]), text))
             return true;
     return false;
@@ -191,15 +191,15 @@ static enum err fill(struct token_controls *set, struct scan *scan)
         const struct special *special = &scan->specials[i];
         struct str text = special_text(scan, special);
         set->spare_words &= spares_words(text, special->traits);
-        set->strip |= special->traits & (TOKENS_TRAIT_STRIP_LEFT | TOKENS_TRAIT_STRIP_RIGHT);
-        if (!(special->traits & TOKENS_TRAIT_CONTROL))
+        set->strip |= special->traits & (ENGINE_TOKEN_STRIP_LEFT | ENGINE_TOKEN_STRIP_RIGHT);
+        if (!(special->traits & ENGINE_TOKEN_CONTROL))
             continue;
         set->first[(unsigned char)text.ptr[0]] = true;
         set->entries[set->count++] =
             (struct token_control){.text = text,
                                    .token = special->token,
                                    .cut = is_safe(scan, special) && !begins_a_marker(scan, text),
-                                   .strips = special->traits & TOKENS_TRAIT_STRIP_RIGHT};
+                                   .strips = special->traits & ENGINE_TOKEN_STRIP_RIGHT};
     }
     qsort(set->entries, set->count, sizeof(*set->entries), compare_entries);
     link_parents(set);
@@ -207,10 +207,10 @@ static enum err fill(struct token_controls *set, struct scan *scan)
     return ERR_OK;
 }
 
-enum err token_controls_create(const struct tokens_source *source, struct token_controls **out)
+enum err token_controls_create(const struct engine *engine, struct token_controls **out)
 {
     struct token_controls *set = mem_alloc(sizeof(*set));
-    struct scan scan = {.source = source};
+    struct scan scan = {.engine = engine};
 
     buf_init(&scan.texts, TEXTS_BYTES_MAX);
     enum err err = fill(set, &scan);

@@ -1,8 +1,8 @@
 /*
- * token_memo.c: see token_memo.h. A map from keys to entries, and a list of the entries in LRU
+ * token_memo.c: see tokens_impl.h. A map from keys to entries, and a list of the entries in LRU
  * order, oldest first.
  */
-#include "chat/token_memo.h"
+#include "chat/tokens_impl.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, token_control.h
- * for where they end, token_memo.h for how they are remembered.
+ * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, tokens_impl.h
+ * for where they end and how they are remembered.
  *
  * One walk over the text, from one control token to the next:
  *
@@ -19,8 +19,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "chat/token_control.h"
-#include "chat/token_memo.h"
+#include "chat/tokens_impl.h"
 
 enum {
     MEMORY_BYTES = 64 << 20,
@@ -28,7 +27,8 @@ enum {
 };
 
 struct tokens {
-    struct tokens_source source;
+    const struct engine *engine;
+    const struct engine_facts *facts;
     struct token_controls *controls;
     struct token_memo *memo;
     size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes;
@@ -42,17 +42,16 @@ struct tokens {
 /* A token that is not special represents its own bytes. So the longest one bounds what any token
  * can represent, if each byte has a token (otherwise the library drops it, or makes one token of a
  * whole word) and no token strips adjacent white space. */
-static size_t longest_token(const struct tokens_source *source,
-                            const struct token_controls *controls)
+static size_t longest_token(const struct engine *engine, const struct token_controls *controls)
 {
     bool bytes[256] = {false};
     size_t longest = 0, singles = 0;
     char text[8];
 
-    if (!source->words || token_controls_strip(controls))
+    if (!engine_facts(engine)->words || token_controls_strip(controls))
         return 0;
-    for (uint32_t token = 0; token < source->vocab; token++) {
-        size_t len = source->token_bytes(source->arg, (int32_t)token, true, text, sizeof(text));
+    for (uint32_t token = 0; token < engine_facts(engine)->vocab; token++) {
+        size_t len = engine_token_bytes(engine, (int32_t)token, true, text, sizeof(text));
         longest = MAX(longest, len);
         if (len == 1 && !bytes[(unsigned char)text[0]]) {
             bytes[(unsigned char)text[0]] = true;
@@ -76,7 +75,8 @@ static struct tokens *create(const struct tokens_options *options)
 {
     struct tokens *tokens = mem_alloc(sizeof(*tokens));
 
-    tokens->source = options->source;
+    tokens->engine = options->engine;
+    tokens->facts = engine_facts(options->engine);
     tokens->tokens_max = or_default(options->tokens_max, TOKENS_MAX);
     tokens->text_bytes_max = or_default(options->text_bytes_max, TOKENS_TEXT_BYTES);
     tokens->run_bytes_max = or_default(options->run_bytes_max, TOKENS_RUN_BYTES);
@@ -91,15 +91,15 @@ enum err tokens_create(const struct tokens_options *options, struct tokens **out
     struct tokens *tokens = create(options);
 
     *out = NULL;
-    enum err err = token_controls_create(&tokens->source, &tokens->controls);
+    enum err err = token_controls_create(tokens->engine, &tokens->controls);
     if (err != ERR_OK) {
         tokens_destroy(&tokens);
         return err_set(info, err, "no memory for the control tokens of the vocabulary");
     }
-    tokens->words = options->source.words && token_controls_spare_words(tokens->controls);
-    tokens->longest = longest_token(&tokens->source, tokens->controls);
+    tokens->words = tokens->facts->words && token_controls_spare_words(tokens->controls);
+    tokens->longest = longest_token(tokens->engine, tokens->controls);
     for (size_t i = 0; i < token_controls_count(tokens->controls); i++)
-        if (token_controls_get(tokens->controls, i)->token == options->source.bos)
+        if (token_controls_get(tokens->controls, i)->token == tokens->facts->bos)
             tokens->bos = token_controls_get(tokens->controls, i)->text;
     *out = tokens;
     return ERR_OK;
@@ -197,7 +197,6 @@ static enum err check_stopped(struct walk *walk)
 static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
                          struct token_list *list)
 {
-    const struct tokens_source *source = &walk->tokens->source;
     /* A part nearly always has at most one token per byte. A long run has fewer, or is tokenized
      * twice. */
     size_t count = (text.len <= walk->tokens->part_bytes ? text.len : text.len / 2) + 16;
@@ -206,8 +205,8 @@ static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
     for (int round = 0; round < 2 && err == ERR_LIMIT; round++) {
         if (!token_list_reserve(list, count))
             return fail_memory(walk);
-        err = source->tokenize(source->arg, text, flags, list->ids + list->count,
-                               list->cap - list->count, &count, walk->info);
+        err = engine_tokenize(walk->tokens->engine, text, flags, list->ids + list->count,
+                              list->cap - list->count, &count, walk->info);
     }
     if (err != ERR_OK)
         return err;
@@ -247,7 +246,7 @@ static enum err check_run(struct walk *walk, size_t bytes)
         bytes, max);
 }
 
-static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
+static enum err ask_engine(struct walk *walk, struct str text, unsigned flags,
                            struct token_list *list)
 {
     while (text.len > 0) {
@@ -283,7 +282,7 @@ static enum err add_whole(struct walk *walk, struct str text, unsigned flags,
                                   memory_order_relaxed);
         break;
     case TOKEN_MEMO_MISS:
-        TRY(ask_source(walk, text, flags, list));
+        TRY(ask_engine(walk, text, flags, list));
         token_memo_put(walk->tokens->memo, &key, list->ids + before, list->count - before);
         break;
     }
@@ -371,7 +370,7 @@ static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guard
     struct str text = {walk->text->text.ptr + begin, end - begin};
 
     return guarded ? add_guarded(walk, begin, end)
-                   : add_whole(walk, text, TOKENS_CONTROL, &walk->list);
+                   : add_whole(walk, text, ENGINE_TOKENIZE_CONTROL, &walk->list);
 }
 
 /* How many tokens of the list also result from the text before the mark alone. The tokens from
@@ -462,12 +461,12 @@ static enum err begin_prompt(struct walk *walk, bool trusted)
 {
     const struct tokens *tokens = walk->tokens;
 
-    if (!tokens->source.add_bos || tokens->source.bos < 0)
+    if (!tokens->facts->add_bos || tokens->facts->bos < 0)
         return ERR_OK;
     if (trusted && tokens->bos.len > 0 && str_starts(walk->text->text, tokens->bos) &&
         !is_touched(walk, 0, tokens->bos.len))
         return ERR_OK;
-    return push(walk, tokens->source.bos);
+    return push(walk, tokens->facts->bos);
 }
 
 /* What every text begins with. */
@@ -519,13 +518,13 @@ enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *c
                             struct errinfo *info)
 {
     struct chat_text plain = {.text = text};
-    bool trusted = flags & TOKENS_CONTROL;
+    bool trusted = flags & ENGINE_TOKENIZE_CONTROL;
     enum err err = ERR_OK;
     struct walk walk;
 
     *out = (struct token_prompt){0};
     TRY(begin_walk(&walk, tokens, caller, &plain, info));
-    if (flags & TOKENS_BOS)
+    if (flags & ENGINE_TOKENIZE_BOS)
         err = begin_prompt(&walk, trusted);
     if (err == ERR_OK)
         err = trusted ? walk_text(&walk) : add_whole(&walk, text, 0, &walk.list);

@@ -13,7 +13,7 @@
  *
  * A long piece is passed to the library in parts, so that memory stays bounded and a disconnected
  * caller is noticed. It is cut between a letter and a blank that is followed by a letter (ASCII),
- * if the source guarantees that words always end there and no special token of the vocabulary could
+ * if the engine guarantees that words always end there and no special token of the vocabulary could
  * span the cut. Text without such a place is passed as a whole, up to run_bytes_max, and is charged
  * to the caller.
  *
@@ -35,47 +35,17 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "chat/template.h"
+#include "engine/engine.h"
 
 struct tokens;
 
-/* As enum engine_tokenize_flags. */
-enum tokens_flags {
-    TOKENS_CONTROL = 1, /* control tokens in the text become control tokens: trusted text only */
-    TOKENS_BOS = 2,     /* begin with BOS if the model requires it and the text lacks it */
-};
-
-/* As enum engine_token_traits. */
-enum tokens_traits {
-    TOKENS_TRAIT_CONTROL = 1,     /* found in text with TOKENS_CONTROL only */
-    TOKENS_TRAIT_MARKER = 2,      /* found in any text */
-    TOKENS_TRAIT_STRIP_LEFT = 4,  /* strips the white space before it */
-    TOKENS_TRAIT_STRIP_RIGHT = 8, /* ... after it */
-};
-
-/* The model's tokenizer. Its functions are called from any thread that calls tokens_*, and must
- * outlive the struct tokens. */
-struct tokens_source {
-    /* As engine_tokenize: sets *count even if it exceeds max (then ERR_LIMIT). Called with
-     * TOKENS_CONTROL or 0 only. */
-    enum err (*tokenize)(void *arg, struct str text, unsigned flags, int32_t *out, size_t max,
-                         size_t *count, struct errinfo *info);
-    /* As engine_token_bytes and engine_token_traits; called by tokens_create only. */
-    size_t (*token_bytes)(void *arg, int32_t token, bool control, char *out, size_t size);
-    unsigned (*token_traits)(void *arg, int32_t token);
-    void *arg;
-    uint32_t vocab; /* tokens */
-    int32_t bos;    /* -1: none */
-    bool add_bos;
-    bool words; /* as engine_facts.words */
-};
-
 struct tokens_options {
-    struct tokens_source source;
-    size_t memory_bytes_max; /* 0: 64 MiB */
-    size_t tokens_max;       /* of one prompt; 0: 16 Mi */
-    size_t text_bytes_max;   /* of one text; 0: TOKENS_TEXT_BYTES */
-    size_t run_bytes_max;    /* of text without a place to cut; 0: TOKENS_RUN_BYTES */
-    size_t part_bytes;       /* a longer piece is cut; 0: TOKENS_PART_BYTES */
+    const struct engine *engine; /* its tokenizer is used, from any thread; outlives this */
+    size_t memory_bytes_max;     /* 0: 64 MiB */
+    size_t tokens_max;           /* of one prompt; 0: 16 Mi */
+    size_t text_bytes_max;       /* of one text; 0: TOKENS_TEXT_BYTES */
+    size_t run_bytes_max;        /* of text without a place to cut; 0: TOKENS_RUN_BYTES */
+    size_t part_bytes;           /* a longer piece is cut; 0: TOKENS_PART_BYTES */
 };
 
 enum {
@@ -83,7 +53,7 @@ enum {
     TOKENS_RUN_BYTES = 4 << 20,
     TOKENS_PART_BYTES = 64 << 10,
     TOKENS_CHARGE_BYTES = 256 << 10, /* shorter texts are not charged */
-    TOKENS_COST = 64,                /* bytes of memory per byte of text, while the source has it */
+    TOKENS_COST = 64,  /* bytes of memory per byte of text, while the tokenizer has it */
     TOKENS_COPIES = 8, /* per byte of text: body, document, rendered text, and 4 for the tokens */
 };
 
@@ -118,16 +88,16 @@ struct token_prompt {
 void token_prompt_fini(struct token_prompt *prompt);
 
 /* The prompt of a conversation: the template's control tokens are parsed, the client's stay text,
- * BOS as TOKENS_BOS. A mark is kept where a control token begins or ends. A mark inside a piece of
+ * BOS as with ENGINE_TOKENIZE_BOS. A mark is kept where a control token begins or ends. A mark inside a piece of
  * text is dropped, as the tokens around it depend on what follows; only SYSTEM_END is moved back to
  * where the text before it alone yields the same tokens. ERR_LIMIT: an options limit was exceeded;
- * ERR_CANCELLED: the caller stopped it; ERR_NOMEM; or the error of the source or the charge. There
+ * ERR_CANCELLED: the caller stopped it; ERR_NOMEM; or the error of the engine or the charge. There
  * is nothing to free then. */
 enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *caller,
                           const struct chat_text *text, struct token_prompt *out,
                           struct errinfo *info) NODISCARD;
 
-/* A plain prompt. Without TOKENS_CONTROL, BOS is the only control token that can result. */
+/* A plain prompt. Without ENGINE_TOKENIZE_CONTROL, BOS is the only control token that can result. */
 enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *caller,
                             struct str text, unsigned flags, struct token_prompt *out,
                             struct errinfo *info) NODISCARD;
@@ -135,8 +105,8 @@ enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *c
 /* Counters since creation; sizes are current. */
 struct tokens_stats {
     uint64_t hits, misses, evictions;      /* pieces */
-    uint64_t hit_tokens, tokenized_tokens; /* from the memory, from the source */
-    uint64_t parts;                        /* calls to the source */
+    uint64_t hit_tokens, tokenized_tokens; /* from the memory, from the engine */
+    uint64_t parts;                        /* calls of engine_tokenize */
     uint64_t stopped;                      /* texts abandoned because the caller had left */
     uint64_t guarded; /* prompts in which a client's control tokens stayed text (I105) */
     size_t entries, bytes;

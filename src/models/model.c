@@ -77,39 +77,9 @@ static enum err open_template(struct model *model, const char *text, struct log 
     return chat_template_create(&options, &model->tmpl, info);
 }
 
-static enum err tokenize(void *arg, struct str text, unsigned flags, int32_t *out, size_t max,
-                         size_t *count, struct errinfo *info)
-{
-    unsigned engine_flags = (flags & TOKENS_CONTROL ? ENGINE_TOKENIZE_CONTROL : 0) |
-                            (flags & TOKENS_BOS ? ENGINE_TOKENIZE_BOS : 0);
-
-    return engine_tokenize(arg, text, engine_flags, out, max, count, info);
-}
-
-static size_t token_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
-{
-    return engine_token_bytes(arg, token, control, out, size);
-}
-
-static unsigned token_traits(void *arg, int32_t token)
-{
-    return engine_token_traits(arg, token);
-}
-
 static enum err open_tokens(struct model *model, uint64_t bytes_max, struct errinfo *info)
 {
-    const struct engine_facts *facts = engine_facts(model->engine);
-    struct tokens_options options = {
-        .source = {.tokenize = tokenize,
-                   .token_bytes = token_bytes,
-                   .token_traits = token_traits,
-                   .arg = model->engine,
-                   .vocab = facts->vocab,
-                   .bos = facts->bos,
-                   .add_bos = facts->add_bos,
-                   .words = facts->words},
-        .memory_bytes_max = bytes_max,
-    };
+    struct tokens_options options = {.engine = model->engine, .memory_bytes_max = bytes_max};
 
     return tokens_create(&options, &model->tokens, info);
 }

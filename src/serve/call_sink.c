@@ -339,7 +339,7 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
 
 /* ---- for the next turn ---- */
 
-static struct recall_message told(const struct answer_choice *answer, struct recall_call *calls)
+static struct recall_message told(const struct answer_choice *answer, struct tool_call *calls)
 {
     struct recall_message message = {
         .content = {buf_str(&answer->content), answer->content.len},
@@ -350,7 +350,7 @@ static struct recall_message told(const struct answer_choice *answer, struct rec
     if (answer->reasoning.len > 0)
         message.reasoning = buf_text(&answer->reasoning);
     for (size_t i = 0; i < answer->calls_count; i++)
-        calls[i] = (struct recall_call){
+        calls[i] = (struct tool_call){
             .id = str_from(answer->calls[i].id),
             .name = str_from(answer->calls[i].name),
             .arguments = {buf_str(&answer->calls[i].arguments), answer->calls[i].arguments.len},
@@ -376,7 +376,7 @@ static void remember(struct call_choice *choice, const struct gen_result *result
     const struct engine *engine = model_engine(call->model);
     token_id last =
         result->tokens_count > 0 ? result->tokens[result->tokens_count - 1] : TOKEN_NONE;
-    struct recall_call calls[ANSWER_CALLS_MAX];
+    struct tool_call calls[ANSWER_CALLS_MAX];
     char end[256];
     struct recall_turn turn = {
         .space = call->prepared.space,

@@ -73,8 +73,8 @@ enum err endpoint_tokenize(struct call *call, const struct json_reader *body, st
     struct errinfo info = {0};
 
     TRY(read_tokenize(body, &request));
-    unsigned flags =
-        (request.add_special ? TOKENS_BOS : 0) | (request.parse_special ? TOKENS_CONTROL : 0);
+    unsigned flags = (request.add_special ? ENGINE_TOKENIZE_BOS : 0) |
+                     (request.parse_special ? ENGINE_TOKENIZE_CONTROL : 0);
     enum err err = tokens_from_string(model_tokens(call->model), &caller, request.content, flags,
                                       prompt, &info);
     if (err != ERR_OK)

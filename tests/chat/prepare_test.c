@@ -305,7 +305,7 @@ static void test_i106_turns_with_calls(void **state)
         CALL("call_0123456789abcdef", "\"{\\\"b\\\":2, \\\"a\\\":1}\""),
         CALL("toolu_0123456789abcdef", "{\"a\":1,\"b\":2}"),
     };
-    struct recall_call call = {STR("0123456789abcdef"), STR("look"), STR("{\"a\":1,\"b\":2}")};
+    struct tool_call call = {STR("0123456789abcdef"), STR("look"), STR("{\"a\":1,\"b\":2}")};
     struct recall_message message = {.calls = &call, .calls_count = 1};
     struct bench bench;
     struct prompt prompt;
@@ -343,7 +343,7 @@ static void test_i106_thoughts_are_given_back(void **state)
         "\"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor "
         "%}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    struct recall_call call = {STR("0123456789abcdef"), STR("look"), STR("{}")};
+    struct tool_call call = {STR("0123456789abcdef"), STR("look"), STR("{}")};
     struct recall_message message = {
         .reasoning = STR("Let me see."), .calls = &call, .calls_count = 1};
     struct bench bench;
@@ -376,7 +376,7 @@ static void test_call_ids(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        assert_true(str_eq(prepare_call_id(str_from(cases[i].id)), str_from(cases[i].core)));
+        assert_true(str_eq(recall_call_id(str_from(cases[i].id)), str_from(cases[i].core)));
 }
 
 /* ---- other sources ---- */

@@ -146,8 +146,8 @@ static void test_content_needs_its_history(void **state)
 
 static void test_an_id_needs_no_history_but_the_same_message(void **state)
 {
-    struct recall_call told = {STR("call_1"), STR("f"), STR("{\"a\": 1, \"b\": 2}")};
-    struct recall_call sent = {STR("call_1"), STR("f"), STR("{\"b\":2,\"a\":1.0}")};
+    struct tool_call told = {STR("call_1"), STR("f"), STR("{\"a\": 1, \"b\": 2}")};
+    struct tool_call sent = {STR("call_1"), STR("f"), STR("{\"b\":2,\"a\":1.0}")};
     struct scene scene;
 
     (void)state;
@@ -160,7 +160,7 @@ static void test_an_id_needs_no_history_but_the_same_message(void **state)
     expect(&scene, RECALL_HIT, "cut " HEAD "{7 8 9 2}\n" HEAD);
     sent.arguments = STR("{\"b\":3,\"a\":1}");
     expect(&scene, RECALL_DIFFERENT, NULL);
-    sent = (struct recall_call){STR("call_2"), STR("f"), STR("{\"b\":2,\"a\":1}")};
+    sent = (struct tool_call){STR("call_2"), STR("f"), STR("{\"b\":2,\"a\":1}")};
     expect(&scene, RECALL_UNKNOWN, NULL); /* ids that the client made itself: by content */
     scene_render(&scene, HISTORY, HEAD "Hello.<call>" END "\n", "");
     expect(&scene, RECALL_HIT, HISTORY HEAD "{7 8 9 2}\n" HEAD);

@@ -35,7 +35,7 @@ static void place_init(struct place *place)
 
 static void remember(struct recall *recall, const char *id)
 {
-    struct recall_call call = {str_from(id), STR("f"), str_from(id)};
+    struct tool_call call = {str_from(id), STR("f"), str_from(id)};
     struct recall_turn turn = {.space = space,
                                .opening = STR("<|im_start|>assistant\n"),
                                .message = {STR("c"), str_from(id), &call, 1},
@@ -59,7 +59,7 @@ static struct recall *some_turns(void)
 /* The turn as a whole, through a prompt that has it. */
 static bool is_there(struct recall *recall, const char *id)
 {
-    struct recall_call call = {str_from(id), STR("f"), str_from(id)};
+    struct tool_call call = {str_from(id), STR("f"), str_from(id)};
     struct str text = STR("<|im_start|>assistant\nc<|im_end|>\n");
     struct recall_place place = {.message = {STR("c"), str_from(id), &call, 1}, .end = text.len};
     struct recall_prompt prompt = {.space = space,

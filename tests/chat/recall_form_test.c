@@ -9,7 +9,7 @@
 
 static const struct hash256 space = {{1}};
 
-static struct recall_message message_of(const char *content, struct recall_call *call)
+static struct recall_message message_of(const char *content, struct tool_call *call)
 {
     return (struct recall_message){.content = str_from(content), .calls = call, .calls_count = 1};
 }
@@ -18,7 +18,7 @@ static struct recall_message message_of(const char *content, struct recall_call 
 static bool same_arguments(const char *told, const char *again)
 {
     struct recall *recall = recall_create(&(struct recall_options){0});
-    struct recall_call call = {STR("call_1"), STR("f"), str_from(told)};
+    struct tool_call call = {STR("call_1"), STR("f"), str_from(told)};
     struct recall_turn turn = {.space = space, .message = message_of("", &call)};
     struct buf out;
 
@@ -111,7 +111,7 @@ static void test_deep_arguments_are_text(void **state)
 static void test_content_and_calls_must_be_the_same(void **state)
 {
     struct recall *recall = recall_create(&(struct recall_options){0});
-    struct recall_call calls[] = {{STR("1"), STR("f"), STR("{}")}, {STR("2"), STR("g"), STR("{}")}};
+    struct tool_call calls[] = {{STR("1"), STR("f"), STR("{}")}, {STR("2"), STR("g"), STR("{}")}};
     struct recall_turn turn = {.space = space};
     struct recall_message message = {STR(" caf\xc3\xa9 \n"), STR("because"), calls, 2};
     struct buf out;
@@ -128,7 +128,7 @@ static void test_content_and_calls_must_be_the_same(void **state)
     message.content = STR("caf\xc3\xa9");
     message.calls_count = 1;
     assert_false(recall_thought(recall, &space, &message, &out));
-    message.calls = (struct recall_call[]){calls[1], calls[0]};
+    message.calls = (struct tool_call[]){calls[1], calls[0]};
     message.calls_count = 2;
     assert_false(recall_thought(recall, &space, &message, &out));
     calls[0].name = STR("h");
@@ -142,7 +142,7 @@ static void test_content_and_calls_must_be_the_same(void **state)
 static void test_no_memory_is_a_miss(void **state)
 {
     struct recall *recall = recall_create(&(struct recall_options){0});
-    struct recall_call call = {STR("1"), STR("f"), STR("{\"a\":{\"b\":{}}}")};
+    struct tool_call call = {STR("1"), STR("f"), STR("{\"a\":{\"b\":{}}}")};
     struct recall_turn turn = {.space = space, .message = message_of("", &call)};
     struct fault fault = {0};
     struct buf out;

@@ -162,9 +162,9 @@ static void sample(struct talk *talk, struct str text, token_id *tokens, size_t 
 
 /* ---- the server ---- */
 
-static struct recall_message message_of(const struct said *message, struct recall_call *call)
+static struct recall_message message_of(const struct said *message, struct tool_call *call)
 {
-    *call = (struct recall_call){str_from(message->id), STR("f"), str_from(message->arguments)};
+    *call = (struct tool_call){str_from(message->id), STR("f"), str_from(message->arguments)};
     return (struct recall_message){
         .content = str_from(message->content),
         .reasoning = message->reasoning[0] ? str_from(message->reasoning) : STR_NONE,
@@ -177,7 +177,7 @@ static struct recall_message message_of(const struct said *message, struct recal
 static void recall(struct talk *talk)
 {
     for (size_t i = 0; i < talk->count; i++) {
-        struct recall_call call;
+        struct tool_call call;
         struct recall_message message = message_of(&talk->messages[i], &call);
         struct buf out;
         buf_init(&out, TEXT_MAX - 1);
@@ -187,7 +187,7 @@ static void recall(struct talk *talk)
     }
 }
 
-static size_t find_places(struct talk *talk, struct recall_place *places, struct recall_call *calls)
+static size_t find_places(struct talk *talk, struct recall_place *places, struct tool_call *calls)
 {
     size_t at = 0, count = 0, last_user = 0;
     struct str text = {buf_str(&talk->text), talk->text.len};
@@ -214,7 +214,7 @@ static size_t find_places(struct talk *talk, struct recall_place *places, struct
 static size_t prompt(struct talk *talk)
 {
     struct recall_place places[MESSAGES_MAX];
-    struct recall_call calls[MESSAGES_MAX];
+    struct tool_call calls[MESSAGES_MAX];
     struct recall_plan plan;
 
     recall(talk);
@@ -267,7 +267,7 @@ static void generate(struct talk *talk, bool thinks, bool calls)
     size_t count = 0;
     unsigned n = (unsigned)talk->count;
     struct said told = {.role = "assistant", .has_call = calls};
-    struct recall_call call;
+    struct tool_call call;
     char raw[4 * TEXT_MAX];
 
     snprintf(told.content, TEXT_MAX, " Turn %u: so be it. \n", n);
@@ -421,7 +421,7 @@ static void check_marks(struct talk *talk)
 {
     struct chat_template_options options = {.source = model_vocab_chat_template()};
     struct recall_place places[MESSAGES_MAX];
-    struct recall_call calls[MESSAGES_MAX];
+    struct tool_call calls[MESSAGES_MAX];
     struct chat_template *tmpl = NULL;
     struct errinfo info = {0};
     struct chat_text text;

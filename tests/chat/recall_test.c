@@ -18,7 +18,7 @@ static const struct hash256 space = {{1}};
 /* A turn with one call, whose id and arguments are the number. */
 struct numbered {
     char id[16], arguments[32];
-    struct recall_call call;
+    struct tool_call call;
     struct recall_turn turn;
 };
 
@@ -26,7 +26,7 @@ static void number(struct numbered *n, unsigned value)
 {
     snprintf(n->id, sizeof(n->id), "call_%u", value);
     snprintf(n->arguments, sizeof(n->arguments), "{\"n\": %u}", value);
-    n->call = (struct recall_call){str_from(n->id), STR("f"), str_from(n->arguments)};
+    n->call = (struct tool_call){str_from(n->id), STR("f"), str_from(n->arguments)};
     n->turn = (struct recall_turn){
         .space = space,
         .message = {.reasoning = str_from(n->arguments), .calls = &n->call, .calls_count = 1}};
@@ -166,7 +166,7 @@ static void test_newest_turn_has_the_id(void **state)
     assert_ok(recall_remember(recall, &n.turn));
     assert_int_equal(recall_stats(recall).turns, 2);
     assert_true(recalled(recall, &space, 1));
-    n.turn.message.calls = (struct recall_call[]){n.call, n.call}; /* one id twice */
+    n.turn.message.calls = (struct tool_call[]){n.call, n.call}; /* one id twice */
     n.turn.message.calls_count = 2;
     assert_ok(recall_remember(recall, &n.turn));
     for (unsigned i = 10; i < 10 + NAMES; i++)

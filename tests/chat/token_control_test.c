@@ -1,5 +1,5 @@
 /* Control tokens in text, and where text may be cut. */
-#include "chat/token_control.h"
+#include "chat/tokens_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,10 +24,10 @@ static void make(struct toy_tokenizer *toy, const struct row *rows, size_t count
 }
 
 enum {
-    C = TOKENS_TRAIT_CONTROL,
-    M = TOKENS_TRAIT_MARKER,
-    L = TOKENS_TRAIT_STRIP_LEFT,
-    R = TOKENS_TRAIT_STRIP_RIGHT
+    C = ENGINE_TOKEN_CONTROL,
+    M = ENGINE_TOKEN_MARKER,
+    L = ENGINE_TOKEN_STRIP_LEFT,
+    R = ENGINE_TOKEN_STRIP_RIGHT
 };
 
 static void assert_cuts(const struct row *rows, size_t count)
@@ -37,8 +37,7 @@ static void assert_cuts(const struct row *rows, size_t count)
     size_t seen = 0;
 
     make(&toy, rows, count);
-    struct tokens_source source = toy_source(&toy);
-    assert_ok(token_controls_create(&source, &controls));
+    assert_ok(token_controls_create(toy_engine(&toy), &controls));
     for (size_t i = 0; i < token_controls_count(controls); i++) {
         const struct token_control *control = token_controls_get(controls, i);
         const struct row *row = &rows[control->token - TOY_SPECIAL];
@@ -107,8 +106,7 @@ static void test_finds_the_first_and_longest(void **state)
         }
         for (size_t i = 0; i < len; i++)
             text[i] = letters[test_random_below(&random, 4)];
-        struct tokens_source source = toy_source(&toy);
-        assert_ok(token_controls_create(&source, &controls));
+        assert_ok(token_controls_create(toy_engine(&toy), &controls));
         struct str guarded = {test_guarded(text, len), len};
         for (size_t at = 0; at <= len; at++) {
             size_t first = SIZE_MAX, longest = 0;
@@ -140,17 +138,17 @@ static void test_no_memory(void **state)
 
     (void)state;
     make(&toy, rows, COUNT_OF(rows));
-    struct tokens_source source = toy_source(&toy);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
-        enum err err = token_controls_create(&source, &controls);
+        enum err err = token_controls_create(toy_engine(&toy), &controls);
         assert_err(err, atomic_load(&fault.fired) ? ERR_NOMEM : ERR_OK);
         assert_true((controls != NULL) == (err == ERR_OK));
         token_controls_destroy(&controls);
     }
     mem_set_fault(NULL);
-    source.vocab = 0;
-    assert_ok(token_controls_create(&source, &controls));
+    toy_engine(&toy);
+    toy.engine.facts.vocab = 0;
+    assert_ok(token_controls_create(&toy.engine, &controls));
     assert_int_equal(token_controls_count(controls), 0);
     token_controls_destroy(&controls);
 }

@@ -1,5 +1,5 @@
 /* Pieces and their tokens, remembered. */
-#include "chat/token_memo.h"
+#include "chat/tokens_impl.h"
 
 #include <stdio.h>
 #include <string.h>

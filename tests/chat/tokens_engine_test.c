@@ -14,31 +14,6 @@
 
 enum { TOKENS_MAX = 1 << 16, PART_BYTES = 128 };
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
-                                size_t max, size_t *count, struct errinfo *info)
-{
-    return engine_tokenize(arg, text, flags, out, max, count, info);
-}
-
-static size_t source_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
-{
-    return engine_token_bytes(arg, token, control, out, size);
-}
-
-static unsigned source_traits(void *arg, int32_t token)
-{
-    return engine_token_traits(arg, token);
-}
-
-_Static_assert((int)TOKENS_CONTROL == (int)ENGINE_TOKENIZE_CONTROL &&
-                   (int)TOKENS_BOS == (int)ENGINE_TOKENIZE_BOS,
-               "flags");
-_Static_assert((int)TOKENS_TRAIT_CONTROL == (int)ENGINE_TOKEN_CONTROL &&
-                   (int)TOKENS_TRAIT_MARKER == (int)ENGINE_TOKEN_MARKER &&
-                   (int)TOKENS_TRAIT_STRIP_LEFT == (int)ENGINE_TOKEN_STRIP_LEFT &&
-                   (int)TOKENS_TRAIT_STRIP_RIGHT == (int)ENGINE_TOKEN_STRIP_RIGHT,
-               "traits");
-
 struct fixture {
     struct engine *engine;
     struct tokens *tokens;
@@ -50,13 +25,9 @@ struct fixture {
 static void setup(struct fixture *f)
 {
     *f = (struct fixture){.engine = test_engine("qwen3", NULL), .random = test_seed()};
-    const struct engine_facts *facts = engine_facts(f->engine);
-    struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits,
-                                                f->engine, facts->vocab, facts->bos, facts->add_bos,
-                                                facts->words},
-                                     .part_bytes = PART_BYTES};
+    struct tokens_options options = {.engine = f->engine, .part_bytes = PART_BYTES};
 
-    assert_true(facts->words);
+    assert_true(engine_facts(f->engine)->words);
 
     assert_ok(tokens_create(&options, &f->tokens, NULL));
     f->expected = mem_alloc_array(TOKENS_MAX, sizeof(*f->expected));

@@ -19,7 +19,7 @@ enum { TEXT_MAX = 4096 };
 
 static struct tokens *create(struct toy_tokenizer *toy, size_t memory_bytes_max)
 {
-    struct tokens_options options = {.source = toy_source(toy),
+    struct tokens_options options = {.engine = toy_engine(toy),
                                      .memory_bytes_max = memory_bytes_max};
     struct tokens *tokens;
 
@@ -37,10 +37,10 @@ static void set_special(struct toy_tokenizer *toy, size_t i, const char *text, u
 static void make_chat(struct toy_tokenizer *toy)
 {
     *toy = (struct toy_tokenizer){0};
-    set_special(toy, 0, "<s>", TOKENS_TRAIT_CONTROL);
-    set_special(toy, 1, "<|im_start|>", TOKENS_TRAIT_CONTROL);
-    set_special(toy, 2, "<|im_end|>", TOKENS_TRAIT_CONTROL);
-    set_special(toy, 3, "<think>", TOKENS_TRAIT_MARKER);
+    set_special(toy, 0, "<s>", ENGINE_TOKEN_CONTROL);
+    set_special(toy, 1, "<|im_start|>", ENGINE_TOKEN_CONTROL);
+    set_special(toy, 2, "<|im_end|>", ENGINE_TOKEN_CONTROL);
+    set_special(toy, 3, "<think>", ENGINE_TOKEN_MARKER);
 }
 
 static void assert_tokens(const struct token_prompt *prompt, const int32_t *expected, size_t count)
@@ -82,10 +82,10 @@ static void random_specials(struct toy_tokenizer *toy, uint64_t *random)
         if (test_random_below(random, 2)) /* one that real vocabularies have */
             snprintf(toy->specials[i].text, sizeof(toy->specials[i].text), "<|%c|>", 'a' + (int)i);
         toy->specials[i].traits =
-            test_random_below(random, 3) ? TOKENS_TRAIT_CONTROL : TOKENS_TRAIT_MARKER;
+            test_random_below(random, 3) ? ENGINE_TOKEN_CONTROL : ENGINE_TOKEN_MARKER;
         if (test_random_below(random, 4) == 0)
             toy->specials[i].traits |=
-                test_random_below(random, 2) ? TOKENS_TRAIT_STRIP_LEFT : TOKENS_TRAIT_STRIP_RIGHT;
+                test_random_below(random, 2) ? ENGINE_TOKEN_STRIP_LEFT : ENGINE_TOKEN_STRIP_RIGHT;
     }
 }
 
@@ -109,7 +109,7 @@ static void test_pieces_are_the_whole(void **state)
     for (int round = 0; round < 3000; round++) {
         struct toy_tokenizer toy;
         random_specials(&toy, &random);
-        struct tokens_options options = {.source = toy_source(&toy),
+        struct tokens_options options = {.engine = toy_engine(&toy),
                                          .part_bytes = test_random_below(&random, 3) * 4};
         struct tokens *tokens;
         assert_ok(tokens_create(&options, &tokens, NULL));
@@ -119,7 +119,8 @@ static void test_pieces_are_the_whole(void **state)
             buf_init(&text, TEXT_MAX);
             random_text(&toy, &random, &text);
             struct str whole = {buf_str(&text), text.len};
-            assert_ok(tokens_from_string(tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL));
+            assert_ok(
+                tokens_from_string(tokens, NULL, whole, ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
             assert_whole(&toy, &prompt, whole);
             used += prompt.memo_tokens;
             token_prompt_fini(&prompt);
@@ -141,7 +142,7 @@ static bool is_honest(const struct toy_tokenizer *toy, const struct chat_text *t
 {
     for (size_t s = 0; s < TOY_SPECIALS_MAX; s++) {
         struct str special = str_from(toy->specials[s].text);
-        if (!(toy->specials[s].traits & TOKENS_TRAIT_CONTROL))
+        if (!(toy->specials[s].traits & ENGINE_TOKEN_CONTROL))
             continue;
         for (size_t at = 0; at + special.len <= text->text.len; at++) {
             if (memcmp(text->text.ptr + at, special.ptr, special.len) != 0)
@@ -187,7 +188,7 @@ static void test_i105_control_tokens_of_clients_stay_text(void **state)
         size_t count = 0;
         random_specials(&toy, &random);
         for (size_t i = 0; i < TOY_SPECIALS_MAX; i++)
-            toy.specials[i].traits &= TOKENS_TRAIT_CONTROL | TOKENS_TRAIT_MARKER;
+            toy.specials[i].traits &= ENGINE_TOKEN_CONTROL | ENGINE_TOKEN_MARKER;
         struct tokens *tokens = create(&toy, 0);
         buf_init(&text, TEXT_MAX);
         random_text(&toy, &random, &text);
@@ -268,7 +269,7 @@ static void test_bos_is_there_once(void **state)
     assert_ok(tokens_from_text(tokens, NULL, &clients, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, '<', 's', '>', 'a'}, 5);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_string(tokens, NULL, STR("a"), TOKENS_BOS, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, STR("a"), ENGINE_TOKENIZE_BOS, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, 'a'}, 2);
     token_prompt_fini(&prompt);
     assert_ok(tokens_from_string(tokens, NULL, STR(""), 0, &prompt, NULL));
@@ -316,8 +317,8 @@ static void add_controls(struct toy_tokenizer *toy, const char *source)
 {
     size_t count = 0;
 
-    set_special(toy, count++, "<s>", TOKENS_TRAIT_CONTROL);
-    set_special(toy, count++, "</s>", TOKENS_TRAIT_CONTROL);
+    set_special(toy, count++, "<s>", ENGINE_TOKEN_CONTROL);
+    set_special(toy, count++, "</s>", ENGINE_TOKEN_CONTROL);
     for (const char *at = source; (at = strpbrk(at, "<[")) != NULL && count < TOY_SPECIALS_MAX;
          at++) {
         size_t len = strcspn(at + 1, "<>[] '\"\n\\{}().") + 1;
@@ -330,7 +331,7 @@ static void add_controls(struct toy_tokenizer *toy, const char *source)
         if (known)
             continue;
         memcpy(toy->specials[count].text, at, len + 1);
-        toy->specials[count++].traits = TOKENS_TRAIT_CONTROL;
+        toy->specials[count++].traits = ENGINE_TOKEN_CONTROL;
     }
 }
 
@@ -444,7 +445,7 @@ static void test_only_what_is_new_is_tokenized(void **state)
         unsigned long before = atomic_load(&toy.bytes);
         append_turn(&text, i);
         struct str whole = {buf_str(&text), text.len};
-        assert_ok(tokens_from_string(tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL));
+        assert_ok(tokens_from_string(tokens, NULL, whole, ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
         if (i % 50 == 0)
             assert_whole(&toy, &prompt, whole);
         token_prompt_fini(&prompt);
@@ -452,14 +453,14 @@ static void test_only_what_is_new_is_tokenized(void **state)
     }
     unsigned long calls = atomic_load(&toy.calls);
     assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
-                                 TOKENS_CONTROL, &prompt, NULL));
+                                 ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
     assert_int_equal(atomic_load(&toy.calls), calls);
     assert_int_equal(prompt.memo_tokens, prompt.count);
     token_prompt_fini(&prompt);
     tokens_forget(tokens);
     assert_int_equal(tokens_stats(tokens).bytes, 0);
     assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
-                                 TOKENS_CONTROL, &prompt, NULL));
+                                 ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
     assert_true(atomic_load(&toy.calls) > calls);
     token_prompt_fini(&prompt);
     buf_fini(&text);
@@ -479,7 +480,7 @@ static void test_memory_is_bounded(void **state)
     for (size_t i = 0; i < 100; i++) {
         append_turn(&text, i);
         assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
-                                     TOKENS_CONTROL, &prompt, NULL));
+                                     ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
         assert_whole(&toy, &prompt, (struct str){buf_str(&text), text.len});
         token_prompt_fini(&prompt);
         assert_true(tokens_stats(tokens).bytes <= 4000);
@@ -497,13 +498,15 @@ static void test_limit_of_tokens(void **state)
 
     (void)state;
     make_chat(&toy);
-    struct tokens_options options = {.source = toy_source(&toy), .tokens_max = 4};
+    struct tokens_options options = {.engine = toy_engine(&toy), .tokens_max = 4};
     struct tokens *tokens;
     assert_ok(tokens_create(&options, &tokens, NULL));
-    assert_ok(tokens_from_string(tokens, NULL, STR("<s>xyz"), TOKENS_CONTROL, &prompt, &info));
+    assert_ok(
+        tokens_from_string(tokens, NULL, STR("<s>xyz"), ENGINE_TOKENIZE_CONTROL, &prompt, &info));
     token_prompt_fini(&prompt);
-    assert_err(tokens_from_string(tokens, NULL, STR("<s>wxyz"), TOKENS_CONTROL, &prompt, &info),
-               ERR_LIMIT);
+    assert_err(
+        tokens_from_string(tokens, NULL, STR("<s>wxyz"), ENGINE_TOKENIZE_CONTROL, &prompt, &info),
+        ERR_LIMIT);
     assert_null(prompt.tokens);
     tokens_destroy(&tokens);
 }
@@ -607,7 +610,7 @@ static void test_too_long_is_refused_before_it_is_tokenized(void **state)
     (void)state;
     make_chat(&toy);
     struct tokens_options options = {
-        .source = toy_source(&toy), .text_bytes_max = 4096, .run_bytes_max = 512, .part_bytes = 64};
+        .engine = toy_engine(&toy), .text_bytes_max = 4096, .run_bytes_max = 512, .part_bytes = 64};
     struct tokens *tokens;
     assert_ok(tokens_create(&options, &tokens, NULL));
     assert_err(tokenize_long(tokens, &account, "a b", 4097), ERR_LIMIT);
@@ -681,8 +684,8 @@ static void work(void *arg)
         size_t count = toy_tokenize(worker->toy, whole, true, expected, COUNT_OF(expected));
         worker->same =
             worker->same &&
-            tokens_from_string(worker->tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL) ==
-                ERR_OK &&
+            tokens_from_string(worker->tokens, NULL, whole, ENGINE_TOKENIZE_CONTROL, &prompt,
+                               NULL) == ERR_OK &&
             prompt.count == count &&
             (count == 0 || memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0);
         token_prompt_fini(&prompt);
@@ -720,7 +723,7 @@ static enum err try_all(struct toy_tokenizer *toy)
                              .span_count = 1,
                              .marks = &mark,
                              .mark_count = 1};
-    struct tokens_options options = {.source = toy_source(toy)};
+    struct tokens_options options = {.engine = toy_engine(toy)};
     struct token_prompt prompt;
     struct errinfo info = {0};
     struct tokens *tokens;

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "engine/engine_llama.h"
+#include "engine/engine_ops.h"
 #include "engine/model_vocab.h"
 #include "support/test.h"
 
@@ -123,34 +124,45 @@ static struct llama_model *load_words(const char *pre)
     return load_file(gguf);
 }
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
-                                size_t max, size_t *count, struct errinfo *info)
-{
-    int32_t n = llama_tokenize(arg, text.ptr, (int32_t)text.len, out, (int32_t)max, false,
-                               flags & TOKENS_CONTROL);
+/* An engine with a vocabulary and nothing else. */
+struct vocab_engine {
+    struct engine engine;
+    const struct llama_vocab *vocab;
+};
 
-    (void)info;
-    *count = (size_t)(n < 0 ? -n : n);
-    return n < 0 ? ERR_LIMIT : ERR_OK;
+static const struct llama_vocab *vocab_of(const struct engine *engine)
+{
+    return CONTAINER_OF(engine, const struct vocab_engine, engine)->vocab;
 }
 
-static size_t source_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
+static enum err tokenize(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *out, size_t max, size_t *count)
 {
-    int32_t n = llama_token_to_piece(arg, token, out, (int32_t)size, 0, control);
+    int32_t n = llama_tokenize(vocab_of(engine), text.ptr, (int32_t)text.len, out, (int32_t)max,
+                               false, flags & ENGINE_TOKENIZE_CONTROL);
+
+    *count = (size_t)(n < 0 ? -n : n);
+    return ERR_OK;
+}
+
+static size_t token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size)
+{
+    int32_t n = llama_token_to_piece(vocab_of(engine), token, out, (int32_t)size, 0, control);
 
     return (size_t)(n < 0 ? -n : n);
 }
 
 /* As engine_llama.c does. */
-static unsigned source_traits(void *arg, int32_t token)
+static unsigned token_traits(const struct engine *engine, token_id token)
 {
-    unsigned attr = llama_vocab_get_attr(arg, token);
+    unsigned attr = llama_vocab_get_attr(vocab_of(engine), token);
 
-    return (attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN) ? TOKENS_TRAIT_CONTROL
+    return (attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN) ? ENGINE_TOKEN_CONTROL
                                                                          : 0) |
-           (attr & LLAMA_TOKEN_ATTR_USER_DEFINED ? TOKENS_TRAIT_MARKER : 0) |
-           (attr & LLAMA_TOKEN_ATTR_LSTRIP ? TOKENS_TRAIT_STRIP_LEFT : 0) |
-           (attr & LLAMA_TOKEN_ATTR_RSTRIP ? TOKENS_TRAIT_STRIP_RIGHT : 0);
+           (attr & LLAMA_TOKEN_ATTR_USER_DEFINED ? ENGINE_TOKEN_MARKER : 0) |
+           (attr & LLAMA_TOKEN_ATTR_LSTRIP ? ENGINE_TOKEN_STRIP_LEFT : 0) |
+           (attr & LLAMA_TOKEN_ATTR_RSTRIP ? ENGINE_TOKEN_STRIP_RIGHT : 0);
 }
 
 static void random_text(struct buf *out, size_t special_count, uint64_t *random)
@@ -215,14 +227,15 @@ static size_t try_model(struct llama_model *model, const struct vocab_kind *kind
                         uint64_t *random)
 {
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
-    struct tokens_options options = {.source = {.tokenize = source_tokenize,
-                                                .token_bytes = source_bytes,
-                                                .token_traits = source_traits,
-                                                .arg = (void *)(uintptr_t)vocab,
-                                                .vocab = (uint32_t)llama_vocab_n_tokens(vocab),
-                                                .bos = 1,
-                                                .words = kind == NULL},
-                                     .part_bytes = kind == NULL ? 12 : 0};
+    static const struct engine_ops ops = {
+        .tokenize = tokenize, .token_bytes = token_bytes, .token_traits = token_traits};
+    struct vocab_engine engine = {
+        .engine = {.ops = &ops,
+                   .facts = {.vocab = (uint32_t)llama_vocab_n_tokens(vocab),
+                             .bos = 1,
+                             .words = kind == NULL}},
+        .vocab = vocab};
+    struct tokens_options options = {.engine = &engine.engine, .part_bytes = kind == NULL ? 12 : 0};
     int32_t expected[2 * TEXT_MAX];
     struct token_prompt prompt;
     struct tokens *tokens;
@@ -239,7 +252,7 @@ static size_t try_model(struct llama_model *model, const struct vocab_kind *kind
         struct str whole = {buf_str(&text), text.len};
         int32_t n = llama_tokenize(vocab, whole.ptr, (int32_t)whole.len, expected,
                                    COUNT_OF(expected), false, true);
-        assert_ok(tokens_from_string(tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL));
+        assert_ok(tokens_from_string(tokens, NULL, whole, ENGINE_TOKENIZE_CONTROL, &prompt, NULL));
         if (prompt.count != (size_t)n ||
             (n > 0 && memcmp(prompt.tokens, expected, (size_t)n * sizeof(*expected)) != 0))
             fail_msg("%s, %zu special tokens, prefix %d: '%s'", name, kind ? kind->specials : 0,

@@ -35,7 +35,7 @@ struct str toy_text(const struct toy_tokenizer *toy, int32_t token, char byte[1]
 bool toy_is_control(const struct toy_tokenizer *toy, int32_t token)
 {
     return token >= TOY_SPECIAL &&
-           (toy->specials[token - TOY_SPECIAL].traits & TOKENS_TRAIT_CONTROL);
+           (toy->specials[token - TOY_SPECIAL].traits & ENGINE_TOKEN_CONTROL);
 }
 
 /* owner[i]: -1 free, else the special token whose text byte i belongs to; STRIPPED: white space
@@ -60,11 +60,11 @@ static void take(const struct toy_tokenizer *toy, int *owner, struct str text, s
 
     for (size_t i = 0; i < len; i++)
         owner[at + i] = which;
-    for (size_t i = at; (traits & TOKENS_TRAIT_STRIP_LEFT) && i > 0 && owner[i - 1] == FREE &&
+    for (size_t i = at; (traits & ENGINE_TOKEN_STRIP_LEFT) && i > 0 && owner[i - 1] == FREE &&
                         is_space(text.ptr[i - 1]);
          i--)
         owner[i - 1] = STRIPPED;
-    for (size_t i = at + len; (traits & TOKENS_TRAIT_STRIP_RIGHT) && i < text.len &&
+    for (size_t i = at + len; (traits & ENGINE_TOKEN_STRIP_RIGHT) && i < text.len &&
                               owner[i] == FREE && is_space(text.ptr[i]);
          i++)
         owner[i] = STRIPPED;
@@ -76,7 +76,7 @@ static void partition(const struct toy_tokenizer *toy, struct str text, bool con
         for (int which = 0; which < TOY_SPECIALS_MAX; which++) {
             const struct toy_special *special = &toy->specials[which];
             if (special->traits == 0 || strlen(special->text) != len ||
-                (!control && (special->traits & TOKENS_TRAIT_CONTROL)))
+                (!control && (special->traits & ENGINE_TOKEN_CONTROL)))
                 continue;
             for (size_t at = 0; at < text.len; at++)
                 if (fits(owner, text, at, str_from(special->text)))
@@ -131,48 +131,54 @@ size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool contr
     return count;
 }
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
-                                size_t max, size_t *count, struct errinfo *info)
+static struct toy_tokenizer *toy_of(const struct engine *engine)
 {
-    struct toy_tokenizer *toy = arg;
+    return CONTAINER_OF(engine, struct toy_tokenizer, engine);
+}
+
+static enum err tokenize(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *out, size_t max, size_t *count)
+{
+    struct toy_tokenizer *toy = toy_of(engine);
 
     atomic_fetch_add(&toy->calls, 1);
     atomic_fetch_add(&toy->bytes, text.len);
     if (fault_fires(toy->fault))
-        return err_set(info, ERR_ENGINE, "a fault of the test");
-    *count = toy_tokenize(toy, text, flags & TOKENS_CONTROL, out, max);
-    return *count <= max ? ERR_OK : err_set(info, ERR_LIMIT, "too many");
+        return ERR_ENGINE;
+    *count = toy_tokenize(toy, text, flags & ENGINE_TOKENIZE_CONTROL, out, max);
+    return ERR_OK;
 }
 
-static size_t source_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
+static size_t token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size)
 {
     char byte[1];
-    struct str text = toy_text(arg, token, byte);
+    struct str text = toy_text(toy_of(engine), token, byte);
 
-    if (!control && toy_is_control(arg, token))
+    if (!control && toy_is_control(toy_of(engine), token))
         return 0;
     if (size > 0)
         memcpy(out, text.ptr, text.len < size ? text.len : size);
     return text.len;
 }
 
-static unsigned source_traits(void *arg, int32_t token)
+static unsigned token_traits(const struct engine *engine, token_id token)
 {
-    const struct toy_tokenizer *toy = arg;
-
-    return token >= TOY_SPECIAL ? toy->specials[token - TOY_SPECIAL].traits : 0;
+    return token >= TOY_SPECIAL ? toy_of(engine)->specials[token - TOY_SPECIAL].traits : 0;
 }
 
-struct tokens_source toy_source(struct toy_tokenizer *toy)
+const struct engine *toy_engine(struct toy_tokenizer *toy)
 {
-    return (struct tokens_source){
-        .tokenize = source_tokenize,
-        .token_bytes = source_bytes,
-        .token_traits = source_traits,
-        .arg = toy,
-        .vocab = TOY_VOCAB,
-        .bos = TOY_SPECIAL,
-        .add_bos = toy->add_bos,
-        .words = !toy->space_prefix, /* no word of the list goes on behind a letter and a blank */
+    static const struct engine_ops ops = {
+        .tokenize = tokenize, .token_bytes = token_bytes, .token_traits = token_traits};
+
+    toy->engine = (struct engine){
+        .ops = &ops,
+        .facts = {.vocab = TOY_VOCAB,
+                  .bos = TOY_SPECIAL,
+                  .add_bos = toy->add_bos,
+                  /* no word of the list goes on behind a letter and a blank */
+                  .words = !toy->space_prefix},
     };
+    return &toy->engine;
 }

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#include "chat/tokens.h"
+#include "engine/engine_ops.h"
 
 enum {
     TOY_SPECIALS_MAX = 32,
@@ -24,17 +24,19 @@ enum {
 
 struct toy_special {
     char text[48];
-    unsigned traits; /* enum tokens_traits; 0: not in use */
+    unsigned traits; /* enum engine_token_traits; 0: not in use */
 };
 
 struct toy_tokenizer {
+    struct engine engine; /* made by toy_engine */
     struct toy_special specials[TOY_SPECIALS_MAX];
     bool space_prefix, add_bos; /* BOS is the first special */
     atomic_ulong calls, bytes;  /* asked for so far */
     struct fault *fault; /* may be NULL: asked before each call, which then gives ERR_ENGINE */
 };
 
-struct tokens_source toy_source(struct toy_tokenizer *toy);
+/* An engine with this tokenizer and nothing else; part of `toy`. */
+const struct engine *toy_engine(struct toy_tokenizer *toy);
 
 /* All of a text at once, BOS not included. At most `max` tokens are written; returns their number.
  */
