@@ -41,14 +41,6 @@ struct anthropic_build {
 /* When a tool is announced: at the beginning, where it is mentioned, or not at all. */
 enum anthropic_when { ANTHROPIC_NOW, ANTHROPIC_LATE, ANTHROPIC_NEVER };
 
-enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
-
-/* A reader of element `index` of the array `key` of `parent`, which must be an object; its path
- * ("messages[3].") is written to `at`. */
-enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
-                           yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
-                           struct json_reader *out) NODISCARD;
-
 /* A required string. `empty`: it is text for the model, which may be empty and may contain NUL. */
 enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
                             struct str *out) NODISCARD;

@@ -24,7 +24,6 @@
  */
 #include "dialect/anthropic_impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,8 +247,8 @@ static enum err tell_reference(struct anthropic_build *build, const struct json_
     if (name.len == 0)
         return json_read_error(reference, "name", "is missing: it must be a string");
     if (entry != NULL && entry->deferred) {
-        struct json_reader tool = {
-            .object = entry->tool, .at = reference->at, .error = reference->error};
+        struct json_reader tool = *reference;
+        tool.object = entry->tool;
         return tell_definition(build, &tool, out);
     }
     return tell(build, "The tool ", name, " can be called.", out);
@@ -258,11 +257,9 @@ static enum err tell_reference(struct anthropic_build *build, const struct json_
 static enum err tell_addition(struct anthropic_build *build, const struct json_reader *tool,
                               struct str *out)
 {
-    char at[ANTHROPIC_AT_BYTES];
-    struct json_reader definition = {.at = at, .error = tool->error};
+    struct json_reader definition;
 
-    snprintf(at, sizeof(at), "%sdefinition.", tool->at);
-    TRY(json_read_object(tool, "definition", &definition.object));
+    TRY(json_read_nested(tool, "definition", &definition));
     return definition.object != NULL ? tell_definition(build, &definition, out)
                                      : tell_reference(build, tool, out);
 }
@@ -282,15 +279,11 @@ static enum err tell_removal(struct anthropic_build *build, const struct json_re
 enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
                              struct str type, struct str *out)
 {
-    char at[ANTHROPIC_AT_BYTES];
-    struct json_reader tool = {.at = at, .error = block->error};
+    struct json_reader tool;
 
     if (str_eq(type, STR("tool_reference")))
         return tell_reference(build, block, out);
-    snprintf(at, sizeof(at), "%stool.", block->at);
-    TRY(json_read_object(block, "tool", &tool.object));
-    if (tool.object == NULL)
-        return json_read_error(block, "tool", "is missing: it must be an object");
+    TRY(json_need_nested(block, "tool", &tool));
     return str_eq(type, STR("tool_addition")) ? tell_addition(build, &tool, out)
                                               : tell_removal(build, &tool, out);
 }

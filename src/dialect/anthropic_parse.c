@@ -23,24 +23,6 @@ static const double TEMPERATURE_MAX = 2.0;
 
 /* ---- shared ---- */
 
-enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
-                           yyjson_val *value, char at[ANTHROPIC_AT_BYTES], struct json_reader *out)
-{
-    int len = snprintf(at, ANTHROPIC_AT_BYTES, "%s%s[%zu]", parent->at != NULL ? parent->at : "",
-                       key, index);
-
-    if (!yyjson_is_obj(value)) {
-        struct json_reader here = {.object = value, .error = parent->error};
-        return json_read_error(&here, at, "must be an object");
-    }
-    if (len < ANTHROPIC_AT_BYTES - 1) {
-        at[len] = '.';
-        at[len + 1] = '\0';
-    }
-    *out = (struct json_reader){.object = value, .at = at, .error = parent->error};
-    return ERR_OK;
-}
-
 enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
                             struct str *out)
 {
@@ -107,7 +89,7 @@ static enum err read_sampling(const struct json_reader *body, struct sample_para
 static enum err read_stop(struct gen_request *request, const struct json_reader *body, size_t index,
                           yyjson_val *value, const char **out)
 {
-    char key[ANTHROPIC_AT_BYTES];
+    char key[API_PARAM_BYTES];
     struct str text = json_read_text(value);
 
     snprintf(key, sizeof(key), "stop_sequences[%zu]", index);
@@ -145,11 +127,11 @@ static enum err read_stops(struct gen_request *request, const struct json_reader
 
 static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader reader = {.at = "thinking.", .error = body->error};
+    struct json_reader reader;
     uint64_t budget = 0;
     struct str type;
 
-    TRY(json_read_object(body, "thinking", &reader.object));
+    TRY(json_read_nested(body, "thinking", &reader));
     if (reader.object == NULL)
         return ERR_OK;
     TRY(anthropic_need_str(&reader, "type", false, &type));
@@ -168,12 +150,10 @@ static enum err read_thinking(struct gen_request *request, const struct json_rea
 static enum err read_format(struct gen_request *request, const struct json_reader *parent,
                             const char *key)
 {
-    char at[ANTHROPIC_AT_BYTES];
-    struct json_reader reader = {.at = at, .error = parent->error};
+    struct json_reader reader;
     struct str type;
 
-    snprintf(at, sizeof(at), "%s%s.", parent->at != NULL ? parent->at : "", key);
-    TRY(json_read_object(parent, key, &reader.object));
+    TRY(json_read_nested(parent, key, &reader));
     if (reader.object == NULL)
         return ERR_OK;
     TRY(anthropic_need_str(&reader, "type", false, &type));
@@ -188,12 +168,10 @@ static enum err read_format(struct gen_request *request, const struct json_reade
 
 static enum err read_output(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader reader = {.at = "output_config.", .error = body->error};
+    struct json_reader reader;
 
     TRY(read_format(request, body, "output_format"));
-    TRY(json_read_object(body, "output_config", &reader.object));
-    if (reader.object == NULL)
-        return ERR_OK;
+    TRY(json_read_nested(body, "output_config", &reader));
     TRY(json_read_str(&reader, "effort", &request->reasoning_effort));
     return read_format(request, &reader, "format");
 }

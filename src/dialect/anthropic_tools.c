@@ -56,15 +56,13 @@ bool anthropic_is_foreign_tool(yyjson_val *tool)
 
 static enum err read_custom(const struct json_reader *tool, struct tool *out)
 {
-    struct str description = STR_NONE;
-
-    TRY(json_read_content(tool, "description", &description));
+    TRY(json_read_content(tool, "description", &out->description));
     TRY(json_read_object(tool, "input_schema", &out->schema));
     TRY(json_read_bool(tool, "strict", &out->strict));
     if (out->schema == NULL)
         return json_read_error(tool, "input_schema", "is missing: it must be an object");
-    if (description.len > 0)
-        out->description = description;
+    if (out->description.len == 0)
+        out->description = STR_NONE;
     return ERR_OK;
 }
 
@@ -99,18 +97,14 @@ static enum err add_tool(struct anthropic_build *build, const struct json_reader
 static enum err add_tools(struct anthropic_build *build, const struct json_reader *body,
                           enum anthropic_when when)
 {
-    yyjson_val *array = json_read_get(body, "tools"), *value;
-    size_t index, max;
+    struct json_list list = json_list(body, "tools");
+    struct json_reader tool;
 
-    yyjson_arr_foreach(array, index, max, value)
-    {
-        char at[ANTHROPIC_AT_BYTES];
-        struct json_reader tool;
-        TRY(anthropic_element(body, "tools", index, value, at, &tool));
-        if (tool_kind(value) != TOOL_FOREIGN && anthropic_late_when(build, value) == when)
+    while (json_next(&list, &tool))
+        if (tool_kind(tool.object) != TOOL_FOREIGN &&
+            anthropic_late_when(build, tool.object) == when)
             TRY(add_tool(build, &tool));
-    }
-    return ERR_OK;
+    return list.err;
 }
 
 /* Tools that are defined only in messages. */
@@ -196,11 +190,11 @@ static enum err read_choice_type(const struct json_reader *reader, enum choice_m
 enum err anthropic_read_tool_choice(const struct anthropic_build *build,
                                     const struct json_reader *body)
 {
-    struct json_reader reader = {.at = "tool_choice.", .error = body->error};
+    struct json_reader reader;
     struct gen_request *request = build->request;
     bool single = false;
 
-    TRY(json_read_object(body, "tool_choice", &reader.object));
+    TRY(json_read_nested(body, "tool_choice", &reader));
     if (reader.object == NULL)
         return ERR_OK;
     TRY(read_choice_type(&reader, &request->tool_choice));

@@ -21,8 +21,6 @@
  */
 #include "dialect/anthropic_impl.h"
 
-#include <stdio.h>
-
 enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
 
 /* ---- turns ---- */
@@ -117,34 +115,21 @@ static void note_break(struct turn *turn, const struct json_reader *block, struc
         out->marked = true;
 }
 
-/* Calls `fn` for each block of an array. */
-static enum err each_block(struct turn *turn, const struct json_reader *parent, const char *key,
-                           block_fn *fn, struct gathered *out)
-{
-    yyjson_val *array = json_read_get(parent, key), *value;
-    size_t index, max;
-
-    yyjson_arr_foreach(array, index, max, value)
-    {
-        char at[ANTHROPIC_AT_BYTES];
-        struct json_reader block;
-        TRY(anthropic_element(parent, key, index, value, at, &block));
-        TRY(fn(turn, &block, out));
-    }
-    return ERR_OK;
-}
-
 /* A field that is text or an array of blocks. */
 static enum err text_or_blocks(struct turn *turn, const struct json_reader *reader, const char *key,
                                block_fn *fn, struct gathered *out)
 {
     yyjson_val *value = json_read_get(reader, key);
+    struct json_list list = json_list(reader, key);
+    struct json_reader block;
 
     if (yyjson_is_str(value))
         return gather(turn, out, separator(turn), json_read_text(value));
     if (!yyjson_is_arr(value))
         return json_read_error(reader, key, "must be a string or an array of content blocks");
-    return each_block(turn, reader, key, fn, out);
+    while (json_next(&list, &block))
+        TRY(fn(turn, &block, out));
+    return list.err;
 }
 
 static enum err refuse_block(const struct json_reader *block, const char *key, struct str type)
@@ -170,14 +155,10 @@ static enum err document_block(struct turn *turn, const struct json_reader *bloc
                                struct gathered *out)
 {
     static const char *const headings[2] = {"title", "context"};
-    char at[ANTHROPIC_AT_BYTES];
-    struct json_reader source = {.at = at, .error = block->error};
+    struct json_reader source;
     struct str type, data;
 
-    snprintf(at, sizeof(at), "%ssource.", block->at);
-    TRY(json_read_object(block, "source", &source.object));
-    if (source.object == NULL)
-        return json_read_error(block, "source", "is missing: it must be an object");
+    TRY(json_need_nested(block, "source", &source));
     TRY(anthropic_need_str(&source, "type", false, &type));
     bool text = str_eq(type, STR("text"));
     if (!text && !str_eq(type, STR("content")))
@@ -362,21 +343,17 @@ static enum err read_message(struct turn *turn, const struct json_reader *messag
 
 static enum err read_messages(struct turn *turn, const struct json_reader *body)
 {
-    yyjson_val *array = json_read_get(body, "messages"), *value;
-    size_t index, max;
+    struct json_list list = json_list(body, "messages");
+    size_t count = list.iter.max;
+    struct json_reader message;
 
-    if (!yyjson_is_arr(array) || yyjson_arr_size(array) == 0 ||
-        yyjson_arr_size(array) > MESSAGES_MAX)
+    if (count == 0 || count > MESSAGES_MAX)
         return json_read_error(body, "messages", "must be an array of 1 to %d messages",
                                MESSAGES_MAX);
-    TRY(conversation_reserve(turn->build->talk, turn->build->talk->count + yyjson_arr_size(array)));
-    yyjson_arr_foreach(array, index, max, value)
-    {
-        char at[ANTHROPIC_AT_BYTES];
-        struct json_reader message;
-        TRY(anthropic_element(body, "messages", index, value, at, &message));
+    TRY(conversation_reserve(turn->build->talk, turn->build->talk->count + count));
+    while (json_next(&list, &message))
         TRY(read_message(turn, &message));
-    }
+    TRY(list.err);
     return turn_end(turn);
 }
 

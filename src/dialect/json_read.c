@@ -3,6 +3,7 @@
  */
 #include "dialect/json_read.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,7 +92,7 @@ static enum err set_error(const struct json_reader *reader, enum api_error_kind 
 {
     char param[API_PARAM_BYTES], text[sizeof(reader->error->message)];
 
-    snprintf(param, sizeof(param), "%s%s", reader->at != NULL ? reader->at : "", key);
+    snprintf(param, sizeof(param), "%s%s", reader->at, key);
     vsnprintf(text, sizeof(text), fmt, args);
     return api_error_set(reader->error, kind, param, "'%s' %s", param, text);
 }
@@ -268,4 +269,53 @@ enum err json_read_array(const struct json_reader *reader, const char *key, yyjs
         return json_read_error(reader, key, "must be an array");
     *out = value;
     return ERR_OK;
+}
+
+/* ---- objects inside of objects ---- */
+
+/* Very deep paths are cut. */
+static void set_path(struct json_reader *inner, const struct json_reader *outer, const char *key)
+{
+    int len = snprintf(inner->at, sizeof(inner->at), "%s%s.", outer->at, key);
+
+    assert(len > 0);
+}
+
+enum err json_read_nested(const struct json_reader *reader, const char *key,
+                          struct json_reader *nested)
+{
+    *nested = (struct json_reader){.error = reader->error};
+    set_path(nested, reader, key);
+    return json_read_object(reader, key, &nested->object);
+}
+
+enum err json_need_nested(const struct json_reader *reader, const char *key,
+                          struct json_reader *nested)
+{
+    TRY(json_read_nested(reader, key, nested));
+    return nested->object != NULL
+               ? ERR_OK
+               : json_read_error(reader, key, "is missing: it must be an object");
+}
+
+struct json_list json_list(const struct json_reader *holder, const char *key)
+{
+    struct json_list list = {.holder = holder, .key = key};
+
+    yyjson_arr_iter_init(json_read_get(holder, key), &list.iter);
+    return list;
+}
+
+bool json_next(struct json_list *list, struct json_reader *element)
+{
+    char name[API_PARAM_BYTES];
+
+    snprintf(name, sizeof(name), "%s[%zu]", list->key, list->iter.idx);
+    *element = (struct json_reader){yyjson_arr_iter_next(&list->iter), "", list->holder->error};
+    if (element->object == NULL)
+        return false;
+    set_path(element, list->holder, name);
+    if (!yyjson_is_obj(element->object))
+        list->err = json_read_error(list->holder, name, "must be an object");
+    return list->err == ERR_OK;
 }

@@ -4,7 +4,7 @@
  *
  * A missing or null field leaves *out unchanged. A field of the wrong type or out of range is
  * API_ERROR_INVALID with "'temperature' must be a number from 0 to 100" and the field's name as
- * param, prefixed with `at` ("messages[3].") if that is not NULL.
+ * param, prefixed with `at` ("messages[3].").
  *
  * NUL (\u0000) is allowed in texts for a model: json_read_content, json_read_text. All other
  * strings are names or keywords that later code treats as C strings: json_read_str refuses NUL
@@ -26,7 +26,7 @@ enum { JSON_DEPTH_MAX = 128 };
 
 struct json_reader {
     yyjson_val *object;
-    const char *at; /* where the object is: "messages[3]."; NULL = the body */
+    char at[API_PARAM_BYTES]; /* where the object is: "messages[3]."; "" = the body */
     struct api_error *error;
 };
 
@@ -49,6 +49,25 @@ enum err json_read_object(const struct json_reader *reader, const char *key,
                           yyjson_val **out) NODISCARD;
 enum err json_read_array(const struct json_reader *reader, const char *key,
                          yyjson_val **out) NODISCARD;
+
+/* A reader of the object in a field. Its object is NULL if the field is missing, which is an error
+ * for json_need_nested. */
+enum err json_read_nested(const struct json_reader *reader, const char *key,
+                          struct json_reader *nested) NODISCARD;
+enum err json_need_nested(const struct json_reader *reader, const char *key,
+                          struct json_reader *nested) NODISCARD;
+
+/* The elements of the array in a field, which must be objects; none if it is not an array. After
+ * the last one, or with an error, json_next returns false: `err` says which. */
+struct json_list {
+    const struct json_reader *holder;
+    const char *key;
+    yyjson_arr_iter iter;
+    enum err err;
+};
+
+struct json_list json_list(const struct json_reader *holder, const char *key);
+bool json_next(struct json_list *list, struct json_reader *element) NODISCARD;
 
 /* The field, or NULL if it is missing or null. Borrowed from the document. */
 yyjson_val *json_read_get(const struct json_reader *reader, const char *key);

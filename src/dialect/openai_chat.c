@@ -28,7 +28,7 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
 
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, NULL, error};
+    struct json_reader body = {root, "", error};
 
     request->source = GEN_SOURCE_MESSAGES;
     TRY(openai_read_settings(request, &body));

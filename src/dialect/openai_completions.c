@@ -23,7 +23,7 @@ static enum err read_tokens(struct gen_request *request, const struct json_reade
     int32_t *tokens = arena_alloc_array(&request->arena, yyjson_arr_size(list), sizeof(*tokens));
 
     if (tokens == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     yyjson_arr_foreach(list, i, count, value)
     {
         if (!yyjson_is_uint(value) || yyjson_get_uint(value) > INT32_MAX)
@@ -92,7 +92,7 @@ static enum err refuse_rest(struct gen_request *request, const struct json_reade
 static enum err completions_parse(struct gen_request *request, yyjson_val *root,
                                   struct api_error *error)
 {
-    struct json_reader body = {root, NULL, error};
+    struct json_reader body = {root, "", error};
 
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));

@@ -48,16 +48,7 @@ enum err openai_read_format(struct gen_request *request,
 /* n, of chat and completions. */
 enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
 
-/* The error to return when the arena is out of memory. */
-enum err openai_arena_error(const struct gen_request *request);
-
 /* ---- reading: messages and tools (openai_messages.c, openai_tools.c) ---- */
-
-/* A reader of element `index` of the array `key` of `parent`, which must be an object; its path
- * ("messages[3].") is written to `at`. */
-enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
-                        yyjson_val *value, char at[API_PARAM_BYTES],
-                        struct json_reader *out) NODISCARD;
 
 /* A required, non-empty string. */
 enum err openai_need_str(const struct json_reader *reader, const char *key,

@@ -11,19 +11,6 @@
 
 /* ---- pieces ---- */
 
-enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
-                        yyjson_val *value, char at[API_PARAM_BYTES], struct json_reader *out)
-{
-    char name[API_PARAM_BYTES];
-
-    snprintf(name, sizeof(name), "%s[%zu]", key, index);
-    if (!yyjson_is_obj(value))
-        return json_read_error(parent, name, "must be an object");
-    snprintf(at, API_PARAM_BYTES, "%s%s[%zu].", parent->at != NULL ? parent->at : "", key, index);
-    *out = (struct json_reader){value, at, parent->error};
-    return ERR_OK;
-}
-
 enum err openai_need_str(const struct json_reader *reader, const char *key, struct str *out)
 {
     *out = STR_NONE;
@@ -54,8 +41,9 @@ static enum err read_part(const struct json_reader *part, struct str *text)
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
                              const char *key, struct message *message)
 {
-    yyjson_val *content = json_read_get(holder, key), *value;
-    size_t i, count;
+    yyjson_val *content = json_read_get(holder, key);
+    struct json_list list = json_list(holder, key);
+    struct json_reader part;
 
     if (yyjson_is_str(content))
         return message_set_text(message, &request->arena, json_read_text(content));
@@ -64,14 +52,9 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
     if (yyjson_arr_size(content) > OPENAI_PARTS_MAX)
         return json_read_error(holder, key, "must have at most %d parts", OPENAI_PARTS_MAX);
     TRY(message_set_parts(message, &request->arena, yyjson_arr_size(content)));
-    yyjson_arr_foreach(content, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader part;
-        TRY(openai_element(holder, key, i, value, at, &part));
+    for (size_t i = 0; json_next(&list, &part); i++)
         TRY(read_part(&part, &message->parts[i].text));
-    }
-    return ERR_OK;
+    return list.err;
 }
 
 enum err openai_read_role(const struct json_reader *message, enum role *role)
@@ -95,15 +78,11 @@ enum err openai_read_role(const struct json_reader *message, enum role *role)
 static enum err read_call(struct gen_request *request, const struct json_reader *call,
                           struct message *message)
 {
-    char at[API_PARAM_BYTES];
-    struct json_reader function = {NULL, at, call->error};
+    struct json_reader function;
     struct tool_call read = {0};
 
     TRY(json_read_str(call, "id", &read.id));
-    TRY(json_read_object(call, "function", &function.object));
-    if (function.object == NULL)
-        return json_read_error(call, "function", "is missing: it must be an object");
-    snprintf(at, sizeof(at), "%sfunction.", call->at);
+    TRY(json_need_nested(call, "function", &function));
     TRY(openai_need_str(&function, "name", &read.name));
     yyjson_val *arguments = json_read_get(&function, "arguments");
     if (yyjson_is_obj(arguments))
@@ -118,18 +97,14 @@ static enum err read_call(struct gen_request *request, const struct json_reader 
 static enum err read_calls(struct gen_request *request, const struct json_reader *reader,
                            struct message *message)
 {
-    yyjson_val *calls = NULL, *value;
-    size_t i, count;
+    struct json_list list = json_list(reader, "tool_calls");
+    struct json_reader call;
+    yyjson_val *calls = NULL;
 
     TRY(json_read_array(reader, "tool_calls", &calls));
-    yyjson_arr_foreach(calls, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader call;
-        TRY(openai_element(reader, "tool_calls", i, value, at, &call));
+    while (json_next(&list, &call))
         TRY(read_call(request, &call, message));
-    }
-    return ERR_OK;
+    return list.err;
 }
 
 /* ---- messages ---- */
@@ -162,7 +137,7 @@ static enum err read_message(struct gen_request *request, const struct json_read
     TRY(openai_read_role(reader, &role));
     struct message *message = conversation_add(&request->conversation, role);
     if (message == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     TRY(json_read_str(reader, "name", &message->name));
     if (role == ROLE_ASSISTANT)
         return read_assistant(request, reader, message);
@@ -175,8 +150,9 @@ static enum err read_message(struct gen_request *request, const struct json_read
 enum err openai_read_messages(struct gen_request *request, const struct json_reader *body)
 {
     struct conversation *talk = &request->conversation;
-    yyjson_val *messages = NULL, *value;
-    size_t i, count;
+    struct json_list list = json_list(body, "messages");
+    struct json_reader message;
+    yyjson_val *messages = NULL;
     bool wanted = true;
 
     TRY(json_read_array(body, "messages", &messages));
@@ -186,13 +162,9 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
         return json_read_error(body, "messages", "must have at most %d entries",
                                OPENAI_MESSAGES_MAX);
     TRY(conversation_reserve(talk, yyjson_arr_size(messages)));
-    yyjson_arr_foreach(messages, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader message;
-        TRY(openai_element(body, "messages", i, value, at, &message));
+    while (json_next(&list, &message))
         TRY(read_message(request, &message));
-    }
+    TRY(list.err);
     TRY(json_read_bool(body, "continue_final_message", &wanted));
     const struct message *last = &talk->messages[talk->count - 1];
     request->continue_final = wanted && last->role == ROLE_ASSISTANT && last->calls_count == 0;

@@ -41,7 +41,7 @@ static enum err turn_flush(struct turn *turn)
         return ERR_OK;
     struct message *message = conversation_add(&request->conversation, ROLE_ASSISTANT);
     if (message == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     *message = turn->message;
     message->role = ROLE_ASSISTANT;
     if (turn->reasoning.len > 0)
@@ -83,7 +83,7 @@ static enum err add_message(struct turn *turn, const struct json_reader *item)
     TRY(turn_flush(turn));
     struct message *message = conversation_add(&turn->request->conversation, role);
     return message != NULL ? openai_read_content(turn->request, item, "content", message)
-                           : openai_arena_error(turn->request);
+                           : turn->request->arena.err;
 }
 
 /* Texts of {"text":...} entries; others are skipped, since only servers write these. */
@@ -157,7 +157,7 @@ static enum err add_custom_call(struct turn *turn, const struct json_reader *ite
         call.arguments.ptr = arena_strdup(&turn->request->arena, buf_text(&text));
         err = call.arguments.ptr != NULL
                   ? message_add_call(&turn->message, &turn->request->arena, call)
-                  : openai_arena_error(turn->request);
+                  : turn->request->arena.err;
     }
     buf_fini(&text);
     return err;
@@ -173,7 +173,7 @@ static enum err add_output(struct turn *turn, const struct json_reader *item)
         return json_read_error(item, "output", "is missing");
     struct message *message = conversation_add(&turn->request->conversation, ROLE_TOOL);
     if (message == NULL)
-        return openai_arena_error(turn->request);
+        return turn->request->arena.err;
     message->call_id = id;
     return openai_read_content(turn->request, item, "output", message);
 }
@@ -196,7 +196,7 @@ static enum err refuse_reference(struct turn *turn, const struct json_reader *it
 static const struct {
     struct str type;
     item_fn *add;
-} items[] = {
+} item_types[] = {
     {{"message", 7}, add_message},
     {{"function_call", 13}, add_call},
     {{"function_call_output", 20}, add_output},
@@ -213,9 +213,9 @@ static enum err add_item(struct turn *turn, const struct json_reader *item)
 
     if (type.len == 0) /* the short form of a message */
         return add_message(turn, item);
-    for (size_t i = 0; i < COUNT_OF(items); i++)
-        if (str_eq(type, items[i].type))
-            return items[i].add(turn, item);
+    for (size_t i = 0; i < COUNT_OF(item_types); i++)
+        if (str_eq(type, item_types[i].type))
+            return item_types[i].add(turn, item);
     return json_read_error_kind(item, API_ERROR_UNSUPPORTED, "type",
                                 "is '" STR_FMT "', which is not supported", STR_ARG(type));
 }
@@ -223,18 +223,14 @@ static enum err add_item(struct turn *turn, const struct json_reader *item)
 static enum err read_items(struct gen_request *request, const struct json_reader *body,
                            yyjson_val *list)
 {
+    struct json_list items = json_list(body, "input");
     struct turn turn = {.request = request};
-    size_t i, count;
-    yyjson_val *value;
+    struct json_reader item;
 
     TRY(conversation_reserve(&request->conversation, yyjson_arr_size(list) + 1));
-    yyjson_arr_foreach(list, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader item;
-        TRY(openai_element(body, "input", i, value, at, &item));
+    while (json_next(&items, &item))
         TRY(add_item(&turn, &item));
-    }
+    TRY(items.err);
     return turn_flush(&turn);
 }
 
@@ -242,9 +238,8 @@ static enum err read_items(struct gen_request *request, const struct json_reader
 
 static enum err add_text(struct gen_request *request, enum role role, struct str text)
 {
-    return conversation_add_text(&request->conversation, role, text) != NULL
-               ? ERR_OK
-               : openai_arena_error(request);
+    return conversation_add_text(&request->conversation, role, text) != NULL ? ERR_OK
+                                                                             : request->arena.err;
 }
 
 static enum err read_input(struct gen_request *request, const struct json_reader *body)
@@ -292,13 +287,10 @@ static enum err refuse_state(const struct json_reader *body)
 
 static enum err read_text(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader text = {NULL, "text.", body->error};
-    struct json_reader format = {NULL, "text.format.", body->error};
+    struct json_reader text, format;
 
-    TRY(json_read_object(body, "text", &text.object));
-    if (text.object == NULL)
-        return ERR_OK;
-    TRY(json_read_object(&text, "format", &format.object));
+    TRY(json_read_nested(body, "text", &text));
+    TRY(json_read_nested(&text, "format", &format));
     return format.object != NULL ? openai_read_format(request, &format) : ERR_OK;
 }
 
@@ -334,7 +326,7 @@ static enum err check_truncation(const struct json_reader *body)
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
-    struct json_reader body = {root, NULL, error};
+    struct json_reader body = {root, "", error};
 
     request->source = GEN_SOURCE_MESSAGES;
     request->dialect_data = root;

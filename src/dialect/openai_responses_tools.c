@@ -54,7 +54,7 @@ enum err openai_tools_name(struct gen_request *request, struct str space, struct
     char *flat = arena_printf(&request->arena, STR_FMT STR_FMT STR_FMT, STR_ARG(space),
                               STR_ARG(separator), STR_ARG(*name));
     if (flat == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     *name = str_from(flat);
     return ERR_OK;
 }
@@ -172,20 +172,16 @@ static enum err read_tool(struct gen_request *request, const struct json_reader 
 static enum err read_list(struct gen_request *request, const struct json_reader *holder,
                           struct str space)
 {
-    yyjson_val *tools = NULL, *value;
-    size_t i, count;
+    struct json_list list = json_list(holder, "tools");
+    struct json_reader tool;
+    yyjson_val *tools = NULL;
 
     TRY(json_read_array(holder, "tools", &tools));
     if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
         return json_read_error(holder, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
-    yyjson_arr_foreach(tools, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader tool;
-        TRY(openai_element(holder, "tools", i, value, at, &tool));
+    while (json_next(&list, &tool))
         TRY(read_tool(request, &tool, space));
-    }
-    return ERR_OK;
+    return list.err;
 }
 
 enum err openai_responses_read_tools(struct gen_request *request, const struct json_reader *body)
@@ -196,12 +192,10 @@ enum err openai_responses_read_tools(struct gen_request *request, const struct j
     TRY(read_list(request, body, STR_NONE));
     yyjson_arr_foreach(yyjson_obj_get(body->object, "input"), i, count, item)
     {
-        char at[API_PARAM_BYTES];
-        struct json_reader holder;
-        if (!is_tools_item(item))
-            continue;
-        TRY(openai_element(body, "input", i, item, at, &holder));
-        TRY(read_list(request, &holder, STR_NONE));
+        struct json_reader holder = {item, "", body->error};
+        snprintf(holder.at, sizeof(holder.at), "input[%zu].", i);
+        if (is_tools_item(item))
+            TRY(read_list(request, &holder, STR_NONE));
     }
     return ERR_OK;
 }

@@ -48,11 +48,6 @@ static const struct {
     {"dry_penalty_last_n", FIELD(dry_last), -1},
 };
 
-enum err openai_arena_error(const struct gen_request *request)
-{
-    return request->arena.err != ERR_OK ? request->arena.err : ERR_NOMEM;
-}
-
 /* ---- sampling ---- */
 
 static enum err read_numbers(struct sample_params *sample, const struct json_reader *body)
@@ -91,7 +86,7 @@ static enum err copy_text(struct gen_request *request, const struct json_reader 
         return json_read_error(body, key, "must be texts of at most %zu bytes without NUL",
                                bytes_max);
     *out = arena_strdup(&request->arena, text);
-    return *out != NULL ? ERR_OK : openai_arena_error(request);
+    return *out != NULL ? ERR_OK : request->arena.err;
 }
 
 static enum err read_breakers(struct gen_request *request, const struct json_reader *body)
@@ -185,7 +180,7 @@ static enum err read_biases(struct gen_request *request, const struct json_reade
                                OPENAI_BIASES_MAX);
     struct sample_bias *biases = arena_alloc_array(&request->arena, count, sizeof(*biases));
     if (biases == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     TRY(yyjson_is_obj(value) ? read_bias_object(body, value, biases)
                              : read_bias_list(body, value, biases));
     request->sample.biases = biases;
@@ -235,7 +230,7 @@ static enum err read_stops(struct gen_request *request, const struct json_reader
         return json_read_error(body, "stop", "must have at most %d entries", GEN_STOPS_MAX);
     const char **stops = arena_alloc_array(&request->arena, count, sizeof(*stops));
     if (stops == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     request->stops = stops;
     for (size_t i = 0; i < count; i++) {
         yyjson_val *text = yyjson_is_arr(value) ? yyjson_arr_get(value, i) : value;
@@ -273,9 +268,7 @@ static enum err set_schema(struct gen_request *request, const struct json_reader
 enum err openai_read_format(struct gen_request *request, const struct json_reader *format)
 {
     struct str type = json_read_text(json_read_get(format, "type"));
-    struct json_reader inner = *format;
-    yyjson_val *nested = NULL;
-    char at[API_PARAM_BYTES];
+    struct json_reader nested;
 
     if (str_eq(type, STR("text")))
         return ERR_OK;
@@ -287,12 +280,8 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
     }
     if (!str_eq(type, STR("json_schema")))
         return json_read_error(format, "type", "must be text, json_object or json_schema");
-    TRY(json_read_object(format, "json_schema", &nested));
-    if (nested != NULL) {
-        snprintf(at, sizeof(at), "%sjson_schema.", format->at != NULL ? format->at : "");
-        inner = (struct json_reader){nested, at, format->error};
-    }
-    return set_schema(request, &inner, "schema");
+    TRY(json_read_nested(format, "json_schema", &nested));
+    return set_schema(request, nested.object != NULL ? &nested : format, "schema");
 }
 
 /* Only one setting can determine the format of the answer. */
@@ -308,12 +297,11 @@ static enum err check_single_format(const struct gen_request *request,
 
 static enum err read_formats(struct gen_request *request, const struct json_reader *body)
 {
-    yyjson_val *format = NULL;
+    struct json_reader format;
 
-    TRY(json_read_object(body, "response_format", &format));
-    if (format != NULL)
-        TRY(openai_read_format(request,
-                               &(struct json_reader){format, "response_format.", body->error}));
+    TRY(json_read_nested(body, "response_format", &format));
+    if (format.object != NULL)
+        TRY(openai_read_format(request, &format));
     if (json_read_get(body, "json_schema") != NULL) {
         TRY(check_single_format(request, body, "json_schema"));
         TRY(set_schema(request, body, "json_schema"));
@@ -387,11 +375,11 @@ static enum err read_reasoning_format(struct gen_request *request, const struct 
 
 static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader reasoning = {NULL, "reasoning.", body->error};
+    struct json_reader reasoning;
     uint64_t budget = 0;
 
     TRY(set_effort(request, body, "reasoning_effort"));
-    TRY(json_read_object(body, "reasoning", &reasoning.object));
+    TRY(json_read_nested(body, "reasoning", &reasoning));
     if (reasoning.object != NULL) {
         TRY(set_effort(request, &reasoning, "effort"));
         TRY(json_read_uint(&reasoning, "max_tokens", 0, INT32_MAX, &budget));
@@ -437,13 +425,12 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
 
 static enum err read_streaming(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader options = {NULL, "stream_options.", body->error};
+    struct json_reader options;
     bool skip_special = true;
 
     TRY(json_read_bool(body, "stream", &request->stream));
-    TRY(json_read_object(body, "stream_options", &options.object));
-    if (options.object != NULL)
-        TRY(json_read_bool(&options, "include_usage", &request->stream_usage));
+    TRY(json_read_nested(body, "stream_options", &options));
+    TRY(json_read_bool(&options, "include_usage", &request->stream_usage));
     TRY(json_read_bool(body, "return_progress", &request->progress));
     TRY(json_read_bool(body, "timings_per_token", &request->timings_each));
     TRY(json_read_bool(body, "skip_special_tokens", &skip_special));

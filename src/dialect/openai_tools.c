@@ -10,8 +10,6 @@
  */
 #include "dialect/openai_impl.h"
 
-#include <stdio.h>
-
 static const struct str no_parameters = STR("{\"type\":\"object\",\"properties\":{}}");
 
 /* name, description, parameters, strict; without `parameters` a function takes none. */
@@ -33,7 +31,7 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
         TRY(conversation_constant(talk, fixed.len > 0 ? fixed : no_parameters, &read.schema));
     struct tool *tool = conversation_add_tool(talk);
     if (tool == NULL)
-        return openai_arena_error(request);
+        return request->arena.err;
     *tool = read;
     talk->tools_shown = talk->tools_count;
     return ERR_OK;
@@ -41,37 +39,29 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
 
 static enum err read_nested(struct gen_request *request, const struct json_reader *tool)
 {
-    char at[API_PARAM_BYTES];
-    struct json_reader function = {NULL, at, tool->error};
+    struct json_reader function;
     struct str type = json_read_text(json_read_get(tool, "type"));
 
     if (type.len > 0 && !str_eq(type, STR("function")))
         return json_read_error_kind(tool, API_ERROR_UNSUPPORTED, "type",
                                     "is '" STR_FMT "': only functions can be called here",
                                     STR_ARG(type));
-    TRY(json_read_object(tool, "function", &function.object));
-    if (function.object == NULL)
-        return json_read_error(tool, "function", "is missing: it must be an object");
-    snprintf(at, sizeof(at), "%sfunction.", tool->at);
+    TRY(json_need_nested(tool, "function", &function));
     return openai_read_function(request, &function, STR_NONE, STR_NONE);
 }
 
 enum err openai_read_tools(struct gen_request *request, const struct json_reader *body)
 {
-    yyjson_val *tools = NULL, *value;
-    size_t i, count;
+    struct json_list list = json_list(body, "tools");
+    struct json_reader tool;
+    yyjson_val *tools = NULL;
 
     TRY(json_read_array(body, "tools", &tools));
     if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
         return json_read_error(body, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
-    yyjson_arr_foreach(tools, i, count, value)
-    {
-        char at[API_PARAM_BYTES];
-        struct json_reader tool;
-        TRY(openai_element(body, "tools", i, value, at, &tool));
+    while (json_next(&list, &tool))
         TRY(read_nested(request, &tool));
-    }
-    return ERR_OK;
+    return list.err;
 }
 
 /* ---- tool_choice ---- */

@@ -205,14 +205,14 @@ static void test_fields(void **state)
 static void test_errors_name_the_field(void **state)
 {
     struct api_error error;
-    struct json_reader reader = {NULL, NULL, &error};
+    struct json_reader reader = {NULL, "", &error};
 
     (void)state;
     assert_err(json_read_error(&reader, "tools", "has %d too many", 3), ERR_INVALID);
     assert_string_equal(error.message, "'tools' has 3 too many");
     assert_string_equal(error.param, "tools");
     assert_int_equal(error.kind, API_ERROR_INVALID);
-    reader.at = "messages[12].";
+    reader = (struct json_reader){NULL, "messages[12].", &error};
     assert_err(json_read_error_kind(&reader, API_ERROR_UNSUPPORTED, "content[0]", "is an image"),
                ERR_INVALID);
     assert_string_equal(error.message, "'messages[12].content[0]' is an image");
@@ -224,7 +224,7 @@ static void test_errors_name_the_field(void **state)
 static void test_get_and_text(void **state)
 {
     yyjson_doc *doc = read_text("{\"a\": \"b\", \"n\": null, \"i\": 1}");
-    struct json_reader reader = {yyjson_doc_get_root(doc), NULL, NULL};
+    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL};
 
     (void)state;
     assert_null(json_read_get(&reader, "n"));
