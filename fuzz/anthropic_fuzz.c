@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 #include "dialect/json_read.h"
 
 enum { INPUT_BYTES = 1 << 16, LIMIT_BYTES = 16 << 20 };

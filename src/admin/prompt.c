@@ -11,53 +11,32 @@ enum { PIECE_BYTES_MAX = 256 };
 
 /* ---- reading ---- */
 
-static const struct {
-    const char *name;
-    const struct dialect *dialect;
-} dialects[] = {
-    {"chat", &dialect_openai_chat},
-    {"completions", &dialect_openai_completions},
-    {"messages", &dialect_anthropic_messages},
-    {"responses", &dialect_openai_responses},
-};
-
 static enum err choose(const struct json_reader *reader, const struct dialect **dialect)
 {
+    static const char *const names[] = {"chat", "completions", "messages", "responses", NULL};
+    static const struct dialect *const dialects[] = {
+        &dialect_openai_chat, &dialect_openai_completions, &dialect_anthropic_messages,
+        &dialect_openai_responses};
+    size_t index = json_read_get(reader, "messages") ? 0 : 1;
     struct str name = STR_NONE;
 
     TRY(json_read_str(reader, "dialect", &name));
-    *dialect =
-        json_read_get(reader, "messages") ? &dialect_openai_chat : &dialect_openai_completions;
-    if (name.len == 0)
-        return ERR_OK;
-    for (size_t i = 0; i < COUNT_OF(dialects); i++) {
-        *dialect = dialects[i].dialect;
-        if (str_eq(name, str_from(dialects[i].name)))
-            return ERR_OK;
-    }
-    return json_read_error(reader, "dialect",
-                           "must be \"chat\", \"completions\", \"messages\" or \"responses\"");
+    if (name.len > 0)
+        TRY(json_read_name(reader, "dialect", names,
+                           "must be \"chat\", \"completions\", \"messages\" or \"responses\"",
+                           &index));
+    *dialect = dialects[index];
+    return ERR_OK;
 }
 
 static enum err read_tokens(struct gen_request *request, const struct json_reader *reader)
 {
-    yyjson_val *list = NULL, *value;
-    size_t i, count;
-    int32_t *tokens;
+    yyjson_val *list = NULL;
 
-    TRY(json_read_array(reader, "tokens", &list));
-    tokens = arena_alloc_array(&request->arena, yyjson_arr_size(list) + 1, sizeof(*tokens));
-    if (!tokens)
-        return request->arena.err;
-    yyjson_arr_foreach(list, i, count, value)
-    {
-        if (!yyjson_is_uint(value) || yyjson_get_uint(value) > INT32_MAX)
-            return json_read_error(reader, "tokens", "must have ids of tokens only");
-        tokens[i] = (int32_t)yyjson_get_uint(value);
-    }
     request->source = GEN_SOURCE_TOKENS;
-    request->prompt_tokens = tokens;
-    request->prompt_tokens_count = count;
+    TRY(json_read_array(reader, "tokens", &list));
+    TRY(json_read_tokens(reader, "tokens", list, &request->arena, &request->prompt_tokens,
+                         &request->prompt_tokens_count));
     return json_read_str(reader, "model", &request->model);
 }
 

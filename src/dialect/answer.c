@@ -4,8 +4,6 @@
  * Sizes are bounded twice: by the token limit of a generation, and by the limits below, because one
  * token may represent many bytes and a tool-call parser may write more JSON than it has read.
  * Exceeding a limit ends the answer with ERR_LIMIT; nothing is truncated silently.
- *
- * Arrays double: their capacity is not stored but follows from their count.
  */
 #include "dialect/answer.h"
 
@@ -17,9 +15,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { ARRAY_FIRST = 4 };
-
-void answer_make_id(char id[ANSWER_ID_BYTES])
+/* 32 unguessable hex digits. */
+static void make_id(char id[ANSWER_ID_BYTES])
 {
     uint8_t random[16]; /* 128 bits: a client cannot guess another client's call id */
 
@@ -53,7 +50,7 @@ void answer_init(struct answer *answer, const struct gen_request *request)
     memset(answer, 0, sizeof(*answer));
     answer->request = request;
     answer->choices_count = request->choices;
-    answer_make_id(answer->id);
+    make_id(answer->id);
     for (size_t i = 0; i < answer->choices_count; i++)
         begin_choice(&answer->choices[i]);
 }
@@ -66,39 +63,18 @@ void answer_fini(struct answer *answer)
     memset(answer, 0, sizeof(*answer));
 }
 
-/* Makes room for one more of `count` elements: grows at ARRAY_FIRST and at each power of two after
- * it. The array may move. */
-static enum err array_grow(void **array, size_t count, size_t size)
-{
-    size_t room = count == 0 ? ARRAY_FIRST : 2 * count, bytes;
-    void *grown;
-
-    if (count != 0 && (count < ARRAY_FIRST || (count & (count - 1)) != 0))
-        return ERR_OK;
-    if (mem_mul_overflows(room, size, &bytes))
-        return ERR_LIMIT;
-    grown = mem_try_realloc(*array, bytes);
-    if (!grown)
-        return ERR_NOMEM;
-    *array = grown;
-    return ERR_OK;
-}
-
 static enum err call_begin(struct answer_choice *choice, const struct output_event *event)
 {
     struct answer_call *call;
     char *name;
-    void *array = choice->calls;
-    enum err err;
 
     /* output_event.h: calls come in order and do not overlap */
     assert(event->call == choice->calls_count);
     if (choice->calls_count >= ANSWER_CALLS_MAX)
         return ERR_LIMIT;
-    err = array_grow(&array, choice->calls_count, sizeof(*choice->calls));
-    choice->calls = array;
-    if (err != ERR_OK)
-        return err;
+    if (!mem_try_reserve(&choice->calls, choice->calls_count + 1, &choice->calls_cap,
+                         sizeof(*choice->calls)))
+        return ERR_NOMEM;
     name = mem_try_alloc(event->text.len + 1);
     if (!name)
         return ERR_NOMEM;
@@ -107,7 +83,7 @@ static enum err call_begin(struct answer_choice *choice, const struct output_eve
 
     call = &choice->calls[choice->calls_count++];
     memset(call, 0, sizeof(*call));
-    answer_make_id(call->id);
+    make_id(call->id);
     call->name = name;
     buf_init(&call->arguments, ANSWER_TEXT_BYTES_MAX);
     return ERR_OK;
@@ -151,14 +127,11 @@ enum err answer_add_logprob(struct answer *answer, size_t index, const struct sa
 {
     struct answer_choice *choice = &answer->choices[index];
     struct answer_logprob *entry;
-    void *array = choice->logprobs;
-    enum err err;
 
     assert(index < answer->choices_count && pick->top_count <= SAMPLE_TOP_MAX);
-    err = array_grow(&array, choice->logprobs_count, sizeof(*choice->logprobs));
-    choice->logprobs = array;
-    if (err != ERR_OK)
-        return err;
+    if (!mem_try_reserve(&choice->logprobs, choice->logprobs_count + 1, &choice->logprobs_cap,
+                         sizeof(*choice->logprobs)))
+        return ERR_NOMEM;
     entry = &choice->logprobs[choice->logprobs_count++];
     entry->token = pick->token;
     entry->logprob = pick->logprob;

@@ -59,9 +59,9 @@ struct answer_logprob {
 struct answer_choice {
     struct buf content, reasoning;
     struct answer_call *calls;
-    size_t calls_count;
+    size_t calls_count, calls_cap;
     struct answer_logprob *logprobs; /* NULL unless asked for */
-    size_t logprobs_count;
+    size_t logprobs_count, logprobs_cap;
     size_t logprobs_sent; /* the composer's: entries already sent in a chunk */
     size_t logprobs_text; /* the composer's: characters of their texts */
     enum answer_finish finish;
@@ -142,9 +142,6 @@ extern const struct dialect dialect_anthropic_count;
 /* Creates an id and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
-
-/* 32 unguessable hex digits. */
-void answer_make_id(char id[ANSWER_ID_BYTES]);
 
 /* Adds one event to a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice,

@@ -17,8 +17,15 @@
  * why it is short.
  *
  * An answer has one choice: the API has no `n`.
+ *
+ * The reported parts of a prompt add up to its length (keeps I99; usage.h), with or without
+ * cache_control, and are the same in message_start, message_delta and whole bodies:
+ *
+ *      cache_read_input_tokens        what was cached
+ *      cache_creation_input_tokens    what was written
+ *      input_tokens                   the rest: one token, unless the cache is not written
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -39,7 +46,7 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_key_open(json, "usage", '{');
     json_key_uint(json, "input_tokens", answer->usage.computed - written);
     json_key_uint(json, "cache_creation_input_tokens", written);
-    json_key_uint(json, "cache_read_input_tokens", usage_cached(answer));
+    json_key_uint(json, "cache_read_input_tokens", usage_cached(&answer->usage));
     json_key_open(json, "cache_creation", '{');
     json_key_uint(json, "ephemeral_5m_input_tokens", lasting ? 0 : written);
     json_key_uint(json, "ephemeral_1h_input_tokens", lasting ? written : 0);
@@ -53,27 +60,15 @@ static void write_usage(struct json *json, const struct answer *answer)
 
 /* ---- a message ---- */
 
-static const char *stop_reason(enum answer_finish finish)
-{
-    switch (finish) {
-    case ANSWER_STOP:
-        return "end_turn";
-    case ANSWER_STOP_TEXT:
-        return "stop_sequence";
-    case ANSWER_LENGTH:
-        return "max_tokens";
-    case ANSWER_CALLS:
-        return "tool_use";
-    case ANSWER_RUNNING:
-    case ANSWER_FAILED:
-        break;
-    }
-    return NULL;
-}
+static const char *const stop_reasons[] = {
+    [ANSWER_STOP] = "end_turn",     [ANSWER_STOP_TEXT] = "stop_sequence",
+    [ANSWER_LENGTH] = "max_tokens", [ANSWER_CALLS] = "tool_use",
+    [ANSWER_FAILED] = NULL,
+};
 
 static void write_stop(struct json *json, const struct answer_choice *choice)
 {
-    json_key_text(json, "stop_reason", stop_reason(choice->finish));
+    json_key_text(json, "stop_reason", stop_reasons[choice->finish]);
     json_key(json, "stop_sequence");
     if (choice->finish == ANSWER_STOP_TEXT)
         json_str(json, choice->stop_text);

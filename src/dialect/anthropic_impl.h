@@ -1,7 +1,13 @@
 /*
- * anthropic_impl.h: shared by the parser's files. A request becomes a conversation in one pass, in
- * the order of Anthropic's prompt: tools, system, messages. Breakpoints are recorded in that pass,
- * so they are in ascending order.
+ * anthropic_impl.h: shared by the files of Anthropic's Messages API.
+ *
+ *      POST /v1/messages                 dialect_anthropic_messages: anthropic_parse.c reads,
+ *                                        anthropic_compose.c writes
+ *      POST /v1/messages/count_tokens    dialect_anthropic_count: the same, but max_tokens is not
+ *                                        needed and nothing is generated
+ *
+ * A request becomes a conversation in one pass, in the order of Anthropic's prompt: tools, system,
+ * messages. Breakpoints are recorded in that pass, so they are in ascending order.
  */
 #ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
 #define HEARTH_DIALECT_ANTHROPIC_IMPL_H
@@ -12,9 +18,20 @@
 
 #include "chat/error.h"
 #include "chat/gen_request.h"
+#include "dialect/answer.h"
 #include "dialect/json_read.h"
 #include "base/attr.h"
 #include "base/str.h"
+
+/* The two lifetimes of cache_control, "5m" and "1h". The longest one in a request becomes
+ * gen_request.cache_ttl_s and decides under which name creation is reported. */
+enum { ANTHROPIC_TTL_SHORT_S = 300, ANTHROPIC_TTL_LONG_S = 3600 };
+
+/* As dialect->parse. Counting needs no max_tokens; all other fields are checked in the same way. */
+enum err anthropic_parse(struct gen_request *request, yyjson_val *root,
+                         struct api_error *error) NODISCARD;
+enum err anthropic_parse_count(struct gen_request *request, yyjson_val *root,
+                               struct api_error *error) NODISCARD;
 
 /* A tool by its name. */
 struct anthropic_late_tool {

@@ -11,12 +11,10 @@
  * `display` is ignored: a client that receives the thought can send it back, and then the prompt of
  * its next turn is already cached.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "dialect/anthropic_impl.h"
 
 /* Anthropic refuses temperatures above 1, but clients that support many APIs send them. */
 static const double TEMPERATURE_MAX = 2.0;
@@ -127,22 +125,21 @@ static enum err read_stops(struct gen_request *request, const struct json_reader
 
 static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
 {
+    static const char *const types[] = {"enabled", "disabled", "adaptive", "between_tools", NULL};
     struct json_reader reader;
     uint64_t budget = 0;
+    size_t index = 0;
     struct str type;
 
     TRY(json_read_nested(body, "thinking", &reader));
     if (reader.object == NULL)
         return ERR_OK;
     TRY(anthropic_need_str(&reader, "type", false, &type));
-    bool enabled = str_eq(type, STR("enabled"));
-    bool off = str_eq(type, STR("disabled"));
-    if (!enabled && !off && !str_eq(type, STR("adaptive")) && !str_eq(type, STR("between_tools")))
-        return json_read_error(&reader, "type",
-                               "must be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
+    TRY(json_read_name(&reader, "type", types,
+                       "must be 'enabled', 'disabled', 'adaptive' or 'between_tools'", &index));
     TRY(json_read_uint(&reader, "budget_tokens", 1, UINT32_MAX, &budget));
-    request->thinking = off ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
-    request->reasoning_budget = enabled ? (uint32_t)budget : 0;
+    request->thinking = index == 1 ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
+    request->reasoning_budget = index == 0 ? (uint32_t)budget : 0;
     return ERR_OK;
 }
 

@@ -163,28 +163,18 @@ static bool is_offered(const struct json_reader *body, struct str name)
     return false;
 }
 
-static const struct {
-    struct str name;
-    enum choice_mode choice;
-} choices[] = {
-    {STR("auto"), CHOICE_AUTO},
-    {STR("any"), CHOICE_REQUIRED},
-    {STR("tool"), CHOICE_NAMED},
-    {STR("none"), CHOICE_NONE},
-};
-
 static enum err read_choice_type(const struct json_reader *reader, enum choice_mode *out)
 {
+    static const char *const names[] = {"auto", "any", "tool", "none", NULL};
+    static const enum choice_mode choices[] = {CHOICE_AUTO, CHOICE_REQUIRED, CHOICE_NAMED,
+                                               CHOICE_NONE};
     struct str type;
+    size_t index = 0;
 
     TRY(anthropic_need_str(reader, "type", false, &type));
-    for (size_t i = 0; i < COUNT_OF(choices); i++) {
-        if (str_eq(type, choices[i].name)) {
-            *out = choices[i].choice;
-            return ERR_OK;
-        }
-    }
-    return json_read_error(reader, "type", "must be 'auto', 'any', 'tool' or 'none'");
+    TRY(json_read_name(reader, "type", names, "must be 'auto', 'any', 'tool' or 'none'", &index));
+    *out = choices[index];
+    return ERR_OK;
 }
 
 enum err anthropic_read_tool_choice(const struct anthropic_build *build,

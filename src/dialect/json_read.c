@@ -271,6 +271,42 @@ enum err json_read_array(const struct json_reader *reader, const char *key, yyjs
     return ERR_OK;
 }
 
+enum err json_read_tokens(const struct json_reader *reader, const char *key, yyjson_val *list,
+                          struct arena *arena, const int32_t **out, size_t *count)
+{
+    int32_t *tokens = arena_alloc_array(arena, yyjson_arr_size(list), sizeof(*tokens));
+    size_t i;
+    yyjson_val *value;
+
+    if (tokens == NULL)
+        return arena->err;
+    yyjson_arr_foreach(list, i, *count, value)
+    {
+        if (!yyjson_is_uint(value) || yyjson_get_uint(value) > INT32_MAX)
+            return json_read_error(reader, key, "must have ids of tokens only");
+        tokens[i] = (int32_t)yyjson_get_uint(value);
+    }
+    *out = tokens;
+    return ERR_OK;
+}
+
+enum err json_read_name(const struct json_reader *reader, const char *key,
+                        const char *const names[], const char *expected, size_t *index)
+{
+    struct str name = STR_NONE;
+
+    TRY(json_read_str(reader, key, &name));
+    if (name.ptr == NULL)
+        return ERR_OK;
+    for (size_t i = 0; names[i] != NULL; i++) {
+        if (str_eq(name, str_from(names[i]))) {
+            *index = i;
+            return ERR_OK;
+        }
+    }
+    return json_read_error(reader, key, "%s", expected);
+}
+
 /* ---- objects inside of objects ---- */
 
 /* Very deep paths are cut. */

@@ -18,6 +18,7 @@
 #include <yyjson.h>
 
 #include "chat/error.h"
+#include "base/arena.h"
 #include "base/attr.h"
 #include "base/str.h"
 
@@ -68,6 +69,15 @@ struct json_list {
 
 struct json_list json_list(const struct json_reader *holder, const char *key);
 bool json_next(struct json_list *list, struct json_reader *element) NODISCARD;
+
+/* A list of ids of tokens, copied into the arena; errors name the field. */
+enum err json_read_tokens(const struct json_reader *reader, const char *key, yyjson_val *list,
+                          struct arena *arena, const int32_t **out, size_t *count) NODISCARD;
+
+/* One of `names`, which end with NULL; *index is unchanged if the field is missing. `expected` says
+ * what is valid. */
+enum err json_read_name(const struct json_reader *reader, const char *key,
+                        const char *const names[], const char *expected, size_t *index) NODISCARD;
 
 /* The field, or NULL if it is missing or null. Borrowed from the document. */
 yyjson_val *json_read_get(const struct json_reader *reader, const char *key);

@@ -30,7 +30,7 @@ uint32_t openai_reasoning_tokens(const struct answer *answer)
     return sum;
 }
 
-void openai_write_usage(struct json *json, const struct answer *answer)
+static void write_usage(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
@@ -39,7 +39,7 @@ void openai_write_usage(struct json *json, const struct answer *answer)
     json_key_uint(json, "completion_tokens", usage->generated);
     json_key_uint(json, "total_tokens", (uint64_t)usage->prompt + usage->generated);
     json_key_open(json, "prompt_tokens_details", '{');
-    json_key_uint(json, "cached_tokens", usage_cached(answer));
+    json_key_uint(json, "cached_tokens", usage_cached(&answer->usage));
     json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
     json_key_open(json, "completion_tokens_details", '{');
@@ -69,7 +69,7 @@ void openai_write_timings(struct json *json, const struct answer *answer)
     uint32_t computed = answer->usage.computed, generated = answer->usage.generated;
 
     json_key_open(json, "timings", '{');
-    json_key_uint(json, "cache_n", usage_cached(answer));
+    json_key_uint(json, "cache_n", usage_cached(&answer->usage));
     json_key_uint(json, "prompt_n", computed);
     json_key_float(json, "prompt_ms", timings.prompt_ms);
     json_key_float(json, "prompt_per_token_ms",
@@ -87,20 +87,12 @@ void openai_write_timings(struct json *json, const struct answer *answer)
 
 const char *openai_finish_name(enum answer_finish finish)
 {
-    switch (finish) {
-    case ANSWER_STOP:
-    case ANSWER_STOP_TEXT:
-        return "stop";
-    case ANSWER_LENGTH:
-        return "length";
-    case ANSWER_CALLS:
-        return "tool_calls";
-    case ANSWER_FAILED:
-        return "error";
-    case ANSWER_RUNNING:
-        break;
-    }
-    return NULL;
+    static const char *const names[] = {
+        [ANSWER_RUNNING] = NULL,    [ANSWER_STOP] = "stop",        [ANSWER_STOP_TEXT] = "stop",
+        [ANSWER_LENGTH] = "length", [ANSWER_CALLS] = "tool_calls", [ANSWER_FAILED] = "error",
+    };
+
+    return names[finish];
 }
 
 /* ---- log-probabilities ---- */
@@ -119,10 +111,7 @@ struct str openai_token_text(const struct answer *answer, token_id token,
 
 void openai_write_logprob(struct json *json, float logprob)
 {
-    if (isfinite(logprob))
-        json_single(json, logprob);
-    else
-        json_single(json, -9999.0f);
+    json_single(json, isfinite(logprob) ? logprob : -9999.0f);
 }
 
 /* token, logprob and bytes of an open object. */
@@ -165,7 +154,7 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
 
 /* ---- errors ---- */
 
-void openai_write_error(struct json *json, const struct api_error *error)
+static void write_error(struct json *json, const struct api_error *error)
 {
     json_open(json, '{');
     json_key_open(json, "error", '{');
@@ -186,7 +175,7 @@ void openai_error_body(const struct api_error *error, const char *request_id, st
     struct json json = json_to(out);
 
     (void)request_id; /* sent as a header */
-    openai_write_error(&json, error);
+    write_error(&json, error);
 }
 
 /* ---- answers and events ---- */
@@ -206,7 +195,7 @@ void openai_write_head(struct json *json, const struct answer *answer,
 
 void openai_write_account(struct json *json, const struct answer *answer)
 {
-    openai_write_usage(json, answer);
+    write_usage(json, answer);
     openai_write_timings(json, answer);
     usage_write_x_cache(json, answer);
 }
@@ -243,7 +232,7 @@ void openai_write_progress(struct json *json, const struct answer *answer, uint3
 {
     json_key_open(json, "prompt_progress", '{');
     json_key_uint(json, "total", answer->usage.prompt);
-    json_key_uint(json, "cache", usage_cached(answer));
+    json_key_uint(json, "cache", usage_cached(&answer->usage));
     json_key_uint(json, "processed", done);
     json_key_uint(json, "time_ms", (uint64_t)answer->progress_ms);
     json_close(json, '}');
@@ -266,6 +255,6 @@ void openai_stream_error(struct answer *answer, const struct api_error *error, s
 {
     struct json json = openai_event_begin(answer, out);
 
-    openai_write_error(&json, error);
+    write_error(&json, error);
     sse_close(&json);
 }

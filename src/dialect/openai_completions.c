@@ -18,22 +18,9 @@ static const struct openai_kind kind = {"cmpl-", "text_completion"};
 static enum err read_tokens(struct gen_request *request, const struct json_reader *body,
                             yyjson_val *list)
 {
-    size_t i, count;
-    yyjson_val *value;
-    int32_t *tokens = arena_alloc_array(&request->arena, yyjson_arr_size(list), sizeof(*tokens));
-
-    if (tokens == NULL)
-        return request->arena.err;
-    yyjson_arr_foreach(list, i, count, value)
-    {
-        if (!yyjson_is_uint(value) || yyjson_get_uint(value) > INT32_MAX)
-            return json_read_error(body, "prompt", "must have ids of tokens only");
-        tokens[i] = (int32_t)yyjson_get_uint(value);
-    }
     request->source = GEN_SOURCE_TOKENS;
-    request->prompt_tokens = tokens;
-    request->prompt_tokens_count = count;
-    return ERR_OK;
+    return json_read_tokens(body, "prompt", list, &request->arena, &request->prompt_tokens,
+                            &request->prompt_tokens_count);
 }
 
 /* "text", ["text"], [1, 2, 3] or [[1, 2, 3]]. */

@@ -104,8 +104,7 @@ const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char 
 
 uint32_t openai_reasoning_tokens(const struct answer *answer);
 
-/* Each writes its key and an object; usage.h says what the numbers are (keeps I99). */
-void openai_write_usage(struct json *json, const struct answer *answer);
+/* Writes its key and an object. */
 void openai_write_timings(struct json *json, const struct answer *answer);
 
 /* "stop", "length", "tool_calls"; NULL while the choice is running. */
@@ -126,8 +125,7 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
 /* Values that cannot be represented: -9999, as in the reference. */
 void openai_write_logprob(struct json *json, float logprob);
 
-/* {"error":{...}}; also dialect->error. */
-void openai_write_error(struct json *json, const struct api_error *error);
+/* As dialect->error. */
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
 
 /* Answers of chat and completions: the prefix of their ids, and their object names. */

@@ -201,7 +201,7 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_key_open(json, "usage", '{');
     json_key_uint(json, "input_tokens", usage->prompt);
     json_key_open(json, "input_tokens_details", '{');
-    json_key_uint(json, "cached_tokens", usage_cached(answer));
+    json_key_uint(json, "cached_tokens", usage_cached(&answer->usage));
     json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
     json_key_uint(json, "output_tokens", usage->generated);

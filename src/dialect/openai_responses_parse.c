@@ -313,20 +313,12 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
     return ERR_OK;
 }
 
-static enum err check_truncation(const struct json_reader *body)
-{
-    struct str truncation = STR("auto");
-
-    TRY(json_read_str(body, "truncation", &truncation));
-    if (!str_eq(truncation, STR("auto")) && !str_eq(truncation, STR("disabled")))
-        return json_read_error(body, "truncation", "must be auto or disabled");
-    return ERR_OK;
-}
-
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
+    static const char *const truncations[] = {"auto", "disabled", NULL};
     struct json_reader body = {root, "", error};
+    size_t ignored;
 
     request->source = GEN_SOURCE_MESSAGES;
     request->dialect_data = root;
@@ -334,7 +326,7 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
     TRY(openai_read_settings(request, &body));
     TRY(read_text(request, &body));
     TRY(read_logprobs(request, &body));
-    TRY(check_truncation(&body));
+    TRY(json_read_name(&body, "truncation", truncations, "must be auto or disabled", &ignored));
     TRY(openai_responses_read_tools(request, &body));
     TRY(read_input(request, &body));
     return openai_read_tool_choice(request, &body);

@@ -321,21 +321,17 @@ static enum err read_formats(struct gen_request *request, const struct json_read
 static enum err set_effort(struct gen_request *request, const struct json_reader *holder,
                            const char *key)
 {
-    static const struct str known[] = {{"none", 4}, {"minimal", 7}, {"low", 3}, {"medium", 6},
-                                       {"high", 4}, {"xhigh", 5},   {"max", 3}};
-    struct str effort = STR_NONE;
+    static const char *const names[] = {"none", "minimal", "low", "medium",
+                                        "high", "xhigh",   "max", NULL};
+    size_t index = SIZE_MAX;
 
-    TRY(json_read_str(holder, key, &effort));
-    if (effort.ptr == NULL)
+    TRY(json_read_name(holder, key, names, "must be none, minimal, low, medium, high, xhigh or max",
+                       &index));
+    if (index == SIZE_MAX)
         return ERR_OK;
-    for (size_t i = 0; i < COUNT_OF(known); i++) {
-        if (!str_eq(effort, known[i]))
-            continue;
-        request->reasoning_effort = effort;
-        request->thinking = i == 0 ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
-        return ERR_OK;
-    }
-    return json_read_error(holder, key, "must be none, minimal, low, medium, high, xhigh or max");
+    request->reasoning_effort = str_from(names[index]);
+    request->thinking = index == 0 ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
+    return ERR_OK;
 }
 
 /* The template's own variable takes precedence. */
@@ -349,28 +345,17 @@ static void note_kwarg(struct gen_request *request, const char *key)
 
 static enum err read_reasoning_format(struct gen_request *request, const struct json_reader *body)
 {
-    static const struct {
-        struct str name;
-        enum reasoning_mode mode;
-    } modes[] = {
-        {{"auto", 4}, REASONING_SPLIT},
-        {{"deepseek", 8}, REASONING_SPLIT},
-        {{"deepseek-legacy", 15}, REASONING_SPLIT},
-        {{"none", 4}, REASONING_RAW},
-        {{"hidden", 6}, REASONING_DROP},
-    };
-    struct str name = STR_NONE;
+    static const char *const names[] = {"none",     "hidden",          "auto",
+                                        "deepseek", "deepseek-legacy", NULL};
+    size_t index = SIZE_MAX;
 
-    TRY(json_read_str(body, "reasoning_format", &name));
-    if (name.ptr == NULL)
-        return ERR_OK;
-    for (size_t i = 0; i < COUNT_OF(modes); i++) {
-        if (!str_eq(name, modes[i].name))
-            continue;
-        request->reasoning_mode = modes[i].mode;
-        return ERR_OK;
-    }
-    return json_read_error(body, "reasoning_format", "must be auto, deepseek, none or hidden");
+    TRY(json_read_name(body, "reasoning_format", names, "must be auto, deepseek, none or hidden",
+                       &index));
+    if (index != SIZE_MAX)
+        request->reasoning_mode = index == 0   ? REASONING_RAW
+                                  : index == 1 ? REASONING_DROP
+                                               : REASONING_SPLIT;
+    return ERR_OK;
 }
 
 static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
@@ -403,7 +388,8 @@ static enum err read_name(const struct json_reader *body, const char *key, struc
 
 static enum err read_cache(struct gen_request *request, const struct json_reader *body)
 {
-    struct str retention = STR_NONE;
+    static const char *const retentions[] = {"in_memory", "in-memory", "24h", NULL};
+    size_t retention = SIZE_MAX;
     bool use = true;
 
     TRY(json_read_bool(body, "cache_prompt", &use));
@@ -411,13 +397,11 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
     request->cache_write = request->cache_write && use;
     TRY(read_name(body, "prompt_cache_key", &request->cache_key));
     TRY(read_name(body, "cache_salt", &request->cache_salt));
-    TRY(json_read_str(body, "prompt_cache_retention", &retention));
-    if (str_eq(retention, STR("in_memory")) || str_eq(retention, STR("in-memory")))
-        request->cache_no_disk = true;
-    else if (str_eq(retention, STR("24h")))
+    TRY(json_read_name(body, "prompt_cache_retention", retentions, "must be in_memory or 24h",
+                       &retention));
+    request->cache_no_disk = retention < 2;
+    if (retention == 2)
         request->cache_ttl_s = 24 * 60 * 60;
-    else if (retention.ptr != NULL)
-        return json_read_error(body, "prompt_cache_retention", "must be in_memory or 24h");
     return ERR_OK;
 }
 

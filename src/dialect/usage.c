@@ -5,9 +5,8 @@
 
 #include <assert.h>
 
-uint32_t usage_cached(const struct answer *answer)
+uint32_t usage_cached(const struct gen_usage *usage)
 {
-    const struct gen_usage *usage = &answer->usage;
     uint32_t cached = usage->device + usage->ram + usage->ssd + usage->remote;
 
     assert(cached + usage->computed == usage->prompt);

@@ -20,7 +20,7 @@
 #include "dialect/answer.h"
 #include "base/json_write.h"
 
-uint32_t usage_cached(const struct answer *answer);
+uint32_t usage_cached(const struct gen_usage *usage);
 uint32_t usage_written(const struct answer *answer);
 
 /* "device","ram","ssd","remote","computed", added to an open object. */

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "dialect/anthropic.h"
 #include "serve/api_impl.h"
 #include "base/clock.h"
 #include "base/hash.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/mem.h"

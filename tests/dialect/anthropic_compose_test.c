@@ -2,7 +2,7 @@
  * Tests of src/dialect/anthropic_compose.c: streams event by event and whole bodies, as goldens;
  * the rules of a stream checked on random ones; sums of usage; errors.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * Tests of src/dialect/anthropic_late.c: which tools stand at the beginning, which are told of on
  * the way, and that the beginning stays as it is.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <stdio.h>
 #include <string.h>

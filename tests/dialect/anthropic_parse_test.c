@@ -2,7 +2,7 @@
  * Tests of src/dialect/anthropic_parse.c: the fields of the top, breakpoints, and the whole parser
  * under faults and with mutated bodies.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /*
  * Tests of src/dialect/anthropic_tools.c: tools in OpenAI's form, tool_choice, and what is refused.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <stdio.h>
 #include <string.h>

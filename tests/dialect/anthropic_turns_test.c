@@ -2,7 +2,7 @@
  * Tests of src/dialect/anthropic_turns.c: conversations in OpenAI's form, as text; and what is
  * refused, with field and sentence.
  */
-#include "dialect/anthropic.h"
+#include "dialect/anthropic_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -25,7 +25,7 @@ static void test_i99_every_part_is_told(void **state)
                                       .match = HEARTH_MATCH_PREFIX,
                                       .reason = HEARTH_REASON_DIVERGED,
                                       .first_difference = 20};
-    assert_int_equal(usage_cached(&answer), 15);
+    assert_int_equal(usage_cached(&answer.usage), 15);
     buf_init(&out, 4096);
     struct json json = json_to(&out);
     json_open(&json, '{');
