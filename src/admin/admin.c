@@ -399,14 +399,21 @@ const char *admin_book_model(const struct admin_book *book,
 
 static_assert((int)HEARTH_KEY_BYTES == (int)HASH256_BYTES, "keys are written as hashes are");
 
-void admin_write_key(struct json *json, const char *name, const unsigned char key[HEARTH_KEY_BYTES])
+void admin_key_hex(const unsigned char key[HEARTH_KEY_BYTES], char hex[HASH256_HEX_BYTES])
 {
-    char hex[HASH256_HEX_BYTES];
     struct hash256 hash;
 
     memcpy(hash.bytes, key, HEARTH_KEY_BYTES);
     hash256_hex(&hash, hex);
-    json_key_text(json, name, hex);
+}
+
+void admin_write_key(struct json *json, const char *name, const unsigned char *key)
+{
+    char hex[HASH256_HEX_BYTES];
+
+    if (key)
+        admin_key_hex(key, hex);
+    json_key_text(json, name, key ? hex : NULL);
 }
 
 enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES])

@@ -30,7 +30,6 @@
 
 enum {
     ADMIN_TENANT_BYTES = 128,
-    ADMIN_BODY_BYTES_MAX = 16 * 1024 * 1024,
     ADMIN_SETTINGS = 6, /* that can be changed */
 };
 
@@ -103,8 +102,8 @@ const char *admin_book_model(const struct admin_book *book,
 
 /* ---- keys ---- */
 
-void admin_write_key(struct json *json, const char *name,
-                     const unsigned char key[HEARTH_KEY_BYTES]);
+void admin_key_hex(const unsigned char key[HEARTH_KEY_BYTES], char hex[HASH256_HEX_BYTES]);
+void admin_write_key(struct json *json, const char *name, const unsigned char *key); /* or NULL */
 /* ERR_INVALID: not 64 hex digits. */
 enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES]) NODISCARD;
 
@@ -144,9 +143,64 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root,
 /* Makes the call act for the tenant named by "tenant", if any. */
 enum err admin_prompt_take_tenant(struct call *call, struct api_error *error) NODISCARD;
 
-/* Appends the text of tokens [begin, end) of a prompt. */
-void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin,
-                       size_t end, struct buf *out);
+/* Appends the text of tokens. */
+void admin_prompt_text(const struct model *model, const token_id *tokens, size_t count,
+                       struct buf *out);
+
+/* ---- objects of the cache, and pages of them (object.c) ---- */
+
+/* A copy: the original is only valid for a moment. */
+struct admin_object {
+    struct hearth_held held; /* its pointers refer to the fields below */
+    unsigned char space[HEARTH_KEY_BYTES], key[HEARTH_KEY_BYTES], parent[HEARTH_KEY_BYTES];
+    char tenant[ADMIN_TENANT_BYTES];
+};
+
+/* With its pointers set; valid until the struct moves. */
+const struct hearth_held *admin_object_held(struct admin_object *object);
+
+/* "rows", "sliding", "snapshot". */
+const char *admin_object_kind(enum hearth_object_kind kind);
+/* "system", "user", "assistant": the kind of message it is part of. */
+const char *admin_object_role(enum hearth_entry entry);
+
+/* Writes its fields into an open object. */
+void admin_object_write(struct json *json, const struct hearth_held *held, const char *model);
+/* "tiers":["ram","ssd"], into an open object. */
+void admin_object_write_tiers(struct json *json, uint32_t tiers);
+
+enum { ADMIN_PAGE_MAX = 1000, ADMIN_CURSOR_BYTES = 96 };
+
+struct admin_page {
+    struct admin_object *objects; /* ascending */
+    size_t count, limit;
+    struct admin_object after; /* all objects are after it */
+    bool has_after, more;
+};
+
+/* ERR_INVALID: not one of our cursors. `limit` is 1 ... ADMIN_PAGE_MAX. */
+enum err admin_page_init(struct admin_page *page, size_t limit, struct str cursor) NODISCARD;
+void admin_page_fini(struct admin_page *page);
+void admin_page_offer(struct admin_page *page, const struct hearth_held *held);
+/* The cursor of the next page; false: there is none. */
+bool admin_page_next(const struct admin_page *page, char cursor[ADMIN_CURSOR_BYTES]);
+
+/* ---- the contents of the cache as a tree (tree.c) ---- */
+
+enum { ADMIN_TREE_NODES_MAX = 1000, ADMIN_TREE_OBJECTS_MAX = 65536 };
+
+struct admin_tree;
+
+struct admin_tree *admin_tree_create(void);
+void admin_tree_destroy(struct admin_tree **tree);
+
+/* Rows form the tree; other objects at the same places count in bytes. False: the tree is full, and
+ * this object was left out. */
+bool admin_tree_add(struct admin_tree *tree, const struct hearth_held *held);
+
+/* "nodes":[...], "objects", "left_out", into an open object; parents come before their children. */
+void admin_tree_write(struct json *json, struct admin_tree *tree, const struct admin_book *book,
+                      size_t limit);
 
 /* ---- changes, for the feed (events.c) ---- */
 

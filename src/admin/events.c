@@ -98,18 +98,20 @@ void watch_destroy(struct watch **watch)
     *watch = NULL;
 }
 
-static void publish(struct watch *watch, enum feed_kind kind, const struct buf *json)
+/* Publishes the object in `body`, and finishes it. */
+static void publish(struct watch *watch, enum feed_kind kind, struct json *json)
 {
-    if (json->err == ERR_OK)
-        feed_publish(watch->admin->feed, kind, buf_text(json));
+    json_close(json, '}');
+    if (json->out->err == ERR_OK)
+        feed_publish(watch->admin->feed, kind, buf_text(json->out));
+    buf_fini(json->out);
 }
 
 static void tell_event(struct watch *watch, const struct hearth_event *event)
 {
     struct buf body;
-    struct json json;
+    struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
 
-    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_uint(&json, "number", event->number);
     json_key_float(&json, "when", (double)(event->wall_ns / NS_PER_MS) / 1000.0);
     json_key_text(&json, "event", hearth_event_name(event->kind));
@@ -124,9 +126,7 @@ static void tell_event(struct watch *watch, const struct hearth_event *event)
     json_key_text(&json, "reason", hearth_reason_name(event->reason));
     json_key_uint(&json, "first_difference", event->first_difference);
     json_key_float(&json, "seconds", (double)event->us / 1e6);
-    json_close(&json, '}');
-    publish(watch, FEED_CACHE, &body);
-    buf_fini(&body);
+    publish(watch, FEED_CACHE, &json);
 }
 
 static void poll_cache(struct watch *watch)
@@ -149,18 +149,15 @@ static void poll_cache(struct watch *watch)
 static void tell_model(struct watch *watch, const struct pool_view *view)
 {
     struct buf body;
-    struct json json;
+    struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
 
-    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_text(&json, "model", view->name);
     json_key_text(&json, "state", pool_state_name(view->state));
     json_key_uint(&json, "memory_bytes", view->bytes);
     json_key_float(&json, "load_s", view->load_s);
     json_key_text(&json, "error",
                   view->state == POOL_FAILED ? err_sentence(view->error.code) : NULL);
-    json_close(&json, '}');
-    publish(watch, FEED_MODEL, &body);
-    buf_fini(&body);
+    publish(watch, FEED_MODEL, &json);
 }
 
 static void poll_models(struct watch *watch)
@@ -191,11 +188,9 @@ static void poll_memory(struct watch *watch)
         return;
     memory_get_view(watch->admin->memory, &view);
     if (watch->begun && view.level != watch->level) {
-        buf_init(&body, FEED_EVENT_BYTES_MAX);
-        json = json_to(&body);
-        props_write_memory(&json, watch->admin->memory);
-        publish(watch, FEED_MEMORY, &body);
-        buf_fini(&body);
+        json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
+        props_write_memory(&json, &view);
+        publish(watch, FEED_MEMORY, &json);
     }
     watch->level = view.level;
 }
@@ -203,16 +198,13 @@ static void poll_memory(struct watch *watch)
 static void tell_line(struct watch *watch, const struct log_line *line)
 {
     struct buf body;
-    struct json json;
+    struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
 
-    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_float(&json, "when", (double)(line->wall_ns / NS_PER_MS) / 1000.0);
     json_key_text(&json, "level", log_level_name(line->level));
     json_key_text(&json, "tag", line->tag);
     json_key_text(&json, "message", line->text);
-    json_close(&json, '}');
-    publish(watch, FEED_LOG, &body);
-    buf_fini(&body);
+    publish(watch, FEED_LOG, &json);
 }
 
 static void poll_log(struct watch *watch)

@@ -24,23 +24,7 @@
 
 struct feed;
 
-/* The names of the events. X(value, name) */
-#define FEED_KIND_TABLE(X)     \
-    X(FEED_CACHE, "cache")     \
-    X(FEED_REQUEST, "request") \
-    X(FEED_MODEL, "model")     \
-    X(FEED_MEMORY, "memory")   \
-    X(FEED_LOG, "log")         \
-    X(FEED_LOST, "lost")
-
-enum feed_kind {
-#define X(value, name) value,
-    FEED_KIND_TABLE(X)
-#undef X
-        FEED_KIND_COUNT
-};
-
-const char *feed_kind_name(enum feed_kind kind);
+enum feed_kind { FEED_CACHE, FEED_REQUEST, FEED_MODEL, FEED_MEMORY, FEED_LOG, FEED_LOST };
 
 enum {
     FEED_EVENTS = 1024,

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "models/pool.h"
 
-enum { LABELS_BYTES_MAX = 1024 };
+enum { LABELS_BYTES_MAX = 1024, BODY_BYTES_MAX = 16 * 1024 * 1024 };
 
 /* In the order of enum api_error_kind. */
 static const char *const kinds[] = {
@@ -162,131 +162,99 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 
 /* ---- numbers that others count ---- */
 
-/* A 64-bit field; nanoseconds are shown as seconds. */
-enum field_type { FIELD_U64, FIELD_NS };
+/* 64-bit fields; SECONDS are counters in nanoseconds. */
+enum field_kind { COUNTER, SECONDS, GAUGE, HIDDEN };
 
 struct stats_field {
-    const char *name;
-    const char *help;
+    const char *name, *help;
     size_t offset;
-    enum field_type type;
-    bool gauge;
+    enum field_kind kind;
 };
 
-#define SCHED(field)  offsetof(struct sched_stats, field)
-#define CACHE(field)  offsetof(struct hearth_stats, field)
-#define MEMORY(field) offsetof(struct memory_view, field)
-
-/* How /metrics shows a row of SCHED_STATS_TABLE. */
-#define COUNTER(field, name, help) {name, help, SCHED(field), FIELD_U64, false},
-#define SECONDS(field, name, help) {name, help, SCHED(field), FIELD_NS, false},
-#define GAUGE(field, name, help)   {name, help, SCHED(field), FIELD_U64, true},
-#define HIDDEN(field, name, help)
-
 static const struct stats_field sched_fields[] = {
-#define X(field, kind, name, help) kind(field, name, help)
+#define X(field, kind, name, help) {name, help, offsetof(struct sched_stats, field), kind},
     SCHED_STATS_TABLE(X)
 #undef X
 };
 
-#undef COUNTER
-#undef SECONDS
-#undef GAUGE
-#undef HIDDEN
+#define CACHE(kind, name, field, help)                                         \
+    {                                                                          \
+        "hearth_cache_" name, help, offsetof(struct hearth_stats, field), kind \
+    }
+#define MEMORY(kind, name, field, help)                                        \
+    {                                                                          \
+        "hearth_memory_" name, help, offsetof(struct memory_view, field), kind \
+    }
 
 static const struct stats_field cache_fields[] = {
-    {"hearth_cache_lookups_total", "Lookups.", CACHE(lookups), FIELD_U64, false},
-    {"hearth_cache_hits_total", "Lookups that found something.", CACHE(hits), FIELD_U64, false},
-    {"hearth_cache_misses_total", "Lookups that found nothing.", CACHE(misses), FIELD_U64, false},
-    {"hearth_cache_partials_total", "Hits that reused fewer tokens than matched.", CACHE(partials),
-     FIELD_U64, false},
-    {"hearth_cache_looked_up_tokens_total", "Prompt tokens looked up.", CACHE(tokens_looked_up),
-     FIELD_U64, false},
-    {"hearth_cache_matched_tokens_total", "Prompt tokens found in the cache.",
-     CACHE(tokens_matched), FIELD_U64, false},
-    {"hearth_cache_reused_tokens_total", "Prompt tokens reused.", CACHE(tokens_reused), FIELD_U64,
-     false},
-    {"hearth_cache_stores_total", "Objects stored.", CACHE(stores), FIELD_U64, false},
-    {"hearth_cache_stores_refused_total", "Objects rejected by the policy.", CACHE(stores_refused),
-     FIELD_U64, false},
-    {"hearth_cache_stores_failed_total", "Objects that could not be stored.", CACHE(stores_failed),
-     FIELD_U64, false},
-    {"hearth_cache_evictions_total", "Objects evicted.", CACHE(evictions), FIELD_U64, false},
-    {"hearth_cache_evicted_bytes_total", "Bytes evicted.", CACHE(bytes_evicted), FIELD_U64, false},
-    {"hearth_cache_replaces_total", "Objects replaced by longer ones of the same conversation.",
-     CACHE(replaces), FIELD_U64, false},
-    {"hearth_cache_promotions_total", "Objects read back into memory.", CACHE(promotions),
-     FIELD_U64, false},
-    {"hearth_cache_demotions_total", "Objects evicted from memory and kept by a slower tier.",
-     CACHE(demotions), FIELD_U64, false},
-    {"hearth_cache_writes_declined_total", "Writes declined by a slower tier.",
-     CACHE(writes_declined), FIELD_U64, false},
-    {"hearth_cache_writes_retried_total", "Declined writes that were retried.",
-     CACHE(writes_retried), FIELD_U64, false},
-    {"hearth_cache_writes_given_up_total", "Declined writes that were given up.",
-     CACHE(writes_given_up), FIELD_U64, false},
-    {"hearth_cache_tail_stores_total", "Ends of prompts kept.", CACHE(tail_stashes), FIELD_U64,
-     false},
-    {"hearth_cache_tail_hits_total", "Hits that used the stored end of a prompt.", CACHE(tail_hits),
-     FIELD_U64, false},
-    {"hearth_cache_tail_evictions_total", "Ends of prompts evicted.", CACHE(tail_evictions),
-     FIELD_U64, false},
-    {"hearth_cache_verify_failures_total", "Objects whose bytes failed the check.",
-     CACHE(verify_failures), FIELD_U64, false},
-    {"hearth_cache_tier_errors_total", "Errors of tiers.", CACHE(tier_errors), FIELD_U64, false},
-    {"hearth_cache_objects", "Objects held.", CACHE(objects), FIELD_U64, true},
-    {"hearth_cache_snapshots", "Snapshots held.", CACHE(snapshots), FIELD_U64, true},
-    {"hearth_cache_blocks", "Blocks known.", CACHE(nodes), FIELD_U64, true},
-    {"hearth_cache_tails", "Ends of prompts held.", CACHE(tails), FIELD_U64, true},
-    {"hearth_cache_memory_bytes", "Bytes allocated from the system.", CACHE(bytes_memory),
-     FIELD_U64, true},
-    {"hearth_cache_index_bytes", "Memory of the index.", CACHE(bytes_index), FIELD_U64, true},
-    {"hearth_cache_budget_bytes", "Bytes accounted for.", CACHE(bytes_budget), FIELD_U64, true},
-    {"hearth_cache_cap_bytes", "Bytes allowed.", CACHE(bytes_cap), FIELD_U64, true},
+    CACHE(COUNTER, "lookups_total", lookups, "Lookups."),
+    CACHE(COUNTER, "hits_total", hits, "Lookups that found something."),
+    CACHE(COUNTER, "misses_total", misses, "Lookups that found nothing."),
+    CACHE(COUNTER, "partials_total", partials, "Hits that reused fewer tokens than matched."),
+    CACHE(COUNTER, "looked_up_tokens_total", tokens_looked_up, "Prompt tokens looked up."),
+    CACHE(COUNTER, "matched_tokens_total", tokens_matched, "Prompt tokens found in the cache."),
+    CACHE(COUNTER, "reused_tokens_total", tokens_reused, "Prompt tokens reused."),
+    CACHE(COUNTER, "stores_total", stores, "Objects stored."),
+    CACHE(COUNTER, "stores_refused_total", stores_refused, "Objects rejected by the policy."),
+    CACHE(COUNTER, "stores_failed_total", stores_failed, "Objects that could not be stored."),
+    CACHE(COUNTER, "evictions_total", evictions, "Objects evicted."),
+    CACHE(COUNTER, "evicted_bytes_total", bytes_evicted, "Bytes evicted."),
+    CACHE(COUNTER, "replaces_total", replaces,
+          "Objects replaced by longer ones of the same conversation."),
+    CACHE(COUNTER, "promotions_total", promotions, "Objects read back into memory."),
+    CACHE(COUNTER, "demotions_total", demotions,
+          "Objects evicted from memory and kept by a slower tier."),
+    CACHE(COUNTER, "writes_declined_total", writes_declined, "Writes declined by a slower tier."),
+    CACHE(COUNTER, "writes_retried_total", writes_retried, "Declined writes that were retried."),
+    CACHE(COUNTER, "writes_given_up_total", writes_given_up, "Declined writes that were given up."),
+    CACHE(COUNTER, "tail_stores_total", tail_stashes, "Ends of prompts kept."),
+    CACHE(COUNTER, "tail_hits_total", tail_hits, "Hits that used the stored end of a prompt."),
+    CACHE(COUNTER, "tail_evictions_total", tail_evictions, "Ends of prompts evicted."),
+    CACHE(COUNTER, "verify_failures_total", verify_failures,
+          "Objects whose bytes failed the check."),
+    CACHE(COUNTER, "tier_errors_total", tier_errors, "Errors of tiers."),
+    CACHE(GAUGE, "objects", objects, "Objects held."),
+    CACHE(GAUGE, "snapshots", snapshots, "Snapshots held."),
+    CACHE(GAUGE, "blocks", nodes, "Blocks known."),
+    CACHE(GAUGE, "tails", tails, "Ends of prompts held."),
+    CACHE(GAUGE, "memory_bytes", bytes_memory, "Bytes allocated from the system."),
+    CACHE(GAUGE, "index_bytes", bytes_index, "Memory of the index."),
+    CACHE(GAUGE, "budget_bytes", bytes_budget, "Bytes accounted for."),
+    CACHE(GAUGE, "cap_bytes", bytes_cap, "Bytes allowed."),
+};
+
+/* An array each, by tier. */
+static const struct stats_field tier_fields[] = {
+    CACHE(COUNTER, "tier_reused_tokens_total", tokens_reused_by_tier, "Tokens reused, by tier."),
+    CACHE(COUNTER, "tier_read_bytes_total", bytes_read_by_tier, "Bytes read from a tier."),
+    CACHE(COUNTER, "tier_written_bytes_total", bytes_written_by_tier, "Bytes stored in a tier."),
+    CACHE(SECONDS, "tier_read_seconds_total", ns_read_by_tier,
+          "Time of reads from a tier. Reads from memory take none: nothing is copied."),
+    CACHE(SECONDS, "tier_written_seconds_total", ns_written_by_tier, "Time of storing in a tier."),
+    CACHE(GAUGE, "tier_bytes", bytes_by_tier, "Bytes held, by tier."),
 };
 
 static const struct stats_field memory_fields[] = {
-    {"hearth_memory_used_bytes", "Memory in use: the larger of account and measurement.",
-     MEMORY(used), FIELD_U64, true},
-    {"hearth_memory_ceiling_bytes", "Memory allowed; 0 = any.", MEMORY(limits.ceiling), FIELD_U64,
-     true},
-    {"hearth_memory_soft_bytes", "Above this, the RAM tier shrinks.", MEMORY(limits.soft),
-     FIELD_U64, true},
-    {"hearth_memory_hard_bytes", "Above this, new work waits.", MEMORY(limits.hard), FIELD_U64,
-     true},
-    {"hearth_memory_fixed_bytes", "Weights and cells of the models.", MEMORY(reading.fixed),
-     FIELD_U64, true},
-    {"hearth_memory_claims_bytes", "Memory promised to running generations.",
-     MEMORY(reading.claims), FIELD_U64, true},
-    {"hearth_memory_queues_bytes", "Memory for the records of all generations.",
-     MEMORY(reading.queues), FIELD_U64, true},
-    {"hearth_memory_process_bytes", "Memory of the process, as measured.", MEMORY(reading.process),
-     FIELD_U64, true},
-    {"hearth_memory_ram_cap_bytes", "Current limit of the RAM tier.", MEMORY(ram_cap), FIELD_U64,
-     true},
-    {"hearth_memory_refused_total", "Requests that can never fit.", MEMORY(refused), FIELD_U64,
-     false},
-    {"hearth_memory_turned_away_total", "Requests whose records did not fit.", MEMORY(turned_away),
-     FIELD_U64, false},
-    {"hearth_memory_deferred_total", "Admissions deferred.", MEMORY(deferred), FIELD_U64, false},
-    {"hearth_memory_shrunk_total", "Chunks made smaller.", MEMORY(shrunk), FIELD_U64, false},
-    {"hearth_memory_ended_total", "Running generations ended or preempted for memory.",
-     MEMORY(ended), FIELD_U64, false},
-    {"hearth_memory_ram_moves_total", "Changes of the RAM tier's cap.", MEMORY(ram_moves),
-     FIELD_U64, false},
+    MEMORY(GAUGE, "used_bytes", used, "Memory in use: the larger of account and measurement."),
+    MEMORY(GAUGE, "ceiling_bytes", limits.ceiling, "Memory allowed; 0 = any."),
+    MEMORY(GAUGE, "soft_bytes", limits.soft, "Above this, the RAM tier shrinks."),
+    MEMORY(GAUGE, "hard_bytes", limits.hard, "Above this, new work waits."),
+    MEMORY(GAUGE, "fixed_bytes", reading.fixed, "Weights and cells of the models."),
+    MEMORY(GAUGE, "claims_bytes", reading.claims, "Memory promised to running generations."),
+    MEMORY(GAUGE, "queues_bytes", reading.queues, "Memory for the records of all generations."),
+    MEMORY(GAUGE, "process_bytes", reading.process, "Memory of the process, as measured."),
+    MEMORY(GAUGE, "ram_cap_bytes", ram_cap, "Current limit of the RAM tier."),
+    MEMORY(COUNTER, "refused_total", refused, "Requests that can never fit."),
+    MEMORY(COUNTER, "turned_away_total", turned_away, "Requests whose records did not fit."),
+    MEMORY(COUNTER, "deferred_total", deferred, "Admissions deferred."),
+    MEMORY(COUNTER, "shrunk_total", shrunk, "Chunks made smaller."),
+    MEMORY(COUNTER, "ended_total", ended, "Running generations ended or preempted for memory."),
+    MEMORY(COUNTER, "ram_moves_total", ram_moves, "Changes of the RAM tier's cap."),
 };
 
-static double field_value(const void *stats, const struct stats_field *field)
+static const uint64_t *field_at(const void *stats, const struct stats_field *field)
 {
-    const char *at = (const char *)stats + field->offset;
-
-    switch (field->type) {
-    case FIELD_NS:
-        return (double)*(const uint64_t *)(const void *)at / 1e9;
-    case FIELD_U64:
-        break;
-    }
-    return (double)*(const uint64_t *)(const void *)at;
+    return (const uint64_t *)(const void *)((const char *)stats + field->offset);
 }
 
 static void write_head(struct buf *out, const char *name, const char *help, bool gauge)
@@ -297,9 +265,14 @@ static void write_head(struct buf *out, const char *name, const char *help, bool
 static void write_fields(const void *stats, const struct stats_field *fields, size_t count,
                          struct buf *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        write_head(out, fields[i].name, fields[i].help, fields[i].gauge);
-        buf_appendf(out, "%s %.17g\n", fields[i].name, field_value(stats, &fields[i]));
+    for (const struct stats_field *field = fields; field < fields + count; field++) {
+        uint64_t value = *field_at(stats, field);
+
+        if (field->kind == HIDDEN)
+            continue;
+        write_head(out, field->name, field->help, field->kind == GAUGE);
+        buf_appendf(out, "%s %.17g\n", field->name,
+                    field->kind == SECONDS ? seconds(value) : (double)value);
     }
 }
 
@@ -312,22 +285,19 @@ static void write_reasons(struct buf *out, const char *name, const char *help,
                     hearth_reason_name((enum hearth_reason)i), counts[i]);
 }
 
-static void write_tiers(struct buf *out, const char *name, const char *help, bool gauge,
-                        const uint64_t counts[HEARTH_TIER_COUNT])
+static void write_tiers(const struct hearth_stats *stats, const struct stats_field *field,
+                        struct buf *out)
 {
-    write_head(out, name, help, gauge);
-    for (size_t i = 0; i < HEARTH_TIER_COUNT; i++)
-        buf_appendf(out, "%s{tier=\"%s\"} %" PRIu64 "\n", name,
-                    hearth_tier_name((enum hearth_tier)i), counts[i]);
-}
+    const uint64_t *values = field_at(stats, field);
 
-static void write_tier_seconds(struct buf *out, const char *name, const char *help,
-                               const uint64_t ns[HEARTH_TIER_COUNT])
-{
-    write_head(out, name, help, false);
-    for (size_t i = 0; i < HEARTH_TIER_COUNT; i++)
-        buf_appendf(out, "%s{tier=\"%s\"} %.9g\n", name, hearth_tier_name((enum hearth_tier)i),
-                    seconds(ns[i]));
+    write_head(out, field->name, field->help, field->kind == GAUGE);
+    for (size_t i = 0; i < HEARTH_TIER_COUNT; i++) {
+        buf_appendf(out, "%s{tier=\"%s\"} ", field->name, hearth_tier_name((enum hearth_tier)i));
+        if (field->kind == SECONDS)
+            buf_appendf(out, "%.9g\n", seconds(values[i]));
+        else
+            buf_appendf(out, "%" PRIu64 "\n", values[i]);
+    }
 }
 
 void stats_write_build(const char *version, const char *commit, struct buf *out)
@@ -382,18 +352,8 @@ void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
     write_fields(stats, cache_fields, COUNT_OF(cache_fields), out);
     write_reasons(out, "hearth_cache_miss_total",
                   "Lookups that did not match the whole prompt, by reason.", stats->miss_by_reason);
-    write_tiers(out, "hearth_cache_tier_reused_tokens_total", "Tokens reused, by tier.", false,
-                stats->tokens_reused_by_tier);
-    write_tiers(out, "hearth_cache_tier_read_bytes_total", "Bytes read from a tier.", false,
-                stats->bytes_read_by_tier);
-    write_tiers(out, "hearth_cache_tier_written_bytes_total", "Bytes stored in a tier.", false,
-                stats->bytes_written_by_tier);
-    write_tier_seconds(out, "hearth_cache_tier_read_seconds_total",
-                       "Time of reads from a tier. Reads from memory take none: nothing is copied.",
-                       stats->ns_read_by_tier);
-    write_tier_seconds(out, "hearth_cache_tier_written_seconds_total", "Time of storing in a tier.",
-                       stats->ns_written_by_tier);
-    write_tiers(out, "hearth_cache_tier_bytes", "Bytes held, by tier.", true, stats->bytes_by_tier);
+    for (size_t i = 0; i < COUNT_OF(tier_fields); i++)
+        write_tiers(stats, &tier_fields[i], out);
 }
 
 void stats_write_memory(const struct memory_view *view, struct buf *out)
@@ -454,7 +414,7 @@ void endpoint_metrics(const struct loop_request *req)
     struct buf body;
 
     monitor_get_view(admin->monitor, &sums);
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
+    buf_init(&body, BODY_BYTES_MAX);
     put_gauges(admin, api);
     stats_write_build(api->options.version ? api->options.version : "unknown",
                       api->options.commit ? api->options.commit : "unknown", &body);

@@ -17,7 +17,7 @@ enum { LABELS_BYTES_MAX = 4096 };
 struct compat_number {
     const char *name, *help;
     enum metric_type type;
-    double (*value)(const struct sched_stats *sched);
+    double value;
 };
 
 /* A metric of stats.h. */
@@ -36,69 +36,6 @@ static uint64_t reused_outside(const struct sched_stats *sched)
 {
     return sched->tokens_ram + sched->tokens_ssd + sched->tokens_remote;
 }
-
-#define VALUE(name, expression)                         \
-    static double name(const struct sched_stats *sched) \
-    {                                                   \
-        return (double)(expression);                    \
-    }
-
-VALUE(tokens_prompt, sched->tokens_prompt)
-VALUE(tokens_computed, sched->tokens_computed)
-VALUE(tokens_generated, sched->tokens_generated)
-VALUE(tokens_device, sched->tokens_device)
-VALUE(tokens_outside, reused_outside(sched))
-VALUE(tokens_asked_outside, sched->tokens_prompt - sched->tokens_device)
-VALUE(tokens_reused, sched->tokens_device + reused_outside(sched))
-VALUE(prefill_seconds, (double)sched->prefill_ns / (double)NS_PER_S)
-VALUE(decode_seconds, (double)sched->decode_ns / (double)NS_PER_S)
-VALUE(prefill_speed, per_second(sched->tokens_computed, sched->prefill_ns))
-VALUE(decode_speed, per_second(sched->tokens_generated, sched->decode_ns))
-VALUE(turns, sched->turns)
-VALUE(active, sched->active)
-VALUE(queued, sched->queued)
-VALUE(preempted, sched->preempted)
-VALUE(cells_used, sched->cells > 0 ? 1 - (double)sched->cells_free / (double)sched->cells : 0)
-
-static const struct compat_number llamacpp_numbers[] = {
-    {"llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", METRIC_COUNTER,
-     tokens_computed},
-    {"llamacpp:prompt_tokens_cached_total", "Number of prompt tokens that were reused.",
-     METRIC_COUNTER, tokens_reused},
-    {"llamacpp:prompt_seconds_total", "Prompt process time.", METRIC_COUNTER, prefill_seconds},
-    {"llamacpp:tokens_predicted_total", "Number of generation tokens processed.", METRIC_COUNTER,
-     tokens_generated},
-    {"llamacpp:tokens_predicted_seconds_total", "Predict process time.", METRIC_COUNTER,
-     decode_seconds},
-    {"llamacpp:n_decode_total", "Total number of runs of the engine.", METRIC_COUNTER, turns},
-    {"llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.", METRIC_GAUGE,
-     prefill_speed},
-    {"llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
-     METRIC_GAUGE, decode_speed},
-    {"llamacpp:requests_processing", "Number of requests processing.", METRIC_GAUGE, active},
-    {"llamacpp:requests_deferred", "Number of requests deferred.", METRIC_GAUGE, queued},
-};
-
-static const struct compat_number vllm_numbers[] = {
-    {"vllm:prompt_tokens_total", "Number of prefill tokens, reused ones included.", METRIC_COUNTER,
-     tokens_prompt},
-    {"vllm:generation_tokens_total", "Number of generation tokens processed.", METRIC_COUNTER,
-     tokens_generated},
-    {"vllm:prompt_tokens_cached_total", "Number of prompt tokens that were reused.", METRIC_COUNTER,
-     tokens_reused},
-    {"vllm:prefix_cache_queries_total", "Tokens looked up on the device.", METRIC_COUNTER,
-     tokens_prompt},
-    {"vllm:prefix_cache_hits_total", "Tokens found on the device.", METRIC_COUNTER, tokens_device},
-    {"vllm:external_prefix_cache_queries_total", "Tokens looked up outside of the device.",
-     METRIC_COUNTER, tokens_asked_outside},
-    {"vllm:external_prefix_cache_hits_total", "Tokens found there.", METRIC_COUNTER,
-     tokens_outside},
-    {"vllm:num_preemptions_total", "Number of preemptions.", METRIC_COUNTER, preempted},
-    {"vllm:num_requests_running", "Number of requests that run.", METRIC_GAUGE, active},
-    {"vllm:num_requests_waiting", "Number of requests that wait.", METRIC_GAUGE, queued},
-    {"vllm:kv_cache_usage_perc", "Part of the cells on the device that is in use; 1 is all.",
-     METRIC_GAUGE, cells_used},
-};
 
 static const struct compat_metric vllm_metrics[] = {
     {"vllm:time_to_first_token_seconds", "Time to first token.", STATS_TTFT, METRIC_ALL},
@@ -128,24 +65,78 @@ bool stats_compat_add(struct str name, unsigned *set)
     return false;
 }
 
-static void write_numbers(const struct compat_number *numbers, size_t count,
-                          const struct sched_stats *sched, const char *labels, struct buf *out)
+static void write_numbers(const struct compat_number *numbers, size_t count, const char *labels,
+                          struct buf *out)
 {
     for (size_t i = 0; i < count; i++) {
         struct metric_alias alias = {numbers[i].name, numbers[i].help, labels};
-        (void)metric_render_number(&alias, numbers[i].type, numbers[i].value(sched), out);
+        (void)metric_render_number(&alias, numbers[i].type, numbers[i].value, out);
     }
+}
+
+static void write_llamacpp(const struct sched_stats *sched, struct buf *out)
+{
+    uint64_t outside = reused_outside(sched);
+    const struct compat_number numbers[] = {
+        {"llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", METRIC_COUNTER,
+         (double)sched->tokens_computed},
+        {"llamacpp:prompt_tokens_cached_total", "Number of prompt tokens that were reused.",
+         METRIC_COUNTER, (double)(sched->tokens_device + outside)},
+        {"llamacpp:prompt_seconds_total", "Prompt process time.", METRIC_COUNTER,
+         (double)sched->prefill_ns / (double)NS_PER_S},
+        {"llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
+         METRIC_COUNTER, (double)sched->tokens_generated},
+        {"llamacpp:tokens_predicted_seconds_total", "Predict process time.", METRIC_COUNTER,
+         (double)sched->decode_ns / (double)NS_PER_S},
+        {"llamacpp:n_decode_total", "Total number of runs of the engine.", METRIC_COUNTER,
+         (double)sched->turns},
+        {"llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.", METRIC_GAUGE,
+         per_second(sched->tokens_computed, sched->prefill_ns)},
+        {"llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
+         METRIC_GAUGE, per_second(sched->tokens_generated, sched->decode_ns)},
+        {"llamacpp:requests_processing", "Number of requests processing.", METRIC_GAUGE,
+         (double)sched->active},
+        {"llamacpp:requests_deferred", "Number of requests deferred.", METRIC_GAUGE,
+         (double)sched->queued},
+    };
+
+    write_numbers(numbers, COUNT_OF(numbers), "", out);
 }
 
 static void write_vllm(const struct sched_stats *sched, const struct metric_set *api,
                        const char *model, struct buf *out)
 {
+    uint64_t outside = reused_outside(sched);
+    const struct compat_number numbers[] = {
+        {"vllm:prompt_tokens_total", "Number of prefill tokens, reused ones included.",
+         METRIC_COUNTER, (double)sched->tokens_prompt},
+        {"vllm:generation_tokens_total", "Number of generation tokens processed.", METRIC_COUNTER,
+         (double)sched->tokens_generated},
+        {"vllm:prompt_tokens_cached_total", "Number of prompt tokens that were reused.",
+         METRIC_COUNTER, (double)(sched->tokens_device + outside)},
+        {"vllm:prefix_cache_queries_total", "Tokens looked up on the device.", METRIC_COUNTER,
+         (double)sched->tokens_prompt},
+        {"vllm:prefix_cache_hits_total", "Tokens found on the device.", METRIC_COUNTER,
+         (double)sched->tokens_device},
+        {"vllm:external_prefix_cache_queries_total", "Tokens looked up outside of the device.",
+         METRIC_COUNTER, (double)(sched->tokens_prompt - sched->tokens_device)},
+        {"vllm:external_prefix_cache_hits_total", "Tokens found there.", METRIC_COUNTER,
+         (double)outside},
+        {"vllm:num_preemptions_total", "Number of preemptions.", METRIC_COUNTER,
+         (double)sched->preempted},
+        {"vllm:num_requests_running", "Number of requests that run.", METRIC_GAUGE,
+         (double)sched->active},
+        {"vllm:num_requests_waiting", "Number of requests that wait.", METRIC_GAUGE,
+         (double)sched->queued},
+        {"vllm:kv_cache_usage_perc", "Part of the cells on the device that is in use; 1 is all.",
+         METRIC_GAUGE, sched->cells > 0 ? 1 - (double)sched->cells_free / (double)sched->cells : 0},
+    };
     struct buf labels;
 
     buf_init(&labels, LABELS_BYTES_MAX);
     metric_append_label(&labels, "engine", "0");
     metric_append_label(&labels, "model_name", model);
-    write_numbers(vllm_numbers, COUNT_OF(vllm_numbers), sched, buf_str(&labels), out);
+    write_numbers(numbers, COUNT_OF(numbers), buf_str(&labels), out);
     for (size_t i = 0; i < COUNT_OF(vllm_metrics); i++) {
         struct metric_alias alias = {vllm_metrics[i].name, vllm_metrics[i].help, buf_str(&labels)};
         (void)metric_render_as(api, vllm_metrics[i].id, vllm_metrics[i].label, &alias, out);
@@ -157,7 +148,7 @@ void stats_compat_write(unsigned set, const struct sched_stats *sched, const str
                         const char *model, struct buf *out)
 {
     if (set & STATS_COMPAT_LLAMACPP)
-        write_numbers(llamacpp_numbers, COUNT_OF(llamacpp_numbers), sched, "", out);
+        write_llamacpp(sched, out);
     if (set & STATS_COMPAT_VLLM)
         write_vllm(sched, api, model, out);
 }

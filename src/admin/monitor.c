@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/le.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -109,21 +110,6 @@ void tally_write(struct json *json, const struct tally *sum)
 
 /* ---- counters as a file ---- */
 
-static void put_number(struct buf *out, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        buf_append_char(out, (char)(value >> (8 * i)));
-}
-
-static uint64_t get_number(const char *from, size_t bytes)
-{
-    uint64_t value = 0;
-
-    for (size_t i = bytes; i > 0; i--)
-        value = value << 8 | (uint8_t)from[i - 1];
-    return value;
-}
-
 enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s)
 {
     const uint64_t sums[] = {
@@ -131,14 +117,16 @@ enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s
         TALLY_TABLE(X)
 #undef X
     };
+    uint8_t bytes[HEAD_BYTES + COUNT_OF(sums) * SUM_BYTES];
     struct hash256 hash;
 
-    buf_append(out, magic, sizeof(magic));
-    put_number(out, VERSION, 4);
-    put_number(out, COUNT_OF(sums), 4);
-    put_number(out, since_s, 8);
+    memcpy(bytes, magic, sizeof(magic));
+    le_put_u32(bytes + 8, VERSION);
+    le_put_u32(bytes + 12, COUNT_OF(sums));
+    le_put_u64(bytes + 16, since_s);
     for (size_t i = 0; i < COUNT_OF(sums); i++)
-        put_number(out, sums[i], SUM_BYTES);
+        le_put_u64(bytes + HEAD_BYTES + i * SUM_BYTES, sums[i]);
+    buf_append(out, bytes, sizeof(bytes));
     if (out->err != ERR_OK)
         return out->err;
     hash = hash256_of(out->data, out->len);
@@ -152,9 +140,9 @@ static size_t check(struct str bytes)
     size_t count;
 
     if (bytes.len < HEAD_BYTES + HASH256_BYTES || memcmp(bytes.ptr, magic, sizeof(magic)) != 0 ||
-        get_number(bytes.ptr + 8, 4) != VERSION)
+        le_get_u32(bytes.ptr + 8) != VERSION)
         return SIZE_MAX;
-    count = (size_t)get_number(bytes.ptr + 12, 4);
+    count = le_get_u32(bytes.ptr + 12);
     if (count > SUMS_MAX || bytes.len != HEAD_BYTES + count * SUM_BYTES + HASH256_BYTES)
         return SIZE_MAX;
     hash = hash256_of(bytes.ptr, bytes.len - HASH256_BYTES);
@@ -169,10 +157,10 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
     if (count == SIZE_MAX)
         return ERR_CORRUPT;
     *sum = (struct tally){0};
-    *since_s = get_number(bytes.ptr + 16, 8);
+    *since_s = le_get_u64(bytes.ptr + 16);
 #define X(field)    \
     if (at < count) \
-        sum->field = get_number(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES, SUM_BYTES);
+        sum->field = le_get_u64(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES);
     TALLY_TABLE(X)
 #undef X
     return ERR_OK;
@@ -386,22 +374,7 @@ enum err monitor_save(struct monitor *monitor, struct errinfo *info)
     return ERR_OK;
 }
 
-static void save_or_say(struct monitor *monitor)
-{
-    struct errinfo info = {0};
-
-    if (monitor_save(monitor, &info) != ERR_OK)
-        LOG_WARN(monitor->options.log, "api", "the sums of all runs cannot be kept",
-                 LOG_STR("reason", info.text));
-}
-
 /* ---- the thread ---- */
-
-static bool is_unsaved_locked(const struct monitor *monitor) REQUIRES(lock)
-{
-    lock_assert_held(&monitor->lock);
-    return monitor->session.requests != monitor->saved_requests;
-}
 
 /* True: stopping. */
 static bool wait_until(struct monitor *monitor, uint64_t deadline_ns)
@@ -418,13 +391,15 @@ static bool wait_until(struct monitor *monitor, uint64_t deadline_ns)
 
 static void save_changes(struct monitor *monitor)
 {
+    struct errinfo info = {0};
     bool unsaved;
 
     lock_enter(&monitor->lock);
-    unsaved = is_unsaved_locked(monitor);
+    unsaved = monitor->session.requests != monitor->saved_requests;
     lock_leave(&monitor->lock);
-    if (unsaved)
-        save_or_say(monitor);
+    if (unsaved && monitor_save(monitor, &info) != ERR_OK)
+        LOG_WARN(monitor->options.log, "api", "the sums of all runs cannot be kept",
+                 LOG_STR("reason", info.text));
 }
 
 static void run(void *arg)

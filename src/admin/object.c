@@ -1,8 +1,15 @@
 /*
- * object.c: see the header. A cursor is "<key>.<kind>.<begin>": objects that share a key differ in
- * the rest.
+ * object.c: one object of the cache as shown by /admin, and pages of them.
+ *
+ * Pages are in key order, which neither uses nor stores change: following `next` visits every
+ * object that stays, exactly once. A page keeps the smallest keys after the cursor while scanning
+ * the cache, so its memory does not depend on the size of the cache.
+ *
+ * Owner: the caller; not thread-safe.
+ *
+ * A cursor is "<key>.<kind>.<begin>": objects that share a key differ in the rest.
  */
-#include "admin/object.h"
+#include "admin/admin_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -10,7 +17,7 @@
 
 #include "base/mem.h"
 
-void admin_object_copy(struct admin_object *object, const struct hearth_held *held)
+static void copy(struct admin_object *object, const struct hearth_held *held)
 {
     object->held = *held;
     memcpy(object->space, held->space, HEARTH_KEY_BYTES);
@@ -30,30 +37,31 @@ const struct hearth_held *admin_object_held(struct admin_object *object)
     return &object->held;
 }
 
+static const char *name_of(const char *const *names, size_t count, unsigned value)
+{
+    return value < count && names[value] ? names[value] : "unknown";
+}
+
 const char *admin_object_kind(enum hearth_object_kind kind)
 {
-    switch (kind) {
-    case HEARTH_OBJECT_ROWS:
-        return "rows";
-    case HEARTH_OBJECT_SLIDING:
-        return "sliding";
-    case HEARTH_OBJECT_SNAPSHOT:
-        return "snapshot";
-    }
-    return "unknown";
+    static const char *const names[] = {
+        [HEARTH_OBJECT_ROWS] = "rows",
+        [HEARTH_OBJECT_SLIDING] = "sliding",
+        [HEARTH_OBJECT_SNAPSHOT] = "snapshot",
+    };
+
+    return name_of(names, COUNT_OF(names), kind);
 }
 
 const char *admin_object_role(enum hearth_entry entry)
 {
-    switch (entry) {
-    case HEARTH_ENTRY_ASSISTANT:
-        return "assistant";
-    case HEARTH_ENTRY_USER:
-        return "user";
-    case HEARTH_ENTRY_SYSTEM:
-        return "system";
-    }
-    return "unknown";
+    static const char *const names[] = {
+        [HEARTH_ENTRY_ASSISTANT] = "assistant",
+        [HEARTH_ENTRY_USER] = "user",
+        [HEARTH_ENTRY_SYSTEM] = "system",
+    };
+
+    return name_of(names, COUNT_OF(names), entry);
 }
 
 void admin_object_write_tiers(struct json *json, uint32_t tiers)
@@ -75,10 +83,7 @@ static bool is_root(const unsigned char parent[HEARTH_KEY_BYTES])
 void admin_object_write(struct json *json, const struct hearth_held *held, const char *model)
 {
     admin_write_key(json, "key", held->key);
-    if (is_root(held->parent))
-        json_key_null(json, "parent");
-    else
-        admin_write_key(json, "parent", held->parent);
+    admin_write_key(json, "parent", is_root(held->parent) ? NULL : held->parent);
     admin_write_key(json, "space", held->space);
     json_key_text(json, "model", model);
     json_key_text(json, "tenant", held->tenant);
@@ -172,20 +177,18 @@ void admin_page_offer(struct admin_page *page, const struct hearth_held *held)
     page->count = MIN(page->count + 1, page->limit);
     memmove(&page->objects[at + 1], &page->objects[at],
             (page->count - 1 - at) * sizeof(*page->objects));
-    admin_object_copy(&page->objects[at], held);
+    copy(&page->objects[at], held);
 }
 
 bool admin_page_next(const struct admin_page *page, char cursor[ADMIN_CURSOR_BYTES])
 {
     const struct admin_object *last;
     char hex[HASH256_HEX_BYTES];
-    struct hash256 hash;
 
     if (!page->more || page->count == 0)
         return false;
     last = &page->objects[page->count - 1];
-    memcpy(hash.bytes, last->key, sizeof(hash.bytes));
-    hash256_hex(&hash, hex);
+    admin_key_hex(last->key, hex);
     snprintf(cursor, ADMIN_CURSOR_BYTES, "%s.%d.%u", hex, (int)last->held.kind, last->held.begin);
     return true;
 }

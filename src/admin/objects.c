@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "admin/object.h"
-#include "admin/tree.h"
 #include "base/mem.h"
 #include "models/pool.h"
 
@@ -19,8 +17,7 @@ enum {
     VALUE_BYTES_MAX = 4096,
     CHILDREN_MAX = 1000,
     PART_BYTES_MAX = 16 * 1024 * 1024,
-    TEXT_BYTES_MAX = PART_BYTES_MAX / 4,
-    PIECE_BYTES_MAX = 256
+    TEXT_BYTES_MAX = PART_BYTES_MAX / 4
 };
 
 /* ---- the query ---- */
@@ -169,18 +166,12 @@ static void write_text(struct inspection *at, struct json *json, const struct he
     struct pool *pool = api_pool(at->call->api, &none);
     size_t index = model_of ? pool_find(pool, str_from(model_of), true) : SIZE_MAX;
     struct model *model = index != SIZE_MAX ? pool_peek(pool, index) : NULL;
-    char piece[PIECE_BYTES_MAX];
     struct buf text;
 
     if (!model)
         return;
     buf_init(&text, TEXT_BYTES_MAX);
-    for (uint32_t i = 0; i < held->tokens_count; i++) {
-        size_t len =
-            engine_token_bytes(model_engine(model), held->tokens[i], true, piece, sizeof(piece));
-
-        buf_append(&text, piece, MIN(len, sizeof(piece)));
-    }
+    admin_prompt_text(model, held->tokens, held->tokens_count, &text);
     pool_unpeek(pool, model);
     json_key_str(json, "text", buf_text(&text));
     buf_fini(&text);
@@ -204,12 +195,10 @@ static void write_object(struct inspection *at, struct json *json, const struct 
 static void add_child(struct inspection *at, const struct hearth_held *held)
 {
     char hex[HASH256_HEX_BYTES];
-    struct hash256 hash;
 
     if (at->children_count++ >= CHILDREN_MAX)
         return;
-    memcpy(hash.bytes, held->key, sizeof(hash.bytes));
-    hash256_hex(&hash, hex);
+    admin_key_hex(held->key, hex);
     json_text(&at->children_json, hex);
 }
 

@@ -145,10 +145,7 @@ static void write_block(struct json *json, uint32_t begin, uint32_t end, const c
     json_key_uint(json, "begin", begin);
     json_key_uint(json, "end", end);
     json_key_text(json, "tier", tier);
-    if (key)
-        admin_write_key(json, "key", key);
-    else
-        json_key_null(json, "key");
+    admin_write_key(json, "key", key);
     json_close(json, '}');
 }
 
@@ -179,10 +176,11 @@ static void write_context(struct json *json, const char *name, const struct prob
                           const struct token_prompt *prompt)
 {
     size_t at = probe->difference, begin = at - MIN(at, CONTEXT_TOKENS);
+    size_t end = MIN(at + CONTEXT_TOKENS, prompt->count);
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
-    admin_prompt_text(probe->call->model, prompt, begin, at + CONTEXT_TOKENS, &text);
+    admin_prompt_text(probe->call->model, prompt->tokens + begin, end - MIN(begin, end), &text);
     json_key_str(json, name, buf_text(&text));
     buf_fini(&text);
 }

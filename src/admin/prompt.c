@@ -108,14 +108,13 @@ static void write_warmed(struct answer *answer, struct buf *out)
     json_close(&json, '}');
 }
 
-void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin,
-                       size_t end, struct buf *out)
+void admin_prompt_text(const struct model *model, const token_id *tokens, size_t count,
+                       struct buf *out)
 {
     char piece[PIECE_BYTES_MAX];
 
-    for (size_t i = begin; i < MIN(end, prompt->count); i++) {
-        size_t len =
-            engine_token_bytes(model_engine(model), prompt->tokens[i], true, piece, sizeof(piece));
+    for (size_t i = 0; i < count; i++) {
+        size_t len = engine_token_bytes(model_engine(model), tokens[i], true, piece, sizeof(piece));
 
         buf_append(out, piece, MIN(len, sizeof(piece)));
     }

@@ -1,10 +1,10 @@
 /*
  * record.c: the queue, the hashes, and a file that always ends with a whole line.
  *
- *      any thread:  record_add -> [job with a copy of the tokens] -> queue (bounded jobs and bytes)
- *      record:      job -> hashes -> line -> pwrite at the end; the end moves after a full write
+ *      any thread:  record_add -> [task with a copy of the tokens] -> queue (bounded)
+ *      record:      task -> hashes -> line -> pwrite at the end; the end moves after a full write
  *
- *      recording --write failed, or the line does not fit--> ended (stop_recording; later jobs are
+ *      recording --write failed, or the line does not fit--> ended (stop_recording; later tasks are
  *                                                            dropped and counted)
  *
  * A line torn by a dead process is cut off at the next start, one torn by a full disk at once.
@@ -27,7 +27,7 @@
 #include "base/queue.h"
 
 enum {
-    QUEUE_JOBS = 1024,
+    QUEUE_TASKS = 1024,
     QUEUE_BYTES = 64 << 20,
     LINE_BYTES_MAX = 64 << 20,
     HEAD_BYTES_MAX = 256,
@@ -37,7 +37,7 @@ enum {
     MODEL_BYTES = 128,
 };
 
-struct job {
+struct task {
     uint64_t at_us;
     char model[MODEL_BYTES];
     char tenant[SHORT_HEX_BYTES]; /* "" = none */
@@ -186,39 +186,39 @@ static enum err open_file(struct record *record, struct errinfo *info)
 /* ---- lines ---- */
 
 /* Each whole block's hash includes that of the block before it. */
-static void hash_blocks(struct record *record, const struct job *job)
+static void hash_blocks(struct record *record, const struct task *task)
 {
-    struct hash256 hash = job->root;
+    struct hash256 hash = task->root;
     char hex[SHORT_HEX_BYTES];
 
     buf_clear(&record->hashes);
-    for (uint32_t at = 0; at + record->block_tokens <= job->usage.prompt;
+    for (uint32_t at = 0; at + record->block_tokens <= task->usage.prompt;
          at += record->block_tokens) {
         struct hash256_state state;
         hash256_init_keyed(&state, &record->key);
         hash256_update(&state, hash.bytes, sizeof(hash.bytes));
         for (uint32_t i = 0; i < record->block_tokens; i++)
-            hash256_update_u32(&state, (uint32_t)job->tokens[at + i]);
+            hash256_update_u32(&state, (uint32_t)task->tokens[at + i]);
         hash = hash256_final(&state);
         short_hex(&hash, hex);
         buf_append(&record->hashes, hex, SHORT_HEX_BYTES - 1);
     }
 }
 
-static void write_line(struct record *record, const struct job *job)
+static void write_line(struct record *record, const struct task *task)
 {
-    const struct gen_usage *usage = &job->usage;
+    const struct gen_usage *usage = &task->usage;
     struct json json = json_to(&record->line);
 
     json_open(&json, '{');
-    json_key_uint(&json, "t_us", job->at_us);
-    json_key_text(&json, "model", job->model);
-    if (job->tenant[0] != '\0')
-        json_key_text(&json, "tenant", job->tenant);
+    json_key_uint(&json, "t_us", task->at_us);
+    json_key_text(&json, "model", task->model);
+    if (task->tenant[0] != '\0')
+        json_key_text(&json, "tenant", task->tenant);
     json_key_uint(&json, "in", usage->prompt);
     json_key_uint(&json, "out", usage->generated);
-    if (job->anchor > 0)
-        json_key_uint(&json, "anchor", job->anchor);
+    if (task->anchor > 0)
+        json_key_uint(&json, "anchor", task->anchor);
     json_key_uint(&json, "device", usage->device);
     json_key_uint(&json, "ram", usage->ram);
     json_key_uint(&json, "ssd", usage->ssd);
@@ -245,7 +245,7 @@ static void write_lost(struct record *record)
     record->lost_said = lost;
 }
 
-static void write_job(struct record *record, const struct job *job)
+static void write_task(struct record *record, const struct task *task)
 {
     if (atomic_load_explicit(&record->ended, memory_order_relaxed)) {
         atomic_fetch_add_explicit(&record->lost, 1, memory_order_relaxed);
@@ -253,28 +253,28 @@ static void write_job(struct record *record, const struct job *job)
     }
     buf_clear(&record->line);
     write_lost(record);
-    hash_blocks(record, job);
-    write_line(record, job);
+    hash_blocks(record, task);
+    write_line(record, task);
     bool written = write_end(record, &record->line);
     atomic_fetch_add_explicit(written ? &record->requests : &record->lost, 1, memory_order_relaxed);
 }
 
-static size_t job_bytes(uint32_t tokens)
+static size_t task_bytes(uint32_t tokens)
 {
-    return sizeof(struct job) + tokens * sizeof(token_id);
+    return sizeof(struct task) + tokens * sizeof(token_id);
 }
 
 static void run(void *arg)
 {
     struct record *record = arg;
-    struct job *job;
+    struct task *task;
 
     thread_set_background();
-    while ((job = queue_pop(record->queue, UINT64_MAX)) != NULL) {
-        write_job(record, job);
-        atomic_fetch_sub_explicit(&record->queued_bytes, job_bytes(job->usage.prompt),
+    while ((task = queue_pop(record->queue, UINT64_MAX)) != NULL) {
+        write_task(record, task);
+        atomic_fetch_sub_explicit(&record->queued_bytes, task_bytes(task->usage.prompt),
                                   memory_order_relaxed);
-        mem_free(job);
+        mem_free(task);
     }
 }
 
@@ -291,40 +291,40 @@ static struct hash256 root_of(const struct record *record, const struct record_e
     return hash256_final(&state);
 }
 
-static struct job *make_job(struct record *record, const struct record_entry *entry)
+static struct task *make_task(struct record *record, const struct record_entry *entry)
 {
     uint32_t count = entry->usage->prompt;
-    struct job *job = mem_try_alloc(job_bytes(count));
+    struct task *task = mem_try_alloc(task_bytes(count));
 
-    if (job == NULL)
+    if (task == NULL)
         return NULL;
-    job->at_us = entry->at_wall_ns / NS_PER_US;
-    snprintf(job->model, sizeof(job->model), "%s", entry->model);
-    job->tenant[0] = '\0';
+    task->at_us = entry->at_wall_ns / NS_PER_US;
+    snprintf(task->model, sizeof(task->model), "%s", entry->model);
+    task->tenant[0] = '\0';
     if (entry->tenant[0] != '\0') {
         struct hash256 tenant = hash256_keyed(&record->key, entry->tenant, strlen(entry->tenant));
-        short_hex(&tenant, job->tenant);
+        short_hex(&tenant, task->tenant);
     }
-    job->root = root_of(record, entry);
-    job->usage = *entry->usage;
-    job->anchor = entry->anchor;
-    memcpy(job->tokens, entry->tokens, count * sizeof(token_id));
-    return job;
+    task->root = root_of(record, entry);
+    task->usage = *entry->usage;
+    task->anchor = entry->anchor;
+    memcpy(task->tokens, entry->tokens, count * sizeof(token_id));
+    return task;
 }
 
 void record_add(struct record *record, const struct record_entry *entry)
 {
-    size_t bytes = job_bytes(entry->usage->prompt);
-    struct job *job = NULL;
+    size_t bytes = task_bytes(entry->usage->prompt);
+    struct task *task = NULL;
 
     /* Added before the check, so that the bound holds with concurrent callers. */
     uint64_t before = atomic_fetch_add_explicit(&record->queued_bytes, bytes, memory_order_relaxed);
     if (!atomic_load_explicit(&record->ended, memory_order_relaxed) &&
         before + bytes <= record->queue_bytes_max)
-        job = make_job(record, entry);
-    if (job != NULL && queue_try_push(record->queue, job))
+        task = make_task(record, entry);
+    if (task != NULL && queue_try_push(record->queue, task))
         return;
-    mem_free(job);
+    mem_free(task);
     atomic_fetch_sub_explicit(&record->queued_bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&record->lost, 1, memory_order_relaxed);
 }
@@ -359,7 +359,7 @@ enum err record_open(struct record **out, const struct record_options *options,
     buf_init(&record->hashes, LINE_BYTES_MAX);
     enum err err = open_file(record, info);
     if (err == ERR_OK)
-        err = queue_create(&record->queue, "record", QUEUE_JOBS, info);
+        err = queue_create(&record->queue, "record", QUEUE_TASKS, info);
     if (err == ERR_OK)
         err = thread_start(&record->thread, "record", run, record, info);
     if (err == ERR_OK)

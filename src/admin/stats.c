@@ -173,8 +173,7 @@ enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
     write_rates(json, api);
     write_misses(json, &stats);
     write_tiers(json, api, pool, &stats);
-    json_key(json, "memory");
-    props_write_memory(json, api->options.memory);
+    props_key_memory(json, api->options.memory);
     return ERR_OK;
 }
 

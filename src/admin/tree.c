@@ -1,19 +1,30 @@
 /*
- * tree.c: see the header.
+ * tree.c: the contents of the cache as a tree of prefixes, small enough to display.
+ *
+ *      rows [0, 2048) <- rows [2048, 4096) <- rows [4096, 4300)
+ *                                 ^---------- rows [4096, 6144)
+ *
+ * Chains without a branch become one node. Of the rest, the nodes with the most bytes below them
+ * are kept.
+ *
+ * A child that branches off within a run of blocks has a parent key that belongs to no object. It
+ * is attached to the run that covers its start if there is only one; otherwise it is a root, with
+ * its parent's key.
+ *
+ * Owner: the caller; not thread-safe.
  *
  *      add:    a node per object, found by its key
  *      link:   each to its parent; snapshots to the rows that end at the same place
  *      order:  breadth first from the roots; a node with one child absorbs it
  *      write:  parents have at least the bytes of their children, so the largest nodes form a tree
  */
-#include "admin/tree.h"
+#include "admin/admin_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/object.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -284,10 +295,7 @@ static void write_node(struct json *json, const struct admin_tree *tree, const s
 
     json_open(json, '{');
     admin_write_key(json, "key", node->key);
-    if (node->up)
-        admin_write_key(json, "parent", node->up->key);
-    else
-        json_key_null(json, "parent");
+    admin_write_key(json, "parent", node->up ? node->up->key : NULL);
     json_key_text(json, "model", admin_book_model(book, owner->space));
     json_key_text(json, "tenant", owner->tenant);
     json_key_uint(json, "begin", node->begin);

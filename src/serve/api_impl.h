@@ -20,6 +20,7 @@ enum { API_WORKERS_MAX = 64, API_QUEUE_MAX = 65536 };
 struct endpoint;
 struct json;
 struct json_reader;
+struct memory_view;
 
 /* A request on the loop thread, before it is answered or becomes a call. */
 struct loop_request {
@@ -131,7 +132,9 @@ show_fn endpoint_models;
 show_fn endpoint_model;
 show_fn endpoint_model_change;
 show_fn endpoint_props;
-void props_write_memory(struct json *json, struct memory *memory); /* NULL: null */
+/* "memory":{...} or null; and its fields. */
+void props_key_memory(struct json *json, struct memory *memory);
+void props_write_memory(struct json *json, const struct memory_view *view);
 
 /* ---- endpoints_status.c ---- */
 void endpoint_root(const struct loop_request *req);

@@ -302,24 +302,29 @@ static void write_cache(struct json *json, struct hearth_cache *cache)
     json_close(json, '}');
 }
 
-void props_write_memory(struct json *json, struct memory *memory)
+void props_write_memory(struct json *json, const struct memory_view *view)
+{
+    json_key_text(json, "level", guard_level_name(view->level));
+    json_key_uint(json, "used_bytes", view->used);
+    json_key_uint(json, "soft_bytes", view->limits.soft);
+    json_key_uint(json, "hard_bytes", view->limits.hard);
+    json_key_uint(json, "ceiling_bytes", view->limits.ceiling);
+    json_key_uint(json, "fixed_bytes", view->reading.fixed);
+    json_key_uint(json, "queues_max_bytes", view->limits.queues_max);
+    json_key_uint(json, "ram_cap_bytes", view->ram_cap);
+}
+
+void props_key_memory(struct json *json, struct memory *memory)
 {
     struct memory_view view;
 
     if (!memory) {
-        json_null(json);
+        json_key_null(json, "memory");
         return;
     }
     memory_get_view(memory, &view);
-    json_open(json, '{');
-    json_key_text(json, "level", guard_level_name(view.level));
-    json_key_uint(json, "used_bytes", view.used);
-    json_key_uint(json, "soft_bytes", view.limits.soft);
-    json_key_uint(json, "hard_bytes", view.limits.hard);
-    json_key_uint(json, "ceiling_bytes", view.limits.ceiling);
-    json_key_uint(json, "fixed_bytes", view.reading.fixed);
-    json_key_uint(json, "queues_max_bytes", view.limits.queues_max);
-    json_key_uint(json, "ram_cap_bytes", view.ram_cap);
+    json_key_open(json, "memory", '{');
+    props_write_memory(json, &view);
     json_close(json, '}');
 }
 
@@ -357,8 +362,7 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
         return;
     write_recall(json, options->recall);
     write_cache(json, options->cache);
-    json_key(json, "memory");
-    props_write_memory(json, options->memory);
+    props_key_memory(json, options->memory);
 }
 
 /* The model named by ?model=, else the default one. */

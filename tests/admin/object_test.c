@@ -1,6 +1,6 @@
 /* object_test.c: pages of objects: all of them, once, whatever the order in which they are shown.
  */
-#include "admin/object.h"
+#include "admin/admin_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "admin/object.h"
+#include "admin/admin_impl.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 

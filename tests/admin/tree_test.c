@@ -1,6 +1,6 @@
 /* tree_test.c: trees of prefixes: chains become one node, branches stay, and what is left out is
  * the small. */
-#include "admin/tree.h"
+#include "admin/admin_impl.h"
 
 #include <string.h>
 #include <yyjson.h>
