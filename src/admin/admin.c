@@ -25,39 +25,32 @@ enum {
 
 /* ---- endpoints ---- */
 
-/* All but the last need an admin key. */
-#define GET(rest, ...)                                                       \
-    {                                                                        \
-        HTTP_METHOD_GET, "/admin/" rest, "admin", .admin = true, __VA_ARGS__ \
-    }
-#define POST(rest, ...)                                                       \
-    {                                                                         \
-        HTTP_METHOD_POST, "/admin/" rest, "admin", .admin = true, __VA_ARGS__ \
-    }
-#define PROMPT(rest, ...) POST(rest, .dialect = &dialect_admin_prompt, __VA_ARGS__)
-#define PLAIN             .plain = true
-#define SLOW              PLAIN, .slow = true
+#define GET(rest)    HTTP_METHOD_GET, "/admin/" rest, "admin", .admin = true
+#define POST(rest)   HTTP_METHOD_POST, "/admin/" rest, "admin", .admin = true
+#define PROMPT(rest) POST(rest), .dialect = &dialect_admin_prompt
+#define PLAIN        .plain = true
+#define SLOW         .plain = true, .slow = true
 
 const struct endpoint admin_endpoints[] = {
-    GET("stats", .show = endpoint_admin_stats),
-    GET("history", .show = endpoint_admin_history),
-    GET("models", .show = endpoint_admin_models),
-    GET("requests", .show = endpoint_admin_requests),
-    GET("events", .now = endpoint_admin_events),
-    GET("settings", .show = endpoint_admin_settings),
-    POST("settings", PLAIN, .answer = endpoint_admin_change),
-    GET("cache/objects", PLAIN, .answer = endpoint_cache_objects),
-    GET("cache/objects/{key}", PLAIN, .answer = endpoint_cache_object),
-    GET("cache/tree", PLAIN, .answer = endpoint_cache_tree),
-    POST("cache/clear", SLOW, .answer = endpoint_cache_clear),
-    POST("cache/evict", SLOW, .answer = endpoint_cache_evict),
-    PROMPT("cache/pin", .answer = endpoint_cache_pin),
-    PROMPT("cache/unpin", .answer = endpoint_cache_unpin),
-    POST("cache/ttl", PLAIN, .answer = endpoint_cache_ttl),
-    POST("cache/verify", SLOW, .answer = endpoint_cache_verify),
-    POST("cache/export", SLOW, .answer = endpoint_cache_export),
-    POST("cache/import", SLOW, .answer = endpoint_cache_import),
-    PROMPT("cache/probe", .answer = endpoint_cache_probe),
+    {GET("stats"), .show = endpoint_admin_stats},
+    {GET("history"), .show = endpoint_admin_history},
+    {GET("models"), .show = endpoint_admin_models},
+    {GET("requests"), .show = endpoint_admin_requests},
+    {GET("events"), .now = endpoint_admin_events},
+    {GET("settings"), .show = endpoint_admin_settings},
+    {POST("settings"), PLAIN, .answer = endpoint_admin_change},
+    {GET("cache/objects"), PLAIN, .answer = endpoint_cache_objects},
+    {GET("cache/objects/{key}"), PLAIN, .answer = endpoint_cache_object},
+    {GET("cache/tree"), PLAIN, .answer = endpoint_cache_tree},
+    {POST("cache/clear"), SLOW, .answer = endpoint_cache_clear},
+    {POST("cache/evict"), SLOW, .answer = endpoint_cache_evict},
+    {PROMPT("cache/pin"), .answer = endpoint_cache_pin},
+    {PROMPT("cache/unpin"), .answer = endpoint_cache_unpin},
+    {POST("cache/ttl"), PLAIN, .answer = endpoint_cache_ttl},
+    {POST("cache/verify"), SLOW, .answer = endpoint_cache_verify},
+    {POST("cache/export"), SLOW, .answer = endpoint_cache_export},
+    {POST("cache/import"), SLOW, .answer = endpoint_cache_import},
+    {PROMPT("cache/probe"), .answer = endpoint_cache_probe},
     {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
      .work = endpoint_cache_warm},
     {HTTP_METHOD_GET, "/metrics", "metrics", .admin = true, .metrics = true,
@@ -125,10 +118,9 @@ static void on_ended(struct call *call, void *arg)
 static void publish(struct admin *admin, const struct recent_call *recent)
 {
     struct buf body;
-    struct json json;
 
     buf_init(&body, FEED_EVENT_BYTES_MAX);
-    json = json_to(&body);
+    struct json json = json_to(&body);
     recent_write_call(&json, recent);
     if (body.err == ERR_OK)
         feed_publish(admin->feed, FEED_REQUEST, buf_text(&body));
@@ -270,8 +262,7 @@ void admin_end_events(struct admin *admin)
 enum err admin_read_scope(const struct json_reader *reader, struct api *api,
                           struct admin_scope *scope)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(api, &none);
+    struct pool *pool = api_pool(api, NULL);
 
     *scope = (struct admin_scope){0};
     TRY(json_read_str(reader, "model", &scope->model));
@@ -307,8 +298,7 @@ static void show_spaces(struct model *model, const struct admin_scope *scope,
 void admin_each_space(struct api *api, const struct admin_scope *scope,
                       void (*fn)(const struct admin_space *space, void *arg), void *arg)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(api, &none);
+    struct pool *pool = api_pool(api, NULL);
     struct model *model;
 
     for (size_t i = 0; (model = pool_next(pool, &i));) {
@@ -339,18 +329,11 @@ static bool note_key(const struct hearth_held *held, void *arg)
     return false; /* one is enough */
 }
 
-/* Without memory a space has no name: its objects are shown anyway. */
-static bool make_room(struct admin_book *book)
-{
-    return mem_try_reserve(&book->entries, book->count + 1, &book->cap, sizeof(*book->entries));
-}
-
 /* Any object of a space has the space's key; a space without objects needs no name. */
 static void add_space(const struct admin_space *space, void *arg)
 {
     struct admin_book *book = arg;
-    struct api_error none = {0};
-    struct pool *pool = api_pool(book->api, &none);
+    struct pool *pool = api_pool(book->api, NULL);
     struct entry entry = {0};
     struct pool_view view;
 
@@ -360,9 +343,9 @@ static void add_space(const struct admin_space *space, void *arg)
     if (!pool_view(pool, pool_find(pool, str_from(model_name(space->model)), true), &view))
         return;
     entry.model = view.name;
-    if (!make_room(book))
-        return;
-    book->entries[book->count++] = entry;
+    /* Without memory a space has no name: its objects are shown anyway. */
+    if (mem_try_reserve(&book->entries, book->count + 1, &book->cap, sizeof(*book->entries)))
+        book->entries[book->count++] = entry;
 }
 
 struct admin_book *admin_book_create(struct api *api)

@@ -13,8 +13,6 @@
  */
 #include "admin/admin_impl.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "models/pool.h"
 
@@ -90,8 +88,7 @@ static void clear_space(const struct admin_space *space, void *arg)
 /* Clears everything, including the state of models that are not loaded. */
 static void clear_all(struct clearing *clearing, struct api *api)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(api, &none);
+    struct pool *pool = api_pool(api, NULL);
     struct model *model;
 
     for (size_t i = 0; (model = pool_next(pool, &i));) {
@@ -105,8 +102,7 @@ static void clear_all(struct clearing *clearing, struct api *api)
 /* Clears the selected spaces of loaded models. */
 static void clear_scope(struct clearing *clearing, struct api *api, const struct admin_scope *scope)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(api, &none);
+    struct pool *pool = api_pool(api, NULL);
     struct pool_view view;
 
     if (scope->model.len > 0 && pool_view(pool, pool_find(pool, scope->model, true), &view) &&

@@ -7,13 +7,8 @@
  */
 #include "admin/admin_impl.h"
 
-#include <hearth/hearth.h>
-
-#include <string.h>
-
 #include "admin/feed.h"
 #include "base/clock.h"
-#include "base/json_write.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/pool.h"

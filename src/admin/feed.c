@@ -8,7 +8,6 @@
  */
 #include "admin/feed.h"
 
-#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -120,14 +119,13 @@ static void on_drop(void *arg)
 bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after)
 {
     struct reader *reader = mem_alloc(sizeof(*reader));
-    bool taken;
 
     reader->reply = http_reply_acquire(reply);
     atomic_init(&reader->gone, false);
     atomic_init(&reader->users, 1);
     atomic_init(&reader->references, 2);
     lock_enter(&feed->lock);
-    taken = !feed->ended && feed->readers.count < FEED_READERS_MAX;
+    bool taken = !feed->ended && feed->readers.count < FEED_READERS_MAX;
     /* `after` may come from another run and be too large: then start with new events */
     reader->next = MIN(after, feed->count) + 1;
     if (taken)
@@ -200,12 +198,11 @@ static uint64_t collect(struct feed *feed, const struct reader *reader, struct b
 static void serve(struct feed *feed, struct reader *reader)
 {
     struct buf out;
-    uint64_t next;
 
     if (http_reply_waiting(reader->reply) > FEED_WAITING_BYTES_MAX)
         return;
     buf_init(&out, PIECE_BYTES_MAX + 2 * FEED_EVENT_BYTES_MAX);
-    next = collect(feed, reader, &out);
+    uint64_t next = collect(feed, reader, &out);
     if (out.err == ERR_OK && out.len > 0) {
         enum http_result result = http_reply_write(reader->reply, buf_text(&out));
 

@@ -42,14 +42,13 @@ static enum err read_seconds(const struct json_reader *reader, const char *name,
 static enum err pin_prompt(struct call *call, bool pin, uint32_t *tokens, struct api_error *error)
 {
     const struct token_prompt *prompt = &call->prepared.prompt;
-    struct hearth_space *space;
 
     TRY(admin_prompt_take_tenant(call, error));
     TRY(call_prepare(call, error));
     /* The state of a recent answer may not be stored yet. If the engine is too busy to reply, it
      * has nothing that new. */
     (void)!sched_wait_turn(model_sched(call->model), ENGINE_MS, NULL);
-    space = call_space(call);
+    struct hearth_space *space = call_space(call);
     *tokens = space ? hearth_pin(space, prompt->tokens, prompt->count, pin) : 0;
     return ERR_OK;
 }

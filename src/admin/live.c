@@ -7,11 +7,6 @@
  */
 #include "admin/admin_impl.h"
 
-#include <hearth/hearth.h>
-
-#include <string.h>
-
-#include "base/json_write.h"
 #include "admin/monitor.h"
 #include "base/clock.h"
 #include "models/pool.h"
@@ -27,14 +22,9 @@ static double per_s(uint64_t count, uint64_t ns)
 
 static const char *reuse_of(const struct model *model)
 {
-    switch (model_cache(model)) {
-    case MODEL_CACHE_ON:
-        return "ok";
-    case MODEL_CACHE_OFF:
-        return "off";
-    default:
-        return NOT_POSSIBLE;
-    }
+    return model_cache(model) == MODEL_CACHE_ON    ? "ok"
+           : model_cache(model) == MODEL_CACHE_OFF ? "off"
+                                                   : NOT_POSSIBLE;
 }
 
 /* Features allowed by the self-test and the template. */
@@ -82,11 +72,10 @@ static void write_loaded(struct json *json, struct model *model)
 static void write_model(struct json *json, struct pool *pool, size_t index)
 {
     struct pool_view view;
-    struct model *model;
 
     if (!pool_view(pool, index, &view))
         return;
-    model = pool_peek(pool, index);
+    struct model *model = pool_peek(pool, index);
     json_open(json, '{');
     json_key_text(json, "id", view.name);
     json_key_text(json, "state", pool_state_name(view.state));

@@ -8,11 +8,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
 #include "admin/admin_impl.h"
 #include "admin/monitor.h"
-#include "base/attr.h"
 #include "base/log.h"
 #include "models/pool.h"
 
@@ -166,90 +164,87 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 enum field_kind { COUNTER, SECONDS, GAUGE, HIDDEN };
 
 struct stats_field {
-    const char *name, *help;
-    size_t offset;
     enum field_kind kind;
+    const char *name;
+    size_t offset;
+    const char *help;
 };
 
 static const struct stats_field sched_fields[] = {
-#define X(field, kind, name, help) {name, help, offsetof(struct sched_stats, field), kind},
+#define X(field, kind, name, help) {kind, name, offsetof(struct sched_stats, field), help},
     SCHED_STATS_TABLE(X)
 #undef X
 };
 
-#define CACHE(kind, name, field, help)                                         \
-    {                                                                          \
-        "hearth_cache_" name, help, offsetof(struct hearth_stats, field), kind \
-    }
-#define MEMORY(kind, name, field, help)                                        \
-    {                                                                          \
-        "hearth_memory_" name, help, offsetof(struct memory_view, field), kind \
-    }
+#define CACHE(name, field)  "hearth_cache_" name, offsetof(struct hearth_stats, field)
+#define MEMORY(name, field) "hearth_memory_" name, offsetof(struct memory_view, field)
 
 static const struct stats_field cache_fields[] = {
-    CACHE(COUNTER, "lookups_total", lookups, "Lookups."),
-    CACHE(COUNTER, "hits_total", hits, "Lookups that found something."),
-    CACHE(COUNTER, "misses_total", misses, "Lookups that found nothing."),
-    CACHE(COUNTER, "partials_total", partials, "Hits that reused fewer tokens than matched."),
-    CACHE(COUNTER, "looked_up_tokens_total", tokens_looked_up, "Prompt tokens looked up."),
-    CACHE(COUNTER, "matched_tokens_total", tokens_matched, "Prompt tokens found in the cache."),
-    CACHE(COUNTER, "reused_tokens_total", tokens_reused, "Prompt tokens reused."),
-    CACHE(COUNTER, "stores_total", stores, "Objects stored."),
-    CACHE(COUNTER, "stores_refused_total", stores_refused, "Objects rejected by the policy."),
-    CACHE(COUNTER, "stores_failed_total", stores_failed, "Objects that could not be stored."),
-    CACHE(COUNTER, "evictions_total", evictions, "Objects evicted."),
-    CACHE(COUNTER, "evicted_bytes_total", bytes_evicted, "Bytes evicted."),
-    CACHE(COUNTER, "replaces_total", replaces,
-          "Objects replaced by longer ones of the same conversation."),
-    CACHE(COUNTER, "promotions_total", promotions, "Objects read back into memory."),
-    CACHE(COUNTER, "demotions_total", demotions,
-          "Objects evicted from memory and kept by a slower tier."),
-    CACHE(COUNTER, "writes_declined_total", writes_declined, "Writes declined by a slower tier."),
-    CACHE(COUNTER, "writes_retried_total", writes_retried, "Declined writes that were retried."),
-    CACHE(COUNTER, "writes_given_up_total", writes_given_up, "Declined writes that were given up."),
-    CACHE(COUNTER, "tail_stores_total", tail_stashes, "Ends of prompts kept."),
-    CACHE(COUNTER, "tail_hits_total", tail_hits, "Hits that used the stored end of a prompt."),
-    CACHE(COUNTER, "tail_evictions_total", tail_evictions, "Ends of prompts evicted."),
-    CACHE(COUNTER, "verify_failures_total", verify_failures,
-          "Objects whose bytes failed the check."),
-    CACHE(COUNTER, "tier_errors_total", tier_errors, "Errors of tiers."),
-    CACHE(GAUGE, "objects", objects, "Objects held."),
-    CACHE(GAUGE, "snapshots", snapshots, "Snapshots held."),
-    CACHE(GAUGE, "blocks", nodes, "Blocks known."),
-    CACHE(GAUGE, "tails", tails, "Ends of prompts held."),
-    CACHE(GAUGE, "memory_bytes", bytes_memory, "Bytes allocated from the system."),
-    CACHE(GAUGE, "index_bytes", bytes_index, "Memory of the index."),
-    CACHE(GAUGE, "budget_bytes", bytes_budget, "Bytes accounted for."),
-    CACHE(GAUGE, "cap_bytes", bytes_cap, "Bytes allowed."),
+    {COUNTER, CACHE("lookups_total", lookups), "Lookups."},
+    {COUNTER, CACHE("hits_total", hits), "Lookups that found something."},
+    {COUNTER, CACHE("misses_total", misses), "Lookups that found nothing."},
+    {COUNTER, CACHE("partials_total", partials), "Hits that reused fewer tokens than matched."},
+    {COUNTER, CACHE("looked_up_tokens_total", tokens_looked_up), "Prompt tokens looked up."},
+    {COUNTER, CACHE("matched_tokens_total", tokens_matched), "Prompt tokens found in the cache."},
+    {COUNTER, CACHE("reused_tokens_total", tokens_reused), "Prompt tokens reused."},
+    {COUNTER, CACHE("stores_total", stores), "Objects stored."},
+    {COUNTER, CACHE("stores_refused_total", stores_refused), "Objects rejected by the policy."},
+    {COUNTER, CACHE("stores_failed_total", stores_failed), "Objects that could not be stored."},
+    {COUNTER, CACHE("evictions_total", evictions), "Objects evicted."},
+    {COUNTER, CACHE("evicted_bytes_total", bytes_evicted), "Bytes evicted."},
+    {COUNTER, CACHE("replaces_total", replaces),
+     "Objects replaced by longer ones of the same conversation."},
+    {COUNTER, CACHE("promotions_total", promotions), "Objects read back into memory."},
+    {COUNTER, CACHE("demotions_total", demotions),
+     "Objects evicted from memory and kept by a slower tier."},
+    {COUNTER, CACHE("writes_declined_total", writes_declined), "Writes declined by a slower tier."},
+    {COUNTER, CACHE("writes_retried_total", writes_retried), "Declined writes that were retried."},
+    {COUNTER, CACHE("writes_given_up_total", writes_given_up),
+     "Declined writes that were given up."},
+    {COUNTER, CACHE("tail_stores_total", tail_stashes), "Ends of prompts kept."},
+    {COUNTER, CACHE("tail_hits_total", tail_hits), "Hits that used the stored end of a prompt."},
+    {COUNTER, CACHE("tail_evictions_total", tail_evictions), "Ends of prompts evicted."},
+    {COUNTER, CACHE("verify_failures_total", verify_failures),
+     "Objects whose bytes failed the check."},
+    {COUNTER, CACHE("tier_errors_total", tier_errors), "Errors of tiers."},
+    {GAUGE, CACHE("objects", objects), "Objects held."},
+    {GAUGE, CACHE("snapshots", snapshots), "Snapshots held."},
+    {GAUGE, CACHE("blocks", nodes), "Blocks known."},
+    {GAUGE, CACHE("tails", tails), "Ends of prompts held."},
+    {GAUGE, CACHE("memory_bytes", bytes_memory), "Bytes allocated from the system."},
+    {GAUGE, CACHE("index_bytes", bytes_index), "Memory of the index."},
+    {GAUGE, CACHE("budget_bytes", bytes_budget), "Bytes accounted for."},
+    {GAUGE, CACHE("cap_bytes", bytes_cap), "Bytes allowed."},
 };
 
 /* An array each, by tier. */
 static const struct stats_field tier_fields[] = {
-    CACHE(COUNTER, "tier_reused_tokens_total", tokens_reused_by_tier, "Tokens reused, by tier."),
-    CACHE(COUNTER, "tier_read_bytes_total", bytes_read_by_tier, "Bytes read from a tier."),
-    CACHE(COUNTER, "tier_written_bytes_total", bytes_written_by_tier, "Bytes stored in a tier."),
-    CACHE(SECONDS, "tier_read_seconds_total", ns_read_by_tier,
-          "Time of reads from a tier. Reads from memory take none: nothing is copied."),
-    CACHE(SECONDS, "tier_written_seconds_total", ns_written_by_tier, "Time of storing in a tier."),
-    CACHE(GAUGE, "tier_bytes", bytes_by_tier, "Bytes held, by tier."),
+    {COUNTER, CACHE("tier_reused_tokens_total", tokens_reused_by_tier), "Tokens reused, by tier."},
+    {COUNTER, CACHE("tier_read_bytes_total", bytes_read_by_tier), "Bytes read from a tier."},
+    {COUNTER, CACHE("tier_written_bytes_total", bytes_written_by_tier), "Bytes stored in a tier."},
+    {SECONDS, CACHE("tier_read_seconds_total", ns_read_by_tier),
+     "Time of reads from a tier. Reads from memory take none: nothing is copied."},
+    {SECONDS, CACHE("tier_written_seconds_total", ns_written_by_tier),
+     "Time of storing in a tier."},
+    {GAUGE, CACHE("tier_bytes", bytes_by_tier), "Bytes held, by tier."},
 };
 
 static const struct stats_field memory_fields[] = {
-    MEMORY(GAUGE, "used_bytes", used, "Memory in use: the larger of account and measurement."),
-    MEMORY(GAUGE, "ceiling_bytes", limits.ceiling, "Memory allowed; 0 = any."),
-    MEMORY(GAUGE, "soft_bytes", limits.soft, "Above this, the RAM tier shrinks."),
-    MEMORY(GAUGE, "hard_bytes", limits.hard, "Above this, new work waits."),
-    MEMORY(GAUGE, "fixed_bytes", reading.fixed, "Weights and cells of the models."),
-    MEMORY(GAUGE, "claims_bytes", reading.claims, "Memory promised to running generations."),
-    MEMORY(GAUGE, "queues_bytes", reading.queues, "Memory for the records of all generations."),
-    MEMORY(GAUGE, "process_bytes", reading.process, "Memory of the process, as measured."),
-    MEMORY(GAUGE, "ram_cap_bytes", ram_cap, "Current limit of the RAM tier."),
-    MEMORY(COUNTER, "refused_total", refused, "Requests that can never fit."),
-    MEMORY(COUNTER, "turned_away_total", turned_away, "Requests whose records did not fit."),
-    MEMORY(COUNTER, "deferred_total", deferred, "Admissions deferred."),
-    MEMORY(COUNTER, "shrunk_total", shrunk, "Chunks made smaller."),
-    MEMORY(COUNTER, "ended_total", ended, "Running generations ended or preempted for memory."),
-    MEMORY(COUNTER, "ram_moves_total", ram_moves, "Changes of the RAM tier's cap."),
+    {GAUGE, MEMORY("used_bytes", used), "Memory in use: the larger of account and measurement."},
+    {GAUGE, MEMORY("ceiling_bytes", limits.ceiling), "Memory allowed; 0 = any."},
+    {GAUGE, MEMORY("soft_bytes", limits.soft), "Above this, the RAM tier shrinks."},
+    {GAUGE, MEMORY("hard_bytes", limits.hard), "Above this, new work waits."},
+    {GAUGE, MEMORY("fixed_bytes", reading.fixed), "Weights and cells of the models."},
+    {GAUGE, MEMORY("claims_bytes", reading.claims), "Memory promised to running generations."},
+    {GAUGE, MEMORY("queues_bytes", reading.queues), "Memory for the records of all generations."},
+    {GAUGE, MEMORY("process_bytes", reading.process), "Memory of the process, as measured."},
+    {GAUGE, MEMORY("ram_cap_bytes", ram_cap), "Current limit of the RAM tier."},
+    {COUNTER, MEMORY("refused_total", refused), "Requests that can never fit."},
+    {COUNTER, MEMORY("turned_away_total", turned_away), "Requests whose records did not fit."},
+    {COUNTER, MEMORY("deferred_total", deferred), "Admissions deferred."},
+    {COUNTER, MEMORY("shrunk_total", shrunk), "Chunks made smaller."},
+    {COUNTER, MEMORY("ended_total", ended), "Running generations ended or preempted for memory."},
+    {COUNTER, MEMORY("ram_moves_total", ram_moves), "Changes of the RAM tier's cap."},
 };
 
 static const uint64_t *field_at(const void *stats, const struct stats_field *field)
@@ -371,10 +366,8 @@ void stats_write_memory(const struct memory_view *view, struct buf *out)
 
 static void put_gauges(struct admin *admin, struct api *api)
 {
-    size_t active;
-
     lock_enter(&api->lock);
-    active = api->calls.count;
+    size_t active = api->calls.count;
     lock_leave(&api->lock);
     metric_put(admin->metrics, STATS_ACTIVE, 0, (double)active);
     metric_put(admin->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));

@@ -77,16 +77,8 @@ void stats_write_memory(const struct memory_view *view, struct buf *out);
 /* ---- the same under the names of other servers (metrics_compat.c), so that their dashboards show
  * something ---- */
 
-/* Which servers' names: a set of bits. X(value, bit, name) */
-#define STATS_COMPAT_TABLE(X)               \
-    X(STATS_COMPAT_LLAMACPP, 1, "llamacpp") \
-    X(STATS_COMPAT_VLLM, 2, "vllm")
-
-enum stats_compat {
-#define X(value, bit, name) value = bit,
-    STATS_COMPAT_TABLE(X)
-#undef X
-};
+/* Which servers' names: a set of bits. */
+enum stats_compat { STATS_COMPAT_LLAMACPP = 1, STATS_COMPAT_VLLM = 2 };
 
 /* Adds the bit of a name; false: unknown name. */
 bool stats_compat_add(struct str name, unsigned *set);

@@ -55,14 +55,12 @@ static const struct compat_metric vllm_metrics[] = {
 
 bool stats_compat_add(struct str name, unsigned *set)
 {
-#define X(value, bit, text)        \
-    if (str_eq(name, STR(text))) { \
-        *set |= value;             \
-        return true;               \
-    }
-    STATS_COMPAT_TABLE(X)
-#undef X
-    return false;
+    unsigned bit = str_eq(name, STR("llamacpp")) ? STATS_COMPAT_LLAMACPP
+                   : str_eq(name, STR("vllm"))   ? STATS_COMPAT_VLLM
+                                                 : 0;
+
+    *set |= bit;
+    return bit != 0;
 }
 
 static void write_numbers(const struct compat_number *numbers, size_t count, const char *labels,

@@ -28,7 +28,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dialect/usage.h"
-#include "serve/log_line.h"
 
 enum {
     FILE_BYTES_MAX = 64 * 1024,
@@ -118,7 +117,6 @@ enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s
 #undef X
     };
     uint8_t bytes[HEAD_BYTES + COUNT_OF(sums) * SUM_BYTES];
-    struct hash256 hash;
 
     memcpy(bytes, magic, sizeof(magic));
     le_put_u32(bytes + 8, VERSION);
@@ -129,7 +127,7 @@ enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s
     buf_append(out, bytes, sizeof(bytes));
     if (out->err != ERR_OK)
         return out->err;
-    hash = hash256_of(out->data, out->len);
+    struct hash256 hash = hash256_of(out->data, out->len);
     return buf_append(out, hash.bytes, sizeof(hash.bytes));
 }
 
@@ -137,12 +135,11 @@ enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s
 static size_t check(struct str bytes)
 {
     struct hash256 hash, stored;
-    size_t count;
 
     if (bytes.len < HEAD_BYTES + HASH256_BYTES || memcmp(bytes.ptr, magic, sizeof(magic)) != 0 ||
         le_get_u32(bytes.ptr + 8) != VERSION)
         return SIZE_MAX;
-    count = le_get_u32(bytes.ptr + 12);
+    size_t count = le_get_u32(bytes.ptr + 12);
     if (count > SUMS_MAX || bytes.len != HEAD_BYTES + count * SUM_BYTES + HASH256_BYTES)
         return SIZE_MAX;
     hash = hash256_of(bytes.ptr, bytes.len - HASH256_BYTES);
@@ -252,18 +249,12 @@ void recent_write_tokens(struct json *json, const struct gen_usage *usage)
     json_close(json, '}');
 }
 
-/* "user[3]", as in the log. */
-static void write_message(struct json *json, const struct recent_call *call)
+void recent_write_message(struct json *json, enum role role, uint32_t message)
 {
     char text[32];
 
-    json_key(json, "message");
-    if (call->role == ROLE_NONE) {
-        json_null(json);
-        return;
-    }
-    snprintf(text, sizeof(text), "%s[%u]", role_name(call->role), call->message);
-    json_text(json, text);
+    snprintf(text, sizeof(text), "%s[%u]", role_name(role), message);
+    json_key_text(json, "message", role != ROLE_NONE ? text : NULL);
 }
 
 void recent_write_call(struct json *json, const struct recent_call *call)
@@ -280,7 +271,7 @@ void recent_write_call(struct json *json, const struct recent_call *call)
     json_key_text(json, "reason", hearth_reason_name(call->usage.reason));
     json_key_text(json, "match", hearth_match_name(call->usage.match));
     json_key_uint(json, "first_difference", call->usage.first_difference);
-    write_message(json, call);
+    recent_write_message(json, call->role, call->message);
     json_key_float(json, "ttft_s", call->ttft_s);
     json_key_float(json, "seconds", call->seconds);
     json_key_uint(json, "status", call->status);
@@ -333,12 +324,12 @@ static void load(struct monitor *monitor)
     struct errinfo info = {0};
     char *data = NULL;
     size_t len = 0;
-    enum err err;
 
     monitor->since_s = monitor->started_s;
     if (!options->fs)
         return;
-    err = file_read_all(options->fs, options->dir, file_name, FILE_BYTES_MAX, &data, &len, &info);
+    enum err err =
+        file_read_all(options->fs, options->dir, file_name, FILE_BYTES_MAX, &data, &len, &info);
     if (err == ERR_NOT_FOUND)
         return;
     if (err == ERR_OK)
@@ -355,13 +346,12 @@ enum err monitor_save(struct monitor *monitor, struct errinfo *info)
     const struct monitor_options *options = &monitor->options;
     struct monitor_view view;
     struct buf bytes;
-    enum err err;
 
     if (!options->fs)
         return ERR_OK;
     monitor_get_view(monitor, &view);
     buf_init(&bytes, FILE_BYTES_MAX);
-    err = tally_encode(&bytes, &view.all, view.since_s);
+    enum err err = tally_encode(&bytes, &view.all, view.since_s);
     if (err == ERR_OK)
         err = file_replace(options->fs, options->dir, file_name, bytes.data, bytes.len, FILE_MODE,
                            info);
@@ -392,10 +382,9 @@ static bool wait_until(struct monitor *monitor, uint64_t deadline_ns)
 static void save_changes(struct monitor *monitor)
 {
     struct errinfo info = {0};
-    bool unsaved;
 
     lock_enter(&monitor->lock);
-    unsaved = monitor->session.requests != monitor->saved_requests;
+    bool unsaved = monitor->session.requests != monitor->saved_requests;
     lock_leave(&monitor->lock);
     if (unsaved && monitor_save(monitor, &info) != ERR_OK)
         LOG_WARN(monitor->options.log, "api", "the sums of all runs cannot be kept",
@@ -427,7 +416,6 @@ enum err monitor_create(struct monitor **out, const struct monitor_options *opti
                         struct errinfo *info)
 {
     struct monitor *monitor = mem_alloc(sizeof(*monitor));
-    enum err err;
 
     monitor->options = *options;
     monitor->started_ns = now_ns(monitor);
@@ -436,7 +424,7 @@ enum err monitor_create(struct monitor **out, const struct monitor_options *opti
     cond_init(&monitor->changed);
     history_init(&monitor->history, monitor->started_ns);
     load(monitor);
-    err = thread_start(&monitor->thread, "api-monitor", run, monitor, info);
+    enum err err = thread_start(&monitor->thread, "api-monitor", run, monitor, info);
     if (err != ERR_OK)
         monitor_destroy(&monitor);
     *out = monitor;
@@ -509,10 +497,9 @@ void monitor_get_view(struct monitor *monitor, struct monitor_view *view)
 double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum)
 {
     uint64_t now = now_ns(monitor);
-    double passed_s;
 
     lock_enter(&monitor->lock);
-    passed_s = history_sum(&monitor->history, now, seconds, sum);
+    double passed_s = history_sum(&monitor->history, now, seconds, sum);
     lock_leave(&monitor->lock);
     return passed_s;
 }

@@ -126,7 +126,9 @@ void recent_add(struct recent *recent, const struct recent_call *call);
 void recent_write_call(struct json *json, const struct recent_call *call);
 void recent_write(struct json *json, const struct recent *recent);
 
-/* "tokens":{"device","ram","ssd","remote"}, into an open object. */
+/* "message":"user[3]", as in the log, or null; into an open object. */
+void recent_write_message(struct json *json, enum role role, uint32_t message);
+/* "tokens":{"device","ram","ssd","remote"}, likewise. */
 void recent_write_tokens(struct json *json, const struct gen_usage *usage);
 
 /* ---- all of it ---- */

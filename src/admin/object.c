@@ -165,11 +165,9 @@ static size_t place_of(struct admin_page *page, const struct hearth_held *held)
 
 void admin_page_offer(struct admin_page *page, const struct hearth_held *held)
 {
-    size_t at;
-
     if (page->has_after && compare(held, admin_object_held(&page->after)) <= 0)
         return;
-    at = place_of(page, held);
+    size_t at = place_of(page, held);
     /* this one, or the one it displaces, is on the next page */
     page->more |= page->count == page->limit;
     if (at == page->limit)
@@ -182,12 +180,11 @@ void admin_page_offer(struct admin_page *page, const struct hearth_held *held)
 
 bool admin_page_next(const struct admin_page *page, char cursor[ADMIN_CURSOR_BYTES])
 {
-    const struct admin_object *last;
     char hex[HASH256_HEX_BYTES];
 
     if (!page->more || page->count == 0)
         return false;
-    last = &page->objects[page->count - 1];
+    const struct admin_object *last = &page->objects[page->count - 1];
     admin_key_hex(last->key, hex);
     snprintf(cursor, ADMIN_CURSOR_BYTES, "%s.%d.%u", hex, (int)last->held.kind, last->held.begin);
     return true;

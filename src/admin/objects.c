@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "models/pool.h"
 
 enum {
@@ -162,8 +161,7 @@ struct inspection {
 static void write_text(struct inspection *at, struct json *json, const struct hearth_held *held,
                        const char *model_of)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(at->call->api, &none);
+    struct pool *pool = api_pool(at->call->api, NULL);
     size_t index = model_of ? pool_find(pool, str_from(model_of), true) : SIZE_MAX;
     struct model *model = index != SIZE_MAX ? pool_peek(pool, index) : NULL;
     struct buf text;

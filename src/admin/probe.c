@@ -11,8 +11,7 @@
  */
 #include "admin/admin_impl.h"
 
-#include <stdio.h>
-
+#include "admin/monitor.h"
 #include "serve/log_line.h"
 #include "base/mem.h"
 
@@ -185,32 +184,20 @@ static void write_context(struct json *json, const char *name, const struct prob
     buf_fini(&text);
 }
 
-static void write_message(struct json *json, const struct probe *probe)
-{
-    const struct prepared *prepared = &probe->call->prepared;
-    struct mark message;
-    char text[32];
-
-    json_key(json, "message");
-    if (log_line_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
-                            &message)) {
-        snprintf(text, sizeof(text), "%s[%u]", role_name(message.role), message.message);
-        json_text(json, text);
-    } else {
-        json_null(json);
-    }
-}
-
 static void write_difference(struct json *json, const struct probe *probe)
 {
-    json_key(json, "first_difference");
+    const struct prepared *prepared = &probe->call->prepared;
+    struct mark message = {.role = ROLE_NONE};
+
     if (!probe->differs) {
-        json_null(json);
+        json_key_null(json, "first_difference");
         return;
     }
-    json_open(json, '{');
+    (void)!log_line_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
+                               &message);
+    json_key_open(json, "first_difference", '{');
     json_key_uint(json, "token", probe->difference);
-    write_message(json, probe);
+    recent_write_message(json, message.role, message.message);
     if (probe->compared)
         write_context(json, "have", probe, &probe->other.prompt);
     else

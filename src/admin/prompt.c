@@ -91,11 +91,6 @@ enum err admin_prompt_take_tenant(struct call *call, struct api_error *error)
 
 /* ---- writing ---- */
 
-static void write_error(const struct api_error *error, const char *request_id, struct buf *out)
-{
-    dialect_openai_chat.error(error, request_id, out);
-}
-
 static void write_warmed(struct answer *answer, struct buf *out)
 {
     struct json json = json_to(out);
@@ -121,6 +116,6 @@ void admin_prompt_text(const struct model *model, const token_id *tokens, size_t
 }
 
 const struct dialect dialect_admin_prompt = {
-    .name = "admin", .parse = parse_prompt, .error = write_error};
+    .name = "admin", .parse = parse_prompt, .error = openai_error_body};
 const struct dialect dialect_admin_warm = {
-    .name = "admin", .parse = parse_warm, .error = write_error, .body = write_warmed};
+    .name = "admin", .parse = parse_warm, .error = openai_error_body, .body = write_warmed};

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/queue.h"
+#include "dialect/usage.h"
 
 enum {
     QUEUE_TASKS = 1024,
@@ -219,11 +220,7 @@ static void write_line(struct record *record, const struct task *task)
     json_key_uint(&json, "out", usage->generated);
     if (task->anchor > 0)
         json_key_uint(&json, "anchor", task->anchor);
-    json_key_uint(&json, "device", usage->device);
-    json_key_uint(&json, "ram", usage->ram);
-    json_key_uint(&json, "ssd", usage->ssd);
-    json_key_uint(&json, "remote", usage->remote);
-    json_key_uint(&json, "computed", usage->computed);
+    usage_write_sources(&json, usage);
     json_key_text(&json, "reason", hearth_reason_name(usage->reason));
     json_key_str(&json, "blocks", buf_text(&record->hashes));
     json_close(&json, '}');

@@ -7,11 +7,7 @@
  */
 #include "admin/admin_impl.h"
 
-#include <hearth/hearth.h>
-
-#include "base/json_write.h"
 #include "admin/monitor.h"
-#include "base/mem.h"
 #include "models/pool.h"
 
 /* ---- sums ---- */
@@ -111,10 +107,10 @@ static void add_cells(struct hearth_tier_stats *tier, struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
     struct sched_stats stats;
-    uint64_t cap;
 
     sched_get_stats(model_sched(model), &stats);
-    cap = facts->kv_bytes > 0 ? facts->kv_bytes : facts->context * facts->rows_bytes_per_token;
+    uint64_t cap =
+        facts->kv_bytes > 0 ? facts->kv_bytes : facts->context * facts->rows_bytes_per_token;
     tier->cap += cap;
     if (stats.cells > 0)
         tier->used += (uint64_t)((double)cap * (double)(stats.cells - stats.cells_free) /

@@ -108,15 +108,13 @@ static struct node *find(struct admin_tree *tree, const unsigned char *key)
 /* Objects of a space arrive together, so it is nearly always the last one. SIZE_MAX: no memory. */
 static size_t owner_of(struct admin_tree *tree, const struct hearth_held *held)
 {
-    struct owner *owner;
-
     for (size_t i = tree->owners_count; i > 0; i--)
         if (memcmp(tree->owners[i - 1].space, held->space, HEARTH_KEY_BYTES) == 0)
             return i - 1;
     if (!mem_try_reserve(&tree->owners, tree->owners_count + 1, &tree->owners_cap,
                          sizeof(*tree->owners)))
         return SIZE_MAX;
-    owner = &tree->owners[tree->owners_count];
+    struct owner *owner = &tree->owners[tree->owners_count];
     memcpy(owner->space, held->space, HEARTH_KEY_BYTES);
     snprintf(owner->tenant, sizeof(owner->tenant), "%s", held->tenant ? held->tenant : "");
     return tree->owners_count++;
@@ -315,13 +313,12 @@ void admin_tree_write(struct json *json, struct admin_tree *tree, const struct a
                       size_t limit)
 {
     size_t ties, shown = 0;
-    uint64_t least;
 
     assert(limit > 0 && !tree->order);
     tree->order = mem_alloc_array(tree->count + 1, sizeof(*tree->order));
     link_all(tree);
     order_all(tree);
-    least = least_of(tree, limit, &ties);
+    uint64_t least = least_of(tree, limit, &ties);
     json_key_open(json, "nodes", '[');
     for (size_t i = 0; i < tree->order_count; i++) {
         const struct node *node = tree->order[i];

@@ -66,7 +66,6 @@ void answer_fini(struct answer *answer)
 static enum err call_begin(struct answer_choice *choice, const struct output_event *event)
 {
     struct answer_call *call;
-    char *name;
 
     /* output_event.h: calls come in order and do not overlap */
     assert(event->call == choice->calls_count);
@@ -75,7 +74,7 @@ static enum err call_begin(struct answer_choice *choice, const struct output_eve
     if (!mem_try_reserve(&choice->calls, choice->calls_count + 1, &choice->calls_cap,
                          sizeof(*choice->calls)))
         return ERR_NOMEM;
-    name = mem_try_alloc(event->text.len + 1);
+    char *name = mem_try_alloc(event->text.len + 1);
     if (!name)
         return ERR_NOMEM;
     memcpy(name, event->text.ptr, event->text.len);
@@ -126,13 +125,12 @@ enum err answer_add(struct answer *answer, size_t index, const struct output_eve
 enum err answer_add_logprob(struct answer *answer, size_t index, const struct sample_pick *pick)
 {
     struct answer_choice *choice = &answer->choices[index];
-    struct answer_logprob *entry;
 
     assert(index < answer->choices_count && pick->top_count <= SAMPLE_TOP_MAX);
     if (!mem_try_reserve(&choice->logprobs, choice->logprobs_count + 1, &choice->logprobs_cap,
                          sizeof(*choice->logprobs)))
         return ERR_NOMEM;
-    entry = &choice->logprobs[choice->logprobs_count++];
+    struct answer_logprob *entry = &choice->logprobs[choice->logprobs_count++];
     entry->token = pick->token;
     entry->logprob = pick->logprob;
     entry->top_count = pick->top_count;
@@ -157,7 +155,6 @@ struct answer_timings answer_timings(const struct answer *answer)
     const struct gen_usage *usage = &answer->usage;
     uint64_t computing = times->restored ? times->restored : times->looked_up;
     /* tokens after the first of each choice: those that decoding time produced */
-    uint32_t later;
     struct answer_timings timings = {
         .prompt_ms = span_ms(computing, times->first_token ? times->first_token : times->ended),
         .predicted_ms = span_ms(times->first_token, times->ended),
@@ -165,9 +162,9 @@ struct answer_timings answer_timings(const struct answer *answer)
         .total_ms = span_ms(times->submitted, times->ended),
     };
 
-    later = usage->generated > answer->choices_count
-                ? usage->generated - (uint32_t)answer->choices_count
-                : 0;
+    uint32_t later = usage->generated > answer->choices_count
+                         ? usage->generated - (uint32_t)answer->choices_count
+                         : 0;
     timings.prompt_per_s = per_s(usage->computed, timings.prompt_ms);
     timings.predicted_per_s = per_s(later, timings.predicted_ms);
     return timings;

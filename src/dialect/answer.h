@@ -139,6 +139,9 @@ extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;
 
+/* The `error` of OpenAI's dialects. */
+void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
+
 /* Creates an id and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/json_write.h"
 
 /* ---- the tools by name ---- */

@@ -84,38 +84,17 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
 
 /* ---- errors ---- */
 
-static enum err set_error(const struct json_reader *reader, enum api_error_kind kind,
-                          const char *key, const char *fmt, va_list args) PRINTF(4, 0);
-
-static enum err set_error(const struct json_reader *reader, enum api_error_kind kind,
-                          const char *key, const char *fmt, va_list args)
-{
-    char param[API_PARAM_BYTES], text[sizeof(reader->error->message)];
-
-    snprintf(param, sizeof(param), "%s%s", reader->at, key);
-    vsnprintf(text, sizeof(text), fmt, args);
-    return api_error_set(reader->error, kind, param, "'%s' %s", param, text);
-}
-
-enum err json_read_error(const struct json_reader *reader, const char *key, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    enum err err = set_error(reader, API_ERROR_INVALID, key, fmt, args);
-    va_end(args);
-    return err;
-}
-
 enum err json_read_error_kind(const struct json_reader *reader, enum api_error_kind kind,
                               const char *key, const char *fmt, ...)
 {
+    char param[API_PARAM_BYTES], text[sizeof(reader->error->message)];
     va_list args;
 
+    snprintf(param, sizeof(param), "%s%s", reader->at, key);
     va_start(args, fmt);
-    enum err err = set_error(reader, kind, key, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return err;
+    return api_error_set(reader->error, kind, param, "'%s' %s", param, text);
 }
 
 /* ---- fields ---- */
@@ -134,17 +113,23 @@ struct str json_read_text(yyjson_val *value)
     return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
 }
 
-enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out)
-{
-    yyjson_val *value = json_read_get(reader, key);
+/* A reader of one type. */
+#define READ(name, type, is, get, expected)                                                 \
+    enum err json_read_##name(const struct json_reader *reader, const char *key, type *out) \
+    {                                                                                       \
+        yyjson_val *value = json_read_get(reader, key);                                     \
+                                                                                            \
+        if (value != NULL && !is(value))                                                    \
+            return json_read_error(reader, key, expected);                                  \
+        if (value != NULL)                                                                  \
+            *out = get(value);                                                              \
+        return ERR_OK;                                                                      \
+    }
 
-    if (value == NULL)
-        return ERR_OK;
-    if (!yyjson_is_bool(value))
-        return json_read_error(reader, key, "must be true or false");
-    *out = yyjson_get_bool(value);
-    return ERR_OK;
-}
+READ(bool, bool, yyjson_is_bool, yyjson_get_bool, "must be true or false")
+READ(content, struct str, yyjson_is_str, json_read_text, "must be a string")
+READ(object, yyjson_val *, yyjson_is_obj, , "must be an object")
+READ(array, yyjson_val *, yyjson_is_arr, , "must be an array")
 
 /* 2^64 and 2^63: the first doubles that are too large. */
 #define TWO_64 18446744073709551616.0
@@ -233,42 +218,6 @@ enum err json_read_str(const struct json_reader *reader, const char *key, struct
     if (yyjson_is_str(value) && has_nul(value))
         return json_read_error(reader, key, "must not contain NUL");
     return json_read_content(reader, key, out);
-}
-
-enum err json_read_content(const struct json_reader *reader, const char *key, struct str *out)
-{
-    yyjson_val *value = json_read_get(reader, key);
-
-    if (value == NULL)
-        return ERR_OK;
-    if (!yyjson_is_str(value))
-        return json_read_error(reader, key, "must be a string");
-    *out = json_read_text(value);
-    return ERR_OK;
-}
-
-enum err json_read_object(const struct json_reader *reader, const char *key, yyjson_val **out)
-{
-    yyjson_val *value = json_read_get(reader, key);
-
-    if (value == NULL)
-        return ERR_OK;
-    if (!yyjson_is_obj(value))
-        return json_read_error(reader, key, "must be an object");
-    *out = value;
-    return ERR_OK;
-}
-
-enum err json_read_array(const struct json_reader *reader, const char *key, yyjson_val **out)
-{
-    yyjson_val *value = json_read_get(reader, key);
-
-    if (value == NULL)
-        return ERR_OK;
-    if (!yyjson_is_arr(value))
-        return json_read_error(reader, key, "must be an array");
-    *out = value;
-    return ERR_OK;
 }
 
 enum err json_read_tokens(const struct json_reader *reader, const char *key, yyjson_val *list,

@@ -87,8 +87,7 @@ struct str json_read_text(yyjson_val *value);
 
 /* An error about one of its fields: "'<at><key>' <fmt>". API_ERROR_INVALID, or another kind;
  * ERR_INVALID always. */
-enum err json_read_error(const struct json_reader *reader, const char *key, const char *fmt, ...)
-    PRINTF(3, 4);
+#define json_read_error(reader, ...) json_read_error_kind(reader, API_ERROR_INVALID, __VA_ARGS__)
 enum err json_read_error_kind(const struct json_reader *reader, enum api_error_kind kind,
                               const char *key, const char *fmt, ...) PRINTF(4, 5);
 

@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "dialect/usage.h"
 #include "base/clock.h"

@@ -125,9 +125,6 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
 /* Values that cannot be represented: -9999, as in the reference. */
 void openai_write_logprob(struct json *json, float logprob);
 
-/* As dialect->error. */
-void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
-
 /* Answers of chat and completions: the prefix of their ids, and their object names. */
 struct openai_kind {
     const char *prefix, *object;

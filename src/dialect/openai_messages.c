@@ -7,8 +7,6 @@
  */
 #include "dialect/openai_impl.h"
 
-#include <stdio.h>
-
 /* ---- pieces ---- */
 
 enum err openai_need_str(const struct json_reader *reader, const char *key, struct str *out)

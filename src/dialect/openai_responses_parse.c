@@ -16,8 +16,6 @@
  */
 #include "dialect/openai_impl.h"
 
-#include <stdio.h>
-
 /* A turn of the model, as read so far. */
 struct turn {
     struct gen_request *request;

@@ -8,10 +8,7 @@
 #include "dialect/openai_impl.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-#include "sched/gen.h"
 
 #define BIAS_ABS_MAX 1e6
 

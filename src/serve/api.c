@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json_write.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "models/pool.h"
 
@@ -38,35 +37,35 @@ enum {
 
 /* ---- endpoints ---- */
 
+#define GET(path, name)                HTTP_METHOD_GET, path, name
+#define POST(path, name)               HTTP_METHOD_POST, path, name
+#define GENERATE(path, name, dialect_) POST(path, name), &dialect_, .work = call_generate
+
 static const struct endpoint api_endpoints[] = {
-    {HTTP_METHOD_POST, "/v1/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
-    {HTTP_METHOD_POST, "/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
-    {HTTP_METHOD_POST, "/v1/completions", "completions", &dialect_openai_completions,
-     .work = call_generate},
-    {HTTP_METHOD_POST, "/v1/responses", "responses", &dialect_openai_responses,
-     .work = call_generate},
-    {HTTP_METHOD_POST, "/v1/messages", "messages", &dialect_anthropic_messages,
-     .work = call_generate},
-    {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_count,
+    {GENERATE("/v1/chat/completions", "chat", dialect_openai_chat)},
+    {GENERATE("/chat/completions", "chat", dialect_openai_chat)},
+    {GENERATE("/v1/completions", "completions", dialect_openai_completions)},
+    {GENERATE("/v1/responses", "responses", dialect_openai_responses)},
+    {GENERATE("/v1/messages", "messages", dialect_anthropic_messages)},
+    {POST("/v1/messages/count_tokens", "count_tokens"), .dialect = &dialect_anthropic_count,
      .answer = endpoint_count_tokens},
-    {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .answer = endpoint_tokenize},
-    {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .answer = endpoint_detokenize},
-    {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
+    {POST("/tokenize", "tokenize"), .answer = endpoint_tokenize},
+    {POST("/detokenize", "detokenize"), .answer = endpoint_detokenize},
+    {POST("/apply-template", "apply_template"), .dialect = &dialect_openai_chat,
      .answer = endpoint_apply_template},
-    {HTTP_METHOD_GET, "/v1/models", "models", NULL, .show = endpoint_models},
-    {HTTP_METHOD_GET, "/models", "models", NULL, .show = endpoint_models},
-    {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .show = endpoint_model},
-    {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true,
-     .show = endpoint_model_change},
-    {HTTP_METHOD_GET, "/props", "props", NULL, .show = endpoint_props},
-    {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
-    {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
-    {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
-    {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
-    {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .show = endpoint_version},
-    {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_home},
-    {HTTP_METHOD_GET, "/ui", "ui", NULL, .open = true, .now = endpoint_page},
-    {HTTP_METHOD_GET, "/ui/{file...}", "ui", NULL, .open = true, .now = endpoint_page_file},
+    {GET("/v1/models", "models"), .show = endpoint_models},
+    {GET("/models", "models"), .show = endpoint_models},
+    {GET("/v1/models/{id...}", "models"), .show = endpoint_model},
+    {POST("/v1/models/{id...}", "models"), .admin = true, .show = endpoint_model_change},
+    {GET("/props", "props"), .show = endpoint_props},
+    {GET("/slots", "slots"), .now = endpoint_slots},
+    {GET("/health", "health"), .open = true, .now = endpoint_health},
+    {GET("/v1/health", "health"), .open = true, .now = endpoint_health},
+    {GET("/ready", "ready"), .open = true, .now = endpoint_ready},
+    {GET("/version", "version"), .open = true, .show = endpoint_version},
+    {GET("/", "root"), .open = true, .now = endpoint_home},
+    {GET("/ui", "ui"), .open = true, .now = endpoint_page},
+    {GET("/ui/{file...}", "ui"), .open = true, .now = endpoint_page},
 };
 
 const struct dialect *api_dialect(const struct endpoint *endpoint)
@@ -92,7 +91,7 @@ struct pool *api_pool(struct api *api, struct api_error *error)
 {
     struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
 
-    if (!pool) {
+    if (!pool && error) {
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading model");
         error->retry_after_s = RETRY_AFTER_S;
     }
@@ -230,13 +229,12 @@ static bool has_json_type(const struct loop_request *req)
 static void enqueue(const struct loop_request *req, struct http_request *request)
 {
     struct api *api = req->api;
-    struct call *call;
 
     if (api_is_draining(api)) {
         refuse(req, API_ERROR_UNAVAILABLE, "The server is shutting down.");
         return;
     }
-    call = call_create(api, req->endpoint, request, req->reply, &req->auth);
+    struct call *call = call_create(api, req->endpoint, request, req->reply, &req->auth);
     memcpy(call->request_id, req->request_id, RESPOND_ID_BYTES);
     struct queue *queue = call_queue(call);
     bool full = queue == api->queue &&
@@ -347,23 +345,12 @@ enum err api_reload_keys(struct api *api, struct errinfo *info)
 
 /* ---- life ---- */
 
-static void work_on(struct queue *queue)
+static void work(void *arg)
 {
     struct call *call;
 
-    while ((call = queue_pop(queue, UINT64_MAX)))
+    while ((call = queue_pop(arg, UINT64_MAX)))
         call_run(call);
-}
-
-static void work(void *arg)
-{
-    work_on(((struct api *)arg)->queue);
-}
-
-/* A separate thread, so that a disk read that takes minutes never delays rendering a request. */
-static void work_slowly(void *arg)
-{
-    work_on(((struct api *)arg)->slow);
 }
 
 size_t api_next_large(struct call *const *waiting, size_t count, const char *last)
@@ -451,18 +438,18 @@ static void set_defaults(struct api *api, const struct api_options *options)
 static enum err start_workers(struct api *api, struct errinfo *info)
 {
     for (uint32_t i = 0; i < api->options.workers; i++) {
-        TRY(thread_start(&api->workers[i], "api", work, api, info));
+        TRY(thread_start(&api->workers[i], "api", work, api->queue, info));
         api->workers_count++;
     }
     TRY(thread_start(&api->large_worker, "api-large", work_on_large, api, info));
-    return thread_start(&api->slow_worker, "api-slow", work_slowly, api, info);
+    /* so that a disk read that takes minutes never delays rendering a request */
+    return thread_start(&api->slow_worker, "api-slow", work, api->slow, info);
 }
 
 enum err api_create(struct api **out, const struct api_options *options, struct errinfo *info)
 {
     struct api *api = mem_alloc(sizeof(*api));
     struct auth *auth;
-    enum err err;
 
     *out = NULL;
     set_defaults(api, options);
@@ -473,7 +460,7 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     cond_init(&api->calls_gone);
     list_init(&api->calls);
     make_routes(api);
-    err = auth_create(&auth, &options->auth, info);
+    enum err err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
     if (err == ERR_OK)
         /* queue_max is the actual limit */
@@ -553,12 +540,9 @@ void api_destroy(struct api **out)
         thread_join(&api->workers[i]);
     (void)wait_for_calls(api, UINT64_MAX);
     call_ends_destroy(&api->ends);
-    if (api->queue)
-        queue_destroy(&api->queue);
-    if (api->slow)
-        queue_destroy(&api->slow);
-    if (api->large)
-        queue_destroy(&api->large);
+    queue_destroy(&api->queue);
+    queue_destroy(&api->slow);
+    queue_destroy(&api->large);
     destroy_keys(api);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);

@@ -103,7 +103,7 @@ const struct dialect *api_dialect(const struct endpoint *endpoint);
 
 /* The current keys; valid until the end. */
 const struct auth *api_auth(const struct api *api);
-/* The models, or NULL while the server starts, with `error` set. */
+/* The models, or NULL while the server starts, with `error` set unless it is NULL. */
 struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);
 int64_t api_local_time(const struct api *api);
@@ -147,7 +147,6 @@ void endpoint_slots(const struct loop_request *req);
 /* the dashboard for a browser, else endpoint_root */
 void endpoint_home(const struct loop_request *req);
 void endpoint_page(const struct loop_request *req);
-void endpoint_page_file(const struct loop_request *req);
 
 /* ---- endpoints_tokens.c ---- */
 answer_fn endpoint_tokenize;

@@ -11,7 +11,6 @@
  */
 #include "serve/auth.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
@@ -37,12 +36,7 @@ struct auth {
     bool isolated;
 };
 
-const char *const auth_isolation_names[] = {
-#define X(value, name) name,
-    AUTH_ISOLATION_TABLE(X)
-#undef X
-        NULL,
-};
+const char *const auth_isolation_names[] = {"auto", "none", "key", NULL};
 
 static struct hash256 key_hash(struct str key)
 {

@@ -30,17 +30,11 @@ struct file_sys;
 
 enum { AUTH_KEYS_MAX = 4096, AUTH_NAME_BYTES = 65, AUTH_FILE_BYTES_MAX = 1024 * 1024 };
 
-/* What tenants may share of the cache. X(value, name) */
-#define AUTH_ISOLATION_TABLE(X)                                                                  \
-    X(AUTH_ISOLATION_AUTO, "auto") /* `key` if there are keys; a single one may change owners */ \
-    X(AUTH_ISOLATION_NONE, "none") /* everything */                                              \
-    X(AUTH_ISOLATION_KEY, "key")   /* nothing */
-
+/* What tenants may share of the cache. */
 enum auth_isolation {
-#define X(value, name) value,
-    AUTH_ISOLATION_TABLE(X)
-#undef X
-        AUTH_ISOLATION_COUNT
+    AUTH_ISOLATION_AUTO, /* `key` if there are keys; a single one may change owners */
+    AUTH_ISOLATION_NONE, /* everything */
+    AUTH_ISOLATION_KEY,  /* nothing */
 };
 
 /* NULL-terminated, in the order of the enum: an option's choices */

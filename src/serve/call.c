@@ -94,7 +94,7 @@ static void free_choice(struct call_choice *choice)
 
 static void destroy(struct call *call)
 {
-    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
+    struct pool *pool = api_pool(call->api, NULL);
 
     for (size_t i = 0; i < call->choices_count; i++)
         free_choice(&call->choices[i]);
@@ -142,7 +142,7 @@ void call_drop(struct call *call)
 
 void call_cancel(struct call *call)
 {
-    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
+    struct pool *pool = api_pool(call->api, NULL);
     size_t submitted;
 
     lock_enter(&call->lock);
@@ -155,22 +155,34 @@ void call_cancel(struct call *call)
         sched_cancel(model_sched(call->model), &call->choices[i].gen);
 }
 
+static bool get_flag(struct call *call, const bool *flag)
+{
+    lock_enter(&call->lock);
+    bool value = *flag;
+    lock_leave(&call->lock);
+    return value;
+}
+
 bool call_is_gone(struct call *call)
 {
-    bool gone;
+    return get_flag(call, &call->gone);
+}
 
-    lock_enter(&call->lock);
-    gone = call->gone;
-    lock_leave(&call->lock);
-    return gone;
+bool call_stream_begun(struct call *call)
+{
+    return get_flag(call, &call->begun);
+}
+
+static bool is_cancelled(void *arg)
+{
+    return get_flag(arg, &((struct call *)arg)->cancelled);
 }
 
 bool call_has_gen(struct call *call, uint64_t gen)
 {
-    bool has;
-
     lock_enter(&call->lock);
-    has = call->submitted > 0 && gen >= call->first_id && gen - call->first_id < call->submitted;
+    bool has =
+        call->submitted > 0 && gen >= call->first_id && gen - call->first_id < call->submitted;
     lock_leave(&call->lock);
     return has;
 }
@@ -215,16 +227,6 @@ struct queue *call_queue(const struct call *call)
     struct api *api = call->api;
 
     return call->endpoint->slow ? api->slow : call->large ? api->large : api->queue;
-}
-
-static bool is_cancelled(struct call *call)
-{
-    bool cancelled;
-
-    lock_enter(&call->lock);
-    cancelled = call->cancelled;
-    lock_leave(&call->lock);
-    return cancelled;
 }
 
 /* ---- answers of endpoints ---- */
@@ -289,7 +291,6 @@ static bool read_body(struct call *call, struct api_error *error)
 static bool parse(struct call *call, struct api_error *error)
 {
     const struct dialect *dialect = call->endpoint->dialect;
-    yyjson_val *root;
     enum err err;
 
     if (call->endpoint->method == HTTP_METHOD_GET) { /* the target has all parameters */
@@ -300,7 +301,7 @@ static bool parse(struct call *call, struct api_error *error)
     }
     if (!read_body(call, error))
         return false;
-    root = yyjson_doc_get_root(call->request.body);
+    yyjson_val *root = yyjson_doc_get_root(call->request.body);
     if (dialect) {
         err = dialect->parse(&call->request, root, error);
     } else {
@@ -347,11 +348,6 @@ void call_run(struct call *call)
         call_drop(call);
 }
 
-static bool stopped(void *arg)
-{
-    return is_cancelled(arg);
-}
-
 static enum err charge(void *arg, size_t bytes, struct errinfo *info)
 {
     return sched_charge(model_sched(((struct call *)arg)->model), bytes, info);
@@ -369,7 +365,7 @@ struct tokens_caller call_caller(struct call *call)
         .salt = call->request.cache_salt,
         .charge = charge,
         .release = uncharge,
-        .stopped = stopped,
+        .stopped = is_cancelled,
         .arg = call,
     };
 }

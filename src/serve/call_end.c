@@ -45,16 +45,6 @@ static void end_whole(struct call *call)
     buf_fini(&body);
 }
 
-bool call_stream_begun(struct call *call)
-{
-    bool begun;
-
-    lock_enter(&call->lock);
-    begun = call->begun;
-    lock_leave(&call->lock);
-    return begun;
-}
-
 /* The error of the call, if any. */
 static const struct api_error *error_of(const struct call *call)
 {
@@ -90,15 +80,10 @@ bool call_is_lost(struct call *call)
 
 /* ---- the log ---- */
 
-static const char *finish_name(enum answer_finish finish)
-{
-    static const char *const names[] = {
-        [ANSWER_RUNNING] = "cut",   [ANSWER_STOP] = "stop",   [ANSWER_STOP_TEXT] = "stop_text",
-        [ANSWER_LENGTH] = "length", [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
-    };
-
-    return names[finish];
-}
+static const char *const finish_names[] = {
+    [ANSWER_RUNNING] = "cut",   [ANSWER_STOP] = "stop",   [ANSWER_STOP_TEXT] = "stop_text",
+    [ANSWER_LENGTH] = "length", [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
+};
 
 static void log_generation(struct call *call)
 {
@@ -113,7 +98,7 @@ static void log_generation(struct call *call)
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
              (unsigned long long)call->first_id, call->request_id, call->endpoint->name,
              call->who[0] ? " " : "", call->who,
-             call_is_lost(call) ? "gone" : finish_name(answer->choices[0].finish),
+             call_is_lost(call) ? "gone" : finish_names[answer->choices[0].finish],
              answer->usage.generated, buf_str(&line));
     buf_fini(&line);
 }
@@ -194,12 +179,11 @@ void call_ends_push(struct call_ends *ends, struct call_choice *choice)
 enum err call_ends_create(struct call_ends **out, struct errinfo *info)
 {
     struct call_ends *ends = mem_alloc(sizeof(*ends));
-    enum err err;
 
     lock_init(&ends->lock, "api-end", LOCK_RANK_QUEUE);
     cond_init(&ends->changed);
     list_init(&ends->choices);
-    err = thread_start(&ends->thread, "api-end", end_calls, ends, info);
+    enum err err = thread_start(&ends->thread, "api-end", end_calls, ends, info);
     *out = ends;
     if (err != ERR_OK)
         call_ends_destroy(out);

@@ -106,14 +106,13 @@ enum pool_answer call_get_model(struct call *call, struct api_error *error)
 {
     struct api *api = call->api;
     struct pool *pool = api_pool(api, error);
-    enum pool_answer answer;
 
     if (!pool || !is_known(call, pool, error))
         return POOL_ANSWER_REFUSED;
     call->wait.done = on_loaded;
     call->wait.progress = on_progress;
     call->wait.deadline_ns = clock_deadline_ns(clock_real(), api->options.load_ms * NS_PER_MS);
-    answer = pool_acquire(pool, call->request.model, &call->wait);
+    enum pool_answer answer = pool_acquire(pool, call->request.model, &call->wait);
     if (answer == POOL_ANSWER_READY)
         call->model = call->wait.model;
     else if (answer == POOL_ANSWER_REFUSED)

@@ -88,15 +88,6 @@ void call_flush(struct call *call)
 
 /* ---- events of the text ---- */
 
-static void fail_choice(struct call_choice *choice, enum api_error_kind kind, const char *message)
-{
-    struct answer *answer = &choice->call->answer;
-
-    answer->choices[choice->index].finish = ANSWER_FAILED;
-    if (answer->error.kind == API_OK)
-        api_error_set(&answer->error, kind, NULL, "%s", message);
-}
-
 static void fail_with(struct call_choice *choice, enum err err, const struct errinfo *info)
 {
     struct answer *answer = &choice->call->answer;
@@ -112,11 +103,12 @@ static bool failed(const struct call_choice *choice)
 
 static void fail_call(struct call_choice *choice, struct str reason)
 {
-    struct api_error error;
+    struct answer *answer = &choice->call->answer;
 
-    api_error_set(&error, API_ERROR_SERVER, NULL,
-                  "The model wrote a tool call that cannot be read: " STR_FMT, STR_ARG(reason));
-    fail_choice(choice, error.kind, error.message);
+    answer->choices[choice->index].finish = ANSWER_FAILED;
+    if (answer->error.kind == API_OK)
+        api_error_set(&answer->error, API_ERROR_SERVER, NULL,
+                      "The model wrote a tool call that cannot be read: " STR_FMT, STR_ARG(reason));
 }
 
 /* Called by the parser of the output. */
@@ -125,7 +117,6 @@ static void on_event(const struct output_event *event, void *arg)
     struct call_choice *choice = arg;
     struct call *call = choice->call;
     const struct dialect *dialect = api_dialect(call->endpoint);
-    enum err err;
 
     if (failed(choice) || choice->stop_at_next_call)
         return;
@@ -140,7 +131,7 @@ static void on_event(const struct output_event *event, void *arg)
         choice->stop_at_next_call = true;
         return;
     }
-    err = answer_add(&call->answer, choice->index, event);
+    enum err err = answer_add(&call->answer, choice->index, event);
     if (err != ERR_OK) {
         fail_with(choice, err, NULL);
         return;
@@ -152,12 +143,10 @@ static void on_event(const struct output_event *event, void *arg)
 
 static void push_text(struct call_choice *choice, struct str text)
 {
-    enum err err;
-
     if (text.len == 0 || failed(choice) || choice->stop_at_next_call)
         return;
     buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is not a failure */
-    err = output_push(choice->output, text);
+    enum err err = output_push(choice->output, text);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
 }
@@ -298,13 +287,12 @@ static enum answer_finish finish_of(const struct call_choice *choice, enum gen_e
 static void finish_text(struct call_choice *choice, const struct gen_result *result)
 {
     bool cut = result->end != GEN_END_STOP && result->end != GEN_END_STOP_TEXT;
-    enum err err;
 
     push_text(choice, result->tail);
     if (failed(choice) || choice->stop_at_next_call)
         return;
     choice->call_truncated = cut;
-    err = output_finish(choice->output, cut);
+    enum err err = output_finish(choice->output, cut);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
 }

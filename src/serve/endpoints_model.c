@@ -113,11 +113,10 @@ static void write_ends(struct json *json, struct pool *pool, size_t count)
 enum err endpoint_models(const struct loop_request *req, struct json *json, struct api_error *error)
 {
     struct pool *pool = api_pool(req->api, error);
-    size_t count;
 
     if (!pool)
         return ERR_INVALID;
-    count = pool_count(pool);
+    size_t count = pool_count(pool);
     json_key_text(json, "object", "list");
     json_key_open(json, "data", '[');
     for (size_t i = 0; i < count; i++) {
@@ -269,13 +268,11 @@ static void write_neutral(struct json *json, const struct neutral *neutral, bool
 
 static void write_recall(struct json *json, struct recall *recall)
 {
-    struct recall_stats stats;
-
     if (!recall) {
         json_key_null(json, "replay");
         return;
     }
-    stats = recall_stats(recall);
+    struct recall_stats stats = recall_stats(recall);
     json_key_open(json, "replay", '{');
     json_key_uint(json, "turns", stats.turns);
     json_key_uint(json, "bytes", stats.bytes);
@@ -382,15 +379,13 @@ enum err endpoint_props(const struct loop_request *req, struct json *json, struc
 {
     struct pool *pool = api_pool(req->api, error);
     struct pool_view view = {0};
-    struct model *model;
-    size_t index;
 
     if (!pool)
         return ERR_INVALID;
-    index = find_props_model(req, pool);
+    size_t index = find_props_model(req, pool);
     if (index == SIZE_MAX)
         return fail_unknown(error);
-    model = pool_peek(pool, index);
+    struct model *model = pool_peek(pool, index);
     (void)pool_view(pool, index, &view);
     json_key_text(json, "model_alias", view.name);
     json_key_text(json, "state", pool_state_name(view.state));

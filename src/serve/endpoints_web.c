@@ -11,7 +11,6 @@
 #include "serve/api_impl.h"
 
 #include "serve/web_files.h"
-#include "base/mem.h"
 
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' " \
@@ -60,9 +59,11 @@ static void send_file(const struct loop_request *req, const struct web_file *fil
     (void)http_reply_send(req->reply, &head, known ? STR_NONE : body);
 }
 
-static void send_named(const struct loop_request *req, struct str name)
+/* The file named by the path, or else the page. */
+void endpoint_page(const struct loop_request *req)
 {
-    const struct web_file *file = find(name);
+    bool named = req->request->captures_count > 0;
+    const struct web_file *file = find(named ? req->request->captures[0] : STR("index.html"));
     struct api_error error = {0};
 
     if (file) {
@@ -71,16 +72,6 @@ static void send_named(const struct loop_request *req, struct str name)
     }
     api_error_set(&error, API_ERROR_NOT_FOUND, NULL, "The dashboard has no file of this name.");
     loop_fail(req, &error);
-}
-
-void endpoint_page(const struct loop_request *req)
-{
-    send_named(req, STR("index.html"));
-}
-
-void endpoint_page_file(const struct loop_request *req)
-{
-    send_named(req, req->request->captures[0]);
 }
 
 /* A browser asks for text/html first; programs accept anything, or JSON. */
