@@ -221,6 +221,8 @@ static void after_item(struct job *job, size_t index, uint32_t count)
 
     assert(prefill || job->phase == GEN_DECODE);
     job->done += count;
+    if (!prefill && job->sched->batch_count > 1)
+        scatter_add(&job->keep.scatter, job->done - 1);
     assert(job->done <= job->target && job->target == job->count);
     job->wait.turns = 0;
     fair_charge(job, count);
@@ -265,7 +267,8 @@ void job_put_back(struct job *job)
 
     assert(job->active && job->seq != SEQ_NONE && job->restore.plan == NULL);
     batch_end_bar(job, false);
-    retain_all(job);
+    retain_all(job, STORE_CERTAIN);
+    job->keep.scatter = (struct scatter){0};
     job_unclaim(job);
     job_release_followers(job);
     engine_seq_release(sched->engine, &job->seq);

@@ -50,7 +50,7 @@ static void check_phase(const struct job *job)
     assert(!runs || (job->started && job->resumed <= job->done && job->keep.stored <= job->done));
     assert(phase != GEN_DECODE || (job->done + 1 == job->target && job->usage.generated > 0));
     assert(job->memory.claimed == (job->sched->memory != NULL && (runs || restores)));
-    assert(!job->keep.unsaved); /* the job has not ended */
+    assert(!job->keep.unsaved && job->keep.store == NULL); /* the job has not ended */
 }
 
 static void check_restore(const struct job *job)

@@ -126,9 +126,10 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
 
 /* ---- taking and freeing ---- */
 
-static void free_resident(struct sched *sched, struct resident *resident)
+/* Its state is stored if it is worth the price. */
+static void free_resident(struct sched *sched, struct resident *resident, enum store_price price)
 {
-    save_now(resident);
+    save_now(resident, price);
     list_remove(&sched->residents, &resident->link);
     engine_seq_release(sched->engine, &resident->seq);
     mem_free(resident->tokens);
@@ -146,12 +147,11 @@ static bool cut(struct job *job, uint32_t length)
     return job->seq != SEQ_NONE;
 }
 
-/* Whether the cache could restore it. Stores it first if necessary. */
+/* Whether the cache could restore it. Stores it first if necessary and cheap: a request waits. */
 static bool is_kept(struct resident *resident)
 {
-    if (resident->space == NULL)
+    if (resident->space == NULL || !save_try(resident, STORE_UNFORCED))
         return false;
-    save_now(resident);
     return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
            resident->count;
 }
@@ -207,8 +207,20 @@ static bool take_over(struct job *job, struct resident *resident, uint32_t lengt
     save_pass_on(resident, job);
     job->seq = resident->seq;
     resident->seq = SEQ_NONE;
-    free_resident(sched, resident);
+    free_resident(sched, resident, STORE_ANY_PRICE); /* nothing is left to store */
     return cut(job, length);
+}
+
+/* What is known of the rows that the job shares with a match. */
+static void inherit(struct job *job, const struct device_match *match)
+{
+    const struct resident *resident = match->resident;
+    const struct job *source = resident != NULL ? resident->unsaved : match->job;
+    uint32_t stored = source != NULL ? source->keep.stored : match->length;
+
+    job->keep.stored = MIN(stored, match->length);
+    job->keep.scatter =
+        scatter_cut(resident != NULL ? &resident->scatter : &source->keep.scatter, match->length);
 }
 
 bool device_take(struct job *job, const struct device_match *match)
@@ -220,6 +232,7 @@ bool device_take(struct job *job, const struct device_match *match)
     enum err err;
 
     assert(match->length > 0 && match->length < job->target && source != SEQ_NONE);
+    inherit(job, match);
     if (keep != NULL && (match->length == keep->count ||
                          should_leave(job, match->length, match->resident, match->length)))
         return take_over(job, match->resident, match->length);
@@ -246,7 +259,7 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
             old->count <= than->count &&
             device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
             save_pass_on(old, than->unsaved);
-            free_resident(sched, old);
+            free_resident(sched, old, STORE_ANY_PRICE);
         }
     }
 }
@@ -265,7 +278,8 @@ bool device_park(struct job *job)
                                   .tenant = job->tenant->name,
                                   .tokens = job->tokens,
                                   .count = job->done,
-                                  .seq = job->seq};
+                                  .seq = job->seq,
+                                  .scatter = job->keep.scatter};
     list_push_back(&sched->residents, &resident->link);
     save_begin(resident, job);
     forget_shorter(sched, resident);
@@ -275,18 +289,23 @@ bool device_park(struct job *job)
     return true;
 }
 
-bool device_reclaim(struct sched *sched, const struct resident *keep)
+static bool reclaim(struct sched *sched, const struct resident *keep, enum store_price price)
 {
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         if (resident == keep)
             continue;
-        free_resident(sched, resident);
+        free_resident(sched, resident, price);
         lock_enter(&sched->lock);
         sched->stats.reclaimed++;
         lock_leave(&sched->lock);
         return true;
     }
     return false;
+}
+
+bool device_reclaim(struct sched *sched, const struct resident *keep)
+{
+    return reclaim(sched, keep, STORE_EVICTED);
 }
 
 bool device_make_room(struct sched *sched, uint32_t cells, const struct resident *keep)
@@ -313,13 +332,13 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have)
 
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         if (resident != keep && should_leave(job, have, resident, 0))
-            free_resident(sched, resident);
+            free_resident(sched, resident, STORE_UNFORCED);
     }
 }
 
 void device_clear(struct sched *sched)
 {
-    while (device_reclaim(sched, NULL))
+    while (reclaim(sched, NULL, STORE_ANY_PRICE))
         ;
 }
 
@@ -331,7 +350,8 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
         if (space != NULL && resident->space != space)
             continue;
         tokens += resident->count;
-        free_resident(sched, resident); /* slower tiers have it, unless they are cleared as well */
+        /* slower tiers have it, unless they are cleared as well */
+        free_resident(sched, resident, STORE_ANY_PRICE);
     }
     sched->epoch++; /* jobs deferred for lack of cells may try again */
     return tokens;

@@ -1,8 +1,9 @@
 /*
- * device.h: the first tier: sequences already in the engine's memory, and storing those that ended.
+ * device.h: the first tier: sequences already in the engine's memory, and storing them.
  *
  *      device.c      finding, forking, parking, and evicting
- *      save_later.c  from the device to the cache, once the engine has time
+ *      retain.c      from a sequence to the cache
+ *      save_later.c  the same for those that ended, once the engine has time
  *
  * Owner of everything here: the scheduler's thread.
  */
@@ -12,15 +13,20 @@
 #include "base/list.h"
 #include "engine/engine.h"
 #include "sched/sched.h"
+#include "sched/store_cost.h"
 
 struct job;
 
 enum {
     DEVICE_LINGER_MS = 100, /* idle time before the state of ended jobs is stored */
-    /* ended jobs that are not stored; beyond this count or age, one is stored even if other work is
-     * waiting */
+    /* ended jobs that are not stored; beyond this count or age, one is stored beside other work if
+     * that costs next to nothing */
     DEVICE_UNSAVED_MAX = 4,
     DEVICE_UNSAVED_MS_MAX = 1000,
+    /* the device is tight if fewer cells than one in so many are free, or fewer sequences than
+     * this: the residents that leave next are stored ahead */
+    DEVICE_TIGHT_CELLS = 8,
+    DEVICE_TIGHT_SEQS = 2,
     /* to restore a token of state, relative to what a resident token costs each token computed
      * beside it */
     DEVICE_COST_RESTORE = 16,
@@ -35,9 +41,28 @@ struct resident {
     token_id *tokens;
     uint32_t count;
     seq_id seq;
+    struct scatter scatter;
     /* the ended job whose state is not in the cache yet (save_later.c); NULL = it is stored, or
      * will not be */
     struct job *unsaved;
+};
+
+/* What the cache should keep of the job (retain.c, save_later.c). */
+struct job_keep {
+    struct hearth_store_hints hints;
+    bool stores;     /* state goes to the cache */
+    bool unsaved;    /* ended, and counted as unsaved */
+    uint32_t stored; /* rows below this were offered to the cache */
+    struct scatter scatter;
+    /* the price at which the rest was too expensive; STORE_ANY_PRICE: it was not */
+    enum store_price refused;
+
+    /* A store that has begun; NULL: none. `length` tokens are offered; [begin, end) are the next
+     * rows, none if it is empty. */
+    struct hearth_store *store;
+    uint32_t length, begin, end;
+    bool rows, snapshot; /* what it is to have; the snapshot is taken last */
+    uint32_t pieces;     /* stored so far */
 };
 
 /* ---- device.c ---- */
@@ -78,6 +103,24 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have);
 /* Length of the common prefix. */
 uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 
+/* ---- retain.c ---- */
+
+/* Stores what is worth keeping at this point of a prefill. */
+void retain_on_the_way(struct job *job);
+
+enum retained {
+    RETAIN_MORE,   /* a piece was stored, and others are left */
+    RETAIN_DONE,   /* nothing is left to store */
+    RETAIN_COSTLY, /* the rest costs more than that price */
+};
+/* Stores the next piece (one object) of what was computed so far. The sequence may grow between two
+ * pieces, if retain_drop is called. */
+enum retained retain_piece(struct job *job, enum store_price price);
+/* All pieces. False: some of it costs too much. */
+bool retain_all(struct job *job, enum store_price price);
+/* Ends a store between two pieces; the next one continues behind what it has stored. */
+void retain_drop(struct job *job);
+
 /* ---- save_later.c ---- */
 
 /* Before the sink is notified: the job counts as unsaved until it is stored (or retracted), so that
@@ -86,15 +129,19 @@ void save_mark(struct job *job);
 void save_unmark(struct job *job);
 /* The job's sink was notified of the end: its state is stored once there is time. */
 void save_begin(struct resident *resident, struct job *job);
-/* Stores it now; a no-op when there is nothing to store. */
-void save_now(struct resident *resident);
+/* Stores all of it that is worth the price, before it leaves the device; what is not is counted. A
+ * no-op when there is nothing to store. */
+void save_now(struct resident *resident, enum store_price price);
+/* The same for one that may stay: false if some of it was too expensive, and is still unsaved. */
+bool save_try(struct resident *resident, enum store_price price);
 /* A longer sequence, which is stored when `to` ends, contains all of it. NULL: there is none. */
 void save_pass_on(struct resident *resident, struct job *to);
 /* Its engine is dead. */
 void save_lose(struct resident *resident);
-/* Stores the one that has waited longest; false when there is none. */
+/* Stores the next piece of the one that has waited longest, at any price; false when there is
+ * none. */
 bool save_oldest(struct sched *sched);
-/* The same, if it must not wait any longer. */
-void save_overdue(struct sched *sched);
+/* Beside other jobs: the next piece of one that should not wait any longer, if it is cheap. */
+void save_beside(struct sched *sched);
 
 #endif

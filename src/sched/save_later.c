@@ -7,9 +7,18 @@
  *                                                 and will be stored itself
  *
  * Exporting a sequence blocks the engine's thread for tens of milliseconds, which would delay a
- * client that sends its next request at once. So it happens after some idle time, when the cells
- * are needed, when it is overdue, or when there are too many. Until then the sequence is on the
- * device, where the next turn finds it. State lost with a dead engine is counted.
+ * client that sends its next request at once. So it happens after some idle time, a piece at a time:
+ * a request that arrives waits for one piece, and the rest is stored later. Until then the sequence
+ * is on the device, where the next turn finds it.
+ *
+ * While other jobs run, each export delays all of them. Then only pieces are stored that cost
+ * clearly less than computing them again (store_cost.h):
+ *
+ *      the device is tight    the resident that leaves next, a piece per turn
+ *      overdue, or too many   the one that has waited longest, a piece per turn, at a lower price
+ *      evicted                all of it; what is too expensive is lost, and counted
+ *
+ * State lost with a dead engine is counted, too.
  *
  * An unsaved job is not in the list of jobs, but a scheduler is not idle (sched_drain) before it is
  * saved. Until then, the tokens of its resident belong to the job.
@@ -78,17 +87,50 @@ void save_lose(struct resident *resident)
     lock_leave(&sched->lock);
 }
 
-void save_now(struct resident *resident)
+/* The rest of it leaves the device without having been stored. */
+static void leave_out(struct resident *resident)
 {
     struct job *job = resident->unsaved;
+    struct sched *sched = job->sched;
 
-    if (job == NULL)
-        return;
-    retain_all(job);
-    if (engine_alive(job->sched->engine))
-        end(resident);
-    else
+    lock_enter(&sched->lock);
+    sched->stats.not_stored++;
+    sched->stats.not_stored_tokens += job->done - MIN(job->keep.stored, job->done);
+    lock_leave(&sched->lock);
+    end(resident);
+}
+
+/* Stores the next piece. Unless there is more, the resident has no unsaved job afterwards, or what
+ * is left of it is too expensive. */
+static enum retained save_piece(struct resident *resident, enum store_price price)
+{
+    struct job *job = resident->unsaved;
+    enum retained retained = retain_piece(job, price);
+
+    if (!engine_alive(job->sched->engine)) {
         save_lose(resident);
+        return RETAIN_DONE;
+    }
+    if (retained == RETAIN_DONE)
+        end(resident);
+    else if (retained == RETAIN_COSTLY)
+        job->keep.refused = price;
+    return retained;
+}
+
+bool save_try(struct resident *resident, enum store_price price)
+{
+    enum retained retained = resident->unsaved == NULL ? RETAIN_DONE : RETAIN_MORE;
+
+    while (retained == RETAIN_MORE)
+        retained = save_piece(resident, price);
+    return retained == RETAIN_DONE;
+}
+
+void save_now(struct resident *resident, enum store_price price)
+{
+    if (!save_try(resident, price))
+        leave_out(resident);
 }
 
 void save_pass_on(struct resident *resident, struct job *to)
@@ -101,18 +143,24 @@ void save_pass_on(struct resident *resident, struct job *to)
      * it is. */
     if (to == NULL || !to->keep.stores || !job->sched->cuttable || job->keep.hints.pin ||
         job->keep.hints.ttl_s > 0)
-        save_now(resident);
+        save_now(resident, STORE_EVICTED);
     else
         end(resident);
 }
 
+/* Whether it was found too expensive at this price. */
+static bool was_refused(const struct job *job, enum store_price price)
+{
+    return job->keep.refused != STORE_ANY_PRICE && price >= job->keep.refused;
+}
+
 /* The one that has waited longest; NULL = none. */
-static struct resident *first_unsaved(struct sched *sched)
+static struct resident *first_unsaved(struct sched *sched, enum store_price price)
 {
     struct resident *first = NULL;
 
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
-        if (resident->unsaved != NULL &&
+        if (resident->unsaved != NULL && !was_refused(resident->unsaved, price) &&
             (first == NULL || resident->unsaved->times.ended < first->unsaved->times.ended))
             first = resident;
     }
@@ -121,19 +169,47 @@ static struct resident *first_unsaved(struct sched *sched)
 
 bool save_oldest(struct sched *sched)
 {
-    struct resident *first = first_unsaved(sched);
+    struct resident *first = first_unsaved(sched, STORE_ANY_PRICE);
 
     if (first != NULL)
-        save_now(first);
+        save_piece(first, STORE_ANY_PRICE);
     return first != NULL;
 }
 
-void save_overdue(struct sched *sched)
+/* Residents will soon be evicted. */
+static bool is_tight(const struct sched *sched)
 {
-    struct resident *first = first_unsaved(sched);
+    return engine_cells_free(sched->engine) < sched->facts->context / DEVICE_TIGHT_CELLS ||
+           sched->residents.count + sched->active + DEVICE_TIGHT_SEQS > sched->facts->sequences;
+}
 
-    if (first != NULL &&
-        (sched->unsaved > DEVICE_UNSAVED_MAX ||
-         sched_now_ns(sched) - first->unsaved->times.ended > DEVICE_UNSAVED_MS_MAX * NS_PER_MS))
-        save_now(first);
+/* The one that is evicted next; NULL = none. */
+static struct resident *next_to_leave(struct sched *sched)
+{
+    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
+        if (resident->unsaved != NULL && !was_refused(resident->unsaved, STORE_EVICTED))
+            return resident;
+    }
+    return NULL;
+}
+
+static bool is_overdue(const struct sched *sched, const struct resident *first)
+{
+    uint64_t age_ns = sched_now_ns(sched) - first->unsaved->times.ended;
+
+    return sched->unsaved > DEVICE_UNSAVED_MAX || age_ns > DEVICE_UNSAVED_MS_MAX * NS_PER_MS;
+}
+
+void save_beside(struct sched *sched)
+{
+    if (sched->unsaved == 0)
+        return;
+    struct resident *leaving = is_tight(sched) ? next_to_leave(sched) : NULL;
+    if (leaving != NULL) {
+        save_piece(leaving, STORE_EVICTED);
+        return;
+    }
+    struct resident *first = first_unsaved(sched, STORE_UNFORCED);
+    if (first != NULL && is_overdue(sched, first))
+        save_piece(first, STORE_UNFORCED);
 }

@@ -56,6 +56,7 @@ static void free_job(struct job *job)
 {
     memory_drop(job->sched->memory, job->memory.records);
     restore_drop(job);
+    retain_drop(job);
     sampler_destroy(&job->sampler);
     text_fini(&job->text);
     mem_free(job->tokens);
@@ -316,8 +317,10 @@ static uint64_t sleep_ns(struct sched *sched)
     bool looks = sched->memory != NULL || engine_isolated(sched->engine);
     uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
 
+    if (sched->jobs.count == 0 && sched->unsaved > 0)
+        return sched->saving ? 0 : sched->options.linger_ms * NS_PER_MS;
     if (sched->jobs.count == 0)
-        return sched->unsaved > 0 ? sched->options.linger_ms * NS_PER_MS : wait_ns;
+        return wait_ns;
     if (fair_next_queued(sched) != NULL) /* the batch freed a place and did not run */
         return 0;
     if (sched->unsaved > 0)
@@ -335,7 +338,9 @@ static void rest(struct sched *sched)
     if (item != NULL)
         take(sched, item);
     else if (sched->jobs.count == 0)
-        save_oldest(sched);
+        sched->saving = save_oldest(sched);
+    if (sched->jobs.count > 0)
+        sched->saving = false;
 }
 
 static void run(void *arg)
@@ -348,7 +353,6 @@ static void run(void *arg)
         take_submitted(sched);
         ask_answer_all(sched);
         memory_poll(sched->memory);
-        save_overdue(sched);
         bool ran = false;
         if (revive_engine(sched)) {
             watchdog_break(sched);
@@ -356,6 +360,8 @@ static void run(void *arg)
             watchdog_note(sched);
             ran = batch_run(sched);
         }
+        if (ran)
+            save_beside(sched);
         watchdog_note(sched);
         publish(sched);
         sched_check(sched);

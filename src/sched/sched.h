@@ -171,6 +171,10 @@ struct sched_view {
       "Parked sequences whose state is not in the cache yet.")                                   \
     X(unsaved_lost, COUNTER, "hearth_sched_unsaved_lost_total",                                  \
       "Sequences whose engine died before their state was stored.")                              \
+    X(not_stored, COUNTER, "hearth_sched_not_stored_total",                                      \
+      "Sequences evicted with a part that cost too much to store beside other work.")            \
+    X(not_stored_tokens, COUNTER, "hearth_sched_not_stored_tokens_total",                        \
+      "Tokens of these parts.")                                                                  \
     X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")      \
     X(cells, GAUGE, "hearth_sched_cells", "Tokens that fit on the device.")
 

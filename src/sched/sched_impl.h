@@ -10,6 +10,7 @@
  *      batch.c       choosing the next batch and processing its results
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
+ *      store_cost.c  what storing costs, compared with computing
  *      revive.c      restarting an engine whose process died
  *      fair.c        the order among tenants and jobs (fair.h)
  *      text.c        tokens to text, stop texts
@@ -45,6 +46,7 @@
 #include "sched/ladder.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
+#include "sched/store_cost.h"
 #include "output/stop_text.h"
 #include "sched/watchdog.h"
 
@@ -96,14 +98,6 @@ struct job_memory {
     uint64_t records; /* bytes, from submission on */
     uint64_t claim;   /* bytes, from admission on, if `claimed` */
     bool claimed;
-};
-
-/* What the cache should keep of the job (retain.c, save_later.c). */
-struct job_keep {
-    struct hearth_store_hints hints;
-    bool stores;     /* state goes to the cache */
-    bool unsaved;    /* ended, and counted as unsaved */
-    uint32_t stored; /* rows below this were offered to the cache */
 };
 
 struct job {
@@ -168,6 +162,8 @@ struct sched {
     struct list jobs; /* oldest first */
     struct list residents;
     uint32_t unsaved; /* residents whose state is not in the cache yet */
+    bool saving;      /* has stored some of them since it became idle */
+    struct store_cost store_cost;
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
     uint64_t served_time; /* fair.c: virtual time, the reference for accounts */
@@ -253,13 +249,6 @@ void restore_lookup(struct job *job);
  * SEQ_NONE. */
 enum step restore_poll(struct job *job);
 void restore_drop(struct job *job);
-
-/* ---- retain.c ---- */
-
-/* Stores what is worth keeping at this point of a prefill. */
-void retain_on_the_way(struct job *job);
-/* Stores everything computed so far. */
-void retain_all(struct job *job);
 
 /* ---- batch.c ---- */
 

@@ -90,7 +90,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     if (keep && device_park(job))
         return;
     if (keep)
-        retain_all(job);
+        retain_all(job, STORE_ANY_PRICE);
     save_unmark(job);
     engine_seq_release(sched->engine, &job->seq);
     job_free(job);
@@ -99,7 +99,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
 void job_give_up(struct job *job, enum err err, const struct errinfo *info)
 {
     if (job->seq != SEQ_NONE)
-        retain_all(job);
+        retain_all(job, STORE_ANY_PRICE);
     job_end(job, GEN_END_ERROR, err, info);
 }
 
@@ -345,7 +345,6 @@ void job_start_prefill(struct job *job)
 
     make_schedule(job);
     job->resumed = job->done;
-    job->keep.stored = job->done;
     if (!job->started) {
         usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
         job->times.restored = sched_now_ns(job->sched);
@@ -472,6 +471,7 @@ static enum step step_restore(struct job *job)
             return STEP_DONE;
         }
     }
+    job->keep.stored = job->done;
     job_start_prefill(job);
     return STEP_MORE;
 }

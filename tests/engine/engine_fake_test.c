@@ -972,7 +972,7 @@ static void test_create_survives_every_failed_allocation(void **state)
         engine_close(&engine);
     }
     mem_set_fault(NULL);
-    assert_int_equal(failures, 4 + 3 * 4);
+    assert_int_equal(failures, 3 + 3 * 4);
 }
 
 /* ---- everything at once ---- */

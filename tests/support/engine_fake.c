@@ -355,9 +355,14 @@ static uint64_t fake_whole_bytes(struct engine *engine, seq_id seq)
     return image_bytes(engine, seq, FAKE_IMAGE_WHOLE);
 }
 
-/* Counts an export that is about to happen; 0 when it is to fail. */
-static uint64_t begin_export(struct engine_fake *fake, uint64_t bytes)
+/* Counts an export of that many ranges that is about to happen; 0 when it is to fail. */
+static uint64_t begin_export(struct engine_fake *fake, uint64_t bytes, uint32_t ranges)
 {
+    if (fake->options.on_export != NULL)
+        fake->options.on_export(fake->options.arg);
+    if (fake->options.clock != NULL)
+        clock_sleep_ns(fake->options.clock,
+                       ranges * fake->options.export_ns + bytes / 1024 * fake->options.kib_ns);
     if (fault_fires(fake->options.fault_export))
         return 0;
     fake->stats.exports++;
@@ -374,7 +379,7 @@ static uint64_t fake_export_rows(struct engine *engine, seq_id seq, uint32_t beg
 
     assert(capacity >= room);
     memset(dst, 0xA5, room); /* also behind the image, and all of it when the export fails */
-    bytes = begin_export(fake, bytes);
+    bytes = begin_export(fake, bytes, fake_memory_ranges(fake->memory, seq, begin, end));
     if (bytes > 0)
         fake_memory_export(fake->memory, seq, FAKE_IMAGE_ROWS, begin, end, dst);
     return bytes;
@@ -386,7 +391,7 @@ static uint64_t export_image(struct engine *engine, seq_id seq, enum fake_image 
     uint64_t bytes = image_bytes(engine, seq, image);
 
     assert(capacity >= bytes);
-    bytes = begin_export(fake_of(engine), bytes);
+    bytes = begin_export(fake_of(engine), bytes, 0);
     if (bytes > 0)
         fake_memory_export(fake_of(engine)->memory, seq, image, 0, fake_seq_length(engine, seq),
                            dst);

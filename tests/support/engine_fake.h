@@ -71,6 +71,8 @@ struct engine_fake_options {
     struct clock *clock; /* moved by the times below; NULL = no time passes */
     uint64_t prefill_ns; /* per token of an item that has several */
     uint64_t decode_ns;  /* per piece that has items of one token */
+    uint64_t export_ns;  /* per range of adjacent cells that an export of rows reads, as on a GPU */
+    uint64_t kib_ns;     /* per KiB of any export */
 
     /* Called before each piece, on the thread of engine_run; may call engine_abort, nothing else.
      * May be NULL. */
@@ -79,6 +81,8 @@ struct engine_fake_options {
     /* Asked before each run, with the same arg: true refuses it as if there were no room
      * (ERR_LIMIT). May be NULL. */
     bool (*refuses)(const struct engine_item *items, size_t count, void *arg);
+    /* Called before each export, with the same arg, on the engine's thread. May be NULL. */
+    void (*on_export)(void *arg);
 
     /* Asked once per piece, export, and import (or settle). A failed import has written half of its
      * rows. May be NULL. */

@@ -50,8 +50,7 @@ struct fake_memory {
     struct fake_memory_shape shape;
     unsigned char *rows; /* of all cells */
     uint32_t *users;     /* of each cell */
-    uint32_t *spare;     /* a stack of cells without users; with streams it is not used */
-    uint32_t spare_count;
+    uint32_t lowest;     /* all cells before it have users; with streams it is not used */
     uint32_t cells_used;
     struct sequence *sequences;
 };
@@ -161,6 +160,15 @@ static struct fake_value read_state(const struct fake_memory *memory, const stru
     return read_value(s->state, memory->shape.state_bytes, s->state_at);
 }
 
+/* The first cell without users, as libllama looks for one: what is decoded beside other sequences
+ * lies scattered among them. */
+static uint32_t find_cell(struct fake_memory *memory)
+{
+    while (memory->users[memory->lowest] > 0)
+        memory->lowest++;
+    return memory->lowest;
+}
+
 /* Takes a cell for the next row; where to write it, or NULL when there is none. */
 static unsigned char *add_row(struct fake_memory *memory, struct sequence *s)
 {
@@ -170,8 +178,8 @@ static unsigned char *add_row(struct fake_memory *memory, struct sequence *s)
         return NULL;
     if (memory->shape.streams)
         cell = (uint32_t)(s - memory->sequences) * memory->shape.cells + s->length;
-    else if (memory->spare_count > 0)
-        cell = memory->spare[--memory->spare_count];
+    else if (memory->cells_used < memory->shape.cells)
+        cell = find_cell(memory);
     else
         return NULL;
     assert(memory->users[cell] == 0);
@@ -189,8 +197,7 @@ static void drop_rows(struct fake_memory *memory, struct sequence *s, uint32_t l
         if (--memory->users[cell] > 0)
             continue;
         memory->cells_used--;
-        if (!memory->shape.streams)
-            memory->spare[memory->spare_count++] = cell;
+        memory->lowest = MIN(memory->lowest, cell);
     }
 }
 
@@ -245,7 +252,21 @@ uint32_t fake_memory_room(const struct fake_memory *memory, int32_t seq)
 
     if (!has(memory, KIND_FULL))
         return UINT32_MAX;
-    return memory->shape.streams ? memory->shape.cells - s->length : memory->spare_count;
+    return memory->shape.cells - (memory->shape.streams ? s->length : memory->cells_used);
+}
+
+uint32_t fake_memory_ranges(const struct fake_memory *memory, int32_t seq, uint32_t begin,
+                            uint32_t end)
+{
+    const struct sequence *s = get_sequence(memory, seq);
+    uint32_t ranges = 0;
+
+    if (!has(memory, KIND_FULL))
+        return 0;
+    assert(end <= s->length);
+    for (uint32_t at = begin; at < end; at++)
+        ranges += at == begin || s->cells[at] != s->cells[at - 1] + 1;
+    return ranges;
 }
 
 struct fake_sums fake_memory_read(const struct fake_memory *memory, int32_t seq)
@@ -510,14 +531,9 @@ static bool create_cells(struct fake_memory *memory)
         return true;
     memory->rows = mem_try_alloc_array(cells, shape->rows_bytes);
     memory->users = mem_try_alloc_array(cells, sizeof(*memory->users));
-    memory->spare = mem_try_alloc_array(cells, sizeof(*memory->spare));
-    if (memory->rows == NULL || memory->users == NULL || memory->spare == NULL)
+    if (memory->rows == NULL || memory->users == NULL)
         return false;
     memset(memory->users, 0, cells * sizeof(*memory->users));
-    while (memory->spare_count < cells) {
-        memory->spare[memory->spare_count] = (uint32_t)cells - 1 - memory->spare_count;
-        memory->spare_count++;
-    }
     return true;
 }
 
@@ -553,7 +569,6 @@ void fake_memory_destroy(struct fake_memory **memory)
     mem_free(m->sequences);
     mem_free(m->rows);
     mem_free(m->users);
-    mem_free(m->spare);
     mem_free(m);
     *memory = NULL;
 }

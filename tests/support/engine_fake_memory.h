@@ -57,6 +57,9 @@ int64_t fake_memory_length(const struct fake_memory *memory, int32_t seq);
 uint32_t fake_memory_cells_used(const struct fake_memory *memory);
 /* Cells that the sequence can still take, forgetting that others want some, too. */
 uint32_t fake_memory_room(const struct fake_memory *memory, int32_t seq);
+/* Ranges of adjacent cells that the rows of these tokens lie in. */
+uint32_t fake_memory_ranges(const struct fake_memory *memory, int32_t seq, uint32_t begin,
+                            uint32_t end);
 
 /* Reads every byte. Append carries the sums on, so that a run reads the memory once. */
 struct fake_sums fake_memory_read(const struct fake_memory *memory, int32_t seq);

@@ -210,6 +210,31 @@ void kit_gen_run(struct sched_kit *kit, struct kit_gen *gen)
     kit_gen_wait(gen);
 }
 
+void kit_gen_run_both(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two,
+                      uint32_t seed)
+{
+    static struct kit_gen third;
+    sem_t holds, go;
+
+    sem_init(&holds, 0, 0);
+    sem_init(&go, 0, 0);
+    kit_gen_init(&third, kit, seed, 4, 8);
+    third.holds = &holds;
+    third.go = &go;
+    kit_gen_submit(kit, &third);
+    while (sem_wait(&holds) != 0)
+        ;
+    kit_gen_submit(kit, one);
+    kit_gen_submit(kit, two);
+    sem_post(&go);
+    kit_gen_wait(&third);
+    kit_gen_wait(one);
+    kit_gen_wait(two);
+    kit_gen_fini(&third);
+    sem_destroy(&holds);
+    sem_destroy(&go);
+}
+
 void kit_gen_expect_same(const struct kit_gen *a, const struct kit_gen *b, bool exact)
 {
     if (a->answer_count != b->answer_count ||

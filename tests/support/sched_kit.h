@@ -70,6 +70,10 @@ void kit_gen_submit(struct sched_kit *kit, struct kit_gen *gen);
 void kit_gen_wait(struct kit_gen *gen);
 /* Submit and wait. */
 void kit_gen_run(struct sched_kit *kit, struct kit_gen *gen);
+/* Two at the same time: the scheduler is held in the start of a third one, short and of that seed,
+ * until both are submitted. */
+void kit_gen_run_both(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two,
+                      uint32_t seed);
 /* The same tokens, and the same bits of their log-probabilities when `exact`. */
 void kit_gen_expect_same(const struct kit_gen *a, const struct kit_gen *b, bool exact);
 

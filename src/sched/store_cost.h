@@ -1,0 +1,80 @@
+/*
+ * store_cost.h: what storing state costs, learned from the exports that were made.
+ *
+ *      ns(rows) = call + bytes * per byte  +  the same for rows that lie scattered
+ *
+ * On a CPU an export is a memcpy. On a GPU it is fast in large contiguous pieces only: tokens that
+ * were decoded beside other sequences lie one here and one there in the shared cells, and each
+ * costs several copies. So these rows have a line of their own. So have snapshots.
+ *
+ * Nothing is known of a line before it has STORE_COST_SAMPLES samples. Exports of less than
+ * STORE_COST_BYTES_MIN are neither learned nor judged: the clock's noise is larger than their cost.
+ *
+ * Owner: the scheduler's thread.
+ */
+#ifndef HEARTH_SCHED_STORE_COST_H
+#define HEARTH_SCHED_STORE_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    STORE_COST_SAMPLES = 4,
+    STORE_COST_BYTES_MIN = 1 << 20,
+    /* of the exports that were too expensive for evicted state, one in so many is made, so that an
+     * estimate that became wrong is corrected */
+    STORE_COST_RETRY = 32,
+};
+
+/* How many times less than computing a store must cost; 0 = any price.
+ *
+ *   UNFORCED  Nothing is lost without it: during a prefill, or while other jobs run. All of these
+ *             together take at most 3 % of the time of prefill.
+ *   EVICTED   The state is lost without it, and a request waits for its cells. It pays if one in
+ *             seven of such states is used again: that one saves 8 stores and costs one import.
+ *   CERTAIN   The job continues from it: storing must only be cheaper than computing. */
+enum store_price {
+    STORE_ANY_PRICE = 0,
+    STORE_CERTAIN = 1,
+    STORE_EVICTED = 8,
+    STORE_UNFORCED = 32,
+};
+
+/* A line through decayed samples of (bytes, nanoseconds). */
+struct store_line {
+    double weight, x, xx, y, xy; /* sums */
+    uint32_t samples;
+};
+
+struct store_cost {
+    struct store_line rows, scattered, snapshots;
+    uint32_t refused; /* of evicted state, since the last one that was made nevertheless */
+};
+
+/* An export; `scattered` of its bytes are rows that lie scattered. */
+struct store_piece {
+    uint64_t bytes, scattered;
+    bool snapshot;
+};
+
+void store_cost_learn(struct store_cost *cost, const struct store_piece *piece, uint64_t ns);
+/* Nanoseconds; 0 = not known yet. */
+double store_cost_ns(const struct store_cost *cost, const struct store_piece *piece);
+/* Whether a store that takes `ns` is worth it; computing takes compute_ns. Either 0: not known, and
+ * it is. */
+bool store_cost_pays(struct store_cost *cost, double ns, double compute_ns, enum store_price price);
+
+/* ---- which tokens of a sequence lie scattered ---- */
+
+/* `tokens` of those in [from, to), evenly. */
+struct scatter {
+    uint32_t from, to, tokens;
+};
+
+/* The token at `at`, which is behind all others, was decoded beside other sequences. */
+void scatter_add(struct scatter *scatter, uint32_t at);
+/* Of the first `length` tokens of the sequence. */
+struct scatter scatter_cut(const struct scatter *scatter, uint32_t length);
+uint32_t scatter_count(const struct scatter *scatter, uint32_t begin, uint32_t end);
+
+#endif
