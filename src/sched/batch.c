@@ -268,7 +268,6 @@ void job_put_back(struct job *job)
     assert(job->active && job->seq != SEQ_NONE && job->restore.plan == NULL);
     batch_end_bar(job, false);
     retain_all(job, STORE_CERTAIN);
-    job->keep.scatter = (struct scatter){0};
     job_unclaim(job);
     job_release_followers(job);
     engine_seq_release(sched->engine, &job->seq);

@@ -183,10 +183,15 @@ static bool is_tight(const struct sched *sched)
            sched->residents.count + sched->active + DEVICE_TIGHT_SEQS > sched->facts->sequences;
 }
 
-/* The one that is evicted next; NULL = none. */
+/* Of the half that was not used for longest, the one that is evicted next; NULL = none. The others
+ * are probably continued before that. */
 static struct resident *next_to_leave(struct sched *sched)
 {
+    size_t left = (sched->residents.count + 1) / 2;
+
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
+        if (left-- == 0)
+            break;
         if (resident->unsaved != NULL && !was_refused(resident->unsaved, STORE_EVICTED))
             return resident;
     }

@@ -339,6 +339,8 @@ static void rest(struct sched *sched)
         take(sched, item);
     else if (sched->jobs.count == 0)
         sched->saving = save_oldest(sched);
+    else
+        save_beside(sched);
     if (sched->jobs.count > 0)
         sched->saving = false;
 }
@@ -360,7 +362,7 @@ static void run(void *arg)
             watchdog_note(sched);
             ran = batch_run(sched);
         }
-        if (ran)
+        if (ran && sched->jobs.count > 0)
             save_beside(sched);
         watchdog_note(sched);
         publish(sched);

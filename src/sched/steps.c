@@ -472,6 +472,7 @@ static enum step step_restore(struct job *job)
         }
     }
     job->keep.stored = job->done;
+    job->keep.scatter = (struct scatter){0};
     job_start_prefill(job);
     return STEP_MORE;
 }

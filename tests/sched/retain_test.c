@@ -234,13 +234,26 @@ static void test_stored_ahead_when_tight(void **state)
     for (uint32_t seed = 1; seed <= 6; seed++)
         run_once(&rig.kit, seed, PROMPT, SHORT);
     run_once(&rig.kit, 7, PROMPT, ANSWER); /* many turns */
-    kit_gen_init(&gen, &rig.kit, 8, 4 * PROMPT, SHORT);
+    kit_gen_init(&gen, &rig.kit, 8, 2 * PROMPT, SHORT);
     rig.watch.gen = &gen;
     kit_gen_run(&rig.kit, &gen);
     end_turn(&rig.kit);
     assert_int_equal(atomic_load(&rig.watch.waits), 0);
     assert_int_equal(stats_of(&rig.kit).not_stored, 0);
     kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+/* A client that is alone and comes back at once waits for no export, however little room there
+ * is. */
+static void test_a_client_alone_does_not_wait(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, (struct engine_fake_options){.context = 256, .sequences = 2}, true);
+    run_once(&rig.kit, 1, 2 * PROMPT, SHORT);
+    assert_int_equal(atomic_load(&rig.watch.exports), 0);
     rig_close(&rig);
 }
 
@@ -377,6 +390,6 @@ static void test_half_saved_is_passed_on(void **state)
 }
 
 TEST_SUITE(TEST(test_scattered_ends_are_left_out), TEST(test_nothing_is_forced_while_there_is_room),
-           TEST(test_stored_ahead_when_tight), TEST(test_exports_on_the_way),
-           TEST(test_cancelled_prefill_is_kept), TEST(test_a_request_waits_for_one_piece),
-           TEST(test_half_saved_is_passed_on))
+           TEST(test_stored_ahead_when_tight), TEST(test_a_client_alone_does_not_wait),
+           TEST(test_exports_on_the_way), TEST(test_cancelled_prefill_is_kept),
+           TEST(test_a_request_waits_for_one_piece), TEST(test_half_saved_is_passed_on))
