@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/sysinfo.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "engine/engine.h"
 #include "engine/worker_main.h"
 #include "engine/worker_process.h"

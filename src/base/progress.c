@@ -320,6 +320,14 @@ static void complete(struct progress *progress)
     }
 }
 
+bool progress_part(float done, void *progress)
+{
+    enum { STEPS = 1000 };
+
+    progress_update(progress, (uint64_t)(done * STEPS), STEPS);
+    return true;
+}
+
 void progress_finish(struct progress **progress, bool ok)
 {
     if (*progress == NULL)

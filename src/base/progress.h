@@ -37,6 +37,10 @@ struct progress *progress_create(int fd, enum progress_style style, const char *
  */
 void progress_update(struct progress *progress, uint64_t done, uint64_t total);
 
+/* The same for a fraction, 0 to 1, of a bar (a struct progress *), as loaders report it. Returns
+ * true. */
+bool progress_part(float done, void *progress);
+
 /* Ends the bar: completes it and leaves the line (ok), or clears it so that an error can be
  * printed. Frees it; a no-op on NULL. */
 void progress_finish(struct progress **progress, bool ok);

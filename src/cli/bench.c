@@ -17,10 +17,8 @@
 #include "base/progress.h"
 #include "base/sysinfo.h"
 #include "lab/bench_process.h"
-#include "lab/bench_tokens.h"
 #include "lab/spread.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "engine/model_make.h"
 
 enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
@@ -133,12 +131,6 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
     return true;
 }
 
-static bool on_made(float done, void *arg)
-{
-    progress_update(arg, (uint64_t)(done * 1000), 1000);
-    return true;
-}
-
 const char *bench_model(struct bench *bench, const char *name)
 {
     const char *family = name != NULL ? name : "demo";
@@ -151,7 +143,7 @@ const char *bench_model(struct bench *bench, const char *name)
         .family = family,
         .out = arena_printf(bench->cli->arena, "%s/%s.gguf", bench->scratch, family),
         .fs = bench->cli->setup->fs,
-        .on_progress = on_made,
+        .on_progress = progress_part,
     };
     if (make.out == NULL || strchr(family, '/') != NULL) {
         bench_fail(bench, "%s: there is no such file", family);
@@ -240,10 +232,8 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
 {
     struct bench bench = {.cli = cli, .options = options};
 
-    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch))) {
-        cli_error(cli, "no folder for temporary files: %s", bench.scratch);
-        return CLI_EXIT_FAILURE;
-    }
+    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
+        return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
     bench.sheet = sheet_create(kind->columns, *kind->columns_count);
     cli_note_machine(cli, bench.sheet);
     enum cli_exit status = kind->run(&bench);

@@ -192,10 +192,8 @@ enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options)
     const struct micro *micro = find_micro(cli->args[0]);
     struct bench bench = {.cli = cli, .options = options};
 
-    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch))) {
-        cli_error(cli, "no folder for temporary files: %s", bench.scratch);
-        return CLI_EXIT_FAILURE;
-    }
+    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
+        return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
     enum cli_exit status = options->raw ? run_raw(&bench, micro) : run_sheet(&bench, micro);
     process_remove_tree(bench.scratch);
     sheet_destroy(&bench.sheet);

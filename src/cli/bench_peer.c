@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "lab/bench_process.h"
 #include "lab/spread.h"
-#include "lab/bench_tokens.h"
 #include "cli/bench.h"
 #include "engine/engine.h"
 

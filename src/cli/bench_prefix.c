@@ -141,7 +141,7 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     buf_fini(&text);
     ask_result_fini(&result);
     if (good)
-        server_settle(&prefix->server);
+        server_wait_idle(&prefix->server);
     bench_step(prefix->bench);
     return good;
 }

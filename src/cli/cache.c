@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/commands.h"
+#include "cli/cli.h"
 #include "tier/ssd_format.h"
 
 enum { ANSWER_BYTES_MAX = 1 << 30 };

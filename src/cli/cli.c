@@ -19,8 +19,6 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/str.h"
-#include "cli/commands.h"
-#include "cli/common.h"
 #include "cli/config.h"
 
 /* LOG_BURST equal lines per second are enough to show that something repeats. */
@@ -34,14 +32,6 @@ static void print_error(const struct cli *cli, const char *fmt, va_list args)
     fputs(": ", cli->err);
     vfprintf(cli->err, fmt, args);
     fputc('\n', cli->err);
-}
-
-static const struct command *find(const struct cli_setup *setup, struct str name)
-{
-    for (const struct command *const *command = setup->commands; *command != NULL; command++)
-        if (str_eq(name, str_from((*command)->name)))
-            return *command;
-    return NULL;
 }
 
 /* Without a list of all names: each is compared with the best so far. */
@@ -78,8 +68,7 @@ static enum cli_exit fail(const struct cli *cli, enum err err, const struct erri
 
     if (asked_wrongly)
         return cli_usage_error(cli, "%s", info->text);
-    cli_error(cli, "%s", info->text);
-    return CLI_EXIT_FAILURE;
+    return cli_error(cli, "%s", info->text);
 }
 
 /* The tables of all commands but this one, ended by NULL; NULL without memory. */
@@ -122,8 +111,7 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     if (parse->help || command->ignores_config)
         return ERR_OK;
 
-    const struct common_options *common = (const void *)(values + common_offset(command));
-    TRY(config_read(cli->setup, common->config, cli->arena, &config, info));
+    TRY(config_read(cli->setup, common_of(command, values)->config, cli->arena, &config, info));
     if (config.text == NULL)
         return ERR_OK;
     parse->ini_name = cli->config = config.name;
@@ -190,7 +178,7 @@ static enum cli_exit run_command(struct cli *cli, int argc, char **argv)
         return status;
     assert(cli->command->run != NULL);
     cli->sources = parse.sources;
-    open_log(cli, (const void *)((const char *)cli->values + common_offset(cli->command)));
+    open_log(cli, common_of(cli->command, cli->values));
     status = cli->command->run(cli, cli->values);
     log_destroy(&cli->log);
     return status;
@@ -229,13 +217,14 @@ static enum cli_exit flush_output(struct cli *cli, enum cli_exit status)
     return status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
 }
 
-void cli_error(const struct cli *cli, const char *fmt, ...)
+enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
     print_error(cli, fmt, args);
     va_end(args);
+    return CLI_EXIT_FAILURE;
 }
 
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...)
@@ -262,9 +251,17 @@ const char *cli_env(const struct cli_setup *setup, const char *name)
     return NULL;
 }
 
+const struct command *cli_command_named(const struct cli_setup *setup, const char *name)
+{
+    for (const struct command *const *command = setup->commands; *command != NULL; command++)
+        if (strcmp((*command)->name, name) == 0)
+            return *command;
+    return NULL;
+}
+
 const struct command *cli_find_command(const struct cli *cli, const char *name)
 {
-    const struct command *command = find(cli->setup, str_from(name));
+    const struct command *command = cli_command_named(cli->setup, name);
 
     if (command != NULL)
         return command;

@@ -85,8 +85,8 @@ struct command {
  * a write error has been reported and made the status a failure. */
 int cli_main(const struct cli_setup *setup, int argc, char **argv);
 
-/* "hearth serve: <fmt>" and a newline on cli->err. */
-void cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+/* "hearth serve: <fmt>" and a newline on cli->err. Returns CLI_EXIT_FAILURE. */
+enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 
 /* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
@@ -95,6 +95,8 @@ enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINT
 void cli_print_overview(const struct cli_setup *setup, FILE *to);
 enum cli_exit cli_print_help(const struct cli *cli, const struct command *command);
 
+/* NULL: there is none. */
+const struct command *cli_command_named(const struct cli_setup *setup, const char *name);
 /* Reports an unknown name, suggests the nearest known one, and returns NULL. */
 const struct command *cli_find_command(const struct cli *cli, const char *name);
 
@@ -105,5 +107,23 @@ enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *
 
 /* A variable of setup->env, or NULL when it is not set or empty. */
 const char *cli_env(const struct cli_setup *setup, const char *name);
+
+/* A manual page, from the option tables of the commands and a description of each: "" is hearth(1),
+ * the overview, "serve" hearth-serve(1), "hearth.ini" hearth.ini(5). ERR_NOT_FOUND: there is no such
+ * page. Otherwise fails as buf_append and the arena do. */
+enum err cli_write_man(const struct cli_setup *setup, const char *page, struct arena *arena,
+                       struct buf *out) NODISCARD;
+/* The template INI file: every key of `hearth serve`, explained and commented out. */
+enum err cli_write_example(const struct cli_setup *setup, struct arena *arena,
+                           struct buf *out) NODISCARD;
+
+/* ---- the subcommands: a new one is declared here and listed in cli.c ---- */
+
+extern const struct command command_bench, command_cache, command_completion, command_diff,
+    command_doctor, command_help, command_launch, command_model, command_ps, command_qa,
+    command_replay, command_run, command_serve, command_top, command_version;
+
+/* All of them, in the order of `hearth --help`, ended by NULL. */
+extern const struct command *const cli_commands[];
 
 #endif

@@ -17,8 +17,7 @@
 #include "base/buf.h"
 #include "base/option.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
-#include "cli/common.h"
+#include "cli/config.h"
 
 enum { SCRIPT_BYTES_MAX = 1 << 20, NAME_BYTES = 96 };
 

@@ -1,11 +1,14 @@
 /*
- * config.c: finds and reads the INI file. base/option interprets it.
+ * config.c: joins the common options with a command's own; finds and reads the INI file, which
+ * base/option interprets.
  */
 #include "cli/config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +17,72 @@
 #include "cli/cli.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+/* ---- common options ---- */
+
+/* In the order of enum log_level and enum log_format. */
+static const char *const log_levels[] = {"debug", "info", "warn", "error", "off", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};
+
+#define AT(field) offsetof(struct common_options, field)
+
+static const struct option_desc common[] = {
+    {"config", 0, OPTION_TEXT, AT(config), .value = "FILE", .not_in_file = true,
+     .group = "Common options",
+     .help = "INI file with settings; default: hearth/hearth.ini in your configuration folder."},
+    {"log-level", 0, OPTION_CHOICE, AT(log_level), .value = "LEVEL", .initial = "info",
+     .choices = log_levels, .help = "Minimum level of log lines."},
+    {"log-format", 0, OPTION_CHOICE, AT(log_format), .initial = "text", .choices = log_formats,
+     .help = "Log format: text or json."},
+    {"color", 0, OPTION_FLAG, AT(color), .initial = "on", .help = "Disable colors."},
+};
+
+#undef AT
+
+static size_t offset_of(const struct command *command)
+{
+    size_t align = alignof(struct common_options);
+
+    assert((command->options_size > 0) == (command->table.count > 0));
+    return (command->options_size + align - 1) / align * align;
+}
+
+size_t common_values_size(const struct command *command)
+{
+    return offset_of(command) + sizeof(struct common_options);
+}
+
+const struct common_options *common_of(const struct command *command, const void *values)
+{
+    return (const void *)((const char *)values + offset_of(command));
+}
+
+const struct option_table *common_table(const struct command *command, struct arena *arena)
+{
+    size_t own = command->table.count, count = own + COUNT_OF(common);
+    struct option_table *table = arena_alloc(arena, sizeof(*table));
+    struct option_desc *options = arena_alloc_array(arena, count, sizeof(*options));
+
+    if (table == NULL || options == NULL)
+        return NULL;
+    if (own > 0)
+        memcpy(options, command->table.options, own * sizeof(*options));
+    memcpy(options + own, common, sizeof(common));
+    for (size_t i = own; i < count; i++)
+        options[i].offset += offset_of(command);
+    *table = (struct option_table){command->name, options, count};
+    return table;
+}
+
+bool common_has(struct str name)
+{
+    for (size_t i = 0; i < COUNT_OF(common); i++)
+        if (str_eq(name, str_from(common[i].name)))
+            return true;
+    return str_eq(name, STR("no-color"));
+}
+
+/* ---- the INI file ---- */
 
 /* The user's own file, or NULL with ERR_OK when there is no folder to look in. Its specification
  * says to ignore a relative XDG_CONFIG_HOME. */

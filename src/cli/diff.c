@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/remote.h"
 #include "cli/request_file.h"
 #include "models/model.h"

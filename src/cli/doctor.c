@@ -26,7 +26,6 @@
 #include "base/sysinfo.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/remote.h"
 #include "engine/engine.h"

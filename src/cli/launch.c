@@ -19,7 +19,6 @@
 #include "base/json_scan.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/remote.h"
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
@@ -455,29 +454,25 @@ static enum cli_exit start(struct launch *launch)
     const struct launch_client *client = launch->client;
     const char *path = find_program(launch);
 
-    if (path == NULL) {
-        cli_error(launch->cli,
-                  "%s is not in PATH: install it with '%s', or use --print to see its settings",
-                  client->program, client->get);
-        return CLI_EXIT_FAILURE;
-    }
+    if (path == NULL)
+        return cli_error(
+            launch->cli,
+            "%s is not in PATH: install it with '%s', or use --print to see its settings",
+            client->program, client->get);
     if (!file_is_ready(launch)) {
-        cli_error(launch->cli,
-                  "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s "
-                  "--print' shows the lines",
-                  client->name, client->file, client->name);
-        return CLI_EXIT_FAILURE;
+        return cli_error(
+            launch->cli,
+            "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s "
+            "--print' shows the lines",
+            client->name, client->file, client->name);
     }
     const char **argv = make_args(launch), **env = make_env(launch);
-    if (argv == NULL || env == NULL) {
-        cli_error(launch->cli, "no memory for its arguments");
-        return CLI_EXIT_FAILURE;
-    }
+    if (argv == NULL || env == NULL)
+        return cli_error(launch->cli, "no memory for its arguments");
     fflush(launch->cli->out);
     fflush(launch->cli->err);
     execve(path, (char *const *)argv, (char *const *)env);
-    cli_error(launch->cli, "%s cannot be started: %s", path, strerror(errno));
-    return CLI_EXIT_FAILURE;
+    return cli_error(launch->cli, "%s cannot be started: %s", path, strerror(errno));
 }
 
 /* ---- the command ---- */
@@ -507,10 +502,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     enum err err = ask_server(&launch, &info);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
-    if (err != ERR_OK) {
-        cli_error(cli, "%s", info.text);
-        return CLI_EXIT_FAILURE;
-    }
+    if (err != ERR_OK)
+        return cli_error(cli, "%s", info.text);
     return launch.options->print || launch.client->program == NULL ? print(&launch)
                                                                    : start(&launch);
 }

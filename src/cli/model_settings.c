@@ -19,15 +19,6 @@
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 
-/* Progress of loading is a fraction; the bar takes whole numbers. */
-enum { PROGRESS_STEPS = 1000 };
-
-static bool on_progress(float done, void *arg)
-{
-    progress_update(arg, (uint64_t)(done * PROGRESS_STEPS), PROGRESS_STEPS);
-    return true;
-}
-
 static enum err parse_adapter(const char *text, struct arena *arena, struct engine_adapter *adapter,
                               struct errinfo *info)
 {
@@ -120,7 +111,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     if (err == ERR_OK) {
         struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
-        options.on_progress = on_progress;
+        options.on_progress = progress_part;
         options.arg = bar;
         err = cli_load_engine(settings, &options, engine, &info);
         progress_finish(&bar, err == ERR_OK);
@@ -128,6 +119,5 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;
     if (err == ERR_OK)
         return CLI_EXIT_OK;
-    cli_error(cli, "%s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
-    return CLI_EXIT_FAILURE;
+    return cli_error(cli, "%s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
 }

@@ -106,11 +106,4 @@ enum err cli_load_engine(const struct model_settings *settings,
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds) NODISCARD;
 
-/* ---- `hearth model show FILE` ---- */
-
-struct model_settings;
-
-/* Loads the model named by the second argument and prints its properties. */
-enum cli_exit model_show(struct cli *cli, const struct model_settings *settings);
-
 #endif

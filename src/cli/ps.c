@@ -7,7 +7,6 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/remote.h"
 
 enum { TEXT_BYTES_MAX = 16 << 20 };

@@ -17,7 +17,6 @@
 #include "lab/qa.h"
 #include "lab/bench_server.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/sheets.h"
 #include "engine/model_make.h"
 #include "version.h"
@@ -362,10 +361,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
     if (status != CLI_EXIT_OK)
         return status;
-    if (!process_make_scratch(session.scratch, sizeof(session.scratch))) {
-        cli_error(cli, "no folder for temporary files: %s", session.scratch);
-        return CLI_EXIT_FAILURE;
-    }
+    if (!process_make_scratch(session.scratch, sizeof(session.scratch)))
+        return cli_error(cli, "no folder for temporary files: %s", session.scratch);
     session.sheet = sheet_create(columns, COUNT_OF(columns));
     buf_init(&session.report, REPORT_BYTES_MAX);
     session.json = json_to(&session.report);

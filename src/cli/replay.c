@@ -19,7 +19,6 @@
 #include "base/units.h"
 #include "cache/policy.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/model_settings.h"
 #include "cli/sheets.h"
 #include "engine/engine.h"
@@ -125,8 +124,7 @@ struct replay {
 
 static enum cli_exit failed(const struct replay *replay, const char *text)
 {
-    cli_error(replay->cli, "%s", text);
-    return CLI_EXIT_FAILURE;
+    return cli_error(replay->cli, "%s", text);
 }
 
 /* ---- what state costs ---- */

@@ -15,7 +15,6 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/model_settings.h"
 #include "output/detok.h"
 #include "engine/sample.h"

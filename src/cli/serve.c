@@ -6,15 +6,11 @@
  *
  * The socket is open before a model is loaded, so that clients can already connect and a port in
  * use is reported at once. All signals are blocked before the first thread starts; this thread
- * waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
+ * waits for them (serve_wait.c). A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,10 +22,8 @@
 #include "base/drill.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"
@@ -39,7 +33,10 @@
 
 #define AT(field) offsetof(struct serve_options, field)
 
-enum { FILES_BESIDE = 1024 }; /* descriptors for everything but connections */
+enum {
+    FILES_BESIDE = 1024, /* descriptors for everything but connections */
+    SETTING_BYTES_MAX = 4096
+};
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
@@ -265,6 +262,53 @@ static bool open_record(struct server *server)
     return false;
 }
 
+static const char *name_of(struct arena *arena, const char *option)
+{
+    char *name = arena_strdup(arena, str_from(option));
+
+    for (char *at = name; at != NULL && *at != '\0'; at++)
+        if (*at == '-')
+            *at = '_';
+    return name;
+}
+
+/* NULL when out of memory: it is then shown as none. */
+static const char *value_of(struct arena *arena, const struct option_desc *desc, const void *values)
+{
+    struct buf text;
+    const char *value = NULL;
+
+    buf_init(&text, SETTING_BYTES_MAX);
+    if (option_show(desc, values, &text) == ERR_OK)
+        value = arena_strdup(arena, (struct str){buf_str(&text), text.len});
+    buf_fini(&text);
+    return value;
+}
+
+/* Everything that the server was started with, in the arena, as /admin/settings shows it: names as
+ * in JSON, values as in the help; secrets are masked. */
+static struct admin_setting *settings_of(const struct cli *cli, const struct option_table *table,
+                                         const void *values, size_t *count)
+{
+    struct admin_setting *settings = arena_alloc_array(cli->arena, table->count, sizeof(*settings));
+
+    *count = 0;
+    for (size_t i = 0; settings != NULL && i < table->count; i++) {
+        const struct option_desc *desc = &table->options[i];
+        const char *name = name_of(cli->arena, desc->name);
+
+        if (name == NULL || desc->hidden)
+            continue;
+        settings[(*count)++] = (struct admin_setting){
+            .name = name,
+            .value = value_of(cli->arena, desc, values),
+            .initial = desc->initial,
+            .help = desc->help,
+        };
+    }
+    return settings;
+}
+
 static enum err open_admin(struct server *server, struct api_options *api, struct errinfo *info)
 {
     const struct serve_options *options = server->options;
@@ -281,8 +325,7 @@ static enum err open_admin(struct server *server, struct api_options *api, struc
         .show_text = options->admin_show_text,
     };
 
-    admin.settings =
-        serve_settings(server->cli, &command_serve.table, options, &admin.settings_count);
+    admin.settings = settings_of(server->cli, &command_serve.table, options, &admin.settings_count);
     return admin_create(&server->admin, &admin, api, info);
 }
 
@@ -412,11 +455,11 @@ static void print_banner(struct server *server)
 
 static void wait_for_end(struct server *server)
 {
-    serve_watch(&(struct serve_watch){.cli = server->cli,
-                                      .api = server->api,
-                                      .pool = server->pool,
-                                      .signals = &server->signals,
-                                      .terminal = isatty(STDIN_FILENO) == 1});
+    serve_wait(&(struct serve_wait){.cli = server->cli,
+                                    .api = server->api,
+                                    .pool = server->pool,
+                                    .signals = &server->signals,
+                                    .terminal = isatty(STDIN_FILENO) == 1});
 }
 
 /* Running answers may continue for a while; the second signal ends them. */

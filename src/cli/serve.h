@@ -3,10 +3,8 @@
  *
  *      serve.c         options, start, signals, end
  *      serve_models.c  which models there are, with which settings, and how they are loaded
- *      serve_store.c   the cache, its disk, its key, and stored turns
- *      serve_memory.c  the ceiling, and shares of tenants
- *      serve_settings.c  what it was started with, for /admin
- *      serve_watch.c   signals and the service manager while it runs
+ *      serve_store.c   memory and shares of tenants; the cache, its disk, its key, stored turns
+ *      serve_wait.c    signals and the service manager while it runs
  *      serve_banner.c  what is printed when the server is up
  */
 #ifndef HEARTH_CLI_SERVE_H
@@ -27,7 +25,6 @@
 #include "models/model_file.h"
 #include "sched/sched.h"
 
-struct admin_setting;
 struct cli;
 struct engine_facts;
 struct memory;
@@ -102,10 +99,6 @@ enum err serve_read_shares(const struct cli *cli, const struct serve_options *op
                            uint64_t ram_bytes, struct model_share **shares,
                            struct errinfo *info) NODISCARD;
 
-/* The settings the server was started with, in the arena, for /admin/settings. */
-struct admin_setting *serve_settings(const struct cli *cli, const struct option_table *table,
-                                     const void *values, size_t *count);
-
 /* On failure prints an error and returns false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options) NODISCARD;
@@ -165,7 +158,7 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         const struct engine_facts *facts, const struct serve_store *store,
                         double load_s);
 
-/* ---- the main thread while the server runs (serve_watch.c) ----
+/* ---- the main thread while the server runs (serve_wait.c) ----
  *
  *      SIGINT, SIGTERM   the end
  *      SIGHUP            files of keys and the log level are read again; the end when the server
@@ -177,7 +170,7 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
 
 struct api;
 
-struct serve_watch {
+struct serve_wait {
     const struct cli *cli;
     struct api *api;
     struct pool *pool;
@@ -186,6 +179,6 @@ struct serve_watch {
 };
 
 /* The server is ready. Returns at the signal that ends it. */
-void serve_watch(const struct serve_watch *watch);
+void serve_wait(const struct serve_wait *wait);
 
 #endif

@@ -20,7 +20,6 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "cli/common.h"
 #include "cli/config.h"
 #include "cli/serve.h"
 #include "engine/gguf_file.h"
@@ -28,7 +27,7 @@
 #include "models/resolve.h"
 #include "models/model.h"
 
-enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, PROGRESS_STEPS = 1000, CHECK_MS = 5000 };
+enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, CHECK_MS = 5000 };
 
 /* What a [model NAME] section can say. */
 struct preset {
@@ -184,12 +183,11 @@ static void add_dir(struct reading *reading)
 static bool open_ini(struct reading *reading)
 {
     const struct cli *cli = reading->cli;
-    const struct common_options *common =
-        (const void *)((const char *)cli->values + common_offset(cli->command));
     struct config config = {0};
     struct errinfo info = {0};
 
-    enum err err = config_read(cli->setup, common->config, cli->arena, &config, &info);
+    enum err err = config_read(cli->setup, common_of(cli->command, cli->values)->config, cli->arena,
+                               &config, &info);
     reading->ini = (struct option_parse){.arena = cli->arena,
                                          .whole = cli->setup->memory_bytes,
                                          .ini_text = config.text,
@@ -378,10 +376,8 @@ enum cli_exit serve_models_read(struct serve_models *models, const struct cli *c
 
     *models = (struct serve_models){.cli = cli, .options = options};
     models->list = arena_alloc_array(cli->arena, SERVE_MODELS_MAX, sizeof(*models->list));
-    if (models->list == NULL) {
-        cli_error(cli, "no memory for the models");
-        return CLI_EXIT_FAILURE;
-    }
+    if (models->list == NULL)
+        return cli_error(cli, "no memory for the models");
     if (open_ini(&reading))
         read_all(&reading);
     return reading.status;
@@ -482,7 +478,7 @@ static enum err add_all(struct serve_models *models, struct pool *pool, struct e
 static void on_progress(const char *name, float done, void *arg)
 {
     (void)name;
-    progress_update(arg, (uint64_t)(done * PROGRESS_STEPS), PROGRESS_STEPS);
+    (void)progress_part(done, arg);
 }
 
 /* Loads one with a bar. */
@@ -533,6 +529,5 @@ enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
     atomic_store(&models->opened, true);
     if (err == ERR_OK)
         return CLI_EXIT_OK;
-    cli_error(models->cli, "%s", info.text);
-    return CLI_EXIT_FAILURE;
+    return cli_error(models->cli, "%s", info.text);
 }

@@ -16,7 +16,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "cli/remote.h"
 #include "cli/top_view.h"
 
@@ -149,13 +148,12 @@ static bool wait_for_next(struct top *top)
     return !ended;
 }
 
-static enum cli_exit watch(struct top *top)
+static enum cli_exit run_live(struct top *top)
 {
     enum err err = renew_all(top);
 
     if (err == ERR_DENIED) { /* retrying does not help */
-        cli_error(top->cli, "%s", top->trouble.text);
-        return CLI_EXIT_FAILURE;
+        return cli_error(top->cli, "%s", top->trouble.text);
     }
     take_terminal(top);
     do {
@@ -173,10 +171,8 @@ static enum cli_exit watch(struct top *top)
 
 static enum cli_exit show_once(struct top *top)
 {
-    if (renew_all(top) != ERR_OK) {
-        cli_error(top->cli, "%s", top->trouble.text);
-        return CLI_EXIT_FAILURE;
-    }
+    if (renew_all(top) != ERR_OK)
+        return cli_error(top->cli, "%s", top->trouble.text);
     draw(top, false);
     return CLI_EXIT_OK;
 }
@@ -192,7 +188,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     /* a slow server must not freeze the picture */
     top.remote.timeout_ms = MIN(top.remote.timeout_ms, (uint64_t)ANSWER_MS_MAX);
     bool live = !top.options->once && isatty(fileno(cli->out));
-    enum cli_exit status = live ? watch(&top) : show_once(&top);
+    enum cli_exit status = live ? run_live(&top) : show_once(&top);
     yyjson_doc_free(top.stats);
     yyjson_doc_free(top.requests);
     return status;

@@ -11,7 +11,6 @@
 
 #include "base/attr.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "engine/engine.h"
 #include "version.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { TEXT_BYTES_MAX = 64 << 20, BODY_BYTES_MAX = 256 << 20 };
+enum { TEXT_BYTES_MAX = 64 << 20, BODY_BYTES_MAX = 256 << 20, TOKENIZE_MS = 60 * 1000 };
 
 /* ---- the request ---- */
 
@@ -49,18 +49,33 @@ void ask_write_body(const struct ask *ask, struct buf *out)
 
 /* ---- what the server says ---- */
 
-static int64_t number_of(yyjson_val *object, const char *key, int64_t otherwise)
+/* Numbers of an answer; where one is missing, the value stays as it is. */
+struct number {
+    const char *name;
+    size_t at;     /* in struct ask_result */
+    bool fraction; /* a double; otherwise an int64_t */
+};
+
+#define COUNT(name, field)                              \
+    {                                                   \
+        name, offsetof(struct ask_result, field), false \
+    }
+#define MS(name, field)                                \
+    {                                                  \
+        name, offsetof(struct ask_result, field), true \
+    }
+
+static void read_numbers(struct ask_result *result, yyjson_val *object,
+                         const struct number *numbers, size_t count)
 {
-    yyjson_val *value = yyjson_obj_get(object, key);
-
-    return yyjson_is_num(value) ? (int64_t)yyjson_get_num(value) : otherwise;
-}
-
-static double float_of(yyjson_val *object, const char *key)
-{
-    yyjson_val *value = yyjson_obj_get(object, key);
-
-    return yyjson_is_num(value) ? yyjson_get_num(value) : 0;
+    for (size_t i = 0; i < count; i++) {
+        yyjson_val *value = yyjson_obj_get(object, numbers[i].name);
+        char *to = (char *)result + numbers[i].at;
+        if (yyjson_is_num(value) && numbers[i].fraction)
+            *(double *)(void *)to = yyjson_get_num(value);
+        else if (yyjson_is_num(value))
+            *(int64_t *)(void *)to = (int64_t)yyjson_get_num(value);
+    }
 }
 
 static void copy_text(yyjson_val *value, char *out, size_t size)
@@ -69,48 +84,30 @@ static void copy_text(yyjson_val *value, char *out, size_t size)
         snprintf(out, size, "%s", yyjson_get_str(value));
 }
 
-static void read_usage(struct ask_result *result, yyjson_val *usage)
+static void read_figures(struct ask_result *result, yyjson_val *root)
 {
-    yyjson_val *details = yyjson_obj_get(usage, "prompt_tokens_details");
+    static const struct number
+        usage[] = {COUNT("prompt_tokens", prompt), COUNT("completion_tokens", generated)},
+        details[] = {COUNT("cached_tokens", cached), COUNT("cache_write_tokens", written)},
+        reused[] = {COUNT("cache_n", cached)}, prefill[] = {MS("prompt_ms", cache.replay_ms)},
+        restore[] = {MS("lookup_ms", cache.lookup_ms), MS("fetch_ms", cache.fetch_ms),
+                     MS("verify_ms", cache.verify_ms), MS("import_ms", cache.import_ms)},
+        parts[] = {
+            COUNT("device", cache.device),     COUNT("ram", cache.ram),
+            COUNT("ssd", cache.ssd),           COUNT("remote", cache.remote),
+            COUNT("computed", cache.computed), COUNT("first_difference", cache.first_difference)};
+    yyjson_val *used = yyjson_obj_get(root, "usage"), *timings = yyjson_obj_get(root, "timings"),
+               *cache = yyjson_obj_get(root, "x_cache");
 
-    if (!yyjson_is_obj(usage))
-        return;
-    result->prompt = number_of(usage, "prompt_tokens", result->prompt);
-    result->generated = number_of(usage, "completion_tokens", result->generated);
-    result->cached = number_of(details, "cached_tokens", result->cached);
-    result->written = number_of(details, "cache_write_tokens", result->written);
-}
-
-static void read_timings(struct ask_result *result, yyjson_val *timings)
-{
-    yyjson_val *restore = yyjson_obj_get(timings, "restore");
-    struct ask_cache *cache = &result->cache;
-
-    if (!yyjson_is_obj(timings))
-        return;
+    read_numbers(result, used, usage, COUNT_OF(usage));
+    read_numbers(result, yyjson_obj_get(used, "prompt_tokens_details"), details, COUNT_OF(details));
     if (result->cached < 0)
-        result->cached = number_of(timings, "cache_n", result->cached);
-    cache->replay_ms = float_of(timings, "prompt_ms");
-    cache->lookup_ms = float_of(restore, "lookup_ms");
-    cache->fetch_ms = float_of(restore, "fetch_ms");
-    cache->verify_ms = float_of(restore, "verify_ms");
-    cache->import_ms = float_of(restore, "import_ms");
-}
-
-static void read_x_cache(struct ask_result *result, yyjson_val *x_cache)
-{
-    struct ask_cache *cache = &result->cache;
-
-    if (!yyjson_is_obj(x_cache))
-        return;
-    cache->device = number_of(x_cache, "device", -1);
-    cache->ram = number_of(x_cache, "ram", -1);
-    cache->ssd = number_of(x_cache, "ssd", -1);
-    cache->remote = number_of(x_cache, "remote", -1);
-    cache->computed = number_of(x_cache, "computed", -1);
-    cache->first_difference = number_of(x_cache, "first_difference", -1);
-    copy_text(yyjson_obj_get(x_cache, "match"), cache->match, sizeof(cache->match));
-    copy_text(yyjson_obj_get(x_cache, "reason"), cache->reason, sizeof(cache->reason));
+        read_numbers(result, timings, reused, COUNT_OF(reused));
+    read_numbers(result, timings, prefill, COUNT_OF(prefill));
+    read_numbers(result, yyjson_obj_get(timings, "restore"), restore, COUNT_OF(restore));
+    read_numbers(result, cache, parts, COUNT_OF(parts));
+    copy_text(yyjson_obj_get(cache, "match"), result->cache.match, sizeof(result->cache.match));
+    copy_text(yyjson_obj_get(cache, "reason"), result->cache.reason, sizeof(result->cache.reason));
 }
 
 static void read_error(struct ask_result *result, yyjson_val *error)
@@ -146,15 +143,7 @@ struct listener {
 
 static void add_gap(struct ask_result *result, double ms)
 {
-    if (result->gaps_count == result->gaps_capacity) {
-        size_t wanted = result->gaps_capacity > 0 ? 2 * result->gaps_capacity : 64;
-        double *more = mem_alloc_array(wanted, sizeof(*more));
-        if (result->gaps_count > 0)
-            memcpy(more, result->gaps_ms, result->gaps_count * sizeof(*more));
-        mem_free(result->gaps_ms);
-        result->gaps_ms = more;
-        result->gaps_capacity = wanted;
-    }
+    mem_reserve_one(&result->gaps_ms, result->gaps_count, &result->gaps_capacity, sizeof(ms));
     result->gaps_ms[result->gaps_count++] = ms;
 }
 
@@ -183,9 +172,7 @@ static void take_event(struct listener *listener, struct str data)
 
     take_piece(listener, piece_of(choice));
     copy_text(yyjson_obj_get(choice, "finish_reason"), result->finish, sizeof(result->finish));
-    read_usage(result, yyjson_obj_get(root, "usage"));
-    read_timings(result, yyjson_obj_get(root, "timings"));
-    read_x_cache(result, yyjson_obj_get(root, "x_cache"));
+    read_figures(result, root);
     read_error(result, yyjson_obj_get(root, "error"));
     yyjson_doc_free(doc);
 }
@@ -284,4 +271,95 @@ void ask_result_fini(struct ask_result *result)
     mem_free(result->gaps_ms);
     result->gaps_ms = NULL;
     result->gaps_count = result->gaps_capacity = 0;
+}
+
+/* ---- tokens ---- */
+
+/* Sends the JSON; `*doc` (the caller frees it) is the answer's. */
+static enum err fetch(const struct client_url *url, const char *path, const struct buf *body,
+                      yyjson_doc **doc, struct errinfo *info)
+{
+    const struct client_request request = {.url = url,
+                                           .method = "POST",
+                                           .path = path,
+                                           .body = buf_str(body),
+                                           .timeout_ms = TOKENIZE_MS};
+    struct buf answer;
+    int status = 0;
+
+    buf_init(&answer, BODY_BYTES_MAX);
+    enum err err = client_fetch(&request, &status, &answer, info);
+    *doc = err == ERR_OK && status == 200 ? yyjson_read(buf_str(&answer), answer.len, 0) : NULL;
+    buf_fini(&answer);
+    if (err == ERR_OK && *doc == NULL)
+        err =
+            err_set(info, ERR_INVALID, "%s: status %d, and no JSON that can be used", path, status);
+    return err;
+}
+
+enum err tokens_render(const struct client_url *url, const struct ask_message *messages,
+                       size_t count, struct buf *out, struct errinfo *info)
+{
+    const struct ask ask = {.messages = messages, .messages_count = count, .max_tokens = 1};
+    yyjson_doc *doc;
+    struct buf body;
+
+    if (messages[0].role == NULL)
+        return buf_append(out, messages[0].text, strlen(messages[0].text)), ERR_OK;
+    buf_init(&body, BODY_BYTES_MAX);
+    ask_write_body(&ask, &body);
+    enum err err = fetch(url, "/apply-template", &body, &doc, info);
+    buf_fini(&body);
+    TRY(err);
+    yyjson_val *prompt = yyjson_obj_get(yyjson_doc_get_root(doc), "prompt");
+    if (yyjson_is_str(prompt))
+        buf_append(out, yyjson_get_str(prompt), yyjson_get_len(prompt));
+    else
+        err = err_set(info, ERR_INVALID, "/apply-template: no prompt");
+    yyjson_doc_free(doc);
+    return err;
+}
+
+enum err tokens_of(const struct client_url *url, const char *text, struct tokens *out,
+                   struct errinfo *info)
+{
+    yyjson_doc *doc;
+    yyjson_val *id;
+    size_t index, count;
+    struct buf body;
+
+    *out = (struct tokens){0};
+    struct json json = json_begin(&body, BODY_BYTES_MAX, '{');
+    json_key_text(&json, "content", text);
+    json_key_bool(&json, "add_special", true);
+    json_key_bool(&json, "parse_special", true);
+    json_close(&json, '}');
+    enum err err = fetch(url, "/tokenize", &body, &doc, info);
+    buf_fini(&body);
+    TRY(err);
+    yyjson_val *ids = yyjson_obj_get(yyjson_doc_get_root(doc), "tokens");
+    out->ids = mem_alloc_array(yyjson_arr_size(ids) + 1, sizeof(*out->ids));
+    yyjson_arr_foreach(ids, index, count, id)
+    {
+        out->ids[out->count++] = (uint32_t)yyjson_get_uint(id);
+    }
+    if (out->count == 0)
+        err = err_set(info, ERR_INVALID, "/tokenize: no tokens");
+    yyjson_doc_free(doc);
+    return err;
+}
+
+void tokens_fini(struct tokens *tokens)
+{
+    mem_free(tokens->ids);
+    *tokens = (struct tokens){0};
+}
+
+size_t tokens_common(const struct tokens *a, const struct tokens *b)
+{
+    size_t at = 0, most = MIN(a->count, b->count);
+
+    while (at < most && a->ids[at] == b->ids[at])
+        at++;
+    return at;
 }

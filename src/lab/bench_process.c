@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "lab/micro.h"
 
 enum { PROC_BYTES_MAX = 16 << 20, WALK_FILES = 16, PAUSE_MS = 5 };
 
@@ -188,11 +189,21 @@ bool process_own_path(char *out, size_t size)
 
 /* ---- scratch ---- */
 
+static const char *temp_dir(void)
+{
+    const char *folder = getenv("TMPDIR");
+
+    return folder != NULL && folder[0] != '\0' ? folder : "/tmp";
+}
+
+void micro_path(char out[MICRO_PATH_BYTES], const char *name)
+{
+    snprintf(out, MICRO_PATH_BYTES, "%s/%s.gguf", temp_dir(), name);
+}
+
 bool process_make_scratch(char *out, size_t size)
 {
-    const char *parent = getenv("TMPDIR");
-
-    snprintf(out, size, "%s/hearth.XXXXXX", parent != NULL && parent[0] != '\0' ? parent : "/tmp");
+    snprintf(out, size, "%s/hearth.XXXXXX", temp_dir());
     return mkdtemp(out) != NULL;
 }
 

@@ -26,7 +26,7 @@ enum {
     STOP_MS = 2 * 60 * 1000,   /* it writes unsaved state to disk */
     PAUSE_MS = 10,
     ASK_MS = 60 * 1000,
-    SETTLE_MS = 60 * 1000,
+    IDLE_MS = 60 * 1000,
     SHOWN_BYTES = 300,
     STARTS_MAX = 3,
 };
@@ -352,9 +352,9 @@ double server_metric(const struct server *server, const char *name)
 }
 
 /* An answer counts as unsaved before its client receives it, so one check is enough. */
-void server_settle(const struct server *server)
+void server_wait_idle(const struct server *server)
 {
-    uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), IDLE_MS * NS_PER_MS);
 
     while ((server_metric(server, "hearth_sched_active") > 0 ||
             server_metric(server, "hearth_sched_unsaved") > 0) &&

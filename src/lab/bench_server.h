@@ -68,6 +68,6 @@ enum err server_read_log(const struct server *server, struct buf *out,
 double server_metric(const struct server *server, const char *name);
 
 /* Waits up to a minute until it is idle and the state of all finished requests is in its cache. */
-void server_settle(const struct server *server);
+void server_wait_idle(const struct server *server);
 
 #endif

@@ -245,7 +245,7 @@ static void probe_ab(struct stage *stage)
     ask_together(stage, QA_PROBE_AB, "cold");
     /* Later phases depend on what these requests stored, and it is stored once the server is
      * idle. */
-    server_settle(&stage->server);
+    server_wait_idle(&stage->server);
     ask_together(stage, QA_PROBE_AB, "warm");
     ask_alone(stage, QA_PROBE_AB, "exact", 'a', &stage->talks[0]);
     ask_alone(stage, QA_PROBE_AB, "aba-1", 'a', &stage->talks[0]);
@@ -312,7 +312,7 @@ static void probe_cancel(struct stage *stage)
     question.tokens = LEAVE_TOKENS;
     question.leave_after = LEAVE_AFTER;
     ask_one(&question);
-    server_settle(&stage->server);
+    server_wait_idle(&stage->server);
     ask_alone(stage, QA_PROBE_CANCEL, "resume", 'x', &talk);
     talk_fini(&talk);
     advance(stage);

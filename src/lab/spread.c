@@ -44,9 +44,9 @@ struct spread spread_of(double *values, size_t count)
     return spread;
 }
 
-/* ---- words: letters from a small generator (splitmix64) ---- */
+/* ---- words ---- */
 
-static uint64_t next(uint64_t *state)
+uint64_t spread_random(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
 
@@ -63,9 +63,9 @@ void words_append(struct buf *out, size_t bytes, uint64_t seed)
     for (size_t i = 0; i < bytes; i++) {
         bool ends = left == 0 && i > 0 && i + 1 < bytes;
         if (left == 0)
-            left = 2 + next(&state) % 7;
+            left = 2 + spread_random(&state) % 7;
         else
             left--;
-        buf_append_char(out, ends ? ' ' : (char)('a' + next(&state) % 26));
+        buf_append_char(out, ends ? ' ' : (char)('a' + spread_random(&state) % 26));
     }
 }

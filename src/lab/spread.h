@@ -22,6 +22,9 @@ struct spread spread_of(double *values, size_t count);
  * none. */
 double spread_percentile(const double *sorted, size_t count, double percent);
 
+/* splitmix64: small, and the same everywhere. */
+uint64_t spread_random(uint64_t *state);
+
 /* ---- words ---- */
 
 /* Prompts: text that looks like text to a tokenizer, the same for the same seed, and different

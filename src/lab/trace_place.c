@@ -115,7 +115,7 @@ static bool is_better(const struct cell *a, const struct cell *b)
 }
 
 /* Adds the best of a node's subtree to the table of the node above it, or to *all. */
-static void settle(struct place *place, const struct spot *spot, struct cell *all)
+static void add_best(struct place *place, const struct spot *spot, struct cell *all)
 {
     const struct cell *sums = &place->cells[spot->cells];
     const struct spot *above = spot;
@@ -154,7 +154,7 @@ static enum err solve(struct place *place, struct place_result *result)
     memset(place->cells, 0, cells * sizeof(*place->cells));
     for (uint32_t id = place->trace->ids_end; id-- > 0;)
         if (matters(&place->spots[id]))
-            settle(place, &place->spots[id], &all);
+            add_best(place, &place->spots[id], &all);
     result->snapshots = all.snapshots;
     result->tokens_saved = (uint64_t)(all.value + place->price * (int64_t)all.snapshots);
     return ERR_OK;

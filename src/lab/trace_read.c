@@ -63,16 +63,12 @@ static bool get_time(yyjson_val *object, const char *key, double ns, uint64_t *o
     return true;
 }
 
-static bool reserve_keys(struct reader *reader, size_t count)
+/* Room for the keys of one request. */
+static enum err reserve_keys(struct reader *reader, size_t count)
 {
-    if (count <= reader->keys_cap)
-        return true;
-    uint64_t *keys = mem_try_realloc(reader->keys, count * sizeof(*keys));
-    if (keys == NULL)
-        return false;
-    reader->keys = keys;
-    reader->keys_cap = count;
-    return true;
+    return mem_try_reserve(&reader->keys, count, &reader->keys_cap, sizeof(*reader->keys))
+               ? ERR_OK
+               : fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
 }
 
 /* Blocks from an array of numbers that are unique in `scope`. */
@@ -83,8 +79,7 @@ static enum err read_ids(struct reader *reader, yyjson_val *array, uint64_t scop
 
     if (!yyjson_is_arr(array) || yyjson_arr_size(array) > TRACE_TOKENS_MAX)
         return fail(reader, ERR_INVALID, "hash_ids is no list of numbers");
-    if (!reserve_keys(reader, yyjson_arr_size(array)))
-        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    TRY(reserve_keys(reader, yyjson_arr_size(array)));
     yyjson_arr_foreach(array, i, count, value)
     {
         if (!yyjson_is_uint(value))
@@ -218,8 +213,7 @@ static enum err add_tokens(struct reader *reader, struct trace_request *request,
     request->blocks = request->tokens / block;
     if (request->blocks == 0)
         return ERR_OK; /* shorter than any stored block */
-    if (!reserve_keys(reader, request->blocks))
-        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    TRY(reserve_keys(reader, request->blocks));
     for (uint32_t i = 0; i < request->blocks; i++)
         reader->keys[i] = map_hash(tokens + (size_t)i * block, block * sizeof(*tokens), 0);
     return add(reader, request);
@@ -266,8 +260,7 @@ static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *
 
     if (text == NULL || yyjson_get_len(value) % RECORD_HEX != 0 || count > TRACE_TOKENS_MAX)
         return fail(reader, ERR_INVALID, "blocks is no text of 16 hexadecimal digits per block");
-    if (!reserve_keys(reader, count))
-        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    TRY(reserve_keys(reader, count));
     for (size_t i = 0; i < count * RECORD_HEX; i++) {
         int digit = hex_digit(text[i]);
         if (digit < 0)
@@ -337,68 +330,58 @@ static enum err read_record_head(struct reader *reader, yyjson_val *object)
 
 /* ---- files ---- */
 
-/* The format of a value of the first line; READ_FORMAT_COUNT: unknown. */
-static enum read_format recognise(yyjson_val *object)
+/* The lines before the first request. */
+static enum err begin_mooncake(struct reader *reader, yyjson_val *first)
 {
-    if (yyjson_obj_get(object, "hearth_record") != NULL)
-        return READ_FORMAT_RECORD;
-    if (yyjson_obj_get(object, "requests") != NULL)
-        return READ_FORMAT_CLAUDE_CODE;
-    if (yyjson_obj_get(object, "hash_ids") != NULL)
-        return READ_FORMAT_MOONCAKE;
-    return yyjson_obj_get(object, "input") != NULL ? READ_FORMAT_TEXT : READ_FORMAT_COUNT;
+    (void)first;
+    return trace_set_block(reader->trace, READ_BLOCK_TOKENS_MOONCAKE, reader->info);
 }
 
-/* The lines before the first request. */
-static enum err begin(struct reader *reader, enum read_format format, yyjson_val *first)
+static enum err begin_text(struct reader *reader, yyjson_val *first)
 {
-    uint32_t text_block = reader->options->block_tokens;
+    uint32_t block = reader->options->block_tokens;
 
-    switch (format) {
-    case READ_FORMAT_MOONCAKE:
-        return trace_set_block(reader->trace, READ_BLOCK_TOKENS_MOONCAKE, reader->info);
-    case READ_FORMAT_TEXT:
-        return trace_set_block(reader->trace, text_block ? text_block : TEXT_BLOCK_TOKENS,
-                               reader->info);
-    case READ_FORMAT_RECORD:
-        return read_record_head(reader, first);
-    case READ_FORMAT_CLAUDE_CODE:
-        return ERR_OK;
-    default:
+    (void)first;
+    return trace_set_block(reader->trace, block ? block : TEXT_BLOCK_TOKENS, reader->info);
+}
+
+/* In the order in which formats are recognised: by a key of the first line. */
+static const struct format {
+    const char *key;
+    enum read_format format;
+    enum err (*begin)(struct reader *reader, yyjson_val *first); /* NULL: nothing to do */
+    enum err (*read)(struct reader *reader, yyjson_val *object);
+} formats[] = {
+    {"hearth_record", READ_FORMAT_RECORD, read_record_head, read_record},
+    {"requests", READ_FORMAT_CLAUDE_CODE, NULL, read_claude_code},
+    {"hash_ids", READ_FORMAT_MOONCAKE, begin_mooncake, read_mooncake},
+    {"input", READ_FORMAT_TEXT, begin_text, read_text},
+};
+
+/* `format` NULL: this is the first line, which says it. */
+static enum err read_value(struct reader *reader, yyjson_val *value, const struct format **format)
+{
+    bool first = *format == NULL;
+
+    for (size_t i = 0; i < COUNT_OF(formats) && *format == NULL; i++)
+        if (yyjson_obj_get(value, formats[i].key) != NULL)
+            *format = &formats[i];
+    if (*format == NULL)
         return fail(reader, ERR_INVALID,
                     "is no trace: neither mooncake, claude-code, text nor record");
-    }
+    if (first && (*format)->begin != NULL)
+        TRY((*format)->begin(reader, value));
+    /* The first line of a record only describes the others. */
+    return first && (*format)->format == READ_FORMAT_RECORD ? ERR_OK
+                                                            : (*format)->read(reader, value);
 }
 
-static enum err read_value(struct reader *reader, enum read_format format, yyjson_val *value)
-{
-    switch (format) {
-    case READ_FORMAT_MOONCAKE:
-        return read_mooncake(reader, value);
-    case READ_FORMAT_CLAUDE_CODE:
-        return read_claude_code(reader, value);
-    case READ_FORMAT_TEXT:
-        return read_text(reader, value);
-    default:
-        return read_record(reader, value);
-    }
-}
-
-static enum err read_line(struct reader *reader, struct str line, enum read_format *format)
+static enum err read_line(struct reader *reader, struct str line, const struct format **format)
 {
     yyjson_doc *doc = yyjson_read(line.ptr, line.len, 0);
-    yyjson_val *value = yyjson_doc_get_root(doc);
-    enum err err = ERR_OK;
+    enum err err = doc != NULL ? read_value(reader, yyjson_doc_get_root(doc), format)
+                               : fail(reader, ERR_INVALID, "is not JSON");
 
-    if (doc == NULL)
-        return fail(reader, ERR_INVALID, "is not JSON");
-    bool first = *format == READ_FORMAT_COUNT;
-    if (first) {
-        *format = recognise(value);
-        err = begin(reader, *format, value);
-    }
-    if (err == ERR_OK && !(first && *format == READ_FORMAT_RECORD))
-        err = read_value(reader, *format, value);
     yyjson_doc_free(doc);
     return err;
 }
@@ -412,7 +395,7 @@ enum err trace_read_memory(struct trace *trace, const char *name, struct str con
                             .name = name,
                             .scope = map_hash(name, strlen(name), 0),
                             .info = info};
-    enum read_format found = READ_FORMAT_COUNT;
+    const struct format *found = NULL;
     struct str line;
     enum err err = ERR_OK;
 
@@ -422,11 +405,11 @@ enum err trace_read_memory(struct trace *trace, const char *name, struct str con
         if (line.len > 0)
             err = read_line(&reader, line, &found);
     }
-    if (err == ERR_OK && found == READ_FORMAT_COUNT)
+    if (err == ERR_OK && found == NULL)
         err = err_set(info, ERR_INVALID, "%s: is empty", name);
     mem_free(reader.keys);
     if (format != NULL)
-        *format = found;
+        *format = found != NULL ? found->format : READ_FORMAT_COUNT;
     return err;
 }
 

@@ -8,8 +8,6 @@
 
 #include <hearth/hearth.h>
 
-#include <assert.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,25 +120,13 @@ static enum err open_space(struct sim *sim)
 
 /* ---- one request ---- */
 
-static bool reserve_tokens(struct sim *sim, size_t count)
-{
-    if (count <= sim->tokens_cap)
-        return true;
-    int32_t *tokens = mem_try_realloc(sim->tokens, count * sizeof(*tokens));
-    if (tokens == NULL)
-        return false;
-    sim->tokens = tokens;
-    sim->tokens_cap = count;
-    return true;
-}
-
 /* The prompt as tokens of the cache, followed by the extra one. Returns their number without it;
  * 0: out of memory. */
 static size_t make_tokens(struct sim *sim, const struct trace_request *request)
 {
     size_t count = (size_t)request->blocks * sim->scale;
 
-    if (!reserve_tokens(sim, count + 1))
+    if (!mem_try_reserve(&sim->tokens, count + 1, &sim->tokens_cap, sizeof(*sim->tokens)))
         return 0;
     for (uint32_t i = 0; i < request->blocks; i++) {
         int32_t id = trace_id(sim->trace, request, i);

@@ -5,28 +5,18 @@
 
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "lab/spread.h"
 #include "lab/trace.h"
 
 static const double PAUSE_S = 300; /* between two sessions of one user: the mean */
 
-/* splitmix64: small, and the same everywhere. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 /* In [0, 1). */
 static double next_fraction(uint64_t *state)
 {
-    return (double)(next_random(state) >> 11) * 0x1p-53;
+    return (double)(spread_random(state) >> 11) * 0x1p-53;
 }
 
 struct load {
@@ -45,7 +35,7 @@ static void shuffle(struct load *load)
     for (uint32_t i = 0; i < sessions; i++)
         load->order[i] = i + 1;
     for (uint32_t i = sessions; i > 1; i--) {
-        uint32_t j = (uint32_t)(next_random(&load->random) % i), kept = load->order[i - 1];
+        uint32_t j = (uint32_t)(spread_random(&load->random) % i), kept = load->order[i - 1];
         load->order[i - 1] = load->order[j];
         load->order[j] = kept;
     }

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/seal.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "support/cli_run.h"
 #include "support/test.h"
 #include "support/tier_suite.h"

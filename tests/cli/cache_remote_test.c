@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "support/canned_server.h"
 #include "support/cli_run.h"
 #include "support/test.h"

@@ -1,11 +1,10 @@
-#include "cli/commands.h"
 
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/option.h"
 #include "cli/cli.h"
-#include "cli/common.h"
+#include "cli/config.h"
 #include "support/options.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "cli/common.h"
+#include "cli/config.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static void test_values_of_both_do_not_overlap(void **state)
 
     (void)state;
     for (command.options_size = 1; command.options_size < 64; command.options_size++) {
-        size_t offset = common_offset(&command);
+        const char values[128];
+        size_t offset = (size_t)((const char *)common_of(&command, values) - values);
         assert_true(offset >= command.options_size);
         assert_true(offset < command.options_size + alignof(struct common_options));
         assert_int_equal(offset % alignof(struct common_options), 0);
@@ -44,7 +45,7 @@ static void test_joined_table_fills_both(void **state)
     char *values = mem_alloc(common_values_size(&cli_greet));
     struct option_parse parse = {.arena = &arena, .whole = 100};
     assert_ok(option_parse(table, COUNT_OF(argv), argv, values, &parse, &info));
-    const struct common_options *common = (const void *)(values + common_offset(&cli_greet));
+    const struct common_options *common = common_of(&cli_greet, values);
     uint64_t times;
     memcpy(&times, values + cli_greet.table.options[0].offset, sizeof(times));
     assert_int_equal(times, 3);

@@ -1,12 +1,10 @@
 /* man_test.c: every option of every command is in its page, every key in that of the INI file. */
-#include "cli/man.h"
 
 #include <string.h>
 
 #include "base/option.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
-#include "cli/common.h"
+#include "cli/config.h"
 #include "cli/serve.h"
 #include "support/test.h"
 
@@ -18,7 +16,7 @@ static const char *page(const char *name, struct arena *arena)
 
     buf_fini(&out);
     buf_init(&out, 1 << 20);
-    assert_ok(man_write(&setup, name, arena, &out));
+    assert_ok(cli_write_man(&setup, name, arena, &out));
     return buf_str(&out);
 }
 
@@ -101,7 +99,7 @@ static void test_unknown_page(void **state)
     (void)state;
     arena_init(&arena, 1 << 20);
     buf_init(&out, 1 << 20);
-    assert_err(man_write(&setup, "serv", &arena, &out), ERR_NOT_FOUND);
+    assert_err(cli_write_man(&setup, "serv", &arena, &out), ERR_NOT_FOUND);
     buf_fini(&out);
     arena_fini(&arena);
 }
@@ -116,7 +114,7 @@ static void test_example_is_complete(void **state)
     (void)state;
     arena_init(&arena, 1 << 20);
     buf_init(&out, 1 << 20);
-    assert_ok(man_write_example(&setup, &arena, &out));
+    assert_ok(cli_write_example(&setup, &arena, &out));
     for (size_t i = 0; i < command_serve.table.count; i++) {
         const struct option_desc *desc = &command_serve.table.options[i];
         char line[128];

@@ -1,4 +1,4 @@
-#include "lab/bench_tokens.h"
+#include "lab/bench_ask.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "cli/cli.h"
-#include "cli/commands.h"
 #include "support/test.h"
 
 struct greet_options {
@@ -49,8 +48,7 @@ static enum cli_exit run_greet(struct cli *cli, const void *arg)
 static enum cli_exit run_fail(struct cli *cli, const void *options)
 {
     assert_ptr_equal(options, cli->values);
-    cli_error(cli, "no %s", "luck");
-    return CLI_EXIT_FAILURE;
+    return cli_error(cli, "no %s", "luck");
 }
 
 const struct command cli_greet = {

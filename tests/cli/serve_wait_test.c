@@ -1,4 +1,4 @@
-/* serve_watch_test.c: a real server, and this test as its service manager. */
+/* serve_wait_test.c: a real server, and this test as its service manager. */
 #include "cli/serve.h"
 
 #include <poll.h>
