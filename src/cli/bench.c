@@ -6,12 +6,10 @@
  */
 #include "cli/bench.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/progress.h"
@@ -26,53 +24,51 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 #define AT(field) offsetof(struct bench_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
-     .group = "prefix, serve, peer",
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE, .group = "prefix, serve, peer",
      .help = "GGUF file, or a family that `hearth model make --family` knows; default: the demo "
              "model."},
-    {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, .not_in_file = true,
+    {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, HERE,
      .help = "Threads of the servers; 0 = number of physical cores."},
     {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1,
-     .max = 1 << 20, .alias = "ub", .not_in_file = true,
+     .max = 1 << 20, .alias = "ub", HERE,
      .help = "Maximum tokens per prefill chunk of the servers."},
     {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1,
-     .max = 1 << 20, .not_in_file = true, .help = "prefix: tokens to generate."},
-    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K",
-     .not_in_file = true, .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
+     .max = 1 << 20, HERE, .help = "prefix: tokens to generate."},
+    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", HERE,
+     .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
     {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
-     .not_in_file = true, .help = "peer: number of rounds; the median counts."},
-    {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", .not_in_file = true,
+     HERE, .help = "peer: number of rounds; the median counts."},
+    {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", HERE,
      .help = "peer: model to swap in."},
-    {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", .not_in_file = true,
+    {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", HERE,
      .help = "peer: path of llama-server."},
-    {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", .not_in_file = true, .group = "serve",
+    {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", HERE, .group = "serve",
      .help = "Server to measure, as http://host:port[/v1]; by default hearth is started."},
-    {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, .not_in_file = true,
+    {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, HERE,
      .help = "API key of that server."},
-    {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", .not_in_file = true,
+    {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", HERE,
      .help = "Name of the model on that server."},
-    {"chat", 0, OPTION_FLAG, AT(chat), .not_in_file = true,
-     .help = "Send chat requests instead of completions."},
-    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4",
-     .not_in_file = true, .help = "Concurrent requests."},
-    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512",
-     .not_in_file = true, .help = "Approximate prompt size in tokens."},
-    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64",
-     .not_in_file = true, .help = "Tokens to generate."},
+    {"chat", 0, OPTION_FLAG, AT(chat), HERE, .help = "Send chat requests instead of completions."},
+    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4", HERE,
+     .help = "Concurrent requests."},
+    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512", HERE,
+     .help = "Approximate prompt size in tokens."},
+    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64", HERE,
+     .help = "Tokens to generate."},
     {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1,
-     .max = 1 << 20, .not_in_file = true, .help = "Requests per row."},
-    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
-     .not_in_file = true, .group = "All", .help = "Timeout of a request."},
-    {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
+     .max = 1 << 20, HERE, .help = "Requests per row."},
+    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h", HERE,
+     .group = "All", .help = "Timeout of a request."},
+    {"keep", 0, OPTION_FLAG, AT(keep), HERE,
      .help = "Keep the folder with logs and models, and print its path."},
-    {"raw", 0, OPTION_FLAG, AT(raw), .not_in_file = true,
+    {"raw", 0, OPTION_FLAG, AT(raw), HERE,
      .help = "Microbenchmarks: print only CSV rows, as they come."},
     SHEET_OUTPUT_OPTIONS(struct bench_options, outputs),
 };
 
 /* ---- what the kinds share ---- */
 
-void bench_fail(struct bench *bench, const char *fmt, ...)
+bool bench_fail(struct bench *bench, const char *fmt, ...)
 {
     char text[1024];
     va_list args;
@@ -83,6 +79,7 @@ void bench_fail(struct bench *bench, const char *fmt, ...)
     progress_finish(&bench->bar, false);
     cli_error(bench->cli, "%s", text);
     bench->failed = true;
+    return false;
 }
 
 void bench_expect(struct bench *bench, const char *label, uint64_t steps)
@@ -115,18 +112,15 @@ static bool parse_count(struct str text, uint32_t *count)
 }
 
 bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
-                   uint32_t *out, size_t max, size_t *count)
+                   struct bench_list *out)
 {
-    *count = 0;
+    out->count = 0;
     for (size_t i = 0; i < list->count; i++) {
         struct str rest = str_from(list->items[i]), item;
-        while (str_next(&rest, ',', &item) && *count < max) {
-            if (parse_count(item, &out[(*count)++]))
-                continue;
-            bench_fail(bench, "--%s " STR_FMT ": expected a number such as 512 or 20K", option,
-                       STR_ARG(item));
-            return false;
-        }
+        while (str_next(&rest, ',', &item) && out->count < COUNT_OF(out->items))
+            if (!parse_count(item, &out->items[out->count++]))
+                return bench_fail(bench, "--%s " STR_FMT ": expected a number such as 512 or 20K",
+                                  option, STR_ARG(item));
     }
     return true;
 }
@@ -203,43 +197,28 @@ bool bench_ask(struct bench *bench, const struct client_url *url,
     struct errinfo info = {0};
 
     if (ask_run(&ask, result, &info) != ERR_OK)
-        bench_fail(bench, "%s", info.text);
-    else if (result->status != 200 || result->error[0] != '\0')
-        bench_fail(bench, "status %d: %s", result->status, result->error);
-    else
-        return true;
-    return false;
+        return bench_fail(bench, "%s", info.text);
+    return (result->status == 200 && result->error[0] == '\0') ||
+           bench_fail(bench, "status %d: %s", result->status, result->error);
 }
 
 /* ---- the command ---- */
 
-struct kind {
-    const char *name;
-    const struct sheet_column *columns;
-    const size_t *columns_count;
-    const struct plot *plot;
-    enum cli_exit (*run)(struct bench *bench);
-};
-
-static const struct kind kinds[] = {
-    {"prefix", bench_prefix_columns, &bench_prefix_columns_count, &bench_prefix_plot, bench_prefix},
-    {"serve", bench_load_columns, &bench_load_columns_count, &bench_load_plot, bench_load},
-    {"peer", bench_peer_columns, &bench_peer_columns_count, &bench_peer_plot, bench_peer},
-};
+static const struct bench_kind *const kinds[] = {&bench_prefix, &bench_load, &bench_peer};
 
 static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options,
-                              const struct kind *kind)
+                              const struct bench_kind *kind)
 {
     struct bench bench = {.cli = cli, .options = options};
 
     if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
         return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
-    bench.sheet = sheet_create(kind->columns, *kind->columns_count);
+    bench.sheet = sheet_create(kind->columns, kind->columns_count);
     cli_note_machine(cli, bench.sheet);
     enum cli_exit status = kind->run(&bench);
     progress_finish(&bench.bar, !bench.failed);
     if (status == CLI_EXIT_OK && sheet_rows(bench.sheet) > 0)
-        status = cli_write_sheet(cli, &options->outputs, bench.sheet, kind->plot);
+        status = cli_write_sheet(cli, &options->outputs, bench.sheet, &kind->plot);
     if (options->keep)
         fprintf(cli->err, "logs and models: %s\n", bench.scratch);
     else
@@ -255,8 +234,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (cli->args_count > 1)
         return cli_usage_error(cli, "'%s': only microbenchmarks take arguments", cli->args[1]);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
-        if (strcmp(kinds[i].name, cli->args[0]) == 0)
-            return run_kind(cli, options, &kinds[i]);
+        if (strcmp(kinds[i]->name, cli->args[0]) == 0)
+            return run_kind(cli, options, kinds[i]);
     return cli_usage_error(cli,
                            "unknown benchmark '%s'; known: prefix, serve, peer, state, cache, "
                            "tier, jinja, tokens, pages, decode, worker",

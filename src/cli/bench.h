@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/buf.h"
 #include "base/option.h"
 #include "lab/bench_ask.h"
 #include "lab/bench_server.h"
@@ -47,18 +46,23 @@ enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) 
 void bench_expect(struct bench *bench, const char *label, uint64_t steps);
 void bench_step(struct bench *bench);
 
+struct bench_list {
+    uint32_t items[16];
+    size_t count;
+};
+
 /* Numbers of a list whose items may have several: "2K,20K" is 2,000 and 20,000. Prints an error
  * and returns false on failure. */
 bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
-                   uint32_t *out, size_t max, size_t *count) NODISCARD;
+                   struct bench_list *out) NODISCARD;
 
 /* The path of a file as given; a preset or family is made below the scratch folder; NULL is the
  * demo model. On failure prints an error and returns NULL. */
 const char *bench_model(struct bench *bench, const char *name);
 struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context);
 
-/* Prints an error and makes the command fail. */
-void bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
+/* Prints an error and makes the command fail. Returns false. */
+bool bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
 
 /* Average bytes of text per token of this server's model. 0: not reported. */
 double bench_bytes_per_token(struct bench *bench, const struct server *server);
@@ -69,12 +73,14 @@ bool bench_ask(struct bench *bench, const struct client_url *url,
                const struct ask_message *messages, size_t count, uint32_t tokens,
                struct ask_result *result);
 
-/* The subcommands: fill the sheet. */
-extern const struct sheet_column bench_prefix_columns[], bench_load_columns[], bench_peer_columns[];
-extern const size_t bench_prefix_columns_count, bench_load_columns_count, bench_peer_columns_count;
-extern const struct plot bench_prefix_plot, bench_load_plot, bench_peer_plot;
-enum cli_exit bench_prefix(struct bench *bench);
-enum cli_exit bench_load(struct bench *bench);
-enum cli_exit bench_peer(struct bench *bench);
+/* What can be measured: fills the sheet. */
+struct bench_kind {
+    const char *name;
+    const struct sheet_column *columns;
+    size_t columns_count;
+    struct plot plot;
+    enum cli_exit (*run)(struct bench *bench);
+};
+extern const struct bench_kind bench_prefix, bench_load, bench_peer;
 
 #endif

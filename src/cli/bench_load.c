@@ -12,10 +12,10 @@
 #include "lab/spread.h"
 #include "cli/bench.h"
 
-enum { LISTS_MAX = 16, CLIENTS_MAX = 256, TEXT_BYTES_MAX = 64 << 20 };
+enum { CLIENTS_MAX = 256, TEXT_BYTES_MAX = 64 << 20 };
 #define BYTES_PER_TOKEN_UNKNOWN 4.0 /* of English, with current tokenizers */
 
-const struct sheet_column bench_load_columns[] = {
+static const struct sheet_column columns[] = {
     {"concurrency", "clients", 0},
     {"prompt_tokens", "prompt", 0},
     {"generation_tokens", "gen", 0},
@@ -34,13 +34,6 @@ const struct sheet_column bench_load_columns[] = {
     {"request_ms_p99", "p99", 1},
     {"cached_tokens", "cached", 0},
 };
-const size_t bench_load_columns_count = COUNT_OF(bench_load_columns);
-
-const struct plot bench_load_plot = {
-    .title = "latency under load, ms",
-    .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
-    .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
-    .logarithmic = true};
 
 struct load {
     struct bench *bench;
@@ -193,36 +186,30 @@ static void run_row(struct load *load)
 }
 
 struct lists {
-    uint32_t clients[LISTS_MAX], prompts[LISTS_MAX], generations[LISTS_MAX];
-    size_t clients_count, prompts_count, generations_count;
+    struct bench_list clients, prompts, generations;
 };
 
 static bool read_lists(struct bench *bench, struct lists *lists)
 {
     const struct bench_options *options = bench->options;
 
-    if (!bench_numbers(bench, "concurrency", &options->concurrency, lists->clients, LISTS_MAX,
-                       &lists->clients_count) ||
-        !bench_numbers(bench, "prompt-tokens", &options->prompts, lists->prompts, LISTS_MAX,
-                       &lists->prompts_count) ||
-        !bench_numbers(bench, "generation-tokens", &options->generations, lists->generations,
-                       LISTS_MAX, &lists->generations_count))
+    if (!bench_numbers(bench, "concurrency", &options->concurrency, &lists->clients) ||
+        !bench_numbers(bench, "prompt-tokens", &options->prompts, &lists->prompts) ||
+        !bench_numbers(bench, "generation-tokens", &options->generations, &lists->generations))
         return false;
-    for (size_t i = 0; i < lists->clients_count; i++)
-        if (lists->clients[i] > CLIENTS_MAX) {
-            bench_fail(bench, "--concurrency %u: the maximum is %d", lists->clients[i],
-                       CLIENTS_MAX);
-            return false;
-        }
+    for (size_t i = 0; i < lists->clients.count; i++)
+        if (lists->clients.items[i] > CLIENTS_MAX)
+            return bench_fail(bench, "--concurrency %u: the maximum is %d", lists->clients.items[i],
+                              CLIENTS_MAX);
     return true;
 }
 
-static uint32_t largest(const uint32_t *numbers, size_t count)
+static uint32_t largest(const struct bench_list *list)
 {
     uint32_t most = 0;
 
-    for (size_t i = 0; i < count; i++)
-        most = MAX(most, numbers[i]);
+    for (size_t i = 0; i < list->count; i++)
+        most = MAX(most, list->items[i]);
     return most;
 }
 
@@ -231,9 +218,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
 {
     struct bench *bench = load->bench;
     const char *model = bench_model(bench, bench->options->model);
-    uint32_t clients = MIN(largest(lists->clients, lists->clients_count), 64);
-    uint32_t tokens = largest(lists->prompts, lists->prompts_count) +
-                      largest(lists->generations, lists->generations_count) + 256;
+    uint32_t clients = MIN(largest(&lists->clients), 64);
+    uint32_t tokens = largest(&lists->prompts) + largest(&lists->generations) + 256;
     struct errinfo info = {0};
     char state[SERVER_PATH_BYTES + 16];
     const char *more[] = {"--state-dir", state, "--ssd-dir", "none", NULL};
@@ -244,10 +230,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     setup.parallel = clients;
     setup.more = more;
     snprintf(state, sizeof(state), "%s/state", bench->scratch);
-    if (server_start_hearth(server, &setup, &info) != ERR_OK) {
-        bench_fail(bench, "%s", info.text);
-        return false;
-    }
+    if (server_start_hearth(server, &setup, &info) != ERR_OK)
+        return bench_fail(bench, "%s", info.text);
     load->url = server->url;
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
@@ -262,31 +246,30 @@ static bool use_url(struct load *load)
     struct errinfo info = {0};
 
     load->bytes_per_token = BYTES_PER_TOKEN_UNKNOWN;
-    if (client_parse_url(bench->options->url, &load->url, &info) != ERR_OK) {
-        bench_fail(bench, "--url %s", info.text);
-        return false;
-    }
+    if (client_parse_url(bench->options->url, &load->url, &info) != ERR_OK)
+        return bench_fail(bench, "--url %s", info.text);
     sheet_note(bench->sheet, "%s; all prompts differ, four bytes per token", bench->options->url);
     return true;
 }
 
 static void run_rows(struct load *load, const struct lists *lists)
 {
-    size_t rows = lists->clients_count * lists->prompts_count * lists->generations_count;
+    size_t rows = lists->clients.count * lists->prompts.count * lists->generations.count;
 
     /* a server that cached the last run has not seen these */
     load->salt = clock_wall_ns(clock_real());
     bench_expect(load->bench, "asking", rows);
     for (size_t i = 0; i < rows && !load->bench->failed; i++) {
-        load->clients = lists->clients[i % lists->clients_count];
-        load->prompt = lists->prompts[i / lists->clients_count % lists->prompts_count];
-        load->generation = lists->generations[i / lists->clients_count / lists->prompts_count];
+        load->clients = lists->clients.items[i % lists->clients.count];
+        load->prompt = lists->prompts.items[i / lists->clients.count % lists->prompts.count];
+        load->generation =
+            lists->generations.items[i / lists->clients.count / lists->prompts.count];
         load->requests = (uint32_t)MAX(load->bench->options->requests, load->clients);
         run_row(load);
     }
 }
 
-enum cli_exit bench_load(struct bench *bench)
+static enum cli_exit run(struct bench *bench)
 {
     struct load *load = mem_alloc(sizeof(*load));
     struct server server = {.process = NULL};
@@ -302,3 +285,14 @@ enum cli_exit bench_load(struct bench *bench)
     mem_free(load);
     return status;
 }
+
+const struct bench_kind bench_load = {
+    .name = "serve",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "latency under load, ms",
+             .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
+             .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
+             .logarithmic = true},
+    .run = run,
+};

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -134,10 +133,8 @@ static bool run_child(struct bench *bench, const char *out)
     struct process *process = NULL;
     struct errinfo info = {0};
 
-    if (!process_own_path(self, sizeof(self))) {
-        bench_fail(bench, "hearth cannot find itself");
-        return false;
-    }
+    if (!process_own_path(self, sizeof(self)))
+        return bench_fail(bench, "hearth cannot find itself");
     fill_argv(bench->cli, self, argv);
     /* Its folder is below ours: if it dies, we clean up. */
     const struct process_options options = {.fs = bench->cli->setup->fs,
@@ -150,9 +147,7 @@ static bool run_child(struct bench *bench, const char *out)
         await(bench, process, out);
         err = process_stop(&process, STOP_MS, &info);
     }
-    if (err != ERR_OK)
-        bench_fail(bench, "%s: %s", bench->cli->args[0], info.text);
-    return err == ERR_OK;
+    return err == ERR_OK || bench_fail(bench, "%s: %s", bench->cli->args[0], info.text);
 }
 
 /* Its output; the first line describes the machine. */
@@ -169,10 +164,9 @@ static bool read_output(struct bench *bench, const char *out)
         mem_free(data);
     }
     if (err != ERR_OK)
-        bench_fail(bench, "%s: %s", bench->cli->args[0], info.text);
-    else
-        cli_fact_machine(bench->cli, bench->sheet);
-    return err == ERR_OK;
+        return bench_fail(bench, "%s: %s", bench->cli->args[0], info.text);
+    cli_fact_machine(bench->cli, bench->sheet);
+    return true;
 }
 
 /* Rows first, then the requested formats. */

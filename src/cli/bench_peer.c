@@ -24,7 +24,6 @@ enum {
     SIDES = 2,
     SAID_MAX = 16,
     BRANCHES = 4,
-    OTHERS = 5,
     TURNS = 3,
     DECODE_TOKENS = 64,
     ROUNDS_MAX = 1000,
@@ -32,7 +31,7 @@ enum {
     ANSWER_TOKENS = 8
 };
 
-const struct sheet_column bench_peer_columns[] = {
+static const struct sheet_column columns[] = {
     {"shape", "shape", SHEET_TEXT},
     {"hearth_ms", "hearth ms", 1},
     {"llama_ms", "llama ms", 1},
@@ -47,12 +46,6 @@ const struct sheet_column bench_peer_columns[] = {
     {"hearth_waste", "hearth waste %", 1},
     {"llama_waste", "llama waste %", 1},
 };
-const size_t bench_peer_columns_count = COUNT_OF(bench_peer_columns);
-
-const struct plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
-                                     .labels = {"shape"},
-                                     .values = {"hearth_ms", "llama_ms"},
-                                     .logarithmic = true};
 
 /* The result of one round of a shape. */
 struct outcome {
@@ -100,9 +93,8 @@ struct speech {
 
 static bool fail_side(struct side *side, const char *why)
 {
-    bench_fail(side->bench, "%s", why);
     side->failed = true;
-    return false;
+    return bench_fail(side->bench, "%s", why);
 }
 
 static bool speech_init(struct speech *speech, struct side *side,
@@ -193,28 +185,31 @@ static void extend(const struct side *side, struct buf *text, double part, uint6
     words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
 }
 
-/* A chat: a system prompt and a user message, or the latter alone (second = 0); and whether its
- * time counts. As agents send it: state that cannot be cut inside a message can be cut between
- * messages. */
-struct line {
+enum act { ACT_END, ACT_SAY, ACT_COUNT, ACT_RESTART, ACT_SWAP };
+
+/* A step of a shape: a chat of a system prompt and a user message, or the latter alone (second = 0),
+ * as parts of the size of a prompt, from seeds that are added to the round's; its time may count.
+ * As agents send it: state that cannot be cut inside a message can be cut between messages. Or a
+ * restart with the same or the other model. */
+struct step {
+    enum act act;
     double first;
     uint64_t first_seed;
     double second;
     uint64_t second_seed;
-    bool counts;
 };
 
-static bool say_line(struct side *side, struct line line)
+static bool say_line(struct side *side, const struct step *step, uint64_t seed)
 {
-    struct buf first = piece(side, line.first, line.first_seed),
-               second = piece(side, line.second, line.second_seed);
-    bool two = line.second > 0;
+    struct buf first = piece(side, step->first, seed + step->first_seed),
+               second = piece(side, step->second, seed + step->second_seed);
+    bool two = step->second > 0;
     const struct ask_message messages[] = {{two ? "system" : "user", buf_str(&first)},
                                            {"user", buf_str(&second)}};
     struct speech speech;
 
     bool good = speech_init(&speech, side, messages, two ? 2 : 1) &&
-                say(side, &speech, 1, line.counts, NULL);
+                say(side, &speech, 1, step->act == ACT_COUNT, NULL);
     speech_fini(&speech);
     buf_fini(&second);
     buf_fini(&first);
@@ -222,17 +217,6 @@ static bool say_line(struct side *side, struct line line)
 }
 
 /* ---- shapes ---- */
-
-static bool shape_cold(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){1, seed, 0, 0, true});
-}
-
-static bool shape_repeat(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){1, seed, 0, 0, false}) &&
-           say_line(side, (struct line){1, seed, 0, 0, true});
-}
 
 /* The time from one token to the next, not the time to the first token. */
 static bool shape_decode(struct side *side, uint64_t seed)
@@ -257,21 +241,6 @@ static bool shape_decode(struct side *side, uint64_t seed)
     return good;
 }
 
-static bool shape_second_session(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){0.5, seed, 0.5, seed + 1, false}) &&
-           say_line(side, (struct line){0.5, seed, 0.5, seed + 2, true});
-}
-
-static bool shape_again(struct side *side, uint64_t seed)
-{
-    bool good = say_line(side, (struct line){1, seed, 0, 0, false});
-
-    for (uint64_t i = 1; good && i <= OTHERS; i++)
-        good = say_line(side, (struct line){0.5, seed + i, 0, 0, false});
-    return good && say_line(side, (struct line){1, seed, 0, 0, true});
-}
-
 static bool shape_turns(struct side *side, uint64_t seed)
 {
     struct buf text = piece(side, 0.5, seed);
@@ -291,24 +260,6 @@ static bool shape_turns(struct side *side, uint64_t seed)
     }
     buf_fini(&text);
     return good;
-}
-
-static bool shape_edit(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){0.8, seed, 0.2, seed + 1, false}) &&
-           say_line(side, (struct line){0.8, seed, 0.2, seed + 2, true});
-}
-
-static bool shape_other_system(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){0.5, seed, 0.5, seed + 1, false}) &&
-           say_line(side, (struct line){0.5, seed + 2, 0.5, seed + 1, true});
-}
-
-static bool shape_back(struct side *side, uint64_t seed)
-{
-    return shape_other_system(side, seed) && (side->outcome = (struct outcome){0}, true) &&
-           say_line(side, (struct line){0.5, seed, 0.5, seed + 1, true});
 }
 
 /* Four branches of one cold prefix, at the same time. */
@@ -374,43 +325,62 @@ static bool restart(struct side *side, const char *model)
 {
     struct errinfo info = {0};
 
-    if (server_restart(&side->server, model, &info) == ERR_OK)
-        return true;
-    bench_fail(side->bench, "%s", info.text);
-    side->failed = true;
-    return false;
+    return server_restart(&side->server, model, &info) == ERR_OK || fail_side(side, info.text);
 }
 
-static bool shape_restart(struct side *side, uint64_t seed)
+static bool run_steps(struct side *side, const struct step *step, uint64_t seed)
 {
-    return say_line(side, (struct line){1, seed, 0, 0, false}) && restart(side, side->model) &&
-           say_line(side, (struct line){1, seed, 0, 0, true});
+    bool good = true;
+
+    for (; good && step->act != ACT_END; step++)
+        good = step->act == ACT_RESTART ? restart(side, side->model)
+               : step->act == ACT_SWAP  ? restart(side, side->other_model)
+                                        : say_line(side, step, seed);
+    return good;
 }
 
-static bool shape_swap(struct side *side, uint64_t seed)
-{
-    return say_line(side, (struct line){1, seed, 0, 0, false}) &&
-           restart(side, side->other_model) &&
-           say_line(side, (struct line){0.1, seed + 1, 0, 0, false}) &&
-           restart(side, side->model) && say_line(side, (struct line){1, seed, 0, 0, true});
-}
+#define SAY(part, seed)           \
+    {                             \
+        ACT_SAY, part, seed, 0, 0 \
+    }
+#define COUNT(part, seed)           \
+    {                               \
+        ACT_COUNT, part, seed, 0, 0 \
+    }
+#define SAY_TWO(part, seed, rest, its) \
+    {                                  \
+        ACT_SAY, part, seed, rest, its \
+    }
+#define COUNT_TWO(part, seed, rest, its) \
+    {                                    \
+        ACT_COUNT, part, seed, rest, its \
+    }
+#define DO(act)         \
+    {                   \
+        act, 0, 0, 0, 0 \
+    }
 
 static const struct shape {
     const char *name;
-    bool (*run)(struct side *side, uint64_t seed);
+    bool (*run)(struct side *side, uint64_t seed); /* NULL: its steps */
+    struct step steps[8];
 } shapes[] = {
-    {"cold", shape_cold},
-    {"decode, per token", shape_decode},
-    {"repeat", shape_repeat},
-    {"second session", shape_second_session},
-    {"A again after others", shape_again},
-    {"turns", shape_turns},
-    {"edit", shape_edit},
-    {"other system prompt", shape_other_system},
-    {"and back", shape_back},
-    {"fan-out of four", shape_fan_out},
-    {"restart", shape_restart},
-    {"model swap", shape_swap},
+    {"cold", NULL, {COUNT(1, 0)}},
+    {"decode, per token", shape_decode, {DO(ACT_END)}},
+    {"repeat", NULL, {SAY(1, 0), COUNT(1, 0)}},
+    {"second session", NULL, {SAY_TWO(0.5, 0, 0.5, 1), COUNT_TWO(0.5, 0, 0.5, 2)}},
+    {"A again after others",
+     NULL,
+     {SAY(1, 0), SAY(0.5, 1), SAY(0.5, 2), SAY(0.5, 3), SAY(0.5, 4), SAY(0.5, 5), COUNT(1, 0)}},
+    {"turns", shape_turns, {DO(ACT_END)}},
+    {"edit", NULL, {SAY_TWO(0.8, 0, 0.2, 1), COUNT_TWO(0.8, 0, 0.2, 2)}},
+    {"other system prompt", NULL, {SAY_TWO(0.5, 0, 0.5, 1), COUNT_TWO(0.5, 2, 0.5, 1)}},
+    {"and back",
+     NULL,
+     {SAY_TWO(0.5, 0, 0.5, 1), SAY_TWO(0.5, 2, 0.5, 1), COUNT_TWO(0.5, 0, 0.5, 1)}},
+    {"fan-out of four", shape_fan_out, {DO(ACT_END)}},
+    {"restart", NULL, {SAY(1, 0), DO(ACT_RESTART), COUNT(1, 0)}},
+    {"model swap", NULL, {SAY(1, 0), DO(ACT_SWAP), SAY(0.1, 1), DO(ACT_RESTART), COUNT(1, 0)}},
 };
 
 /* ---- rounds ---- */
@@ -469,7 +439,9 @@ static bool run_shape(struct bench *bench, struct side sides[SIDES], const struc
     for (size_t round = 0; good && round < count; round++) {
         *seed += 1000;
         for (size_t side = 0; good && side < SIDES; side++) {
-            good = shape->run(&sides[side], *seed) && !sides[side].failed;
+            good = shape->run != NULL ? shape->run(&sides[side], *seed)
+                                      : run_steps(&sides[side], shape->steps, *seed);
+            good = good && !sides[side].failed;
             rounds[side][round] = sides[side].outcome;
             forget(&sides[side]);
         }
@@ -499,10 +471,8 @@ static bool start_sides(struct bench *bench, struct side sides[SIDES], const cha
     setup.more = NULL;
     if (err == ERR_OK)
         err = server_start_llama(&sides[1].server, &setup, &sides[0].server, &info);
-    if (err != ERR_OK) {
-        bench_fail(bench, "%s", info.text);
-        return false;
-    }
+    if (err != ERR_OK)
+        return bench_fail(bench, "%s", info.text);
     sides[0].bytes_per_token = sides[1].bytes_per_token =
         bench_bytes_per_token(bench, &sides[0].server);
     sheet_note(bench->sheet,
@@ -519,7 +489,7 @@ static void run_shapes(struct bench *bench, struct side sides[SIDES])
 
     bench_expect(bench, "hearth and llama-server", COUNT_OF(shapes) + 1);
     for (size_t i = 0; i < SIDES; i++) /* warms up pages and threads */
-        if (!say_line(&sides[i], (struct line){0.5, 1, 0, 0, false}))
+        if (!say_line(&sides[i], &(struct step)SAY(0.5, 0), 1))
             return;
     forget(&sides[0]);
     forget(&sides[1]);
@@ -529,18 +499,17 @@ static void run_shapes(struct bench *bench, struct side sides[SIDES])
             break;
 }
 
-enum cli_exit bench_peer(struct bench *bench)
+static enum cli_exit run(struct bench *bench)
 {
     struct side *sides = mem_alloc_array(SIDES, sizeof(*sides));
     char state[SERVER_PATH_BYTES + 16], ssd[SERVER_PATH_BYTES + 16];
     const char *const more[] = {"--state-dir", state, "--ssd-dir", ssd, "--ssd-free", "1MiB", NULL};
-    uint32_t sizes[1];
-    size_t count;
+    struct bench_list sizes = {0};
     enum cli_exit status = CLI_EXIT_OK;
 
     snprintf(state, sizeof(state), "%s/state", bench->scratch);
     snprintf(ssd, sizeof(ssd), "%s/ssd", bench->scratch);
-    if (!bench_numbers(bench, "size", &bench->options->sizes, sizes, COUNT_OF(sizes), &count)) {
+    if (!bench_numbers(bench, "size", &bench->options->sizes, &sizes)) {
         status = CLI_EXIT_USAGE;
     } else if (!server_find_llama(&sides[1].server, bench->options->llama,
                                   engine_backends_dir(NULL))) {
@@ -549,7 +518,7 @@ enum cli_exit bench_peer(struct bench *bench)
     } else {
         for (size_t i = 0; i < SIDES; i++) {
             sides[i].bench = bench;
-            sides[i].tokens = sizes[0];
+            sides[i].tokens = sizes.items[0];
             sides[i].model = bench_model(bench, bench->options->model);
             sides[i].other_model = bench_model(
                 bench, bench->options->other_model != NULL ? bench->options->other_model : "qwen3");
@@ -565,3 +534,14 @@ enum cli_exit bench_peer(struct bench *bench)
     mem_free(sides);
     return status;
 }
+
+const struct bench_kind bench_peer = {
+    .name = "peer",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "hearth and llama-server, ms to the first token",
+             .labels = {"shape"},
+             .values = {"hearth_ms", "llama_ms"},
+             .logarithmic = true},
+    .run = run,
+};

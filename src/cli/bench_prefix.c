@@ -22,15 +22,9 @@
 #include "lab/spread.h"
 #include "cli/bench.h"
 
-enum {
-    SIZES_MAX = 16,
-    STEPS = 14,
-    TEXT_BYTES_MAX = 256 << 20,
-    RAM_MIN = 2 << 20,
-    ANSWER_ROOM = 320
-};
+enum { STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320 };
 
-const struct sheet_column bench_prefix_columns[] = {
+static const struct sheet_column columns[] = {
     {"size", "size", 0},
     {"case", "case", SHEET_TEXT},
     {"prompt", "prompt", 0},
@@ -51,13 +45,6 @@ const struct sheet_column bench_prefix_columns[] = {
     {"replay_ms", "replay", 2},
     {"reason", "reason", SHEET_TEXT},
 };
-const size_t bench_prefix_columns_count = COUNT_OF(bench_prefix_columns);
-
-const struct plot bench_prefix_plot = {
-    .title = "time to the first token of a prefix, by where it comes from",
-    .labels = {"size", "case"},
-    .values = {"ttft_ms"},
-    .logarithmic = true};
 
 struct prefix {
     struct bench *bench;
@@ -162,10 +149,8 @@ static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
     snprintf(state, sizeof(state), "%s/%u-state", bench->scratch, prefix->size);
     snprintf(ssd, sizeof(ssd), "%s/%u-ssd", bench->scratch, prefix->size);
     snprintf(ram, sizeof(ram), "%llu", (unsigned long long)ram_bytes);
-    if (server_start_hearth(&prefix->server, &setup, &info) != ERR_OK) {
-        bench_fail(bench, "%s", info.text);
-        return false;
-    }
+    if (server_start_hearth(&prefix->server, &setup, &info) != ERR_OK)
+        return bench_fail(bench, "%s", info.text);
     if (prefix->bytes_per_token == 0)
         prefix->bytes_per_token = bench_bytes_per_token(bench, &prefix->server);
     return prefix->bytes_per_token > 0;
@@ -175,10 +160,8 @@ static bool stop(struct prefix *prefix)
 {
     struct errinfo info = {0};
 
-    if (server_stop(&prefix->server, &info) == ERR_OK)
-        return true;
-    bench_fail(prefix->bench, "%s", info.text);
-    return false;
+    return server_stop(&prefix->server, &info) == ERR_OK ||
+           bench_fail(prefix->bench, "%s", info.text);
 }
 
 static bool run_size(struct prefix *prefix, const char *model)
@@ -199,14 +182,13 @@ static bool run_size(struct prefix *prefix, const char *model)
            measure(prefix, NULL, b, 0) && measure(prefix, "ssd, nearest", a, 104) && stop(prefix);
 }
 
-enum cli_exit bench_prefix(struct bench *bench)
+static enum cli_exit run(struct bench *bench)
 {
     struct prefix prefix = {.bench = bench};
-    uint32_t sizes[SIZES_MAX];
-    size_t count;
+    struct bench_list sizes = {0};
     const char *model;
 
-    if (!bench_numbers(bench, "size", &bench->options->sizes, sizes, SIZES_MAX, &count))
+    if (!bench_numbers(bench, "size", &bench->options->sizes, &sizes))
         return CLI_EXIT_USAGE;
     if ((model = bench_model(bench, bench->options->model)) == NULL)
         return CLI_EXIT_FAILURE;
@@ -215,13 +197,24 @@ enum cli_exit bench_prefix(struct bench *bench)
                "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to "
                "replay as the server does",
                cli_base_name(model), setup.threads, setup.chunk);
-    for (size_t i = 0; i < count && !bench->failed; i++) {
+    for (size_t i = 0; i < sizes.count && !bench->failed; i++) {
         char label[40];
-        prefix.size = sizes[i];
-        snprintf(label, sizeof(label), "%u tokens", sizes[i]);
+        prefix.size = sizes.items[i];
+        snprintf(label, sizeof(label), "%u tokens", prefix.size);
         bench_expect(bench, label, STEPS);
         run_size(&prefix, model);
         server_kill(&prefix.server);
     }
     return CLI_EXIT_OK;
 }
+
+const struct bench_kind bench_prefix = {
+    .name = "prefix",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "time to the first token of a prefix, by where it comes from",
+             .labels = {"size", "case"},
+             .values = {"ttft_ms"},
+             .logarithmic = true},
+    .run = run,
+};

@@ -179,8 +179,7 @@ static uint64_t free_bytes(const struct cache_run *run)
 
 static void write_pair(struct json *json, const char *key, uint64_t files, uint64_t bytes)
 {
-    json_key(json, key);
-    json_open(json, '{');
+    json_key_open(json, key, '{');
     json_key_uint(json, "files", files);
     json_key_uint(json, "bytes", bytes);
     json_close(json, '}');
@@ -203,8 +202,7 @@ enum err cache_dir_stats(struct cache_run *run, struct buf *out, struct errinfo 
     json_key_uint(&json, "free", free_bytes(run));
     write_pair(&json, "foreign", ssd.foreign, ssd.bytes_foreign);
     write_pair(&json, "quarantine", quarantine.files, quarantine.bytes);
-    json_key(&json, "tiers");
-    json_open(&json, '[');
+    json_key_open(&json, "tiers", '[');
     json_open(&json, '{');
     json_key_text(&json, "tier", "ssd");
     json_key_uint(&json, "used", stats.bytes);
@@ -291,8 +289,7 @@ enum err cache_dir_ls(struct cache_run *run, struct buf *out, struct errinfo *in
                        "--after does not work with --dir: use --limit 0 to list everything");
     TRY(open_tier(run, true, &tier, info));
     json_open(&json, '{');
-    json_key(&json, "objects");
-    json_open(&json, '[');
+    json_key_open(&json, "objects", '[');
     tier->ops->each(tier, list_one, &list);
     json_close(&json, ']');
     json_key_null(&json, "next");

@@ -9,10 +9,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "base/seal.h"
 #include "cli/cache.h"
@@ -72,8 +72,7 @@ static enum err read_header(struct dump *dump, struct errinfo *info)
     uint64_t len = MIN(dump->bytes, SSD_ALIGNMENT);
 
     TRY(file_read_at(fs, dump->fd, prefix, MIN(dump->bytes, sizeof(prefix)), 0, info));
-    const uint8_t *at = prefix + SSD_AT_HEADER_BYTES;
-    uint64_t said = at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24;
+    uint64_t said = le_get_u32(prefix + SSD_AT_HEADER_BYTES);
     len = MIN(MAX(len, said), dump->bytes);
     dump->header = mem_try_alloc(len);
     if (dump->header == NULL)

@@ -126,8 +126,7 @@ enum err cache_remote_ls(struct cache_run *run, struct buf *json, struct errinfo
     const char *next;
 
     json_open(&out, '{');
-    json_key(&out, "objects");
-    json_open(&out, '[');
+    json_key_open(&out, "objects", '[');
     TRY(each_object(run, run->options->limit, append_object, &out, &next, info));
     json_close(&out, ']');
     json_key_text(&out, "next", next);
@@ -248,8 +247,7 @@ enum err cache_remote_prompt(struct cache_run *run, struct buf *json, struct err
         struct json out = json_begin(&body, BODY_BYTES_MAX, '{');
         request_file_write(&file, run->options->model, NULL, &out);
         if (run->args_count > 1) {
-            json_key(&out, "against");
-            json_open(&out, '{');
+            json_key_open(&out, "against", '{');
             request_file_write(&against, run->options->model, NULL, &out);
             json_close(&out, '}');
         }

@@ -227,6 +227,14 @@ enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...)
     return CLI_EXIT_FAILURE;
 }
 
+enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text)
+{
+    if (err == ERR_OK)
+        fputs(buf_str(text), cli->out);
+    buf_fini(text);
+    return err == ERR_OK ? CLI_EXIT_OK : cli_error(cli, "%s", err_sentence(err));
+}
+
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...)
 {
     va_list args;

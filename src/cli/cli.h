@@ -67,6 +67,9 @@ struct cli {
     const enum option_source *sources;
 };
 
+/* For rows of option tables: a setting of one run, not a key of the INI file. */
+#define HERE .not_in_file = true
+
 struct command {
     const char *name;
     /* one sentence; the line in `hearth --help`, the first one of its own help */
@@ -90,6 +93,9 @@ enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3
 
 /* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+
+/* Prints the text, or why it could not be written, and frees it. */
+enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text);
 
 /* Prints the general help (`hearth --help`), or that of one command, on cli->out. */
 void cli_print_overview(const struct cli_setup *setup, FILE *to);

@@ -79,34 +79,23 @@ static void append_commands(struct buf *out, const struct cli_setup *setup)
         buf_appendf(out, "%s%s", i ? " " : "", setup->commands[i]->name);
 }
 
-/* What the first argument of a command can be: its own words, or for `help` all commands. False: a
- * file, or anything. */
-static bool append_words(struct buf *out, const struct cli_setup *setup,
+/* What the first argument of a command can be: its own words, or for `help` all commands. Otherwise
+ * it is a file, or anything. */
+static bool has_words(const struct command *command)
+{
+    return command->words != NULL || strcmp(command->name, "help") == 0;
+}
+
+static void append_words(struct buf *out, const struct cli_setup *setup,
                          const struct command *command)
 {
     if (command->words != NULL)
         append_choices(out, command->words);
-    else if (strcmp(command->name, "help") == 0)
-        append_commands(out, setup);
     else
-        return false;
-    return true;
+        append_commands(out, setup);
 }
 
 /* ---- bash ---- */
-
-/* "--host|-h": a pattern of case. */
-static void append_pattern(struct buf *out, const struct option_desc *desc)
-{
-    char name[NAME_BYTES];
-
-    buf_appendf(out, "        --%s", long_name(desc, name));
-    if (desc->letter != 0)
-        buf_appendf(out, " | -%c", desc->letter);
-    if (desc->alias != NULL)
-        buf_appendf(out, " | %s%s", option_spelling(desc).alias_dashes, desc->alias);
-    buf_append_str(out, ") ");
-}
 
 static void bash_value(struct buf *out, const struct option_desc *desc)
 {
@@ -114,7 +103,10 @@ static void bash_value(struct buf *out, const struct option_desc *desc)
 
     if (kind == VALUE_NONE || desc->hidden)
         return;
-    append_pattern(out, desc);
+    buf_append_str(out, "        ");
+    append_spellings(out, desc, " | ");
+    buf_truncate(out, out->len - MIN(out->len, strlen(" | ")));
+    buf_append_str(out, ") ");
     if (kind == VALUE_CHOICE) {
         buf_append_str(out, "_hearth_offer '");
         append_choices(out, desc->choices);
@@ -138,9 +130,9 @@ static void bash_command(struct buf *out, const struct cli_setup *setup,
         if (!table->options[i].hidden)
             append_spellings(out, &table->options[i], " ");
     buf_append_str(out, "--help' ;;\n            *) ");
-    if (command->words != NULL || strcmp(command->name, "help") == 0) {
+    if (has_words(command)) {
         buf_append_str(out, "if [ \"$COMP_CWORD\" = 2 ]; then _hearth_offer '");
-        (void)append_words(out, setup, command);
+        append_words(out, setup, command);
         buf_append_str(out, "'; else _hearth_files -f; fi ;;\n");
     } else {
         buf_append_str(out, "_hearth_files -f ;;\n");
@@ -254,9 +246,9 @@ static void zsh_command(struct buf *out, const struct cli_setup *setup,
     for (size_t i = 0; i < table->count; i++)
         zsh_option(out, &table->options[i]);
     buf_append_str(out, "            '--help[Show the options.]' \\\n");
-    if (command->words != NULL || strcmp(command->name, "help") == 0) {
+    if (has_words(command)) {
         buf_append_str(out, "            '1:what:(");
-        (void)append_words(out, setup, command);
+        append_words(out, setup, command);
         buf_append_str(out, ")' \\\n");
     }
     buf_append_str(out, "            '*:file:_files'\n        ;;\n");
@@ -319,13 +311,12 @@ static void fish_head(struct buf *out, const struct cli_setup *setup)
 static void fish_command(struct buf *out, const struct cli_setup *setup,
                          const struct command *command, const struct option_table *table)
 {
-    struct buf words;
-
-    buf_init(&words, SCRIPT_BYTES_MAX);
-    if (append_words(&words, setup, command))
-        buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -f -a '%s'\n",
-                    command->name, buf_str(&words));
-    buf_fini(&words);
+    if (has_words(command)) {
+        buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -f -a '",
+                    command->name);
+        append_words(out, setup, command);
+        buf_append_str(out, "'\n");
+    }
     for (size_t i = 0; i < table->count; i++)
         fish_option(out, command, &table->options[i]);
 }
@@ -376,13 +367,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
         return cli_usage_error(cli, "unknown shell \"%s\"; expected bash, zsh or fish",
                                cli->args[0]);
     buf_init(&script, SCRIPT_BYTES_MAX);
-    enum err err = write_script(cli, shell, &script);
-    if (err == ERR_OK)
-        fputs(buf_str(&script), cli->out);
-    else
-        cli_error(cli, "%s", err_sentence(err));
-    buf_fini(&script);
-    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_print_text(cli, write_script(cli, shell, &script), &script);
 }
 
 const struct command command_completion = {

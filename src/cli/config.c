@@ -27,8 +27,7 @@ static const char *const log_formats[] = {"text", "json", NULL};
 #define AT(field) offsetof(struct common_options, field)
 
 static const struct option_desc common[] = {
-    {"config", 0, OPTION_TEXT, AT(config), .value = "FILE", .not_in_file = true,
-     .group = "Common options",
+    {"config", 0, OPTION_TEXT, AT(config), .value = "FILE", HERE, .group = "Common options",
      .help = "INI file with settings; default: hearth/hearth.ini in your configuration folder."},
     {"log-level", 0, OPTION_CHOICE, AT(log_level), .value = "LEVEL", .initial = "info",
      .choices = log_levels, .help = "Minimum level of log lines."},

@@ -65,14 +65,14 @@ struct diff_options {
 #define AT(field) offsetof(struct diff_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
-     .group = "Requests", .help = "Render with this model instead of asking a server."},
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE, .group = "Requests",
+     .help = "Render with this model instead of asking a server."},
     {"dialect", 0, OPTION_CHOICE, AT(dialect), .value = "NAME", .initial = "auto",
-     .choices = dialect_names, .not_in_file = true,
+     .choices = dialect_names, HERE,
      .help = "API of the requests; by default recognized by their fields."},
-    {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), .not_in_file = true,
+    {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), HERE,
      .help = "With -m: do not normalize changing text (clocks, billing headers)."},
-    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "Print JSON."},
+    {"json", 0, OPTION_FLAG, AT(json), HERE, .help = "Print JSON."},
     {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR",
      .help = "Folder with ggml's backends, instead of the built-in one."},
     REMOTE_OPTIONS(struct diff_options, remote),
@@ -373,8 +373,7 @@ static enum err diff_there(struct diff *diff, struct found *found, struct errinf
     TRY(remote_open(&remote, diff->cli, &diff->options->remote, info));
     json = json_begin(&body, BODY_BYTES_MAX, '{');
     request_file_write(&diff->sides[0].file, NULL, said_dialect(diff), &json);
-    json_key(&json, "against");
-    json_open(&json, '{');
+    json_key_open(&json, "against", '{');
     request_file_write(&diff->sides[1].file, NULL, said_dialect(diff), &json);
     json_close(&json, '}');
     json_close(&json, '}');
@@ -397,8 +396,7 @@ static void show_json(const struct diff *diff, const struct found *found)
 
     json = json_begin(&out, TEXT_BYTES_MAX, '{');
     json_key_bool(&json, "same", found->same);
-    json_key(&json, "tokens");
-    json_open(&json, '[');
+    json_key_open(&json, "tokens", '[');
     for (int i = 0; i < 2; i++)
         json_uint(&json, found->counts[i]);
     json_close(&json, ']');

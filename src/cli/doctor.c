@@ -32,8 +32,6 @@
 #include "http/listen.h"
 #include "version.h"
 
-struct cli;
-
 struct doctor_options {
     const char *backends, *ssd_dir, *state_dir, *host;
     uint64_t port, ssd_free, disk_bytes;
@@ -47,10 +45,6 @@ struct doctor {
 
 /* Warnings and failures say what to do. */
 enum verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL };
-
-/* "ok    disk       ..." */
-static void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what,
-                       const char *fmt, ...) PRINTF(4, 5);
 
 enum {
     DEVICES_MAX = 16,
@@ -79,6 +73,8 @@ static const struct option_desc options_table[] = {
      .max = UINT64_C(64) << 30, .help = "Bytes to write for a disk speed test; 0 = skip the test."},
 };
 
+/* "ok    disk       ..." */
+PRINTF(4, 5)
 static void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what,
                        const char *fmt, ...)
 {
@@ -238,14 +234,6 @@ static void check_clock(struct doctor *doctor)
 }
 
 /* ---- settings and port ---- */
-
-static void check_config(struct doctor *doctor)
-{
-    const char *config = doctor->cli->config;
-
-    doctor_say(doctor, VERDICT_OK, "config", "%s",
-               config != NULL ? config : "none; using options and environment only");
-}
 
 /* Which program uses the port, if it identifies itself. */
 static void say_taken(struct doctor *doctor, const char *url)
@@ -520,9 +508,7 @@ static void check_speed(struct doctor *doctor, int dir)
     mem_free(measure.piece);
 }
 
-/* ---- public ---- */
-
-static void doctor_check_folders(struct doctor *doctor)
+static void check_folders(struct doctor *doctor)
 {
     const struct file_sys *fs = doctor->cli->setup->fs;
     const char *state = folders_state(doctor->cli, doctor->options->state_dir);
@@ -549,7 +535,6 @@ static void doctor_check_folders(struct doctor *doctor)
 
 /* ---- the command ---- */
 
-/* ---- the command ---- */
 static enum cli_exit run(struct cli *cli, const void *options)
 {
     struct doctor doctor = {.cli = cli, .options = options};
@@ -559,9 +544,10 @@ static enum cli_exit run(struct cli *cli, const void *options)
     check_machine(&doctor);
     check_huge_pages(&doctor);
     check_clock(&doctor);
-    check_config(&doctor);
+    doctor_say(&doctor, VERDICT_OK, "config", "%s",
+               cli->config != NULL ? cli->config : "none; using options and environment only");
     check_port(&doctor);
-    doctor_check_folders(&doctor);
+    check_folders(&doctor);
     return doctor.failures == 0 ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }
 

@@ -20,9 +20,9 @@ struct help_options {
 #define AT(field) offsetof(struct help_options, field)
 
 static const struct option_desc options_table[] = {
-    {"man", 0, OPTION_FLAG, AT(man), .not_in_file = true,
+    {"man", 0, OPTION_FLAG, AT(man), HERE,
      .help = "Print the manual page of hearth, a command or hearth.ini in man(1) format."},
-    {"ini", 0, OPTION_FLAG, AT(ini), .not_in_file = true,
+    {"ini", 0, OPTION_FLAG, AT(ini), HERE,
      .help = "Print an INI file with every setting of `hearth serve`."},
 };
 
@@ -60,18 +60,12 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
 {
     const struct option_table *table = common_table(command, cli->arena);
     struct buf text;
-    enum err err = table ? ERR_OK : cli->arena->err;
 
     buf_init(&text, HELP_BYTES_MAX);
-    if (err == ERR_OK)
-        err = option_help(table, &text, columns_of(cli->out));
-    if (err == ERR_OK)
-        fprintf(cli->out, "usage: hearth %s %s\n\n%s\n\n%s", command->name, command->usage,
-                command->summary, buf_str(&text));
-    else
-        cli_error(cli, "%s", err_sentence(err));
-    buf_fini(&text);
-    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    buf_appendf(&text, "usage: hearth %s %s\n\n%s\n\n", command->name, command->usage,
+                command->summary);
+    return cli_print_text(
+        cli, table ? option_help(table, &text, columns_of(cli->out)) : cli->arena->err, &text);
 }
 
 /* ---- manual pages: man(7), the simplest form that every man page reader supports ---- */
@@ -357,14 +351,10 @@ static enum cli_exit print_text(const struct cli *cli, bool man, const char *pag
     struct buf text;
 
     buf_init(&text, HELP_BYTES_MAX);
-    enum err err = man ? cli_write_man(cli->setup, page, cli->arena, &text)
-                       : cli_write_example(cli->setup, cli->arena, &text);
-    if (err == ERR_OK)
-        fputs(buf_str(&text), cli->out);
-    else
-        cli_error(cli, "%s", err_sentence(err));
-    buf_fini(&text);
-    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_print_text(cli,
+                          man ? cli_write_man(cli->setup, page, cli->arena, &text)
+                              : cli_write_example(cli->setup, cli->arena, &text),
+                          &text);
 }
 
 static enum cli_exit run(struct cli *cli, const void *options)

@@ -154,7 +154,7 @@ struct launch_options {
 #define AT(field) offsetof(struct launch_options, field)
 
 static const struct option_desc options_table[] = {
-    {"print", 'p', OPTION_FLAG, AT(print), .not_in_file = true, .group = "Client",
+    {"print", 'p', OPTION_FLAG, AT(print), HERE, .group = "Client",
      .help = "Print the command line and environment without starting the client."},
     {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME",
      .help = "Model to use; default: the server's."},
@@ -216,57 +216,50 @@ static const char *key_of(const struct launch *launch)
     return launch->remote.api_key != NULL ? launch->remote.api_key : launch->remote.key;
 }
 
-static void append_name(const struct launch *launch, struct str name, struct buf *out)
+/* A placeholder is {name}; any other bracket, as in JSON, is literal. Returns its length, 0: it is
+ * none. */
+static size_t append_place(const struct launch *launch, const char *text, struct buf *out)
 {
     uint64_t context = launch->context > 0 ? launch->context : CONTEXT_UNKNOWN;
     const char *key = key_of(launch);
+    char v1[CLIENT_URL_BYTES + 4], tokens[24], output[24];
+    const struct {
+        const char *name, *value;
+    } places[] = {
+        {"{url}", launch->url},     {"{v1}", v1},
+        {"{context}", tokens},      {"{output}", output},
+        {"{model}", launch->model}, {"{key}", key == NULL ? "none" : launch->show ? KEY_MARK : key},
+        {"{model:json}", NULL},
+    };
 
-    if (str_eq(name, STR("url")))
-        buf_append_str(out, launch->url);
-    else if (str_eq(name, STR("v1")))
-        buf_appendf(out, "%s/v1", launch->url);
-    else if (str_eq(name, STR("key")))
-        buf_append_str(out, key == NULL ? "none" : launch->show ? KEY_MARK : key);
-    else if (str_eq(name, STR("model")))
-        buf_append_str(out, launch->model);
-    else if (str_eq(name, STR("model:json")))
-        json_scan_escape(out, str_from(launch->model));
-    else if (str_eq(name, STR("context")))
-        buf_appendf(out, "%llu", (unsigned long long)context);
-    else if (str_eq(name, STR("output")))
-        buf_appendf(out, "%llu", (unsigned long long)MIN(context / 2, (uint64_t)OUTPUT_MAX));
-}
-
-/* A placeholder is {name}; any other bracket, as in JSON, is literal. */
-static bool find_place(const char *text, struct str *name)
-{
-    static const char *const names[] = {"url",        "v1",      "key",   "model",
-                                        "model:json", "context", "output"};
-
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        size_t len = strlen(names[i]);
-        if (strncmp(text + 1, names[i], len) == 0 && text[1 + len] == '}') {
-            *name = (struct str){text + 1, len};
-            return true;
-        }
+    snprintf(v1, sizeof(v1), "%s/v1", launch->url);
+    snprintf(tokens, sizeof(tokens), "%llu", (unsigned long long)context);
+    snprintf(output, sizeof(output), "%llu",
+             (unsigned long long)MIN(context / 2, (uint64_t)OUTPUT_MAX));
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        size_t len = strlen(places[i].name);
+        if (strncmp(text, places[i].name, len) != 0)
+            continue;
+        if (places[i].value != NULL)
+            buf_append_str(out, places[i].value);
+        else
+            json_scan_escape(out, str_from(launch->model));
+        return len;
     }
-    return false;
+    return 0;
 }
 
 /* In the arena; NULL without memory. */
 static const char *filled(const struct launch *launch, const char *text)
 {
     struct buf out;
-    struct str name;
 
     buf_init(&out, TEXT_BYTES_MAX);
     while (*text != '\0') {
-        if (*text == '{' && find_place(text, &name)) {
-            append_name(launch, name, &out);
-            text += name.len + 2;
-        } else {
-            buf_append_char(&out, *text++);
-        }
+        size_t len = *text == '{' ? append_place(launch, text, &out) : 0;
+        if (len == 0)
+            buf_append_char(&out, *text);
+        text += MAX(len, 1);
     }
     const char *result =
         out.err == ERR_OK ? arena_strdup(launch->cli->arena, (struct str){buf_str(&out), out.len})

@@ -28,22 +28,22 @@ struct model_options {
 };
 
 #define AT(field)     offsetof(struct model_options, field)
-#define SIZE_OF_MODEL .value = "N", .max = 1 << 24, .not_in_file = true
+#define SIZE_OF_MODEL .value = "N", .max = 1 << 24, HERE
 
 static const struct option_desc options_table[] = {
-    {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "demo",
-     .not_in_file = true, .group = "What to make",
+    {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "demo", HERE,
+     .group = "What to make",
      .help = "Preset (demo, qwen3-0.6b, qwen3.5-hybrid-1b, gemma3-1b) or architecture (llama, "
              "qwen2, qwen3, qwen3moe, "
              "qwen35, qwen35moe, qwen3next, gemma2, gemma3, gpt-oss, llama4, deepseek2, mamba2, "
              "falcon-h1, nemotron_h, "
              "granitehybrid, jamba, kimi-linear, qwen4exp, bert)."},
-    {"out", 'o', OPTION_TEXT, AT(out), .value = "FILE", .not_in_file = true,
+    {"out", 'o', OPTION_TEXT, AT(out), .value = "FILE", HERE,
      .help = "Output file; default: NAME.gguf in the current folder."},
     {"quant", 'q', OPTION_CHOICE, AT(quant), .value = "TYPE", .initial = "default",
-     .choices = model_quant_names, .not_in_file = true,
+     .choices = model_quant_names, HERE,
      .help = "Data type of the weights; default: that of the preset, f16 for an architecture."},
-    {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .not_in_file = true,
+    {"seed", 's', OPTION_UINT, AT(seed), .value = "N", HERE,
      .help = "Random seed; the same seed and options give the same file."},
     {"layers", 0, OPTION_UINT, AT(layers), SIZE_OF_MODEL,
      .group = "Its shape (what is not given follows from the family)", .help = "Number of layers."},
@@ -63,8 +63,7 @@ static const struct option_desc options_table[] = {
     {"ctx", 0, OPTION_UINT, AT(ctx), SIZE_OF_MODEL,
      .help = "Training context to declare, in tokens."},
     {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Vocabulary size."},
-    {"tied", 0, OPTION_FLAG, AT(tied), .not_in_file = true,
-     .help = "Share weights between embedding and output."},
+    {"tied", 0, OPTION_FLAG, AT(tied), HERE, .help = "Share weights between embedding and output."},
     MODEL_SETTINGS_OPTIONS(struct model_options, load),
 };
 

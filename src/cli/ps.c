@@ -17,8 +17,8 @@ struct ps_options {
 };
 
 static const struct option_desc options_table[] = {
-    {"json", 0, OPTION_FLAG, offsetof(struct ps_options, json), .not_in_file = true,
-     .group = "Output", .help = "Print JSON."},
+    {"json", 0, OPTION_FLAG, offsetof(struct ps_options, json), HERE, .group = "Output",
+     .help = "Print JSON."},
     REMOTE_OPTIONS(struct ps_options, remote),
 };
 

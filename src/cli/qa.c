@@ -46,11 +46,11 @@ static const struct option_desc options_table[] = {
      .min = 4 << 20, .help = "RAM for the prefix cache."},
     {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
      .help = "Timeout of a request."},
-    {"prove", 0, OPTION_FLAG, AT(prove), .not_in_file = true, .group = "Faults",
+    {"prove", 0, OPTION_FLAG, AT(prove), HERE, .group = "Faults",
      .help = "Run servers with one injected fault each; succeed if every fault is detected."},
-    {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", .not_in_file = true,
+    {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", HERE,
      .help = "With --prove: only these faults. Alone: run with one fault, which must fail."},
-    {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
+    {"keep", 0, OPTION_FLAG, AT(keep), HERE,
      .help = "Keep the folder with logs and models, and print its path."},
     SHEET_OUTPUT_OPTIONS(struct qa_command, outputs),
 };
@@ -316,8 +316,7 @@ static void write_head(struct session *session)
     json_key_uint(json, "maxTokens", options->tokens);
     json_key_uint(json, "maxConcurrentRequests", options->concurrent);
     json_key_uint(json, "ramCacheBytes", options->ram_bytes);
-    json_key(json, "scenarios");
-    json_open(json, '[');
+    json_key_open(json, "scenarios", '[');
 }
 
 static void run_all(struct session *session)

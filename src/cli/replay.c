@@ -47,7 +47,6 @@ struct replay_options {
 };
 
 #define AT(field) offsetof(struct replay_options, field)
-#define HERE      .not_in_file = true
 
 static const struct option_desc options_table[] = {
     {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",

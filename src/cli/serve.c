@@ -153,10 +153,10 @@ static const struct option_desc options_table[] = {
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
      .help = "Run the model in a separate process, which is restarted if it dies or hangs."},
     {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none",
-     .choices = drill_names, .hidden = true, .not_in_file = true,
+     .choices = drill_names, .hidden = true, HERE,
      .help = "Inject a fault, for `hearth qa --prove`."},
     {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true,
-     .not_in_file = true, .help = "Fail every N-th disk call, for `make soak`."},
+     HERE, .help = "Fail every N-th disk call, for `make soak`."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/serve.h"
 #include "engine/engine.h"
+#include "http/client.h"
 
 /* A wildcard address cannot be connected to on every system. */
 static const char *reachable(const char *host)
@@ -60,28 +61,17 @@ static void print_socket(FILE *out, const struct serve_place *place)
     fprintf(out, "  curl --unix-socket %s http://localhost/v1/chat/completions \\\n", place->host);
 }
 
-static void print_urls(FILE *out, const struct serve_place *place)
+static void print_urls(FILE *out, const char *url)
 {
-    const char *host = reachable(place->host);
-    const char *left = strchr(host, ':') != NULL ? "[" : "", *right = *left != '\0' ? "]" : "";
-
-    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n", left, host,
-            right, place->port, left, host, right, place->port);
-    fprintf(out,
-            "  page     http://%s%s%s:%u/ (dashboard: what is reused, what missed and why)\n\n",
-            left, host, right, place->port);
-    fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right,
-            place->port);
+    fprintf(out, "  OpenAI   %s/v1\n  Anthropic %s\n", url, url);
+    fprintf(out, "  page     %s/ (dashboard: what is reused, what missed and why)\n\n", url);
+    fprintf(out, "  curl %s/v1/chat/completions \\\n", url);
 }
 
-static void print_clients(FILE *out, const struct serve_place *place)
+static void print_clients(FILE *out, const char *url, const char *key)
 {
-    const char *key = place->keys ? "$HEARTH_API_KEY" : "none", *host = reachable(place->host);
-
-    fprintf(out, "  Claude Code  ANTHROPIC_BASE_URL=http://%s:%u ANTHROPIC_AUTH_TOKEN=%s claude\n",
-            host, place->port, key);
-    fprintf(out, "  OpenAI SDK   OPENAI_BASE_URL=http://%s:%u/v1 OPENAI_API_KEY=%s\n\n", host,
-            place->port, key);
+    fprintf(out, "  Claude Code  ANTHROPIC_BASE_URL=%s ANTHROPIC_AUTH_TOKEN=%s claude\n", url, key);
+    fprintf(out, "  OpenAI SDK   OPENAI_BASE_URL=%s/v1 OPENAI_API_KEY=%s\n\n", url, key);
 }
 
 void serve_print_banner(const struct cli *cli, const struct serve_place *place,
@@ -89,8 +79,12 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         double load_s)
 {
     bool local = str_ends(str_from(place->host), STR(".sock"));
+    const char *host = reachable(place->host);
     FILE *out = cli->out;
+    char url[CLIENT_URL_BYTES];
 
+    snprintf(url, sizeof(url), strchr(host, ':') != NULL ? "http://[%s]:%u" : "http://%s:%u", host,
+             place->port);
     if (facts != NULL && place->models->count == 1)
         print_model(out, place, facts, load_s);
     else
@@ -99,7 +93,7 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
     if (local)
         print_socket(out, place);
     else
-        print_urls(out, place);
+        print_urls(out, url);
     if (place->keys)
         fprintf(out, "    -H \"Authorization: Bearer $HEARTH_API_KEY\" \\\n");
     fprintf(
@@ -107,7 +101,7 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
         "    -H 'Content-Type: application/json' \\\n    -d '{\"messages\": [{\"role\": \"user\", "
         "\"content\": \"Hello!\"}], \"max_tokens\": 32}'\n\n");
     if (!local)
-        print_clients(out, place);
+        print_clients(out, url, place->keys ? "$HEARTH_API_KEY" : "none");
     fprintf(out, "Ctrl-C ends it.\n");
     fflush(out);
 }

@@ -32,7 +32,7 @@ struct top_options {
 static const struct option_desc options_table[] = {
     {"interval", 'i', OPTION_DURATION, AT(interval_ns), .value = "TIME", .initial = "1s",
      .min = 50 * NS_PER_MS, .max = 3600 * NS_PER_S, .group = "View", .help = "Refresh interval."},
-    {"once", 0, OPTION_FLAG, AT(once), .not_in_file = true, .help = "Print once and exit."},
+    {"once", 0, OPTION_FLAG, AT(once), HERE, .help = "Print once and exit."},
     REMOTE_OPTIONS(struct top_options, remote),
 };
 

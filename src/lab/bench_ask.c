@@ -25,8 +25,7 @@ void ask_write_body(const struct ask *ask, struct buf *out)
     if (ask->messages[0].role == NULL) {
         json_key_text(&json, "prompt", ask->messages[0].text);
     } else {
-        json_key(&json, "messages");
-        json_open(&json, '[');
+        json_key_open(&json, "messages", '[');
         for (size_t i = 0; i < ask->messages_count; i++) {
             json_open(&json, '{');
             json_key_text(&json, "role", ask->messages[i].role);

@@ -16,8 +16,7 @@
 
 static void write_totals(struct json *json, const char *key, struct qa_totals totals)
 {
-    json_key(json, key);
-    json_open(json, '{');
+    json_key_open(json, key, '{');
     json_key_uint(json, "hits", totals.hits);
     json_key_uint(json, "misses", totals.misses);
     json_key_uint(json, "writes", totals.writes);
@@ -38,8 +37,7 @@ static void write_count(struct json *json, const char *key, int64_t count)
 
 static void write_cache(struct json *json, const struct ask_cache *cache)
 {
-    json_key(json, "tiers");
-    json_open(json, '{');
+    json_key_open(json, "tiers", '{');
     write_count(json, "device", cache->device);
     write_count(json, "ram", cache->ram);
     write_count(json, "ssd", cache->ssd);
@@ -49,8 +47,7 @@ static void write_cache(struct json *json, const struct ask_cache *cache)
     json_key_text(json, "match", cache->match);
     json_key_text(json, "reason", cache->reason);
     write_count(json, "firstDifference", cache->first_difference);
-    json_key(json, "restoreMs");
-    json_open(json, '{');
+    json_key_open(json, "restoreMs", '{');
     json_key_float(json, "lookup", cache->lookup_ms);
     json_key_float(json, "fetch", cache->fetch_ms);
     json_key_float(json, "verify", cache->verify_ms);
@@ -73,8 +70,7 @@ static bool is_prepare(const struct qa_event *event)
 static void write_lines(struct json *json, const char *key, const struct qa_request *request,
                         enum qa_event_kind kind, int prepare)
 {
-    json_key(json, key);
-    json_open(json, '[');
+    json_key_open(json, key, '[');
     for (size_t i = 0; i < request->events_count; i++) {
         const struct qa_event *event = &request->events[i];
         if (event->kind == kind && (prepare < 0 || is_prepare(event) == prepare))
@@ -85,8 +81,7 @@ static void write_lines(struct json *json, const char *key, const struct qa_requ
 
 static void write_server(struct json *json, const struct qa_request *request)
 {
-    json_key(json, "server");
-    json_open(json, '{');
+    json_key_open(json, "server", '{');
     write_lines(json, "routes", request, QA_EVENT_ROUTE, -1);
     write_lines(json, "promptPrepare", request, QA_EVENT_PHASE, 1);
     write_lines(json, "promptCache", request, QA_EVENT_CACHE, -1);
@@ -151,8 +146,7 @@ static struct told told_in(const struct qa_scenario *scenario, const char *phase
 static void write_usage(const struct qa_scenario *scenario, const char *key, const char *phase,
                         struct json *json)
 {
-    json_key(json, key);
-    json_open(json, '[');
+    json_key_open(json, key, '[');
     for (size_t i = 0; i < scenario->requests_count; i++) {
         const struct qa_request *request = &scenario->requests[i];
         char session[2] = {request->session, '\0'};
@@ -190,8 +184,7 @@ static void write_sides(const struct qa_scenario *scenario, struct json *json)
 static void write_criteria(const struct qa_scenario *scenario, enum qa_probe probe,
                            struct json *json)
 {
-    json_key(json, "criteria");
-    json_open(json, '[');
+    json_key_open(json, "criteria", '[');
     for (size_t i = 0; i < scenario->checks_count; i++) {
         const struct qa_check *check = &scenario->checks[i];
         if (check->probe != probe)
@@ -232,13 +225,11 @@ static void write_targets(const struct qa_scenario *scenario, struct json *json)
 {
     const char *const models[] = {scenario->options->model, scenario->options->other_model};
 
-    json_key(json, "models");
-    json_open(json, '[');
+    json_key_open(json, "models", '[');
     for (size_t i = 0; i < COUNT_OF(models) && models[i] != NULL; i++)
         json_str(json, model_id(models[i]));
     json_close(json, ']');
-    json_key(json, "targets");
-    json_open(json, '[');
+    json_key_open(json, "targets", '[');
     for (size_t i = 0; i < COUNT_OF(models) && models[i] != NULL; i++) {
         json_open(json, '{');
         json_key_str(json, "id", model_id(models[i]));
@@ -259,8 +250,7 @@ static void write_probe(const struct qa_scenario *scenario, enum qa_probe probe,
     json_key_str(json, "modelId", model);
     if (probe == QA_PROBE_AB)
         write_sides(scenario, json);
-    json_key(json, "requests");
-    json_open(json, '[');
+    json_key_open(json, "requests", '[');
     for (size_t i = 0; i < scenario->requests_count; i++)
         if (scenario->requests[i].probe == probe)
             write_request(json, &scenario->requests[i]);
@@ -276,8 +266,7 @@ void qa_write_json(const struct qa_scenario *scenario, struct json *json)
     write_targets(scenario, json);
     json_key_text(json, "fault", drill_names[scenario->options->drill]);
     json_key_text(json, "status", qa_passed(scenario) ? "passed" : "failed");
-    json_key(json, "probes");
-    json_open(json, '[');
+    json_key_open(json, "probes", '[');
     for (int probe = 0; probe < QA_PROBE_COUNT; probe++)
         if (has_probe(scenario, (enum qa_probe)probe))
             write_probe(scenario, (enum qa_probe)probe, json);

@@ -309,13 +309,11 @@ enum err sheet_write_json(const struct sheet *sheet, struct buf *out)
         json_key(&json, sheet->facts[i].name);
         json_cell(&json, &sheet->facts[i].value);
     }
-    json_key(&json, "notes");
-    json_open(&json, '[');
+    json_key_open(&json, "notes", '[');
     for (size_t i = 0; i < sheet->notes_count; i++)
         json_text(&json, sheet->notes[i]);
     json_close(&json, ']');
-    json_key(&json, "rows");
-    json_open(&json, '[');
+    json_key_open(&json, "rows", '[');
     for (size_t row = 0; row < sheet_rows(sheet); row++)
         json_row(&json, sheet, row);
     json_close(&json, ']');
