@@ -104,6 +104,13 @@ const struct file_sys *file_sys_real(void)
     return &real;
 }
 
+const char *file_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
 /* ---- opening and closing ---- */
 
 /* Makes every directory of the path, from the root down. Existing entries of any kind are accepted:

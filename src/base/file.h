@@ -92,6 +92,9 @@ struct file_sys {
 
 const struct file_sys *file_sys_real(void);
 
+/* The name of a file in its path: what follows the last slash. */
+const char *file_base_name(const char *path);
+
 enum { FILE_NO = -1 };
 
 /* The suffix of file_replace's temporary names. A crash can leave such a file; the owner of the

@@ -156,7 +156,6 @@ const char *bench_model(struct bench *bench, const char *name)
 struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context)
 {
     return (struct server_setup){
-        .fs = bench->cli->setup->fs,
         .scratch = bench->scratch,
         .name = "hearth",
         .model = model,

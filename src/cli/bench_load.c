@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "lab/spread.h"
@@ -236,7 +237,7 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
     sheet_note(bench->sheet, "model %s, %u threads, a private server; all prompts differ",
-               cli_base_name(model), setup.threads);
+               file_base_name(model), setup.threads);
     return load->bytes_per_token > 0;
 }
 

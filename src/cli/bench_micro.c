@@ -137,11 +137,8 @@ static bool run_child(struct bench *bench, const char *out)
         return bench_fail(bench, "hearth cannot find itself");
     fill_argv(bench->cli, self, argv);
     /* Its folder is below ours: if it dies, we clean up. */
-    const struct process_options options = {.fs = bench->cli->setup->fs,
-                                            .argv = argv,
-                                            .variable = "TMPDIR",
-                                            .value = bench->scratch,
-                                            .out = out};
+    const struct process_options options = {
+        .argv = argv, .variable = "TMPDIR", .value = bench->scratch, .out = out};
     enum err err = process_start(&process, &options, &info);
     if (err == ERR_OK) {
         await(bench, process, out);

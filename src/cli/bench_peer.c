@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "lab/bench_process.h"
@@ -171,18 +172,18 @@ static bool say(struct side *side, struct speech *speech, uint32_t tokens, bool 
 
 /* ---- texts ---- */
 
+static void extend(const struct side *side, struct buf *text, double part, uint64_t seed)
+{
+    words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
+}
+
 static struct buf piece(const struct side *side, double part, uint64_t seed)
 {
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
-    words_append(&text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
+    extend(side, &text, part, seed);
     return text;
-}
-
-static void extend(const struct side *side, struct buf *text, double part, uint64_t seed)
-{
-    words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
 }
 
 enum act { ACT_END, ACT_SAY, ACT_COUNT, ACT_RESTART, ACT_SWAP };
@@ -478,7 +479,7 @@ static bool start_sides(struct bench *bench, struct side sides[SIDES], const cha
     sheet_note(bench->sheet,
                "model %s, prompts of %u tokens, %u threads each, median of %llu rounds; ratios are "
                "llama-server's time to hearth's",
-               cli_base_name(sides[0].model), sides[0].tokens, setup.threads,
+               file_base_name(sides[0].model), sides[0].tokens, setup.threads,
                (unsigned long long)bench->options->rounds);
     return sides[0].bytes_per_token > 0;
 }

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "lab/spread.h"
 #include "cli/bench.h"
 
@@ -196,7 +197,7 @@ static enum cli_exit run(struct bench *bench)
     sheet_note(bench->sheet,
                "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to "
                "replay as the server does",
-               cli_base_name(model), setup.threads, setup.chunk);
+               file_base_name(model), setup.threads, setup.chunk);
     for (size_t i = 0; i < sizes.count && !bench->failed; i++) {
         char label[40];
         prefix.size = sizes.items[i];

@@ -259,6 +259,11 @@ const char *cli_env(const struct cli_setup *setup, const char *name)
     return NULL;
 }
 
+const char *cli_env_of(const char *name, void *setup)
+{
+    return cli_env(setup, name);
+}
+
 const struct command *cli_command_named(const struct cli_setup *setup, const char *name)
 {
     for (const struct command *const *command = setup->commands; *command != NULL; command++)

@@ -113,6 +113,7 @@ enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *
 
 /* A variable of setup->env, or NULL when it is not set or empty. */
 const char *cli_env(const struct cli_setup *setup, const char *name);
+const char *cli_env_of(const char *name, void *setup); /* the same, as a callback */
 
 /* A manual page, from the option tables of the commands and a description of each: "" is hearth(1),
  * the overview, "serve" hearth-serve(1), "hearth.ini" hearth.ini(5). ERR_NOT_FOUND: there is no such

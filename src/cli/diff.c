@@ -42,18 +42,12 @@ enum diff_exit {
     DIFF_TROUBLE = CLI_EXIT_USAGE
 };
 
-static const struct {
-    const char *name;
-    const struct dialect *dialect;
-} dialects[] = {
-    {"chat", &dialect_openai_chat},
-    {"messages", &dialect_anthropic_messages},
-    {"responses", &dialect_openai_responses},
-    {"completions", &dialect_openai_completions},
-};
-
 static const char *const dialect_names[] = {"auto",      "chat",        "messages",
                                             "responses", "completions", NULL};
+/* In the order of their names. */
+static const struct dialect *const dialects[] = {
+    NULL, &dialect_openai_chat, &dialect_anthropic_messages, &dialect_openai_responses,
+    &dialect_openai_completions};
 
 struct diff_options {
     struct remote_options remote;
@@ -114,9 +108,9 @@ static const struct dialect *dialect_of(const struct diff *diff, const struct re
 {
     const char *name = said_dialect(diff) != NULL ? said_dialect(diff) : request_file_dialect(file);
 
-    for (size_t i = 0; i < COUNT_OF(dialects); i++)
-        if (strcmp(dialects[i].name, name) == 0)
-            return dialects[i].dialect;
+    for (size_t i = 1; i < COUNT_OF(dialects); i++)
+        if (strcmp(dialect_names[i], name) == 0)
+            return dialects[i];
     return &dialect_openai_chat;
 }
 
@@ -164,16 +158,12 @@ static enum err render(struct diff *diff, struct side *side, struct errinfo *inf
                    error.message[0] != '\0' ? error.message : err_sentence(err));
 }
 
-static const char *env(const char *name, void *arg)
-{
-    return cli_env(arg, name);
-}
-
 /* Only the tokenizer is needed: a minimal context, one sequence. */
 static enum err open_model(struct diff *diff, struct errinfo *info)
 {
     const struct cli_setup *setup = diff->cli->setup;
-    const struct resolve_options where = {.fs = setup->fs, .env = env, .env_arg = (void *)setup};
+    const struct resolve_options where = {
+        .fs = setup->fs, .env = cli_env_of, .env_arg = (void *)setup};
     struct resolved file;
     struct engine_options engine = {.path = file.path,
                                     .context = CONTEXT_TOKENS,

@@ -163,7 +163,6 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
         progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label != NULL ? label : id,
                         PROGRESS_UNIT_NONE, cli->setup->clock);
     const struct qa_options options = {
-        .fs = cli->setup->fs,
         .scratch = folder,
         .id = id,
         .model = model,

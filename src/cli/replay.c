@@ -14,6 +14,7 @@
 #include <hearth/hearth.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/units.h"
@@ -195,7 +196,7 @@ static enum cli_exit read_files(struct replay *replay)
     if (err != ERR_OK)
         return failed(replay, info.text);
     snprintf(replay->files, sizeof(replay->files), "%s: %s%s", read_format_names[format],
-             cli_base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
+             file_base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
     return CLI_EXIT_OK;
 }
 

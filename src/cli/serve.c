@@ -453,15 +453,6 @@ static void print_banner(struct server *server)
         pool_unpeek(server->pool, model);
 }
 
-static void wait_for_end(struct server *server)
-{
-    serve_wait(&(struct serve_wait){.cli = server->cli,
-                                    .api = server->api,
-                                    .pool = server->pool,
-                                    .signals = &server->signals,
-                                    .terminal = isatty(STDIN_FILENO) == 1});
-}
-
 /* Running answers may continue for a while; the second signal ends them. */
 static void drain(struct server *server)
 {
@@ -557,7 +548,11 @@ static enum cli_exit run(struct cli *cli, const void *options)
     status = open_all(&server);
     if (status == CLI_EXIT_OK) {
         print_banner(&server);
-        wait_for_end(&server);
+        serve_wait(&(struct serve_wait){.cli = cli,
+                                        .api = server.api,
+                                        .pool = server.pool,
+                                        .signals = &server.signals,
+                                        .terminal = isatty(STDIN_FILENO) == 1});
     }
     close_all(&server);
     return status;

@@ -62,7 +62,8 @@ struct reading {
     enum cli_exit status;
 };
 
-static void complain(struct reading *reading, enum err err, const struct errinfo *info)
+/* Returns false. */
+static bool complain(struct reading *reading, enum err err, const struct errinfo *info)
 {
     if (err == ERR_INVALID || err == ERR_EXISTS || err == ERR_LIMIT)
         reading->status = cli_usage_error(reading->cli, "%s", info->text);
@@ -70,21 +71,17 @@ static void complain(struct reading *reading, enum err err, const struct errinfo
         cli_error(reading->cli, "%s", info->text);
     if (reading->status == CLI_EXIT_OK)
         reading->status = CLI_EXIT_FAILURE;
+    return false;
 }
 
 /* ---- names and files ---- */
-
-static const char *env(const char *name, void *arg)
-{
-    return cli_env(arg, name);
-}
 
 static const char *find_file(struct reading *reading, const char *name)
 {
     const struct cli *cli = reading->cli;
     struct resolve_options options = {.fs = cli->setup->fs,
                                       .models_dir = reading->models->options->models_dir,
-                                      .env = env,
+                                      .env = cli_env_of,
                                       .env_arg = (void *)cli->setup};
     struct errinfo info = {0}, sentence = {0};
     struct resolved resolved;
@@ -194,15 +191,13 @@ static bool open_ini(struct reading *reading)
                                          .ini_name = config.name};
     if (err == ERR_OK)
         err = option_sections(&reading->ini, "model", &reading->sections, &info);
-    if (err != ERR_OK)
-        complain(reading, err, &info);
-    return err == ERR_OK;
+    return err == ERR_OK || complain(reading, err, &info);
 }
 
-static bool is_pinned(const struct serve_options *options, const char *name)
+static bool has_name(const struct option_list *list, const char *name)
 {
-    for (size_t i = 0; i < options->pinned.count; i++)
-        if (strcmp(options->pinned.items[i], name) == 0)
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0)
             return true;
     return false;
 }
@@ -215,12 +210,10 @@ static bool read_preset(struct reading *reading, const char *name, struct preset
     *preset = (struct preset){.model = options->model,
                               .template_file = options->template_file,
                               .ttl_ns = options->model_ttl_ns,
-                              .pinned = is_pinned(options, name)};
+                              .pinned = has_name(&options->pinned, name)};
     enum err err =
         option_read_section(&serve_preset_table, "model", name, preset, &reading->ini, &info);
-    if (err != ERR_OK)
-        complain(reading, err, &info);
-    return err == ERR_OK;
+    return err == ERR_OK || complain(reading, err, &info);
 }
 
 /* Sections of models that are named nowhere else. */
@@ -250,10 +243,8 @@ static bool read_template(struct reading *reading, const char *path, const char 
     if (path == NULL)
         return true;
     if (file_read_all(reading->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len,
-                      &info) != ERR_OK) {
-        complain(reading, ERR_IO, &info);
-        return false;
-    }
+                      &info) != ERR_OK)
+        return complain(reading, ERR_IO, &info);
     *text = arena_strdup(reading->cli->arena, (struct str){data, len});
     mem_free(data);
     return *text != NULL;
@@ -305,29 +296,21 @@ static void fill(struct reading *reading, struct serve_model *model)
     model->engine.state_dir = folders_state(reading->cli, options->state_dir);
 }
 
-/* Whether a section or a pin refers to it by this name. */
-static bool is_known_by(const struct reading *reading, const char *name)
-{
-    for (size_t i = 0; i < reading->sections.count; i++)
-        if (strcmp(reading->sections.items[i], name) == 0)
-            return true;
-    return is_pinned(reading->models->options, name);
-}
-
-/* A single model gets the name in its metadata. */
+/* A single model gets the name in its metadata, unless a section or a pin refers to it by another. */
 static void name_alone(struct reading *reading)
 {
     struct serve_model *model = &reading->models->list[0];
     struct gguf_file *file = NULL;
     struct errinfo info = {0};
-    const char *slash = strrchr(model->path, '/');
 
+    if (has_name(&reading->sections, model->name) ||
+        has_name(&reading->models->options->pinned, model->name))
+        return;
     if (gguf_file_open(&file, model->path, &info) != ERR_OK)
         return; /* loading will report the error */
     const char *own = gguf_file_text(file, "general.name");
-    model->name = arena_strdup(reading->cli->arena, str_from(own != NULL     ? own
-                                                             : slash != NULL ? slash + 1
-                                                                             : model->path));
+    model->name = arena_strdup(reading->cli->arena,
+                               str_from(own != NULL ? own : file_base_name(model->path)));
     gguf_file_close(&file);
 }
 
@@ -362,7 +345,7 @@ static void read_all(struct reading *reading)
     if (reading->status == CLI_EXIT_OK && models->count == 0)
         reading->status = cli_usage_error(cli, "no model given. Usage: hearth serve MODEL.gguf "
                                                "(`hearth model make` creates a small one)");
-    if (models->count == 1 && !models->list[0].named && !is_known_by(reading, models->list[0].name))
+    if (models->count == 1 && !models->list[0].named)
         name_alone(reading);
     check_pins(reading);
     for (size_t i = 0; i < models->count && reading->status == CLI_EXIT_OK; i++)

@@ -24,13 +24,6 @@ const char *cli_machine(const struct cli *cli)
                         units_format_size(sysinfo_memory_total(), memory));
 }
 
-const char *cli_base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path;
-}
-
 static const char *text_or_none(const char *text)
 {
     return text != NULL ? text : ""; /* the arena is full */
@@ -81,32 +74,20 @@ bool cli_write_text(const struct cli *cli, const char *path, const struct buf *t
     return err == ERR_OK;
 }
 
-/* Writes one format; nothing if the path is NULL. */
+/* Writes one format, or a picture if there is no `form`; nothing if the path is NULL. */
 static bool write_form(const struct cli *cli, const char *path, const struct sheet *sheet,
-                       enum err (*form)(const struct sheet *sheet, struct buf *out))
+                       enum err (*form)(const struct sheet *sheet, struct buf *out),
+                       const struct plot *plot)
 {
     struct buf text;
 
     if (path == NULL)
         return true;
     buf_init(&text, TEXT_BYTES_MAX);
-    enum err err = form(sheet, &text);
+    enum err err = form != NULL ? form(sheet, &text) : plot_write(sheet, plot, &text);
     bool written = err == ERR_OK && cli_write_text(cli, path, &text);
     if (err != ERR_OK)
         cli_error(cli, "%s", err_sentence(err));
-    buf_fini(&text);
-    return written;
-}
-
-static bool write_picture(const struct cli *cli, const char *path, const struct sheet *sheet,
-                          const struct plot *plot)
-{
-    struct buf text;
-
-    if (path == NULL || plot == NULL)
-        return true;
-    buf_init(&text, TEXT_BYTES_MAX);
-    bool written = plot_write(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
     buf_fini(&text);
     return written;
 }
@@ -115,10 +96,10 @@ enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs 
                               const struct sheet *sheet, const struct plot *plot)
 {
     bool table = !is_stdout(outputs->json) && !is_stdout(outputs->csv) && !is_stdout(outputs->svg);
-    bool good = write_form(cli, table ? "-" : NULL, sheet, sheet_write_table);
+    bool good = write_form(cli, table ? "-" : NULL, sheet, sheet_write_table, NULL);
 
-    good &= write_form(cli, outputs->json, sheet, sheet_write_json);
-    good &= write_form(cli, outputs->csv, sheet, sheet_write_csv);
-    good &= write_picture(cli, outputs->svg, sheet, plot);
+    good &= write_form(cli, outputs->json, sheet, sheet_write_json, NULL);
+    good &= write_form(cli, outputs->csv, sheet, sheet_write_csv, NULL);
+    good &= write_form(cli, outputs->svg, sheet, NULL, plot);
     return good ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }

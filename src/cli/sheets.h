@@ -38,9 +38,6 @@ void cli_fact_machine(const struct cli *cli, struct sheet *sheet); /* without th
 const char *cli_machine_line(const struct cli *cli);
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
-/* The part of a path that a head shows: the file name, without its folder. */
-const char *cli_base_name(const char *path);
-
 /* Writes a file, or standard output for "-". On failure prints an error and returns false. */
 bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
 /* Writes all requested formats. Prints errors and returns the exit status. */

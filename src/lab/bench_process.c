@@ -44,10 +44,10 @@ static void become(const struct process_options *options, int out, int err, pid_
     _exit(127);
 }
 
-static enum err open_output(const struct process_options *options, const char *path, int flags,
-                            int *fd, struct errinfo *info)
+static enum err open_output(const char *path, int flags, int *fd, struct errinfo *info)
 {
-    return file_open_at(options->fs, AT_FDCWD, path, O_WRONLY | O_CREAT | flags, 0600, fd, info);
+    return file_open_at(file_sys_real(), AT_FDCWD, path, O_WRONLY | O_CREAT | flags, 0600, fd,
+                        info);
 }
 
 enum err process_start(struct process **out_process, const struct process_options *options,
@@ -57,9 +57,9 @@ enum err process_start(struct process **out_process, const struct process_option
     pid_t parent = getpid();
 
     *out_process = NULL;
-    enum err err = open_output(options, options->out, O_TRUNC, &out, info);
+    enum err err = open_output(options->out, O_TRUNC, &out, info);
     if (err == ERR_OK && options->err != NULL)
-        err = open_output(options, options->err, O_APPEND, &err_fd, info);
+        err = open_output(options->err, O_APPEND, &err_fd, info);
     if (err == ERR_OK && options->variable != NULL) /* before the fork: the child may not */
         setenv(options->variable, options->value, 1);
     pid_t pid = err == ERR_OK ? fork() : -1;
@@ -69,8 +69,8 @@ enum err process_start(struct process **out_process, const struct process_option
         unsetenv(options->variable);
     if (err == ERR_OK && pid < 0)
         err = err_set_errno(info, errno, "fork");
-    file_close(options->fs, &out);
-    file_close(options->fs, &err_fd);
+    file_close(file_sys_real(), &out);
+    file_close(file_sys_real(), &err_fd);
     if (err != ERR_OK)
         return err;
     *out_process = mem_alloc(sizeof(**out_process));

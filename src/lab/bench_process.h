@@ -13,11 +13,9 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-struct file_sys;
 struct process;
 
 struct process_options {
-    const struct file_sys *fs;
     const char *const *argv;      /* a path, arguments, NULL */
     const char *variable, *value; /* added to the environment; NULL = nothing */
     /* files for its output: `out` is truncated, `err` appended to; may be the same; `err` NULL =

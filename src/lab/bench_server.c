@@ -77,7 +77,7 @@ static enum err read_file(const struct server *server, const char *ending, struc
     size_t len;
 
     file_path(server, ending, path);
-    TRY(file_read_all(server->setup.fs, AT_FDCWD, path, FILE_BYTES_MAX, &data, &len, info));
+    TRY(file_read_all(file_sys_real(), AT_FDCWD, path, FILE_BYTES_MAX, &data, &len, info));
     enum err err = buf_append(out, data, len);
     mem_free(data);
     return err;
@@ -111,7 +111,6 @@ static enum err spawn(struct server *server, const struct args *args, struct err
     file_path(server, "out", out);
     file_path(server, "log", log);
     const struct process_options options = {
-        .fs = server->setup.fs,
         .argv = args->items,
         .variable = backend ? "GGML_BACKEND_PATH" : NULL,
         .value = server->backend,
@@ -142,17 +141,27 @@ static bool read_banner(struct server *server)
     return up;
 }
 
-static bool answers(struct server *server)
+/* The caller finishes `body` in any case. Returns the status; 0: no answer. */
+static int get(const struct server *server, const char *path, struct buf *body)
 {
-    const struct client_request request = {
-        .url = &server->url, .method = "GET", .path = "/health", .timeout_ms = ASK_MS};
-    struct buf body;
+    const struct client_request request = {.url = &server->url,
+                                           .method = "GET",
+                                           .path = path,
+                                           .key = server->setup.key,
+                                           .timeout_ms = ASK_MS};
     int status = 0;
 
-    buf_init(&body, FILE_BYTES_MAX);
-    enum err err = client_fetch(&request, &status, &body, NULL);
+    buf_init(body, FILE_BYTES_MAX);
+    return client_fetch(&request, &status, body, NULL) == ERR_OK ? status : 0;
+}
+
+static bool answers(struct server *server)
+{
+    struct buf body;
+    int status = get(server, "/health", &body);
+
     buf_fini(&body);
-    return err == ERR_OK && status == 200;
+    return status == 200;
 }
 
 static enum err await(struct server *server, bool (*is_up)(struct server *server),
@@ -328,19 +337,11 @@ enum err server_restart(struct server *server, const char *model, struct errinfo
 
 double server_metric(const struct server *server, const char *name)
 {
-    const struct client_request request = {.url = &server->url,
-                                           .method = "GET",
-                                           .path = "/metrics",
-                                           .key = server->setup.key,
-                                           .timeout_ms = ASK_MS};
     struct buf body;
-    struct str rest, line;
-    int status = 0;
+    bool answered = get(server, "/metrics", &body) != 0;
+    struct str rest = {buf_str(&body), answered ? body.len : 0}, line;
     double value = -1;
 
-    buf_init(&body, FILE_BYTES_MAX);
-    enum err err = client_fetch(&request, &status, &body, NULL);
-    rest = (struct str){buf_str(&body), err == ERR_OK ? body.len : 0};
     while (str_next(&rest, '\n', &line)) {
         struct str begin = str_from(name);
         if (str_starts(line, begin) && line.len > begin.len + 1 && line.ptr[begin.len] == ' ' &&

@@ -19,13 +19,11 @@
 #include "http/client.h"
 
 struct buf;
-struct file_sys;
 struct process;
 
 enum { SERVER_PATH_BYTES = 1024, SERVER_ARGS_MAX = 48 };
 
 struct server_setup {
-    const struct file_sys *fs;
     const char *scratch; /* folder */
     const char *name;    /* of its files there */
     const char *model;

@@ -194,7 +194,6 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
                                              stage->folder[1]};
     size_t count = 0;
     const struct server_setup setup = {
-        .fs = options->fs,
         .scratch = options->scratch,
         .name = name,
         .model = options->model,

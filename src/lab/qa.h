@@ -27,7 +27,6 @@
 #include "lab/bench_ask.h"
 
 struct buf;
-struct file_sys;
 struct json;
 
 enum {
@@ -86,7 +85,6 @@ struct qa_check {
 };
 
 struct qa_options {
-    const struct file_sys *fs;
     const char *scratch; /* folder for this scenario */
     const char *id, *model;
     const char *other_model; /* served beside it by the same process; NULL = none */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json_write.h"
 #include "lab/qa.h"
 
@@ -202,8 +203,7 @@ static void write_criteria(const struct qa_scenario *scenario, enum qa_probe pro
 /* The file's name without folder and extension. */
 static struct str model_id(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    struct str name = str_from(slash != NULL ? slash + 1 : path), end = STR(".gguf");
+    struct str name = str_from(file_base_name(path)), end = STR(".gguf");
 
     name.len -= str_ends(name, end) ? end.len : 0;
     return name;

@@ -276,21 +276,20 @@ static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *
 static enum err read_outcome(struct reader *reader, yyjson_val *object, uint32_t tokens)
 {
     struct trace_recorded *recorded = &reader->trace->recorded;
-    uint32_t device, ram, ssd, remote, computed;
+    static const char *const parts[] = {"device", "ram", "ssd", "remote", "computed"};
+    uint32_t part = 0, sum = 0;
+    bool known = true;
 
     if (yyjson_obj_get(object, "computed") == NULL)
         return ERR_OK;
-    if (!get_uint(object, "device", TRACE_TOKENS_MAX, &device) ||
-        !get_uint(object, "ram", TRACE_TOKENS_MAX, &ram) ||
-        !get_uint(object, "ssd", TRACE_TOKENS_MAX, &ssd) ||
-        !get_uint(object, "remote", TRACE_TOKENS_MAX, &remote) ||
-        !get_uint(object, "computed", TRACE_TOKENS_MAX, &computed) ||
-        device + ram + ssd + remote + computed != tokens)
+    for (size_t i = 0; i < COUNT_OF(parts); i++, sum += part)
+        known = known && get_uint(object, parts[i], TRACE_TOKENS_MAX, &part);
+    if (!known || sum != tokens)
         return fail(reader, ERR_INVALID,
                     "device, ram, ssd, remote and computed do not add up to the prompt");
     recorded->requests++;
     recorded->tokens += tokens;
-    recorded->tokens_hit += tokens - computed;
+    recorded->tokens_hit += tokens - part; /* the last one: computed */
     return ERR_OK;
 }
 

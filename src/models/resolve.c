@@ -41,13 +41,6 @@ enum {
 
 /* ---- names ---- */
 
-static struct str base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return str_from(slash != NULL ? slash + 1 : path);
-}
-
 static bool ends_nocase(struct str text, struct str end)
 {
     return text.len >= end.len &&
@@ -66,12 +59,13 @@ static bool contains_nocase(struct str text, struct str part)
 static bool is_model_name(const char *name)
 {
     return ends_nocase(str_from(name), STR(".gguf")) &&
-           !contains_nocase(base_name(name), STR("mmproj")) && model_file_shards(name) != 0;
+           !contains_nocase(str_from(file_base_name(name)), STR("mmproj")) &&
+           model_file_shards(name) != 0;
 }
 
 void resolve_stem(const char *path, char out[RESOLVE_NAME_BYTES])
 {
-    struct str name = base_name(path);
+    struct str name = str_from(file_base_name(path));
     bool sharded = model_file_shards(path) != 1;
 
     if (ends_nocase(name, STR(".gguf")))

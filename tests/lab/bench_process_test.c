@@ -22,8 +22,7 @@ static struct process *start_shell(const char *script)
 
     snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
     snprintf(err_path, sizeof(err_path), "%s/err", test_dir());
-    const struct process_options options = {.fs = file_sys_real(),
-                                            .argv = argv,
+    const struct process_options options = {.argv = argv,
                                             .variable = "HEARTH_TEST_WORD",
                                             .value = "fire",
                                             .out = out_path,
@@ -87,8 +86,7 @@ static void test_missing_program(void **state)
 
     (void)state;
     snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
-    const struct process_options options = {
-        .fs = file_sys_real(), .argv = argv, .out = out_path, .err = out_path};
+    const struct process_options options = {.argv = argv, .out = out_path, .err = out_path};
     assert_ok(process_start(&process, &options, &info));
     while (process_runs(process))
         usleep(1000);
@@ -138,7 +136,7 @@ static void test_errors_may_be_ours(void **state)
 {
     const char *const argv[] = {"/bin/sh", "-c", "echo said; readlink /proc/self/fd/2; exit 3",
                                 NULL};
-    const struct process_options options = {.fs = file_sys_real(), .argv = argv, .out = out_path};
+    const struct process_options options = {.argv = argv, .out = out_path};
     struct errinfo info = {0};
     struct process *process;
     char ours[512] = "", expected[600];
