@@ -102,9 +102,8 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     *parse = (struct option_parse){.arena = cli->arena,
                                    .whole = cli->setup->memory_bytes,
                                    .env = cli->setup->env,
-                                   .named = "model", /* presets of models, which `serve` reads */
-                                   .others = other_tables(cli)};
-    if (values == NULL || cli->table == NULL || parse->others == NULL)
+                                   .named = "model"}; /* presets of models, for `serve` */
+    if (values == NULL || cli->table == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the options");
     cli->values = values;
     TRY(option_parse(cli->table, argc, argv, values, parse, info));
@@ -115,7 +114,10 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     if (config.text == NULL)
         return ERR_OK;
     parse->ini_name = cli->config = config.name;
-    parse->ini_text = config.text;
+    parse->ini_text = cli->config_text = config.text;
+    parse->others = other_tables(cli);
+    if (parse->others == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for the options");
     return option_parse(cli->table, argc, argv, values, parse, info);
 }
 

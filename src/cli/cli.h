@@ -61,7 +61,7 @@ struct cli {
     bool color;        /* colours may be written to `out` */
     const char **args; /* positional arguments, as many as the command allows */
     size_t args_count;
-    const char *config;               /* INI file that was read, or NULL */
+    const char *config, *config_text; /* INI file that was read, or NULL */
     const struct option_table *table; /* the command's options, then the common ones */
     const void *values;               /* of `table` */
     const enum option_source *sources;

@@ -73,9 +73,9 @@ static const struct option_desc options_table[] = {
      .max = UINT64_C(64) << 30, .help = "Bytes to write for a disk speed test; 0 = skip the test."},
 };
 
-/* "ok    disk       ..." */
+/* "ok    disk       ..." False: it is a failure. */
 PRINTF(4, 5)
-static void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what,
+static bool doctor_say(struct doctor *doctor, enum verdict verdict, const char *what,
                        const char *fmt, ...)
 {
     static const char *const names[] = {"ok", "warn", "FAIL"};
@@ -88,6 +88,7 @@ static void doctor_say(struct doctor *doctor, enum verdict verdict, const char *
     va_end(args);
     fputc('\n', doctor->cli->out);
     fflush(doctor->cli->out); /* some checks take a moment */
+    return verdict != VERDICT_FAIL;
 }
 
 /* ---- program and libraries ---- */
@@ -336,28 +337,20 @@ static bool check_access(struct doctor *doctor, const char *what, const char *pa
     struct stat st;
     bool exists;
 
-    if (!nearest_folder(path, folder, &exists)) {
-        doctor_say(doctor, VERDICT_FAIL, what, "%s is not a folder: choose another one with %s",
-                   path, option);
-        return false;
-    }
-    if (access(folder, W_OK | X_OK) != 0) {
-        doctor_say(doctor, VERDICT_FAIL, what,
-                   "%s is not writable: run `chown %u %s`, or choose another one with %s", folder,
-                   (unsigned)geteuid(), folder, option);
-        return false;
-    }
-    if (!exists) {
-        doctor_say(doctor, VERDICT_OK, what, "%s (created by the first `hearth serve`)", path);
-        return true;
-    }
-    if (stat(folder, &st) == 0 && (st.st_mode & 022) != 0) {
-        doctor_say(doctor, VERDICT_WARN, what, "%s is writable by other users: run `chmod 700 %s`",
-                   path, path);
-        return true;
-    }
-    doctor_say(doctor, VERDICT_OK, what, "%s", path);
-    return true;
+    if (!nearest_folder(path, folder, &exists))
+        return doctor_say(doctor, VERDICT_FAIL, what,
+                          "%s is not a folder: choose another one with %s", path, option);
+    if (access(folder, W_OK | X_OK) != 0)
+        return doctor_say(doctor, VERDICT_FAIL, what,
+                          "%s is not writable: run `chown %u %s`, or choose another one with %s",
+                          folder, (unsigned)geteuid(), folder, option);
+    if (!exists)
+        return doctor_say(doctor, VERDICT_OK, what, "%s (created by the first `hearth serve`)",
+                          path);
+    if (stat(folder, &st) == 0 && (st.st_mode & 022) != 0)
+        return doctor_say(doctor, VERDICT_WARN, what,
+                          "%s is writable by other users: run `chmod 700 %s`", path, path);
+    return doctor_say(doctor, VERDICT_OK, what, "%s", path);
 }
 
 /* Anyone who can read the key can forge valid objects. */

@@ -1,7 +1,7 @@
 /*
  * replay.c: `hearth replay`: traces against the real cache, without a model.
  *
- * Reads all files into one trace, replays it once per policy and capacity, and writes a report. See
+ * Reads all files into one trace, replays it once per policy and capacity, and writes the results. See
  * src/lab/trace.h and docs/replay-traces.md. With --model, bytes and kinds are those of a file, and
  * text is tokenised with its vocabulary.
  *
@@ -122,11 +122,6 @@ struct replay {
     struct place_result best;
 };
 
-static enum cli_exit failed(const struct replay *replay, const char *text)
-{
-    return cli_error(replay->cli, "%s", text);
-}
-
 /* ---- what state costs ---- */
 
 static enum cli_exit load_cost(struct replay *replay)
@@ -194,7 +189,7 @@ static enum cli_exit read_files(struct replay *replay)
         err = err_set(&info, ERR_INVALID, "the files contain no requests");
     progress_finish(&progress, err == ERR_OK);
     if (err != ERR_OK)
-        return failed(replay, info.text);
+        return cli_error(replay->cli, "%s", info.text);
     snprintf(replay->files, sizeof(replay->files), "%s: %s%s", read_format_names[format],
              file_base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
     return CLI_EXIT_OK;
@@ -208,7 +203,7 @@ static enum cli_exit make_load(struct replay *replay)
     trace_sort(&replay->trace);
     if (options->users > 1 &&
         trace_multiply(&replay->trace, (uint32_t)options->users, options->seed, &info) != ERR_OK)
-        return failed(replay, info.text);
+        return cli_error(replay->cli, "%s", info.text);
     replay->blocks_distinct = replay->trace.ids_end;
     return CLI_EXIT_OK;
 }
@@ -349,7 +344,7 @@ static enum cli_exit run_all(struct replay *replay)
     if (err == ERR_OK && replay->options->best)
         err = find_best(replay, &info);
     progress_finish(&replay->progress, err == ERR_OK);
-    return err == ERR_OK ? CLI_EXIT_OK : failed(replay, info.text);
+    return err == ERR_OK ? CLI_EXIT_OK : cli_error(replay->cli, "%s", info.text);
 }
 
 static enum cli_exit check_policies(const struct replay *replay)
@@ -363,7 +358,7 @@ static enum cli_exit check_policies(const struct replay *replay)
     return CLI_EXIT_OK;
 }
 
-/* ---- reporting ---- */
+/* ---- results ---- */
 
 static const struct sheet_column columns[] = {
     {"policy", "policy", SHEET_TEXT},
@@ -498,7 +493,7 @@ static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
         sheet_number(sheet, numbers[i]);
 }
 
-static enum cli_exit report_all(struct replay *replay)
+static enum cli_exit write_results(struct replay *replay)
 {
     bool snapshots = cost_needs_snapshot(&replay->cost);
     struct sheet *sheet =
@@ -548,7 +543,7 @@ static enum cli_exit check_margin(const struct replay *replay)
 static enum cli_exit run(struct cli *cli, const void *options)
 {
     static enum cli_exit (*const steps[])(struct replay *) = {
-        load_cost, read_files, make_load, find_capacities, run_all, report_all,
+        load_cost, read_files, make_load, find_capacities, run_all, write_results,
     };
     struct replay replay = {.cli = cli, .options = options};
     enum cli_exit status = check_policies(&replay);

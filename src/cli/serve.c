@@ -223,29 +223,27 @@ static enum cli_exit check(struct server *server)
 
 /* ---- opening ---- */
 
-static bool open_neutral(struct server *server)
+static enum cli_exit open_neutral(struct server *server)
 {
     const struct option_list *keep = &server->options->keep_volatile;
 
     server->neutral = neutral_create();
     for (size_t i = 0; i < keep->count; i++) {
-        if (neutral_switch(server->neutral, str_from(keep->items[i]), false) == ERR_OK)
-            continue;
-        cli_usage_error(server->cli, "--keep-volatile %s: unknown rule", keep->items[i]);
-        return false;
+        if (neutral_switch(server->neutral, str_from(keep->items[i]), false) != ERR_OK)
+            return cli_usage_error(server->cli, "--keep-volatile %s: unknown rule", keep->items[i]);
     }
-    return true;
+    return CLI_EXIT_OK;
 }
 
 /* Without a cache there is no installation key: use one for the life of this process. */
-static bool open_record(struct server *server)
+static enum cli_exit open_record(struct server *server)
 {
     const struct serve_options *options = server->options;
     struct hash256 key = server->store.key;
     struct errinfo info = {0};
 
     if (options->record == NULL)
-        return true;
+        return CLI_EXIT_OK;
     if (!options->cache)
         hash_random(key.bytes, sizeof(key.bytes));
     const struct record_options record = {
@@ -256,10 +254,9 @@ static bool open_record(struct server *server)
         .bytes_max = options->record_bytes,
         .log = server->cli->log,
     };
-    if (record_open(&server->record, &record, &info) == ERR_OK)
-        return true;
-    cli_error(server->cli, "--record: %s", info.text);
-    return false;
+    return record_open(&server->record, &record, &info) == ERR_OK
+               ? CLI_EXIT_OK
+               : cli_error(server->cli, "--record: %s", info.text);
 }
 
 static const char *name_of(struct arena *arena, const char *option)
@@ -329,7 +326,7 @@ static enum err open_admin(struct server *server, struct api_options *api, struc
     return admin_create(&server->admin, &admin, api, info);
 }
 
-static bool open_api(struct server *server)
+static enum cli_exit open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
     struct errinfo info = {0};
@@ -367,12 +364,11 @@ static bool open_api(struct server *server)
     };
     if (open_admin(server, &api, &info) == ERR_OK &&
         api_create(&server->api, &api, &info) == ERR_OK)
-        return true;
-    cli_error(server->cli, "%s", info.text);
-    return false;
+        return CLI_EXIT_OK;
+    return cli_error(server->cli, "%s", info.text);
 }
 
-static bool open_http(struct server *server)
+static enum cli_exit open_http(struct server *server)
 {
     const struct serve_options *options = server->options;
     bool local = is_socket(options->host);
@@ -393,14 +389,12 @@ static bool open_http(struct server *server)
     };
 
     enum err err = http_server_start(&http, routes, count, &server->http, &info);
-    if (err == ERR_OK) {
-        admin_set_http_metrics(server->admin, http_server_metrics(server->http));
-        return true;
-    }
-    cli_error(server->cli,
-              err == ERR_BUSY ? "%s; choose another --port, or stop that program" : "%s",
-              info.text);
-    return false;
+    if (err != ERR_OK)
+        return cli_error(server->cli,
+                         err == ERR_BUSY ? "%s; choose another --port, or stop that program" : "%s",
+                         info.text);
+    admin_set_http_metrics(server->admin, http_server_metrics(server->http));
+    return CLI_EXIT_OK;
 }
 
 static enum cli_exit open_models(struct server *server)
@@ -498,18 +492,22 @@ static enum cli_exit open_memory(struct server *server)
     return CLI_EXIT_OK;
 }
 
+static enum cli_exit open_store(struct server *server)
+{
+    return serve_store_open(&server->store, server->cli, server->options) ? CLI_EXIT_OK
+                                                                          : CLI_EXIT_FAILURE;
+}
+
 static enum cli_exit open_all(struct server *server)
 {
-    if (!open_neutral(server))
-        return CLI_EXIT_USAGE;
-    if (!serve_store_open(&server->store, server->cli, server->options))
-        return CLI_EXIT_FAILURE;
-    enum cli_exit status = open_memory(server);
-    if (status != CLI_EXIT_OK)
-        return status;
-    if (!open_record(server) || !open_api(server) || !open_http(server))
-        return CLI_EXIT_FAILURE;
-    return open_models(server);
+    static enum cli_exit (*const steps[])(struct server *) = {
+        open_neutral, open_store, open_memory, open_record, open_api, open_http, open_models,
+    };
+    enum cli_exit status = CLI_EXIT_OK;
+
+    for (size_t i = 0; status == CLI_EXIT_OK && i < COUNT_OF(steps); i++)
+        status = steps[i](server);
+    return status;
 }
 
 /* A stalled reader of standard error must not stop the engine. */

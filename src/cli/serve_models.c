@@ -180,17 +180,13 @@ static void add_dir(struct reading *reading)
 static bool open_ini(struct reading *reading)
 {
     const struct cli *cli = reading->cli;
-    struct config config = {0};
     struct errinfo info = {0};
 
-    enum err err = config_read(cli->setup, common_of(cli->command, cli->values)->config, cli->arena,
-                               &config, &info);
     reading->ini = (struct option_parse){.arena = cli->arena,
                                          .whole = cli->setup->memory_bytes,
-                                         .ini_text = config.text,
-                                         .ini_name = config.name};
-    if (err == ERR_OK)
-        err = option_sections(&reading->ini, "model", &reading->sections, &info);
+                                         .ini_text = cli->config_text,
+                                         .ini_name = cli->config};
+    enum err err = option_sections(&reading->ini, "model", &reading->sections, &info);
     return err == ERR_OK || complain(reading, err, &info);
 }
 
