@@ -123,7 +123,7 @@ static void store(struct index *index, const int32_t *tokens, size_t count, stru
         fprintf(stderr, "cache_bench: no memory\n");
         exit(1);
     }
-    object->kind = OBJECT_ROWS;
+    object->kind = HEARTH_OBJECT_ROWS;
     object->end = (uint32_t)count;
     index_attach(index, last, object, forget, NULL);
 }

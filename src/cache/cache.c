@@ -234,10 +234,10 @@ static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
 
 /* ---- opening ---- */
 
-static int say(char *message, int error, const char *text)
+int cache_say(char *message, int error, const char *text)
 {
     if (message != NULL)
-        snprintf(message, HEARTH_MESSAGE_BYTES, "%s", text);
+        snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", text);
     return error;
 }
 
@@ -295,13 +295,13 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
 
     *out = NULL;
     if (mine.ram_bytes == 0)
-        return say(message, HEARTH_ERROR_INVALID, "ram_bytes must not be 0");
+        return cache_say(message, HEARTH_ERROR_INVALID, "ram_bytes must not be 0");
     if (mine.policy != NULL && !policy_find(mine.policy, &policy))
-        return say(message, HEARTH_ERROR_INVALID, "unknown eviction policy");
+        return cache_say(message, HEARTH_ERROR_INVALID, "unknown eviction policy");
     if ((mine.alloc == NULL) != (mine.free == NULL))
-        return say(message, HEARTH_ERROR_INVALID, "alloc and free must be given together");
+        return cache_say(message, HEARTH_ERROR_INVALID, "alloc and free must be given together");
     if (mine.block_tokens > CACHE_BLOCK_TOKENS_MAX || mine.run_tokens > CACHE_TOKENS_MAX)
-        return say(message, HEARTH_ERROR_INVALID, "block_tokens or run_tokens is too large");
+        return cache_say(message, HEARTH_ERROR_INVALID, "block_tokens or run_tokens is too large");
     struct hearth_cache *cache = mem_alloc(sizeof(*cache));
     lock_init(&cache->lock, "cache", LOCK_RANK_CACHE);
     cond_init(&cache->changed);

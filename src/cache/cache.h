@@ -47,14 +47,12 @@
 #include "cache/events.h"
 #include "cache/heap.h"
 #include "cache/index.h"
-#include "cache/manage.h"
 #include "cache/mover.h"
 #include "cache/object.h"
+#include "cache/parts.h"
 #include "cache/plan.h"
 #include "cache/policy.h"
-#include "cache/replace.h"
 #include "cache/room.h"
-#include "cache/contents.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -233,62 +231,7 @@ int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t 
 bool cache_charge(struct hearth_cache *cache, uint64_t bytes) NODISCARD;
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
 
-/* ---- space.c ---- */
-
-/* the state can be cut at any token of its rows */
-bool space_sliceable(const struct hearth_space *space);
-bool space_has_rows(const struct hearth_space *space);
-bool space_needs_snapshot(const struct hearth_space *space);
-
-/* The space with this key, opened or dormant; NULL when there is none. */
-struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256 *key)
-    REQUIRES(lock);
-/* A space without model and tenant, for objects whose space has not been opened yet; NULL when
- * the ledger has no room for it. */
-struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key,
-                                          struct deferred *deferred) REQUIRES(lock);
-/* Calls fn for all objects in the index of a space, parents first. They are collected
- * beforehand, so fn may drop them. */
-void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg),
-                       void *arg) REQUIRES(lock);
-/* The same for objects that end in `top` or in a node below it. */
-void space_each_below(struct node *top, void (*fn)(struct object *object, void *arg), void *arg)
-    REQUIRES(lock);
-/* in this node only */
-void space_each_in(struct node *node, void (*fn)(struct object *object, void *arg), void *arg)
-    REQUIRES(lock);
-/* Unlinks an empty space that is not open and uncharges it. The caller then frees it without the
- * lock. */
-void space_remove(struct hearth_space *space) REQUIRES(lock);
-void space_free(struct hearth_space *space);
-
-/* ---- recover.c ---- */
-
-/* Attaches a slower tier at an empty level, takes ownership, and adopts its objects into the
- * index: see recover.c. Call before any lookup. `bytes_per_s` is the expected read speed; 0 =
- * unknown. */
-void cache_attach_tier(struct hearth_cache *cache, enum hearth_tier level, struct tier *tier,
-                       double bytes_per_s);
-/* For a disk that is attached later (attach.c): its file system, for fault injection (NULL: the
- * real one), and its log (keeps I65). Both outlive the cache. */
-void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log);
-
-/* Whether a tree of this cache can hold an object of this shape at all. */
-bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta);
-/* The object of a record in the tree; NULL when absent. `match` is the match of its tokens. */
-struct object *recover_object(const struct index_match *match, const struct tier_meta *meta);
-
-/* ---- store.c ---- */
-
-/* The index match of the first `count` tokens of the store. */
-struct index_match store_match(struct hearth_store *store, uint32_t count) REQUIRES(lock);
-
-/* Puts an object into the index of its space, at the end of `tokens` (object->end of them). The
- * caller has already reserved room, a heap slot and the record. `hint` of the tokens may be
- * NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it was not attached. */
-int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,
-                 struct deferred *deferred) REQUIRES(lock) NODISCARD;
-/* If the object is a tail, counts it and evicts the least recently used tails (keeps I40). */
-void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
+/* Copies the text to the caller's message, unless that is NULL; returns the error. */
+int cache_say(char *message, int error, const char *text);
 
 #endif

@@ -141,7 +141,7 @@ struct node *contents_first_node(const struct object *object)
 {
     struct node *node = object->last;
 
-    while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
+    while (object->kind != HEARTH_OBJECT_SNAPSHOT && node_begin(node) > object->begin)
         node = node_parent(node);
     return node;
 }
@@ -172,7 +172,7 @@ static void fill(const struct object *object, unsigned flags, uint64_t now_ns, s
         .tenant = line->tenant,
         .key = line->key.bytes,
         .parent = line->parent.bytes,
-        .kind = (enum hearth_object_kind)object->kind,
+        .kind = object->kind,
         .begin = object->begin,
         .end = object->end,
         .bytes = object->bytes,
@@ -240,12 +240,15 @@ static void expire_due(struct hearth_cache *cache)
     cache_leave(cache, &deferred);
 }
 
-static size_t show(struct hearth_cache *cache, struct hearth_space *space, struct reader *reader,
-                   bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
+static size_t show(struct hearth_cache *cache, struct hearth_space *space, const unsigned char *key,
+                   unsigned flags, bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
 {
+    struct reader *reader = mem_alloc(sizeof(*reader));
     size_t shown = 0;
     bool more = true, left = true;
 
+    reader->flags = flags;
+    reader->key = key;
     expire_due(cache);
     lock_enter(&cache->lock);
     place_begin(&reader->place, cache, space);
@@ -264,20 +267,13 @@ static size_t show(struct hearth_cache *cache, struct hearth_space *space, struc
 size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space, unsigned flags,
                    bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
 {
-    struct reader *reader = mem_alloc(sizeof(*reader));
-
-    reader->flags = flags;
-    return show(cache, space, reader, fn, arg);
+    return show(cache, space, NULL, flags, fn, arg);
 }
 
 size_t hearth_find(struct hearth_cache *cache, const unsigned char *key, unsigned flags,
                    bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
 {
-    struct reader *reader = mem_alloc(sizeof(*reader));
-
-    reader->flags = flags;
-    reader->key = key;
-    return show(cache, NULL, reader, fn, arg);
+    return show(cache, NULL, key, flags, fn, arg);
 }
 
 /* ---- events ---- */

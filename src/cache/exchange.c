@@ -33,13 +33,6 @@
 
 enum { READ_MS_MAX = 60000, RECORDS_MAX = 1 << 20 };
 
-static int say(char *message, int error, const char *text)
-{
-    if (message != NULL)
-        snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", text);
-    return error;
-}
-
 static int open_folder(const struct hearth_cache *cache,
                        const struct hearth_folder_options *options, bool read_only,
                        struct tier **tier, char *message)
@@ -57,7 +50,7 @@ static int open_folder(const struct hearth_cache *cache,
     };
 
     if (options->path == NULL || options->path[0] == '\0')
-        return say(message, HEARTH_ERROR_INVALID, "no folder given");
+        return cache_say(message, HEARTH_ERROR_INVALID, "no folder given");
     if (options->seal_key != NULL) {
         memcpy(seal_key.bytes, options->seal_key, sizeof(seal_key.bytes));
         ssd.seal_key = &seal_key;
@@ -66,7 +59,7 @@ static int open_folder(const struct hearth_cache *cache,
     seal_wipe(&seal_key, sizeof(seal_key));
     if (err == ERR_OK)
         return HEARTH_OK;
-    return say(message, err == ERR_BUSY ? HEARTH_ERROR_BUSY : HEARTH_ERROR_SYSTEM, info.text);
+    return cache_say(message, err == ERR_BUSY ? HEARTH_ERROR_BUSY : HEARTH_ERROR_SYSTEM, info.text);
 }
 
 static struct hearth_folder_options take_options(const struct hearth_folder_options *options)
@@ -191,8 +184,8 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
     *moved = (struct hearth_moved){0};
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         if (cache->tiers[level].sealed && options.seal_key == NULL)
-            return say(message, HEARTH_ERROR_REFUSED,
-                       "the disk tier is encrypted: the export needs a key as well");
+            return cache_say(message, HEARTH_ERROR_REFUSED,
+                             "the disk tier is encrypted: the export needs a key as well");
     int error = open_folder(cache, &options, false, &export.folder, message);
     if (error != HEARTH_OK)
         return error;
@@ -203,7 +196,7 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
     if (options.key == NULL)
         export_all(&export, options.space);
     else if (!export_path(&export, options.key))
-        error = say(message, HEARTH_ERROR_MISSING, "no such key");
+        error = cache_say(message, HEARTH_ERROR_MISSING, "no such key");
     tier_close(&export.folder);
     tier_answer_fini(&export.answer);
     *moved = export.moved;
@@ -219,13 +212,6 @@ struct record {
     int32_t tokens[];
 };
 
-/* A known block and its record. */
-struct block {
-    struct map_node link;
-    struct hash256 key;
-    const struct record *record;
-};
-
 struct import {
     struct hearth_cache *cache;
     struct tier *folder;
@@ -235,21 +221,6 @@ struct import {
     struct map blocks;
     struct hearth_moved moved;
 };
-
-static uint32_t begin_of(const struct record *record)
-{
-    return record->meta.end - record->meta.tokens_count;
-}
-
-static bool is_block(const struct map_node *node, const void *key)
-{
-    return hash256_eq(&CONTAINER_OF(node, struct block, link)->key, key);
-}
-
-static uint64_t hash_of(const struct hash256 *key)
-{
-    return map_hash(key->bytes, sizeof(key->bytes), 0); /* the keys are keyed hashes already */
-}
 
 static bool take_record(const struct tier_meta *meta, void *arg)
 {
@@ -275,8 +246,8 @@ static bool take_record(const struct tier_meta *meta, void *arg)
 static int by_place(const void *a, const void *b)
 {
     const struct record *x = *(struct record *const *)a, *y = *(struct record *const *)b;
-    uint32_t begin_x = begin_of(x), begin_y = begin_of(y);
-    uint32_t kind_x = x->meta.kind & 0xff, kind_y = y->meta.kind & 0xff;
+    uint32_t begin_x = recover_begin(&x->meta), begin_y = recover_begin(&y->meta);
+    uint32_t kind_x = recover_kind(&x->meta), kind_y = recover_kind(&y->meta);
 
     return begin_x != begin_y ? (begin_x > begin_y) - (begin_x < begin_y)
                               : (kind_x > kind_y) - (kind_x < kind_y);
@@ -284,13 +255,12 @@ static int by_place(const void *a, const void *b)
 
 static bool find_before(struct import *import, struct record *record)
 {
-    if (begin_of(record) == 0)
+    if (recover_begin(&record->meta) == 0)
         return true;
-    struct map_node *found =
-        map_find(&import->blocks, hash_of(&record->meta.parent), is_block, &record->meta.parent);
-    if (found == NULL)
+    const struct known *parent = recover_find_known(&import->blocks, &record->meta.parent);
+    if (parent == NULL)
         return false;
-    record->before = CONTAINER_OF(found, struct block, link)->record;
+    record->before = parent->value;
     return hash256_eq(&record->before->meta.space, &record->meta.space);
 }
 
@@ -301,7 +271,7 @@ static int32_t *whole_path(const struct record *record)
     uint32_t end = record->meta.end;
 
     for (; tokens != NULL && record != NULL; record = record->before) {
-        uint32_t begin = begin_of(record);
+        uint32_t begin = recover_begin(&record->meta);
         memcpy(tokens + begin, record->tokens, (end - begin) * sizeof(*tokens));
         end = begin;
     }
@@ -310,21 +280,22 @@ static int32_t *whole_path(const struct record *record)
 
 /* ---- import: objects ---- */
 
-static void know_blocks(struct import *import, const struct record *record,
+static void know_blocks(struct import *import, struct record *record,
                         const struct index_match *match)
 {
-    for (size_t i = begin_of(record) / import->cache->block_tokens; i < match->nodes_count; i++) {
+    for (size_t i = recover_begin(&record->meta) / import->cache->block_tokens;
+         i < match->nodes_count; i++) {
         const struct hash256 *key = node_key(match->path[i]);
-        if (map_find(&import->blocks, hash_of(key), is_block, key) != NULL)
+        if (recover_find_known(&import->blocks, key) != NULL)
             continue;
-        struct block *block = mem_alloc(sizeof(*block));
-        *block = (struct block){.key = *key, .record = record};
-        map_insert(&import->blocks, &block->link, hash_of(key));
+        struct known *known = mem_alloc(sizeof(*known));
+        *known = (struct known){.key = *key, .value = record};
+        recover_add_known(&import->blocks, known);
     }
 }
 
 /* The object is in the tree now: its key must match the record's, or it is dropped. */
-static bool prove(struct import *import, struct hearth_space *space, const struct record *record,
+static bool prove(struct import *import, struct hearth_space *space, struct record *record,
                   const int32_t *tokens, bool stored)
 {
     struct hearth_cache *cache = import->cache;
@@ -347,15 +318,15 @@ static int store_record(struct import *import, struct hearth_space *space,
 {
     const struct tier_meta *meta = &record->meta;
     struct hearth_store_hints hints = {.struct_size = sizeof(hints),
-                                       .entry = (enum hearth_entry)(meta->kind >> 8 & 0xff)};
+                                       .entry = (enum hearth_entry)recover_entry(meta)};
     struct hearth_store *store;
     void *memory;
 
     int error = hearth_store_open(space, tokens, meta->end, &hints, &store);
     if (error != HEARTH_OK)
         return error;
-    error = hearth_store_reserve(store, (enum hearth_object_kind)(meta->kind & 0xff), meta->begin,
-                                 meta->end, meta->bytes, &memory);
+    error = hearth_store_reserve(store, recover_kind(meta), meta->begin, meta->end, meta->bytes,
+                                 &memory);
     if (error == HEARTH_OK) {
         import->folder->ops->get(import->folder, &meta->key, memory, meta->bytes, tier_answer_done,
                                  &import->answer, NULL);
@@ -401,7 +372,7 @@ static void import_record(struct import *import, struct record *record)
 static void free_block(struct map_node *node, void *arg)
 {
     map_remove(arg, node);
-    mem_free(CONTAINER_OF(node, struct block, link));
+    mem_free(CONTAINER_OF(node, struct known, link));
 }
 
 int hearth_import(struct hearth_cache *cache, const struct hearth_folder_options *given,

@@ -225,7 +225,7 @@ static void take_off_rows(const struct index *index, const struct object *object
 /* Detaches an object from its nodes, which stay. */
 static void take_off(struct index *index, struct object *object)
 {
-    if (object->kind == OBJECT_SNAPSHOT) {
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT) {
         treap_remove(&object->last->parent->marks, &object->mark);
         list_remove(&object->last->snapshots, &object->node_link);
         index->snapshots--;
@@ -521,12 +521,13 @@ bool index_may_attach(const struct index *index, const struct node *last,
     uint32_t end = object->end;
 
     assert(end > last->begin && end <= node_end(last));
-    if (object->kind == OBJECT_SNAPSHOT)
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         return node_snapshot(last, end) == NULL;
     assert(object->begin % index->block_tokens == 0 && object->begin <= last->begin);
     assert(object->begin == last->begin || (end == node_end(last) && !last->tail));
     for (const struct node *node = last;; node = node->parent) {
-        uint32_t held = object->kind == OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
+        uint32_t held =
+            object->kind == HEARTH_OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
         if (held >= MIN(end, node_end(node)))
             return false;
         if (node->begin == object->begin)
@@ -544,7 +545,7 @@ void index_attach(struct index *index, struct node *last, struct object *object,
     assert(index_may_attach(index, last, object));
     list_init(&displaced);
     object->last = last;
-    if (object->kind == OBJECT_SNAPSHOT)
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         attach_snapshot(index, last, object);
     else
         attach_rows(index, last, object, &displaced);
@@ -629,10 +630,10 @@ struct hash256 index_object_key(const struct index *index, const struct node *la
     return hash256_final(&state);
 }
 
-void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg)
+/* From `node` on, up to the end of what is below `top`. */
+static void walk(struct node *node, const struct node *top,
+                 bool (*fn)(struct node *node, void *arg), void *arg)
 {
-    struct node *node = top;
-
     while (node != NULL && fn(node, arg)) {
         struct node *next = node_of_link(treap_first(node->children));
         for (; next == NULL && node != top; node = node->parent)
@@ -641,14 +642,12 @@ void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg)
     }
 }
 
+void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg)
+{
+    walk(top, top, fn, arg);
+}
+
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg)
 {
-    struct node *node = node_of_link(treap_first(index->root->children));
-
-    while (node != NULL && fn(node, arg)) {
-        struct node *next = node_of_link(treap_first(node->children));
-        for (; next == NULL && node->parent != NULL; node = node->parent)
-            next = node_of_link(treap_next(node->parent->children, &node->link));
-        node = next;
-    }
+    walk(node_of_link(treap_first(index->root->children)), index->root, fn, arg);
 }

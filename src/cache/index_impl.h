@@ -55,7 +55,7 @@ struct hash256 node_key_behind(const struct hash256 *space_key, const struct nod
                                const int32_t *tokens, uint32_t count);
 
 /* The slot for an object of this kind; not for snapshots. */
-struct object **node_slot(struct node *node, enum object_kind kind);
+struct object **node_slot(struct node *node, enum hearth_object_kind kind);
 bool node_empty(const struct node *node);
 uint64_t node_bytes(const struct node *node);
 

@@ -189,7 +189,7 @@ uint32_t mover_meta_kind(const struct object *object)
  * without rows has no other object to name its prefix, and keeps all of it. */
 static uint32_t tokens_begin(const struct object *object)
 {
-    if (object->kind != OBJECT_SNAPSHOT)
+    if (object->kind != HEARTH_OBJECT_SNAPSHOT)
         return object->begin;
     return space_has_rows(object->space) ? node_begin(object->last) : 0;
 }

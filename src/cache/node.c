@@ -62,10 +62,10 @@ struct hash256 node_key_behind(const struct hash256 *space_key, const struct nod
     return hash256_final(&state);
 }
 
-struct object **node_slot(struct node *node, enum object_kind kind)
+struct object **node_slot(struct node *node, enum hearth_object_kind kind)
 {
-    assert(kind == OBJECT_ROWS || kind == OBJECT_SLIDING);
-    return kind == OBJECT_ROWS ? &node->rows : &node->sliding;
+    assert(kind == HEARTH_OBJECT_ROWS || kind == HEARTH_OBJECT_SLIDING);
+    return kind == HEARTH_OBJECT_ROWS ? &node->rows : &node->sliding;
 }
 
 bool node_empty(const struct node *node)

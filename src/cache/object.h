@@ -23,7 +23,6 @@
 #include "base/list.h"
 #include "cache/treap.h"
 
-enum object_kind { OBJECT_ROWS = 1, OBJECT_SLIDING = 2, OBJECT_SNAPSHOT = 3 };
 enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
 
 /* Tiers by level, the fastest first: memory, then the slower ones, each a struct tier. */
@@ -38,7 +37,7 @@ struct hearth_space;
 struct object {
     /* identity; fixed at commit */
     struct hash256 key;
-    enum object_kind kind;
+    enum hearth_object_kind kind;
     uint32_t begin, end; /* tokens; a snapshot has begin 0 */
     uint32_t shape_bytes;
     uint64_t bytes;

@@ -151,7 +151,7 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
     bool useless = why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR;
     if (why == HEARTH_REASON_TIMEOUT || (useless && !object->damaged))
         note_failure(plan, object, why, &deferred);
-    uint32_t limit = object->kind == OBJECT_SNAPSHOT ? object->end - 1 : object->begin;
+    uint32_t limit = object->kind == HEARTH_OBJECT_SNAPSHOT ? object->end - 1 : object->begin;
     if (useless && !object->dropped)
         room_drop(object, &deferred);
     plan->limit = MIN(plan->limit, limit);

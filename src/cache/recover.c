@@ -43,13 +43,6 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-/* A block in a tree, by its key; only while recovering. */
-struct known {
-    struct map_node link;
-    struct hash256 key;
-    struct node *node;
-};
-
 /* A record whose parent has not been seen yet. */
 struct waiting {
     struct tier_meta meta;
@@ -68,16 +61,6 @@ struct recovery {
     uint64_t charged; /* to the ledger, for all of this */
     bool complete;    /* nothing was left out for lack of memory */
 };
-
-static uint64_t hash_of(const struct hash256 *key)
-{
-    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already: not predictable */
-}
-
-static bool known_is(const struct map_node *node, const void *key)
-{
-    return hash256_eq(&CONTAINER_OF(node, struct known, link)->key, key);
-}
 
 /* Memory charged to the ledger while recovering; NULL: no room, so something will be left out. */
 static void *take(struct recovery *recovery, uint64_t bytes)
@@ -104,36 +87,57 @@ static void give(struct recovery *recovery, void *memory, uint64_t bytes)
 
 /* ---- records ---- */
 
-static enum object_kind kind_of(const struct tier_meta *meta)
+enum hearth_object_kind recover_kind(const struct tier_meta *meta)
 {
-    return (enum object_kind)(meta->kind & 0xff);
+    return (enum hearth_object_kind)(meta->kind & 0xff);
 }
 
-static uint8_t entry_of(const struct tier_meta *meta)
+uint8_t recover_entry(const struct tier_meta *meta)
 {
     return (uint8_t)(meta->kind >> 8);
 }
 
-/* Where the tokens of a record begin. */
-static uint32_t begin_of(const struct tier_meta *meta)
+uint32_t recover_begin(const struct tier_meta *meta)
 {
     return meta->end - meta->tokens_count;
+}
+
+static uint64_t hash_of(const struct hash256 *key)
+{
+    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already: not predictable */
+}
+
+static bool known_is(const struct map_node *node, const void *key)
+{
+    return hash256_eq(&CONTAINER_OF(node, struct known, link)->key, key);
+}
+
+struct known *recover_find_known(struct map *map, const struct hash256 *key)
+{
+    struct map_node *node = map_find(map, hash_of(key), known_is, key);
+
+    return node ? CONTAINER_OF(node, struct known, link) : NULL;
+}
+
+void recover_add_known(struct map *map, struct known *known)
+{
+    map_insert(map, &known->link, hash_of(&known->key));
 }
 
 bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta)
 {
     uint32_t block = cache->block_tokens;
 
-    if (meta->kind >> 16 != block - 1 || entry_of(meta) > HEARTH_ENTRY_SYSTEM || meta->bytes == 0 ||
-        meta->shape_bytes > OBJECT_SHAPE_BYTES_MAX || meta->end > CACHE_TOKENS_MAX ||
-        meta->tokens_count == 0 || meta->tokens_count > meta->end)
+    if (meta->kind >> 16 != block - 1 || recover_entry(meta) > HEARTH_ENTRY_SYSTEM ||
+        meta->bytes == 0 || meta->shape_bytes > OBJECT_SHAPE_BYTES_MAX ||
+        meta->end > CACHE_TOKENS_MAX || meta->tokens_count == 0 || meta->tokens_count > meta->end)
         return false;
-    switch (kind_of(meta)) {
-    case OBJECT_SNAPSHOT:
-        return meta->begin == 0 && begin_of(meta) % block == 0;
-    case OBJECT_ROWS:
-    case OBJECT_SLIDING:
-        return meta->begin == begin_of(meta) && meta->begin % block == 0 &&
+    switch (recover_kind(meta)) {
+    case HEARTH_OBJECT_SNAPSHOT:
+        return meta->begin == 0 && recover_begin(meta) % block == 0;
+    case HEARTH_OBJECT_ROWS:
+    case HEARTH_OBJECT_SLIDING:
+        return meta->begin == recover_begin(meta) && meta->begin % block == 0 &&
                (meta->end % block == 0 || meta->end - meta->begin < block);
     }
     return false;
@@ -147,13 +151,13 @@ static struct object *make_object(struct hearth_space *space, const struct tier_
     uint64_t age = wall - MIN(meta->used_wall_ns, wall);
 
     *object = (struct object){
-        .kind = kind_of(meta),
+        .kind = recover_kind(meta),
         .begin = meta->begin,
         .end = meta->end,
         .bytes = meta->bytes,
         .shape_bytes = meta->shape_bytes,
         .space = space,
-        .entry = entry_of(meta),
+        .entry = recover_entry(meta),
         .used_ns = now - MIN(age, now),
         .stored_ns = now - MIN(age, now),
         .heap_slot = OBJECT_NOT_IN_HEAP,
@@ -170,12 +174,12 @@ struct object *recover_object(const struct index_match *match, const struct tier
 
     if (last == NULL || match->tokens < meta->end)
         return NULL;
-    switch (kind_of(meta)) {
-    case OBJECT_ROWS:
+    switch (recover_kind(meta)) {
+    case HEARTH_OBJECT_ROWS:
         return node_rows(last);
-    case OBJECT_SLIDING:
+    case HEARTH_OBJECT_SLIDING:
         return node_sliding(last);
-    case OBJECT_SNAPSHOT:
+    case HEARTH_OBJECT_SNAPSHOT:
         return node_snapshot(last, meta->end);
     }
     return NULL;
@@ -259,14 +263,13 @@ static bool know(struct recovery *recovery, struct node *node)
 {
     const struct hash256 *key = node_key(node);
 
-    if (map_find(&recovery->known, hash_of(key), known_is, key) != NULL)
+    if (recover_find_known(&recovery->known, key) != NULL)
         return false;
     struct known *known = take(recovery, sizeof(*known));
     if (known == NULL)
         return false;
-    known->key = *key;
-    known->node = node;
-    map_insert(&recovery->known, &known->link, hash_of(key));
+    *known = (struct known){.key = *key, .value = node};
+    recover_add_known(&recovery->known, known);
     return true;
 }
 
@@ -276,7 +279,7 @@ static void make_known(struct recovery *recovery, struct hearth_space *space, co
 {
     struct index_match match = index_match(space->index, tokens, meta->end);
 
-    for (size_t i = begin_of(meta) / recovery->cache->block_tokens; i < match.nodes_count; i++)
+    for (size_t i = recover_begin(meta) / recovery->cache->block_tokens; i < match.nodes_count; i++)
         if (!node_is_tail(match.path[i]))
             (void)know(recovery, match.path[i]);
 }
@@ -297,7 +300,7 @@ static void adopt(struct recovery *recovery, const struct tier_meta *meta,
         return;
     }
     fill_path(parent, tokens);
-    memcpy(tokens + begin_of(meta), meta->tokens, meta->tokens_count * sizeof(*tokens));
+    memcpy(tokens + recover_begin(meta), meta->tokens, meta->tokens_count * sizeof(*tokens));
     bool complete = recovery->complete;
     recovery->complete = true;
     if (attach(recovery, space, meta, tokens))
@@ -312,15 +315,11 @@ static void adopt(struct recovery *recovery, const struct tier_meta *meta,
 static bool find_parent(struct recovery *recovery, const struct tier_meta *meta,
                         const struct node **parent)
 {
-    *parent = NULL;
-    if (begin_of(meta) == 0)
-        return true;
-    struct map_node *found =
-        map_find(&recovery->known, hash_of(&meta->parent), known_is, &meta->parent);
-    if (found == NULL)
-        return false;
-    *parent = CONTAINER_OF(found, struct known, link)->node;
-    return true;
+    bool first = recover_begin(meta) == 0;
+    const struct known *known = first ? NULL : recover_find_known(&recovery->known, &meta->parent);
+
+    *parent = known ? known->value : NULL;
+    return first || known != NULL;
 }
 
 static void wait_for_parent(struct recovery *recovery, const struct tier_meta *meta)
@@ -357,8 +356,8 @@ static bool on_record(const struct tier_meta *meta, void *arg)
 
 static int by_begin(const void *a, const void *b)
 {
-    uint32_t x = begin_of(&(*(struct waiting *const *)a)->meta),
-             y = begin_of(&(*(struct waiting *const *)b)->meta);
+    uint32_t x = recover_begin(&(*(struct waiting *const *)a)->meta),
+             y = recover_begin(&(*(struct waiting *const *)b)->meta);
 
     return (x > y) - (x < y);
 }

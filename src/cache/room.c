@@ -46,7 +46,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
 
     /* A snapshot saves the tokens back to the previous boundary; if that is unknown, those of a
      * run. */
-    if (object->kind == OBJECT_SNAPSHOT)
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         begin = object->end > cache->run_tokens ? object->end - cache->run_tokens : 0;
     struct policy_entry entry = {
         .begin = begin,
@@ -56,7 +56,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .age_ns = now_ns - MIN(object->used_ns, now_ns),
         .now_ns = now_ns,
         .entry = object->entry,
-        .snapshot = object->kind == OBJECT_SNAPSHOT,
+        .snapshot = object->kind == HEARTH_OBJECT_SNAPSHOT,
         .superseded = object->superseded,
         .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
@@ -227,7 +227,7 @@ void room_add_ghosts(struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
 
-    if (object->kind == OBJECT_SNAPSHOT)
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         return; /* prompts are found by their rows */
     for (const struct node *node = object->last; node != NULL && node_end(node) > object->begin;
          node = node_parent(node))

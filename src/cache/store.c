@@ -232,7 +232,8 @@ static bool rows_exist(struct hearth_store *store, const struct object *piece)
 
     for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
         const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
-        uint32_t held = piece->kind == OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
+        uint32_t held =
+            piece->kind == HEARTH_OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
         uint32_t wanted = MIN(piece->end, node_begin(node) + block);
         if (node_begin(node) >= piece->begin && MIN(held, match.tokens) >= wanted)
             return true;
@@ -247,11 +248,11 @@ static int admit_piece(struct hearth_store *store, const struct object *piece)
     bool tail = piece->end % space->cache->block_tokens != 0;
 
     switch (piece->kind) {
-    case OBJECT_SNAPSHOT:
+    case HEARTH_OBJECT_SNAPSHOT:
         if (!space_needs_snapshot(space))
             return HEARTH_ERROR_REFUSED;
         return snapshot_held(store, piece->end) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
-    case OBJECT_SLIDING:
+    case HEARTH_OBJECT_SLIDING:
         if (!space->model.captures_sliding)
             return HEARTH_ERROR_REFUSED;
         break;
@@ -368,7 +369,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
                          uint32_t end, uint64_t capacity, void **memory)
 {
     struct hearth_cache *cache = store->space->cache;
-    struct object piece = {.kind = (enum object_kind)kind, .begin = begin, .end = end};
+    struct object piece = {.kind = (enum hearth_object_kind)kind, .begin = begin, .end = end};
     struct deferred deferred;
 
     *memory = NULL;
@@ -449,7 +450,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     uint64_t now = cache_now_ns(store->space->cache);
 
     *object = (struct object){
-        .kind = (enum object_kind)store->kind,
+        .kind = (enum hearth_object_kind)store->kind,
         .begin = store->begin,
         .end = store->end,
         .bytes = bytes,
@@ -464,7 +465,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     };
     if (store->hints.anchor > 0 && store->end <= store->hints.anchor)
         object->entry = HEARTH_ENTRY_SYSTEM;
-    object->turn_end = object->kind == OBJECT_SNAPSHOT && replace_is_turn_end(store);
+    object->turn_end = object->kind == HEARTH_OBJECT_SNAPSHOT && replace_is_turn_end(store);
     if (shape_bytes > 0)
         memcpy(object->shape, shape, shape_bytes);
     return object;
@@ -485,7 +486,7 @@ static void note_store(const struct hearth_store *store, const struct object *ob
     struct hearth_event event = {
         .kind = HEARTH_EVENT_WRITE,
         .prompt_tokens = (uint32_t)store->count,
-        .write_tokens = object->kind == OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
+        .write_tokens = object->kind == HEARTH_OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
         .bytes = object->bytes,
         .tier = HEARTH_TIER_RAM,
         .us = ns / NS_PER_US,
@@ -502,7 +503,7 @@ void store_keep_tail(struct object *object, struct deferred *deferred)
     struct hearth_cache *cache = space->cache;
 
     lock_assert_held(&cache->lock);
-    if (object->kind != OBJECT_ROWS || object->end % cache->block_tokens == 0 ||
+    if (object->kind != HEARTH_OBJECT_ROWS || object->end % cache->block_tokens == 0 ||
         !space_sliceable(space))
         return;
     list_push_back(&space->tails, &object->tail_link);
@@ -545,7 +546,7 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
 {
     struct hearth_space *space = store->space;
     struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
-    if (object->kind == OBJECT_ROWS)
+    if (object->kind == HEARTH_OBJECT_ROWS)
         replace_tail(store, deferred);
     int error = store_attach(object, store->tokens, &store->hint, deferred);
 

@@ -1,20 +1,9 @@
 /*
- * tier.c: names of results, and waiting for one. Everything else is up to each tier.
+ * tier.c: waiting for a result. Everything else is up to each tier.
  */
 #include "tier/tier.h"
 
 #include <assert.h>
-
-const char *tier_result_name(enum tier_result result)
-{
-    static const char *const names[] = {
-#define X(value, name) [value] = name,
-        TIER_RESULT_TABLE(X)
-#undef X
-    };
-
-    return (unsigned)result < COUNT_OF(names) ? names[result] : "unknown";
-}
 
 void tier_answer_init(struct tier_answer *answer)
 {

@@ -48,8 +48,6 @@ enum tier_result {
         TIER_RESULT_COUNT
 };
 
-const char *tier_result_name(enum tier_result result);
-
 enum { TIER_SHAPE_BYTES_MAX = 160 };
 
 /* Metadata stored with the bytes, so that an index can be rebuilt from a tier alone. */

@@ -32,7 +32,7 @@ static void x3_rows_are_something_else(struct tree *tree, struct object *rows,
                                        struct object *snapshot)
 {
     (void)snapshot;
-    rows->kind = OBJECT_SLIDING;
+    rows->kind = HEARTH_OBJECT_SLIDING;
     index_check(tree->index);
 }
 
@@ -77,7 +77,7 @@ static void x4_snapshot_is_not_blocked(struct tree *tree, struct object *rows,
 static void x4_a_blocker_is_missing(struct tree *tree, struct object *rows, struct object *snapshot)
 {
     (void)snapshot;
-    tree_store(tree, OBJECT_ROWS, 8, "aaaabbbbc");
+    tree_store(tree, HEARTH_OBJECT_ROWS, 8, "aaaabbbbc");
     rows->hold_count--;
     index_check(tree->index);
 }
@@ -135,7 +135,7 @@ static void change_token(struct tree *tree, struct object *rows, struct object *
 
 static void repeat_sibling(struct tree *tree, struct object *rows, struct object *snapshot)
 {
-    struct object *tail = tree_store(tree, OBJECT_ROWS, 4, "aaaac");
+    struct object *tail = tree_store(tree, HEARTH_OBJECT_ROWS, 4, "aaaac");
     int32_t *tokens = (int32_t *)node_tokens(tail->last);
 
     (void)rows;

@@ -58,7 +58,7 @@ static void change(struct hints *hints)
         index_detach(hints->index, object);
         return;
     }
-    *object = (struct object){.kind = OBJECT_SNAPSHOT, .end = 1 + below(hints, TOKENS_MAX)};
+    *object = (struct object){.kind = HEARTH_OBJECT_SNAPSHOT, .end = 1 + below(hints, TOKENS_MAX)};
     struct node *plain = index_insert(hints->index, string->tokens, object->end);
     struct node *last =
         index_insert_hinted(hints->index, string->tokens, object->end, &string->hint);

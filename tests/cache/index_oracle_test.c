@@ -124,8 +124,8 @@ static struct string random_string(struct bench *bench)
 /* ---- the model ---- */
 
 /* Who holds rows of this kind for the node `s` that begins at `begin`. */
-static struct held *holder(struct bench *bench, enum object_kind kind, const struct string *s,
-                           uint32_t begin)
+static struct held *holder(struct bench *bench, enum hearth_object_kind kind,
+                           const struct string *s, uint32_t begin)
 {
     for (size_t i = 0; i < OBJECTS; i++) {
         struct held *h = &bench->held[i];
@@ -143,7 +143,7 @@ static struct held *snapshot(struct bench *bench, const struct string *s)
 {
     for (size_t i = 0; i < OBJECTS; i++) {
         struct held *h = &bench->held[i];
-        if (h->live && h->object.kind == OBJECT_SNAPSHOT && h->object.end == s->count &&
+        if (h->live && h->object.kind == HEARTH_OBJECT_SNAPSHOT && h->object.end == s->count &&
             begins_with(&h->cover, s))
             return h;
     }
@@ -161,8 +161,9 @@ static uint32_t pins_of(const struct bench *bench, const struct string *s)
 /* The first node of an object: of a snapshot the only one. */
 static uint32_t first_begin(const struct bench *bench, const struct held *h)
 {
-    return h->object.kind == OBJECT_SNAPSHOT ? (h->cover.count - 1) / bench->block * bench->block
-                                             : h->object.begin;
+    return h->object.kind == HEARTH_OBJECT_SNAPSHOT
+               ? (h->cover.count - 1) / bench->block * bench->block
+               : h->object.begin;
 }
 
 static bool evictable(struct bench *bench, const struct held *h)
@@ -175,9 +176,9 @@ static bool evictable(struct bench *bench, const struct held *h)
         if (pins_of(bench, &node) > 0)
             return false;
     }
-    for (size_t i = 0; i < OBJECTS && h->object.kind != OBJECT_SNAPSHOT; i++) {
+    for (size_t i = 0; i < OBJECTS && h->object.kind != HEARTH_OBJECT_SNAPSHOT; i++) {
         struct held *below = &bench->held[i];
-        if (below != h && below->live && below->object.kind == OBJECT_ROWS &&
+        if (below != h && below->live && below->object.kind == HEARTH_OBJECT_ROWS &&
             begins_with(&below->cover, &first) && !begins_with(&h->cover, &below->cover))
             return false;
     }
@@ -288,7 +289,7 @@ static struct node *insert(struct bench *bench, const struct string *s)
 static bool model_may_attach(struct bench *bench, const struct object *object,
                              const struct string *s, const struct string *cover)
 {
-    if (object->kind == OBJECT_SNAPSHOT)
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         return snapshot(bench, s) == NULL;
     for (uint32_t begin = object->begin; begin < object->end; begin += bench->block) {
         struct string node = node_at(bench, cover, begin);
@@ -307,10 +308,11 @@ static bool model_may_attach(struct bench *bench, const struct object *object,
 static void step_store(struct bench *bench, struct held *h)
 {
     struct string s = random_string(bench);
-    enum object_kind kind = (enum object_kind)(1 + test_random_below(&bench->seed, 3));
+    enum hearth_object_kind kind =
+        (enum hearth_object_kind)(1 + test_random_below(&bench->seed, 3));
     uint32_t blocks = s.count / bench->block, begin = blocks * bench->block;
 
-    if (kind == OBJECT_SNAPSHOT)
+    if (kind == HEARTH_OBJECT_SNAPSHOT)
         begin = 0;
     else if (begin == s.count)
         begin -= bench->block * (1 + (uint32_t)test_random_below(&bench->seed, blocks));
@@ -436,8 +438,8 @@ static void assert_node(struct bench *bench, const struct node *node, const stru
                         uint32_t agree)
 {
     struct string whole = string_of(node);
-    struct held *rows = holder(bench, OBJECT_ROWS, &whole, node_begin(node));
-    struct held *sliding = holder(bench, OBJECT_SLIDING, &whole, node_begin(node));
+    struct held *rows = holder(bench, HEARTH_OBJECT_ROWS, &whole, node_begin(node));
+    struct held *sliding = holder(bench, HEARTH_OBJECT_SLIDING, &whole, node_begin(node));
     struct held *below = NULL;
 
     assert_true(common(&whole, s) >= agree);
@@ -494,7 +496,7 @@ static void assert_all(struct bench *bench)
         if (h->live) {
             struct string cover = string_of(h->object.last);
             assert_true(equal(&cover, &h->cover));
-            snapshots += h->object.kind == OBJECT_SNAPSHOT;
+            snapshots += h->object.kind == HEARTH_OBJECT_SNAPSHOT;
         }
     }
     assert_int_equal(index_snapshots(bench->index), snapshots);

@@ -11,10 +11,10 @@ static void test_pins_hold_the_path(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *a = tree_store(&tree, OBJECT_ROWS, 0, "aa");
-    struct object *b = tree_store(&tree, OBJECT_ROWS, 2, "aabb");
-    struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aab");
-    struct object *c = tree_store(&tree, OBJECT_ROWS, 2, "aacc");
+    struct object *a = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
+    struct object *b = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aabb");
+    struct object *snapshot = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aab");
+    struct object *c = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aacc");
     struct node *node = b->last;
     assert_true(index_pin(tree.index, node, node_end(node)));
     assert_true(index_pin(tree.index, node, node_end(node)));
@@ -22,7 +22,7 @@ static void test_pins_hold_the_path(void **state)
     assert_false(tree_evictable(&tree, b));
     assert_false(tree_evictable(&tree, snapshot));
     assert_true(tree_evictable(&tree, c));
-    struct object *late = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabb");
+    struct object *late = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aabb");
     assert_false(tree_evictable(&tree, late));
     tree_unpin(&tree, "aabb");
     assert_false(tree_evictable(&tree, b)); /* counted */
@@ -53,12 +53,12 @@ static void test_a_pin_goes_with_its_tail(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "ab");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "ab");
     assert_true(index_pin(tree.index, rows->last, 2));
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "abc"); /* grows */
-    tree_store(&tree, OBJECT_ROWS, 0, "abca");    /* to a block */
-    struct object *before = tree_store(&tree, OBJECT_ROWS, 0, "abaa");
-    struct object *behind = tree_store(&tree, OBJECT_ROWS, 0, "abzz");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "abc"); /* grows */
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "abca");    /* to a block */
+    struct object *before = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "abaa");
+    struct object *behind = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "abzz");
     assert_int_equal(index_pin_end(find(&tree, "ab")), 2);
     assert_null(find(&tree, "a"));
     assert_null(find(&tree, "aa"));
@@ -80,7 +80,7 @@ static void test_the_longest_pin_is_found(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aabbcc");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabbcc");
     struct node *last = rows->last;
     assert_true(index_pin(tree.index, node_parent(last), 4));
     assert_true(index_pin(tree.index, last, 5));
@@ -108,7 +108,7 @@ static void test_without_memory_nothing_is_pinned(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aabb");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb");
     fault_arm(&fault, 1, false);
     mem_set_fault(&fault);
     assert_false(index_pin(tree.index, rows->last, 4));

@@ -17,7 +17,7 @@ static void test_empty(void **state)
     struct index_match match = tree_match(&tree, "anything");
     assert_int_equal(match.tokens + match.nodes_count + match.partial_tokens, 0);
     assert_null(match.partial);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "ab");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "ab");
     assert_true(index_bytes(tree.index) > bytes + 2 * sizeof(int32_t));
     tree_detach(&tree, rows);
     assert_int_equal(index_nodes(tree.index), 0);
@@ -43,9 +43,9 @@ static void test_match_goes_as_far_as_tokens_agree(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
-    tree_store(&tree, OBJECT_ROWS, 8, "aaaabbbbcc");
-    tree_store(&tree, OBJECT_ROWS, 4, "aaaabbxx");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 8, "aaaabbbbcc");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaabbxx");
     assert_matches(&tree, "", 0, 0);
     assert_matches(&tree, "zaaa", 0, 0);
     assert_matches(&tree, "a", 0, 1);
@@ -70,12 +70,12 @@ static void test_match_prefers_rows(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aa11");
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aa33");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aa11");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa33");
     assert_ptr_equal(node_rows(tree_match(&tree, "aa22").partial), rows);
     tree_detach(&tree, rows);
-    rows = tree_store(&tree, OBJECT_ROWS, 0, "aa11");
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aa33");
+    rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa11");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aa33");
     assert_ptr_equal(node_rows(tree_match(&tree, "aa22").partial), rows);
     tree_fini(&tree);
 }
@@ -86,13 +86,13 @@ static void test_insert_returns_the_node_that_covers(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
     assert_ptr_equal(tree_insert(&tree, "aaaabbbb"), rows->last);
     assert_ptr_equal(tree_insert(&tree, "aaaabb"), rows->last); /* ends later: no tail is needed */
     assert_ptr_equal(tree_insert(&tree, "aaa"), node_parent(rows->last));
     assert_int_equal(index_nodes(tree.index), 2);
     /* What a shorter tail would hold is held. */
-    assert_null(tree_store(&tree, OBJECT_ROWS, 4, "aaaabb"));
+    assert_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaabb"));
     tree_fini(&tree);
 }
 
@@ -103,21 +103,21 @@ static void test_rows_may_end_inside_a_longer_node(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aaaabbbb");
-    struct object *two = tree_store(&tree, OBJECT_ROWS, 4, "aaaabb");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aaaabbbb");
+    struct object *two = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaabb");
     assert_int_equal(node_end(two->last), 8);
     assert_int_equal(node_rows_end(two->last), 6);
     assert_int_equal(index_tails(tree.index), 0);
-    assert_null(tree_store(&tree, OBJECT_ROWS, 4, "aaaab"));
+    assert_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaab"));
     assert_int_equal(tree.dropped, 0);
-    struct object *three = tree_store(&tree, OBJECT_ROWS, 4, "aaaabbb");
+    struct object *three = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaabbb");
     assert_ptr_equal(tree.dropped_last, two);
     assert_int_equal(node_rows_end(three->last), 7);
-    struct object *all = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
+    struct object *all = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
     assert_int_equal(tree.dropped, 2);
     assert_ptr_equal(tree.dropped_last, three);
     assert_int_equal(node_rows_end(all->last), 8);
-    assert_null(tree_store(&tree, OBJECT_ROWS, 4, "aaaabbbb"));
+    assert_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aaaabbbb"));
     tree_fini(&tree);
 }
 
@@ -127,15 +127,15 @@ static void test_tail_grows_and_keeps_what_it_has(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "ab");
-    struct object *sliding = tree_store(&tree, OBJECT_SLIDING, 0, "ab");
-    struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "a");
-    struct object *sibling = tree_store(&tree, OBJECT_ROWS, 0, "ac");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "ab");
+    struct object *sliding = tree_store(&tree, HEARTH_OBJECT_SLIDING, 0, "ab");
+    struct object *snapshot = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "a");
+    struct object *sibling = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "ac");
     assert_true(index_pin(tree.index, rows->last, node_end(rows->last)));
     rows->leases = 1;
 
     /* Longer by a snapshot only: the rows stay, and end inside the node now. */
-    struct object *longer = tree_store(&tree, OBJECT_SNAPSHOT, 0, "abc");
+    struct object *longer = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "abc");
     assert_ptr_equal(rows->last, longer->last);
     assert_ptr_equal(sliding->last, longer->last);
     assert_ptr_equal(snapshot->last, longer->last);
@@ -146,7 +146,7 @@ static void test_tail_grows_and_keeps_what_it_has(void **state)
 
     /* Longer by rows, beyond the block. The shorter ones go though they are leased: their reader
      * keeps the bytes. */
-    struct object *whole = tree_store(&tree, OBJECT_ROWS, 0, "abcdefgh");
+    struct object *whole = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "abcdefgh");
     assert_int_equal(tree.dropped, 1);
     assert_ptr_equal(tree.dropped_last, rows);
     assert_int_equal(rows->leases, 1);
@@ -165,17 +165,18 @@ static void test_run_is_one_object(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *run = tree_store(&tree, OBJECT_ROWS, 2, "aabbccdd");
+    struct object *run = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aabbccdd");
     struct index_match match = tree_match(&tree, "aabbccdd");
     assert_int_equal(match.nodes_count, 4);
     assert_null(node_rows(match.path[0])); /* not covered: a marker */
     for (size_t i = 1; i < 4; i++)
         assert_ptr_equal(node_rows(match.path[i]), run);
-    assert_null(tree_store(&tree, OBJECT_ROWS, 4, "aabbcc"));     /* inside */
-    assert_null(tree_store(&tree, OBJECT_ROWS, 0, "aabb"));       /* overlaps */
-    assert_null(tree_store(&tree, OBJECT_ROWS, 6, "aabbccddee")); /* overlaps, and leaves no node */
+    assert_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aabbcc")); /* inside */
+    assert_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb"));   /* overlaps */
+    assert_null(
+        tree_store(&tree, HEARTH_OBJECT_ROWS, 6, "aabbccddee")); /* overlaps, and leaves no node */
     assert_int_equal(index_nodes(tree.index), 4);
-    struct object *branch = tree_store(&tree, OBJECT_ROWS, 4, "aabbxx");
+    struct object *branch = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aabbxx");
     tree_detach(&tree, run);
     assert_int_equal(index_nodes(tree.index), 3); /* two markers above the branch */
     assert_matches(&tree, "aabbccdd", 2, 0);
@@ -190,8 +191,8 @@ static void test_marker_tells_evicted_from_never_seen(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *first = tree_store(&tree, OBJECT_ROWS, 0, "aa");
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabb");
+    struct object *first = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aabb");
     tree_detach(&tree, first);
     struct index_match match = tree_match(&tree, "aabb");
     assert_int_equal(match.tokens, 4);
@@ -206,21 +207,21 @@ static void test_children_are_evicted_first(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *a = tree_store(&tree, OBJECT_ROWS, 0, "aabb");
+    struct object *a = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb");
     assert_true(tree_evictable(&tree, a));
-    struct object *sliding = tree_store(&tree, OBJECT_SLIDING, 0, "aa");
+    struct object *sliding = tree_store(&tree, HEARTH_OBJECT_SLIDING, 0, "aa");
     assert_false(tree_evictable(&tree, sliding)); /* the second block of `a` is below it */
-    struct object *deep = tree_store(&tree, OBJECT_ROWS, 6, "aabbxxyy");
+    struct object *deep = tree_store(&tree, HEARTH_OBJECT_ROWS, 6, "aabbxxyy");
     assert_false(tree_evictable(&tree, a)); /* through a marker */
-    struct object *side = tree_store(&tree, OBJECT_ROWS, 2, "aac");
-    struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aa");
+    struct object *side = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aac");
+    struct object *snapshot = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aa");
     assert_true(tree_evictable(&tree, snapshot));
     assert_true(tree_evictable(&tree, deep));
     tree_detach(&tree, deep);
     assert_false(tree_evictable(&tree, a)); /* a branch from its first block is also below it */
     tree_detach(&tree, side);
     assert_true(tree_evictable(&tree, a));
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabbxxyy"); /* a snapshot is no rows */
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aabbxxyy"); /* a snapshot is no rows */
     assert_true(tree_evictable(&tree, a));
     a->leases = 1;
     assert_false(index_evictable(tree.index, a));
@@ -239,11 +240,11 @@ static void test_on_change_hears_changes_only(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *a = tree_store(&tree, OBJECT_ROWS, 0, "aa");
+    struct object *a = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
     assert_int_equal(tree.told, 1);
-    struct object *b = tree_store(&tree, OBJECT_ROWS, 2, "aabb");
+    struct object *b = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aabb");
     assert_int_equal(tree.told, 3); /* a no more, b */
-    struct object *c = tree_store(&tree, OBJECT_ROWS, 2, "aacc");
+    struct object *c = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aacc");
     assert_int_equal(tree.told, 4); /* c */
     assert_true(index_pin(tree.index, a->last, node_end(a->last)));
     assert_int_equal(tree.told, 4); /* a was blocked already */
@@ -267,7 +268,7 @@ static void test_insert_that_comes_to_nothing(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    tree_store(&tree, OBJECT_ROWS, 0, "aa");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
     struct node *node = tree_insert(&tree, "aabbccd");
     assert_int_equal(index_nodes(tree.index), 4);
     index_prune(tree.index, node);
@@ -294,11 +295,11 @@ static void test_each_visits_parents_first(void **state)
     (void)state;
     tree_init(&tree, 2);
     index_each(tree.index, visit, &at);
-    tree_store(&tree, OBJECT_ROWS, 4, "bbdde");
-    tree_store(&tree, OBJECT_ROWS, 0, "aa");
-    tree_store(&tree, OBJECT_ROWS, 2, "bbcc");
-    tree_store(&tree, OBJECT_ROWS, 0, "xx");
-    tree_store(&tree, OBJECT_ROWS, 0, "yy");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "bbdde");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "bbcc");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "xx");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "yy");
     index_each(tree.index, visit, &at);
     assert_string_equal(seen, "abcdex");
     tree_fini(&tree);
@@ -329,7 +330,7 @@ static void test_wide_node(void **state)
         tokens[5] = i % 300 * 2;
         struct node *node = index_insert(index, tokens, BLOCK);
         assert_non_null(node);
-        objects[i].kind = OBJECT_ROWS;
+        objects[i].kind = HEARTH_OBJECT_ROWS;
         objects[i].end = BLOCK;
         index_attach(index, node, &objects[i], forget, NULL);
     }
@@ -357,7 +358,7 @@ static void test_deep_path(void **state)
     int32_t *tokens = mem_alloc_array(COUNT, sizeof(*tokens));
     struct hash256 key = hash256_of("deep", 4);
     struct index *index = index_create(&key, 1);
-    struct object rows = {.kind = OBJECT_ROWS, .begin = 0, .end = COUNT};
+    struct object rows = {.kind = HEARTH_OBJECT_ROWS, .begin = 0, .end = COUNT};
 
     (void)state;
     for (int32_t i = 0; i < COUNT; i++)
@@ -389,7 +390,7 @@ static void test_insert_is_all_or_nothing(void **state)
     FAULT_LOOP (&fault) {
         struct tree tree;
         tree_init(&tree, 2);
-        struct object *rows = tree_store(&tree, OBJECT_ROWS, 2, "aab");
+        struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aab");
         struct node *tail = rows->last;
         size_t nodes = index_nodes(tree.index);
         mem_set_fault(&fault);
@@ -419,8 +420,8 @@ static void test_i101_tokens_are_compared_in_full(void **state)
     enum { COUNT = 100, BLOCK = 16 };
     struct hash256 key = hash256_of("i101", 4);
     struct index *index = index_create(&key, BLOCK);
-    struct object rows = {.kind = OBJECT_ROWS, .begin = 0, .end = 96};
-    struct object tail = {.kind = OBJECT_ROWS, .begin = 96, .end = COUNT};
+    struct object rows = {.kind = HEARTH_OBJECT_ROWS, .begin = 0, .end = 96};
+    struct object tail = {.kind = HEARTH_OBJECT_ROWS, .begin = 96, .end = COUNT};
     int32_t tokens[COUNT];
 
     (void)state;
@@ -448,14 +449,14 @@ static void test_i92_a_branch_never_destroys_the_other(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *shared = tree_store(&tree, OBJECT_ROWS, 0, "ssss");
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 4, "ssssabcd");
-    struct object *tail = tree_store(&tree, OBJECT_ROWS, 8, "ssssabcdef");
-    struct object *mark = tree_store(&tree, OBJECT_SNAPSHOT, 0, "ssssab");
-    struct object *last = tree_store(&tree, OBJECT_SNAPSHOT, 0, "ssssabcdef");
-    struct object *edit = tree_store(&tree, OBJECT_ROWS, 4, "ssssabX");
-    struct object *edit_longer = tree_store(&tree, OBJECT_ROWS, 4, "ssssabXYZZZZ");
-    struct object *other_tail = tree_store(&tree, OBJECT_ROWS, 8, "ssssabcdeX");
+    struct object *shared = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "ssss");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "ssssabcd");
+    struct object *tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 8, "ssssabcdef");
+    struct object *mark = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "ssssab");
+    struct object *last = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "ssssabcdef");
+    struct object *edit = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "ssssabX");
+    struct object *edit_longer = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "ssssabXYZZZZ");
+    struct object *other_tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 8, "ssssabcdeX");
     assert_int_equal(tree.dropped, 1);
     assert_ptr_equal(tree.dropped_last, edit); /* only what its own continuation replaced */
 
@@ -484,8 +485,8 @@ static void test_i33_a_lookup_without_result_changes_nothing(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    tree_store(&tree, OBJECT_ROWS, 0, "aabb");
-    struct object *tail = tree_store(&tree, OBJECT_ROWS, 4, "aabbc");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb");
+    struct object *tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aabbc");
     size_t told = tree.told, nodes = index_nodes(tree.index);
     uint64_t bytes = index_bytes(tree.index);
     for (size_t i = 0; i < COUNT_OF(prompts); i++) {
@@ -507,9 +508,9 @@ static void test_i35_a_tail_never_falls_through_to_the_root(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *block = tree_store(&tree, OBJECT_ROWS, 0, "aa");
-    struct object *tail = tree_store(&tree, OBJECT_ROWS, 2, "aab");
-    struct object *mark = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aab");
+    struct object *block = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aa");
+    struct object *tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 2, "aab");
+    struct object *mark = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aab");
     assert_matches(&tree, "b", 0, 0);
     tree_detach(&tree, block);
     assert_matches(&tree, "b", 0, 0);
@@ -530,11 +531,11 @@ static void test_i39_clear_takes_tails_and_leased_objects(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    struct object *run = tree_store(&tree, OBJECT_ROWS, 0, "aabb");
-    struct object *tail = tree_store(&tree, OBJECT_ROWS, 4, "aabbc");
-    tree_store(&tree, OBJECT_SLIDING, 4, "aabbc");
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabbc");
-    tree_store(&tree, OBJECT_SNAPSHOT, 0, "aab");
+    struct object *run = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb");
+    struct object *tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "aabbc");
+    tree_store(&tree, HEARTH_OBJECT_SLIDING, 4, "aabbc");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aabbc");
+    tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aab");
     assert_true(index_pin(tree.index, tail->last, node_end(tail->last)));
     run->leases = 1;
     tree_clear(&tree);
@@ -542,7 +543,7 @@ static void test_i39_clear_takes_tails_and_leased_objects(void **state)
     assert_int_equal(index_nodes(tree.index) + index_tails(tree.index), 0);
     assert_int_equal(index_snapshots(tree.index), 0);
     assert_matches(&tree, "aabbc", 0, 0);
-    assert_non_null(tree_store(&tree, OBJECT_ROWS, 0, "aabb")); /* it lives on */
+    assert_non_null(tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabb")); /* it lives on */
     tree_fini(&tree);
 }
 
@@ -554,8 +555,8 @@ static void test_i45_matched_tokens_cover_the_path(void **state)
 
     (void)state;
     tree_init(&tree, 2);
-    tree_store(&tree, OBJECT_ROWS, 0, "aabbcc");
-    tree_store(&tree, OBJECT_ROWS, 6, "aabbccd");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aabbcc");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 6, "aabbccd");
     for (size_t i = 0; i < COUNT_OF(prompts); i++) {
         struct index_match match = tree_match(&tree, prompts[i]);
         size_t blocks = 0;
@@ -598,7 +599,7 @@ static void attach_twice(struct tree *tree, struct object *rows, struct object *
 
 static void attach_what_is_held(struct tree *tree, struct object *rows, struct object *snapshot)
 {
-    struct object *again = tree_object(tree, OBJECT_ROWS, 0, "aaaabbbb");
+    struct object *again = tree_object(tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
 
     (void)snapshot;
     index_attach(tree->index, rows->last, again, forget, NULL);
@@ -625,20 +626,20 @@ static void rows_begin_inside_a_block(struct tree *tree, struct object *rows,
 {
     (void)rows;
     (void)snapshot;
-    tree_store(tree, OBJECT_ROWS, 2, "xxxx");
+    tree_store(tree, HEARTH_OBJECT_ROWS, 2, "xxxx");
 }
 
 static void run_ends_in_a_tail(struct tree *tree, struct object *rows, struct object *snapshot)
 {
     (void)rows;
     (void)snapshot;
-    tree_store(tree, OBJECT_ROWS, 0, "xxxxy");
+    tree_store(tree, HEARTH_OBJECT_ROWS, 0, "xxxxy");
 }
 
 static void snapshot_of_another_node(struct tree *tree, struct object *rows,
                                      struct object *snapshot)
 {
-    struct object *early = tree_object(tree, OBJECT_SNAPSHOT, 0, "aaaa");
+    struct object *early = tree_object(tree, HEARTH_OBJECT_SNAPSHOT, 0, "aaaa");
 
     (void)snapshot;
     index_attach(tree->index, rows->last, early, forget, NULL);

@@ -38,8 +38,8 @@ static void test_key_is_a_chain(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
-    tree_store(&tree, OBJECT_ROWS, 8, "aaaabbbbcc");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
+    tree_store(&tree, HEARTH_OBJECT_ROWS, 8, "aaaabbbbcc");
     struct index_match match = tree_match(&tree, "aaaabbbbcc");
     first = key_by_hand(&none, "aaaa");
     second = key_by_hand(&first, "bbbb");
@@ -95,9 +95,9 @@ static void test_accessors(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
-    struct object *tail = tree_store(&tree, OBJECT_ROWS, 8, "aaaabbbbcc");
-    struct object *sliding = tree_store(&tree, OBJECT_SLIDING, 4, "aaaabbbb");
+    struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
+    struct object *tail = tree_store(&tree, HEARTH_OBJECT_ROWS, 8, "aaaabbbbcc");
+    struct object *sliding = tree_store(&tree, HEARTH_OBJECT_SLIDING, 4, "aaaabbbb");
     struct index_match match = tree_match(&tree, "aaaabbbbcc");
     struct node **path = match.path;
     assert_int_equal(match.nodes_count, 3);
@@ -127,14 +127,15 @@ static void test_snapshot_is_seen_from_every_sibling(void **state)
 
     (void)state;
     tree_init(&tree, 4);
-    struct object *first = tree_store(&tree, OBJECT_ROWS, 0, "sysprm11");
-    struct object *system = tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm");
-    struct object *second = tree_store(&tree, OBJECT_ROWS, 4, "sysprm22");
-    struct object *third = tree_store(&tree, OBJECT_ROWS, 4, "sysprm00");
-    struct object *longer = tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm2");
+    struct object *first = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "sysprm11");
+    struct object *system = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "sysprm");
+    struct object *second = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "sysprm22");
+    struct object *third = tree_store(&tree, HEARTH_OBJECT_ROWS, 4, "sysprm00");
+    struct object *longer = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "sysprm2");
     assert_non_null(first);
     assert_non_null(second);
-    assert_null(tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm")); /* held, from any sibling */
+    assert_null(
+        tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "sysprm")); /* held, from any sibling */
 
     assert_ptr_equal(node_snapshot(node_of(&tree, "sysprm11"), 6), system);
     assert_ptr_equal(node_snapshot(node_of(&tree, "sysprm22"), 6), system);
@@ -163,9 +164,9 @@ static void test_object_key_is_of_content_alone(void **state)
     (void)state;
     tree_init(&a, 4);
     tree_init(&b, 4);
-    struct object *rows = tree_store(&a, OBJECT_ROWS, 0, "aaaabbbb");
-    struct object *snapshot = tree_store(&a, OBJECT_SNAPSHOT, 0, "aaaabb");
-    struct object *tail = tree_store(&b, OBJECT_SNAPSHOT, 0, "aaaabb");
+    struct object *rows = tree_store(&a, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
+    struct object *snapshot = tree_store(&a, HEARTH_OBJECT_SNAPSHOT, 0, "aaaabb");
+    struct object *tail = tree_store(&b, HEARTH_OBJECT_SNAPSHOT, 0, "aaaabb");
     struct hash256 key = index_object_key(a.index, rows->last, rows);
     struct hash256 inside = index_object_key(a.index, snapshot->last, snapshot);
     struct hash256 other = index_object_key(b.index, tail->last, tail);
@@ -173,12 +174,12 @@ static void test_object_key_is_of_content_alone(void **state)
     assert_int_equal(node_end(tail->last), 6);
     assert_memory_equal(&inside, &other, sizeof(other)); /* cut otherwise, the same tokens */
 
-    struct object like = {.kind = OBJECT_ROWS, .begin = 0, .end = 8};
+    struct object like = {.kind = HEARTH_OBJECT_ROWS, .begin = 0, .end = 8};
     other = index_object_key(a.index, rows->last, &like);
     assert_memory_equal(&other, &key, sizeof(key));
-    struct object unlike[] = {{.kind = OBJECT_SLIDING, .begin = 0, .end = 8},
-                              {.kind = OBJECT_ROWS, .begin = 4, .end = 8},
-                              {.kind = OBJECT_ROWS, .begin = 0, .end = 7}};
+    struct object unlike[] = {{.kind = HEARTH_OBJECT_SLIDING, .begin = 0, .end = 8},
+                              {.kind = HEARTH_OBJECT_ROWS, .begin = 4, .end = 8},
+                              {.kind = HEARTH_OBJECT_ROWS, .begin = 0, .end = 7}};
     for (size_t i = 0; i < COUNT_OF(unlike); i++) {
         other = index_object_key(a.index, rows->last, &unlike[i]);
         assert_memory_not_equal(&other, &key, sizeof(key));
@@ -192,7 +193,7 @@ static void test_object_key_is_of_content_alone(void **state)
 static void test_object_key_is_of_the_space(void **state)
 {
     struct hash256 keys[2] = {hash256_of("one", 3), hash256_of("two", 3)}, got[2];
-    struct object object = {.kind = OBJECT_ROWS, .begin = 0, .end = 2};
+    struct object object = {.kind = HEARTH_OBJECT_ROWS, .begin = 0, .end = 2};
     int32_t tokens[2] = {1, 2};
 
     (void)state;

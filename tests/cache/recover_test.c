@@ -282,7 +282,7 @@ static void lie_about_tokens(struct tier_meta *meta)
 static void lie_about_kind(struct tier_meta *meta)
 {
     if (meta->begin == 0)
-        meta->kind = (meta->kind & ~(uint32_t)0xff) | OBJECT_SLIDING;
+        meta->kind = (meta->kind & ~(uint32_t)0xff) | HEARTH_OBJECT_SLIDING;
 }
 
 static void lie_about_everything(struct tier_meta *meta)

@@ -92,7 +92,7 @@ static uint32_t count_holds(const struct object *object)
 
 /* X3 and X5, once per object: on the node where it ends. */
 static void check_rows(const struct index *index, const struct node *node,
-                       const struct object *object, enum object_kind kind)
+                       const struct object *object, enum hearth_object_kind kind)
 {
     if (object == NULL)
         return;
@@ -114,7 +114,7 @@ static void check_snapshots(const struct node *node)
 {
     list_check(&node->snapshots);
     LIST_FOREACH (struct object, object, &node->snapshots, node_link) {
-        assert(object->kind == OBJECT_SNAPSHOT && !object->dropped && object->last == node);
+        assert(object->kind == HEARTH_OBJECT_SNAPSHOT && !object->dropped && object->last == node);
         assert(object->end > node->begin && object->end <= node_end(node));
         assert(object->mark.tokens == node->tokens);
         assert(object->mark.count == object->end - node->begin);
@@ -162,8 +162,8 @@ static bool check_node(struct node *node, void *arg)
     assert(!node->tail || node->children == NULL);
     assert(hash256_eq(&node->key, &key));
     assert(!node_empty(node));
-    check_rows(index, node, node->rows, OBJECT_ROWS);
-    check_rows(index, node, node->sliding, OBJECT_SLIDING);
+    check_rows(index, node, node->rows, HEARTH_OBJECT_ROWS);
+    check_rows(index, node, node->sliding, HEARTH_OBJECT_SLIDING);
     check_snapshots(node);
     check_children(node);
     totals->nodes++;

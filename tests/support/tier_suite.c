@@ -19,6 +19,17 @@
 #define ROOM     (UINT64_C(64) << 20)
 #define KEYS_MAX 48
 
+const char *tier_result_name(enum tier_result result)
+{
+    static const char *const names[] = {
+#define X(value, name) [value] = name,
+        TIER_RESULT_TABLE(X)
+#undef X
+    };
+
+    return (unsigned)result < COUNT_OF(names) ? names[result] : "unknown";
+}
+
 struct board {
     struct lock lock;
     struct cond changed;

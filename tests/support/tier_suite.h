@@ -77,4 +77,6 @@ bool tier_suite_put(struct tier *tier, uint32_t n, uint64_t bytes);
 /* Gets key n and waits; a TIER_OK that comes with other bytes than those of version 0 fails. */
 enum tier_result tier_suite_get(struct tier *tier, uint32_t n, uint64_t bytes);
 
+const char *tier_result_name(enum tier_result result);
+
 #endif

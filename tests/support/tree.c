@@ -88,7 +88,7 @@ struct node *tree_insert(struct tree *tree, const char *text)
     return index_insert(tree->index, tokens, count);
 }
 
-struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t begin,
+struct object *tree_object(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                            const char *text)
 {
     struct object *object = mem_alloc(sizeof(*object));
@@ -102,7 +102,7 @@ struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t be
     return object;
 }
 
-struct object *tree_store(struct tree *tree, enum object_kind kind, uint32_t begin,
+struct object *tree_store(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                           const char *text)
 {
     struct object *object = tree_object(tree, kind, begin, text);
@@ -164,8 +164,8 @@ bool tree_aborts(void (*misuse)(struct tree *tree, struct object *rows, struct o
             _exit(2);
         signal(SIGABRT, SIG_DFL);
         tree_init(&tree, 4);
-        struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");
-        struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aaaabbbb");
+        struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");
+        struct object *snapshot = tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "aaaabbbb");
         misuse(&tree, rows, snapshot);
         _exit(0);
     }

@@ -3,7 +3,7 @@
  * as text, one letter a token:
  *
  *      tree_init(&tree, 4);
- *      struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");     two blocks, one run
+ *      struct object *rows = tree_store(&tree, HEARTH_OBJECT_ROWS, 0, "aaaabbbb");     two blocks, one run
  *      match = tree_match(&tree, "aaaabbcc");                                   6 tokens
  *
  * Every call checks the index before it returns. The tree owns its objects: what is dropped or
@@ -40,10 +40,10 @@ struct index_match tree_match(struct tree *tree, const char *text);
 /* Only the nodes; the caller attaches or prunes. */
 struct node *tree_insert(struct tree *tree, const char *text);
 /* An object [begin, length of text), in no tree yet. */
-struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t begin,
+struct object *tree_object(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                            const char *text);
 /* The same, attached. NULL when that is held already. */
-struct object *tree_store(struct tree *tree, enum object_kind kind, uint32_t begin,
+struct object *tree_store(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                           const char *text);
 void tree_detach(struct tree *tree, struct object *object);
 void tree_clear(struct tree *tree);
