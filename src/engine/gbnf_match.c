@@ -63,14 +63,13 @@ struct slot {
     uint32_t stamp, pc, frame;
 };
 
-struct array {
-    void *items;
-    size_t cap;
-};
-
 struct gbnf_match {
     const struct gbnf *program;
-    struct array states, frames, calls, levels;
+    struct state *states;
+    struct frame *frames;
+    struct call *calls;
+    struct level *levels;
+    size_t states_cap, frames_cap, calls_cap, levels_cap;
     uint32_t states_count, frames_count, calls_count;
     uint32_t top;             /* level */
     uint32_t *frame_of;       /* per routine: its last frame, which may be gone */
@@ -83,24 +82,9 @@ struct gbnf_match {
     enum err err;
 };
 
-static struct state *states(const struct gbnf_match *m)
-{
-    return m->states.items;
-}
-
-static struct frame *frames(const struct gbnf_match *m)
-{
-    return m->frames.items;
-}
-
-static struct call *calls(const struct gbnf_match *m)
-{
-    return m->calls.items;
-}
-
 static struct level *level(const struct gbnf_match *m)
 {
-    return &((struct level *)m->levels.items)[m->top];
+    return &m->levels[m->top];
 }
 
 /* ---- memory and work ---- */
@@ -118,15 +102,15 @@ static bool pays(struct gbnf_match *m, uint32_t steps)
     return m->account >= m->floor || fails(m, ERR_INVALID);
 }
 
-static bool has_room(struct gbnf_match *m, struct array *array, uint32_t count, uint32_t max,
+/* Room for one more in an array; `items` points to it. */
+static bool has_room(struct gbnf_match *m, void *items, size_t *cap, uint32_t count, uint32_t max,
                      size_t size)
 {
-    if (count < array->cap)
+    if (count < *cap)
         return true;
     if (count >= max)
         return fails(m, ERR_INVALID);
-    return mem_try_reserve(&array->items, (size_t)count + 1, &array->cap, size) ||
-           fails(m, ERR_NOMEM);
+    return mem_try_reserve(items, (size_t)count + 1, cap, size) || fails(m, ERR_NOMEM);
 }
 
 /* ---- the states of one position ---- */
@@ -172,7 +156,7 @@ static bool slots_grow(struct gbnf_match *m, uint32_t begin)
     m->stamp = UINT32_MAX;
     next_stamp(m);
     for (uint32_t i = begin; i < m->states_count; i++)
-        slot_add(m, states(m)[i]);
+        slot_add(m, m->states[i]);
     return true;
 }
 
@@ -182,9 +166,10 @@ static bool add_state(struct gbnf_match *m, uint32_t begin, struct state state)
         return true;
     if (m->states_count - begin >= GBNF_STATES_MAX)
         return fails(m, ERR_INVALID);
-    if (!has_room(m, &m->states, m->states_count, GBNF_STATES_HELD_MAX, sizeof(struct state)))
+    if (!has_room(m, &m->states, &m->states_cap, m->states_count, GBNF_STATES_HELD_MAX,
+                  sizeof(struct state)))
         return false;
-    states(m)[m->states_count++] = state;
+    m->states[m->states_count++] = state;
     return m->states_count - begin <= m->slots_count / 2 || slots_grow(m, begin);
 }
 
@@ -197,18 +182,19 @@ static bool run_call(struct gbnf_match *m, uint32_t begin, struct state from,
     struct state back = {from.pc + 1, from.frame};
 
     if (frame < m->position_frames || frame >= m->frames_count ||
-        frames(m)[frame].routine != op->b) {
+        m->frames[frame].routine != op->b) {
         frame = m->frames_count;
-        if (!has_room(m, &m->frames, frame, GBNF_CALLS_MAX + 1, sizeof(struct frame)))
+        if (!has_room(m, &m->frames, &m->frames_cap, frame, GBNF_CALLS_MAX + 1,
+                      sizeof(struct frame)))
             return false;
-        frames(m)[m->frames_count++] = (struct frame){NO_CALL, op->b, false};
+        m->frames[m->frames_count++] = (struct frame){NO_CALL, op->b, false};
         m->frame_of[op->b] = frame;
     }
-    if (!has_room(m, &m->calls, m->calls_count, GBNF_CALLS_MAX, sizeof(struct call)))
+    if (!has_room(m, &m->calls, &m->calls_cap, m->calls_count, GBNF_CALLS_MAX, sizeof(struct call)))
         return false;
-    calls(m)[m->calls_count] = (struct call){back.pc, back.frame, frames(m)[frame].calls};
-    frames(m)[frame].calls = m->calls_count++;
-    if (frames(m)[frame].returned && !add_state(m, begin, back))
+    m->calls[m->calls_count] = (struct call){back.pc, back.frame, m->frames[frame].calls};
+    m->frames[frame].calls = m->calls_count++;
+    if (m->frames[frame].returned && !add_state(m, begin, back))
         return false;
     return add_state(m, begin, (struct state){op->a, frame});
 }
@@ -219,9 +205,9 @@ static bool run_return(struct gbnf_match *m, uint32_t begin, uint32_t frame, boo
         *whole = true;
         return true;
     }
-    frames(m)[frame].returned |= frame >= m->position_frames;
-    for (uint32_t c = frames(m)[frame].calls; c != NO_CALL; c = calls(m)[c].next)
-        if (!pays(m, 1) || !add_state(m, begin, (struct state){calls(m)[c].pc, calls(m)[c].frame}))
+    m->frames[frame].returned |= frame >= m->position_frames;
+    for (uint32_t c = m->frames[frame].calls; c != NO_CALL; c = m->calls[c].next)
+        if (!pays(m, 1) || !add_state(m, begin, (struct state){m->calls[c].pc, m->calls[c].frame}))
             return false;
     return true;
 }
@@ -254,11 +240,11 @@ static bool run(struct gbnf_match *m, uint32_t begin, bool *whole)
 
     *whole = false;
     for (uint32_t i = begin; i < m->states_count; i++)
-        if (!pays(m, 1) || !run_state(m, begin, states(m)[i], whole))
+        if (!pays(m, 1) || !run_state(m, begin, m->states[i], whole))
             return false;
     for (uint32_t i = begin; i < m->states_count; i++)
-        if (m->program->ops[states(m)[i].pc].kind == GBNF_CHARS)
-            states(m)[kept++] = states(m)[i];
+        if (m->program->ops[m->states[i].pc].kind == GBNF_CHARS)
+            m->states[kept++] = m->states[i];
     m->states_count = kept;
     return true;
 }
@@ -310,7 +296,7 @@ static bool advance(struct gbnf_match *m, const struct level *from, const struct
 
     *any = false;
     for (uint32_t i = from->states_begin; i < from->states_end; i++) {
-        struct state state = states(m)[i];
+        struct state state = m->states[i];
         const struct gbnf_op *op = &m->program->ops[state.pc];
         if (!pays(m, 1 + op->b / RANGES_PER_STEP))
             return false;
@@ -327,7 +313,7 @@ static bool advance(struct gbnf_match *m, const struct level *from, const struct
 
 static struct level *origin(const struct gbnf_match *m)
 {
-    return &((struct level *)m->levels.items)[level(m)->origin];
+    return &m->levels[level(m)->origin];
 }
 
 /* Frees the states when they equal those of the previous level. */
@@ -336,7 +322,7 @@ static bool stays(struct gbnf_match *m, const struct level *from, const struct l
     uint32_t count = from->states_end - from->states_begin;
 
     if (next->whole != from->whole || m->states_count - from->states_end != count ||
-        memcmp(states(m) + from->states_begin, states(m) + from->states_end,
+        memcmp(m->states + from->states_begin, m->states + from->states_end,
                count * sizeof(struct state)) != 0)
         return false;
     m->states_count = from->states_end;
@@ -384,7 +370,7 @@ bool gbnf_match_push(struct gbnf_match *m, unsigned char byte)
     struct level next = {.partial = level(m)->partial};
 
     if (m->err != ERR_OK || !gbnf_char_add(&next.partial, byte) ||
-        !has_room(m, &m->levels, m->top + 1, UINT32_MAX / 2, sizeof(struct level)))
+        !has_room(m, &m->levels, &m->levels_cap, m->top + 1, UINT32_MAX / 2, sizeof(struct level)))
         return false;
     if (byte < 128 && (origin(m)->stays[byte / 64] >> byte % 64 & 1) != 0) {
         if (!pays(m, 1))
@@ -464,20 +450,20 @@ static uint32_t copy_frame(const struct gbnf_match *m, struct copy *to, uint32_t
         return BOTTOM;
     if (to->moved[frame] == BOTTOM) {
         to->moved[frame] = to->frames_count;
-        to->frames[to->frames_count++] = frames(m)[frame];
+        to->frames[to->frames_count++] = m->frames[frame];
     }
     return to->moved[frame];
 }
 
 static void copy_all(struct gbnf_match *m, struct copy *to)
 {
-    to->frames[to->frames_count++] = frames(m)[BOTTOM];
+    to->frames[to->frames_count++] = m->frames[BOTTOM];
     for (uint32_t i = 0; i < m->states_count; i++)
-        states(m)[i].frame = copy_frame(m, to, states(m)[i].frame);
+        m->states[i].frame = copy_frame(m, to, m->states[i].frame);
     for (uint32_t i = BOTTOM + 1; i < to->frames_count; i++) {
         uint32_t last = NO_CALL;
-        for (uint32_t c = to->frames[i].calls; c != NO_CALL; c = calls(m)[c].next) {
-            struct call call = calls(m)[c];
+        for (uint32_t c = to->frames[i].calls; c != NO_CALL; c = m->calls[c].next) {
+            struct call call = m->calls[c];
             call.frame = copy_frame(m, to, call.frame);
             call.next = last;
             last = to->calls_count;
@@ -490,8 +476,8 @@ static void copy_all(struct gbnf_match *m, struct copy *to)
 static enum err collect(struct gbnf_match *m)
 {
     struct copy to = {
-        .frames = mem_try_alloc_array(m->frames.cap, sizeof(struct frame)),
-        .calls = mem_try_alloc_array(m->calls.cap, sizeof(struct call)),
+        .frames = mem_try_alloc_array(m->frames_cap, sizeof(struct frame)),
+        .calls = mem_try_alloc_array(m->calls_cap, sizeof(struct call)),
         .moved = mem_try_alloc_array(m->frames_count, sizeof(uint32_t)),
     };
 
@@ -504,10 +490,10 @@ static enum err collect(struct gbnf_match *m)
     memset(to.moved, 0, m->frames_count * sizeof(*to.moved));
     copy_all(m, &to);
     mem_free(to.moved);
-    mem_free(m->frames.items);
-    mem_free(m->calls.items);
-    m->frames.items = to.frames;
-    m->calls.items = to.calls;
+    mem_free(m->frames);
+    mem_free(m->calls);
+    m->frames = to.frames;
+    m->calls = to.calls;
     m->frames_count = level(m)->frames = to.frames_count;
     m->calls_count = level(m)->calls = to.calls_count;
     m->collect_at = MIN(MAX(2 * m->calls_count, (uint32_t)COLLECT_FIRST), GBNF_CALLS_MAX / 2);
@@ -520,7 +506,7 @@ enum err gbnf_match_commit(struct gbnf_match *m, struct errinfo *info)
     uint32_t count = last.states_end - last.states_begin;
 
     m->account = MIN(m->account + GBNF_WORK_TOKEN, GBNF_WORK_MAX);
-    memmove(states(m), states(m) + last.states_begin, count * sizeof(struct state));
+    memmove(m->states, m->states + last.states_begin, count * sizeof(struct state));
     m->top = 0;
     last.states_begin = 0;
     last.origin = 0;
@@ -545,12 +531,12 @@ static bool setup(struct gbnf_match *m)
         return fails(m, ERR_NOMEM);
     memset(m->frame_of, 0, m->program->routines_count * sizeof(*m->frame_of));
     m->stamp = UINT32_MAX;
-    if (!has_room(m, &m->frames, 0, GBNF_CALLS_MAX, sizeof(struct frame)) ||
-        !has_room(m, &m->calls, 0, GBNF_CALLS_MAX, sizeof(struct call)) ||
-        !has_room(m, &m->levels, 0, 1, sizeof(struct level)))
+    if (!has_room(m, &m->frames, &m->frames_cap, 0, GBNF_CALLS_MAX, sizeof(struct frame)) ||
+        !has_room(m, &m->calls, &m->calls_cap, 0, GBNF_CALLS_MAX, sizeof(struct call)) ||
+        !has_room(m, &m->levels, &m->levels_cap, 0, 1, sizeof(struct level)))
         return false;
     next_stamp(m);
-    frames(m)[m->frames_count++] = (struct frame){NO_CALL, UINT32_MAX, false};
+    m->frames[m->frames_count++] = (struct frame){NO_CALL, UINT32_MAX, false};
     m->position_frames = m->frames_count;
     if (!add_state(m, 0, (struct state){m->program->entry, BOTTOM}) || !run(m, 0, &base.whole))
         return false;
@@ -583,10 +569,10 @@ void gbnf_match_destroy(struct gbnf_match **m)
 {
     if (*m == NULL)
         return;
-    mem_free((*m)->states.items);
-    mem_free((*m)->frames.items);
-    mem_free((*m)->calls.items);
-    mem_free((*m)->levels.items);
+    mem_free((*m)->states);
+    mem_free((*m)->frames);
+    mem_free((*m)->calls);
+    mem_free((*m)->levels);
     mem_free((*m)->frame_of);
     mem_free((*m)->slots);
     mem_free(*m);

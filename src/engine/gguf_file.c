@@ -191,25 +191,6 @@ void gguf_file_close(struct gguf_file **file)
 
 /* ---- questions ---- */
 
-static size_t type_bytes(enum gguf_type type)
-{
-    switch (type) {
-    case GGUF_TYPE_UINT8:
-    case GGUF_TYPE_INT8:
-    case GGUF_TYPE_BOOL:
-        return 1;
-    case GGUF_TYPE_UINT16:
-    case GGUF_TYPE_INT16:
-        return 2;
-    case GGUF_TYPE_UINT64:
-    case GGUF_TYPE_INT64:
-    case GGUF_TYPE_FLOAT64:
-        return 8;
-    default:
-        return 4;
-    }
-}
-
 const char *gguf_file_text(const struct gguf_file *file, const char *key)
 {
     int64_t id = gguf_find_key(first(file), key);
@@ -245,7 +226,7 @@ bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool oth
 static uint64_t element(const void *data, enum gguf_type type, size_t i)
 {
     uint64_t value = 0;
-    size_t size = type_bytes(type);
+    size_t size = type == GGUF_TYPE_UINT64 || type == GGUF_TYPE_INT64 ? 8 : 4;
 
     /* The format is little-endian, as is every machine that libggml runs on. */
     memcpy(&value, (const char *)data + i * size, size);

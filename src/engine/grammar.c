@@ -190,25 +190,25 @@ static enum err watch(struct grammar *grammar, token_id token, struct errinfo *i
 
 /* ---- creating ---- */
 
-static enum err copy_triggers(struct grammar *grammar, const struct grammar_options *options,
+static enum err copy_triggers(struct grammar *grammar, const struct sample_params *params,
                               struct errinfo *info)
 {
-    if (options->triggers_count > GRAMMAR_TRIGGERS_MAX ||
-        options->trigger_tokens_count > GRAMMAR_TRIGGERS_MAX)
+    if (params->grammar_triggers_count > GRAMMAR_TRIGGERS_MAX ||
+        params->grammar_trigger_tokens_count > GRAMMAR_TRIGGERS_MAX)
         return err_set(info, ERR_LIMIT, "more than %d grammar triggers", GRAMMAR_TRIGGERS_MAX);
-    for (size_t i = 0; i < options->triggers_count; i++) {
-        size_t len = strnlen(options->triggers[i], GRAMMAR_TRIGGER_BYTES_MAX + 1);
+    for (size_t i = 0; i < params->grammar_triggers_count; i++) {
+        size_t len = strnlen(params->grammar_triggers[i], GRAMMAR_TRIGGER_BYTES_MAX + 1);
         if (len == 0 || len > GRAMMAR_TRIGGER_BYTES_MAX)
             return err_set(info, ERR_INVALID, "a grammar trigger must have 1 to %d bytes",
                            GRAMMAR_TRIGGER_BYTES_MAX);
-        grammar->triggers[grammar->triggers_count++] = mem_strdup(options->triggers[i]);
+        grammar->triggers[grammar->triggers_count++] = mem_strdup(params->grammar_triggers[i]);
         grammar->tail_max = MAX(grammar->tail_max, len - 1);
     }
-    for (size_t i = 0; i < options->trigger_tokens_count; i++) {
-        if (!engine_token_valid(grammar->engine, options->trigger_tokens[i]))
+    for (size_t i = 0; i < params->grammar_trigger_tokens_count; i++) {
+        if (!engine_token_valid(grammar->engine, params->grammar_trigger_tokens[i]))
             return err_set(info, ERR_INVALID, "grammar trigger %d is not in the vocabulary of %u",
-                           options->trigger_tokens[i], engine_facts(grammar->engine)->vocab);
-        grammar->tokens[grammar->tokens_count++] = options->trigger_tokens[i];
+                           params->grammar_trigger_tokens[i], engine_facts(grammar->engine)->vocab);
+        grammar->tokens[grammar->tokens_count++] = params->grammar_trigger_tokens[i];
     }
     grammar->waiting = grammar->triggers_count + grammar->tokens_count > 0;
     return ERR_OK;
@@ -232,28 +232,28 @@ static enum err check_triggers(const struct grammar *grammar, struct errinfo *in
     return ERR_OK;
 }
 
-static enum err setup(struct grammar *grammar, const struct grammar_options *options,
+static enum err setup(struct grammar *grammar, const struct sample_params *params,
                       struct errinfo *info)
 {
-    TRY(gbnf_create(&grammar->program, options->text, options->root ? options->root : "root",
-                    info));
+    TRY(gbnf_create(&grammar->program, params->grammar,
+                    params->grammar_root ? params->grammar_root : "root", info));
     TRY(gbnf_match_create(&grammar->match, grammar->program, info));
     TRY(pieces_of(grammar->engine, &grammar->pieces, info));
     grammar->allowed_words = engine_facts(grammar->engine)->vocab / 64 + 1;
     grammar->allowed = mem_try_alloc_array(grammar->allowed_words, sizeof(*grammar->allowed));
     if (grammar->allowed == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the grammar");
-    TRY(copy_triggers(grammar, options, info));
+    TRY(copy_triggers(grammar, params, info));
     return check_triggers(grammar, info);
 }
 
 enum err grammar_create(struct grammar **out, const struct engine *engine,
-                        const struct grammar_options *options, struct errinfo *info)
+                        const struct sample_params *params, struct errinfo *info)
 {
     struct grammar *grammar = mem_alloc(sizeof(*grammar));
 
     grammar->engine = engine;
-    enum err err = setup(grammar, options, info);
+    enum err err = setup(grammar, params, info);
     if (err != ERR_OK)
         grammar_destroy(&grammar);
     *out = grammar;

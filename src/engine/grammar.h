@@ -19,27 +19,18 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "engine/engine.h"
+#include "engine/sample.h"
 
 struct llama_token_data_array;
 
 enum { GRAMMAR_TRIGGERS_MAX = 32, GRAMMAR_TRIGGER_BYTES_MAX = 128 };
 
-struct grammar_options {
-    const char *text; /* GBNF: gbnf.h */
-    const char *root; /* NULL = "root" */
-    const char *const *triggers;
-    size_t triggers_count;
-    const token_id *trigger_tokens;
-    size_t trigger_tokens_count;
-};
-
 struct grammar;
 
-/* ERR_INVALID, ERR_LIMIT: what is wrong with the text or a trigger. A trigger that the grammar does
+/* Reads the fields `grammar...`. ERR_INVALID, ERR_LIMIT: what is wrong with the text or a trigger. A trigger that the grammar does
  * not allow as its beginning could never start it and is refused as well. ERR_NOMEM. */
 enum err grammar_create(struct grammar **grammar, const struct engine *engine,
-                        const struct grammar_options *options, struct errinfo *info) NODISCARD;
+                        const struct sample_params *params, struct errinfo *info) NODISCARD;
 void grammar_destroy(struct grammar **grammar);
 
 /* Whether `token` may come next; always while it waits. Also false after an error that the next

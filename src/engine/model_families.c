@@ -281,7 +281,7 @@ static void encoder_keys(const struct model_keys *keys, const struct model_shape
 #define EXPERTS .experts = 8, .experts_used = 2, .expert_ff = 256
 #define STATE   .state_size = 64, .state_groups = 1
 
-static const struct model_family families[] = {
+const struct model_family model_families[] = {
     {"llama", MODEL_TRAIT_EXPERTS, 1, {SMALL}, {expert_keys}},
     {"qwen2", MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, {NULL}},
     {"qwen3", 0, 1, {SMALL}, {NULL}},
@@ -309,9 +309,10 @@ static const struct model_family families[] = {
     {"qwen4exp", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
      {SMALL, EXPERTS, .state_size = 64}, {delta_keys, shared_expert_keys, index_keys}},
     {"bert", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, {encoder_keys}},
+    {.name = NULL},
 };
 
-static const struct model_preset presets[] = {
+const struct model_preset model_presets[] = {
     {"demo", "qwen3", "a few MB, answers in words without sense", MODEL_QUANT_Q8_0,
      {.layers = 6, .width = 256, .heads = 8, .kv_heads = 2, .head_dim = 64, .ff = 768, .context = 32768}},
     {"qwen3-0.6b", "qwen3", "the shape of Qwen3 0.6B: dense", MODEL_QUANT_Q8_0,
@@ -323,33 +324,24 @@ static const struct model_preset presets[] = {
     {"gemma3-1b", "gemma3", "the shape of Gemma 3 1B: five of six layers sliding", MODEL_QUANT_Q8_0,
      {.layers = 26, .width = 1152, .heads = 4, .kv_heads = 1, .head_dim = 256, .ff = 6912,
       .window = 512, .context = 32768, .vocab = 262144, .tied = true}},
+    {.name = NULL},
 };
 /* clang-format on */
 
 const struct model_family *model_family_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(families); i++)
-        if (strcmp(families[i].name, name) == 0)
-            return &families[i];
+    for (const struct model_family *family = model_families; family->name != NULL; family++)
+        if (strcmp(family->name, name) == 0)
+            return family;
     return NULL;
 }
 
 const struct model_preset *model_preset_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(presets); i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return &presets[i];
+    for (const struct model_preset *preset = model_presets; preset->name != NULL; preset++)
+        if (strcmp(preset->name, name) == 0)
+            return preset;
     return NULL;
-}
-
-const struct model_family *model_family_at(size_t index)
-{
-    return index < COUNT_OF(families) ? &families[index] : NULL;
-}
-
-const struct model_preset *model_preset_at(size_t index)
-{
-    return index < COUNT_OF(presets) ? &presets[index] : NULL;
 }
 
 void model_family_set_keys(const struct model_family *family, const struct model_keys *keys,

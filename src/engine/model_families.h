@@ -72,9 +72,9 @@ struct model_preset {
 const struct model_family *model_family_find(const char *name);
 const struct model_preset *model_preset_find(const char *name);
 
-/* All of them, for help and for tests; ended by NULL. */
-const struct model_family *model_family_at(size_t index);
-const struct model_preset *model_preset_at(size_t index);
+/* All of them; ended by one without a name. */
+extern const struct model_family model_families[];
+extern const struct model_preset model_presets[];
 
 /* Writes every metadata key of the architecture (not the tokenizer's). The shape is complete and
  * valid. */

@@ -36,13 +36,13 @@ static enum err unknown_family(const char *name, struct errinfo *info)
     const char *names[NAMES_MAX];
     size_t count = 0;
 
-    for (size_t i = 0; model_family_at(i) != NULL; i++) {
+    for (size_t i = 0; model_families[i].name != NULL; i++) {
         assert(count < NAMES_MAX);
-        names[count++] = model_family_at(i)->name;
+        names[count++] = model_families[i].name;
     }
-    for (size_t i = 0; model_preset_at(i) != NULL; i++) {
+    for (size_t i = 0; model_presets[i].name != NULL; i++) {
         assert(count < NAMES_MAX);
-        names[count++] = model_preset_at(i)->name;
+        names[count++] = model_presets[i].name;
     }
     const char *near = option_nearest(str_from(name), names, count);
     if (near != NULL)

@@ -17,8 +17,8 @@
 
 #include <gguf.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
-#include "base/mem.h"
 
 enum {
     BYTES = 256,
@@ -200,47 +200,6 @@ static void append_byte(struct buf *out, unsigned byte)
     buf_append_char(out, (char)(0x80 | (c & 0x3F)));
 }
 
-/* All tokens or merges as NUL-terminated strings in one buffer, and where each begins. */
-struct texts {
-    struct buf bytes;
-    size_t *starts;
-    const char **pointers;
-    uint32_t count, max;
-};
-
-static enum err texts_init(struct texts *texts, uint32_t max)
-{
-    *texts = (struct texts){.max = max};
-    buf_init(&texts->bytes, (size_t)max * TOKEN_BYTES_MAX);
-    texts->starts = mem_try_alloc_array(max, sizeof(*texts->starts));
-    texts->pointers = mem_try_alloc_array(max, sizeof(*texts->pointers));
-    return texts->starts != NULL && texts->pointers != NULL ? ERR_OK : ERR_NOMEM;
-}
-
-static void texts_fini(struct texts *texts)
-{
-    buf_fini(&texts->bytes);
-    mem_free(texts->starts);
-    mem_free(texts->pointers);
-}
-
-static struct buf *texts_next(struct texts *texts)
-{
-    assert(texts->count < texts->max);
-    if (texts->count > 0)
-        buf_append_char(&texts->bytes, '\0');
-    texts->starts[texts->count++] = texts->bytes.len;
-    return &texts->bytes;
-}
-
-/* Only when nothing is appended any more: the buffer moves while it grows. */
-static const char **texts_finish(struct texts *texts)
-{
-    for (uint32_t i = 0; i < texts->count; i++)
-        texts->pointers[i] = buf_str(&texts->bytes) + texts->starts[i];
-    return texts->pointers;
-}
-
 /* One side of a merge, or both when `separator` is a blank: the form that tokenizer.ggml.merges
  * has. */
 static void append_merge(struct buf *out, const char *merge, bool separated)
@@ -269,55 +228,52 @@ static bool merge_is_word(const char *merge)
     return merge[0] == ' ' && letters >= 3;
 }
 
-static enum err set_tokens(struct gguf_context *gguf, uint32_t vocab)
+/* Writes token `i` and returns its type. */
+static enum token_type write_token(struct buf *out, uint32_t i)
 {
-    struct texts tokens;
-    int32_t *types = mem_try_alloc_array(vocab, sizeof(*types));
-    enum err err = texts_init(&tokens, vocab);
-
-    if (types == NULL || err != ERR_OK) {
-        err = ERR_NOMEM;
-        goto out;
+    if (i < TOKEN_FIRST_MERGE) {
+        append_byte(out, i);
+    } else if (i < TOKEN_FIRST_SPECIAL) {
+        append_merge(out, merges[i - TOKEN_FIRST_MERGE], false);
+    } else if (i < TOKEN_FIRST_UNUSED) {
+        buf_append_str(out, specials[i - TOKEN_FIRST_SPECIAL].text);
+        return specials[i - TOKEN_FIRST_SPECIAL].type;
+    } else {
+        buf_appendf(out, "<|unused_%u|>", i);
+        return TOKEN_UNUSED;
     }
-    for (uint32_t i = 0; i < vocab; i++) {
-        struct buf *out = texts_next(&tokens);
-        types[i] = TOKEN_NORMAL;
-        if (i < TOKEN_FIRST_MERGE) {
-            append_byte(out, i);
-        } else if (i < TOKEN_FIRST_SPECIAL) {
-            append_merge(out, merges[i - TOKEN_FIRST_MERGE], false);
-        } else if (i < TOKEN_FIRST_UNUSED) {
-            buf_append_str(out, specials[i - TOKEN_FIRST_SPECIAL].text);
-            types[i] = specials[i - TOKEN_FIRST_SPECIAL].type;
-        } else {
-            buf_appendf(out, "<|unused_%u|>", i);
-            types[i] = TOKEN_UNUSED;
-        }
-    }
-    err = tokens.bytes.err;
-    if (err == ERR_OK) {
-        gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", texts_finish(&tokens), vocab);
-        gguf_set_arr_data(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, vocab);
-    }
-out:
-    mem_free(types);
-    texts_fini(&tokens);
-    return err;
+    return TOKEN_NORMAL;
 }
 
-static enum err set_merges(struct gguf_context *gguf)
+static enum err set_texts(struct gguf_context *gguf, uint32_t vocab)
 {
-    struct texts lines;
-    enum err err = texts_init(&lines, COUNT_OF(merges));
+    const uint32_t merges_count = COUNT_OF(merges), count = MAX(vocab, merges_count);
+    struct arena arena;
+    struct buf text;
 
-    if (err == ERR_OK) {
-        for (size_t i = 0; i < COUNT_OF(merges); i++)
-            append_merge(texts_next(&lines), merges[i], true);
-        err = lines.bytes.err;
+    arena_init(&arena, (size_t)count * 8 * TOKEN_BYTES_MAX);
+    buf_init(&text, TOKEN_BYTES_MAX);
+    const char **tokens = arena_alloc_array(&arena, vocab, sizeof(*tokens));
+    const char **lines = arena_alloc_array(&arena, merges_count, sizeof(*lines));
+    int32_t *types = arena_alloc_array(&arena, vocab, sizeof(*types));
+    for (uint32_t i = 0; i < vocab && arena.err == ERR_OK && text.err == ERR_OK; i++) {
+        buf_clear(&text);
+        types[i] = write_token(&text, i);
+        tokens[i] = arena_strdup(&arena, str_from(buf_str(&text)));
     }
-    if (err == ERR_OK)
-        gguf_set_arr_str(gguf, "tokenizer.ggml.merges", texts_finish(&lines), COUNT_OF(merges));
-    texts_fini(&lines);
+    for (uint32_t i = 0; i < merges_count && arena.err == ERR_OK && text.err == ERR_OK; i++) {
+        buf_clear(&text);
+        append_merge(&text, merges[i], true);
+        lines[i] = arena_strdup(&arena, str_from(buf_str(&text)));
+    }
+    enum err err = arena.err != ERR_OK ? arena.err : text.err;
+    if (err == ERR_OK) {
+        gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", tokens, vocab);
+        gguf_set_arr_data(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, vocab);
+        gguf_set_arr_str(gguf, "tokenizer.ggml.merges", lines, merges_count);
+    }
+    buf_fini(&text);
+    arena_fini(&arena);
     return err;
 }
 
@@ -336,9 +292,7 @@ enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab, struct 
     gguf_set_val_u32(gguf, "tokenizer.ggml.padding_token_id", TOKEN_END_OF_TEXT);
     gguf_set_val_bool(gguf, "tokenizer.ggml.add_bos_token", false);
     gguf_set_val_str(gguf, "tokenizer.chat_template", chat_template);
-    enum err err = set_tokens(gguf, vocab);
-    if (err == ERR_OK)
-        err = set_merges(gguf);
+    enum err err = set_texts(gguf, vocab);
     return err == ERR_OK ? ERR_OK
                          : err_set(info, err, "no memory for a vocabulary of %u tokens", vocab);
 }

@@ -333,19 +333,9 @@ static enum err build(struct sampler *sampler, const struct sample_params *param
     sampler->candidates = mem_try_alloc_array(sampler->vocab, sizeof(*sampler->candidates));
     if (sampler->candidates == NULL || copy_biases(sampler, params) != ERR_OK)
         return err_set(info, ERR_NOMEM, "no memory for %u candidates", sampler->vocab);
-    if (params->grammar != NULL) {
-        struct grammar_options options = {
-            .text = params->grammar,
-            .root = params->grammar_root,
-            .triggers = params->grammar_triggers,
-            .triggers_count = params->grammar_triggers_count,
-            .trigger_tokens = params->grammar_trigger_tokens,
-            .trigger_tokens_count = params->grammar_trigger_tokens_count,
-        };
-        TRY(grammar_create(&sampler->grammar, sampler->engine, &options, info));
-    }
-    TRY(call_chain(call_build, &(struct chain_call){sampler, params, NULL, 0}, info));
-    return ERR_OK;
+    if (params->grammar != NULL)
+        TRY(grammar_create(&sampler->grammar, sampler->engine, params, info));
+    return call_chain(call_build, &(struct chain_call){sampler, params, NULL, 0}, info);
 }
 
 /* ---- picking ---- */
@@ -409,55 +399,20 @@ static bool ranks_below(struct sample_top a, struct sample_top b)
     return a.logprob < b.logprob || (a.logprob == b.logprob && a.token > b.token);
 }
 
-static void swap(struct sample_top *a, struct sample_top *b)
-{
-    struct sample_top old = *a;
-
-    *a = *b;
-    *b = old;
-}
-
-/* A heap whose root ranks below all others: the one to replace. */
-static void sift_up(struct sample_top *heap, size_t at)
-{
-    for (; at > 0 && ranks_below(heap[at], heap[(at - 1) / 2]); at = (at - 1) / 2)
-        swap(&heap[at], &heap[(at - 1) / 2]);
-}
-
-static void sift_down(struct sample_top *heap, size_t count, size_t at)
-{
-    for (;;) {
-        size_t lowest = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++)
-            if (ranks_below(heap[child], heap[lowest]))
-                lowest = child;
-        if (lowest == at)
-            return;
-        swap(&heap[at], &heap[lowest]);
-        at = lowest;
-    }
-}
-
-/* The `max` largest logits, largest first, without those at -infinity. O(vocab log max). */
+/* The `max` largest logits, largest first, without those at -infinity. Few logits of a vocabulary
+ * come into the list, so inserting them in order is cheap. */
 static size_t select_top(const float *logits, uint32_t vocab, size_t max, struct sample_top *top)
 {
     size_t count = 0;
 
     for (uint32_t i = 0; i < vocab && max > 0; i++) {
         struct sample_top next = {(token_id)i, logits[i]};
-        if (logits[i] == -INFINITY)
+        if (logits[i] == -INFINITY || (count == max && !ranks_below(top[max - 1], next)))
             continue;
-        if (count < max) {
-            top[count] = next;
-            sift_up(top, count++);
-        } else if (ranks_below(top[0], next)) {
-            top[0] = next;
-            sift_down(top, count, 0);
-        }
-    }
-    for (size_t left = count; left > 1; left--) {
-        swap(&top[0], &top[left - 1]);
-        sift_down(top, left - 1, 0);
+        size_t at = count < max ? count++ : max - 1;
+        for (; at > 0 && ranks_below(top[at - 1], next); at--)
+            top[at] = top[at - 1];
+        top[at] = next;
     }
     return count;
 }

@@ -96,7 +96,7 @@ static size_t compare(const struct engine *engine, const char *text, uint64_t *s
     size_t compared = 0;
 
     assert_non_null(sampler);
-    if (grammar_create(&grammar, engine, &(struct grammar_options){.text = text}, &info) != ERR_OK)
+    if (grammar_create(&grammar, engine, &(struct sample_params){.grammar = text}, &info) != ERR_OK)
         fail_msg("%s\n%s", text, info.text);
     for (size_t len = 0; len < 6;) {
         token_id chosen = TOKEN_NONE;

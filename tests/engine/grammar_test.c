@@ -14,7 +14,7 @@
 
 enum { PIECE_MAX = 64 };
 
-static struct grammar *create(const struct engine *engine, const struct grammar_options *options)
+static struct grammar *create(const struct engine *engine, const struct sample_params *options)
 {
     struct errinfo info = {0};
     struct grammar *grammar = NULL;
@@ -143,7 +143,7 @@ static void test_allows_exactly_its_language(void **state)
     for (size_t i = 0; i < COUNT_OF(languages); i++) {
         for (int round = 0; round < 5; round++) {
             struct grammar *grammar =
-                create(engine, &(struct grammar_options){.text = languages[i].gbnf});
+                create(engine, &(struct sample_params){.grammar = languages[i].gbnf});
             follow(engine, grammar, languages[i].may_begin, &seed);
             grammar_destroy(&grammar);
         }
@@ -155,7 +155,7 @@ static void test_mask_equals_allows(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
     uint32_t vocab = engine_facts(engine)->vocab;
-    struct grammar *grammar = create(engine, &(struct grammar_options){.text = languages[2].gbnf});
+    struct grammar *grammar = create(engine, &(struct sample_params){.grammar = languages[2].gbnf});
     struct llama_token_data *data = mem_alloc_array(vocab, sizeof(*data));
     size_t allowed = 0;
 
@@ -182,8 +182,8 @@ static void test_starts_with_the_named_rule(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
     struct grammar *grammar =
-        create(engine, &(struct grammar_options){.text = "root ::= \"a\"\nother ::= \"b\"",
-                                                 .root = "other"});
+        create(engine, &(struct sample_params){.grammar = "root ::= \"a\"\nother ::= \"b\"",
+                                               .grammar_root = "other"});
 
     (void)state;
     assert_false(grammar_allows(grammar, token_of(engine, STR("a"))));
@@ -226,7 +226,7 @@ static void test_slow_masks_take_the_most_probable(void **state)
         buf_appendf(&text, " | r%d", i);
     for (int i = 0; i < 2000; i++)
         buf_appendf(&text, "\nr%d ::= [^%c]* \"%c\"", i, 'a' + i % 26, 'a' + i % 26);
-    struct grammar *grammar = create(engine, &(struct grammar_options){.text = buf_str(&text)});
+    struct grammar *grammar = create(engine, &(struct sample_params){.grammar = buf_str(&text)});
     for (int round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < vocab; i++)
             data[i] = (struct llama_token_data){.id = (token_id)i, .logit = (float)i};
@@ -250,9 +250,9 @@ static void test_waits_for_a_trigger_in_pieces(void **state)
 {
     static const char *const triggers[] = {"[CALL]", "<tool_call>"};
     struct engine *engine = test_engine("qwen3", NULL);
-    struct grammar_options options = {.text = "root ::= (\"<tool_call>\" | \"[CALL]\") \"Z\"",
-                                      .triggers = triggers,
-                                      .triggers_count = 2};
+    struct sample_params options = {.grammar = "root ::= (\"<tool_call>\" | \"[CALL]\") \"Z\"",
+                                    .grammar_triggers = triggers,
+                                    .grammar_triggers_count = 2};
     struct grammar *grammar = create(engine, &options);
     struct llama_token_data one = {.id = token_of(engine, STR("a")), .logit = 7};
     struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
@@ -282,8 +282,8 @@ static void test_waits_for_long(void **state)
 {
     static const char *const triggers[] = {"xyz"};
     struct engine *engine = test_engine("qwen3", NULL);
-    struct grammar_options options = {
-        .text = "root ::= \"xyzZ\"", .triggers = triggers, .triggers_count = 1};
+    struct sample_params options = {
+        .grammar = "root ::= \"xyzZ\"", .grammar_triggers = triggers, .grammar_triggers_count = 1};
     struct grammar *grammar = create(engine, &options);
     token_id x = token_of(engine, STR("x")), y = token_of(engine, STR("y"));
 
@@ -304,8 +304,9 @@ static void test_reads_what_comes_with_the_trigger(void **state)
     static const char *const triggers[] = {"<tool", LONG_TRIGGER};
     struct engine *engine = test_engine("qwen3", NULL);
     token_id marker = token_of(engine, STR("<tool_call>"));
-    struct grammar_options options = {
-        .text = "root ::= \"<tool_call>Z\"", .triggers = triggers, .triggers_count = 1};
+    struct sample_params options = {.grammar = "root ::= \"<tool_call>Z\"",
+                                    .grammar_triggers = triggers,
+                                    .grammar_triggers_count = 1};
     struct grammar *grammar = create(engine, &options);
 
     (void)state;
@@ -315,8 +316,8 @@ static void test_reads_what_comes_with_the_trigger(void **state)
     grammar_destroy(&grammar);
 
     /* Refused: it waits on, and what was refused does not hide what comes later. */
-    options.text = "root ::= \"<tool\" \"Z\" | \"" LONG_TRIGGER "\"";
-    options.triggers_count = 2;
+    options.grammar = "root ::= \"<tool\" \"Z\" | \"" LONG_TRIGGER "\"";
+    options.grammar_triggers_count = 2;
     grammar = create(engine, &options);
     assert_ok(grammar_accept(grammar, marker, NULL));
     accept_bytes(engine, grammar, "Z <tool");
@@ -330,8 +331,9 @@ static void test_a_trigger_may_be_part_of_a_character(void **state)
 {
     static const char *const triggers[] = {"\xC3"};
     struct engine *engine = test_engine("qwen3", NULL);
-    struct grammar_options options = {
-        .text = "root ::= \"\xC3\xA9Z\"", .triggers = triggers, .triggers_count = 1};
+    struct sample_params options = {.grammar = "root ::= \"\xC3\xA9Z\"",
+                                    .grammar_triggers = triggers,
+                                    .grammar_triggers_count = 1};
     struct grammar *grammar = create(engine, &options);
 
     (void)state;
@@ -347,8 +349,9 @@ static void test_waits_for_a_token(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
     token_id marker = token_of(engine, STR("<tool_call>"));
-    struct grammar_options options = {
-        .text = "root ::= \"<tool_call>Z\"", .trigger_tokens = &marker, .trigger_tokens_count = 1};
+    struct sample_params options = {.grammar = "root ::= \"<tool_call>Z\"",
+                                    .grammar_trigger_tokens = &marker,
+                                    .grammar_trigger_tokens_count = 1};
     struct grammar *grammar = create(engine, &options);
 
     (void)state;
@@ -361,7 +364,7 @@ static void test_waits_for_a_token(void **state)
 
 /* ---- what is refused ---- */
 
-static void assert_refused(const struct engine *engine, const struct grammar_options *options,
+static void assert_refused(const struct engine *engine, const struct sample_params *options,
                            enum err expected, const char *words)
 {
     struct errinfo info = {0};
@@ -381,37 +384,37 @@ static void test_refusals_say_why(void **state)
     const char *many[GRAMMAR_TRIGGERS_MAX + 1];
     token_id tokens[GRAMMAR_TRIGGERS_MAX + 1] = {-1};
     struct engine *engine = test_engine("qwen3", NULL);
-    struct grammar_options options = {.text = "root ::= \"a\" *\nroot = x"};
+    struct sample_params options = {.grammar = "root ::= \"a\" *\nroot = x"};
 
     (void)state;
     assert_refused(engine, &options, ERR_INVALID, "line 2, column 6");
-    options.text = "root ::= a\na ::= a \"b\" | \"c\"";
+    options.grammar = "root ::= a\na ::= a \"b\" | \"c\"";
     assert_refused(engine, &options, ERR_INVALID, "left recursion");
 
-    options.text = "root ::= \"a\"{200}";
-    options.triggers = wrong;
-    options.triggers_count = 1;
+    options.grammar = "root ::= \"a\"{200}";
+    options.grammar_triggers = wrong;
+    options.grammar_triggers_count = 1;
     assert_refused(engine, &options, ERR_INVALID, "trigger 'no'");
-    options.triggers = empty;
+    options.grammar_triggers = empty;
     assert_refused(engine, &options, ERR_INVALID, "1 to 128 bytes");
     memset(too_long, 'a', sizeof(too_long) - 1);
-    options.triggers = long_trigger;
+    options.grammar_triggers = long_trigger;
     assert_refused(engine, &options, ERR_INVALID, "1 to 128 bytes");
     for (size_t i = 0; i < COUNT_OF(many); i++)
         many[i] = "a";
-    options.triggers = many;
-    options.triggers_count = COUNT_OF(many);
+    options.grammar_triggers = many;
+    options.grammar_triggers_count = COUNT_OF(many);
     assert_refused(engine, &options, ERR_LIMIT, "more than 32");
 
-    options.triggers_count = 0;
-    options.trigger_tokens = tokens;
-    options.trigger_tokens_count = 1;
+    options.grammar_triggers_count = 0;
+    options.grammar_trigger_tokens = tokens;
+    options.grammar_trigger_tokens_count = 1;
     assert_refused(engine, &options, ERR_INVALID, "trigger -1");
     tokens[0] = (token_id)engine_facts(engine)->vocab;
     assert_refused(engine, &options, ERR_INVALID, "vocabulary");
     tokens[0] = token_of(engine, STR("b"));
     assert_refused(engine, &options, ERR_INVALID, "cannot begin");
-    options.trigger_tokens_count = COUNT_OF(tokens);
+    options.grammar_trigger_tokens_count = COUNT_OF(tokens);
     assert_refused(engine, &options, ERR_LIMIT, "more than 32");
     engine_close(&engine);
 }
@@ -420,8 +423,9 @@ static void test_survives_every_failed_allocation(void **state)
 {
     static const char *const triggers[] = {"<tool_call>"};
     struct engine *engine = test_engine("qwen3", NULL);
-    struct grammar_options options = {
-        .text = "root ::= \"<tool_call>Z\"", .triggers = triggers, .triggers_count = 1};
+    struct sample_params options = {.grammar = "root ::= \"<tool_call>Z\"",
+                                    .grammar_triggers = triggers,
+                                    .grammar_triggers_count = 1};
     struct fault fault = {0};
 
     (void)state;

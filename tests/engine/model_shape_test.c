@@ -81,13 +81,13 @@ static void test_presets_are_overridden_field_by_field(void **state)
 static void test_every_family_and_preset_has_a_valid_shape(void **state)
 {
     (void)state;
-    for (size_t i = 0; model_family_at(i) != NULL; i++) {
-        resolve(model_family_at(i)->name, (struct model_shape){0});
-        resolve(model_family_at(i)->name, (struct model_shape){.width = 64});
-        resolve(model_family_at(i)->name, (struct model_shape){.width = 2048});
+    for (size_t i = 0; model_families[i].name != NULL; i++) {
+        resolve(model_families[i].name, (struct model_shape){0});
+        resolve(model_families[i].name, (struct model_shape){.width = 64});
+        resolve(model_families[i].name, (struct model_shape){.width = 2048});
     }
-    for (size_t i = 0; model_preset_at(i) != NULL; i++)
-        resolve(model_preset_at(i)->name, (struct model_shape){0});
+    for (size_t i = 0; model_presets[i].name != NULL; i++)
+        resolve(model_presets[i].name, (struct model_shape){0});
 }
 
 static void test_what_does_not_fit_is_refused_with_advice(void **state)
