@@ -472,17 +472,15 @@ static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t
                                 struct errinfo *info)
 {
     struct ssd_dir dir = {0};
-    uint64_t removed = 0;
 
-    enum err err =
-        ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, &removed, info);
+    enum err err = ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, info);
     if (err != ERR_OK)
         return err == ERR_BUSY ? held_by_another(run->options->dir, info) : err;
     struct leftovers before = leftovers_of(run, "quarantine");
     ssd_dir_empty_quarantine(&dir);
     struct leftovers after = leftovers_of(run, "quarantine");
     ssd_dir_close(&dir);
-    *files = removed + before.files - after.files;
+    *files = dir.temps_removed + before.files - after.files;
     *bytes = before.bytes - after.bytes;
     return ERR_OK;
 }

@@ -19,13 +19,13 @@
  *
  * Unreachable frames are collected at a commit, by copying the others.
  */
-#include "engine/gbnf_match.h"
+
+#include "engine/gbnf.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/gbnf.h"
 
 enum {
     BOTTOM = 0, /* the frame of the root rule: returning from it is the end of the text */

@@ -1,5 +1,5 @@
 /*
- * grammar.c: from tokens to the bytes that gbnf_match.h reads, and the wait for a trigger.
+ * grammar.c: from tokens to the bytes that gbnf.h reads, and the wait for a trigger.
  *
  * While a grammar waits, the last few bytes of what was generated are kept, one less than the
  * longest trigger has:
@@ -24,7 +24,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/gbnf.h"
-#include "engine/gbnf_match.h"
 #include "engine/pieces.h"
 
 enum {

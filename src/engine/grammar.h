@@ -6,7 +6,7 @@
  *
  * The inference library also has grammars, but no bound on their work: 231 bytes were enough to
  * keep it busy forever. It also throws C++ exceptions through C. Here every token has a bounded
- * number of steps (gbnf_match.h), and a grammar that needs more is an error. Triggers are plain
+ * number of steps (gbnf.h), and a grammar that needs more is an error. Triggers are plain
  * texts.
  *
  * OWNER: the engine's thread.

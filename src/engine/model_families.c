@@ -11,7 +11,7 @@
  * head) are those of the published models of the family. What the library fixes itself is not an
  * option here: llama4's chunk is always 8,192 tokens, jamba and granitehybrid always expand by two.
  */
-#include "engine/model_families.h"
+#include "engine/model_impl.h"
 
 #include <assert.h>
 #include <stdio.h>

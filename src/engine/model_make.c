@@ -3,7 +3,7 @@
  *
  *      resolve -> describe -> list -> write -> quantize -> rename
  *
- *   describe   metadata of family and tokenizer (model_families.h, model_vocab.h)
+ *   describe   metadata of family and tokenizer (model_families.c, model_vocab.c)
  *   list       the library builds the model from that metadata and shows us its tensors: names and
  *              shapes are never written down here, so an architecture is its keys and nothing else.
  *              The memory that it reserves for their values is never touched.
@@ -34,9 +34,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "engine/backend.h"
-#include "engine/model_families.h"
-#include "engine/model_vocab.h"
-#include "engine/model_weights.h"
+#include "engine/model_impl.h"
 
 enum {
     TENSORS_MAX = MODEL_LAYERS_MAX * 64,

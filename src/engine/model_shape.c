@@ -12,8 +12,7 @@
 
 #include "base/option.h"
 #include "base/str.h"
-#include "engine/model_families.h"
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 
 enum {
     WIDTH_STEP = 32, /* the smallest block of any quantization, and half a mamba-2 head */

@@ -7,7 +7,7 @@
  * up. The library expects GPT-2's notation, in which every byte is a visible character: spaces and
  * control bytes are mapped to U+0100 and above.
  */
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 
 #include <assert.h>
 #include <ctype.h>

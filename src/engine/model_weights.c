@@ -24,7 +24,6 @@
  * EXACTNESS. A value is (offset + r) * unit with integers below 2^24 in the bracket: one rounding,
  * nothing a compiler could fuse. Only sqrtf and division, which IEEE fixes, enter `unit`.
  */
-#include "engine/model_weights.h"
 
 #include <assert.h>
 #include <fnmatch.h>
@@ -33,7 +32,7 @@
 #include <string.h>
 
 #include "base/attr.h"
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 
 enum rule_kind {
     RULE_RANGE,  /* around `center`, at most `reach` away */

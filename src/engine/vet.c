@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/gguf_file.h"
-#include "engine/model_families.h"
+#include "engine/model_impl.h"
 #include "engine/worker_memory.h"
 #include "engine/worker_process.h"
 

@@ -102,11 +102,6 @@ static bool is_strange(const struct ssd_dir *dir, int parent, const char *name, 
 
 /* ---- open and close ---- */
 
-struct removal {
-    struct ssd_dir *dir;
-    uint64_t *removed;
-};
-
 static void add_left(struct ssd_dir *dir, const char *name)
 {
     struct ssd_dir_left *left = mem_alloc(sizeof(*left));
@@ -120,15 +115,14 @@ static void add_left(struct ssd_dir *dir, const char *name)
 
 static void remove_temp(const char *name, unsigned char d_type, void *arg)
 {
-    struct removal *removal = arg;
-    struct ssd_dir *dir = removal->dir;
+    struct ssd_dir *dir = arg;
     size_t len = strlen(name), suffix = strlen(FILE_TEMP_SUFFIX);
 
     (void)d_type;
     if (len <= suffix || strcmp(name + len - suffix, FILE_TEMP_SUFFIX) != 0)
         return; /* not ours */
     if (file_remove_at(dir->fs, dir->tmp, name, false, NULL) == ERR_OK)
-        ++*removal->removed;
+        dir->temps_removed++;
     else
         add_left(dir, name);
 }
@@ -143,20 +137,18 @@ static enum err take_lock(struct ssd_dir *dir, struct errinfo *info)
     return err == ERR_BUSY ? err_set(info, err, "another process uses it") : err;
 }
 
-static enum err open_parts(struct ssd_dir *dir, uint64_t *removed, struct errinfo *info)
+static enum err open_parts(struct ssd_dir *dir, struct errinfo *info)
 {
-    struct removal removal = {.dir = dir, .removed = removed};
-
     if (dir->read_only)
         return ERR_OK;
     TRY(take_lock(dir, info));
     TRY(open_sub(dir, dir->root, "tmp", true, &dir->tmp, info));
     TRY(open_sub(dir, dir->root, "quarantine", true, &dir->quarantine, info));
-    return file_list(dir->fs, dir->tmp, remove_temp, &removal, info);
+    return file_list(dir->fs, dir->tmp, remove_temp, dir, info);
 }
 
 enum err ssd_dir_open(struct ssd_dir *dir, const struct file_sys *fs, const char *path,
-                      bool read_only, uint64_t *removed, struct errinfo *info)
+                      bool read_only, struct errinfo *info)
 {
     *dir = (struct ssd_dir){.fs = fs,
                             .root = FILE_NO,
@@ -164,10 +156,9 @@ enum err ssd_dir_open(struct ssd_dir *dir, const struct file_sys *fs, const char
                             .quarantine = FILE_NO,
                             .lock = FILE_NO,
                             .read_only = read_only};
-    *removed = 0;
     enum err err = file_open_dir(fs, path, !read_only, &dir->root, info);
     if (err == ERR_OK)
-        err = open_parts(dir, removed, info);
+        err = open_parts(dir, info);
     if (err == ERR_OK)
         return ERR_OK;
     ssd_dir_close(dir);
@@ -272,23 +263,6 @@ enum err ssd_dir_discard(const struct ssd_dir *dir, const char *temp, struct err
     return err == ERR_NOT_FOUND ? ERR_OK : err;
 }
 
-enum err ssd_dir_remove(const struct ssd_dir *dir, const struct hash256 *key, struct errinfo *info)
-{
-    struct path path;
-    int leaf;
-
-    assert(!dir->read_only);
-    split_path(key, &path);
-    enum err err = open_leaf(dir, &path, false, &leaf, info);
-    if (err == ERR_OK) {
-        err = file_remove_at(dir->fs, leaf, path.file, false, info);
-        file_close(dir->fs, &leaf);
-    }
-    if (err == ERR_OK)
-        remove_leaf(dir, &path);
-    return err == ERR_NOT_FOUND ? ERR_OK : err;
-}
-
 /* ---- quarantine ---- */
 
 struct sum {
@@ -337,15 +311,15 @@ static bool may_quarantine(const struct ssd_dir *dir, int leaf, const char *name
     uint64_t files, bytes;
     struct stat st, other;
 
-    return ssd_dir_quarantined(dir, &files, &bytes, NULL) == ERR_OK &&
+    return bytes_max > 0 && ssd_dir_quarantined(dir, &files, &bytes, NULL) == ERR_OK &&
            files < SSD_DIR_QUARANTINE_MAX && bytes <= bytes_max &&
            file_stat_at(dir->fs, leaf, name, &st, NULL) == ERR_OK &&
            (uint64_t)st.st_blocks * 512 <= bytes_max - bytes &&
            file_stat_at(dir->fs, dir->quarantine, name, &other, NULL) == ERR_NOT_FOUND;
 }
 
-enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key,
-                            uint64_t bytes_max, bool *kept, struct errinfo *info)
+enum err ssd_dir_remove(const struct ssd_dir *dir, const struct hash256 *key,
+                        uint64_t quarantine_max, bool *kept, struct errinfo *info)
 {
     struct path path;
     int leaf;
@@ -356,14 +330,15 @@ enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key
     enum err err = open_leaf(dir, &path, false, &leaf, info);
     if (err == ERR_OK) {
         *kept =
-            may_quarantine(dir, leaf, path.file, bytes_max) &&
+            may_quarantine(dir, leaf, path.file, quarantine_max) &&
             file_rename_at(dir->fs, leaf, path.file, dir->quarantine, path.file, NULL) == ERR_OK;
+        if (!*kept)
+            err = file_remove_at(dir->fs, leaf, path.file, false, info);
         file_close(dir->fs, &leaf);
     }
-    if (!*kept)
-        return ssd_dir_remove(dir, key, info);
-    remove_leaf(dir, &path);
-    return ERR_OK;
+    if (err == ERR_OK)
+        remove_leaf(dir, &path);
+    return err == ERR_NOT_FOUND ? ERR_OK : err;
 }
 
 /* ---- listing ---- */

@@ -43,14 +43,15 @@ struct ssd_dir {
     const struct file_sys *fs;
     int root, tmp, quarantine, lock; /* the last three are FILE_NO when read-only */
     bool read_only;
+    uint64_t temps_removed; /* temporary files of a dead process */
     struct ssd_dir_left *left;
 };
 
 /* Opens DIR, creating it if needed, and takes its lock; ERR_BUSY when another process has it. With
- * `read_only` nothing is created, locked or removed. Temporary files of a dead process are removed:
- * *removed is their number; those that cannot be removed are in `left`. */
+ * `read_only` nothing is created, locked or removed. Temporary files of a dead process are removed;
+ * those that cannot be removed are in `left`. */
 enum err ssd_dir_open(struct ssd_dir *dir, const struct file_sys *fs, const char *path,
-                      bool read_only, uint64_t *removed, struct errinfo *info) NODISCARD;
+                      bool read_only, struct errinfo *info) NODISCARD;
 void ssd_dir_close(struct ssd_dir *dir); /* a zeroed or closed one is allowed */
 
 /* Opens a regular file for reading, with O_DIRECT if `direct` is set and supported; *direct returns
@@ -66,13 +67,10 @@ enum err ssd_dir_publish(const struct ssd_dir *dir, const char *temp, const stru
 enum err ssd_dir_discard(const struct ssd_dir *dir, const char *temp,
                          struct errinfo *info) NODISCARD;
 
-/* Removes the file; a missing file is no error. */
+/* Moves the file into quarantine (*kept) if no file of that name is there and all of them stay
+ * within `quarantine_max` bytes; otherwise removes it. A missing file is no error. */
 enum err ssd_dir_remove(const struct ssd_dir *dir, const struct hash256 *key,
-                        struct errinfo *info) NODISCARD;
-/* Moves the file into quarantine if no file of that name is there and all of them stay within
- * `bytes_max` (*kept); otherwise removes it. */
-enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key,
-                            uint64_t bytes_max, bool *kept, struct errinfo *info) NODISCARD;
+                        uint64_t quarantine_max, bool *kept, struct errinfo *info) NODISCARD;
 void ssd_dir_empty_quarantine(const struct ssd_dir *dir); /* as far as possible */
 /* The contents of the quarantine. */
 enum err ssd_dir_quarantined(const struct ssd_dir *dir, uint64_t *files, uint64_t *bytes,

@@ -6,7 +6,7 @@
  *   | prefix  | private: space, range, tokens, ... 0 | header digest | payload_bytes          |
  *   |<--------------------------- header --------------------------->|<------- payload ------>|
  *
- * Private part and payload can be sealed (ssd_seal.h); the prefix never is.
+ * Private part and payload can be sealed (ssd_seal.c); the prefix never is.
  *
  * docs/ssd-format.md has the byte table and the rule for when a file is valid. Reading takes two
  * steps, so that nothing is read or allocated before its size is checked: the prefix (of fixed
@@ -30,7 +30,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
-#include "tier/ssd_seal.h"
+#include "base/seal.h"
 #include "tier/tier.h"
 
 /* X(value, name, sentence). A file under one of our names that is NOT_OURS, TRUNCATED, DAMAGED or
@@ -108,6 +108,18 @@ struct ssd_limits {
     uint32_t tokens_max;      /* <= SSD_TOKENS_MAX */
     uint32_t shape_bytes_max; /* <= TIER_SHAPE_BYTES_MAX */
     uint64_t payload_bytes_max;
+};
+
+enum {
+    SSD_SEAL_ALGORITHM = 1, /* XChaCha20-Poly1305 */
+    SSD_FRAME_BYTES = 1 << 20,
+};
+
+/* A larger object would not fit into the sizes of a header. */
+#define SSD_SEALED_BYTES_MAX (UINT64_C(1) << 46)
+
+struct ssd_seal {
+    struct hash256 private_key, payload_key;
 };
 
 /* Limits and keys of one installation. Fields are read-only. */
@@ -239,5 +251,26 @@ struct ssd_describe {
  * and the result of decoding them. For people; not to be parsed. Errors are those of `out`. */
 enum err ssd_format_describe(const struct ssd_describe *how, const void *header, size_t len,
                              struct buf *out) NODISCARD;
+
+/* ---- ssd_seal.c ---- */
+
+/* Derives both keys from `material`. */
+void ssd_seal_init(struct ssd_seal *seal, const void *material, size_t len);
+
+/* The size of the tags of a payload's frames. */
+uint64_t ssd_seal_tags_bytes(uint64_t payload_bytes);
+
+/* Writes the algorithm and a fresh random nonce. */
+void ssd_seal_draw(uint8_t *header);
+
+/* The private part (with the private key and number 0) or a frame (with the payload key and its
+ * number), `len` bytes; `out` may be `in`. The prefix of the header must be complete up to the
+ * nonce, and have the object key. */
+void ssd_seal_close(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                    const void *in, void *out, size_t len, uint8_t tag[SEAL_TAG_BYTES]);
+/* False: it was not sealed like this. */
+bool ssd_seal_open(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                   const void *in, void *out, size_t len,
+                   const uint8_t tag[SEAL_TAG_BYTES]) NODISCARD;
 
 #endif

@@ -42,8 +42,7 @@ static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry,
     lock_enter(&ssd->lock);
     const uint64_t bytes_max = ssd->account.limits.bytes_max / SSD_QUARANTINE_SHARE;
     lock_leave(&ssd->lock);
-    return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, bytes_max, kept, info)
-                          : ssd_dir_remove(&ssd->dir, &entry->key, info);
+    return ssd_dir_remove(&ssd->dir, &entry->key, entry->damaged ? bytes_max : 0, kept, info);
 }
 
 /* Frees the entry, or queues it for a retry. */

@@ -1,5 +1,14 @@
 /*
- * ssd_seal.c: the sealed parts of an object.
+ * ssd_seal.c: which bytes of an object are sealed, and with what (docs/ssd-format.md,
+ * "Encryption").
+ *
+ *      header    0          192                 end of the private part                header_bytes
+ *                | prefix   | private, sealed   | tag of frame 0, 1, ...  | 0  | header digest |
+ *      payload   | frame 0, sealed  1 MiB | frame 1 | ... | the last, perhaps shorter |
+ *
+ * Each frame is a separate numbered message: it is verified before any byte of it is opened, and
+ * cannot take the place of another. The associated data (sizes, nonce, object key) is in the
+ * prefix, so the private part and all frames of one object belong together, and to no other object.
  *
  *      key            private key for the private part, payload key for frames, so that one random
  *                     nonce is enough for both
@@ -8,11 +17,9 @@
  *
  * The nonce field has 24 bytes; its last 8, where the number goes, are 0 in a file.
  */
-#include "tier/ssd_seal.h"
+#include "tier/ssd_format.h"
 
 #include <string.h>
-
-#include "tier/ssd_format.h"
 
 enum { ASSOCIATED_BYTES = SSD_AT_SEAL_HEADER_TAG + HASH256_BYTES };
 

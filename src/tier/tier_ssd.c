@@ -317,9 +317,10 @@ enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *option
     struct tier_ssd *ssd = ssd_create(options);
 
     *tier = NULL;
-    enum err err = ssd_dir_open(&ssd->dir, ssd->options.fs, options->path, options->read_only,
-                                &ssd->counters.temps_removed, info);
+    enum err err =
+        ssd_dir_open(&ssd->dir, ssd->options.fs, options->path, options->read_only, info);
     if (err == ERR_OK) {
+        ssd->counters.temps_removed = ssd->dir.temps_removed;
         ssd_recover(ssd);
         err = start_threads(ssd, info);
     }

@@ -1,4 +1,3 @@
-#include "engine/gbnf_match.h"
 
 #include <math.h>
 #include <stdio.h>

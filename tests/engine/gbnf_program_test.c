@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "engine/gbnf.h"
-#include "engine/gbnf_match.h"
 #include "support/test.h"
 
 static struct gbnf *translate(const char *text)

@@ -1,4 +1,4 @@
-#include "engine/model_families.h"
+#include "engine/model_impl.h"
 
 #include <string.h>
 

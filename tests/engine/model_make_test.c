@@ -13,8 +13,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/kinds.h"
-#include "engine/model_families.h"
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 #include "support/test.h"
 
 enum { FILE_BYTES_MAX = 64 << 20, RUN_TOKENS = 16 };

@@ -1,9 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/model_families.h"
+#include "engine/model_impl.h"
 #include "engine/model_make.h"
-#include "engine/model_vocab.h"
 #include "support/test.h"
 
 static struct model_make_plan resolve(const char *family, struct model_shape shape)

@@ -1,4 +1,4 @@
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 
 #include <stdio.h>
 #include <string.h>

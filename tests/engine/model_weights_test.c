@@ -1,4 +1,3 @@
-#include "engine/model_weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "engine/model_vocab.h"
+#include "engine/model_impl.h"
 #include "support/test.h"
 
 enum { WIDTH = 256, ROWS = 64 };

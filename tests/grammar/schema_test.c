@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/gbnf.h"
-#include "engine/gbnf_match.h"
 #include "support/gbnf_language.h"
 #include "support/test.h"
 

@@ -24,12 +24,11 @@ static int setup(void **state)
     const struct ssd_limits limits = {
         .tokens_max = 4096, .shape_bytes_max = TIER_SHAPE_BYTES_MAX, .payload_bytes_max = 1 << 20};
     struct hash256 key = hash256_of("installation", 12);
-    uint64_t removed;
 
     (void)state;
     path = ssd_kit_new_path();
     ssd_format_init(&format, &key, &limits, false);
-    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, &removed, NULL));
+    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, NULL));
     return 0;
 }
 

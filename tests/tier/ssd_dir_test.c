@@ -17,9 +17,8 @@ static struct ssd_dir dir;
 
 static void open_dir(void)
 {
-    uint64_t removed;
 
-    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, &removed, NULL));
+    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, NULL));
 }
 
 static int setup(void **state)
@@ -108,11 +107,12 @@ static void test_leaf_goes_with_its_last_file(void **state)
     struct hash256 key = tier_suite_key(1);
     char object[1024];
     uint64_t bytes;
+    bool kept;
 
     (void)state;
     publish(1, "one");
-    assert_ok(ssd_dir_remove(&dir, &key, NULL));
-    assert_ok(ssd_dir_remove(&dir, &key, NULL)); /* gone is gone */
+    assert_ok(ssd_dir_remove(&dir, &key, 0, &kept, NULL));
+    assert_ok(ssd_dir_remove(&dir, &key, 0, &kept, NULL)); /* gone is gone */
     assert_err(try_open(1, &bytes), ERR_NOT_FOUND);
     ssd_kit_object_path(path, 1, object);
     *strrchr(object, '/') = '\0';
@@ -125,12 +125,11 @@ static void test_second_process_is_refused(void **state)
 {
     struct ssd_dir other;
     struct errinfo info;
-    uint64_t removed;
 
     (void)state;
-    assert_err(ssd_dir_open(&other, file_sys_real(), path, false, &removed, &info), ERR_BUSY);
+    assert_err(ssd_dir_open(&other, file_sys_real(), path, false, &info), ERR_BUSY);
     assert_non_null(strstr(info.text, "another process uses it"));
-    assert_ok(ssd_dir_open(&other, file_sys_real(), path, true, &removed, NULL));
+    assert_ok(ssd_dir_open(&other, file_sys_real(), path, true, NULL));
     ssd_dir_close(&other);
     ssd_dir_close(&dir);
     open_dir(); /* the lock goes with its holder */
@@ -140,13 +139,11 @@ static void test_read_only_makes_nothing(void **state)
 {
     const char *other_path = ssd_kit_new_path();
     struct ssd_dir other;
-    uint64_t removed;
 
     (void)state;
-    assert_err(ssd_dir_open(&other, file_sys_real(), other_path, true, &removed, NULL),
-               ERR_NOT_FOUND);
+    assert_err(ssd_dir_open(&other, file_sys_real(), other_path, true, NULL), ERR_NOT_FOUND);
     assert_int_equal(mkdir(other_path, 0700), 0);
-    assert_ok(ssd_dir_open(&other, file_sys_real(), other_path, true, &removed, NULL));
+    assert_ok(ssd_dir_open(&other, file_sys_real(), other_path, true, NULL));
     ssd_dir_close(&other);
     assert_int_equal(ssd_kit_count_files(other_path, ""), 0);
 }
@@ -154,7 +151,6 @@ static void test_read_only_makes_nothing(void **state)
 static void test_left_temporary_files_are_removed(void **state)
 {
     char temp[SSD_DIR_TEMP_BYTES];
-    uint64_t removed;
     int fd;
 
     (void)state;
@@ -164,8 +160,8 @@ static void test_left_temporary_files_are_removed(void **state)
     }
     close(open(below("tmp/mine.txt"), O_CREAT | O_WRONLY, 0600)); /* not ours */
     ssd_dir_close(&dir);
-    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, &removed, NULL));
-    assert_int_equal(removed, 3);
+    assert_ok(ssd_dir_open(&dir, file_sys_real(), path, false, NULL));
+    assert_int_equal(dir.temps_removed, 3);
     assert_int_equal(ssd_kit_count_files(below("tmp"), ""), 1);
 }
 
@@ -291,7 +287,7 @@ static void test_quarantine_is_bounded(void **state)
     for (uint32_t n = 0; n < SSD_DIR_QUARANTINE_MAX + 3; n++) {
         struct hash256 key = tier_suite_key(n);
         publish(n, "damaged");
-        assert_ok(ssd_dir_quarantine(&dir, &key, UINT64_MAX, &kept, NULL));
+        assert_ok(ssd_dir_remove(&dir, &key, UINT64_MAX, &kept, NULL));
         assert_int_equal(kept, n < SSD_DIR_QUARANTINE_MAX);
         assert_err(try_open(n, &bytes), ERR_NOT_FOUND);
     }
@@ -302,7 +298,7 @@ static void test_quarantine_is_bounded(void **state)
     for (uint32_t n = 0; n < 4; n++) {
         struct hash256 key = tier_suite_key(n / 2); /* each twice: the second is not kept */
         publish(n / 2, "damaged");
-        assert_ok(ssd_dir_quarantine(&dir, &key, 4096, &kept, NULL));
+        assert_ok(ssd_dir_remove(&dir, &key, 4096, &kept, NULL));
         assert_int_equal(kept, n == 0); /* and there is room for one block */
     }
 }
@@ -320,8 +316,9 @@ static void test_survives_every_failed_call(void **state)
     file_fault_init(&fault, file_sys_real());
     fault.errnum = EIO;
     FAULT_LOOP (&fault.when) {
-        uint64_t removed, bytes;
-        if (ssd_dir_open(&dir, &fault.sys, path, false, &removed, NULL) == ERR_OK) {
+        uint64_t bytes;
+        bool kept;
+        if (ssd_dir_open(&dir, &fault.sys, path, false, NULL) == ERR_OK) {
             char temp[SSD_DIR_TEMP_BYTES];
             int fd;
             if (ssd_dir_create_temp(&dir, temp, &fd, NULL) == ERR_OK) {
@@ -331,7 +328,7 @@ static void test_survives_every_failed_call(void **state)
             }
             (void)!list_all(&seen);
             (void)!try_open(1, &bytes);
-            (void)!ssd_dir_remove(&dir, &key, NULL);
+            (void)!ssd_dir_remove(&dir, &key, 0, &kept, NULL);
             ssd_dir_close(&dir);
         }
         rounds++;

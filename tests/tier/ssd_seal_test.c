@@ -1,6 +1,6 @@
 /* Sealed objects: nothing can be read, changed, moved or exchanged; and nothing of a prompt is
  * found in a folder of them. */
-#include "tier/ssd_seal.h"
+#include "tier/ssd_format.h"
 
 #include <fcntl.h>
 #include <ftw.h>

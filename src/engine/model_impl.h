@@ -1,14 +1,14 @@
 /*
- * model_families.h: the model families that `hearth model make` can write, as a table.
+ * model_impl.h: the parts of `hearth model make`: families, tokenizer, weights.
  *
  * A family is one architecture of the inference library: its name, its default shape (small, for
  * tests), what its options allow, and the functions that write its metadata keys. A preset is a
  * family with the shape of a published model.
  *
- * Everything here is read-only; any thread.
+ * Everything here is read-only, or a function of its arguments; any thread.
  */
-#ifndef HEARTH_ENGINE_MODEL_FAMILIES_H
-#define HEARTH_ENGINE_MODEL_FAMILIES_H
+#ifndef HEARTH_ENGINE_MODEL_IMPL_H
+#define HEARTH_ENGINE_MODEL_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +19,9 @@
 #include "engine/model_make.h"
 
 struct gguf_context;
+
+/* ---- model_families.c ---- */
+
 struct model_family;
 
 /* The metadata of one model being made: where keys go and what they are prefixed with. */
@@ -80,5 +83,69 @@ extern const struct model_preset model_presets[];
  * valid. */
 void model_family_set_keys(const struct model_family *family, const struct model_keys *keys,
                            const struct model_shape *shape);
+
+/* ---- model_vocab.c ----
+ *
+ *      0 .. 255          the bytes: token n is byte n, so that any text can be written
+ *      256 .. 767        pieces of English and code, made by merges
+ *      768 .. 776        control and marker tokens, <|endoftext|> first
+ *      777 .. vocab - 1  unused ones, for models that need a large vocabulary
+ */
+
+/* Tokens of the smallest vocabulary: everything but unused ones. */
+uint32_t model_vocab_min(void);
+
+/* Writes the tokenizer.* keys for a vocabulary of the given size (at least the smallest). */
+enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab,
+                              struct errinfo *info) NODISCARD;
+
+/* How often a model with random weights should generate a token. */
+enum model_speech {
+    /* half characters, control tokens, unused ones: they would garble a terminal */
+    MODEL_SPEECH_NEVER,
+    MODEL_SPEECH_SELDOM, /* parts of words, signs, the end of the answer */
+    MODEL_SPEECH_OFTEN,  /* words */
+};
+enum model_speech model_vocab_speech(uint32_t token);
+
+/* ChatML with tools (JSON, as in Hermes), tool results and reasoning; Jinja. */
+const char *model_vocab_chat_template(void);
+
+/* ---- model_weights.c ----
+ *
+ * The values of a tensor follow from the seed, its name and its shape alone, by integer arithmetic
+ * and single IEEE operations, so that they are the same bits on every machine and with every
+ * compiler. model_weights.c says what each kind of tensor gets, and why.
+ */
+
+/* What weights depend on besides a tensor's name and shape. */
+struct model_weights_plan {
+    uint64_t seed;
+    uint32_t layers;
+    bool tied; /* the output uses the embedding's weights */
+};
+
+struct model_weights_rule;
+
+/* How to make one tensor; filled by model_weights_init, no need to be released. */
+struct model_weights {
+    const struct model_weights_plan *plan;
+    const struct model_weights_rule *rule;
+    uint64_t key;
+    float unit; /* a value is (offset + 16 random bits) units */
+    int32_t offset;
+    uint64_t row_len, rows; /* rows of one matrix; a tensor of experts has several */
+};
+
+/* `dims` are the four sizes of the tensor, fastest first. `plan` must outlive `weights`. */
+void model_weights_init(struct model_weights *weights, const struct model_weights_plan *plan,
+                        const char *tensor, const int64_t *dims);
+
+/* Row `row` of the tensor, counted through all its matrices: dims[0] values. */
+void model_weights_row(const struct model_weights *weights, uint64_t row, float *values);
+
+/* Whether the tensor is stored in 16 bits and may be quantized; else it stays in 32, as in
+ * published models. */
+bool model_weights_is_matrix(const char *tensor, const int64_t *dims);
 
 #endif
