@@ -36,15 +36,10 @@ static const struct interval nowhere = {1, 0};
 /* The kind that decides: a whitelist (keeps I29). */
 static uint32_t kind_of(const struct hearth_retained *part)
 {
-    switch (part->kind) {
-    case HEARTH_KIND_FULL:
-        return HEARTH_KIND_FULL;
-    case HEARTH_KIND_SLIDING:
-    case HEARTH_KIND_CHUNKED:
-        return part->window > 0 && part->start <= part->length ? part->kind : HEARTH_KIND_RECURRENT;
-    default:
-        return HEARTH_KIND_RECURRENT;
-    }
+    bool window = part->kind == HEARTH_KIND_SLIDING || part->kind == HEARTH_KIND_CHUNKED;
+    bool sound = part->window > 0 && part->start <= part->length;
+
+    return part->kind == HEARTH_KIND_FULL || (window && sound) ? part->kind : HEARTH_KIND_RECURRENT;
 }
 
 static struct interval positions(const struct hearth_retained *part)
@@ -54,19 +49,12 @@ static struct interval positions(const struct hearth_retained *part)
 
     if (part->keep != 0)
         return nowhere;
-    switch (kind_of(part)) {
-    case HEARTH_KIND_FULL:
-        break;
-    case HEARTH_KIND_SLIDING:
+    if (kind_of(part) == HEARTH_KIND_SLIDING)
         all.from = start > 0 ? start + window : 0;
-        break;
-    case HEARTH_KIND_CHUNKED:
+    else if (kind_of(part) == HEARTH_KIND_CHUNKED)
         all.from = (start + window - 1) / window * window;
-        break;
-    default:
+    else if (kind_of(part) != HEARTH_KIND_FULL)
         all.from = part->length;
-        break;
-    }
     return all;
 }
 
@@ -94,16 +82,10 @@ static void cut(struct hearth_retained *part, uint32_t pos)
 {
     uint32_t window = part->window;
 
-    switch (kind_of(part)) {
-    case HEARTH_KIND_SLIDING:
+    if (kind_of(part) == HEARTH_KIND_SLIDING)
         part->start = pos > window ? pos - window : 0;
-        break;
-    case HEARTH_KIND_CHUNKED:
+    else if (kind_of(part) == HEARTH_KIND_CHUNKED)
         part->start = pos - pos % window;
-        break;
-    default:
-        break;
-    }
     part->length = pos;
 }
 
@@ -127,20 +109,12 @@ static const char *reason_restored(const struct hearth_retained *part, uint32_t 
 
 struct hearth_range hearth_retained_range(const struct hearth_retained *part)
 {
-    struct hearth_range range = {part->length, part->length};
+    uint32_t kind = kind_of(part);
+    uint32_t begin = kind == HEARTH_KIND_FULL        ? 0
+                     : kind == HEARTH_KIND_RECURRENT ? part->length
+                                                     : part->start;
 
-    switch (kind_of(part)) {
-    case HEARTH_KIND_FULL:
-        range.begin = 0;
-        break;
-    case HEARTH_KIND_SLIDING:
-    case HEARTH_KIND_CHUNKED:
-        range.begin = part->start;
-        break;
-    default:
-        break;
-    }
-    return range;
+    return (struct hearth_range){begin, part->length};
 }
 
 bool hearth_can_restore_to(const struct hearth_retained *parts, size_t count, uint32_t pos)

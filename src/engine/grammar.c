@@ -43,8 +43,6 @@ struct grammar {
     bool slow; /* a mask of all tokens took too long */
     char *triggers[GRAMMAR_TRIGGERS_MAX];
     size_t triggers_count;
-    token_id tokens[GRAMMAR_TRIGGERS_MAX];
-    size_t tokens_count;
     size_t tail_max; /* bytes of the longest trigger - 1 */
     size_t tail_len;
     char window[WINDOW_BYTES]; /* the tail, and room for a piece */
@@ -166,16 +164,8 @@ static size_t find_trigger(const struct grammar *grammar, size_t window_len)
     return first;
 }
 
-static enum err watch(struct grammar *grammar, token_id token, struct errinfo *info)
+static enum err look_for_trigger(struct grammar *grammar, token_id token, struct errinfo *info)
 {
-    for (size_t i = 0; i < grammar->tokens_count; i++) {
-        if (grammar->tokens[i] == token) {
-            grammar->waiting = false;
-            return follow(grammar, token, info);
-        }
-    }
-    if (grammar->triggers_count == 0)
-        return ERR_OK;
     size_t len = engine_token_bytes(grammar->engine, token, true,
                                     grammar->window + grammar->tail_len, PIECE_BYTES);
     size_t window_len = grammar->tail_len + MIN(len, PIECE_BYTES);
@@ -192,8 +182,7 @@ static enum err watch(struct grammar *grammar, token_id token, struct errinfo *i
 static enum err copy_triggers(struct grammar *grammar, const struct sample_params *params,
                               struct errinfo *info)
 {
-    if (params->grammar_triggers_count > GRAMMAR_TRIGGERS_MAX ||
-        params->grammar_trigger_tokens_count > GRAMMAR_TRIGGERS_MAX)
+    if (params->grammar_triggers_count > GRAMMAR_TRIGGERS_MAX)
         return err_set(info, ERR_LIMIT, "more than %d grammar triggers", GRAMMAR_TRIGGERS_MAX);
     for (size_t i = 0; i < params->grammar_triggers_count; i++) {
         size_t len = strnlen(params->grammar_triggers[i], GRAMMAR_TRIGGER_BYTES_MAX + 1);
@@ -203,25 +192,13 @@ static enum err copy_triggers(struct grammar *grammar, const struct sample_param
         grammar->triggers[grammar->triggers_count++] = mem_strdup(params->grammar_triggers[i]);
         grammar->tail_max = MAX(grammar->tail_max, len - 1);
     }
-    for (size_t i = 0; i < params->grammar_trigger_tokens_count; i++) {
-        if (!engine_token_valid(grammar->engine, params->grammar_trigger_tokens[i]))
-            return err_set(info, ERR_INVALID, "grammar trigger %d is not in the vocabulary of %u",
-                           params->grammar_trigger_tokens[i], engine_facts(grammar->engine)->vocab);
-        grammar->tokens[grammar->tokens_count++] = params->grammar_trigger_tokens[i];
-    }
-    grammar->waiting = grammar->triggers_count + grammar->tokens_count > 0;
+    grammar->waiting = grammar->triggers_count > 0;
     return ERR_OK;
 }
 
 /* A trigger that the grammar cannot begin with would never start it. */
 static enum err check_triggers(const struct grammar *grammar, struct errinfo *info)
 {
-    for (size_t i = 0; i < grammar->tokens_count; i++) {
-        if (!allows(grammar, grammar->tokens[i]))
-            return err_set(info, ERR_INVALID, "the grammar cannot begin with its trigger, token %d",
-                           grammar->tokens[i]);
-        gbnf_match_pop(grammar->match, 0);
-    }
     for (size_t i = 0; i < grammar->triggers_count; i++) {
         if (!gbnf_match_push_text(grammar->match, str_from(grammar->triggers[i])))
             return err_set(info, ERR_INVALID, "the grammar cannot begin with its trigger '%.64s'",
@@ -304,5 +281,5 @@ enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *ca
 
 enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo *info)
 {
-    return grammar->waiting ? watch(grammar, token, info) : follow(grammar, token, info);
+    return grammar->waiting ? look_for_trigger(grammar, token, info) : follow(grammar, token, info);
 }

@@ -58,11 +58,9 @@ struct sample_params {
     const char *grammar_root; /* NULL = "root" */
     /* lazy: it starts with the first of these texts that is generated; NULL = at once */
     const char *const *grammar_triggers;
-    size_t grammar_triggers_count;          /* limits: grammar.h */
-    const token_id *grammar_trigger_tokens; /* ... or of these tokens */
-    size_t grammar_trigger_tokens_count;
-    uint32_t logprobs; /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
-    bool logprob;      /* report the picked token's own */
+    size_t grammar_triggers_count; /* limits: grammar.h */
+    uint32_t logprobs;             /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
+    bool logprob;                  /* report the picked token's own */
 };
 
 #define SAMPLE_SEED_RANDOM UINT64_MAX

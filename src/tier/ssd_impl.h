@@ -134,7 +134,7 @@ struct tier_ssd {
     unsigned threads_count;
 
     struct lock lock;
-    struct cond for_writers, for_readers, for_janitor, for_room, for_idle, for_hurry;
+    struct cond for_writers, for_readers, for_janitor, for_idle, for_hurry;
     bool held GUARDED_BY(lock);
     bool closing GUARDED_BY(lock); /* no new puts or gets */
     bool stop GUARDED_BY(lock);    /* threads must end */

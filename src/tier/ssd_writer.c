@@ -354,7 +354,6 @@ static struct ssd_put *take_locked(struct tier_ssd *ssd) REQUIRES(lock)
         if (!ssd_is_busy_locked(ssd, &put->meta.key)) {
             list_remove(&ssd->puts, &put->link);
             ssd->puts_bytes -= put->meta.bytes;
-            cond_broadcast(&ssd->for_room);
             return put;
         }
     return NULL;
@@ -371,14 +370,18 @@ static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_resu
     cond_broadcast(&ssd->for_idle);
 }
 
-/* Runs a put that the caller has dequeued and whose key it has set busy. Frees the put. */
-static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy)
+/* Runs a put that has been dequeued, and frees it. Unlocks meanwhile. */
+static void run_locked(struct tier_ssd *ssd, struct ssd_put *put) REQUIRES(lock)
 {
-    enum tier_result result = store(ssd, put);
+    struct ssd_busy busy;
 
+    list_push_back(&ssd->puts_running, &put->link);
+    ssd_set_busy_locked(ssd, &busy, &put->meta.key);
+    lock_leave(&ssd->lock);
+    enum tier_result result = store(ssd, put);
     lock_enter(&ssd->lock);
     list_remove(&ssd->puts_running, &put->link);
-    ssd_unset_busy_locked(ssd, busy);
+    ssd_unset_busy_locked(ssd, &busy);
     end_locked(ssd, put, result);
     ssd->puts_ending++;
     lock_leave(&ssd->lock);
@@ -387,7 +390,6 @@ static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy
     lock_enter(&ssd->lock);
     ssd->puts_ending--; /* a flush also waits for the callback */
     cond_broadcast(&ssd->for_idle);
-    lock_leave(&ssd->lock);
 }
 
 /* ---- pace ---- */
@@ -420,13 +422,8 @@ void ssd_writer_run(void *arg)
     for (;;) {
         struct ssd_put *put = take_locked(ssd);
         if (put != NULL) {
-            struct ssd_busy busy;
-            list_push_back(&ssd->puts_running, &put->link);
-            ssd_set_busy_locked(ssd, &busy, &put->meta.key);
-            lock_leave(&ssd->lock);
             uint64_t began_ns = clock_mono_ns(clock_real());
-            run(ssd, put, &busy);
-            lock_enter(&ssd->lock);
+            run_locked(ssd, put);
             rest_locked(ssd, began_ns);
         } else if (ssd->stop) {
             break;
@@ -446,7 +443,6 @@ static void unqueue_locked(struct tier_ssd *ssd, struct ssd_put *put, struct lis
     ssd->puts_bytes -= put->meta.bytes;
     end_locked(ssd, put, TIER_CANCELLED);
     list_push_back(out, &put->link);
-    cond_broadcast(&ssd->for_room);
 }
 
 void ssd_unwant_locked(struct tier_ssd *ssd, const struct hash256 *key, struct list *out)
@@ -527,67 +523,36 @@ static bool is_coming_locked(const struct tier_ssd *ssd, const struct hash256 *k
     return ssd_is_busy_locked(ssd, key);
 }
 
-/* Waits for room in the queue as long as the options allow. */
-static bool wait_for_room_locked(struct tier_ssd *ssd, uint64_t bytes) REQUIRES(lock)
-{
-    uint64_t deadline = clock_deadline_ns(clock_real(), ssd->options.queue_wait_ns);
-    bool in_time = ssd->options.queue_wait_ns > 0;
-
-    ssd->counters.waits += in_time && is_full_locked(ssd, bytes);
-    while (is_full_locked(ssd, bytes) && in_time && !ssd->closing)
-        in_time = cond_wait_until(&ssd->for_room, &ssd->lock, deadline);
-    return !is_full_locked(ssd, bytes);
-}
-
 static void refuse_locked(struct tier_ssd *ssd, uint64_t *reason) REQUIRES(lock)
 {
     ++*reason;
     ssd->stats.refused++;
 }
 
-enum taken { TAKEN_NOT, TAKEN_QUEUED, TAKEN_INLINE, TAKEN_THERE };
+enum taken { TAKEN_NOT, TAKEN_QUEUED, TAKEN_THERE };
 
-/* With TAKEN_INLINE the put is running, and its key is busy. */
-static enum taken take_put(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy,
-                           struct list *unwanted)
+static enum taken take_put_locked(struct tier_ssd *ssd, struct ssd_put *put, struct list *unwanted)
+    REQUIRES(lock)
 {
-    enum taken taken = TAKEN_QUEUED;
-    uint64_t *reason = NULL;
-
-    lock_enter(&ssd->lock);
     if (!is_coming_locked(ssd, &put->meta.key) && is_there_locked(ssd, &put->meta)) {
         ssd->stats.puts++;
         ssd->stats.puts_done++;
-        lock_leave(&ssd->lock);
         return TAKEN_THERE;
     }
-    if (!wait_for_room_locked(ssd, put->meta.bytes)) {
-        taken = TAKEN_INLINE;
-        if (!ssd->options.write_inline || ssd->held || ssd_is_busy_locked(ssd, &put->meta.key))
-            reason = &ssd->counters.refused_queue;
-    }
-    if (reason == NULL)
-        reason = admit_locked(ssd, put);
+    uint64_t *reason = is_full_locked(ssd, put->meta.bytes) ? &ssd->counters.refused_queue
+                                                            : admit_locked(ssd, put);
     if (reason != NULL) {
         refuse_locked(ssd, reason);
-        lock_leave(&ssd->lock);
         return TAKEN_NOT;
     }
     ssd_unwant_locked(ssd, &put->meta.key, unwanted);
     ssd->stats.puts++;
-    if (taken == TAKEN_INLINE) {
-        ssd->counters.inlined++;
-        list_push_back(&ssd->puts_running, &put->link);
-        ssd_set_busy_locked(ssd, busy, &put->meta.key);
-    } else {
-        list_push_back(&ssd->puts, &put->link);
-        ssd->puts_bytes += put->meta.bytes;
-        cond_signal(&ssd->for_writers);
-        if (is_hurried_locked(ssd))
-            cond_broadcast(&ssd->for_hurry);
-    }
-    lock_leave(&ssd->lock);
-    return taken;
+    list_push_back(&ssd->puts, &put->link);
+    ssd->puts_bytes += put->meta.bytes;
+    cond_signal(&ssd->for_writers);
+    if (is_hurried_locked(ssd))
+        cond_broadcast(&ssd->for_hurry);
+    return TAKEN_QUEUED;
 }
 
 bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, tier_done_fn done,
@@ -595,7 +560,6 @@ bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, 
 {
     struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
     struct list unwanted;
-    struct ssd_busy busy;
     uint32_t header_bytes;
 
     bool fits = ssd_format_measure(&ssd->format, meta, &header_bytes) == ERR_OK;
@@ -610,13 +574,13 @@ bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, 
     put->done = done;
     put->arg = arg;
     list_init(&unwanted);
-    enum taken taken = take_put(ssd, put, &busy, &unwanted);
+    lock_enter(&ssd->lock);
+    enum taken taken = take_put_locked(ssd, put, &unwanted);
+    lock_leave(&ssd->lock);
     ssd_end_puts(&unwanted);
-    if (taken == TAKEN_INLINE)
-        run(ssd, put, &busy);
+    if (taken != TAKEN_QUEUED)
+        mem_free(put);
     if (taken == TAKEN_THERE)
         done(TIER_OK, arg);
-    if (taken == TAKEN_THERE || taken == TAKEN_NOT)
-        mem_free(put);
     return taken != TAKEN_NOT;
 }

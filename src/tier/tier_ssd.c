@@ -174,7 +174,6 @@ static void end_operations(struct tier_ssd *ssd)
     lock_enter(&ssd->lock);
     ssd->closing = true;
     cond_broadcast(&ssd->for_hurry);
-    cond_broadcast(&ssd->for_room);
     while (!puts_are_done_locked(ssd) && in_time && !ssd->held)
         in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
     ssd_unwant_locked(ssd, NULL, &unwanted);
@@ -197,7 +196,6 @@ static void ssd_free(struct tier_ssd *ssd)
     cond_fini(&ssd->for_writers);
     cond_fini(&ssd->for_readers);
     cond_fini(&ssd->for_janitor);
-    cond_fini(&ssd->for_room);
     cond_fini(&ssd->for_idle);
     cond_fini(&ssd->for_hurry);
     lock_fini(&ssd->lock);
@@ -277,7 +275,6 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     cond_init(&ssd->for_writers);
     cond_init(&ssd->for_readers);
     cond_init(&ssd->for_janitor);
-    cond_init(&ssd->for_room);
     cond_init(&ssd->for_idle);
     cond_init(&ssd->for_hurry);
     map_init(&ssd->table);

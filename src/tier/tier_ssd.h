@@ -59,9 +59,6 @@ struct tier_ssd_options {
     uint64_t queue_bytes_max;  /* their bytes, in the callers' memory; 0 = 1 GiB */
     /* writers do not rest while more bytes are queued; 0 = half of queue_bytes_max */
     uint64_t rest_bytes_max;
-    uint64_t queue_wait_ns; /* how long a put may wait for room in the queue */
-    /* after that, write in the caller's thread instead of refusing */
-    bool write_inline;
     uint64_t close_wait_ns; /* how long close may continue writing */
     /* delay before failures in the directory are retried; 0 = 1 s */
     uint64_t retry_ns;
@@ -77,8 +74,6 @@ enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *option
 
 /* X(name, help). Counted since open. */
 #define TIER_SSD_COUNTER_TABLE(X)                                                                  \
-    X(waits, "puts that waited for room in the queue")                                             \
-    X(inlined, "puts written by their caller")                                                     \
     X(refused_queue, "puts refused for a full queue")                                              \
     X(refused_cap, "puts refused for the byte cap")                                                \
     X(refused_day, "puts refused for the daily budget")                                            \

@@ -345,23 +345,6 @@ static void test_a_trigger_may_be_part_of_a_character(void **state)
     engine_close(&engine);
 }
 
-static void test_waits_for_a_token(void **state)
-{
-    struct engine *engine = test_engine("qwen3", NULL);
-    token_id marker = token_of(engine, STR("<tool_call>"));
-    struct sample_params options = {.grammar = "root ::= \"<tool_call>Z\"",
-                                    .grammar_trigger_tokens = &marker,
-                                    .grammar_trigger_tokens_count = 1};
-    struct grammar *grammar = create(engine, &options);
-
-    (void)state;
-    accept_bytes(engine, grammar, "<tool_call>"); /* the text is not the token */
-    assert_ok(grammar_accept(grammar, marker, NULL));
-    assert_next(engine, grammar, 'Z');
-    grammar_destroy(&grammar);
-    engine_close(&engine);
-}
-
 /* ---- what is refused ---- */
 
 static void assert_refused(const struct engine *engine, const struct sample_params *options,
@@ -382,7 +365,6 @@ static void test_refusals_say_why(void **state)
     static char too_long[GRAMMAR_TRIGGER_BYTES_MAX + 2];
     const char *const long_trigger[] = {too_long};
     const char *many[GRAMMAR_TRIGGERS_MAX + 1];
-    token_id tokens[GRAMMAR_TRIGGERS_MAX + 1] = {-1};
     struct engine *engine = test_engine("qwen3", NULL);
     struct sample_params options = {.grammar = "root ::= \"a\" *\nroot = x"};
 
@@ -404,17 +386,6 @@ static void test_refusals_say_why(void **state)
         many[i] = "a";
     options.grammar_triggers = many;
     options.grammar_triggers_count = COUNT_OF(many);
-    assert_refused(engine, &options, ERR_LIMIT, "more than 32");
-
-    options.grammar_triggers_count = 0;
-    options.grammar_trigger_tokens = tokens;
-    options.grammar_trigger_tokens_count = 1;
-    assert_refused(engine, &options, ERR_INVALID, "trigger -1");
-    tokens[0] = (token_id)engine_facts(engine)->vocab;
-    assert_refused(engine, &options, ERR_INVALID, "vocabulary");
-    tokens[0] = token_of(engine, STR("b"));
-    assert_refused(engine, &options, ERR_INVALID, "cannot begin");
-    options.grammar_trigger_tokens_count = COUNT_OF(tokens);
     assert_refused(engine, &options, ERR_LIMIT, "more than 32");
     engine_close(&engine);
 }
@@ -448,5 +419,5 @@ TEST_SUITE(TEST(test_allows_exactly_its_language), TEST(test_mask_equals_allows)
            TEST(test_starts_with_the_named_rule), TEST(test_slow_masks_take_the_most_probable),
            TEST(test_waits_for_a_trigger_in_pieces), TEST(test_waits_for_long),
            TEST(test_reads_what_comes_with_the_trigger),
-           TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_waits_for_a_token),
-           TEST(test_refusals_say_why), TEST(test_survives_every_failed_allocation))
+           TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_refusals_say_why),
+           TEST(test_survives_every_failed_allocation))

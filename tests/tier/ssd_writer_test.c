@@ -71,7 +71,7 @@ static void flush(struct tier *tier)
 
 /* ---- the queue ---- */
 
-/* I63, I98: a full queue refuses at once, or after a bounded wait, and it is counted. */
+/* I63, I98: a full queue refuses at once, and it is counted. */
 static void test_i63_full_queue_refuses_and_counts(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -79,14 +79,12 @@ static void test_i63_full_queue_refuses_and_counts(void **state)
 
     (void)state;
     options.queue_items_max = 5;
-    options.queue_wait_ns = NS_PER_MS;
     struct tier *tier = ssd_kit_open(&options);
     tier_ssd_hold(tier, true);
     for (uint32_t n = 0; n < 5; n++)
         assert_true(start_put(tier, n, &count));
     assert_false(start_put(tier, 5, &count));
     assert_int_equal(ssd_kit_stats(tier).refused_queue, 1);
-    assert_int_equal(ssd_kit_stats(tier).waits, 1);
     assert_int_equal(stats_of(tier).refused, 1);
     tier_ssd_hold(tier, false);
     flush(tier);
@@ -111,41 +109,6 @@ static void test_queue_is_bounded_in_bytes(void **state)
     tier_ssd_hold(tier, false);
     tier_close(&tier);
     assert_int_equal(atomic_load(&count.done[TIER_OK]), 3);
-}
-
-struct releaser {
-    struct thread thread;
-    struct tier *tier;
-};
-
-static void release(void *arg)
-{
-    struct releaser *releaser = arg;
-
-    while (ssd_kit_stats(releaser->tier).waits == 0)
-        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
-    tier_ssd_hold(releaser->tier, false);
-}
-
-/* I63: who may wait rides a backlog out. */
-static void test_i63_backlog_is_ridden_out(void **state)
-{
-    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
-    struct count count = {0};
-
-    (void)state;
-    options.queue_items_max = 1;
-    options.queue_wait_ns = WAIT_NS;
-    struct releaser releaser = {.tier = ssd_kit_open(&options)};
-    tier_ssd_hold(releaser.tier, true);
-    assert_true(start_put(releaser.tier, 0, &count));
-    assert_ok(thread_start(&releaser.thread, "release", release, &releaser, NULL));
-    assert_true(start_put(releaser.tier, 1, &count));
-    thread_join(&releaser.thread);
-    flush(releaser.tier);
-    assert_int_equal(ssd_kit_stats(releaser.tier).refused_queue, 0);
-    tier_close(&releaser.tier);
-    assert_int_equal(atomic_load(&count.done[TIER_OK]), 2);
 }
 
 /* A file table whose writes wait while `closed`. */
@@ -210,41 +173,6 @@ static void gate_fini(struct gate *gate)
 {
     cond_fini(&gate->changed);
     lock_fini(&gate->lock);
-}
-
-static void open_later(void *arg)
-{
-    gate_wait(arg, 2); /* the writer, and the caller himself */
-    gate_set(arg, false);
-}
-
-static void test_full_queue_can_be_written_inline(void **state)
-{
-    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
-    struct count count = {0};
-    struct thread thread = {0};
-    struct gate gate;
-
-    (void)state;
-    gate_init(&gate);
-    options.fs = &gate.sys;
-    options.writers = 1;
-    options.queue_items_max = 1;
-    options.write_inline = true;
-    struct tier *tier = ssd_kit_open(&options);
-    gate_set(&gate, true);
-    assert_true(start_put(tier, 0, &count));
-    gate_wait(&gate, 1);                     /* 0 is being written, */
-    assert_true(start_put(tier, 1, &count)); /* 1 waits, */
-    assert_ok(thread_start(&thread, "opener", open_later, &gate, NULL));
-    assert_true(start_put(tier, 2, &count)); /* 2 is written here */
-    thread_join(&thread);
-    assert_true(has(tier, 2));
-    assert_int_equal(ssd_kit_stats(tier).inlined, 1);
-    flush(tier);
-    tier_close(&tier);
-    assert_int_equal(atomic_load(&count.done[TIER_OK]), 3);
-    gate_fini(&gate);
 }
 
 /* I60: a saturated queue does not keep files from being unlinked. */
@@ -801,7 +729,6 @@ static void test_writers_do_not_rest_while_flushed(void **state)
 
 TEST_SUITE(TEST(test_i98_writers_rest), TEST(test_writers_do_not_rest_while_flushed),
            TEST(test_i63_full_queue_refuses_and_counts), TEST(test_queue_is_bounded_in_bytes),
-           TEST(test_i63_backlog_is_ridden_out), TEST(test_full_queue_can_be_written_inline),
            TEST(test_i60_unlinks_do_not_wait_for_writes),
            TEST(test_i55_i56_i58_drop_ends_pending_puts), TEST(test_i55_drop_during_the_rename),
            TEST(test_i67_found_when_it_is_stored), TEST(test_later_put_wins),
