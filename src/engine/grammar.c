@@ -211,8 +211,7 @@ static enum err check_triggers(const struct grammar *grammar, struct errinfo *in
 static enum err setup(struct grammar *grammar, const struct sample_params *params,
                       struct errinfo *info)
 {
-    TRY(gbnf_create(&grammar->program, params->grammar,
-                    params->grammar_root ? params->grammar_root : "root", info));
+    TRY(gbnf_create(&grammar->program, params->grammar, "root", info));
     TRY(gbnf_match_create(&grammar->match, grammar->program, info));
     TRY(pieces_of(grammar->engine, &grammar->pieces, info));
     grammar->allowed_words = engine_facts(grammar->engine)->vocab / 64 + 1;

@@ -53,9 +53,8 @@ struct sample_params {
     /* several for one token add up, a -infinity among them wins */
     const struct sample_bias *biases;
     size_t biases_count;
-    bool ignore_end;          /* end-of-generation tokens are never picked */
-    const char *grammar;      /* GBNF (gbnf.h); NULL = none */
-    const char *grammar_root; /* NULL = "root" */
+    bool ignore_end;     /* end-of-generation tokens are never picked */
+    const char *grammar; /* GBNF (gbnf.h) that starts with "root"; NULL = none */
     /* lazy: it starts with the first of these texts that is generated; NULL = at once */
     const char *const *grammar_triggers;
     size_t grammar_triggers_count; /* limits: grammar.h */

@@ -6,22 +6,22 @@
  * alone (the prompt is run for its logits, and a prompt can be resumed at n - 1 at most).
  *
  *      tokens   0        256       512   600      768        1000 1023 1024
- *      grid     |---------|---------|-----.--------|-----------.---.---|    grid 256, chunk_min 16
+ *      grid     |---------|---------|-----.--------|-----------.---.---|    grid 256
  *      marks                              ^600                ^1000
  *      chunks   [   256   ][  256   ][ 88 ][  168  ][   232   ][23 ][1]
  *
  * A run that is restored at any cut executes exactly the chunks that a cold run executes after that
  * cut: that is what makes its logits bit-identical (keeps I24, I110).
  *
- * Tiny chunks cost a whole pass each, so a mark is dropped when it is nearer than `chunk_min` to a
- * multiple of the grid, before or after it, or to the last mark before it that was kept. Multiples
- * of the grid are always cuts. This looks only at the grid and at earlier marks, never at the end
- * of the prompt, so cuts are stable under extension:
+ * A cut depends only on the grid and on marks, never on the end of the prompt, so cuts are stable
+ * under extension:
  *
  *      two prompts whose marks agree below n have the same cuts below min(n, count - 1 of either)
  *
  * and where one turn of a conversation stopped and stored is where the next, longer one can resume.
- * The price is that the chunk before the last token may be tiny.
+ * The price is that a chunk may be tiny. Dropping a mark because the prompt ends soon after it
+ * would save one, but the next turn, which is longer and does cut there, would find nothing stored
+ * where it resumes.
  */
 #ifndef HEARTH_ENGINE_SCHEDULE_H
 #define HEARTH_ENGINE_SCHEDULE_H
@@ -33,15 +33,13 @@
 struct schedule {
     uint32_t count; /* tokens of the prompt, >= 1 */
     uint32_t grid;  /* >= 1; the largest chunk */
-    /* marks nearer than this to an earlier cut or the grid are dropped; 0 and 1 keep all */
-    uint32_t chunk_min;
     /* ascending, may repeat; those outside (0, count - 1) are ignored; borrowed */
     const uint32_t *marks;
     size_t marks_count;
 };
 
 /* The end of the chunk that begins at `from` (from < count). Here and below the cost is a binary
- * search of the marks and a walk over those of one grid cell. Only cuts are valid starts if the
+ * search of the marks. Only cuts are valid starts if the
  * result is to be canonical; for any other `from` the result is the next cut after it. */
 uint32_t schedule_next(const struct schedule *schedule, uint32_t from);
 

@@ -13,21 +13,13 @@ enum { COUNT_MAX = 3000 };
 static void oracle(const struct schedule *schedule, bool *cuts)
 {
     int64_t last = (int64_t)schedule->count - 1;
-    int64_t kept = INT64_MIN / 2;
 
     for (int64_t at = 0; at <= last + 1; at++)
         cuts[at] = at == 0 || at >= last || at % schedule->grid == 0;
     for (size_t i = 0; i < schedule->marks_count; i++) {
-        int64_t mark = schedule->marks[i], grid = schedule->grid, least = schedule->chunk_min;
+        int64_t mark = schedule->marks[i];
         if (mark <= 0 || mark >= last)
             continue;
-        bool near = mark % grid < least || (grid - mark % grid) % grid < least;
-        if (mark % grid != 0 && near)
-            continue;
-        if (mark % grid != 0 && mark - kept < least)
-            continue;
-        if (mark % grid != 0)
-            kept = mark;
         cuts[mark] = true;
     }
 }
@@ -52,7 +44,6 @@ static struct schedule random_schedule(uint64_t *seed, uint32_t *marks, size_t m
 
     schedule.count = 1 + (uint32_t)test_random_below(seed, sizes[test_random_below(seed, 8)]);
     schedule.grid = 1 + (uint32_t)test_random_below(seed, sizes[test_random_below(seed, 8)]);
-    schedule.chunk_min = (uint32_t)test_random_below(seed, sizes[test_random_below(seed, 7)]);
     schedule.marks = marks;
     schedule.marks_count = random_marks(seed, marks, marks_max, schedule.count + 5);
     return schedule;
@@ -116,10 +107,6 @@ static void test_i24_chunks_are_whole_and_canonical(void **state)
             assert_true(from >= last || next <= last);
             for (uint32_t at = from + 1; at < next; at++)
                 assert_true(at % schedule.grid != 0);
-            /* A cut that is neither grid nor end is a mark, and keeps its distance to the cut
-             * before. */
-            if (next % schedule.grid != 0 && next < last)
-                assert_true(next - from >= schedule.chunk_min);
         }
     }
 }
@@ -172,7 +159,7 @@ static void test_header_drawing(void **state)
 {
     const uint32_t marks[] = {600, 1000};
     const uint32_t cuts[] = {256, 512, 600, 768, 1000, 1023, 1024};
-    struct schedule schedule = {1024, 256, 16, marks, 2};
+    struct schedule schedule = {1024, 256, marks, 2};
     uint32_t at = 0;
 
     (void)state;
@@ -182,11 +169,11 @@ static void test_header_drawing(void **state)
     }
 }
 
-static void test_marks_too_near_are_dropped(void **state)
+static void test_marks_and_the_grid_are_cuts(void **state)
 {
-    const uint32_t marks[] = {9, 10, 15, 20, 20, 29, 90, 91, 100, 110, 150, 195};
-    struct schedule schedule = {200, 100, 10, marks, COUNT_OF(marks)};
-    const uint32_t cuts[] = {10, 20, 90, 100, 110, 150, 199, 200};
+    const uint32_t marks[] = {9, 20, 20, 100, 110, 150, 195};
+    struct schedule schedule = {200, 100, marks, COUNT_OF(marks)};
+    const uint32_t cuts[] = {9, 20, 100, 110, 150, 195, 199, 200};
     uint32_t at = 0;
 
     (void)state;
@@ -194,7 +181,7 @@ static void test_marks_too_near_are_dropped(void **state)
         at = schedule_next(&schedule, at);
         assert_int_equal(at, cuts[i]);
     }
-    /* Near the end alone is no reason: the longer prompt of the next turn cuts there, too. */
+    /* Near the end, too: the longer prompt of the next turn cuts there. */
     schedule.count = 152;
     assert_true(is_cut(&schedule, 150));
     assert_int_equal(schedule_next(&schedule, 110), 150);
@@ -204,7 +191,7 @@ static void test_marks_too_near_are_dropped(void **state)
 static void test_shortest_prompts(void **state)
 {
     const uint32_t marks[] = {0, 1, 2, 3};
-    struct schedule one = {1, 512, 0, marks, 4}, two = {2, 512, 0, marks, 4};
+    struct schedule one = {1, 512, marks, 4}, two = {2, 512, marks, 4};
 
     (void)state;
     assert_int_equal(schedule_next(&one, 0), 1);
@@ -224,13 +211,13 @@ static void test_shortest_prompts(void **state)
 static void test_ends_of_the_number_range(void **state)
 {
     const uint32_t marks[] = {5, UINT32_MAX - 2, UINT32_MAX};
-    struct schedule schedule = {UINT32_MAX, UINT32_MAX, UINT32_MAX, marks, 3};
+    struct schedule schedule = {UINT32_MAX, UINT32_MAX, marks, 3};
 
     (void)state;
-    assert_int_equal(schedule_next(&schedule, 0), UINT32_MAX - 1);
+    assert_int_equal(schedule_next(&schedule, 0), 5);
+    assert_int_equal(schedule_next(&schedule, UINT32_MAX - 2), UINT32_MAX - 1);
     assert_int_equal(schedule_next(&schedule, UINT32_MAX - 1), UINT32_MAX);
     schedule.grid = 1u << 31;
-    schedule.chunk_min = 1;
     assert_int_equal(schedule_next(&schedule, 0), 5);
     assert_int_equal(schedule_next(&schedule, 5), 1u << 31);
     assert_int_equal(schedule_next(&schedule, 1u << 31), UINT32_MAX - 2);
@@ -242,19 +229,12 @@ static void test_long_prompt(void **state)
 {
     enum { COUNT = 200000 };
     uint32_t *marks = mem_alloc_array(COUNT, sizeof(*marks));
-    struct schedule schedule = {COUNT, 512, 32, marks, COUNT};
+    struct schedule schedule = {COUNT, 512, marks, COUNT};
     uint32_t chunks = 0;
 
     (void)state;
     for (uint32_t i = 0; i < COUNT; i++)
         marks[i] = i;
-    for (uint32_t at = 0; at < COUNT; at = schedule_next(&schedule, at))
-        chunks++;
-    /* A cell of 512 has cuts at 0, 32, ..., 480; the last is not whole: 199,680 + 319, and the last
-     * token. */
-    assert_int_equal(chunks, 390 * 16 + 10 + 1);
-    schedule.chunk_min = 0;
-    chunks = 0;
     for (uint32_t at = 0; at < COUNT; at = schedule_next(&schedule, at))
         chunks++;
     assert_int_equal(chunks, COUNT);
@@ -263,5 +243,5 @@ static void test_long_prompt(void **state)
 
 TEST_SUITE(TEST(test_equals_oracle), TEST(test_i24_chunks_are_whole_and_canonical),
            TEST(test_i110_any_cut_starts_the_same_chunks), TEST(test_extension_keeps_the_cuts),
-           TEST(test_header_drawing), TEST(test_marks_too_near_are_dropped),
+           TEST(test_header_drawing), TEST(test_marks_and_the_grid_are_cuts),
            TEST(test_shortest_prompts), TEST(test_ends_of_the_number_range), TEST(test_long_prompt))

@@ -95,7 +95,6 @@ static void open_stage(struct stage *stage, uint32_t tokens, uint32_t snapshots)
     assert_int_equal(hearth_open(&stage->cache, &options, NULL), HEARTH_OK);
     stage->warm.space = stage->space = serve_space(stage->cache, stage->warm.engine, "");
     stage->warm.grid = stage->cold.grid = engine_facts(stage->warm.engine)->chunk;
-    stage->warm.chunk_min = stage->cold.chunk_min = 8;
     stage->answer.logits = mem_alloc_array(vocab, sizeof(float));
     stage->truth.logits = mem_alloc_array(vocab, sizeof(float));
     stage->tokens_max = SERVE_TOKENS_MAX;

@@ -47,7 +47,6 @@ static void make_schedule(struct job *job)
     job->schedule = (struct schedule){
         .count = request->count,
         .grid = job->loop->grid,
-        .chunk_min = job->loop->chunk_min,
         .marks = job->marks,
         .marks_count = marks,
     };

@@ -33,7 +33,7 @@ struct serve_loop {
     struct engine *engine;
     struct hearth_space *space; /* NULL: every run is cold, and nothing is stored */
     bool exact;
-    uint32_t grid, chunk_min;
+    uint32_t grid;
     /* snapshots at cuts that are multiples of it; 0: at the last cut, the first mark and junctions
      * only */
     uint32_t snapshot_every;
