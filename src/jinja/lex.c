@@ -107,28 +107,14 @@ static bool starts(const struct lexer *lexer, size_t at, const char *text)
 
 static size_t skip_space(const struct lexer *lexer, size_t at)
 {
-    const char *p = lexer->source.ptr + at, *end = lexer->source.ptr + lexer->source.len;
+    const char *text = lexer->source.ptr, *end = text + lexer->source.len;
 
-    while (p < end) {
-        const char *next = p;
-        if (!jinja_char_is_space(utf8_next(&next, end)))
-            break;
-        p = next;
-    }
-    return (size_t)(p - lexer->source.ptr);
+    return (size_t)(jinja_skip_space(text + at, end, true) - text);
 }
 
 static size_t rstrip(const char *text, size_t len)
 {
-    const char *end = text + len;
-
-    while (end > text) {
-        const char *before = end;
-        if (!jinja_char_is_space(utf8_prev(text, &before)))
-            break;
-        end = before;
-    }
-    return (size_t)(end - text);
+    return (size_t)(jinja_skip_space_back(text, text + len, true) - text);
 }
 
 /* Remembers whether reading up to `at` ended a line. */

@@ -70,18 +70,8 @@ static struct str strip(struct str text)
 {
     const char *begin = text.ptr, *end = text.ptr + text.len;
 
-    while (begin < end) {
-        const char *next = begin;
-        if (!jinja_char_is_space(utf8_next(&next, end)))
-            break;
-        begin = next;
-    }
-    while (end > begin) {
-        const char *before = end;
-        if (!jinja_char_is_space(utf8_prev(begin, &before)))
-            break;
-        end = before;
-    }
+    begin = jinja_skip_space(begin, end, true);
+    end = jinja_skip_space_back(begin, end, true);
     return (struct str){begin, (size_t)(end - begin)};
 }
 

@@ -254,39 +254,16 @@ static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, str
     return add_cut(run, list, self, 0, end) && reverse_list(list.list);
 }
 
-/* The end of the next run of characters that are (not) white space. */
-static const char *skip_class(const char *at, const char *end, bool space)
-{
-    while (at < end) {
-        const char *next = at;
-        if (jinja_char_is_space(utf8_next(&next, end)) != space)
-            break;
-        at = next;
-    }
-    return at;
-}
-
-static const char *skip_class_back(const char *begin, const char *at, bool space)
-{
-    while (at > begin) {
-        const char *before = at;
-        if (jinja_char_is_space(utf8_prev(begin, &before)) != space)
-            break;
-        at = before;
-    }
-    return at;
-}
-
 static bool split_space(struct jinja_run *run, const struct jinja_value *self, int64_t limit,
                         struct jinja_value list)
 {
-    const char *text = self->text, *end = text + self->len, *at = skip_class(text, end, true);
+    const char *text = self->text, *end = text + self->len, *at = jinja_skip_space(text, end, true);
 
     for (; at < end; limit--) {
-        const char *stop = limit == 0 ? end : skip_class(at, end, false);
+        const char *stop = limit == 0 ? end : jinja_skip_space(at, end, false);
         if (!add_cut(run, list, self, (size_t)(at - text), (size_t)(stop - text)))
             return false;
-        at = skip_class(stop, end, true);
+        at = jinja_skip_space(stop, end, true);
     }
     return true;
 }
@@ -294,13 +271,13 @@ static bool split_space(struct jinja_run *run, const struct jinja_value *self, i
 static bool rsplit_space(struct jinja_run *run, const struct jinja_value *self, int64_t limit,
                          struct jinja_value list)
 {
-    const char *text = self->text, *at = skip_class_back(text, text + self->len, true);
+    const char *text = self->text, *at = jinja_skip_space_back(text, text + self->len, true);
 
     for (; at > text; limit--) {
-        const char *start = limit == 0 ? text : skip_class_back(text, at, false);
+        const char *start = limit == 0 ? text : jinja_skip_space_back(text, at, false);
         if (!add_cut(run, list, self, (size_t)(start - text), (size_t)(at - text)))
             return false;
-        at = skip_class_back(text, start, true);
+        at = jinja_skip_space_back(text, start, true);
     }
     return reverse_list(list.list);
 }
