@@ -11,12 +11,10 @@
  * The last row applies to blocks and comments, not to "{{ }}". Inside a tag, "}}" and "%}" end it
  * only if no bracket is open, so that {{ {'a': {}} }} works.
  */
-#include "jinja/lex.h"
-
 #include <assert.h>
 #include <string.h>
 
-#include "jinja/ast.h"
+#include "jinja/parse.h"
 #include "jinja/unicode.h"
 
 enum { BRACKETS_MAX = 256 };
@@ -34,43 +32,10 @@ struct lexer {
     enum err err;
 };
 
-static const char *const token_names[TOKEN_KIND_COUNT] = {
-    [TOKEN_EOF] = "end of template",
-    [TOKEN_DATA] = "template data",
-    [TOKEN_VARIABLE_BEGIN] = "begin of print statement",
-    [TOKEN_VARIABLE_END] = "end of print statement",
-    [TOKEN_BLOCK_BEGIN] = "begin of statement block",
-    [TOKEN_BLOCK_END] = "end of statement block",
-    [TOKEN_NAME] = "name",
-    [TOKEN_STRING] = "string",
-    [TOKEN_INTEGER] = "integer",
-    [TOKEN_FLOAT] = "float",
-    [TOKEN_POW] = "**",
-    [TOKEN_FLOORDIV] = "//",
-    [TOKEN_EQ] = "==",
-    [TOKEN_NE] = "!=",
-    [TOKEN_GE] = ">=",
-    [TOKEN_LE] = "<=",
-    [TOKEN_ADD] = "+",
-    [TOKEN_SUB] = "-",
-    [TOKEN_MUL] = "*",
-    [TOKEN_DIV] = "/",
-    [TOKEN_MOD] = "%",
-    [TOKEN_TILDE] = "~",
-    [TOKEN_LBRACKET] = "[",
-    [TOKEN_RBRACKET] = "]",
-    [TOKEN_LPAREN] = "(",
-    [TOKEN_RPAREN] = ")",
-    [TOKEN_LBRACE] = "{",
-    [TOKEN_RBRACE] = "}",
-    [TOKEN_GT] = ">",
-    [TOKEN_LT] = "<",
-    [TOKEN_ASSIGN] = "=",
-    [TOKEN_DOT] = ".",
-    [TOKEN_COLON] = ":",
-    [TOKEN_PIPE] = "|",
-    [TOKEN_COMMA] = ",",
-    [TOKEN_SEMICOLON] = ";",
+static const char *const token_names[] = {
+#define X(kind, name) name,
+    JINJA_TOKEN_TABLE(X)
+#undef X
 };
 
 #define FAIL(lexer, pos, ...)                                                              \
