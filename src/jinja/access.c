@@ -46,15 +46,27 @@ static struct jinja_value undefined_item(const struct jinja_value *object,
 
 /* ---- making containers ---- */
 
-bool jinja_new_list(struct jinja_run *run, struct jinja_value *out)
+struct jinja_value jinja_new_list(struct jinja_run *run)
 {
-    *out = jinja_list_new(run->arena);
-    return out->kind != JINJA_MISSING || jinja_fail_memory(run);
+    struct jinja_value list = jinja_list_new(run->arena);
+
+    if (list.kind == JINJA_LIST)
+        return list;
+    jinja_fail_memory(run);
+    return (struct jinja_value){.kind = JINJA_LIST, .list = &run->no_list};
 }
 
 bool jinja_add(struct jinja_run *run, struct jinja_value list, struct jinja_value item)
 {
-    return jinja_list_add(run->arena, list, item) || jinja_fail_memory(run);
+    return !run->failed && (jinja_list_add(run->arena, list, item) || jinja_fail_memory(run));
+}
+
+bool jinja_add_all(struct jinja_run *run, struct jinja_value list, const struct jinja_value *items,
+                   size_t count)
+{
+    for (size_t i = 0; i < count && !run->failed; i++)
+        jinja_add(run, list, items[i]);
+    return !run->failed;
 }
 
 bool jinja_new_dict(struct jinja_run *run, struct jinja_value *out)
@@ -66,18 +78,19 @@ bool jinja_new_dict(struct jinja_run *run, struct jinja_value *out)
 bool jinja_set(struct jinja_run *run, struct jinja_value dict, struct jinja_value key,
                struct jinja_value value)
 {
+    if (run->failed)
+        return false;
     if (!jinja_value_hashable(&key))
-        return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name((enum jinja_kind)key.kind));
+        return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name(key.kind));
     return jinja_dict_set(run->arena, dict, key, value) || jinja_fail_memory(run);
 }
 
 bool jinja_new_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b,
                       struct jinja_value *out)
 {
-    if (!jinja_new_list(run, out) || !jinja_add(run, *out, a) || !jinja_add(run, *out, b))
-        return false;
+    *out = jinja_new_list(run);
     out->kind = JINJA_TUPLE;
-    return true;
+    return jinja_add(run, *out, a) && jinja_add(run, *out, b);
 }
 
 bool jinja_new_iter(struct jinja_run *run, const char *name, struct jinja_value list,
@@ -260,28 +273,21 @@ bool jinja_get_path(struct jinja_run *run, const struct jinja_value *object,
                     const struct jinja_value *path, const struct jinja_value *fallback,
                     struct jinja_value *out)
 {
-    struct str rest, part;
+    struct str rest = path->kind == JINJA_STR ? jinja_text(*path) : STR_NONE;
+    bool more = true;
 
     *out = *object;
-    if (path->kind != JINJA_STR) {
-        if (!jinja_get_item(run, object, path, out))
-            return false;
-        if (fallback != NULL && out->kind == JINJA_UNDEFINED)
-            *out = *fallback;
-        return true;
-    }
-    rest = jinja_text(*path);
-    bool more = true;
     while (more) {
         const char *dot = rest.len > 0 ? memchr(rest.ptr, '.', rest.len) : NULL;
-        part = dot ? (struct str){rest.ptr, (size_t)(dot - rest.ptr)} : rest;
+        struct str part = dot ? (struct str){rest.ptr, (size_t)(dot - rest.ptr)} : rest;
+        struct jinja_value object_now = *out, key = *path;
+        uint64_t number;
         more = dot != NULL;
         if (more)
             rest = (struct str){dot + 1, rest.len - part.len - 1};
-        uint64_t number;
-        struct jinja_value object_now = *out, key = jinja_str(part);
-        if (str_to_u64(part, &number) && number <= INT64_MAX)
-            key = jinja_int((int64_t)number);
+        if (path->kind == JINJA_STR)
+            key = str_to_u64(part, &number) && number <= INT64_MAX ? jinja_int((int64_t)number)
+                                                                   : jinja_str(part);
         if (!jinja_get_item(run, &object_now, &key, out))
             return false;
         if (fallback != NULL && out->kind == JINJA_UNDEFINED)
@@ -347,17 +353,16 @@ static bool slice_list(struct jinja_run *run, const struct jinja_value *object, 
 
     if (list == NULL)
         return false;
+    list->count = (size_t)span.count;
     if (span.step == 1 && span.count > 0) {
         /* Lists never change, so a slice can share the items of the whole. */
-        *list = (struct jinja_list){object->list->items + span.start, (size_t)span.count,
-                                    (size_t)span.count};
+        list->items = object->list->items + span.start;
     } else {
         list->items = jinja_alloc(run, (size_t)span.count * sizeof(*list->items));
         if (list->items == NULL)
             return false;
         for (int64_t i = 0; i < span.count; i++)
             list->items[i] = object->list->items[span.start + i * span.step];
-        list->count = list->cap = (size_t)span.count;
     }
     *out = (struct jinja_value){.kind = object->kind, .list = list};
     return jinja_spend(run, (size_t)span.count * sizeof(*list->items));
@@ -394,10 +399,7 @@ static bool slice_string(struct jinja_run *run, const struct jinja_value *object
         if (!jinja_build(run, &builder, piece, jinja_origin_of(run, object)))
             return false;
     }
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = object->flags;
-    return true;
+    return jinja_build_finish_as(run, &builder, object->flags, out);
 }
 
 static bool slice_range(struct jinja_run *run, const struct jinja_range *range, struct span span,
@@ -414,7 +416,7 @@ static bool slice_range(struct jinja_run *run, const struct jinja_range *range, 
         __builtin_mul_overflow(range->step, span.stop, &part->stop) ||
         __builtin_add_overflow(range->start, part->stop, &part->stop) ||
         __builtin_mul_overflow(range->step, span.step, &part->step))
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     *out = (struct jinja_value){.kind = JINJA_RANGE, .range = part};
     return true;
 }
@@ -432,8 +434,7 @@ bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *object,
             return false;
         ascii = utf8_is_ascii(jinja_text(*object));
     } else if (!jinja_is_seq(object) && object->kind != JINJA_RANGE) {
-        return jinja_fail(run, "'%s' object is not subscriptable",
-                          jinja_kind_name((enum jinja_kind)object->kind));
+        return jinja_fail(run, "'%s' object is not subscriptable", jinja_kind_name(object->kind));
     }
     int64_t length = jinja_length(object);
     if (!slice_span(run, bounds, length, &span))
@@ -446,6 +447,13 @@ bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *object,
 }
 
 /* ---- iteration ---- */
+
+struct jinja_value jinja_items_view(struct jinja_value value)
+{
+    if (value.kind != JINJA_DICT)
+        return value;
+    return (struct jinja_value){.kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = value.dict};
+}
 
 bool jinja_iterable(const struct jinja_value *value)
 {
@@ -487,8 +495,8 @@ int64_t jinja_length(const struct jinja_value *value)
 bool jinja_cursor_init(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value over)
 {
     *cursor = (struct jinja_cursor){.over = over};
-    return jinja_iterable(&over) || jinja_fail(run, "'%s' object is not iterable",
-                                               jinja_kind_name((enum jinja_kind)over.kind));
+    return jinja_iterable(&over) ||
+           jinja_fail(run, "'%s' object is not iterable", jinja_kind_name(over.kind));
 }
 
 static bool next_iter(struct jinja_run *run, struct jinja_iter *iter, struct jinja_value *out)
@@ -553,21 +561,21 @@ bool jinja_cursor_next(struct jinja_run *run, struct jinja_cursor *cursor, struc
     }
 }
 
+bool jinja_cursor_more(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value *out)
+{
+    return !run->failed && jinja_spend(run, 0) && jinja_cursor_next(run, cursor, out) &&
+           out->kind != JINJA_MISSING;
+}
+
 bool jinja_to_list(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
 {
     struct jinja_cursor cursor;
-    struct jinja_value item, list;
+    struct jinja_value item, list = jinja_new_list(run);
 
-    if (!jinja_cursor_init(run, &cursor, *value) || !jinja_new_list(run, &list))
+    if (!jinja_cursor_init(run, &cursor, *value))
         return false;
-    for (;;) {
-        if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
-            return false;
-        if (item.kind == JINJA_MISSING)
-            break;
-        if (!jinja_add(run, list, item))
-            return false;
-    }
+    while (jinja_cursor_more(run, &cursor, &item))
+        jinja_add(run, list, item);
     *out = list;
-    return true;
+    return !run->failed;
 }

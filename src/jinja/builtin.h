@@ -41,6 +41,9 @@ struct jinja_params {
 enum { JINJA_PARAMS_MAX = 6 };
 bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
                 struct jinja_value bound[JINJA_PARAMS_MAX]);
+/* Adds the keyword arguments to a dict. */
+bool jinja_set_kwargs(struct jinja_run *run, struct jinja_value dict,
+                      const struct jinja_args *args);
 const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name);
 
 /* ---- tables of builtins ---- */
@@ -78,8 +81,16 @@ static inline bool given(const struct jinja_value *value)
     return value->kind != JINJA_MISSING;
 }
 
+/* Given, and not None. */
+static inline bool some(const struct jinja_value *value)
+{
+    return given(value) && value->kind != JINJA_NONE;
+}
+
 const struct jinja_builtin *jinja_filter_find(struct str name);
 const struct jinja_builtin *jinja_test_find(struct str name);
+/* At least one letter of this case (JINJA_CHAR_*), and none of another. */
+bool jinja_only_case(struct str text, unsigned props);
 /* A method of the value's type; *unsafe if Python has it but the sandbox refuses it. */
 const struct jinja_builtin *jinja_method_find(const struct jinja_value *self, struct str name,
                                               bool *unsafe);
@@ -94,7 +105,12 @@ bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method
 bool jinja_call_test(struct jinja_run *run, const struct jinja_builtin *test,
                      const struct jinja_value *self, const struct jinja_args *args, bool *out);
 
-/* Lists of filters, one per file, each terminated by a NULL name. */
+/* Lists of builtins are terminated by a NULL name; NULL is an empty one. */
+const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *rows, struct str name);
+/* The index of a name in a list of names separated by blanks; -1 if it is not there. */
+int jinja_name_in(const char *names, struct str name);
+
+/* The filters, one list per file. */
 extern const struct jinja_builtin jinja_filters_text[];
 extern const struct jinja_builtin jinja_filters_list[];
 

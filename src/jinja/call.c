@@ -11,8 +11,7 @@
 
 /* ---- arguments ---- */
 
-/* The index of a name in a list of names separated by spaces; -1 if it is not there. */
-static int param_number(const char *names, struct str name)
+int jinja_name_in(const char *names, struct str name)
 {
     struct str rest = str_from(names), piece;
 
@@ -20,6 +19,14 @@ static int param_number(const char *names, struct str name)
         if (str_eq(piece, name))
             return i;
     return -1;
+}
+
+const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *rows, struct str name)
+{
+    for (; rows != NULL && rows->name != NULL; rows++)
+        if (str_eq(name, str_from(rows->name)))
+            return rows;
+    return NULL;
 }
 
 bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
@@ -31,7 +38,7 @@ bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct 
     for (size_t i = 0; i < JINJA_PARAMS_MAX; i++)
         bound[i] = i < args->count ? args->items[i] : (struct jinja_value){.kind = JINJA_MISSING};
     for (size_t i = 0; i < args->kwarg_count; i++) {
-        int number = param_number(params.names, args->kwargs[i].name);
+        int number = jinja_name_in(params.names, args->kwargs[i].name);
         if (number < 0)
             return jinja_fail(run, "%s() got an unexpected keyword argument '" STR_FMT "'",
                               params.function, STR_ARG(args->kwargs[i].name));
@@ -72,18 +79,9 @@ bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *built
 /* ---- methods ---- */
 
 /* The methods of str that markupsafe wraps. */
-static bool escapes_arguments(const char *name)
-{
-    static const char *const names[] = {"capitalize", "center",     "expandtabs", "ljust",
-                                        "lower",      "lstrip",     "partition",  "replace",
-                                        "rjust",      "rpartition", "rstrip",     "strip",
-                                        "swapcase",   "title",      "upper",      "zfill"};
-
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
+static const char wrapped_methods[] =
+    "capitalize center expandtabs ljust lower lstrip partition replace rjust rpartition rstrip "
+    "strip swapcase title upper zfill";
 
 bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method,
                        const struct jinja_value *self, const struct jinja_args *args,
@@ -93,7 +91,7 @@ bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method
 
     if (self->kind != JINJA_STR || !(self->flags & JINJA_FLAG_MARKUP))
         return jinja_call_builtin(run, method, self, args, out);
-    bool wrapped = escapes_arguments(method->name);
+    bool wrapped = jinja_name_in(wrapped_methods, str_from(method->name)) >= 0;
     if (wrapped && args->count > 0) {
         struct jinja_value *items = jinja_alloc(run, args->count * sizeof(*items));
         if (items == NULL)
@@ -150,19 +148,15 @@ static bool rest_kwargs(struct jinja_run *run, const struct jinja_function *func
 static bool rest_args(struct jinja_run *run, const struct jinja_function *function,
                       const struct jinja_args *args, struct jinja_frame *frame)
 {
-    struct jinja_value list;
+    size_t named = MIN(function->param_count, args->count);
 
     if (!function->takes_varargs)
         return args->count <= function->param_count ||
                jinja_fail(run, "macro takes not more than %zu argument(s)", function->param_count);
-    if (!jinja_new_list(run, &list))
-        return false;
-    for (size_t i = function->param_count; i < args->count; i++)
-        if (!jinja_add(run, list, args->items[i]))
-            return false;
+    struct jinja_value list = jinja_new_list(run);
     list.kind = JINJA_TUPLE;
     frame->slots[function->varargs_slot] = list;
-    return true;
+    return jinja_add_all(run, list, args->items + named, args->count - named);
 }
 
 /* Fills the slots of the parameters, in the order and with the quirks of Jinja's Macro.__call__. */
@@ -257,6 +251,13 @@ BUILTIN(global_range)
     return true;
 }
 
+bool jinja_set_kwargs(struct jinja_run *run, struct jinja_value dict, const struct jinja_args *args)
+{
+    for (size_t i = 0; i < args->kwarg_count && !run->failed; i++)
+        jinja_set(run, dict, jinja_str(args->kwargs[i].name), args->kwargs[i].value);
+    return !run->failed;
+}
+
 /* The pairs of dict(...) and namespace(...): from a mapping or pairs, then from keywords. */
 static bool fill_dict(struct jinja_run *run, const struct jinja_args *args, struct jinja_value dict)
 {
@@ -266,17 +267,9 @@ static bool fill_dict(struct jinja_run *run, const struct jinja_args *args, stru
     if (args->count > 1)
         return jinja_fail(run, "dict expected at most 1 argument");
     if (args->count == 1) {
-        struct jinja_value source = args->items[0];
-        if (source.kind == JINJA_DICT)
-            source = (struct jinja_value){
-                .kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = source.dict};
-        if (!jinja_cursor_init(run, &cursor, source))
+        if (!jinja_cursor_init(run, &cursor, jinja_items_view(args->items[0])))
             return false;
-        for (;;) {
-            if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
-                return false;
-            if (item.kind == JINJA_MISSING)
-                break;
+        while (jinja_cursor_more(run, &cursor, &item)) {
             if (!jinja_cursor_init(run, &pair, item) || !jinja_cursor_next(run, &pair, &key) ||
                 !jinja_cursor_next(run, &pair, &value) || !jinja_cursor_next(run, &pair, &end))
                 return false;
@@ -286,10 +279,7 @@ static bool fill_dict(struct jinja_run *run, const struct jinja_args *args, stru
                 return false;
         }
     }
-    for (size_t i = 0; i < args->kwarg_count; i++)
-        if (!jinja_set(run, dict, jinja_str(args->kwargs[i].name), args->kwargs[i].value))
-            return false;
-    return true;
+    return jinja_set_kwargs(run, dict, args);
 }
 
 /* dict, and namespace, which is one that can be changed. */
@@ -382,8 +372,8 @@ BUILTIN(global_strftime)
         return jinja_fail_memory(run);
     size_t len = strftime_l(text, sizeof(text), format, &parts, c_locale);
     freelocale(c_locale);
-    return jinja_build(run, &builder, (struct str){text, len}, JINJA_ORIGIN_NONE) &&
-           jinja_build_finish(run, &builder, out);
+    jinja_build(run, &builder, (struct str){text, len}, JINJA_ORIGIN_NONE);
+    return jinja_build_finish(run, &builder, out);
 }
 
 static const struct jinja_builtin globals[] = {
@@ -439,7 +429,6 @@ bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
     case JINJA_UNDEFINED:
         return jinja_fail_undefined(run, callee);
     default:
-        return jinja_fail(run, "'%s' object is not callable",
-                          jinja_kind_name((enum jinja_kind)callee->kind));
+        return jinja_fail(run, "'%s' object is not callable", jinja_kind_name(callee->kind));
     }
 }

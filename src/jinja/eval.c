@@ -106,13 +106,11 @@ bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *value
     if (value->flags & JINJA_FLAG_UNDEF_HINT)
         return jinja_fail(run, STR_FMT, (int)value->len, value->text);
     if (value->flags & JINJA_FLAG_UNDEF_INDEX)
-        return jinja_fail(run, "'%s object' has no element %lld",
-                          jinja_kind_name((enum jinja_kind)value->origin),
+        return jinja_fail(run, "'%s object' has no element %lld", jinja_kind_name(value->origin),
                           (long long)value->integer);
     if (value->flags & JINJA_FLAG_UNDEF_ATTR)
         return jinja_fail(run, "'%s object' has no attribute '" STR_FMT "'",
-                          jinja_kind_name((enum jinja_kind)value->origin), (int)value->len,
-                          value->text);
+                          jinja_kind_name(value->origin), (int)value->len, value->text);
     return jinja_fail(run, "'" STR_FMT "' is undefined", (int)value->len, value->text);
 }
 
@@ -130,6 +128,8 @@ bool jinja_spend(struct jinja_run *run, size_t bytes)
 
 bool jinja_enter(struct jinja_run *run)
 {
+    if (run->failed)
+        return false;
     if (run->depth >= run->options.limits.depth)
         return jinja_fail_code(run, ERR_LIMIT, "maximum recursion depth exceeded");
     run->depth++;

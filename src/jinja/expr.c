@@ -24,19 +24,24 @@ static bool eval_name(struct jinja_frame *frame, const struct jinja_node *node,
 
 /* ---- containers ---- */
 
+static bool add_values(struct jinja_run *run, struct jinja_frame *frame,
+                       const struct jinja_nodes *nodes, struct jinja_value list)
+{
+    struct jinja_value item;
+
+    for (size_t i = 0; i < nodes->count; i++)
+        if (!jinja_eval(run, frame, nodes->items[i], &item) || !jinja_add(run, list, item))
+            return false;
+    return !run->failed;
+}
+
 static bool eval_list(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node, struct jinja_value *out)
 {
-    if (!jinja_new_list(run, out))
-        return false;
-    for (size_t i = 0; i < node->items.count; i++) {
-        struct jinja_value item;
-        if (!jinja_eval(run, frame, node->items.items[i], &item) || !jinja_add(run, *out, item))
-            return false;
-    }
+    *out = jinja_new_list(run);
     if (node->kind == NODE_TUPLE)
         out->kind = JINJA_TUPLE;
-    return true;
+    return add_values(run, frame, &node->items, *out);
 }
 
 static bool eval_dict(struct jinja_run *run, struct jinja_frame *frame,
@@ -162,9 +167,9 @@ static bool eval_sign(struct jinja_run *run, struct jinja_frame *frame,
     }
     if (!jinja_is_int(&value))
         return jinja_fail(run, "bad operand type for unary sign: '%s'",
-                          jinja_kind_name((enum jinja_kind)value.kind));
+                          jinja_kind_name(value.kind));
     if (node->kind == NODE_NEG && value.integer == INT64_MIN)
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     *out = jinja_int(node->kind == NODE_NEG ? -value.integer : value.integer);
     return true;
 }
@@ -241,14 +246,11 @@ static bool add_star(struct jinja_run *run, struct jinja_frame *frame,
 
     if (!jinja_eval(run, frame, star, &value) || !jinja_cursor_init(run, &cursor, value))
         return false;
-    for (;;) {
+    do {
         if (!jinja_cursor_next(run, &cursor, &item))
             return false;
-        if (item.kind == JINJA_MISSING)
-            return true;
-        if (!jinja_add(run, list, item))
-            return false;
-    }
+    } while (item.kind != JINJA_MISSING && jinja_add(run, list, item));
+    return !run->failed;
 }
 
 /* **kwargs: names must be strings and new. */
@@ -301,18 +303,11 @@ static bool eval_kwargs(struct jinja_run *run, struct jinja_frame *frame,
 bool jinja_eval_call_args(struct jinja_run *run, struct jinja_frame *frame,
                           const struct jinja_call *call, struct jinja_args *out)
 {
-    struct jinja_value list;
-
     *out = (struct jinja_args){0};
     if (call->args.count > 0 || call->star != NULL) {
-        if (!jinja_new_list(run, &list))
-            return false;
-        for (size_t i = 0; i < call->args.count; i++) {
-            struct jinja_value item;
-            if (!jinja_eval(run, frame, call->args.items[i], &item) || !jinja_add(run, list, item))
-                return false;
-        }
-        if (call->star != NULL && !add_star(run, frame, call->star, list))
+        struct jinja_value list = jinja_new_list(run);
+        if (!add_values(run, frame, &call->args, list) ||
+            (call->star != NULL && !add_star(run, frame, call->star, list)))
             return false;
         out->items = list.list->items;
         out->count = list.list->count;

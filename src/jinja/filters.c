@@ -12,19 +12,12 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-static bool int_arg(struct jinja_run *run, const struct jinja_value *value, int64_t otherwise,
-                    int64_t *out)
-{
-    *out = otherwise;
-    return !given(value) || jinja_to_int(run, value, out);
-}
-
 static bool need_str(struct jinja_run *run, const struct jinja_value *value, const char *who)
 {
     if (value->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, value);
-    return value->kind == JINJA_STR || jinja_fail(run, "%s: expected a string, not %s", who,
-                                                  jinja_kind_name((enum jinja_kind)value->kind));
+    return value->kind == JINJA_STR ||
+           jinja_fail(run, "%s: expected a string, not %s", who, jinja_kind_name(value->kind));
 }
 
 /* ---- case, white space, replacing ---- */
@@ -43,12 +36,22 @@ static bool begins_word(uint32_t code)
            jinja_char_is_space(code);
 }
 
+static bool build_cased(struct jinja_run *run, struct jinja_builder *builder,
+                        const struct jinja_value *text, size_t begin, size_t end,
+                        enum jinja_casing casing)
+{
+    struct jinja_value piece;
+
+    return jinja_cut(run, text, begin, end, &piece) &&
+           jinja_str_case(run, &piece, casing, &piece) && jinja_build_value(run, builder, &piece);
+}
+
 /* Words begin after white space and opening brackets. The first letter becomes upper case, the rest
  * lower case. */
 BUILTIN(filter_title)
 {
     struct jinja_builder builder = {0};
-    struct jinja_value text, piece;
+    struct jinja_value text;
 
     if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len))
         return false;
@@ -62,13 +65,9 @@ BUILTIN(filter_title)
             if (begins_word(utf8_next(&next, end)) != separator)
                 break;
         }
-        size_t begin = (size_t)(from - text.text);
-        if (!jinja_cut(run, &text, begin, begin + first, &piece) ||
-            !jinja_str_case(run, &piece, CASING_UPPER, &piece) ||
-            !jinja_build_value(run, &builder, &piece) ||
-            !jinja_cut(run, &text, begin + first, (size_t)(at - text.text), &piece) ||
-            !jinja_str_case(run, &piece, CASING_LOWER, &piece) ||
-            !jinja_build_value(run, &builder, &piece))
+        size_t begin = (size_t)(from - text.text), end_of_word = (size_t)(at - text.text);
+        if (!build_cased(run, &builder, &text, begin, begin + first, CASING_UPPER) ||
+            !build_cased(run, &builder, &text, begin + first, end_of_word, CASING_LOWER))
             return false;
     }
     return jinja_build_finish(run, &builder, out);
@@ -87,7 +86,7 @@ BUILTIN(filter_replace)
     struct jinja_value text, parts[2];
     int64_t count = -1;
 
-    if (args[2].kind != JINJA_NONE && !int_arg(run, &args[2], -1, &count))
+    if (args[2].kind != JINJA_NONE && !jinja_int_arg(run, &args[2], -1, &count))
         return false;
     return jinja_to_str(run, self, &text) && jinja_to_str(run, &args[0], &parts[0]) &&
            jinja_to_str(run, &args[1], &parts[1]) &&
@@ -99,7 +98,7 @@ BUILTIN(filter_center)
     struct jinja_value text;
     int64_t width;
 
-    return jinja_soft_str(run, self, &text) && int_arg(run, &args[0], 80, &width) &&
+    return jinja_soft_str(run, self, &text) && jinja_int_arg(run, &args[0], 80, &width) &&
            jinja_str_pad(run, &text, width, STR(" "), ALIGN_CENTER, out);
 }
 
@@ -128,6 +127,19 @@ BUILTIN(filter_forceescape)
     return jinja_to_str(run, self, &text) && jinja_escape(run, &text, out);
 }
 
+bool jinja_indent_unit(struct jinja_run *run, struct jinja_value width, struct jinja_value *out)
+{
+    struct jinja_builder blanks = {0};
+    int64_t count;
+
+    *out = width;
+    if (width.kind == JINJA_STR)
+        return true;
+    return jinja_to_int(run, &width, &count) &&
+           jinja_build_repeat(run, &blanks, ' ', count > 0 ? (size_t)count : 0) &&
+           jinja_build_finish(run, &blanks, out);
+}
+
 BUILTIN(filter_indent)
 {
     struct jinja_builder builder = {0};
@@ -136,16 +148,8 @@ BUILTIN(filter_indent)
 
     if (!need_str(run, self, "indent"))
         return false;
-    if (args[0].kind == JINJA_STR) {
-        unit = args[0];
-    } else {
-        struct jinja_builder blanks = {0};
-        int64_t width;
-        if (!int_arg(run, &args[0], 4, &width) ||
-            !jinja_build_repeat(run, &blanks, ' ', width > 0 ? (size_t)width : 0) ||
-            !jinja_build_finish(run, &blanks, &unit))
-            return false;
-    }
+    if (!jinja_indent_unit(run, given(&args[0]) ? args[0] : jinja_int(4), &unit))
+        return false;
     /* A line end is added before splitting into lines, so that an empty text has a line and a
      * last line end counts. */
     struct jinja_value parts[2] = {text, jinja_str(STR("\n"))};
@@ -154,16 +158,12 @@ BUILTIN(filter_indent)
     for (size_t i = 0; i < lines.list->count; i++) {
         const struct jinja_value *line = &lines.list->items[i];
         bool indented = i == 0 ? first : blank || line->len > 0;
-        if ((i > 0 && !jinja_build_char(run, &builder, '\n')) ||
-            (indented && !jinja_build_value(run, &builder, &unit)) ||
-            !jinja_build_value(run, &builder, line))
-            return false;
+        jinja_build_text(run, &builder, i > 0 ? "\n" : "");
+        if (indented)
+            jinja_build_value(run, &builder, &unit);
+        jinja_build_value(run, &builder, line);
     }
-    uint8_t flags = self->flags;
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = flags;
-    return true;
+    return jinja_build_finish_as(run, &builder, self->flags, out);
 }
 
 BUILTIN(filter_truncate)
@@ -172,11 +172,11 @@ BUILTIN(filter_truncate)
     struct jinja_value end = given(&args[2]) ? args[2] : jinja_str(STR("...")), cut, pieces;
     struct jinja_value space = jinja_str(STR(" "));
 
-    if (!int_arg(run, &args[0], 255, &length))
+    if (!jinja_int_arg(run, &args[0], 255, &length))
         return false;
     if (args[3].kind == JINJA_NONE)
         leeway = 5;
-    else if (!int_arg(run, &args[3], 5, &leeway))
+    else if (!jinja_int_arg(run, &args[3], 5, &leeway))
         return false;
     int64_t size = jinja_length(self);
     if (!need_str(run, &end, "truncate"))
@@ -248,7 +248,7 @@ static bool unescape_entity(struct jinja_run *run, struct jinja_builder *builder
     for (size_t i = 0; i < COUNT_OF(entities); i++) {
         if (str_starts(rest, str_from(entities[i].name))) {
             *at += strlen(entities[i].name);
-            return jinja_build(run, builder, str_from(entities[i].text), JINJA_ORIGIN_NONE);
+            return jinja_build_text(run, builder, entities[i].text);
         }
     }
     (*at)++;
@@ -266,16 +266,14 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
         struct str rest = {source.ptr + at, source.len - at};
         size_t next = str_find(rest, comments ? STR("<!--") : STR("<"));
         size_t stop = next == SIZE_MAX ? source.len : at + next;
-        if (!jinja_build(run, &builder, (struct str){rest.ptr, stop - at}, origin) ||
-            !jinja_spend(run, 0))
+        jinja_build(run, &builder, (struct str){rest.ptr, stop - at}, origin);
+        if (!jinja_spend(run, 0))
             return false;
         if (stop == source.len)
             break;
         at = markup_end(source, stop);
         if (at == stop) { /* not closed: plain text */
-            if (!jinja_build(run, &builder, (struct str){source.ptr + stop, source.len - stop},
-                             origin))
-                return false;
+            jinja_build(run, &builder, (struct str){source.ptr + stop, source.len - stop}, origin);
             break;
         }
     }
@@ -296,9 +294,8 @@ BUILTIN(filter_striptags)
     for (size_t at = 0; at < source.len;) {
         const char *mark = memchr(source.ptr + at, '&', source.len - at);
         size_t stop = mark ? (size_t)(mark - source.ptr) : source.len;
-        if (!jinja_build(run, &builder, (struct str){source.ptr + at, stop - at},
-                         jinja_origin_of(run, &joined)))
-            return false;
+        jinja_build(run, &builder, (struct str){source.ptr + at, stop - at},
+                    jinja_origin_of(run, &joined));
         at = stop;
         if (at < source.len && !unescape_entity(run, &builder, source, &at))
             return false;
@@ -322,24 +319,20 @@ static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
         quoted[0] = c == ' ' && query ? '+' : c;
         if (!plain && !(c == ' ' && query))
             len = (size_t)snprintf(quoted, sizeof(quoted), "%%%02X", (unsigned char)c);
-        if (!jinja_build(run, builder, (struct str){quoted, len}, origin))
-            return false;
+        jinja_build(run, builder, (struct str){quoted, len}, origin);
     }
-    return true;
+    return !run->failed;
 }
 
 BUILTIN(filter_urlencode)
 {
     struct jinja_builder builder = {0};
-    struct jinja_value pairs = *self, item, list;
+    struct jinja_value item, list;
     struct jinja_cursor cursor;
 
     if (self->kind == JINJA_STR || !jinja_iterable(self))
         return quote_url(run, &builder, self, false) && jinja_build_finish(run, &builder, out);
-    if (self->kind == JINJA_DICT)
-        pairs =
-            (struct jinja_value){.kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = self->dict};
-    if (!jinja_cursor_init(run, &cursor, pairs))
+    if (!jinja_cursor_init(run, &cursor, jinja_items_view(*self)))
         return false;
     for (bool first = true;; first = false) {
         if (!jinja_cursor_next(run, &cursor, &item))
@@ -350,8 +343,8 @@ BUILTIN(filter_urlencode)
             return false;
         if (list.list->count != 2)
             return jinja_fail(run, "urlencode: expected pairs");
-        if ((!first && !jinja_build_char(run, &builder, '&')) ||
-            !quote_url(run, &builder, &list.list->items[0], true) ||
+        jinja_build_text(run, &builder, first ? "" : "&");
+        if (!quote_url(run, &builder, &list.list->items[0], true) ||
             !jinja_build_char(run, &builder, '=') ||
             !quote_url(run, &builder, &list.list->items[1], true))
             return false;
@@ -375,12 +368,13 @@ BUILTIN(filter_xmlattr)
         for (size_t k = 0; k < key.len; k++)
             if (strchr(" \t\n\r\f\v/>=", key.text[k]) != NULL && key.text[k] != '\0')
                 return jinja_fail(run, "Invalid character in attribute name");
-        if (((any || space) && !jinja_build_char(run, &builder, ' ')) ||
-            !jinja_escape(run, &key, &key) || !jinja_escape(run, &value, &value) ||
-            !jinja_build_value(run, &builder, &key) ||
-            !jinja_build(run, &builder, STR("=\""), JINJA_ORIGIN_NONE) ||
-            !jinja_build_value(run, &builder, &value) || !jinja_build_char(run, &builder, '"'))
+        jinja_build_text(run, &builder, any || space ? " " : "");
+        if (!jinja_escape(run, &key, &key) || !jinja_escape(run, &value, &value))
             return false;
+        jinja_build_value(run, &builder, &key);
+        jinja_build_text(run, &builder, "=\"");
+        jinja_build_value(run, &builder, &value);
+        jinja_build_char(run, &builder, '"');
         any = true;
     }
     return jinja_build_finish(run, &builder, out);
@@ -398,7 +392,7 @@ BUILTIN(filter_abs)
     if (!jinja_to_int(run, self, &value))
         return false;
     if (value == INT64_MIN)
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     *out = jinja_int(value < 0 ? -value : value);
     return true;
 }
@@ -410,7 +404,7 @@ static bool truncate_float(struct jinja_run *run, double number, bool *ok, struc
     if (isinf(number))
         return jinja_fail(run, "cannot convert float infinity to integer");
     if (fabs(number) >= 9223372036854775808.0)
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     if (*ok)
         *out = jinja_int((int64_t)number);
     return true;
@@ -430,7 +424,7 @@ BUILTIN(filter_int)
     double number;
 
     *out = otherwise;
-    if (!int_arg(run, &args[1], 10, &base) || !spend_text(run, self))
+    if (!jinja_int_arg(run, &args[1], 10, &base) || !spend_text(run, self))
         return false;
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
@@ -439,7 +433,7 @@ BUILTIN(filter_int)
         return true;
     }
     if (self->kind == JINJA_BIGINT)
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     if (self->kind == JINJA_FLOAT)
         number = self->number;
     else if (self->kind != JINJA_STR)
@@ -447,7 +441,7 @@ BUILTIN(filter_int)
     else if ((base == 0 || (base >= 2 && base <= 36)) &&
              jinja_parse_int(jinja_text(*self), (int)base, &value, &overflow)) {
         if (overflow)
-            return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+            return jinja_fail_overflow(run);
         *out = jinja_int(value);
         return true;
     } else if (!jinja_parse_float(jinja_text(*self), &number))
@@ -493,7 +487,7 @@ static bool round_int(struct jinja_run *run, int64_t value, int64_t digits, stru
     rest = rest < 0 ? -rest : rest;
     bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
     if (up && unit > 1 && __builtin_add_overflow(down, value < 0 ? -unit : unit, &down))
-        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        return jinja_fail_overflow(run);
     *out = jinja_int(unit > 1 ? down : value);
     return true;
 }
@@ -504,13 +498,13 @@ BUILTIN(filter_round)
         given(&args[1]) && args[1].kind == JINJA_STR ? jinja_text(args[1]) : STR("common");
     int64_t digits;
 
-    if (!int_arg(run, &args[0], 0, &digits))
+    if (!jinja_int_arg(run, &args[0], 0, &digits))
         return false;
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
     if (!jinja_is_number(self))
         return jinja_fail(run, "type %s doesn't define __round__ method",
-                          jinja_kind_name((enum jinja_kind)self->kind));
+                          jinja_kind_name(self->kind));
     bool ceiling = str_eq(method, STR("ceil")), floors = str_eq(method, STR("floor"));
     if (!ceiling && !floors && !str_eq(method, STR("common")))
         return jinja_fail(run, "method must be common, ceil or floor");
@@ -543,17 +537,16 @@ BUILTIN(filter_filesizeformat)
     if (number.kind != JINJA_FLOAT || !isfinite(number.number))
         return jinja_fail(run, "filesizeformat: not a number");
     double bytes = number.number;
-    if (bytes == 1)
-        return jinja_build(run, &builder, STR("1 Byte"), JINJA_ORIGIN_NONE) &&
-               jinja_build_finish(run, &builder, out);
-    if (bytes < base)
-        return jinja_build_format(run, &builder, "%.0f Bytes", trunc(bytes) + 0.0) &&
-               jinja_build_finish(run, &builder, out);
     for (unit = base * base; i < COUNT_OF(decimal) - 1 && bytes >= unit; i++)
         unit *= base;
-    return jinja_build_format(run, &builder, "%.1f %s", base * bytes / unit,
-                              is_binary ? binary[i] : decimal[i]) &&
-           jinja_build_finish(run, &builder, out);
+    if (bytes == 1)
+        jinja_build_text(run, &builder, "1 Byte");
+    else if (bytes < base)
+        jinja_build_format(run, &builder, "%.0f Bytes", trunc(bytes) + 0.0);
+    else
+        jinja_build_format(run, &builder, "%.1f %s", base * bytes / unit,
+                           is_binary ? binary[i] : decimal[i]);
+    return jinja_build_finish(run, &builder, out);
 }
 
 RAW_BUILTIN(filter_format)
@@ -564,21 +557,13 @@ RAW_BUILTIN(filter_format)
         return jinja_fail(run, "can't handle positional and keyword arguments at the same time");
     if (!jinja_soft_str(run, self, &text))
         return false;
-    if (args->kwarg_count > 0) {
-        if (!jinja_new_dict(run, &values))
-            return false;
-        for (size_t i = 0; i < args->kwarg_count; i++)
-            if (!jinja_set(run, values, jinja_str(args->kwargs[i].name), args->kwargs[i].value))
-                return false;
-        return jinja_format_percent(run, &text, &values, out);
-    }
-    if (!jinja_new_list(run, &values))
-        return false;
-    for (size_t i = 0; i < args->count; i++)
-        if (!jinja_add(run, values, args->items[i]))
-            return false;
+    if (args->kwarg_count > 0)
+        return jinja_new_dict(run, &values) && jinja_set_kwargs(run, values, args) &&
+               jinja_format_percent(run, &text, &values, out);
+    values = jinja_new_list(run);
     values.kind = JINJA_TUPLE;
-    return jinja_format_percent(run, &text, &values, out);
+    return jinja_add_all(run, values, args->items, args->count) &&
+           jinja_format_percent(run, &text, &values, out);
 }
 
 const struct jinja_builtin jinja_filters_text[] = {
@@ -614,11 +599,7 @@ const struct jinja_builtin jinja_filters_text[] = {
 
 const struct jinja_builtin *jinja_filter_find(struct str name)
 {
-    const struct jinja_builtin *const lists[] = {jinja_filters_text, jinja_filters_list};
+    const struct jinja_builtin *found = jinja_builtin_find(jinja_filters_text, name);
 
-    for (size_t i = 0; i < COUNT_OF(lists); i++)
-        for (const struct jinja_builtin *row = lists[i]; row->name != NULL; row++)
-            if (str_eq(name, str_from(row->name)))
-                return row;
-    return NULL;
+    return found ? found : jinja_builtin_find(jinja_filters_list, name);
 }

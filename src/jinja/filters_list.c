@@ -15,7 +15,7 @@ enum { PPRINT_WIDTH = 80 };
 
 static const struct jinja_value *not_none(const struct jinja_value *value)
 {
-    return value->kind == JINJA_MISSING || value->kind == JINJA_NONE ? NULL : value;
+    return some(value) ? value : NULL;
 }
 
 /* ---- simple ones ---- */
@@ -25,8 +25,7 @@ BUILTIN(filter_length)
     int64_t length = jinja_length(self);
 
     if (length < 0)
-        return jinja_fail(run, "object of type '%s' has no len()",
-                          jinja_kind_name((enum jinja_kind)self->kind));
+        return jinja_fail(run, "object of type '%s' has no len()", jinja_kind_name(self->kind));
     *out = jinja_int(length);
     return jinja_spend(run, self->kind == JINJA_STR ? self->len : 0);
 }
@@ -58,8 +57,7 @@ BUILTIN(filter_last)
 
     /* Generators cannot be reversed, and an undefined value has no keys to reverse. */
     if (length < 0)
-        return jinja_fail(run, "'%s' object is not reversible",
-                          jinja_kind_name((enum jinja_kind)self->kind));
+        return jinja_fail(run, "'%s' object is not reversible", jinja_kind_name(self->kind));
     if (self->kind == JINJA_STR && length > 0) {
         struct jinja_value index = jinja_int(-1);
         if (!jinja_get_item(run, self, &index, out))
@@ -84,16 +82,14 @@ BUILTIN(filter_list)
 
 BUILTIN(filter_items)
 {
-    struct jinja_value view, list;
+    struct jinja_value view = jinja_items_view(*self), list;
 
-    if (self->kind != JINJA_DICT) {
-        if (!jinja_new_list(run, &list) || !jinja_new_iter(run, "items", list, out))
-            return false;
-        ((struct jinja_iter *)out->object)->failed = self->kind != JINJA_UNDEFINED;
-        return true;
-    }
-    view = (struct jinja_value){.kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = self->dict};
-    return jinja_to_list(run, &view, &list) && jinja_new_iter(run, "items", list, out);
+    if (self->kind == JINJA_DICT)
+        return jinja_to_list(run, &view, &list) && jinja_new_iter(run, "items", list, out);
+    if (!jinja_new_iter(run, "items", jinja_new_list(run), out))
+        return false;
+    ((struct jinja_iter *)out->object)->failed = self->kind != JINJA_UNDEFINED;
+    return true;
 }
 
 BUILTIN(filter_reverse)
@@ -121,7 +117,8 @@ BUILTIN(filter_join)
     if (given(&args[0]) && !jinja_to_str(run, &args[0], &separator))
         return false;
     if (path != NULL) {
-        if (!jinja_to_list(run, self, &items) || !jinja_new_list(run, &list))
+        list = jinja_new_list(run);
+        if (!jinja_to_list(run, self, &items))
             return false;
         for (size_t i = 0; i < items.list->count; i++) {
             struct jinja_value item;
@@ -162,42 +159,32 @@ BUILTIN(filter_sum)
         return jinja_fail(run, "sum() can't sum strings [use ''.join(seq) instead]");
     if (!jinja_cursor_init(run, &cursor, *self))
         return false;
-    for (;;) {
-        if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
-            return false;
-        if (!given(&item))
-            break;
+    while (jinja_cursor_more(run, &cursor, &item))
         if ((path != NULL && !jinja_get_path(run, &item, path, NULL, &item)) ||
             !jinja_binary(run, OP_ADD, &total, &item, &total))
             return false;
-    }
     *out = total;
-    return true;
+    return !run->failed;
 }
 
 /* ---- batches and slices ---- */
 
 BUILTIN(filter_batch)
 {
-    struct jinja_value source, batches, batch = {.kind = JINJA_MISSING};
+    struct jinja_value source, batches = jinja_new_list(run), batch = {.kind = JINJA_MISSING};
     int64_t size;
     const struct jinja_value *fill = not_none(&args[1]);
 
-    if (!jinja_to_int(run, &args[0], &size) || !jinja_to_list(run, self, &source) ||
-        !jinja_new_list(run, &batches))
+    if (!jinja_to_int(run, &args[0], &size) || !jinja_to_list(run, self, &source))
         return false;
     for (size_t i = 0; i < source.list->count; i++) {
         bool full = given(&batch) && size >= 0 && batch.list->count == (size_t)size;
-        if ((i == 0 || full) && size == 0 && i == 0) {
-            /* Size 0: Python adds an empty list before each item but keeps the item.
-             */
-            struct jinja_value none;
-            if (!jinja_new_list(run, &none) || !jinja_add(run, batches, none))
-                return false;
+        if (size == 0 && i == 0) /* Python adds an empty list before each item but keeps the item */
+            jinja_add(run, batches, jinja_new_list(run));
+        if (!given(&batch) || full) {
+            batch = jinja_new_list(run);
+            jinja_add(run, batches, batch);
         }
-        if ((!given(&batch) || full) &&
-            (!jinja_new_list(run, &batch) || !jinja_add(run, batches, batch)))
-            return false;
         if (!jinja_add(run, batch, source.list->items[i]))
             return false;
     }
@@ -209,12 +196,11 @@ BUILTIN(filter_batch)
 
 BUILTIN(filter_slice)
 {
-    struct jinja_value source, columns, column;
+    struct jinja_value source, columns = jinja_new_list(run), column;
     int64_t count, offset = 0;
     const struct jinja_value *fill = not_none(&args[1]);
 
-    if (!jinja_to_int(run, &args[0], &count) || !jinja_to_list(run, self, &source) ||
-        !jinja_new_list(run, &columns))
+    if (!jinja_to_int(run, &args[0], &count) || !jinja_to_list(run, self, &source))
         return false;
     if (count == 0)
         return jinja_fail(run, "integer division or modulo by zero");
@@ -224,13 +210,12 @@ BUILTIN(filter_slice)
         int64_t start = offset + n * each;
         offset += n < extra;
         int64_t end = offset + (n + 1) * each;
-        if (!jinja_spend(run, 0) || !jinja_new_list(run, &column))
+        if (!jinja_spend(run, 0))
             return false;
-        for (int64_t i = start; i < end; i++)
-            if (!jinja_add(run, column, source.list->items[i]))
-                return false;
-        if (fill != NULL && n >= extra && !jinja_add(run, column, *fill))
-            return false;
+        column = jinja_new_list(run);
+        jinja_add_all(run, column, source.list->items + start, (size_t)(end - start));
+        if (fill != NULL && n >= extra)
+            jinja_add(run, column, *fill);
         if (!jinja_add(run, columns, column))
             return false;
     }
@@ -243,6 +228,11 @@ struct sort_item {
     struct jinja_value key;
     struct jinja_value value;
 };
+
+static struct sort_item *new_items(struct jinja_run *run, size_t count)
+{
+    return jinja_alloc(run, (count + 1) * sizeof(struct sort_item));
+}
 
 /* Stable merge sort; uses only "less than", as Python does. */
 static bool merge_sort(struct jinja_run *run, struct sort_item *items, struct sort_item *spare,
@@ -276,7 +266,7 @@ static bool ignore_case(struct jinja_run *run, bool case_sensitive, struct jinja
 /* Sorts the values of a list by their keys. */
 static bool sort_pairs(struct jinja_run *run, struct sort_item *items, size_t count, bool reverse)
 {
-    struct sort_item *spare = jinja_alloc(run, (count + 1) * sizeof(*spare));
+    struct sort_item *spare = items ? new_items(run, count) : NULL;
 
     return spare != NULL && merge_sort(run, items, spare, count, reverse);
 }
@@ -284,15 +274,10 @@ static bool sort_pairs(struct jinja_run *run, struct sort_item *items, size_t co
 static bool take_values(struct jinja_run *run, const struct sort_item *items, size_t count,
                         struct jinja_value *out)
 {
-    struct jinja_value list;
-
-    if (!jinja_new_list(run, &list))
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (!jinja_add(run, list, items[i].value))
-            return false;
-    *out = list;
-    return true;
+    *out = jinja_new_list(run);
+    for (size_t i = 0; i < count && !run->failed; i++)
+        jinja_add(run, *out, items[i].value);
+    return !run->failed;
 }
 
 /* The sort keys of one item: a list with one for each comma-separated attribute. */
@@ -303,8 +288,7 @@ static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
     struct jinja_value key = *item;
     struct str rest, name;
 
-    if (!jinja_new_list(run, out))
-        return false;
+    *out = jinja_new_list(run);
     if (attribute == NULL || attribute->kind != JINJA_STR)
         return (attribute == NULL || jinja_get_path(run, item, attribute, NULL, &key)) &&
                ignore_case(run, case_sensitive, &key) && jinja_add(run, *out, key);
@@ -325,14 +309,14 @@ BUILTIN(filter_sort)
     if (!jinja_to_list(run, self, &list))
         return false;
     size_t count = list.list->count;
-    struct sort_item *items = jinja_alloc(run, (count + 1) * sizeof(*items));
+    struct sort_item *items = new_items(run, count);
     for (size_t i = 0; items != NULL && i < count; i++) {
         items[i].value = list.list->items[i];
         if (!sort_key(run, &items[i].value, not_none(&args[2]), jinja_value_true(&args[1]),
                       &items[i].key))
             return false;
     }
-    return items != NULL && sort_pairs(run, items, count, jinja_value_true(&args[0])) &&
+    return sort_pairs(run, items, count, jinja_value_true(&args[0])) &&
            take_values(run, items, count, out);
 }
 
@@ -351,7 +335,7 @@ BUILTIN(filter_dictsort)
             return jinja_fail(run, "You can only sort by either \"key\" or \"value\"");
     }
     size_t count = jinja_dict_count(self->dict);
-    struct sort_item *items = jinja_alloc(run, (count + 1) * sizeof(*items));
+    struct sort_item *items = new_items(run, count);
     for (size_t i = 0; items != NULL && i < count; i++) {
         const struct jinja_value *key = jinja_dict_key(self->dict, i);
         const struct jinja_value *value = jinja_dict_value(self->dict, i);
@@ -360,7 +344,7 @@ BUILTIN(filter_dictsort)
             !jinja_new_tuple2(run, *key, *value, &items[i].value))
             return false;
     }
-    return items != NULL && sort_pairs(run, items, count, jinja_value_true(&args[2])) &&
+    return sort_pairs(run, items, count, jinja_value_true(&args[2])) &&
            take_values(run, items, count, out);
 }
 
@@ -377,30 +361,31 @@ static bool item_key(struct jinja_run *run, const struct jinja_value *item,
 
 BUILTIN(filter_groupby)
 {
-    struct jinja_value list, groups, group, members = {.kind = JINJA_MISSING}, grouper;
+    struct jinja_value list, groups = jinja_new_list(run), group, members = {.kind = JINJA_MISSING},
+                             grouper;
     const struct jinja_value *path = not_none(&args[0]), *fallback = not_none(&args[1]);
     bool case_sensitive = jinja_value_true(&args[2]);
 
-    if (!jinja_to_list(run, self, &list) || !jinja_new_list(run, &groups))
+    if (!jinja_to_list(run, self, &list))
         return false;
     size_t count = list.list->count;
-    struct sort_item *items = jinja_alloc(run, (count + 1) * sizeof(*items));
+    struct sort_item *items = new_items(run, count);
     for (size_t i = 0; items != NULL && i < count; i++) {
         items[i].value = list.list->items[i];
         if (!item_key(run, &items[i].value, path, fallback, case_sensitive, &items[i].key))
             return false;
     }
-    if (items == NULL || !sort_pairs(run, items, count, false))
+    if (!sort_pairs(run, items, count, false))
         return false;
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || !jinja_value_equal(&items[i].key, &items[i - 1].key, &run->steps_left)) {
             /* The group is named as its first member spells it. */
+            members = jinja_new_list(run);
             if (!item_key(run, &items[i].value, path, fallback, true, &grouper) ||
-                !jinja_new_list(run, &members) || !jinja_new_tuple2(run, grouper, members, &group))
+                !jinja_new_tuple2(run, grouper, members, &group))
                 return false;
             group.flags = JINJA_FLAG_GROUP;
-            if (!jinja_add(run, groups, group))
-                return false;
+            jinja_add(run, groups, group);
         }
         if (!jinja_add(run, members, items[i].value))
             return false;
@@ -411,10 +396,9 @@ BUILTIN(filter_groupby)
 
 BUILTIN(filter_unique)
 {
-    struct jinja_value list, seen, kept, key;
+    struct jinja_value list, seen, kept = jinja_new_list(run), key;
 
-    if (!jinja_to_list(run, self, &list) || !jinja_new_dict(run, &seen) ||
-        !jinja_new_list(run, &kept))
+    if (!jinja_to_list(run, self, &list) || !jinja_new_dict(run, &seen))
         return false;
     for (size_t i = 0; i < list.list->count; i++) {
         const struct jinja_value *item = &list.list->items[i];
@@ -520,13 +504,11 @@ static bool defer_failure(struct jinja_run *run)
 static bool generate(struct jinja_run *run, const struct jinja_value *self, step_fn fn,
                      const struct step *step, struct jinja_value *out)
 {
-    struct jinja_value list, kept, value;
+    struct jinja_value list, kept = jinja_new_list(run), value;
     unsigned depth = run->depth;
-    bool failed = false;
+    bool failed = run->failed;
 
-    if (!jinja_new_list(run, &kept))
-        return false;
-    if (jinja_value_true(self)) {
+    if (!failed && jinja_value_true(self)) {
         failed = !jinja_to_list(run, self, &list);
         for (size_t i = 0; !failed && i < list.list->count; i++) {
             failed = !fn(run, step, &list.list->items[i], &value);
@@ -584,16 +566,16 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
         return false;
     if (value.kind == JINJA_DICT) {
         size_t count = jinja_dict_count(value.dict);
-        struct sort_item *items = jinja_alloc(run, (count + 1) * sizeof(*items));
+        struct sort_item *items = new_items(run, count);
         for (size_t i = 0; items != NULL && i < count; i++)
             items[i] = (struct sort_item){*jinja_dict_key(value.dict, i),
                                           *jinja_dict_value(value.dict, i)};
-        ok = items != NULL && sort_pairs(run, items, count, false) && jinja_new_dict(run, out);
+        ok = sort_pairs(run, items, count, false) && jinja_new_dict(run, out);
         for (size_t i = 0; ok && i < count; i++)
             ok = sort_dicts(run, items[i].value, &items[i].value) &&
                  jinja_set(run, *out, items[i].key, items[i].value);
     } else {
-        ok = jinja_new_list(run, out);
+        *out = jinja_new_list(run);
         for (size_t i = 0; ok && i < value.list->count; i++) {
             struct jinja_value item;
             ok = sort_dicts(run, value.list->items[i], &item) && jinja_add(run, *out, item);
@@ -601,7 +583,7 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
         out->kind = value.kind;
     }
     jinja_leave(run);
-    return ok;
+    return ok && !run->failed;
 }
 
 /* pprint for values that fit on one line. Its layout of longer values is for terminals, not for

@@ -517,7 +517,7 @@ static bool format_value(struct braces *braces, const struct jinja_value *value,
     }
     if (!jinja_is_number(value))
         return jinja_fail(run, "unsupported format string passed to %s.__format__",
-                          jinja_kind_name((enum jinja_kind)value->kind));
+                          jinja_kind_name(value->kind));
     if (!braces_spec(run, text, &spec))
         return false;
     if (value->kind == JINJA_BOOL && spec.type == 0) /* a bool is formatted as an int */

@@ -141,7 +141,7 @@ static bool write_key(struct writer *writer, const struct jinja_value *key)
         return put(writer, STR("\"")) && write_value(writer, key) && put(writer, STR("\""));
     default:
         return jinja_fail(writer->run, "keys must be str, int, float, bool or None, not %s",
-                          jinja_kind_name((enum jinja_kind)key->kind));
+                          jinja_kind_name(key->kind));
     }
 }
 
@@ -228,7 +228,7 @@ static bool write_value(struct writer *writer, const struct jinja_value *value)
         break;
     default:
         ok = jinja_fail(writer->run, "Object of type %s is not JSON serializable",
-                        jinja_kind_name((enum jinja_kind)value->kind));
+                        jinja_kind_name(value->kind));
     }
     jinja_leave(writer->run);
     return ok;

@@ -24,7 +24,6 @@ struct lexer {
     struct str source;
     size_t at;
     struct jinja_tokens tokens;
-    size_t cap;
     bool line_starting; /* the text read last ended a line */
     char brackets[BRACKETS_MAX];
     size_t bracket_count;
@@ -43,22 +42,21 @@ static const char *const token_names[] = {
          jinja_error_at((lexer)->error, ERR_INVALID, (lexer)->source, (pos), __VA_ARGS__), \
      false)
 
+static bool fail_memory(struct lexer *lexer)
+{
+    lexer->err = jinja_error_at(lexer->error, lexer->arena->err, lexer->source, lexer->at,
+                                "the template is too large");
+    return false;
+}
+
 static bool add(struct lexer *lexer, struct jinja_token token)
 {
     struct jinja_tokens *tokens = &lexer->tokens;
+    void *items = arena_push(lexer->arena, tokens->items, tokens->count, sizeof(token));
 
-    if (tokens->count == lexer->cap) {
-        size_t cap = lexer->cap ? lexer->cap * 2 : 256;
-        void *items = arena_grow(lexer->arena, tokens->items, lexer->cap * sizeof(token),
-                                 cap * sizeof(token));
-        if (items == NULL) {
-            lexer->err = jinja_error_at(lexer->error, lexer->arena->err, lexer->source, lexer->at,
-                                        "the template is too large");
-            return false;
-        }
-        tokens->items = items;
-        lexer->cap = cap;
-    }
+    if (items == NULL)
+        return fail_memory(lexer);
+    tokens->items = items;
     tokens->items[tokens->count++] = token;
     return true;
 }
@@ -403,11 +401,8 @@ static bool lex_string(struct lexer *lexer)
     if (escaped) {
         /* An escape is never shorter than its meaning. */
         char *out = arena_alloc(lexer->arena, text.len + 4);
-        if (out == NULL) {
-            lexer->err = jinja_error_at(lexer->error, lexer->arena->err, lexer->source, lexer->at,
-                                        "the template is too large");
-            return false;
-        }
+        if (out == NULL)
+            return fail_memory(lexer);
         for (size_t at = 0; at < text.len;) {
             char c = text.ptr[at++];
             if (c != '\\')

@@ -48,21 +48,15 @@ static bool measure(struct jinja_run *run, struct jinja_loop *loop)
     loop->length = loop->node->filter == NULL ? jinja_length(&loop->cursor.over) : -1;
     if (loop->length >= 0)
         return true;
-    struct jinja_value rest;
-    if (!jinja_new_list(run, &rest))
-        return false;
-    for (;;) {
+    struct jinja_value rest = jinja_new_list(run);
+    do {
         if (!pull(run, loop, &item))
             return false;
-        if (item.kind == JINJA_MISSING)
-            break;
-        if (!jinja_add(run, rest, item))
-            return false;
-    }
+    } while (item.kind != JINJA_MISSING && jinja_add(run, rest, item));
     loop->rest = rest;
     loop->length =
         (int64_t)rest.list->count + loop->index0 + 1 + (loop->after.kind != JINJA_MISSING);
-    return jinja_cursor_init(run, &loop->cursor, rest);
+    return !run->failed && jinja_cursor_init(run, &loop->cursor, rest);
 }
 
 static bool advance(struct jinja_run *run, struct jinja_loop *loop)
@@ -210,27 +204,25 @@ bool jinja_loop_attr(struct jinja_run *run, struct jinja_loop *loop, struct str 
     return true;
 }
 
-bool jinja_loop_cycle(struct jinja_run *run, struct jinja_loop *loop, const struct jinja_args *args,
-                      struct jinja_value *out)
+BUILTIN_SIGNATURE(jinja_loop_cycle, struct jinja_args)
 {
+    struct jinja_loop *loop = self->object;
+
     if (args->count == 0 || args->kwarg_count > 0)
         return jinja_fail(run, "no items for cycling given");
     *out = args->items[(size_t)loop->index0 % args->count];
     return true;
 }
 
-bool jinja_loop_changed(struct jinja_run *run, struct jinja_loop *loop,
-                        const struct jinja_args *args, struct jinja_value *out)
+BUILTIN_SIGNATURE(jinja_loop_changed, struct jinja_args)
 {
-    struct jinja_value now;
+    struct jinja_loop *loop = self->object;
+    struct jinja_value now = jinja_new_list(run);
 
     if (args->kwarg_count > 0)
         return jinja_fail(run, "changed() takes no keyword arguments");
-    if (!jinja_new_list(run, &now))
+    if (!jinja_add_all(run, now, args->items, args->count))
         return false;
-    for (size_t i = 0; i < args->count; i++)
-        if (!jinja_add(run, now, args->items[i]))
-            return false;
     bool changed = loop->changed.kind == JINJA_MISSING ||
                    !jinja_value_equal(&loop->changed, &now, &run->steps_left);
     if (changed)

@@ -37,7 +37,8 @@ struct jinja_run {
     void *arg;
     struct jinja_frame *root; /* for blocks */
     struct jinja_mix *mixes;  /* texts with several origins */
-    size_t mix_count, mix_cap;
+    size_t mix_count;
+    struct jinja_list no_list; /* stands for a list that there was no memory for */
 };
 
 /* ---- objects ---- */
@@ -106,7 +107,7 @@ bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *value
 /* Counts work: `bytes` of text, or one step if 0. False at the limit. */
 bool jinja_spend(struct jinja_run *run, size_t bytes);
 
-/* Enters one level of recursion; every true result needs a jinja_leave. */
+/* Enters one level of recursion, if the run has not failed; every true result needs a jinja_leave. */
 bool jinja_enter(struct jinja_run *run);
 void jinja_leave(struct jinja_run *run);
 
@@ -136,10 +137,9 @@ enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,
                                const struct jinja_for *node);
 bool jinja_loop_attr(struct jinja_run *run, struct jinja_loop *loop, struct str name,
                      struct jinja_value *out); /* out is undefined if there is no such attribute */
-bool jinja_loop_cycle(struct jinja_run *run, struct jinja_loop *loop, const struct jinja_args *args,
-                      struct jinja_value *out);
-bool jinja_loop_changed(struct jinja_run *run, struct jinja_loop *loop,
-                        const struct jinja_args *args, struct jinja_value *out);
+/* loop.cycle and loop.changed */
+BUILTIN_SIGNATURE(jinja_loop_cycle, struct jinja_args);
+BUILTIN_SIGNATURE(jinja_loop_changed, struct jinja_args);
 bool jinja_loop_call(struct jinja_run *run, struct jinja_loop *loop, const struct jinja_args *args,
                      struct jinja_value *out);
 
@@ -156,6 +156,11 @@ bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
 bool jinja_to_int(struct jinja_run *run, const struct jinja_value *value,
                   int64_t *out); /* bool or int */
 
+/* An optional argument. */
+bool jinja_int_arg(struct jinja_run *run, const struct jinja_value *value, int64_t otherwise,
+                   int64_t *out);
+bool jinja_fail_overflow(struct jinja_run *run); /* of 64 bits */
+
 /* ---- access.c: attributes, items, slices, iteration ---- */
 
 bool jinja_get_attr(struct jinja_run *run, const struct jinja_value *object, struct str name,
@@ -170,15 +175,23 @@ bool jinja_get_path(struct jinja_run *run, const struct jinja_value *object,
                     const struct jinja_value *path, const struct jinja_value *fallback,
                     struct jinja_value *out);
 
+/* dict.items(); another value stays as it is. */
+struct jinja_value jinja_items_view(struct jinja_value value);
 bool jinja_iterable(const struct jinja_value *value);
 bool jinja_cursor_init(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value over);
 /* *out is missing at the end. */
 bool jinja_cursor_next(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value *out);
+/* The same as the condition of a loop, for a step: false at the end and after a failure. */
+bool jinja_cursor_more(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value *out);
 /* len(); -1 if the type has none. */
 int64_t jinja_length(const struct jinja_value *value);
 bool jinja_to_list(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
-bool jinja_new_list(struct jinja_run *run, struct jinja_value *out);
+/* An empty list; usable even if the run fails here. */
+struct jinja_value jinja_new_list(struct jinja_run *run);
+/* Nothing is added after a failure: it is enough to check the last result. */
 bool jinja_add(struct jinja_run *run, struct jinja_value list, struct jinja_value item);
+bool jinja_add_all(struct jinja_run *run, struct jinja_value list, const struct jinja_value *items,
+                   size_t count);
 bool jinja_new_dict(struct jinja_run *run, struct jinja_value *out);
 bool jinja_set(struct jinja_run *run, struct jinja_value dict, struct jinja_value key,
                struct jinja_value value); /* fails for unhashable keys */

@@ -12,7 +12,7 @@
 
 static const char *const op_names[] = {"+", "-", "*", "/", "//", "%", "**"};
 
-static bool fail_overflow(struct jinja_run *run)
+bool jinja_fail_overflow(struct jinja_run *run)
 {
     return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
 }
@@ -25,8 +25,7 @@ static bool fail_types(struct jinja_run *run, const char *op, const struct jinja
     if (b->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, b);
     return jinja_fail(run, "unsupported operand type(s) for %s: '%s' and '%s'", op,
-                      jinja_kind_name((enum jinja_kind)a->kind),
-                      jinja_kind_name((enum jinja_kind)b->kind));
+                      jinja_kind_name(a->kind), jinja_kind_name(b->kind));
 }
 
 bool jinja_to_int(struct jinja_run *run, const struct jinja_value *value, int64_t *out)
@@ -35,9 +34,16 @@ bool jinja_to_int(struct jinja_run *run, const struct jinja_value *value, int64_
         return jinja_fail_undefined(run, value);
     if (!jinja_is_int(value))
         return jinja_fail(run, "'%s' object cannot be interpreted as an integer",
-                          jinja_kind_name((enum jinja_kind)value->kind));
+                          jinja_kind_name(value->kind));
     *out = value->integer;
     return true;
+}
+
+bool jinja_int_arg(struct jinja_run *run, const struct jinja_value *value, int64_t otherwise,
+                   int64_t *out)
+{
+    *out = otherwise;
+    return !given(value) || jinja_to_int(run, value, out);
 }
 
 /* ---- numbers ---- */
@@ -73,10 +79,10 @@ static bool int_pow(struct jinja_run *run, int64_t base, int64_t exponent, struc
     }
     while (exponent > 0) {
         if ((exponent & 1) && __builtin_mul_overflow(result, base, &result))
-            return fail_overflow(run);
+            return jinja_fail_overflow(run);
         exponent >>= 1;
         if (exponent > 0 && __builtin_mul_overflow(base, base, &base))
-            return fail_overflow(run);
+            return jinja_fail_overflow(run);
     }
     *out = jinja_int(result);
     return true;
@@ -114,7 +120,7 @@ static bool int_op(struct jinja_run *run, enum jinja_op op, int64_t a, int64_t b
         return int_pow(run, a, b, out);
     }
     if (overflow)
-        return fail_overflow(run);
+        return jinja_fail_overflow(run);
     *out = jinja_int(result);
     return true;
 }
@@ -210,18 +216,14 @@ static bool add_lists(struct jinja_run *run, const struct jinja_value *a,
 {
     struct jinja_value list;
 
-    if (!jinja_spend(run, (a->list->count + b->list->count) * sizeof(*a)) ||
-        !jinja_new_list(run, &list))
+    if (!jinja_spend(run, (a->list->count + b->list->count) * sizeof(*a)))
         return false;
-    for (size_t i = 0; i < a->list->count; i++)
-        if (!jinja_add(run, list, a->list->items[i]))
-            return false;
-    for (size_t i = 0; i < b->list->count; i++)
-        if (!jinja_add(run, list, b->list->items[i]))
-            return false;
+    list = jinja_new_list(run);
     list.kind = a->kind;
+    jinja_add_all(run, list, a->list->items, a->list->count);
+    jinja_add_all(run, list, b->list->items, b->list->count);
     *out = list;
-    return true;
+    return !run->failed;
 }
 
 static bool repeat(struct jinja_run *run, const struct jinja_value *sequence, int64_t times,
@@ -235,20 +237,16 @@ static bool repeat(struct jinja_run *run, const struct jinja_value *sequence, in
         for (int64_t i = 0; i < times && sequence->len > 0; i++)
             if (!jinja_spend(run, 0) || !jinja_build_value(run, &builder, sequence))
                 return false;
-        if (!jinja_build_finish(run, &builder, out))
-            return false;
-        out->flags |= flags;
-        return true;
+        return jinja_build_finish_as(run, &builder, flags, out);
     }
-    if (!jinja_new_list(run, &list))
-        return false;
+    list = jinja_new_list(run);
     for (int64_t i = 0; i < times && sequence->list->count > 0; i++)
         for (size_t k = 0; k < sequence->list->count; k++)
             if (!jinja_spend(run, 0) || !jinja_add(run, list, sequence->list->items[k]))
                 return false;
     list.kind = sequence->kind;
     *out = list;
-    return true;
+    return !run->failed;
 }
 
 static bool is_sequence(const struct jinja_value *value)
@@ -275,7 +273,7 @@ bool jinja_binary(struct jinja_run *run, enum jinja_op op, const struct jinja_va
     if (op == OP_MOD && a->kind == JINJA_STR)
         return jinja_format_percent(run, a, b, out);
     if ((a->kind == JINJA_BIGINT || b->kind == JINJA_BIGINT) && a->kind != JINJA_UNDEFINED)
-        return fail_overflow(run);
+        return jinja_fail_overflow(run);
     return fail_types(run, op_names[op], a, b);
 }
 
@@ -363,13 +361,12 @@ static bool order(struct jinja_run *run, enum jinja_op op, const struct jinja_va
     } else if (jinja_is_seq(a) && a->kind == b->kind)
         return order_lists(run, op, a, b, out);
     else if (a->kind == JINJA_BIGINT || b->kind == JINJA_BIGINT)
-        return fail_overflow(run);
+        return jinja_fail_overflow(run);
     else if (a->kind == JINJA_UNDEFINED || b->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, a->kind == JINJA_UNDEFINED ? a : b);
     else
         return jinja_fail(run, "'%s' not supported between instances of '%s' and '%s'",
-                          order_name(op), jinja_kind_name((enum jinja_kind)a->kind),
-                          jinja_kind_name((enum jinja_kind)b->kind));
+                          order_name(op), jinja_kind_name(a->kind), jinja_kind_name(b->kind));
     return true;
 }
 
@@ -387,7 +384,7 @@ static bool contains_by_scan(struct jinja_run *run, const struct jinja_value *co
 
     if (!jinja_iterable(container))
         return jinja_fail(run, "argument of type '%s' is not iterable",
-                          jinja_kind_name((enum jinja_kind)container->kind));
+                          jinja_kind_name(container->kind));
     if (!jinja_cursor_init(run, &cursor, *container))
         return false;
     *out = false;
@@ -408,13 +405,12 @@ bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
     case JINJA_STR:
         if (item->kind != JINJA_STR)
             return jinja_fail(run, "'in <string>' requires string as left operand, not %s",
-                              jinja_kind_name((enum jinja_kind)item->kind));
+                              jinja_kind_name(item->kind));
         *out = str_find(jinja_text(*container), jinja_text(*item)) != SIZE_MAX;
         return jinja_spend(run, container->len);
     case JINJA_DICT:
         if (!jinja_value_hashable(item))
-            return jinja_fail(run, "unhashable type: '%s'",
-                              jinja_kind_name((enum jinja_kind)item->kind));
+            return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name(item->kind));
         *out = jinja_dict_get(container->dict, *item) != NULL;
         return true;
     default:

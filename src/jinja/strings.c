@@ -7,11 +7,6 @@
 
 #include "jinja/unicode.h"
 
-static bool is_given(const struct jinja_value *value)
-{
-    return value->kind != JINJA_MISSING && value->kind != JINJA_NONE;
-}
-
 /* ---- upper and lower case ---- */
 
 enum { CODE_SIGMA = 0x3A3, CODE_FINAL_SIGMA = 0x3C2 };
@@ -80,17 +75,14 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
             return false;
         in_word = (props & JINJA_CHAR_CASED) != 0;
     }
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = flags;
-    return true;
+    return jinja_build_finish_as(run, &builder, flags, out);
 }
 
 /* ---- strip ---- */
 
 static bool strips(uint32_t code, const struct jinja_value *chars)
 {
-    if (!is_given(chars))
+    if (!some(chars))
         return jinja_char_is_space(code);
     const char *at = chars->text, *end = chars->text + chars->len;
     while (at < end)
@@ -105,9 +97,9 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
 {
     const char *begin = self->text, *end = self->text + self->len;
 
-    if (is_given(chars) && chars->kind != JINJA_STR)
+    if (some(chars) && chars->kind != JINJA_STR)
         return jinja_fail(run, "strip arg must be None or str");
-    if (!jinja_spend(run, is_given(chars) ? chars->len : 0))
+    if (!jinja_spend(run, some(chars) ? chars->len : 0))
         return false;
     while (left && begin < end) {
         const char *next = begin;
@@ -122,19 +114,11 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
         end = before;
     }
     size_t cut = self->len - (size_t)(end - begin);
-    return jinja_spend(run, cut * (is_given(chars) ? chars->len + 1 : 1)) &&
+    return jinja_spend(run, cut * (some(chars) ? chars->len + 1 : 1)) &&
            jinja_cut(run, self, (size_t)(begin - self->text), (size_t)(end - self->text), out);
 }
 
 /* ---- replace, split, join ---- */
-
-static bool build_cut(struct jinja_run *run, struct jinja_builder *builder,
-                      const struct jinja_value *string, size_t begin, size_t end)
-{
-    struct jinja_value piece;
-
-    return jinja_cut(run, string, begin, end, &piece) && jinja_build_value(run, builder, &piece);
-}
 
 /* An empty text occurs before each character and at the end. */
 static bool replace_empty(struct jinja_run *run, const struct jinja_value *self,
@@ -144,15 +128,16 @@ static bool replace_empty(struct jinja_run *run, const struct jinja_value *self,
     const char *at = self->text, *end = self->text + self->len;
 
     for (;;) {
-        if (count != 0 && !jinja_build_value(run, builder, to))
-            return false;
+        if (count != 0)
+            jinja_build_value(run, builder, to);
         count -= count != 0;
         if (at == end)
             return true;
         const char *from = at;
         utf8_next(&at, end);
         if (!jinja_spend(run, 0) ||
-            !build_cut(run, builder, self, (size_t)(from - self->text), (size_t)(at - self->text)))
+            !jinja_build_cut(run, builder, self, (size_t)(from - self->text),
+                             (size_t)(at - self->text)))
             return false;
     }
 }
@@ -178,7 +163,7 @@ bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
             size_t found = str_find(rest, jinja_text(*from));
             if (found == SIZE_MAX)
                 break;
-            if (!jinja_spend(run, 0) || !build_cut(run, &builder, self, at, at + found) ||
+            if (!jinja_spend(run, 0) || !jinja_build_cut(run, &builder, self, at, at + found) ||
                 !jinja_build_value(run, &builder, to))
                 return false;
             at += found + from->len;
@@ -187,13 +172,10 @@ bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
             *out = *self;
             return true;
         }
-        if (!build_cut(run, &builder, self, at, self->len))
+        if (!jinja_build_cut(run, &builder, self, at, self->len))
             return false;
     }
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = flags;
-    return true;
+    return jinja_build_finish_as(run, &builder, flags, out);
 }
 
 static bool add_cut(struct jinja_run *run, struct jinja_value list, const struct jinja_value *self,
@@ -288,13 +270,13 @@ bool jinja_str_split(struct jinja_run *run, const struct jinja_value *self,
 {
     struct jinja_value string = *self;
 
-    if (!jinja_spend(run, string.len) || !jinja_new_list(run, out))
+    *out = jinja_new_list(run);
+    if (!jinja_spend(run, string.len))
         return false;
-    if (!is_given(separator))
+    if (!some(separator))
         return (from_right ? rsplit_space : split_space)(run, &string, limit, *out);
     if (separator->kind != JINJA_STR)
-        return jinja_fail(run, "must be str or None, not %s",
-                          jinja_kind_name((enum jinja_kind)separator->kind));
+        return jinja_fail(run, "must be str or None, not %s", jinja_kind_name(separator->kind));
     if (separator->len == 0)
         return jinja_fail(run, "empty separator");
     return (from_right ? rsplit_on : split_on)(run, &string, jinja_text(*separator), limit, *out);
@@ -306,7 +288,8 @@ bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool
     struct jinja_value string = *self;
     const char *text = string.text, *end = text + string.len, *at = text, *line = text;
 
-    if (!jinja_spend(run, string.len) || !jinja_new_list(run, out))
+    *out = jinja_new_list(run);
+    if (!jinja_spend(run, string.len))
         return false;
     while (at < end) {
         const char *from = at;
@@ -333,25 +316,17 @@ bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
 
     if (!jinja_cursor_init(run, &cursor, *items))
         return false;
-    for (bool first = true;; first = false) {
-        if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
-            return false;
-        if (item.kind == JINJA_MISSING)
-            break;
-        if (!first && !jinja_build_value(run, &builder, separator))
-            return false;
+    for (bool first = true; jinja_cursor_more(run, &cursor, &item); first = false) {
+        if (!first)
+            jinja_build_value(run, &builder, separator);
         if (escape && !jinja_escape(run, &item, &item))
             return false;
         if (!convert && item.kind != JINJA_STR)
             return jinja_fail(run, "sequence item: expected str instance, %s found",
-                              jinja_kind_name((enum jinja_kind)item.kind));
-        if (!jinja_build_str(run, &builder, &item))
-            return false;
+                              jinja_kind_name(item.kind));
+        jinja_build_str(run, &builder, &item);
     }
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = escape ? JINJA_FLAG_MARKUP : 0;
-    return true;
+    return jinja_build_finish_as(run, &builder, escape ? JINJA_FLAG_MARKUP : 0, out);
 }
 
 bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
@@ -371,16 +346,12 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
     int64_t left = align == ALIGN_LEFT    ? 0
                    : align == ALIGN_RIGHT ? missing
                                           : missing / 2 + (missing & width & 1);
-    for (int64_t i = 0; i < left; i++)
-        if (!jinja_spend(run, 0) || !jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE))
-            return false;
-    if (!jinja_build_value(run, &builder, self))
-        return false;
-    for (int64_t i = left; i < missing; i++)
-        if (!jinja_spend(run, 0) || !jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE))
-            return false;
-    if (!jinja_build_finish(run, &builder, out))
-        return false;
-    out->flags = flags;
-    return true;
+    for (int64_t i = 0; i < missing && jinja_spend(run, 0); i++) {
+        if (i == left)
+            jinja_build_value(run, &builder, self);
+        jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE);
+    }
+    if (left == missing)
+        jinja_build_value(run, &builder, self);
+    return jinja_build_finish_as(run, &builder, flags, out);
 }

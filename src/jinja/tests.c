@@ -13,32 +13,30 @@ static bool yes(struct jinja_value *out, bool value)
     return true;
 }
 
-/* Tests that only check the kind of a value. */
-#define KIND_TEST(name, condition)  \
-    BUILTIN(test_##name)            \
-    {                               \
-        return yes(out, condition); \
-    }
-
-KIND_TEST(defined, self->kind != JINJA_UNDEFINED)
-KIND_TEST(undefined, self->kind == JINJA_UNDEFINED)
-KIND_TEST(none, self->kind == JINJA_NONE)
-KIND_TEST(boolean, self->kind == JINJA_BOOL)
-KIND_TEST(true, self->kind == JINJA_BOOL && self->integer)
-KIND_TEST(false, self->kind == JINJA_BOOL && !self->integer)
-KIND_TEST(integer, self->kind == JINJA_INT || self->kind == JINJA_BIGINT)
-KIND_TEST(float, self->kind == JINJA_FLOAT)
-KIND_TEST(number, jinja_is_number(self) || self->kind == JINJA_BIGINT)
-KIND_TEST(string, self->kind == JINJA_STR)
-KIND_TEST(mapping, self->kind == JINJA_DICT)
-KIND_TEST(iterable, jinja_iterable(self) || self->kind == JINJA_LOOP)
-KIND_TEST(escaped, self->kind == JINJA_STR && (self->flags & JINJA_FLAG_MARKUP))
-KIND_TEST(sequence, self->kind == JINJA_STR || jinja_is_seq(self) || self->kind == JINJA_DICT ||
-                        self->kind == JINJA_RANGE || self->kind == JINJA_UNDEFINED)
+#define KIND(kind)   (1 << JINJA_##kind)
+#define KINDS_NUMBER (KIND(INT) | KIND(BIGINT) | KIND(BOOL) | KIND(FLOAT))
+#define KINDS_SEQ \
+    (KIND(STR) | KIND(LIST) | KIND(TUPLE) | KIND(DICT) | KIND(RANGE) | KIND(UNDEFINED))
+#define KINDS_ITERABLE (KINDS_SEQ | KIND(VIEW) | KIND(ITER) | KIND(LOOP))
 /* An undefined value has a call method: one that fails. */
-KIND_TEST(callable, self->kind == JINJA_MACRO || self->kind == JINJA_METHOD ||
-                        self->kind == JINJA_FUNCTION || self->kind == JINJA_LOOP ||
-                        self->kind == JINJA_JOINER || self->kind == JINJA_UNDEFINED)
+#define KINDS_CALLABLE \
+    (KIND(MACRO) | KIND(METHOD) | KIND(FUNCTION) | KIND(LOOP) | KIND(JOINER) | KIND(UNDEFINED))
+
+/* The kind is one of those in `how`. */
+BUILTIN(test_kind)
+{
+    return yes(out, (1 << self->kind) & how);
+}
+
+BUILTIN(test_bool)
+{
+    return yes(out, self->kind == JINJA_BOOL && self->integer == how);
+}
+
+BUILTIN(test_escaped)
+{
+    return yes(out, self->kind == JINJA_STR && (self->flags & JINJA_FLAG_MARKUP));
+}
 
 /* odd and even by two, divisibleby by its argument; `how` is what must be left. */
 BUILTIN(test_remainder)
@@ -50,19 +48,24 @@ BUILTIN(test_remainder)
            yes(out, jinja_value_equal(&rest, &wanted, &run->steps_left));
 }
 
+bool jinja_only_case(struct str text, unsigned props)
+{
+    bool seen = false, other = false;
+
+    for (const char *at = text.ptr, *end = at + text.len; at < end;) {
+        unsigned cased = jinja_char_props(utf8_next(&at, end)) & JINJA_CHAR_CASED;
+        seen = seen || (cased & props);
+        other = other || (cased & ~props);
+    }
+    return seen && !other;
+}
+
 BUILTIN(test_case)
 {
     struct jinja_value text;
-    bool seen = false, other = false;
 
-    if (!jinja_to_str(run, self, &text) || !jinja_spend(run, text.len * 4))
-        return false;
-    for (const char *at = text.text, *end = at + text.len; at < end;) {
-        unsigned props = jinja_char_props(utf8_next(&at, end)) & JINJA_CHAR_CASED;
-        seen = seen || (props & (unsigned)how);
-        other = other || (props & ~(unsigned)how);
-    }
-    return yes(out, seen && !other);
+    return jinja_to_str(run, self, &text) && jinja_spend(run, text.len * 4) &&
+           yes(out, jinja_only_case(jinja_text(text), (unsigned)how));
 }
 
 BUILTIN(test_builtin)
@@ -100,25 +103,25 @@ BUILTIN(test_compare)
 }
 
 static const struct jinja_builtin tests[] = {
-    ROW("defined", test_defined, "", 0, 0),
-    ROW("undefined", test_undefined, "", 0, 0),
-    ROW("none", test_none, "", 0, 0),
-    ROW("string", test_string, "", 0, 0),
-    ROW("mapping", test_mapping, "", 0, 0),
-    ROW("iterable", test_iterable, "", 0, 0),
-    ROW("sequence", test_sequence, "", 0, 0),
-    ROW("boolean", test_boolean, "", 0, 0),
-    ROW("true", test_true, "", 0, 0),
-    ROW("false", test_false, "", 0, 0),
-    ROW("integer", test_integer, "", 0, 0),
-    ROW("float", test_float, "", 0, 0),
-    ROW("number", test_number, "", 0, 0),
+    ROW("defined", test_kind, "", 0, 0, ~KIND(UNDEFINED)),
+    ROW("undefined", test_kind, "", 0, 0, KIND(UNDEFINED)),
+    ROW("none", test_kind, "", 0, 0, KIND(NONE)),
+    ROW("string", test_kind, "", 0, 0, KIND(STR)),
+    ROW("mapping", test_kind, "", 0, 0, KIND(DICT)),
+    ROW("iterable", test_kind, "", 0, 0, KINDS_ITERABLE),
+    ROW("sequence", test_kind, "", 0, 0, KINDS_SEQ),
+    ROW("boolean", test_kind, "", 0, 0, KIND(BOOL)),
+    ROW("true", test_bool, "", 0, 0, true),
+    ROW("false", test_bool, "", 0, 0, false),
+    ROW("integer", test_kind, "", 0, 0, KIND(INT) | KIND(BIGINT)),
+    ROW("float", test_kind, "", 0, 0, KIND(FLOAT)),
+    ROW("number", test_kind, "", 0, 0, KINDS_NUMBER),
     ROW("odd", test_remainder, "", 0, 0, 1),
     ROW("even", test_remainder, "", 0, 0, 0),
     ROW("divisibleby", test_remainder, "num", 1, 1, 0),
     ROW("lower", test_case, "", 0, 0, JINJA_CHAR_LOWER),
     ROW("upper", test_case, "", 0, 0, JINJA_CHAR_UPPER),
-    ROW("callable", test_callable, "", 0, 0),
+    ROW("callable", test_kind, "", 0, 0, KINDS_CALLABLE),
     ROW("escaped", test_escaped, "", 0, 0),
     ROW("filter", test_builtin, "", 0, 0, false),
     ROW("test", test_builtin, "", 0, 0, true),
@@ -139,14 +142,12 @@ static const struct jinja_builtin tests[] = {
     ROW("greaterthan", test_compare, "", 1, 1, OP_GT),
     ROW(">=", test_compare, "", 1, 1, OP_GE),
     ROW("ge", test_compare, "", 1, 1, OP_GE),
+    {.name = NULL},
 };
 
 const struct jinja_builtin *jinja_test_find(struct str name)
 {
-    for (size_t i = 0; i < COUNT_OF(tests); i++)
-        if (str_eq(name, str_from(tests[i].name)))
-            return &tests[i];
-    return NULL;
+    return jinja_builtin_find(tests, name);
 }
 
 bool jinja_call_test(struct jinja_run *run, const struct jinja_builtin *test,

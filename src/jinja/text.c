@@ -17,43 +17,45 @@ enum { BUILDER_CAP_FIRST = 64 };
 
 /* ---- building ---- */
 
-static bool grow_text(struct jinja_run *run, struct jinja_builder *builder, size_t len)
+/* Makes room for `len` more bytes and returns where they go; NULL after a failure. */
+static char *grow_text(struct jinja_run *run, struct jinja_builder *builder, size_t len)
 {
-    if (len >
-        run->options.limits.output_bytes - MIN(builder->len, run->options.limits.output_bytes))
-        return jinja_fail_code(run, ERR_LIMIT, "a string is too large");
-    if (builder->cap - builder->len >= len)
-        return true;
-    size_t cap = MAX(builder->cap * 2, BUILDER_CAP_FIRST);
-    cap = MAX(cap, builder->len + len);
-    char *text = arena_grow(run->arena, builder->text, builder->cap, cap);
-    if (text == NULL)
-        return jinja_fail_memory(run);
-    builder->text = text;
-    builder->cap = cap;
-    return true;
+    size_t limit = run->options.limits.output_bytes;
+
+    if (run->failed)
+        return NULL;
+    if (len > limit - MIN(builder->len, limit)) {
+        jinja_fail_code(run, ERR_LIMIT, "a string is too large");
+        return NULL;
+    }
+    if (builder->cap - builder->len < len) {
+        size_t cap = MAX(MAX(builder->cap * 2, BUILDER_CAP_FIRST), builder->len + len);
+        char *text = arena_grow(run->arena, builder->text, builder->cap, cap);
+        if (text == NULL) {
+            jinja_fail_memory(run);
+            return NULL;
+        }
+        builder->text = text;
+        builder->cap = cap;
+    }
+    return builder->text + builder->len;
 }
 
-static bool note_origin(struct jinja_run *run, struct jinja_builder *builder, uint32_t origin)
+/* The text has grown by `len` bytes of this origin. */
+static bool commit(struct jinja_run *run, struct jinja_builder *builder, size_t len,
+                   uint32_t origin)
 {
-    struct jinja_piece *last =
-        builder->piece_count ? &builder->pieces[builder->piece_count - 1] : NULL;
+    size_t count = builder->piece_count;
 
-    if (last != NULL && last->origin == origin) {
-        last->end = builder->len;
-        return true;
-    }
-    if (builder->piece_count == builder->piece_cap) {
-        size_t cap = builder->piece_cap ? builder->piece_cap * 2 : 4;
-        struct jinja_piece *pieces =
-            arena_grow(run->arena, builder->pieces, builder->piece_cap * sizeof(*pieces),
-                       cap * sizeof(*pieces));
+    builder->len += len;
+    if (count == 0 || builder->pieces[count - 1].origin != origin) {
+        void *pieces = arena_push(run->arena, builder->pieces, count, sizeof(*builder->pieces));
         if (pieces == NULL)
             return jinja_fail_memory(run);
         builder->pieces = pieces;
-        builder->piece_cap = cap;
+        count = ++builder->piece_count;
     }
-    builder->pieces[builder->piece_count++] = (struct jinja_piece){builder->len, origin};
+    builder->pieces[count - 1] = (struct jinja_piece){builder->len, origin};
     return true;
 }
 
@@ -61,15 +63,18 @@ bool jinja_build(struct jinja_run *run, struct jinja_builder *builder, struct st
                  uint32_t origin)
 {
     assert(!(origin & JINJA_ORIGIN_MIXED));
-    if (text.len == 0)
-        return true;
-    if (text.len >= BUILDER_CAP_FIRST && !jinja_spend(run, text.len))
+    if (text.len == 0 || (text.len >= BUILDER_CAP_FIRST && !jinja_spend(run, text.len)))
+        return !run->failed;
+    char *to = grow_text(run, builder, text.len);
+    if (to == NULL)
         return false;
-    if (!grow_text(run, builder, text.len))
-        return false;
-    memcpy(builder->text + builder->len, text.ptr, text.len);
-    builder->len += text.len;
-    return note_origin(run, builder, origin);
+    memcpy(to, text.ptr, text.len);
+    return commit(run, builder, text.len, origin);
+}
+
+bool jinja_build_text(struct jinja_run *run, struct jinja_builder *builder, const char *text)
+{
+    return jinja_build(run, builder, str_from(text), JINJA_ORIGIN_NONE);
 }
 
 bool jinja_build_char(struct jinja_run *run, struct jinja_builder *builder, char c)
@@ -79,13 +84,13 @@ bool jinja_build_char(struct jinja_run *run, struct jinja_builder *builder, char
 
 bool jinja_build_repeat(struct jinja_run *run, struct jinja_builder *builder, char c, size_t count)
 {
-    if (count == 0)
-        return true;
-    if (!jinja_spend(run, count) || !grow_text(run, builder, count))
+    if (count == 0 || !jinja_spend(run, count))
+        return !run->failed;
+    char *to = grow_text(run, builder, count);
+    if (to == NULL)
         return false;
-    memset(builder->text + builder->len, c, count);
-    builder->len += count;
-    return note_origin(run, builder, JINJA_ORIGIN_NONE);
+    memset(to, c, count);
+    return commit(run, builder, count, JINJA_ORIGIN_NONE);
 }
 
 bool jinja_build_format(struct jinja_run *run, struct jinja_builder *builder, const char *fmt, ...)
@@ -117,42 +122,54 @@ bool jinja_build_value(struct jinja_run *run, struct jinja_builder *builder,
     if (!(string->origin & JINJA_ORIGIN_MIXED))
         return jinja_build(run, builder, jinja_text(*string), string->origin);
     struct jinja_mix mix = mix_of(run, string);
-    for (size_t i = 0; i < mix.count; i++) {
+    for (size_t i = 0; i < mix.count && !run->failed; i++) {
         struct str piece = {string->text + begin, mix.pieces[i].end - begin};
-        if (!jinja_build(run, builder, piece, mix.pieces[i].origin))
-            return false;
+        jinja_build(run, builder, piece, mix.pieces[i].origin);
         begin = mix.pieces[i].end;
     }
-    return true;
+    return !run->failed;
+}
+
+bool jinja_build_cut(struct jinja_run *run, struct jinja_builder *builder,
+                     const struct jinja_value *string, size_t begin, size_t end)
+{
+    struct jinja_value piece;
+
+    return !run->failed && jinja_cut(run, string, begin, end, &piece) &&
+           jinja_build_value(run, builder, &piece);
 }
 
 /* Adds a list of pieces and returns the origin that represents it. */
 static bool add_mix(struct jinja_run *run, struct jinja_mix mix, uint32_t *origin)
 {
-    if (run->mix_count == run->mix_cap) {
-        size_t cap = run->mix_cap ? run->mix_cap * 2 : 64;
-        struct jinja_mix *mixes =
-            arena_grow(run->arena, run->mixes, run->mix_cap * sizeof(mix), cap * sizeof(mix));
-        if (mixes == NULL || cap > JINJA_ORIGIN_MIXED)
-            return jinja_fail_memory(run);
-        run->mixes = mixes;
-        run->mix_cap = cap;
-    }
+    struct jinja_mix *mixes = arena_push(run->arena, run->mixes, run->mix_count, sizeof(mix));
+
+    if (mixes == NULL || run->mix_count >= JINJA_ORIGIN_MIXED - 1)
+        return jinja_fail_memory(run);
+    run->mixes = mixes;
     *origin = JINJA_ORIGIN_MIXED | (uint32_t)run->mix_count;
     run->mixes[run->mix_count++] = mix;
+    return true;
+}
+
+bool jinja_build_finish_as(struct jinja_run *run, struct jinja_builder *builder, uint8_t flags,
+                           struct jinja_value *out)
+{
+    uint32_t origin = builder->piece_count == 1 ? builder->pieces[0].origin : JINJA_ORIGIN_NONE;
+
+    if (run->failed ||
+        (builder->piece_count > 1 &&
+         !add_mix(run, (struct jinja_mix){builder->pieces, builder->piece_count}, &origin)))
+        return false;
+    *out = jinja_str_from((struct str){builder->text, builder->len}, origin);
+    out->flags = flags;
     return true;
 }
 
 bool jinja_build_finish(struct jinja_run *run, struct jinja_builder *builder,
                         struct jinja_value *out)
 {
-    uint32_t origin = builder->piece_count == 1 ? builder->pieces[0].origin : JINJA_ORIGIN_NONE;
-
-    if (builder->piece_count > 1 &&
-        !add_mix(run, (struct jinja_mix){builder->pieces, builder->piece_count}, &origin))
-        return false;
-    *out = jinja_str_from((struct str){builder->text, builder->len}, origin);
-    return true;
+    return jinja_build_finish_as(run, builder, 0, out);
 }
 
 bool jinja_cut(struct jinja_run *run, const struct jinja_value *string, size_t begin, size_t end,
@@ -204,24 +221,13 @@ bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size
 
     for (size_t i = 0; i < count; i++)
         len += strings[i].len;
-    if (!grow_text(run, &builder, len))
-        return false;
+    grow_text(run, &builder, len);
     for (size_t i = 0; i < count; i++)
-        if (!jinja_build_value(run, &builder, &strings[i]))
-            return false;
+        jinja_build_value(run, &builder, &strings[i]);
     return jinja_build_finish(run, &builder, out);
 }
 
 /* ---- repr ---- */
-
-static bool build_code(struct jinja_run *run, struct jinja_builder *builder, uint32_t code)
-{
-    const char *fmt = code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x";
-    char text[16];
-    int len = snprintf(text, sizeof(text), fmt, code);
-
-    return jinja_build(run, builder, (struct str){text, (size_t)len}, JINJA_ORIGIN_NONE);
-}
 
 static bool repr_string(struct jinja_run *run, struct jinja_builder *builder,
                         const struct jinja_value *value)
@@ -233,8 +239,7 @@ static bool repr_string(struct jinja_run *run, struct jinja_builder *builder,
     char quote = single && !both ? '"' : '\'';
     uint32_t origin = jinja_origin_of(run, value);
 
-    if (!jinja_build_char(run, builder, quote))
-        return false;
+    jinja_build_char(run, builder, quote);
     while (at < end) {
         const char *from = at;
         uint32_t code = utf8_next(&at, end);
@@ -247,45 +252,43 @@ static bool repr_string(struct jinja_run *run, struct jinja_builder *builder,
             code < 0x7F ? code >= ' ' : (jinja_char_props(code) & JINJA_CHAR_PRINTABLE) != 0;
         if (escape == 0 && printable)
             continue;
-        if (!jinja_build(run, builder, (struct str){clean, (size_t)(from - clean)}, origin))
-            return false;
-        if (escape != 0 ? !jinja_build_format(run, builder, "\\%c", escape)
-                        : !build_code(run, builder, code))
-            return false;
+        jinja_build(run, builder, (struct str){clean, (size_t)(from - clean)}, origin);
+        if (escape != 0)
+            jinja_build_format(run, builder, "\\%c", escape);
+        else
+            jinja_build_format(run, builder,
+                               code < 0x100     ? "\\x%02x"
+                               : code < 0x10000 ? "\\u%04x"
+                                                : "\\U%08x",
+                               code);
         clean = at;
     }
-    return jinja_build(run, builder, (struct str){clean, (size_t)(end - clean)}, origin) &&
-           jinja_build_char(run, builder, quote);
+    jinja_build(run, builder, (struct str){clean, (size_t)(end - clean)}, origin);
+    return jinja_build_char(run, builder, quote);
 }
 
 static bool repr_items(struct jinja_run *run, struct jinja_builder *builder,
                        const struct jinja_list *list, const char *brackets)
 {
-    if (!jinja_build_char(run, builder, brackets[0]))
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        if (i > 0 && !jinja_build(run, builder, STR(", "), JINJA_ORIGIN_NONE))
-            return false;
-        if (!jinja_build_repr(run, builder, &list->items[i]))
-            return false;
+    jinja_build_char(run, builder, brackets[0]);
+    for (size_t i = 0; i < list->count && !run->failed; i++) {
+        jinja_build_text(run, builder, i > 0 ? ", " : "");
+        jinja_build_repr(run, builder, &list->items[i]);
     }
-    if (brackets[0] == '(' && list->count == 1 && !jinja_build_char(run, builder, ','))
-        return false;
+    if (brackets[0] == '(' && list->count == 1)
+        jinja_build_char(run, builder, ',');
     return jinja_build_char(run, builder, brackets[1]);
 }
 
 static bool repr_dict(struct jinja_run *run, struct jinja_builder *builder,
                       const struct jinja_dict *dict)
 {
-    if (!jinja_build_char(run, builder, '{'))
-        return false;
-    for (size_t i = 0; i < jinja_dict_count(dict); i++) {
-        if (i > 0 && !jinja_build(run, builder, STR(", "), JINJA_ORIGIN_NONE))
-            return false;
-        if (!jinja_build_repr(run, builder, jinja_dict_key(dict, i)) ||
-            !jinja_build(run, builder, STR(": "), JINJA_ORIGIN_NONE) ||
-            !jinja_build_repr(run, builder, jinja_dict_value(dict, i)))
-            return false;
+    jinja_build_char(run, builder, '{');
+    for (size_t i = 0; i < jinja_dict_count(dict) && !run->failed; i++) {
+        jinja_build_text(run, builder, i > 0 ? ", " : "");
+        jinja_build_repr(run, builder, jinja_dict_key(dict, i));
+        jinja_build_text(run, builder, ": ");
+        jinja_build_repr(run, builder, jinja_dict_value(dict, i));
     }
     return jinja_build_char(run, builder, '}');
 }
@@ -296,20 +299,18 @@ static bool repr_view(struct jinja_run *run, struct jinja_builder *builder,
     static const char *const names[] = {"dict_keys(", "dict_values(", "dict_items("};
     struct jinja_value list;
 
-    return jinja_to_list(run, view, &list) &&
-           jinja_build(run, builder, str_from(names[view->len]), JINJA_ORIGIN_NONE) &&
+    return jinja_to_list(run, view, &list) && jinja_build_text(run, builder, names[view->len]) &&
            repr_items(run, builder, list.list, "[]") && jinja_build_char(run, builder, ')');
 }
 
 static bool repr_range(struct jinja_run *run, struct jinja_builder *builder,
                        const struct jinja_range *range)
 {
-    long long start = range->start, stop = range->stop;
-
-    if (range->step == 1)
-        return jinja_build_format(run, builder, "range(%lld, %lld)", start, stop);
-    return jinja_build_format(run, builder, "range(%lld, %lld, %lld)", start, stop,
-                              (long long)range->step);
+    jinja_build_format(run, builder, "range(%lld, %lld", (long long)range->start,
+                       (long long)range->stop);
+    if (range->step != 1)
+        jinja_build_format(run, builder, ", %lld", (long long)range->step);
+    return jinja_build_char(run, builder, ')');
 }
 
 static bool repr_loop(struct jinja_run *run, struct jinja_builder *builder, struct jinja_loop *loop)
@@ -325,20 +326,28 @@ static bool repr_macro(struct jinja_run *run, struct jinja_builder *builder,
                        const struct jinja_macro *macro)
 {
     if (macro->function->name.len == 0)
-        return jinja_build(run, builder, STR("<Macro anonymous>"), JINJA_ORIGIN_NONE);
+        return jinja_build_text(run, builder, "<Macro anonymous>");
     return jinja_build_format(run, builder, "<Macro '" STR_FMT "'>",
                               STR_ARG(macro->function->name));
 }
 
-static bool repr_number(struct jinja_run *run, struct jinja_builder *builder,
+static bool repr_markup(struct jinja_run *run, struct jinja_builder *builder,
+                        const struct jinja_value *value)
+{
+    jinja_build_text(run, builder, "Markup(");
+    repr_string(run, builder, value);
+    return jinja_build_char(run, builder, ')');
+}
+
+bool jinja_build_number(struct jinja_run *run, struct jinja_builder *builder,
                         const struct jinja_value *value)
 {
     char text[JINJA_NUMBER_BYTES];
 
     if (value->kind == JINJA_INT)
         return jinja_build_format(run, builder, "%lld", (long long)value->integer);
-    size_t len = jinja_float_repr(value->number, text);
-    return jinja_build(run, builder, (struct str){text, len}, JINJA_ORIGIN_NONE);
+    return jinja_build(run, builder, (struct str){text, jinja_float_repr(value->number, text)},
+                       JINJA_ORIGIN_NONE);
 }
 
 static bool repr_value(struct jinja_run *run, struct jinja_builder *builder,
@@ -346,42 +355,35 @@ static bool repr_value(struct jinja_run *run, struct jinja_builder *builder,
 {
     switch ((enum jinja_kind)value->kind) {
     case JINJA_UNDEFINED:
-        return jinja_build(run, builder, STR("Undefined"), JINJA_ORIGIN_NONE);
     case JINJA_NONE:
-        return jinja_build(run, builder, STR("None"), JINJA_ORIGIN_NONE);
+        return jinja_build_text(run, builder, jinja_kind_name(value->kind));
     case JINJA_BOOL:
-        return jinja_build(run, builder, value->integer ? STR("True") : STR("False"),
-                           JINJA_ORIGIN_NONE);
+        return jinja_build_text(run, builder, value->integer ? "True" : "False");
     case JINJA_INT:
     case JINJA_FLOAT:
-        return repr_number(run, builder, value);
+        return jinja_build_number(run, builder, value);
     case JINJA_BIGINT:
         return jinja_build(run, builder, jinja_text(*value), JINJA_ORIGIN_NONE);
     case JINJA_STR:
-        if (!(value->flags & JINJA_FLAG_MARKUP))
-            return repr_string(run, builder, value);
-        return jinja_build(run, builder, STR("Markup("), JINJA_ORIGIN_NONE) &&
-               repr_string(run, builder, value) && jinja_build_char(run, builder, ')');
+        return (value->flags & JINJA_FLAG_MARKUP ? repr_markup : repr_string)(run, builder, value);
     case JINJA_LIST:
-        return repr_items(run, builder, value->list, "[]");
     case JINJA_TUPLE:
-        return repr_items(run, builder, value->list, "()");
+        return repr_items(run, builder, value->list, value->kind == JINJA_LIST ? "[]" : "()");
+    case JINJA_NAMESPACE:
+        return jinja_build_text(run, builder, "<Namespace ") &&
+               repr_dict(run, builder, value->dict) && jinja_build_char(run, builder, '>');
     case JINJA_DICT:
         return repr_dict(run, builder, value->dict);
     case JINJA_VIEW:
         return repr_view(run, builder, value);
     case JINJA_RANGE:
         return repr_range(run, builder, value->range);
-    case JINJA_NAMESPACE:
-        return jinja_build(run, builder, STR("<Namespace "), JINJA_ORIGIN_NONE) &&
-               repr_dict(run, builder, value->dict) && jinja_build_char(run, builder, '>');
     case JINJA_LOOP:
         return repr_loop(run, builder, value->object);
     case JINJA_MACRO:
         return repr_macro(run, builder, value->object);
     default: /* Python prints addresses here, which no template can intend */
-        return jinja_build_format(run, builder, "<%s object>",
-                                  jinja_kind_name((enum jinja_kind)value->kind));
+        return jinja_build_format(run, builder, "<%s object>", jinja_kind_name(value->kind));
     }
 }
 
@@ -402,9 +404,7 @@ bool jinja_build_str(struct jinja_run *run, struct jinja_builder *builder,
 {
     if (value->kind == JINJA_STR)
         return jinja_build_value(run, builder, value);
-    if (value->kind == JINJA_UNDEFINED)
-        return true;
-    return jinja_build_repr(run, builder, value);
+    return value->kind == JINJA_UNDEFINED || jinja_build_repr(run, builder, value);
 }
 
 bool jinja_soft_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
@@ -415,7 +415,8 @@ bool jinja_soft_str(struct jinja_run *run, const struct jinja_value *value, stru
         *out = *value;
         return true;
     }
-    return jinja_build_str(run, &builder, value) && jinja_build_finish(run, &builder, out);
+    jinja_build_str(run, &builder, value);
+    return jinja_build_finish(run, &builder, out);
 }
 
 bool jinja_to_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
@@ -442,18 +443,15 @@ bool jinja_escape(struct jinja_run *run, const struct jinja_value *value, struct
                              : c == '"'  ? "&#34;"
                              : c == '\'' ? "&#39;"
                                          : NULL;
-        struct jinja_value piece;
         if (entity == NULL)
             continue;
-        if (!jinja_cut(run, &text, clean, i, &piece) || !jinja_build_value(run, &builder, &piece) ||
-            !jinja_build(run, &builder, str_from(entity), jinja_origin_of(run, &text)))
-            return false;
+        jinja_build_cut(run, &builder, &text, clean, i);
+        jinja_build(run, &builder, str_from(entity), jinja_origin_of(run, &text));
         clean = i + 1;
     }
     if (clean > 0) {
-        struct jinja_value piece;
-        if (!jinja_cut(run, &text, clean, text.len, &piece) ||
-            !jinja_build_value(run, &builder, &piece) || !jinja_build_finish(run, &builder, &text))
+        jinja_build_cut(run, &builder, &text, clean, text.len);
+        if (!jinja_build_finish(run, &builder, &text))
             return false;
     }
     *out = text;

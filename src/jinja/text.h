@@ -22,24 +22,32 @@ struct jinja_mix {
     size_t count;
 };
 
-/* Text under construction, with the origins of its pieces. */
+/* Text under construction, with the origins of its pieces. After a failure of the run nothing is
+ * appended, and all functions return false: it is enough to check the last one. */
 struct jinja_builder {
     char *text;
     size_t len, cap;
     struct jinja_piece *pieces;
-    size_t piece_count, piece_cap;
+    size_t piece_count;
 };
 
 bool jinja_build(struct jinja_run *run, struct jinja_builder *builder, struct str text,
                  uint32_t origin);
 bool jinja_build_value(struct jinja_run *run, struct jinja_builder *builder,
                        const struct jinja_value *string);
+bool jinja_build_cut(struct jinja_run *run, struct jinja_builder *builder,
+                     const struct jinja_value *string, size_t begin, size_t end);
+bool jinja_build_text(struct jinja_run *run, struct jinja_builder *builder, const char *text);
 bool jinja_build_char(struct jinja_run *run, struct jinja_builder *builder, char c);
 bool jinja_build_repeat(struct jinja_run *run, struct jinja_builder *builder, char c, size_t count);
+bool jinja_build_number(struct jinja_run *run, struct jinja_builder *builder,
+                        const struct jinja_value *value); /* an int or a float */
 bool jinja_build_format(struct jinja_run *run, struct jinja_builder *builder, const char *fmt, ...)
     PRINTF(3, 4);
 bool jinja_build_finish(struct jinja_run *run, struct jinja_builder *builder,
                         struct jinja_value *out);
+bool jinja_build_finish_as(struct jinja_run *run, struct jinja_builder *builder, uint8_t flags,
+                           struct jinja_value *out);
 
 /* The text [begin, end) of a string, with its origins; Markup stays Markup. */
 bool jinja_cut(struct jinja_run *run, const struct jinja_value *string, size_t begin, size_t end,
@@ -79,6 +87,11 @@ bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format
 /* ---- json.c ---- */
 
 BUILTIN_SIGNATURE(jinja_filter_tojson, struct jinja_value);
+
+/* ---- filters.c ---- */
+
+/* The text of one level: the argument itself, or that many blanks. */
+bool jinja_indent_unit(struct jinja_run *run, struct jinja_value width, struct jinja_value *out);
 
 /* ---- wrap.c ---- */
 

@@ -23,7 +23,6 @@ enum {
     EQUAL_DEPTH_MAX = 200,
     HASHABLE_ITEMS_MAX = 200, /* of a tuple, including nested tuples */
     JSON_DEPTH_MAX = 200,
-    LIST_CAP_FIRST = 8,
     DICT_CAP_FIRST = 8,
 };
 
@@ -92,9 +91,9 @@ struct str jinja_text(struct jinja_value value)
     return (struct str){value.text, value.len};
 }
 
-const char *jinja_kind_name(enum jinja_kind kind)
+const char *jinja_kind_name(unsigned kind)
 {
-    assert((unsigned)kind < JINJA_KIND_COUNT);
+    assert(kind < JINJA_KIND_COUNT);
     return kind_names[kind];
 }
 
@@ -112,15 +111,10 @@ bool jinja_list_add(struct arena *arena, struct jinja_value value, struct jinja_
     struct jinja_list *list = value.list;
 
     assert(jinja_is_seq(&value));
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : LIST_CAP_FIRST;
-        struct jinja_value *items =
-            arena_grow(arena, list->items, list->cap * sizeof(*items), cap * sizeof(*items));
-        if (items == NULL)
-            return false;
-        list->items = items;
-        list->cap = cap;
-    }
+    void *items = arena_push(arena, list->items, list->count, sizeof(item));
+    if (items == NULL)
+        return false;
+    list->items = items;
     list->items[list->count++] = item;
     return true;
 }

@@ -69,7 +69,6 @@ enum {
 struct jinja_list {
     struct jinja_value *items;
     size_t count;
-    size_t cap;
 };
 
 struct jinja_range {
@@ -141,7 +140,7 @@ bool jinja_value_hashable(const struct jinja_value *value);
 bool jinja_value_true(const struct jinja_value *value); /* Python's bool() */
 
 /* The name of the type for messages: "str", "dict"... */
-const char *jinja_kind_name(enum jinja_kind kind);
+const char *jinja_kind_name(unsigned kind);
 
 static inline bool jinja_is_int(const struct jinja_value *v) /* bool is an int, as in Python */
 {
