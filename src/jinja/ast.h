@@ -186,8 +186,7 @@ struct jinja_node {
         struct {
             /* callee or subject; NULL in filter blocks: the captured text */
             struct jinja_node *object;
-            const struct jinja_builtin *filter;
-            const struct jinja_builtin *test;
+            const struct jinja_builtin *builtin; /* NODE_FILTER, NODE_TEST */
             struct str name;
             struct jinja_call *call;
         } call;

@@ -44,7 +44,7 @@ bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct 
 /* Adds the keyword arguments to a dict. */
 bool jinja_set_kwargs(struct jinja_run *run, struct jinja_value dict,
                       const struct jinja_args *args);
-const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name);
+const struct jinja_value *jinja_kwarg(const struct jinja_args *args, struct str name);
 
 /* ---- tables of builtins ---- */
 

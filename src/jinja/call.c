@@ -53,10 +53,10 @@ bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct 
     return true;
 }
 
-const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name)
+const struct jinja_value *jinja_kwarg(const struct jinja_args *args, struct str name)
 {
     for (size_t i = 0; i < args->kwarg_count; i++)
-        if (str_eq(args->kwargs[i].name, str_from(name)))
+        if (str_eq(args->kwargs[i].name, name))
             return &args->kwargs[i].value;
     return NULL;
 }

@@ -1,11 +1,139 @@
 /*
  * collect.c: the names of a scope, from its statements: those it reads and sets, without those of
- * inner scopes; and which special names a body reads at any depth.
+ * inner scopes; and which special names a body reads at any depth. The state of a scope is, for each
+ * name id, the slot it means (`ref`) and how that slot is filled on entry (`load`). The rules are in
+ * scope.c.
  *
  * Branches of an `if` are collected on copies that are merged: a name that only some of them set
  * starts with the outer value.
  */
 #include "jinja/scope.h"
+
+#include <string.h>
+
+/* ---- the state of one scope ---- */
+
+void jinja_scope_fail(struct resolver *resolver, enum err err, uint32_t pos, const char *text,
+                      struct str name)
+{
+    if (resolver->failed)
+        return;
+    resolver->failed = true;
+    resolver->err = jinja_error_at(resolver->error, err, resolver->tmpl->source, pos, "%s" STR_FMT,
+                                   text, STR_ARG(name));
+}
+
+void *jinja_scope_alloc(struct resolver *resolver, struct arena *arena, size_t size)
+{
+    void *memory = resolver->failed ? NULL : arena_alloc(arena, size);
+
+    if (memory == NULL)
+        jinja_scope_fail(resolver, arena->err ? arena->err : ERR_LIMIT, 0,
+                         "the template is too large", STR(""));
+    return memory;
+}
+
+struct symbols *jinja_symbols_new(struct resolver *resolver, struct symbols *parent,
+                                  struct unit *unit)
+{
+    struct symbols *symbols = jinja_scope_alloc(resolver, &resolver->scratch, sizeof(*symbols));
+    struct symbol *names =
+        jinja_scope_alloc(resolver, &resolver->scratch, resolver->name_count * sizeof(*names));
+
+    if (names == NULL)
+        return NULL;
+    *symbols = (struct symbols){parent, unit, parent ? parent->level + 1 : 0, names};
+    return symbols;
+}
+
+static struct symbols *copy(struct resolver *resolver, const struct symbols *from)
+{
+    struct symbols *copy = jinja_symbols_new(resolver, NULL, NULL);
+
+    if (copy == NULL)
+        return NULL;
+    struct symbol *names = copy->names;
+    *copy = *from;
+    copy->names = names;
+    if (resolver->name_count > 0)
+        memcpy(names, from->names, resolver->name_count * sizeof(*names));
+    return copy;
+}
+
+struct ident *jinja_symbols_find(const struct symbols *symbols, uint32_t id)
+{
+    for (; symbols != NULL; symbols = symbols->parent)
+        if (symbols->names[id].ref != NULL)
+            return symbols->names[id].ref;
+    return NULL;
+}
+
+static void define(struct resolver *resolver, struct symbols *symbols, uint32_t id,
+                   enum load_state load, struct ident *from)
+{
+    struct ident *ident = symbols->unit->idents;
+
+    while (ident != NULL && (ident->id != id || ident->level != symbols->level))
+        ident = ident->next;
+    if (ident == NULL) {
+        ident = jinja_scope_alloc(resolver, &resolver->tmpl->arena, sizeof(*ident));
+        if (ident == NULL)
+            return;
+        *ident = (struct ident){symbols->unit->idents, symbols->unit, symbols->level, id,
+                                symbols->unit->function->slot_count++};
+        symbols->unit->idents = ident;
+    }
+    symbols->names[id].ref = ident;
+    symbols->names[id].load = (uint8_t)load;
+    symbols->names[id].from = from;
+}
+
+void jinja_symbols_add_param(struct resolver *resolver, struct symbols *symbols, uint32_t id)
+{
+    symbols->names[id].stored = true;
+    define(resolver, symbols, id, LOAD_PARAM, NULL);
+}
+
+static void add_load(struct resolver *resolver, struct symbols *symbols, uint32_t id)
+{
+    if (jinja_symbols_find(symbols, id) == NULL)
+        define(resolver, symbols, id, LOAD_FROM_VARS, NULL);
+}
+
+static void add_store(struct resolver *resolver, struct symbols *symbols, uint32_t id)
+{
+    symbols->names[id].stored = true;
+    if (symbols->names[id].ref != NULL)
+        return;
+    struct ident *outer = symbols->parent ? jinja_symbols_find(symbols->parent, id) : NULL;
+    define(resolver, symbols, id, outer ? LOAD_FROM_OUTER : LOAD_NOTHING, outer);
+}
+
+/* Jinja's branch_update: merges what the three branches of an `if` know. */
+static void merge(struct symbols *symbols, size_t name_count, struct symbols *branches[3])
+{
+    for (size_t id = 0; id < name_count; id++) {
+        struct symbol *symbol = &symbols->names[id];
+        bool was_stored = symbol->stored;
+        int stores = 0;
+        for (int i = 0; i < 3; i++) {
+            struct symbol *branch = &branches[i]->names[id];
+            stores += branch->stored && !was_stored;
+            if (branch->ref != NULL && branch->load != LOAD_NOT) {
+                symbol->ref = branch->ref;
+                symbol->load = branch->load;
+                symbol->from = branch->from;
+            }
+            symbol->stored = symbol->stored || branch->stored;
+        }
+        if (stores == 0 || stores == 3)
+            continue;
+        symbol->from = symbols->parent ? jinja_symbols_find(symbols->parent, (uint32_t)id) : NULL;
+        symbol->load = symbol->from ? LOAD_FROM_OUTER : LOAD_FROM_VARS;
+    }
+}
+
+/* ---- names from nodes ---- */
 
 static void each_node(const struct jinja_nodes *nodes, jinja_node_fn fn, void *arg)
 {
@@ -78,14 +206,14 @@ static void collect_walk(void *arg, struct jinja_node *node)
     if (node->kind != NODE_NAME)
         jinja_each_child(node, collect_walk, arg);
     else if (node->ref.stored)
-        jinja_symbols_add_store(walk->resolver, walk->symbols, node->ref.id);
+        add_store(walk->resolver, walk->symbols, node->ref.id);
     else
-        jinja_symbols_add_load(walk->resolver, walk->symbols, node->ref.id);
+        add_load(walk->resolver, walk->symbols, node->ref.id);
 }
 
 void jinja_collect_expr(struct resolver *resolver, struct symbols *symbols, struct jinja_node *node)
 {
-    collect_walk(&(struct walk){resolver, symbols}, node);
+    collect_walk(&(struct walk){resolver, symbols, false}, node);
 }
 
 void jinja_collect_params(struct resolver *resolver, struct symbols *symbols,
@@ -106,7 +234,7 @@ static void collect_if(struct resolver *resolver, struct symbols *symbols,
     if (branches[0].test != NULL)
         jinja_collect_expr(resolver, symbols, branches[0].test);
     for (size_t i = 0; i < 3; i++)
-        if ((copies[i] = jinja_symbols_copy(resolver, symbols)) == NULL)
+        if ((copies[i] = copy(resolver, symbols)) == NULL)
             return;
     for (size_t i = 0; i < count; i++) {
         if (branches[i].test == NULL)
@@ -117,7 +245,7 @@ static void collect_if(struct resolver *resolver, struct symbols *symbols,
             collect_if(resolver, copies[1], &branches[i], 1);
     }
     if (!resolver->failed)
-        jinja_symbols_merge(symbols, resolver->name_count, copies);
+        merge(symbols, resolver->name_count, copies);
     arena_release(&resolver->scratch, mark);
 }
 
@@ -141,7 +269,7 @@ static void collect(struct resolver *resolver, struct symbols *symbols, struct j
         jinja_collect_expr(resolver, symbols, node->loop->iter);
         break;
     case NODE_MACRO:
-        jinja_symbols_add_store(resolver, symbols, node->block.target->ref.id);
+        add_store(resolver, symbols, node->block.target->ref.id);
         break;
     case NODE_CALL_BLOCK:
         if (node->block.target != NULL)

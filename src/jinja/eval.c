@@ -69,30 +69,35 @@ enum err jinja_error_at(struct jinja_error *error, enum err code, struct str sou
     return code;
 }
 
-bool jinja_fail_code(struct jinja_run *run, enum err code, const char *fmt, ...)
+static void fail(struct jinja_run *run, enum err code, const char *fmt, va_list args)
 {
     char text[sizeof(run->error->message)];
-    va_list args;
 
     if (run->failed)
-        return false;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
+        return;
     run->failed = true;
+    vsnprintf(text, sizeof(text), fmt, args);
     jinja_error_at(run->error, code, run->tmpl->source, run->pos, "%s", text);
+}
+
+bool jinja_fail_code(struct jinja_run *run, enum err code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fail(run, code, fmt, args);
+    va_end(args);
     return false;
 }
 
 bool jinja_fail(struct jinja_run *run, const char *fmt, ...)
 {
-    char text[sizeof(run->error->message)];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    fail(run, ERR_INVALID, fmt, args);
     va_end(args);
-    return jinja_fail_code(run, ERR_INVALID, "%s", text);
+    return false;
 }
 
 bool jinja_fail_memory(struct jinja_run *run)
@@ -239,6 +244,11 @@ static bool exec_print(struct jinja_run *run, struct jinja_frame *frame,
 
 /* ---- statements ---- */
 
+static enum jinja_flow ok_flow(bool ok)
+{
+    return ok ? FLOW_NEXT : FLOW_FAIL;
+}
+
 void jinja_enter_scope(struct jinja_run *run, struct jinja_frame *frame,
                        const struct jinja_scope *scope)
 {
@@ -293,25 +303,15 @@ static enum jinja_flow exec_captured(struct jinja_run *run, struct jinja_frame *
 
 /* Applies filters to the captured text: the innermost has no object. */
 static bool apply_filters(struct jinja_run *run, struct jinja_frame *frame,
-                          const struct jinja_node *node, const struct jinja_value *captured,
-                          struct jinja_value *out)
+                          const struct jinja_node *node, struct jinja_value *text)
 {
-    struct jinja_value subject = *captured;
-    struct jinja_args args;
-
-    if (node->call.object != NULL &&
-        !apply_filters(run, frame, node->call.object, captured, &subject))
-        return false;
-    if (!jinja_eval_call_args(run, frame, node->call.call, &args))
-        return false;
-    run->pos = node->pos;
-    if (node->call.filter == NULL)
-        return jinja_fail(run, "No filter named '" STR_FMT "' found.", STR_ARG(node->call.name));
-    return jinja_call_builtin(run, node->call.filter, &subject, &args, out);
+    return (node->call.object == NULL || apply_filters(run, frame, node->call.object, text)) &&
+           jinja_eval_filter(run, frame, node, text, text);
 }
 
-static enum jinja_flow exec_set_block(struct jinja_run *run, struct jinja_frame *frame,
-                                      const struct jinja_node *node)
+/* A set block or a filter block. */
+static enum jinja_flow exec_captured_block(struct jinja_run *run, struct jinja_frame *frame,
+                                           const struct jinja_node *node)
 {
     struct jinja_value value = jinja_str(STR_NONE);
 
@@ -319,24 +319,11 @@ static enum jinja_flow exec_set_block(struct jinja_run *run, struct jinja_frame 
     enum jinja_flow flow = exec_captured(run, frame, &node->block.body, &value);
     if (flow != FLOW_NEXT)
         return flow;
-    if (node->block.filter != NULL &&
-        !apply_filters(run, frame, node->block.filter, &value, &value))
+    if (node->block.filter != NULL && !apply_filters(run, frame, node->block.filter, &value))
         return FLOW_FAIL;
-    return jinja_assign(run, frame, node->block.target, value) ? FLOW_NEXT : FLOW_FAIL;
-}
-
-static enum jinja_flow exec_filter_block(struct jinja_run *run, struct jinja_frame *frame,
-                                         const struct jinja_node *node)
-{
-    struct jinja_value value = jinja_str(STR_NONE);
-
-    jinja_enter_scope(run, frame, &node->block.scope);
-    enum jinja_flow flow = exec_captured(run, frame, &node->block.body, &value);
-    if (flow != FLOW_NEXT)
-        return flow;
-    return apply_filters(run, frame, node->block.filter, &value, &value) && jinja_write(run, &value)
-               ? FLOW_NEXT
-               : FLOW_FAIL;
+    return ok_flow(node->kind == NODE_SET_BLOCK
+                       ? jinja_assign(run, frame, node->block.target, value)
+                       : jinja_write(run, &value));
 }
 
 static enum jinja_flow exec_if(struct jinja_run *run, struct jinja_frame *frame,
@@ -439,11 +426,6 @@ static enum jinja_flow exec_block(struct jinja_run *run, const struct jinja_func
     return jinja_exec(run, frame, &function->body);
 }
 
-static enum jinja_flow ok_flow(bool ok)
-{
-    return ok ? FLOW_NEXT : FLOW_FAIL;
-}
-
 static enum jinja_flow exec_node(struct jinja_run *run, struct jinja_frame *frame,
                                  const struct jinja_node *node)
 {
@@ -459,13 +441,12 @@ static enum jinja_flow exec_node(struct jinja_run *run, struct jinja_frame *fram
     case NODE_SET:
         return ok_flow(exec_set(run, frame, node));
     case NODE_SET_BLOCK:
-        return exec_set_block(run, frame, node);
+    case NODE_FILTER_BLOCK:
+        return exec_captured_block(run, frame, node);
     case NODE_MACRO:
         return ok_flow(exec_macro(run, frame, node));
     case NODE_CALL_BLOCK:
         return ok_flow(exec_call_block(run, frame, node));
-    case NODE_FILTER_BLOCK:
-        return exec_filter_block(run, frame, node);
     case NODE_WITH:
         return exec_with(run, frame, node);
     case NODE_SCOPE:

@@ -355,82 +355,57 @@ static bool eval_call(struct jinja_run *run, struct jinja_frame *frame,
     return jinja_call_value(run, &callee, &args, out);
 }
 
+bool jinja_eval_filter(struct jinja_run *run, struct jinja_frame *frame,
+                       const struct jinja_node *node, struct jinja_value *subject,
+                       struct jinja_value *out)
+{
+    struct jinja_args args;
+
+    if (!jinja_eval_call_args(run, frame, node->call.call, &args))
+        return false;
+    run->pos = node->pos;
+    if (node->call.builtin == NULL)
+        return jinja_fail(run, "No %s named '" STR_FMT "' found.",
+                          node->kind == NODE_TEST ? "test" : "filter", STR_ARG(node->call.name));
+    return jinja_call_builtin(run, node->call.builtin, subject, &args, out);
+}
+
 static bool eval_filter(struct jinja_run *run, struct jinja_frame *frame,
                         const struct jinja_node *node, struct jinja_value *out)
 {
     struct jinja_value subject;
-    struct jinja_args args;
 
-    if (!jinja_eval(run, frame, node->call.object, &subject) ||
-        !jinja_eval_call_args(run, frame, node->call.call, &args))
-        return false;
-    run->pos = node->pos;
-    if (node->call.filter == NULL)
-        return jinja_fail(run, "No filter named '" STR_FMT "' found.", STR_ARG(node->call.name));
-    return jinja_call_builtin(run, node->call.filter, &subject, &args, out);
+    return jinja_eval(run, frame, node->call.object, &subject) &&
+           jinja_eval_filter(run, frame, node, &subject, out);
 }
 
 static bool eval_test(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node, struct jinja_value *out)
 {
-    struct jinja_value subject;
-    struct jinja_args args;
-    bool result;
-
-    if (!jinja_eval(run, frame, node->call.object, &subject) ||
-        !jinja_eval_call_args(run, frame, node->call.call, &args))
+    if (!eval_filter(run, frame, node, out))
         return false;
-    run->pos = node->pos;
-    if (node->call.test == NULL)
-        return jinja_fail(run, "No test named '" STR_FMT "' found.", STR_ARG(node->call.name));
-    if (!jinja_call_test(run, node->call.test, &subject, &args, &result))
-        return false;
-    *out = jinja_bool(result != node->negated);
+    *out = jinja_bool((out->integer != 0) != node->negated);
     return true;
 }
 
-static bool eval_node(struct jinja_run *run, struct jinja_frame *frame,
-                      const struct jinja_node *node, struct jinja_value *out)
+static bool eval_slice(struct jinja_run *run, struct jinja_frame *frame,
+                       const struct jinja_node *node, struct jinja_value *out)
 {
-    switch ((enum jinja_node_kind)node->kind) {
-    case NODE_LIST:
-    case NODE_TUPLE:
-        return eval_list(run, frame, node, out);
-    case NODE_DICT:
-        return eval_dict(run, frame, node, out);
-    case NODE_COND:
-        return eval_cond(run, frame, node, out);
-    case NODE_AND:
-    case NODE_OR:
-        return eval_and_or(run, frame, node, out);
-    case NODE_NOT:
-        return eval_not(run, frame, node, out);
-    case NODE_NEG:
-    case NODE_POS:
-        return eval_sign(run, frame, node, out);
-    case NODE_CHAIN:
-        return eval_chain(run, frame, node, out);
-    case NODE_CONCAT:
-        return eval_concat(run, frame, node, out);
-    case NODE_COMPARE:
-        return eval_compare(run, frame, node, out);
-    case NODE_ATTR:
-        return eval_attr(run, frame, node, out);
-    case NODE_ITEM:
-        return eval_item(run, frame, node, out);
-    case NODE_CALL:
-        return eval_call(run, frame, node, out);
-    case NODE_FILTER:
-        return eval_filter(run, frame, node, out);
-    case NODE_TEST:
-        return eval_test(run, frame, node, out);
-    case NODE_SLICE:
-        return jinja_fail(run, "a slice among several indices is not supported");
-    default:
-        assert(!"a statement where an expression should be");
-        return false;
-    }
+    (void)frame, (void)node, (void)out;
+    return jinja_fail(run, "a slice among several indices is not supported");
 }
+
+typedef bool eval_fn(struct jinja_run *run, struct jinja_frame *frame,
+                     const struct jinja_node *node, struct jinja_value *out);
+
+static eval_fn *const evals[NODE_KIND_COUNT] = {
+    [NODE_LIST] = eval_list,     [NODE_TUPLE] = eval_list,    [NODE_DICT] = eval_dict,
+    [NODE_COND] = eval_cond,     [NODE_AND] = eval_and_or,    [NODE_OR] = eval_and_or,
+    [NODE_NOT] = eval_not,       [NODE_NEG] = eval_sign,      [NODE_POS] = eval_sign,
+    [NODE_CHAIN] = eval_chain,   [NODE_CONCAT] = eval_concat, [NODE_COMPARE] = eval_compare,
+    [NODE_ATTR] = eval_attr,     [NODE_ITEM] = eval_item,     [NODE_CALL] = eval_call,
+    [NODE_FILTER] = eval_filter, [NODE_TEST] = eval_test,     [NODE_SLICE] = eval_slice,
+};
 
 bool jinja_eval(struct jinja_run *run, struct jinja_frame *frame, const struct jinja_node *node,
                 struct jinja_value *out)
@@ -444,7 +419,8 @@ bool jinja_eval(struct jinja_run *run, struct jinja_frame *frame, const struct j
     if (!jinja_enter(run))
         return false;
     run->pos = node->pos;
-    bool ok = eval_node(run, frame, node, out);
+    assert(evals[node->kind] != NULL); /* else a statement where an expression should be */
+    bool ok = evals[node->kind](run, frame, node, out);
     jinja_leave(run);
     return ok;
 }

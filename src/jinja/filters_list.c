@@ -452,8 +452,8 @@ static bool map_item(struct jinja_run *run, const struct step *step, const struc
     const struct jinja_args *args = step->args;
 
     if (step->by_attribute)
-        return jinja_get_path(run, item, jinja_kwarg(args, "attribute"),
-                              jinja_kwarg(args, "default"), out);
+        return jinja_get_path(run, item, jinja_kwarg(args, STR("attribute")),
+                              jinja_kwarg(args, STR("default")), out);
     const struct jinja_builtin *filter =
         args->items[0].kind == JINJA_STR ? jinja_filter_find(jinja_text(args->items[0])) : NULL;
     if (filter == NULL)
@@ -529,7 +529,7 @@ RAW_BUILTIN(filter_map)
 {
     struct step step = {.args = args, .by_attribute = args->count == 0};
 
-    if (args->count == 0 && jinja_kwarg(args, "attribute") == NULL && jinja_value_true(self))
+    if (args->count == 0 && jinja_kwarg(args, STR("attribute")) == NULL && jinja_value_true(self))
         return jinja_fail(run, "map requires a filter argument");
     for (size_t i = 0; step.by_attribute && i < args->kwarg_count; i++)
         if (!str_eq(args->kwargs[i].name, STR("attribute")) &&

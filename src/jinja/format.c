@@ -24,6 +24,13 @@ struct spec {
     char type;
 };
 
+static void put_fill(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
+                     int64_t count)
+{
+    for (; count > 0 && !run->failed; count--)
+        jinja_build(run, builder, spec->fill, JINJA_ORIGIN_NONE);
+}
+
 /* Writes `body`, a number's digits after its sign or a text, padded to its field. */
 static bool put_field(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
                       struct str sign, const struct jinja_value *body, char align)
@@ -32,19 +39,11 @@ static bool put_field(struct jinja_run *run, struct jinja_builder *builder, cons
     int64_t left = align == '<' || align == '=' ? 0 : align == '^' ? missing / 2 : missing;
     int64_t middle = align == '=' ? missing : 0;
 
-    for (int64_t i = 0; i < left; i++)
-        if (!jinja_build(run, builder, spec->fill, JINJA_ORIGIN_NONE))
-            return false;
-    if (!jinja_build(run, builder, sign, JINJA_ORIGIN_NONE))
-        return false;
-    for (int64_t i = 0; i < middle; i++)
-        if (!jinja_build(run, builder, spec->fill, JINJA_ORIGIN_NONE))
-            return false;
-    if (!jinja_build_value(run, builder, body))
-        return false;
-    for (int64_t i = left + middle; i < missing; i++)
-        if (!jinja_build(run, builder, spec->fill, JINJA_ORIGIN_NONE))
-            return false;
+    put_fill(run, builder, spec, left);
+    jinja_build(run, builder, sign, JINJA_ORIGIN_NONE);
+    put_fill(run, builder, spec, middle);
+    jinja_build_value(run, builder, body);
+    put_fill(run, builder, spec, missing - left - middle);
     return jinja_spend(run, (size_t)missing);
 }
 
@@ -390,10 +389,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
         size_t from = percent.at;
         const char *mark = memchr(percent.format.ptr + from, '%', percent.format.len - from);
         size_t stop = mark ? (size_t)(mark - percent.format.ptr) : percent.format.len;
-        struct jinja_value piece;
-        if (!jinja_cut(run, format, from, stop, &piece) ||
-            !jinja_build_value(run, &percent.builder, &piece))
-            return false;
+        jinja_build_cut(run, &percent.builder, format, from, stop);
         percent.at = stop;
         if (mark != NULL && !percent_field(&percent))
             return false;
@@ -404,11 +400,8 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
                     args->kind != JINJA_UNDEFINED;
     if (leftover)
         return jinja_fail(run, "not all arguments converted during string formatting");
-    bool markup = percent.markup;
-    if (!jinja_build_finish(run, &percent.builder, out))
-        return false;
-    out->flags = markup ? JINJA_FLAG_MARKUP : 0;
-    return true;
+    return jinja_build_finish_as(run, &percent.builder, percent.markup ? JINJA_FLAG_MARKUP : 0,
+                                 out);
 }
 
 /* ---- braces ---- */
@@ -541,13 +534,9 @@ static bool field_root(struct braces *braces, struct str name, struct jinja_valu
                               "cannot switch from automatic field numbering to manual");
         braces->automatic = -1;
     } else {
-        for (size_t i = 0; i < braces->args->kwarg_count; i++) {
-            if (str_eq(braces->args->kwargs[i].name, name)) {
-                *out = braces->args->kwargs[i].value;
-                return true;
-            }
-        }
-        return jinja_fail(braces->run, "KeyError: '" STR_FMT "'", STR_ARG(name));
+        const struct jinja_value *value = jinja_kwarg(braces->args, name);
+        *out = value ? *value : jinja_none();
+        return value || jinja_fail(braces->run, "KeyError: '" STR_FMT "'", STR_ARG(name));
     }
     if (number >= braces->args->count)
         return jinja_fail(braces->run,
@@ -643,15 +632,13 @@ static bool braces_format(struct braces *braces, struct str format, unsigned dep
             size_t stop = at;
             while (stop < format.len && format.ptr[stop] != '{' && format.ptr[stop] != '}')
                 stop++;
-            if (!jinja_build(run, &braces->builder, (struct str){format.ptr + at, stop - at},
-                             JINJA_ORIGIN_NONE))
-                return false;
+            jinja_build(run, &braces->builder, (struct str){format.ptr + at, stop - at},
+                        JINJA_ORIGIN_NONE);
             at = stop;
             continue;
         }
         if (twice) {
-            if (!jinja_build_char(run, &braces->builder, c))
-                return false;
+            jinja_build_char(run, &braces->builder, c);
             at += 2;
             continue;
         }
@@ -679,9 +666,6 @@ bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format
     struct braces braces = {
         .run = run, .args = args, .markup = (format->flags & JINJA_FLAG_MARKUP) != 0};
 
-    if (!braces_format(&braces, jinja_text(*format), 0) ||
-        !jinja_build_finish(run, &braces.builder, out))
-        return false;
-    out->flags = braces.markup ? JINJA_FLAG_MARKUP : 0;
-    return true;
+    return braces_format(&braces, jinja_text(*format), 0) &&
+           jinja_build_finish_as(run, &braces.builder, braces.markup ? JINJA_FLAG_MARKUP : 0, out);
 }

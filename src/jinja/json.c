@@ -30,36 +30,20 @@ static bool newline(struct writer *writer)
 {
     if (writer->indent.kind == JINJA_MISSING)
         return true;
-    if (!put(writer, STR("\n")))
-        return false;
-    for (unsigned i = 0; i < writer->level; i++)
-        if (!jinja_build_value(writer->run, &writer->builder, &writer->indent))
-            return false;
-    return true;
+    put(writer, STR("\n"));
+    for (unsigned i = 0; i < writer->level && !writer->run->failed; i++)
+        jinja_build_value(writer->run, &writer->builder, &writer->indent);
+    return !writer->run->failed;
 }
 
 static bool write_escape(struct writer *writer, uint32_t code)
 {
+    static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     struct jinja_run *run = writer->run;
+    const char *found = code != 0 && code < 0x80 ? strchr(escaped, (int)code) : NULL;
 
-    switch (code) {
-    case '"':
-        return put(writer, STR("\\\""));
-    case '\\':
-        return put(writer, STR("\\\\"));
-    case '\n':
-        return put(writer, STR("\\n"));
-    case '\r':
-        return put(writer, STR("\\r"));
-    case '\t':
-        return put(writer, STR("\\t"));
-    case '\f':
-        return put(writer, STR("\\f"));
-    case '\b':
-        return put(writer, STR("\\b"));
-    default:
-        break;
-    }
+    if (found != NULL)
+        return jinja_build_format(run, &writer->builder, "\\%c", letters[found - escaped]);
     if (code < 0x10000)
         return jinja_build_format(run, &writer->builder, "\\u%04x", code);
     code -= 0x10000;
@@ -85,29 +69,22 @@ static bool write_string(struct writer *writer, const struct jinja_value *value)
         if (code >= ' ' && code != '"' && code != '\\' &&
             (code < 0x7F || !writer->ensure_ascii || code == 0x7F))
             continue;
-        if (!jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(from - clean)},
-                         origin) ||
-            !write_escape(writer, code))
-            return false;
+        jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(from - clean)},
+                    origin);
+        write_escape(writer, code);
         clean = at;
     }
-    return jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(end - clean)},
-                       origin) &&
-           put(writer, STR("\""));
+    jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(end - clean)}, origin);
+    return put(writer, STR("\""));
 }
 
 static bool write_number(struct writer *writer, const struct jinja_value *value)
 {
-    char text[JINJA_NUMBER_BYTES];
-
-    if (value->kind == JINJA_INT)
-        return jinja_build_format(writer->run, &writer->builder, "%lld", (long long)value->integer);
-    if (isnan(value->number))
+    if (value->kind == JINJA_FLOAT && isnan(value->number))
         return put(writer, STR("NaN"));
-    if (isinf(value->number))
+    if (value->kind == JINJA_FLOAT && isinf(value->number))
         return put(writer, value->number > 0 ? STR("Infinity") : STR("-Infinity"));
-    size_t len = jinja_float_repr(value->number, text);
-    return put(writer, (struct str){text, len});
+    return jinja_build_number(writer->run, &writer->builder, value);
 }
 
 static bool write_list(struct writer *writer, const struct jinja_list *list)
@@ -115,13 +92,12 @@ static bool write_list(struct writer *writer, const struct jinja_list *list)
     if (list->count == 0)
         return put(writer, STR("[]"));
     writer->level++;
-    if (!put(writer, STR("[")))
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        if (i > 0 && !jinja_build_value(writer->run, &writer->builder, &writer->item_separator))
-            return false;
-        if (!newline(writer) || !write_value(writer, &list->items[i]))
-            return false;
+    put(writer, STR("["));
+    for (size_t i = 0; i < list->count && !writer->run->failed; i++) {
+        if (i > 0)
+            jinja_build_value(writer->run, &writer->builder, &writer->item_separator);
+        newline(writer);
+        write_value(writer, &list->items[i]);
     }
     writer->level--;
     return newline(writer) && put(writer, STR("]"));
@@ -182,54 +158,51 @@ static bool write_dict(struct writer *writer, const struct jinja_dict *dict)
     if (count == 0)
         return put(writer, STR("{}"));
     writer->level++;
-    if (order == NULL || !pair_order(writer, dict, order) || !put(writer, STR("{")))
+    if (order == NULL || !pair_order(writer, dict, order))
         return false;
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0 && !jinja_build_value(writer->run, &writer->builder, &writer->item_separator))
-            return false;
-        if (!newline(writer) || !write_key(writer, jinja_dict_key(dict, order[i])) ||
-            !jinja_build_value(writer->run, &writer->builder, &writer->key_separator) ||
-            !write_value(writer, jinja_dict_value(dict, order[i])))
-            return false;
+    put(writer, STR("{"));
+    for (size_t i = 0; i < count && !writer->run->failed; i++) {
+        if (i > 0)
+            jinja_build_value(writer->run, &writer->builder, &writer->item_separator);
+        newline(writer);
+        write_key(writer, jinja_dict_key(dict, order[i]));
+        jinja_build_value(writer->run, &writer->builder, &writer->key_separator);
+        write_value(writer, jinja_dict_value(dict, order[i]));
     }
     writer->level--;
     return newline(writer) && put(writer, STR("}"));
 }
 
-static bool write_value(struct writer *writer, const struct jinja_value *value)
+static bool write_kind(struct writer *writer, const struct jinja_value *value)
 {
-    bool ok;
-
-    if (!jinja_enter(writer->run))
-        return false;
     switch ((enum jinja_kind)value->kind) {
     case JINJA_NONE:
-        ok = put(writer, STR("null"));
-        break;
+        return put(writer, STR("null"));
     case JINJA_BOOL:
-        ok = put(writer, value->integer ? STR("true") : STR("false"));
-        break;
+        return put(writer, value->integer ? STR("true") : STR("false"));
     case JINJA_INT:
     case JINJA_FLOAT:
-        ok = write_number(writer, value);
-        break;
+        return write_number(writer, value);
     case JINJA_BIGINT:
-        ok = put(writer, jinja_text(*value));
-        break;
+        return put(writer, jinja_text(*value));
     case JINJA_STR:
-        ok = write_string(writer, value);
-        break;
+        return write_string(writer, value);
     case JINJA_LIST:
     case JINJA_TUPLE:
-        ok = write_list(writer, value->list);
-        break;
+        return write_list(writer, value->list);
     case JINJA_DICT:
-        ok = write_dict(writer, value->dict);
-        break;
+        return write_dict(writer, value->dict);
     default:
-        ok = jinja_fail(writer->run, "Object of type %s is not JSON serializable",
-                        jinja_kind_name(value->kind));
+        return jinja_fail(writer->run, "Object of type %s is not JSON serializable",
+                          jinja_kind_name(value->kind));
     }
+}
+
+static bool write_value(struct writer *writer, const struct jinja_value *value)
+{
+    if (!jinja_enter(writer->run))
+        return false;
+    bool ok = write_kind(writer, value);
     jinja_leave(writer->run);
     return ok;
 }
@@ -237,19 +210,8 @@ static bool write_value(struct writer *writer, const struct jinja_value *value)
 /* `indent` is a number of blanks or a text. */
 static bool set_indent(struct writer *writer, const struct jinja_value *indent)
 {
-    struct jinja_builder blanks = {0};
-    int64_t count;
-
     writer->indent = (struct jinja_value){.kind = JINJA_MISSING};
-    if (indent->kind == JINJA_MISSING || indent->kind == JINJA_NONE)
-        return true;
-    if (indent->kind == JINJA_STR) {
-        writer->indent = *indent;
-        return true;
-    }
-    return jinja_to_int(writer->run, indent, &count) &&
-           jinja_build_repeat(writer->run, &blanks, ' ', count > 0 ? (size_t)count : 0) &&
-           jinja_build_finish(writer->run, &blanks, &writer->indent);
+    return !some(indent) || jinja_indent_unit(writer->run, *indent, &writer->indent);
 }
 
 static bool set_separators(struct writer *writer, const struct jinja_value *separators)
@@ -258,7 +220,7 @@ static bool set_separators(struct writer *writer, const struct jinja_value *sepa
 
     writer->item_separator = jinja_str(writer->indent.kind == JINJA_MISSING ? STR(", ") : STR(","));
     writer->key_separator = jinja_str(STR(": "));
-    if (separators->kind == JINJA_MISSING || separators->kind == JINJA_NONE)
+    if (!some(separators))
         return true;
     if (!jinja_to_list(writer->run, separators, &list))
         return false;

@@ -117,6 +117,10 @@ bool jinja_eval(struct jinja_run *run, struct jinja_frame *frame, const struct j
                 struct jinja_value *out);
 bool jinja_eval_call_args(struct jinja_run *run, struct jinja_frame *frame,
                           const struct jinja_call *call, struct jinja_args *out);
+/* A filter or test applied to its subject; out may be the subject. */
+bool jinja_eval_filter(struct jinja_run *run, struct jinja_frame *frame,
+                       const struct jinja_node *node, struct jinja_value *subject,
+                       struct jinja_value *out);
 bool jinja_assign(struct jinja_run *run, struct jinja_frame *frame, const struct jinja_node *target,
                   struct jinja_value value);
 bool jinja_write(struct jinja_run *run, const struct jinja_value *value); /* prints it */

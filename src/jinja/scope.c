@@ -9,7 +9,7 @@
  *   - setting a name never changes an outer scope.
  *
  * First the names of a scope are collected, without those of inner scopes (collect.c); then
- * everything is known about it (symbols.c). Here its statements are bound one by one, and inner
+ * everything is known about it. Here its statements are bound one by one, and inner
  * scopes are processed when met, with the outer one complete.
  */
 #include "jinja/scope.h"
@@ -38,43 +38,32 @@ static void bind_name(struct resolver *resolver, const struct symbols *symbols,
 /* Inside an `if`, an unknown filter or test is an error only when it is called. */
 static void bind_builtin(struct resolver *resolver, struct jinja_node *node, bool soft)
 {
-    if (node->kind == NODE_FILTER) {
-        node->call.filter = jinja_filter_find(node->call.name);
-        if (node->call.filter == NULL && !soft)
-            jinja_scope_fail(resolver, ERR_INVALID, node->pos, "No filter named ", node->call.name);
-    } else if (node->kind == NODE_TEST) {
-        node->call.test = jinja_test_find(node->call.name);
-        if (node->call.test == NULL && !soft)
-            jinja_scope_fail(resolver, ERR_INVALID, node->pos, "No test named ", node->call.name);
-    }
-}
+    bool test = node->kind == NODE_TEST;
 
-static void bind_soft_walk(void *arg, struct jinja_node *node)
-{
-    struct walk *walk = arg;
-
-    if (node->kind == NODE_NAME)
-        bind_name(walk->resolver, walk->symbols, node);
-    else
-        bind_builtin(walk->resolver, node, true);
-    jinja_each_child(node, bind_soft_walk, arg);
+    if (node->kind != NODE_FILTER && !test)
+        return;
+    node->call.builtin = (test ? jinja_test_find : jinja_filter_find)(node->call.name);
+    if (node->call.builtin == NULL && !soft)
+        jinja_scope_fail(resolver, ERR_INVALID, node->pos,
+                         test ? "No test named " : "No filter named ", node->call.name);
 }
 
 static void bind_walk(void *arg, struct jinja_node *node)
 {
-    struct walk *walk = arg;
+    struct walk walk = *(struct walk *)arg;
 
     if (node->kind == NODE_NAME)
-        bind_name(walk->resolver, walk->symbols, node);
+        bind_name(walk.resolver, walk.symbols, node);
     else
-        bind_builtin(walk->resolver, node, false);
-    jinja_each_child(node, node->kind == NODE_COND ? bind_soft_walk : bind_walk, arg);
+        bind_builtin(walk.resolver, node, walk.soft);
+    walk.soft = walk.soft || node->kind == NODE_COND;
+    jinja_each_child(node, bind_walk, &walk);
 }
 
 static void bind_expr(struct resolver *resolver, struct symbols *symbols, struct jinja_node *node,
                       bool soft)
 {
-    (soft ? bind_soft_walk : bind_walk)(&(struct walk){resolver, symbols}, node);
+    bind_walk(&(struct walk){resolver, symbols, soft}, node);
 }
 
 /* Fills in the loads that run when the scope is entered. */
@@ -150,11 +139,29 @@ static void bind_specials(struct resolver *resolver, struct symbols *symbols,
         jinja_symbols_add_param(resolver, symbols, resolver->varargs);
 }
 
+/* A scope of a new function, and one inside a function; NULL after a failure. */
+static struct symbols *function_scope(struct resolver *resolver, struct symbols *outer,
+                                      struct jinja_function *function)
+{
+    struct unit *unit = unit_new(resolver, outer ? outer->unit : NULL, function);
+
+    return unit ? jinja_symbols_new(resolver, outer, unit) : NULL;
+}
+
+/* Collects the names of a body, then binds its scope and its statements. */
+static void bind_scoped(struct resolver *resolver, struct symbols *symbols,
+                        const struct jinja_nodes *body, struct jinja_scope *scope)
+{
+    jinja_collect_body(resolver, symbols, body);
+    if (!resolver->failed)
+        bind_scope(resolver, symbols, scope);
+    bind_body(resolver, symbols, body, false);
+}
+
 static void bind_function(struct resolver *resolver, struct symbols *outer,
                           struct jinja_function *function, uint32_t pos)
 {
-    struct unit *unit = unit_new(resolver, outer->unit, function);
-    struct symbols *symbols = unit ? jinja_symbols_new(resolver, outer, unit) : NULL;
+    struct symbols *symbols = function_scope(resolver, outer, function);
 
     if (symbols == NULL)
         return;
@@ -183,17 +190,12 @@ static void bind_function(struct resolver *resolver, struct symbols *outer,
 /* Blocks see only the caller's variables and those set by the template itself. */
 static void bind_block(struct resolver *resolver, struct jinja_function *function)
 {
-    struct unit *unit = unit_new(resolver, NULL, function);
-    struct symbols *symbols = unit ? jinja_symbols_new(resolver, NULL, unit) : NULL;
+    struct symbols *symbols = function_scope(resolver, NULL, function);
 
     if (symbols == NULL)
         return;
-    unit->is_block = true;
-    jinja_collect_body(resolver, symbols, &function->body);
-    if (resolver->failed)
-        return;
-    bind_scope(resolver, symbols, &function->scope);
-    bind_body(resolver, symbols, &function->body, false);
+    symbols->unit->is_block = true;
+    bind_scoped(resolver, symbols, &function->body, &function->scope);
 }
 
 /* ---- binding loops ---- */
@@ -248,8 +250,7 @@ static bool assigns_loop(struct resolver *resolver, const struct jinja_nodes *bo
 static void bind_for_filter(struct resolver *resolver, struct symbols *outer,
                             struct jinja_for *loop)
 {
-    struct unit *unit = unit_new(resolver, outer->unit, loop->filter);
-    struct symbols *symbols = unit ? jinja_symbols_new(resolver, outer, unit) : NULL;
+    struct symbols *symbols = function_scope(resolver, outer, loop->filter);
 
     if (symbols == NULL)
         return;
@@ -306,13 +307,8 @@ static void bind_for(struct resolver *resolver, struct symbols *symbols, struct 
         return;
     bind_for_body(resolver, symbols, unit, loop);
     struct symbols *otherwise = jinja_symbols_new(resolver, symbols, unit);
-    if (otherwise == NULL || loop->otherwise.count == 0)
-        return;
-    jinja_collect_body(resolver, otherwise, &loop->otherwise);
-    if (resolver->failed)
-        return;
-    bind_scope(resolver, otherwise, &loop->else_scope);
-    bind_body(resolver, otherwise, &loop->otherwise, false);
+    if (otherwise != NULL && loop->otherwise.count > 0)
+        bind_scoped(resolver, otherwise, &loop->otherwise, &loop->else_scope);
 }
 
 /* ---- binding statements ---- */
@@ -433,15 +429,9 @@ enum err jinja_resolve(struct jinja *tmpl, struct jinja_error *error)
     };
 
     arena_init(&resolver.scratch, SCRATCH_BYTES_MAX);
-    struct unit *unit = unit_new(&resolver, NULL, &tmpl->root);
-    struct symbols *symbols = unit ? jinja_symbols_new(&resolver, NULL, unit) : NULL;
-    if (symbols != NULL) {
-        resolver.root = symbols;
-        jinja_collect_body(&resolver, symbols, &tmpl->root.body);
-        if (!resolver.failed)
-            bind_scope(&resolver, symbols, &tmpl->root.scope);
-        bind_body(&resolver, symbols, &tmpl->root.body, false);
-    }
+    resolver.root = function_scope(&resolver, NULL, &tmpl->root);
+    if (resolver.root != NULL)
+        bind_scoped(&resolver, resolver.root, &tmpl->root.body, &tmpl->root.scope);
     arena_fini(&resolver.scratch);
     return resolver.failed ? resolver.err : ERR_OK;
 }

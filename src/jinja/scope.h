@@ -1,8 +1,7 @@
 /*
- * scope.h: the scopes of a template while its names become slots; for the three files involved:
+ * scope.h: the scopes of a template while its names become slots; for the two files involved:
  *
- *      symbols.c    one scope: which slot a name means in it, and how that slot is filled on entry
- *      collect.c    the names of a scope, from its statements
+ *      collect.c    one scope: its names, the slot that each of them means, how it is filled on entry
  *      scope.c      nodes get their slots, scope by scope
  */
 #ifndef HEARTH_JINJA_SCOPE_H
@@ -59,7 +58,7 @@ struct resolver {
 
 #define JINJA_NO_NAME UINT32_MAX
 
-/* ---- symbols.c: what is known ---- */
+/* ---- collect.c ---- */
 
 /* Only the first failure is kept; everything after it does nothing. */
 void jinja_scope_fail(struct resolver *resolver, enum err err, uint32_t pos, const char *text,
@@ -67,25 +66,19 @@ void jinja_scope_fail(struct resolver *resolver, enum err err, uint32_t pos, con
 /* NULL after a failure, including out of memory. */
 void *jinja_scope_alloc(struct resolver *resolver, struct arena *arena, size_t size);
 
-/* A scope in which nothing is known yet, and a copy of one; NULL after a failure. */
+/* A scope in which nothing is known yet; NULL after a failure. */
 struct symbols *jinja_symbols_new(struct resolver *resolver, struct symbols *parent,
                                   struct unit *unit);
-struct symbols *jinja_symbols_copy(struct resolver *resolver, const struct symbols *from);
 /* The meaning of a name here: from this scope or the nearest outer one that knows it; or NULL. */
 struct ident *jinja_symbols_find(const struct symbols *symbols, uint32_t id);
-/* A name is a parameter of the scope, is read in it, is set in it. */
+/* A name is a parameter of the scope. */
 void jinja_symbols_add_param(struct resolver *resolver, struct symbols *symbols, uint32_t id);
-void jinja_symbols_add_load(struct resolver *resolver, struct symbols *symbols, uint32_t id);
-void jinja_symbols_add_store(struct resolver *resolver, struct symbols *symbols, uint32_t id);
-/* Jinja's branch_update: merges what the three branches of an `if` know. */
-void jinja_symbols_merge(struct symbols *symbols, size_t name_count, struct symbols *branches[3]);
-
-/* ---- collect.c: names from nodes ---- */
 
 /* The state of the functions that walk an expression. */
 struct walk {
     struct resolver *resolver;
     struct symbols *symbols;
+    bool soft; /* an unknown filter or test is not an error */
 };
 
 typedef void (*jinja_node_fn)(void *arg, struct jinja_node *node);

@@ -26,28 +26,10 @@ enum {
     DICT_CAP_FIRST = 8,
 };
 
-static const char *const kind_names[JINJA_KIND_COUNT] = {
-    [JINJA_MISSING] = "missing",
-    [JINJA_UNDEFINED] = "Undefined",
-    [JINJA_NONE] = "None",
-    [JINJA_BOOL] = "bool",
-    [JINJA_INT] = "int",
-    [JINJA_BIGINT] = "int",
-    [JINJA_FLOAT] = "float",
-    [JINJA_STR] = "str",
-    [JINJA_LIST] = "list",
-    [JINJA_TUPLE] = "tuple",
-    [JINJA_DICT] = "dict",
-    [JINJA_RANGE] = "range",
-    [JINJA_VIEW] = "dict view",
-    [JINJA_ITER] = "generator",
-    [JINJA_NAMESPACE] = "Namespace",
-    [JINJA_LOOP] = "LoopContext",
-    [JINJA_CYCLER] = "Cycler",
-    [JINJA_JOINER] = "Joiner",
-    [JINJA_MACRO] = "Macro",
-    [JINJA_METHOD] = "method",
-    [JINJA_FUNCTION] = "function",
+static const char *const kind_names[] = {
+#define X(kind, name) name,
+    JINJA_KIND_TABLE(X)
+#undef X
 };
 
 static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, unsigned depth,

@@ -28,31 +28,35 @@ struct arena;
 struct jinja_value;
 struct yyjson_val;
 
+/* X(kind, name of the type for messages) */
+#define JINJA_KIND_TABLE(X)                                                                    \
+    X(MISSING, "missing") /* no value at all: an argument not given, a variable not yet set */ \
+    X(UNDEFINED, "Undefined")                                                                  \
+    X(NONE, "None")                                                                            \
+    X(BOOL, "bool")                                                                            \
+    X(INT, "int")                                                                              \
+    X(BIGINT, "int") /* input beyond 64 bits, as its digits: no arithmetic */                  \
+    X(FLOAT, "float")                                                                          \
+    X(STR, "str")                                                                              \
+    X(LIST, "list")                                                                            \
+    X(TUPLE, "tuple")                                                                          \
+    X(DICT, "dict")                                                                            \
+    X(RANGE, "range")                                                                          \
+    X(VIEW, "dict view") /* dict.keys(), .values(), .items() */                                \
+    X(ITER, "generator") /* as Python's generators: usable once */                             \
+    X(NAMESPACE, "Namespace")                                                                  \
+    X(LOOP, "LoopContext")                                                                     \
+    X(CYCLER, "Cycler")                                                                        \
+    X(JOINER, "Joiner")                                                                        \
+    X(MACRO, "Macro")                                                                          \
+    X(METHOD, "method")     /* of a builtin type, bound to its object */                       \
+    X(FUNCTION, "function") /* range, namespace, raise_exception... */
+
 enum jinja_kind {
-    JINJA_MISSING, /* no value at all: an argument not given, a variable not yet set */
-    JINJA_UNDEFINED,
-    JINJA_NONE,
-    JINJA_BOOL,
-    JINJA_INT,
-    /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, but not
-     * used in arithmetic */
-    JINJA_BIGINT,
-    JINJA_FLOAT,
-    JINJA_STR,
-    JINJA_LIST,
-    JINJA_TUPLE,
-    JINJA_DICT,
-    JINJA_RANGE,
-    JINJA_VIEW, /* dict.keys(), .values(), .items() */
-    JINJA_ITER, /* as Python's generators: usable once */
-    JINJA_NAMESPACE,
-    JINJA_LOOP,
-    JINJA_CYCLER,
-    JINJA_JOINER,
-    JINJA_MACRO,
-    JINJA_METHOD,   /* of a builtin type, bound to its object */
-    JINJA_FUNCTION, /* range, namespace, raise_exception... */
-    JINJA_KIND_COUNT
+#define X(kind, name) JINJA_##kind,
+    JINJA_KIND_TABLE(X)
+#undef X
+        JINJA_KIND_COUNT
 };
 
 enum { JINJA_ORIGIN_NONE = 0 };

@@ -106,13 +106,11 @@ static bool all_space(const struct line *line, int64_t begin, int64_t end)
 
 static bool put_line(struct line *line, int64_t begin, int64_t end)
 {
-    struct jinja_value piece;
-
-    if (!line->first && !jinja_build_value(line->run, line->out, line->newline))
-        return false;
+    if (!line->first)
+        jinja_build_value(line->run, line->out, line->newline);
     line->first = false;
-    return jinja_cut(line->run, &line->text, line->offsets[begin], line->offsets[end], &piece) &&
-           jinja_build_value(line->run, line->out, &piece);
+    return jinja_build_cut(line->run, line->out, &line->text, line->offsets[begin],
+                           line->offsets[end]);
 }
 
 /* Where a chunk longer than a line is cut: at `room` characters, or after a hyphen before that. */
@@ -208,8 +206,8 @@ BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value)
     for (size_t i = 0; i < lines.list->count; i++) {
         if (line.width <= 0)
             return jinja_fail(run, "invalid width (must be > 0)");
-        if (i > 0 && !jinja_build_value(run, &builder, &newline))
-            return false;
+        if (i > 0)
+            jinja_build_value(run, &builder, &newline);
         line.first = true;
         if (!load_line(&line, &lines.list->items[i]) || !wrap_line(&line))
             return false;
