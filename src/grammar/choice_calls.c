@@ -15,7 +15,6 @@
 
 #include "grammar/choice_impl.h"
 #include "grammar/schema.h"
-#include "output/toolcall_syntax.h"
 
 /* How calls are arranged after an opener. */
 enum shape {
@@ -210,11 +209,11 @@ static enum err check_name(struct choice_writer *writer, struct str name)
 
 static enum err put_tool(struct choice_writer *writer, const struct call_style *style, size_t index)
 {
-    tc_step_fn *step = writer->format->step;
+    tc_step_fn *const *steps = writer->format->steps;
     bool json = style->name_key != NULL;
-    bool xml = step == tc_xml_step, expr = step == tc_expr_step && !json;
+    bool xml = steps == tc_xml_steps, expr = steps == tc_expr_steps && !json;
 
-    if (!json || step == tc_mistral_step)
+    if (!json || steps == tc_mistral_steps)
         TRY(check_name(writer, writer->tools[index].name));
     if (xml)
         TRY(choice_put_xml_params(writer, index));
@@ -284,7 +283,7 @@ static void put_after_list(struct choice_writer *writer, size_t opener)
 
 static struct str call_begin_of(const struct choice_writer *writer)
 {
-    if (writer->format->step == tc_xml_step)
+    if (writer->format->steps == tc_xml_steps)
         return ((const struct tc_xml_syntax *)writer->format->syntax)->call_begin;
     return ((const struct tc_named_syntax *)writer->format->syntax)->call_begin;
 }
@@ -369,10 +368,10 @@ static void put_after(struct choice_writer *writer, const struct call_style *sty
 
 enum err choice_put_calls(struct choice_writer *writer)
 {
-    const struct call_style *style = &styles[writer->format->id];
+    const struct call_style *style = &styles[writer->request->formats.calls];
     size_t count;
     bool control;
-    const struct str *openers = toolcall_openers(writer->format->id, &count, &control);
+    const struct str *openers = toolcall_openers(writer->request->formats.calls, &count, &control);
 
     if (style->shape == SHAPE_HARMONY)
         return choice_put_harmony_calls(writer);

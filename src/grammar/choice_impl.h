@@ -21,7 +21,6 @@
 
 #include "grammar/choice.h"
 #include "output/toolcall_impl.h"
-#include "output/toolcall_literal.h"
 
 struct choice_writer {
     struct buf *out;

@@ -18,7 +18,6 @@
 
 #include "grammar/choice_impl.h"
 #include "grammar/schema.h"
-#include "output/toolcall_syntax.h"
 
 enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
 

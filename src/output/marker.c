@@ -14,6 +14,15 @@ bool marker_is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+size_t marker_space(struct str text)
+{
+    size_t n = 0;
+
+    while (n < text.len && marker_is_space(text.ptr[n]))
+        n++;
+    return n;
+}
+
 struct str marker_skip(struct str text, size_t n)
 {
     assert(n <= text.len);

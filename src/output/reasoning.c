@@ -105,21 +105,12 @@ static void answer(struct reasoning *reasoning, size_t n)
     reasoning->at += n;
 }
 
-static size_t space_len(struct str text)
-{
-    size_t n = 0;
-
-    while (n < text.len && marker_is_space(text.ptr[n]))
-        n++;
-    return n;
-}
-
 /* Each step returns whether it made progress; false: more text is needed. */
 static bool step_start(struct reasoning *reasoning)
 {
     const struct format *format = reasoning->format;
     struct str text = rest(reasoning);
-    size_t space = space_len(text);
+    size_t space = marker_space(text);
     struct str after = marker_skip(text, space);
     enum marker_match open = marker_match(after, format->open);
     enum marker_match close = marker_match(after, format->close);
@@ -151,7 +142,7 @@ static bool step_thought(struct reasoning *reasoning)
     size_t count = 1;
 
     if (reasoning->behind_open) { /* white space after the opening */
-        reasoning->at += space_len(rest(reasoning));
+        reasoning->at += marker_space(rest(reasoning));
         if (rest(reasoning).len == 0)
             return false;
         reasoning->behind_open = false;
@@ -166,7 +157,7 @@ static bool step_thought(struct reasoning *reasoning)
         return false;
     }
     thought(reasoning, marker_before_space(text, hit.at));
-    reasoning->at += space_len(rest(reasoning));
+    reasoning->at += marker_space(rest(reasoning));
     reasoning->at += hit.which == 0 ? ends[0].len : 0;
     buf_clear(&reasoning->thought);
     reasoning->state = GAP;
@@ -175,7 +166,7 @@ static bool step_thought(struct reasoning *reasoning)
 
 static bool step_gap(struct reasoning *reasoning)
 {
-    reasoning->at += space_len(rest(reasoning));
+    reasoning->at += marker_space(rest(reasoning));
     if (rest(reasoning).len == 0)
         return false;
     reasoning->state = ANSWER;
@@ -203,24 +194,11 @@ static bool step_answer(struct reasoning *reasoning)
 
 static enum err run(struct reasoning *reasoning)
 {
-    bool on = true;
+    static bool (*const steps[])(struct reasoning *) = {
+        [START] = step_start, [THOUGHT] = step_thought, [GAP] = step_gap, [ANSWER] = step_answer};
 
-    while (on) {
-        switch (reasoning->state) {
-        case START:
-            on = step_start(reasoning);
-            break;
-        case THOUGHT:
-            on = step_thought(reasoning);
-            break;
-        case GAP:
-            on = step_gap(reasoning);
-            break;
-        case ANSWER:
-            on = step_answer(reasoning);
-            break;
-        }
-    }
+    while (steps[reasoning->state](reasoning))
+        ;
     buf_consume(&reasoning->in, reasoning->at);
     reasoning->at = 0;
     return reasoning->in.err;

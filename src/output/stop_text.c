@@ -63,11 +63,15 @@ static size_t held_back(const struct text *text)
     return most;
 }
 
-/* Drops the bytes that the previous call handed out. */
-static void forget_released(struct text *text)
+/* Drops the bytes that the previous call handed out; false after a stop text. */
+static bool begin(struct text *text, struct str *out)
 {
+    *out = STR_NONE;
+    if (text->stop >= 0)
+        return false;
     buf_consume(&text->held, text->released);
     text->released = 0;
+    return true;
 }
 
 static struct str release(struct text *text)
@@ -82,10 +86,8 @@ static struct str release(struct text *text)
 
 enum err text_push(struct text *text, token_id token, struct str *out)
 {
-    *out = STR_NONE;
-    if (text->stop >= 0)
+    if (!begin(text, out))
         return ERR_OK;
-    forget_released(text);
     TRY(detok_push(&text->detok, token, &text->held));
     *out = release(text);
     return ERR_OK;
@@ -93,10 +95,8 @@ enum err text_push(struct text *text, token_id token, struct str *out)
 
 enum err text_push_bytes(struct text *text, const char *bytes, size_t len, struct str *out)
 {
-    *out = STR_NONE;
-    if (text->stop >= 0)
+    if (!begin(text, out))
         return ERR_OK;
-    forget_released(text);
     TRY(detok_push_bytes(&text->detok, bytes, len, &text->held));
     *out = release(text);
     return ERR_OK;
@@ -104,10 +104,8 @@ enum err text_push_bytes(struct text *text, const char *bytes, size_t len, struc
 
 enum err text_finish(struct text *text, struct str *out)
 {
-    *out = STR_NONE;
-    if (text->stop >= 0)
+    if (!begin(text, out))
         return ERR_OK;
-    forget_released(text);
     TRY(detok_finish(&text->detok, &text->held));
     text->released = text->held.len;
     *out = held(text);

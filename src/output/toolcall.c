@@ -49,18 +49,19 @@ void tc_eat(struct toolcall *call, size_t n)
 
 void tc_skip_space(struct toolcall *call)
 {
-    struct str text = tc_rest(call);
-    size_t n = 0;
-
-    while (n < text.len && marker_is_space(text.ptr[n]))
-        n++;
-    tc_eat(call, n);
+    tc_eat(call, marker_space(tc_rest(call)));
 }
 
 enum tc_step tc_bad(struct toolcall *call, const char *reason)
 {
     call->reason = reason;
     return TC_BAD;
+}
+
+enum tc_step tc_go(struct toolcall *call, int state)
+{
+    call->state = state;
+    return TC_AGAIN;
 }
 
 enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t count, int *which)
@@ -102,7 +103,7 @@ enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t c
 static void enter(struct toolcall *call, int opener)
 {
     call->mode = TC_CALLS;
-    call->step = call->format->step;
+    call->steps = call->format->steps;
     call->state = 0;
     call->opener = opener;
     call->mid = true;
@@ -174,7 +175,7 @@ void tc_arguments(struct toolcall *call, struct str json)
 void tc_flush(struct toolcall *call)
 {
     if (call->out.err == ERR_OK)
-        tc_arguments(call, (struct str){buf_str(&call->out), call->out.len});
+        tc_arguments(call, tc_text(&call->out));
 }
 
 void tc_end(struct toolcall *call)
@@ -262,7 +263,8 @@ static enum tc_step step_content(struct toolcall *call)
         content(call, text.len);
         return TC_WAIT;
     }
-    content(call, call->format->id == TOOLCALL_NONE ? hit.at : marker_before_space(text, hit.at));
+    content(call,
+            call->options.format == TOOLCALL_NONE ? hit.at : marker_before_space(text, hit.at));
     if (hit.which < 0)
         return TC_WAIT;
     tc_skip_space(call);
@@ -286,7 +288,7 @@ static enum err run(struct toolcall *call)
     enum tc_step step = TC_AGAIN;
 
     while (step == TC_AGAIN && call->mode != TC_DEAD) {
-        step = call->mode == TC_CONTENT ? step_content(call) : call->step(call);
+        step = call->mode == TC_CONTENT ? step_content(call) : call->steps[call->state](call);
         assert(step != TC_DONE);
         if (call->out.err == ERR_LIMIT || call->late.err == ERR_LIMIT)
             step = tc_bad(call, "the arguments are too long");

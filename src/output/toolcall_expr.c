@@ -12,8 +12,6 @@
 #include <assert.h>
 
 #include "output/toolcall_impl.h"
-#include "output/toolcall_literal.h"
-#include "output/toolcall_syntax.h"
 
 enum { ITEM, NAME, ARG, TAIL };
 
@@ -49,8 +47,7 @@ static enum tc_step skip_print(struct toolcall *call)
         tc_eat(call, print.len);
         return TC_AGAIN;
     default:
-        call->state = NAME;
-        return TC_AGAIN;
+        return tc_go(call, NAME);
     }
 }
 
@@ -66,7 +63,7 @@ static enum tc_step step_item(struct toolcall *call)
         return TC_WAIT;
     char c = text.ptr[0];
     if (python && c == '{' && !call->any) {
-        call->step = tc_json_step;
+        call->steps = tc_json_steps;
         return TC_AGAIN;
     }
     if (python && c == '[' && !call->list && !call->any) {
@@ -90,8 +87,7 @@ static enum tc_step step_item(struct toolcall *call)
     if (step != TC_DONE)
         return step;
     call->mid = true;
-    call->state = NAME;
-    return TC_AGAIN;
+    return tc_go(call, NAME);
 }
 
 static enum tc_step step_name(struct toolcall *call)
@@ -108,8 +104,8 @@ static enum tc_step step_name(struct toolcall *call)
     buf_clear(&call->name);
     buf_append(&call->name, text.ptr, len);
     tc_eat(call, len + 1);
-    struct str name = {buf_str(&call->name), call->name.len};
-    if (call->format->id == TOOLCALL_LLAMA && str_ends(name, STR(".call"))) {
+    struct str name = tc_text(&call->name);
+    if (call->options.format == TOOLCALL_LLAMA && str_ends(name, STR(".call"))) {
         buf_truncate(&call->name, name.len - 5);
         name.len -= 5;
     }
@@ -123,8 +119,7 @@ static enum tc_step end_call(struct toolcall *call)
     if (!call->first_arg)
         tc_arguments(call, STR("}"));
     tc_end(call);
-    call->state = ITEM;
-    return TC_AGAIN;
+    return tc_go(call, ITEM);
 }
 
 /* Reads the key of the argument into call->key, and *used is the offset of its value. MARKER_NO if
@@ -133,10 +128,8 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
 {
     const struct tc_expr_syntax *syntax = syntax_of(call);
     size_t len = tc_literal_name(text);
-    size_t at = len;
+    size_t at = len + marker_space(marker_skip(text, len));
 
-    while (at < text.len && marker_is_space(text.ptr[at]))
-        at++;
     if (at == text.len)
         return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
     struct str key = {text.ptr, len};
@@ -144,8 +137,7 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
     if (len == 0 || len > TC_NAME_MAX || text.ptr[at] != syntax->between) {
         if (syntax->open != '(')
             return MARKER_NO;
-        key =
-            tc_parameter(call, (struct str){buf_str(&call->name), call->name.len}, call->position);
+        key = tc_parameter(call, tc_text(&call->name), call->position);
         *used = 0;
     }
     if (key.len == 0 || key.len > TC_NAME_MAX)
@@ -174,7 +166,7 @@ static enum tc_step step_arg(struct toolcall *call)
     if (match == MARKER_YES) {
         buf_clear(&call->out);
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
-        json_scan_escape(&call->out, (struct str){buf_str(&call->key), call->key.len});
+        json_scan_escape(&call->out, tc_text(&call->key));
         buf_append_str(&call->out, "\":");
         match = tc_literal(marker_skip(text, used), syntax->quote, &call->out, &value);
     }
@@ -183,9 +175,7 @@ static enum tc_step step_arg(struct toolcall *call)
     if (match == MARKER_NO)
         return tc_bad(call, "an argument is not a literal");
     text = marker_skip(text, used + value);
-    size_t space = 0;
-    while (space < text.len && marker_is_space(text.ptr[space]))
-        space++;
+    size_t space = marker_space(text);
     if (space == text.len)
         return TC_WAIT;
     if (text.ptr[space] != ',' && text.ptr[space] != syntax->close)
@@ -197,17 +187,5 @@ static enum tc_step step_arg(struct toolcall *call)
     return TC_AGAIN;
 }
 
-enum tc_step tc_expr_step(struct toolcall *call)
-{
-    switch (call->state) {
-    case ITEM:
-        return step_item(call);
-    case NAME:
-        return step_name(call);
-    case ARG:
-        return step_arg(call);
-    default:
-        assert(call->state == TAIL);
-        return tc_close(call);
-    }
-}
+tc_step_fn *const tc_expr_steps[] = {
+    [ITEM] = step_item, [NAME] = step_name, [ARG] = step_arg, [TAIL] = tc_close};

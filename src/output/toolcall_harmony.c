@@ -68,13 +68,12 @@ static enum tc_step step_header(struct toolcall *call)
 
     if (step != TC_DONE)
         return step;
-    struct str header = {buf_str(&call->name), call->name.len};
+    struct str header = tc_text(&call->name);
     struct str tool = word_after(header, STR("to="));
     if (tool.len == 0 || str_eq(tool, STR("user"))) {
         bool thought = str_eq(word_after(header, STR("<|channel|>")), STR("analysis"));
         call->kind = thought ? OUTPUT_REASONING : OUTPUT_CONTENT;
-        call->state = BODY;
-        return TC_AGAIN;
+        return tc_go(call, BODY);
     }
     if (str_starts(tool, STR("functions.")))
         tool = marker_skip(tool, 10);
@@ -88,8 +87,7 @@ static enum tc_step step_end(struct toolcall *call, struct marker_hit hit)
     tc_eat(call, hit.at + (hit.which >= 0 && hit.which < ENDS_OWN ? ends[hit.which].len : 0));
     if (hit.which < 0)
         return TC_WAIT;
-    call->state = START;
-    return TC_AGAIN;
+    return tc_go(call, START);
 }
 
 static enum tc_step step_body(struct toolcall *call)
@@ -107,39 +105,25 @@ static enum tc_step step_body(struct toolcall *call)
 static enum tc_step step_args(struct toolcall *call)
 {
     struct str text = tc_rest(call);
-    enum tc_step step;
 
     /* A call without a body has no arguments. */
     bool empty = !call->has_args && text.len > 0 && text.ptr[0] == '<';
-    switch (empty ? marker_match(text, ends[2]) : MARKER_NO) {
-    case MARKER_PART:
+    enum marker_match match = empty ? marker_match(text, ends[2]) : MARKER_NO;
+    if (match == MARKER_PART)
         return TC_WAIT;
-    case MARKER_YES:
-        step = TC_DONE;
-        break;
-    default:
-        step = tc_json_arguments(call);
-    }
-    if (step != TC_DONE)
-        return step;
+    if (match == MARKER_NO)
+        return tc_json_arguments_to_end(call, TAIL);
     tc_end(call);
-    call->state = TAIL;
-    return TC_AGAIN;
+    return tc_go(call, TAIL);
 }
 
-enum tc_step tc_harmony_step(struct toolcall *call)
+static enum tc_step step_tail(struct toolcall *call)
 {
-    switch (call->state) {
-    case START:
-        return step_start(call);
-    case HEADER:
-        return step_header(call);
-    case BODY:
-        return step_body(call);
-    case ARGS:
-        return step_args(call);
-    default:
-        assert(call->state == TAIL);
-        return step_end(call, marker_find(tc_rest(call), ends, COUNT_OF(ends)));
-    }
+    return step_end(call, marker_find(tc_rest(call), ends, COUNT_OF(ends)));
 }
+
+tc_step_fn *const tc_harmony_steps[] = {[START] = step_start,
+                                        [HEADER] = step_header,
+                                        [BODY] = step_body,
+                                        [ARGS] = step_args,
+                                        [TAIL] = step_tail};

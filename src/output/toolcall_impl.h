@@ -28,17 +28,21 @@ enum tc_mode { TC_CONTENT, TC_CALLS, TC_DEAD };
 typedef enum tc_step tc_step_fn(struct toolcall *call);
 
 struct tc_format {
-    enum toolcall_format id;
     struct str openers[TC_OPENERS_MAX]; /* lead from content to calls */
-    bool control;                       /* they are control tokens */
-    bool bare;                          /* a JSON object where content would begin is also a call */
-    bool all; /* the format describes the whole output: there is no other content */
-    tc_step_fn *step;
     struct str closers[TC_CLOSERS_MAX]; /* lead back to content; none: the end of the call does */
-    const void *syntax;                 /* further data for the step function */
-    struct str shown[3];                /* a template uses the format if it has all of these, */
-    struct str shown_alone;             /* or this one */
+    tc_step_fn *const *steps;           /* one for each state; calls begin in the first */
+    const void *syntax;                 /* further data for the steps */
+    bool control;                       /* the openers are control tokens */
+    bool bare;                          /* a JSON object where content would begin is also a call */
+    bool all;            /* the format describes the whole output: there is no other content */
+    struct str shown[3]; /* a template uses the format if it has all of these; without any, or */
+    bool or_opener;      /* with this, if it has the first opener */
 };
+
+static inline struct str tc_text(const struct buf *buf)
+{
+    return (struct str){buf_str(buf), buf->len};
+}
 
 struct toolcall {
     const struct tc_format *format;
@@ -55,21 +59,21 @@ struct toolcall {
     struct buf late; /* arguments that came before their tool's name */
 
     enum tc_mode mode;
-    tc_step_fn *step;  /* of the format, or of another one found inside it */
-    int state;         /* of the step function; 0 when calls begin */
-    int opener;        /* index of the opener of these calls */
-    unsigned index;    /* of the next call */
-    bool fresh;        /* nothing but white space since the beginning or the last call */
-    bool no_calls;     /* the text began as content and stays content (options.either) */
-    bool began;        /* CALL_BEGIN was reported, CALL_END was not */
-    bool mid;          /* inside a call, or before the first one in its markup */
-    bool any;          /* a call was read since the calls began */
-    bool list;         /* inside the brackets of a list of calls */
-    bool has_args;     /* this call's arguments were seen */
-    bool first_arg;    /* the next argument is the first of its call */
-    bool over;         /* the text is over */
-    int kind;          /* of what is being read; used by the step function */
-    unsigned position; /* of the argument in the call */
+    tc_step_fn *const *steps; /* of the format, or of another one found inside it */
+    int state;                /* index of the step; 0 when calls begin */
+    int opener;               /* index of the opener of these calls */
+    unsigned index;           /* of the next call */
+    bool fresh;               /* nothing but white space since the beginning or the last call */
+    bool no_calls;            /* the text began as content and stays content (options.either) */
+    bool began;               /* CALL_BEGIN was reported, CALL_END was not */
+    bool mid;                 /* inside a call, or before the first one in its markup */
+    bool any;                 /* a call was read since the calls began */
+    bool list;                /* inside the brackets of a list of calls */
+    bool has_args;            /* this call's arguments were seen */
+    bool first_arg;           /* the next argument is the first of its call */
+    bool over;                /* the text is over */
+    int kind;                 /* of what is being read; used by the step function */
+    unsigned position;        /* of the argument in the call */
     struct json_scan json;
     const char *reason;
 };
@@ -81,6 +85,7 @@ struct str tc_rest(const struct toolcall *call);
 void tc_eat(struct toolcall *call, size_t n);
 void tc_skip_space(struct toolcall *call);
 enum tc_step tc_bad(struct toolcall *call, const char *reason);
+enum tc_step tc_go(struct toolcall *call, int state); /* to another state; TC_AGAIN */
 
 /* Skips white space, then reads one of the markers; *which is its index. TC_DONE, TC_WAIT, or
  * TC_BAD without a reason if something else follows; then only the white space was read. */
@@ -118,13 +123,62 @@ enum tc_step tc_json_arguments(struct toolcall *call);
  * */
 enum marker_match tc_json_is_call(const struct toolcall *call, struct str text);
 
+/* Reads arguments in the same way up to the end of the call, then goes to the state `next`. */
+enum tc_step tc_json_arguments_to_end(struct toolcall *call, int next);
+
 /* Steps of the families. */
-tc_step_fn tc_json_step;
-tc_step_fn tc_named_step;
-tc_step_fn tc_mistral_step;
-tc_step_fn tc_xml_step;
-tc_step_fn tc_expr_step;
-tc_step_fn tc_harmony_step;
+extern tc_step_fn *const tc_json_steps[], *const tc_named_steps[], *const tc_mistral_steps[];
+extern tc_step_fn *const tc_xml_steps[], *const tc_expr_steps[], *const tc_harmony_steps[];
+
+/* ---- markers of the formats, for their steps ---- */
+
+/* A name, then JSON (toolcall_named.c). */
+struct tc_named_syntax {
+    /* empty: the opener begins the call, and calls are not in a section */
+    struct str call_begin;
+    struct str name_end;
+    struct str call_end;
+    bool numbered; /* names look like functions.f:0 */
+    bool fenced;   /* the name may be on its own line, the arguments in a code block */
+};
+
+/* Arguments one by one, between tags (toolcall_xml.c). */
+struct tc_xml_syntax {
+    struct str call_begin; /* empty: the opener begins the call */
+    struct str name_end;   /* empty: the next tag or the end of the line */
+    struct str parameter_begin;
+    struct str key_end;
+    struct str value_begin; /* empty: key_end begins the value */
+    struct str value_end;
+    struct str call_end; /* empty: the closer ends the call */
+    bool lines;          /* values are on their own lines */
+    bool typed;          /* key_end is followed by  string="true">  or  string="false">  */
+};
+
+/* Calls written as expressions (toolcall_expr.c). */
+struct tc_expr_syntax {
+    struct str prefix; /* before the name */
+    struct str quote;  /* around strings, which then have no escapes; empty = as in Python */
+    char open, between, close; /* f(a=1) or f{a:1} */
+};
+
+/* ---- literals of Python, and of Gemma's notation, as JSON (toolcall_literal.c) ---- */
+
+enum { TC_LITERAL_DEPTH_MAX = 64 };
+
+/* Reads the literal at the front of the text, appends it to `out` as JSON and sets *used to its
+ * length. MARKER_PART if the text ends before the literal does, or might; then, and after
+ * MARKER_NO, `out` may hold part of it.
+ *
+ * Accepted: strings in one or three quotes ('a', "a", with Python's escapes), numbers, True, False,
+ * None and their JSON names, lists, tuples, dicts with names or strings as keys. If `quote` is not
+ * empty, text between two quotes is a string without escapes, and a bare word is also a string. */
+enum marker_match tc_literal(struct str text, struct str quote, struct buf *out, size_t *used);
+
+/* The length of the name (letters, digits, _ . -) at the front of the text. */
+size_t tc_literal_name(struct str text);
+
+/* ---- schemas and plain text (toolcall_value.c) ---- */
 
 /* Types that a schema allows, as bits; 0 if it does not say. */
 enum {

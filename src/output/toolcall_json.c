@@ -57,14 +57,14 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     buf_clear(&call->late);
     json_scan_init(&scan);
     (void)json_scan_text(&scan, (struct str){tc_rest(call).ptr, len}, &used, &call->late);
-    bool good = decode((struct str){buf_str(&call->late), call->late.len}, &call->out);
-    struct str inner = str_trim((struct str){buf_str(&call->out), call->out.len});
+    bool good = decode(tc_text(&call->late), &call->out);
+    struct str inner = str_trim(tc_text(&call->out));
     good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
     buf_clear(&call->late);
     if (good && inner.len > 0) { /* again, for control characters inside it */
         json_scan_init(&scan);
         (void)json_scan_text(&scan, inner, &used, &call->late);
-        tc_arguments(call, (struct str){buf_str(&call->late), call->late.len});
+        tc_arguments(call, tc_text(&call->late));
         buf_clear(&call->late);
     }
     return good;
@@ -114,6 +114,16 @@ enum tc_step tc_json_arguments(struct toolcall *call)
     return scan_result(call, result);
 }
 
+enum tc_step tc_json_arguments_to_end(struct toolcall *call, int next)
+{
+    enum tc_step step = tc_json_arguments(call);
+
+    if (step != TC_DONE)
+        return step;
+    tc_end(call);
+    return tc_go(call, next);
+}
+
 /* The length of the JSON string that the text begins with; 0 if it is incomplete, SIZE_MAX if there
  * is none. */
 static size_t string_len(struct str text)
@@ -158,9 +168,7 @@ static bool is_arguments(struct str key)
 
 static struct str trimmed(struct str text)
 {
-    while (text.len > 0 && marker_is_space(text.ptr[0]))
-        text = marker_skip(text, 1);
-    return text;
+    return marker_skip(text, marker_space(text));
 }
 
 /* Cuts a complete string and the character after it off the front of the text. */
@@ -261,19 +269,17 @@ static enum tc_step step_key(struct toolcall *call)
     if (text.len == 0)
         return TC_WAIT;
     if (text.ptr[0] == '}') {
-        call->state = NEXT;
-        return TC_AGAIN;
+        return tc_go(call, NEXT);
     }
     enum tc_step step = read_string(call, &call->key);
     if (step != TC_DONE)
         return step;
-    call->state = COLON;
-    return TC_AGAIN;
+    return tc_go(call, COLON);
 }
 
 static enum tc_step step_colon(struct toolcall *call)
 {
-    struct str key = {buf_str(&call->key), call->key.len};
+    struct str key = tc_text(&call->key);
     int which;
     enum tc_step step = tc_one_of(call, &STR(":"), 1, &which);
 
@@ -296,9 +302,9 @@ static enum tc_step step_name(struct toolcall *call)
 
     if (step != TC_DONE)
         return step;
-    step = tc_begin(call, (struct str){buf_str(&call->name), call->name.len});
+    step = tc_begin(call, tc_text(&call->name));
     if (step == TC_AGAIN)
-        tc_arguments(call, (struct str){buf_str(&call->late), call->late.len});
+        tc_arguments(call, tc_text(&call->late));
     call->state = NEXT;
     return step;
 }
@@ -320,8 +326,7 @@ static enum tc_step step_value(struct toolcall *call)
     tc_eat(call, used);
     if (result != JSON_SCAN_DONE)
         return scan_result(call, result);
-    call->state = NEXT;
-    return TC_AGAIN;
+    return tc_go(call, NEXT);
 }
 
 static enum tc_step step_next(struct toolcall *call)
@@ -332,10 +337,8 @@ static enum tc_step step_next(struct toolcall *call)
 
     if (step != TC_DONE)
         return step == TC_BAD ? tc_bad(call, "the call is not valid JSON") : step;
-    if (which == 0) {
-        call->state = KEY;
-        return TC_AGAIN;
-    }
+    if (which == 0)
+        return tc_go(call, KEY);
     if (!call->began)
         return tc_bad(call, "the call names no tool");
     tc_end(call);
@@ -345,31 +348,15 @@ static enum tc_step step_next(struct toolcall *call)
     return TC_AGAIN;
 }
 
-enum tc_step tc_json_step(struct toolcall *call)
+static enum tc_step step_args(struct toolcall *call)
 {
-    enum tc_step step;
+    enum tc_step step = tc_json_arguments(call);
 
-    switch (call->state) {
-    case ITEM:
-        return step_item(call);
-    case KEY:
-        return step_key(call);
-    case COLON:
-        return step_colon(call);
-    case NAME:
-        return step_name(call);
-    case ARGS:
-        step = tc_json_arguments(call);
-        if (step == TC_DONE)
-            call->state = NEXT;
-        return step == TC_DONE ? TC_AGAIN : step;
-    case LATE:
-    case SKIP:
-        return step_value(call);
-    case NEXT:
-        return step_next(call);
-    default:
-        assert(call->state == TAIL);
-        return tc_close(call);
-    }
+    return step == TC_DONE ? tc_go(call, NEXT) : step;
 }
+
+tc_step_fn *const tc_json_steps[] = {
+    [ITEM] = step_item,  [KEY] = step_key,   [COLON] = step_colon,
+    [NAME] = step_name,  [ARGS] = step_args, [LATE] = step_value,
+    [SKIP] = step_value, [NEXT] = step_next, [TAIL] = tc_close,
+};

@@ -3,13 +3,12 @@
  * beginning of the literal when more text arrives, which keeps it simple. Literals are short,
  * except for strings, which are skipped quickly.
  */
-#include "output/toolcall_literal.h"
-
 #include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"
 #include "base/json_scan.h"
+#include "output/toolcall_impl.h"
 
 struct reader {
     struct str text; /* the unread part */
@@ -27,8 +26,7 @@ static void skip(struct reader *reader, size_t n)
 
 static void skip_space(struct reader *reader)
 {
-    while (reader->text.len > 0 && marker_is_space(reader->text.ptr[0]))
-        skip(reader, 1);
+    skip(reader, marker_space(reader->text));
 }
 
 size_t tc_literal_name(struct str text)

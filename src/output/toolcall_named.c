@@ -13,7 +13,6 @@
 #include <assert.h>
 
 #include "output/toolcall_impl.h"
-#include "output/toolcall_syntax.h"
 
 enum { BETWEEN, NAME, SECOND_NAME, FENCE, ARGS, TAIL, CLOSE };
 enum { M_FIRST, M_NAME, M_ID, M_ARGS };
@@ -36,7 +35,7 @@ static struct str plain_name(struct str name)
 static enum tc_step begin(struct toolcall *call)
 {
     const struct tc_named_syntax *syntax = call->format->syntax;
-    struct str name = {buf_str(&call->name), call->name.len};
+    struct str name = tc_text(&call->name);
 
     tc_json_start(call);
     call->state = ARGS;
@@ -56,17 +55,14 @@ static enum tc_step step_between(struct toolcall *call)
         return TC_WAIT;
     if (!call->any && (step == TC_BAD || which == 1))
         return tc_bad(call, "there is no call where one was announced");
-    if (step == TC_BAD) {
-        call->state = CLOSE;
-        return TC_AGAIN;
-    }
+    if (step == TC_BAD)
+        return tc_go(call, CLOSE);
     if (which == 1) {
         tc_leave(call);
         return TC_AGAIN;
     }
     call->mid = true;
-    call->state = NAME;
-    return TC_AGAIN;
+    return tc_go(call, NAME);
 }
 
 /* DeepSeek V3 writes the kind of the tool where V3.1 writes its name. */
@@ -92,8 +88,7 @@ static enum tc_step step_name(struct toolcall *call)
             step = tc_until(call, &STR("\n"), 1, &call->name, &which);
             if (step != TC_DONE)
                 return step;
-            call->state = FENCE;
-            return TC_AGAIN;
+            return tc_go(call, FENCE);
         }
     }
     return begin(call);
@@ -130,32 +125,15 @@ static enum tc_step step_tail(struct toolcall *call)
     return TC_AGAIN;
 }
 
-enum tc_step tc_named_step(struct toolcall *call)
+static enum tc_step step_args(struct toolcall *call)
 {
-    enum tc_step step;
-
-    switch (call->state) {
-    case BETWEEN:
-        return step_between(call);
-    case NAME:
-    case SECOND_NAME:
-        return step_name(call);
-    case FENCE:
-        return step_fence(call);
-    case ARGS:
-        step = tc_json_arguments(call);
-        if (step != TC_DONE)
-            return step;
-        tc_end(call);
-        call->state = TAIL;
-        return TC_AGAIN;
-    case TAIL:
-        return step_tail(call);
-    default:
-        assert(call->state == CLOSE);
-        return tc_close(call);
-    }
+    return tc_json_arguments_to_end(call, TAIL);
 }
+
+tc_step_fn *const tc_named_steps[] = {
+    [BETWEEN] = step_between, [NAME] = step_name, [SECOND_NAME] = step_name, [FENCE] = step_fence,
+    [ARGS] = step_args,       [TAIL] = step_tail, [CLOSE] = tc_close,
+};
 
 static enum tc_step mistral_name(struct toolcall *call)
 {
@@ -182,34 +160,36 @@ static enum tc_step mistral_name(struct toolcall *call)
     return step;
 }
 
-enum tc_step tc_mistral_step(struct toolcall *call)
+static enum tc_step mistral_first(struct toolcall *call)
 {
-    enum tc_step step;
-    int which;
-
-    switch (call->state) {
-    case M_FIRST:
-        tc_skip_space(call);
-        if (tc_rest(call).len == 0)
-            return TC_WAIT;
-        if (tc_rest(call).ptr[0] == '[' || tc_rest(call).ptr[0] == '{')
-            call->step = tc_json_step;
-        else
-            call->state = M_NAME;
-        return TC_AGAIN;
-    case M_NAME:
-        return mistral_name(call);
-    case M_ID:
-        step = tc_until(call, &STR("[ARGS]"), 1, &call->key, &which);
-        call->state = step == TC_DONE ? M_ARGS : M_ID;
-        return step == TC_DONE ? TC_AGAIN : step;
-    default:
-        assert(call->state == M_ARGS);
-        step = tc_json_arguments(call);
-        if (step != TC_DONE)
-            return step;
-        tc_end(call);
-        tc_leave(call);
-        return TC_AGAIN;
-    }
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    if (text.ptr[0] != '[' && text.ptr[0] != '{')
+        return tc_go(call, M_NAME);
+    call->steps = tc_json_steps;
+    return TC_AGAIN;
 }
+
+static enum tc_step mistral_id(struct toolcall *call)
+{
+    int which;
+    enum tc_step step = tc_until(call, &STR("[ARGS]"), 1, &call->key, &which);
+
+    return step == TC_DONE ? tc_go(call, M_ARGS) : step;
+}
+
+static enum tc_step mistral_args(struct toolcall *call)
+{
+    enum tc_step step = tc_json_arguments_to_end(call, M_FIRST);
+
+    if (step == TC_AGAIN && !call->began)
+        tc_leave(call);
+    return step;
+}
+
+tc_step_fn *const tc_mistral_steps[] = {[M_FIRST] = mistral_first,
+                                        [M_NAME] = mistral_name,
+                                        [M_ID] = mistral_id,
+                                        [M_ARGS] = mistral_args};

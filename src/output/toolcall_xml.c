@@ -12,7 +12,6 @@
 #include <assert.h>
 
 #include "output/toolcall_impl.h"
-#include "output/toolcall_syntax.h"
 
 enum { CALL, NAME, PARAM, KEY, BEFORE, VALUE, CLOSE };
 
@@ -37,17 +36,14 @@ static enum tc_step step_call(struct toolcall *call)
         return TC_WAIT;
     if (!call->any && (step == TC_BAD || which > 0))
         return tc_bad(call, "there is no call where one was announced");
-    if (step == TC_BAD && !alone) {
-        call->state = CLOSE;
-        return TC_AGAIN;
-    }
+    if (step == TC_BAD && !alone)
+        return tc_go(call, CLOSE);
     if (step == TC_BAD || which > 0) {
         tc_leave(call);
         return TC_AGAIN;
     }
     call->mid = true;
-    call->state = NAME;
-    return TC_AGAIN;
+    return tc_go(call, NAME);
 }
 
 static enum tc_step step_name(struct toolcall *call)
@@ -74,7 +70,7 @@ static enum tc_step step_name(struct toolcall *call)
         tc_eat(call, hit.at);
     }
     call->state = PARAM;
-    return tc_begin(call, str_trim((struct str){buf_str(&call->name), call->name.len}));
+    return tc_begin(call, str_trim(tc_text(&call->name)));
 }
 
 static void end_call(struct toolcall *call)
@@ -94,10 +90,8 @@ static enum tc_step step_param(struct toolcall *call)
 
     if (step != TC_DONE)
         return step == TC_BAD ? tc_bad(call, "there is text between the parameters") : step;
-    if (which == 0) {
-        call->state = KEY;
-        return TC_AGAIN;
-    }
+    if (which == 0)
+        return tc_go(call, KEY);
     end_call(call);
     call->state = CALL;
     if (which > 1)
@@ -107,8 +101,7 @@ static enum tc_step step_param(struct toolcall *call)
 
 static unsigned value_types(struct toolcall *call, struct str attributes)
 {
-    unsigned types = tc_types(call, str_trim((struct str){buf_str(&call->name), call->name.len}),
-                              (struct str){buf_str(&call->key), call->key.len});
+    unsigned types = tc_types(call, str_trim(tc_text(&call->name)), tc_text(&call->key));
 
     if (str_find(attributes, STR("\"true\"")) != SIZE_MAX)
         return TC_STRING;
@@ -128,7 +121,7 @@ static enum tc_step step_before(struct toolcall *call)
 
     if (syntax->typed) {
         step = tc_until(call, &STR(">"), 1, &call->late, &which);
-        attributes = (struct str){buf_str(&call->late), call->late.len};
+        attributes = tc_text(&call->late);
     } else if (syntax->value_begin.len > 0) {
         step = tc_one_of(call, &syntax->value_begin, 1, &which);
     }
@@ -138,8 +131,7 @@ static enum tc_step step_before(struct toolcall *call)
         return step;
     call->position = value_types(call, attributes);
     call->kind = syntax->lines ? NEWLINE : UNDECIDED;
-    call->state = VALUE;
-    return TC_AGAIN;
+    return tc_go(call, VALUE);
 }
 
 static enum tc_step step_key(struct toolcall *call)
@@ -150,8 +142,7 @@ static enum tc_step step_key(struct toolcall *call)
 
     if (step != TC_DONE)
         return step;
-    call->state = BEFORE;
-    return TC_AGAIN;
+    return tc_go(call, BEFORE);
 }
 
 /* {"key": or ,"key": */
@@ -159,7 +150,7 @@ static void begin_argument(struct toolcall *call)
 {
     buf_clear(&call->out);
     buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
-    json_scan_escape(&call->out, str_trim((struct str){buf_str(&call->key), call->key.len}));
+    json_scan_escape(&call->out, str_trim(tc_text(&call->key)));
     buf_append_str(&call->out, "\":");
     call->first_arg = false;
 }
@@ -168,7 +159,6 @@ static enum tc_step decide(struct toolcall *call)
 {
     static const char json_begins[] = "{[-0123456789tfn";
     struct str text = tc_rest(call);
-    size_t at = 0;
 
     if (call->kind == NEWLINE) {
         if (text.len == 0)
@@ -180,8 +170,7 @@ static enum tc_step decide(struct toolcall *call)
     }
     call->kind = call->position == TC_STRING ? STREAM : WHOLE;
     if (call->position == 0) {
-        while (at < text.len && marker_is_space(text.ptr[at]))
-            at++;
+        size_t at = marker_space(text);
         if (at == text.len) {
             call->kind = UNDECIDED;
             return TC_WAIT;
@@ -217,8 +206,7 @@ static enum tc_step step_stream(struct toolcall *call)
     tc_eat(call, hit.which == 0 ? hit.at + value_end.len : len);
     if (hit.which < 0)
         return TC_WAIT;
-    call->state = PARAM;
-    return TC_AGAIN;
+    return tc_go(call, PARAM);
 }
 
 static enum tc_step step_whole(struct toolcall *call)
@@ -235,29 +223,17 @@ static enum tc_step step_whole(struct toolcall *call)
              call->position);
     tc_flush(call);
     tc_eat(call, call->seen + value_end.len);
-    call->state = PARAM;
-    return TC_AGAIN;
+    return tc_go(call, PARAM);
 }
 
-enum tc_step tc_xml_step(struct toolcall *call)
+static enum tc_step step_value(struct toolcall *call)
 {
-    switch (call->state) {
-    case CALL:
-        return step_call(call);
-    case NAME:
-        return step_name(call);
-    case PARAM:
-        return step_param(call);
-    case KEY:
-        return step_key(call);
-    case BEFORE:
-        return step_before(call);
-    case VALUE:
-        if (call->kind == STREAM)
-            return step_stream(call);
-        return call->kind == WHOLE ? step_whole(call) : decide(call);
-    default:
-        assert(call->state == CLOSE);
-        return tc_close(call);
-    }
+    if (call->kind == STREAM)
+        return step_stream(call);
+    return call->kind == WHOLE ? step_whole(call) : decide(call);
 }
+
+tc_step_fn *const tc_xml_steps[] = {
+    [CALL] = step_call,     [NAME] = step_name,   [PARAM] = step_param, [KEY] = step_key,
+    [BEFORE] = step_before, [VALUE] = step_value, [CLOSE] = tc_close,
+};
