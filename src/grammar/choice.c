@@ -33,11 +33,6 @@ void choice_fini(struct choice *choice)
     buf_fini(&choice->grammar);
 }
 
-static void put(struct choice_writer *writer, const char *gbnf)
-{
-    buf_append_str(writer->out, gbnf);
-}
-
 /* ---- tools ---- */
 
 static enum err check_tool(struct choice_writer *writer, const struct tool *tool)
@@ -47,7 +42,7 @@ static enum err check_tool(struct choice_writer *writer, const struct tool *tool
     for (size_t i = 0; i < writer->tools_count; i++)
         if (str_eq(writer->tools[i].name, tool->name))
             return err_set(writer->info, ERR_INVALID, "there are two tools called '%.*s'",
-                           (int)MIN(tool->name.len, 64), tool->name.ptr);
+                           CHOICE_NAME(tool->name));
     return ERR_OK;
 }
 
@@ -71,7 +66,7 @@ static enum err read_tools(struct choice_writer *writer, bool *strict)
         return ERR_OK;
     if (request->mode == CHOICE_NAMED)
         return err_set(writer->info, ERR_INVALID, "tool_choice names '%.*s', which is not a tool",
-                       (int)MIN(request->name.len, 64), request->name.ptr);
+                       CHOICE_NAME(request->name));
     return err_set(writer->info, ERR_INVALID,
                    "tool_choice requires a call, but there are no tools");
 }
@@ -97,10 +92,10 @@ static void put_root(struct choice_writer *writer, enum thought thought,
     static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
     size_t count = 1;
 
-    put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
+    choice_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
     buf_appendf(writer->out, "body ::= %s\n", body);
     if (thought == THOUGHT_NONE) {
-        put(writer, "root ::= gap body\n");
+        choice_put(writer, "root ::= gap body\n");
         return;
     }
     if (writer->format != NULL && writer->format->control)
@@ -108,12 +103,10 @@ static void put_root(struct choice_writer *writer, enum thought thought,
             exits[count++] = (struct choice_exit){writer->format->openers[i], afters[i]};
     choice_put_text(writer, "thought", exits, count, false);
     if (thought == THOUGHT_OPEN) {
-        put(writer, "root ::= thought-0\n");
+        choice_put(writer, "root ::= thought-0\n");
         return;
     }
-    put(writer, "root ::= gap ( ");
-    choice_put_literal(writer, markers.open);
-    put(writer, "thought-0 | body )\n");
+    choice_put(writer, "root ::= gap ( @thought-0 | body )\n", markers.open);
 }
 
 /* ---- gpt-oss ---- */
@@ -182,12 +175,13 @@ static enum err put_reply(struct choice_writer *writer, struct choice *choice)
     choice->answer_refused = err != ERR_OK;
     TRY(err);
     if (writer->request->formats.calls == TOOLCALL_HARMONY)
-        put(writer, "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
-                    "\"<|message|>\" answer\n");
+        choice_put(writer,
+                   "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
+                   "\"<|message|>\" answer\n");
     else if (writer->request->formats.reasoning == REASONING_COHERE)
-        put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
+        choice_put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
     else
-        put(writer, "reply ::= answer\n");
+        choice_put(writer, "reply ::= answer\n");
     return ERR_OK;
 }
 
@@ -261,7 +255,7 @@ static enum err write_calls(struct choice_writer *writer, struct choice *choice)
     enum reasoning_format reasoning = writer->request->formats.reasoning;
     bool automatic = writer->request->mode == CHOICE_AUTO;
 
-    put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
+    choice_put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
     if (is_either(writer->request))
         TRY(put_reply(writer, choice));
     if (writer->format->all)
@@ -272,7 +266,7 @@ static enum err write_calls(struct choice_writer *writer, struct choice *choice)
     } else if (!automatic) {
         put_root(writer, thought, reasoning, "calls");
     } else if (may_be_lazy(writer, thought)) {
-        put(writer, "root ::= calls\n");
+        choice_put(writer, "root ::= calls\n");
         set_triggers(choice, writer->format);
     } else {
         put_content(writer);

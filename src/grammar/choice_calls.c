@@ -39,48 +39,32 @@ struct call_style {
 static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
                               "\",\" ws )? ";
 
+/* Shape, key of the name, key of the arguments. */
 static const struct call_style styles[TOOLCALL_COUNT] = {
-    [TOOLCALL_HARMONY] = {.shape = SHAPE_HARMONY},
-    [TOOLCALL_DSML] = {.shape = SHAPE_SECTION},
-    [TOOLCALL_DEEPSEEK] = {.shape = SHAPE_SECTION},
-    [TOOLCALL_KIMI] = {.shape = SHAPE_SECTION},
-    [TOOLCALL_MINIMAX] = {.shape = SHAPE_SECTION},
-    [TOOLCALL_GEMMA] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_GEMMA_CALL] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_GEMMA_CODE] = {.shape = SHAPE_ITEMS,
-                             .before = "\"\\n\"",
-                             .between = "\"\\n\"",
+    [TOOLCALL_HARMONY] = {SHAPE_HARMONY},
+    [TOOLCALL_DSML] = {SHAPE_SECTION},
+    [TOOLCALL_DEEPSEEK] = {SHAPE_SECTION},
+    [TOOLCALL_KIMI] = {SHAPE_SECTION},
+    [TOOLCALL_MINIMAX] = {SHAPE_SECTION},
+    [TOOLCALL_GEMMA] = {SHAPE_SINGLE},
+    [TOOLCALL_GEMMA_CALL] = {SHAPE_SINGLE},
+    [TOOLCALL_GEMMA_CODE] = {SHAPE_ITEMS, .before = "\"\\n\"", .between = "\"\\n\"",
                              .after = "\"\\n\""},
-    [TOOLCALL_GLM] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_QWEN_XML] = {.shape = SHAPE_SECTION},
-    [TOOLCALL_FUNCTIONARY] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_MISTRAL] = {.shape = SHAPE_MISTRAL, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_LFM] = {.shape = SHAPE_ITEMS,
-                      .before = "\"[\"",
-                      .between = "\",\" \" \"?",
-                      .after = "\"]\""},
-    [TOOLCALL_GRANITE] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_NEMOTRON] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_COHERE] = {.shape = SHAPE_LIST,
-                         .name_key = "tool_name",
-                         .arguments_key = "parameters",
-                         .id = call_id},
-    [TOOLCALL_COHERE_PLUS] = {.shape = SHAPE_LIST,
-                              .name_key = "tool_name",
-                              .arguments_key = "parameters"},
-    [TOOLCALL_TAGGED_LIST] = {.shape = SHAPE_LIST,
-                              .name_key = "name",
-                              .arguments_key = "arguments"},
-    [TOOLCALL_HERMES] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_FUNCTOOLS] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_GIGACHAT] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
-    [TOOLCALL_LLAMA] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "parameters"},
+    [TOOLCALL_GLM] = {SHAPE_SINGLE},
+    [TOOLCALL_QWEN_XML] = {SHAPE_SECTION},
+    [TOOLCALL_FUNCTIONARY] = {SHAPE_SINGLE},
+    [TOOLCALL_MISTRAL] = {SHAPE_MISTRAL, "name", "arguments"},
+    [TOOLCALL_LFM] = {SHAPE_ITEMS, .before = "\"[\"", .between = "\",\" \" \"?", .after = "\"]\""},
+    [TOOLCALL_GRANITE] = {SHAPE_LIST, "name", "arguments"},
+    [TOOLCALL_NEMOTRON] = {SHAPE_LIST, "name", "arguments"},
+    [TOOLCALL_COHERE] = {SHAPE_LIST, "tool_name", "parameters", call_id},
+    [TOOLCALL_COHERE_PLUS] = {SHAPE_LIST, "tool_name", "parameters"},
+    [TOOLCALL_TAGGED_LIST] = {SHAPE_LIST, "name", "arguments"},
+    [TOOLCALL_HERMES] = {SHAPE_OBJECT, "name", "arguments"},
+    [TOOLCALL_FUNCTOOLS] = {SHAPE_LIST, "name", "arguments"},
+    [TOOLCALL_GIGACHAT] = {SHAPE_OBJECT, "name", "arguments"},
+    [TOOLCALL_LLAMA] = {SHAPE_OBJECT, "name", "parameters"},
 };
-
-static void put(struct choice_writer *writer, const char *gbnf)
-{
-    buf_append_str(writer->out, gbnf);
-}
 
 static bool parallel(const struct choice_writer *writer)
 {
@@ -129,8 +113,7 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index)
         return schema_write_any_object(&options, writer->out, writer->info);
     }
     if (err != ERR_OK && err != ERR_NOMEM)
-        return err_wrap(writer->info, err, "tool '%.*s'", (int)MIN(tool->name.len, 64),
-                        tool->name.ptr);
+        return err_wrap(writer->info, err, "tool '%.*s'", CHOICE_NAME(tool->name));
     return err;
 }
 
@@ -139,17 +122,18 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index)
 static void put_object_call(struct choice_writer *writer, const struct call_style *style,
                             size_t index)
 {
-    put(writer, "\"{\" ws ");
-    put(writer, style->id != NULL ? style->id : "");
+    choice_put(writer, "\"{\" ws ");
+    choice_put(writer, style->id != NULL ? style->id : "");
     choice_put_json_string(writer, str_from(style->name_key));
-    put(writer, "\":\" ws ");
+    choice_put(writer, "\":\" ws ");
     choice_put_json_string(writer, writer->tools[index].name);
-    put(writer, "\",\" ws ");
+    choice_put(writer, "\",\" ws ");
     choice_put_json_string(writer, str_from(style->arguments_key));
     buf_appendf(writer->out, "\":\" ws args-%zu ", index);
     if (style->shape == SHAPE_MISTRAL)
-        put(writer, "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
-    put(writer, "ws \"}\" ");
+        choice_put(writer,
+                   "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
+    choice_put(writer, "ws \"}\" ");
 }
 
 /* From after the beginning of a call to its end. */
@@ -158,53 +142,40 @@ static void put_named_call(struct choice_writer *writer, size_t index)
     const struct tc_named_syntax *syntax = writer->format->syntax;
     struct str name = writer->tools[index].name;
 
-    if (syntax->fenced) {
-        put(writer, "( \"function\" ");
-        choice_put_literal(writer, syntax->name_end);
-        choice_put_literal(writer, name);
-        buf_appendf(writer->out, "\"\\n```json\\n\" args-%zu \"\\n```\" | ", index);
-    }
-    if (syntax->numbered)
-        put(writer, "\"functions.\" ");
-    choice_put_literal(writer, name);
-    if (syntax->numbered)
-        put(writer, "\":\" [0-9]{1,3} ");
-    choice_put_literal(writer, syntax->name_end);
-    buf_appendf(writer->out, "args-%zu %s", index, syntax->fenced ? ") " : "");
-    choice_put_literal(writer, syntax->call_end);
+    if (syntax->fenced)
+        choice_put(writer, "( \"function\" @@\"\\n```json\\n\" args-# \"\\n```\" | ",
+                   syntax->name_end, name, index);
+    choice_put(writer, syntax->numbered ? "\"functions.\" @\":\" [0-9]{1,3} @" : "@@", name,
+               syntax->name_end);
+    choice_put(writer, syntax->fenced ? "args-# ) @" : "args-# @", index, syntax->call_end);
 }
 
 static void put_xml_call(struct choice_writer *writer, size_t index)
 {
     const struct tc_xml_syntax *syntax = writer->format->syntax;
 
-    choice_put_literal(writer, writer->tools[index].name);
-    choice_put_literal(writer, syntax->name_end);
-    buf_appendf(writer->out, "\"\\n\"? params-%zu ", index);
-    choice_put_literal(writer, syntax->call_end);
+    choice_put(writer, "@@\"\\n\"? params-# @", writer->tools[index].name, syntax->name_end, index,
+               syntax->call_end);
 }
 
 static void put_expr_call(struct choice_writer *writer, size_t index)
 {
     const struct tc_expr_syntax *syntax = writer->format->syntax;
+    struct str open = {&syntax->open, 1}, close = {&syntax->close, 1};
 
-    choice_put_literal(writer, syntax->prefix);
-    choice_put_literal(writer, writer->tools[index].name);
-    choice_put_literal(writer, (struct str){&syntax->open, 1});
-    buf_appendf(writer->out, "params-%zu ", index);
-    choice_put_literal(writer, (struct str){&syntax->close, 1});
+    choice_put(writer, "@@@params-# @", syntax->prefix, writer->tools[index].name, open, index,
+               close);
 }
 
 /* Names are written unescaped, so those that could be taken for markup are refused. */
 static enum err check_name(struct choice_writer *writer, struct str name)
 {
-    for (size_t i = 0; i < name.len; i++)
-        if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(marker_skip(name, i)) == 0)
-            return err_set(writer->info, ERR_UNSUPPORTED,
-                           "tool '%.*s': the model's call format has no way to write this name; "
-                           "use letters, digits, '_', '-' and '.'",
-                           (int)MIN(name.len, 64), name.ptr);
-    return ERR_OK;
+    if (choice_is_plain_name(name))
+        return ERR_OK;
+    return err_set(writer->info, ERR_UNSUPPORTED,
+                   "tool '%.*s': the model's call format has no way to write this name; "
+                   "use letters, digits, '_', '-' and '.'",
+                   CHOICE_NAME(name));
 }
 
 static enum err put_tool(struct choice_writer *writer, const struct call_style *style, size_t index)
@@ -230,7 +201,7 @@ static enum err put_tool(struct choice_writer *writer, const struct call_style *
         put_expr_call(writer, index);
     else
         put_named_call(writer, index);
-    put(writer, "\n");
+    choice_put(writer, "\n");
     return ERR_OK;
 }
 
@@ -238,10 +209,10 @@ static enum err put_tools(struct choice_writer *writer, const struct call_style 
 {
     for (size_t i = 0; i < writer->tools_count; i++)
         TRY(put_tool(writer, style, i));
-    put(writer, "call ::= call-0");
+    choice_put(writer, "call ::= call-0");
     for (size_t i = 1; i < writer->tools_count; i++)
         buf_appendf(writer->out, " | call-%zu", i);
-    put(writer, "\n");
+    choice_put(writer, "\n");
     return ERR_OK;
 }
 
@@ -255,19 +226,17 @@ static struct str closer_of(const struct choice_writer *writer, size_t opener)
 }
 
 /* Calls with an opener each. */
-static void put_after_single(struct choice_writer *writer, size_t opener, const char *space)
+static void put_after_single(struct choice_writer *writer, size_t opener, bool spaced)
 {
     struct str closer = closer_of(writer, opener);
+    const char *call = spaced ? "ws call ws @" : "call @";
 
-    buf_appendf(writer->out, "%scall %s", space, space);
-    choice_put_literal(writer, closer);
+    choice_put(writer, call, closer);
     if (!parallel(writer))
         return;
-    put(writer, "( \"\\n\"? ");
-    choice_put_literal(writer, writer->format->openers[opener]);
-    buf_appendf(writer->out, "%scall %s", space, space);
-    choice_put_literal(writer, closer);
-    put(writer, ")* ");
+    choice_put(writer, "( \"\\n\"? @", writer->format->openers[opener]);
+    choice_put(writer, call, closer);
+    choice_put(writer, ")* ");
 }
 
 /* The bracket may be part of the opener. */
@@ -275,10 +244,9 @@ static void put_after_list(struct choice_writer *writer, size_t opener)
 {
     bool open = str_ends(writer->format->openers[opener], STR("["));
 
-    put(writer, open ? "ws call " : "ws \"[\" ws call ");
-    put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
-    put(writer, "ws \"]\" ws ");
-    choice_put_literal(writer, closer_of(writer, opener));
+    choice_put(writer, open ? "ws call " : "ws \"[\" ws call ");
+    choice_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    choice_put(writer, "ws \"]\" ws @", closer_of(writer, opener));
 }
 
 static struct str call_begin_of(const struct choice_writer *writer)
@@ -294,22 +262,11 @@ static void put_after_section(struct choice_writer *writer, size_t opener)
     struct str begin = call_begin_of(writer);
     bool alone = str_eq(writer->format->openers[opener], begin);
 
-    if (alone) {
-        put(writer, "call ");
-    } else {
-        put(writer, "\"\\n\"? ");
-        choice_put_literal(writer, begin);
-        put(writer, "call ");
-    }
-    if (parallel(writer)) {
-        put(writer, "( \"\\n\"? ");
-        choice_put_literal(writer, begin);
-        put(writer, "call )* ");
-    }
-    if (!alone) {
-        put(writer, "\"\\n\"? ");
-        choice_put_literal(writer, closer_of(writer, opener));
-    }
+    choice_put(writer, alone ? "call " : "\"\\n\"? @call ", begin);
+    if (parallel(writer))
+        choice_put(writer, "( \"\\n\"? @call )* ", begin);
+    if (!alone)
+        choice_put(writer, "\"\\n\"? @", closer_of(writer, opener));
 }
 
 static void put_after_items(struct choice_writer *writer, const struct call_style *style)
@@ -324,19 +281,16 @@ static void put_after_items(struct choice_writer *writer, const struct call_styl
 /* name[ARGS]{...}, each after its own opener; or a list of objects. */
 static void put_after_mistral(struct choice_writer *writer)
 {
-    put(writer, "( ws \"[\" ws call ");
-    put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
-    put(writer, "ws \"]\" | named ");
-    if (parallel(writer)) {
-        put(writer, "( ");
-        choice_put_literal(writer, writer->format->openers[0]);
-        put(writer, "named )* ");
-    }
-    put(writer, ")\nnamed ::= ");
+    choice_put(writer, "( ws \"[\" ws call ");
+    choice_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    choice_put(writer, "ws \"]\" | named ");
+    if (parallel(writer))
+        choice_put(writer, "( @named )* ", writer->format->openers[0]);
+    choice_put(writer, ")\nnamed ::= ");
     for (size_t i = 0; i < writer->tools_count; i++) {
-        put(writer, i > 0 ? "| " : "");
-        choice_put_literal(writer, writer->tools[i].name);
-        buf_appendf(writer->out, "( \"[CALL_ID]\" [a-zA-Z0-9]{9} )? \"[ARGS]\" args-%zu ", i);
+        choice_put(writer, i > 0 ? "| " : "");
+        choice_put(writer, "@( \"[CALL_ID]\" [a-zA-Z0-9]{9} )? \"[ARGS]\" args-# ",
+                   writer->tools[i].name, i);
     }
 }
 
@@ -345,10 +299,10 @@ static void put_after(struct choice_writer *writer, const struct call_style *sty
     buf_appendf(writer->out, "after-%zu ::= ", opener);
     switch (style->shape) {
     case SHAPE_OBJECT:
-        put_after_single(writer, opener, "ws ");
+        put_after_single(writer, opener, true);
         break;
     case SHAPE_SINGLE:
-        put_after_single(writer, opener, "");
+        put_after_single(writer, opener, false);
         break;
     case SHAPE_LIST:
         put_after_list(writer, opener);
@@ -363,7 +317,7 @@ static void put_after(struct choice_writer *writer, const struct call_style *sty
         assert(style->shape == SHAPE_MISTRAL);
         put_after_mistral(writer);
     }
-    put(writer, "\n");
+    choice_put(writer, "\n");
 }
 
 enum err choice_put_calls(struct choice_writer *writer)
@@ -378,15 +332,14 @@ enum err choice_put_calls(struct choice_writer *writer)
     TRY(put_tools(writer, style));
     for (size_t i = 0; i < count; i++)
         put_after(writer, style, i);
-    put(writer, "calls ::= ");
+    choice_put(writer, "calls ::= ");
     for (size_t i = 0; i < count; i++) {
-        put(writer, i > 0 ? "| " : "");
-        choice_put_literal(writer, openers[i]);
-        buf_appendf(writer->out, "after-%zu ", i);
+        choice_put(writer, i > 0 ? "| " : "");
+        choice_put(writer, "@after-# ", openers[i], i);
     }
     if (writer->format->bare)
-        put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
-    put(writer, "\n");
+        choice_put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
+    choice_put(writer, "\n");
     return ERR_OK;
 }
 
@@ -396,16 +349,15 @@ enum err choice_put_harmony_calls(struct choice_writer *writer)
     for (size_t i = 0; i < writer->tools_count; i++) {
         TRY(check_name(writer, writer->tools[i].name));
         TRY(choice_put_arguments(writer, i));
-        buf_appendf(writer->out, "to-%zu ::= \" to=functions.\" ", i);
-        choice_put_literal(writer, writer->tools[i].name);
-        put(writer, "\n");
+        choice_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
     }
-    put(writer,
+    choice_put(
+        writer,
         "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
         "body ::= ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\"\ncalls ::= ");
     for (size_t i = 0; i < writer->tools_count; i++)
         buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
                     i > 0 ? "| " : "", i, i, i);
-    put(writer, "\n");
+    choice_put(writer, "\n");
     return ERR_OK;
 }

@@ -48,6 +48,15 @@ enum { CHOICE_EXITS_MAX = 6 };
 void choice_put_text(struct choice_writer *writer, const char *name,
                      const struct choice_exit *exits, size_t count, bool may_end);
 
+/* Writes a text in which `@` stands for a literal (struct str) and `#` for a number (size_t). */
+void choice_put(struct choice_writer *writer, const char *gbnf, ...);
+
+/* Whether a name may be written unescaped: it could not be taken for markup. */
+bool choice_is_plain_name(struct str name);
+
+/* A name for "%.*s" in messages, bounded. */
+#define CHOICE_NAME(name) (int)MIN((name).len, 64), (name).ptr
+
 /* A literal and a blank after it; nothing for an empty text. */
 void choice_put_literal(struct choice_writer *writer, struct str text);
 

@@ -30,11 +30,6 @@ struct param {
     char rule[NAME_BYTES]; /* of the value */
 };
 
-static void put(struct choice_writer *writer, const char *gbnf)
-{
-    buf_append_str(writer->out, gbnf);
-}
-
 static struct str text_of(yyjson_val *val)
 {
     return (struct str){yyjson_get_str(val), yyjson_get_len(val)};
@@ -54,10 +49,13 @@ static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
     return schema;
 }
 
-static bool has_any(yyjson_val *schema, const char *const *keys, size_t count)
+/* Whether the schema has one of the keywords, which are separated by blanks. */
+static bool has_any(yyjson_val *schema, const char *keywords)
 {
-    for (size_t i = 0; i < count; i++)
-        if (yyjson_obj_get(schema, keys[i]) != NULL)
+    struct str rest = str_from(keywords), key;
+
+    while (str_next(&rest, ' ', &key))
+        if (yyjson_obj_getn(schema, key.ptr, key.len) != NULL)
             return true;
     return false;
 }
@@ -80,36 +78,16 @@ static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
 /* True if the schema constrains nothing but types, directly or through alternatives. */
 static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
 {
-    static const char *const says[] = {"enum",
-                                       "const",
-                                       "minLength",
-                                       "maxLength",
-                                       "pattern",
-
-                                       "allOf",
-                                       "minimum",
-                                       "maximum",
-                                       "items",
-                                       "not",
-                                       "properties",
-                                       "if",
-                                       "$ref",
-                                       "minItems",
-                                       "multipleOf",
-                                       "maxItems",
-                                       "required",
-                                       "contains",
-                                       "exclusiveMinimum",
-                                       "exclusiveMaximum",
-                                       "additionalProperties",
-                                       "prefixItems",
-                                       "uniqueItems"};
+    static const char says[] =
+        "enum const minLength maxLength pattern allOf minimum maximum items not properties if $ref "
+        "minItems multipleOf maxItems required contains exclusiveMinimum exclusiveMaximum "
+        "additionalProperties prefixItems uniqueItems";
 
     schema = resolve(plain->root, schema);
     if (yyjson_is_true(schema))
         return true;
     return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
-           !has_any(schema, says, COUNT_OF(says)) && !has_format(schema) &&
+           !has_any(schema, says) && !has_format(schema) &&
            are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
            are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
 }
@@ -135,8 +113,7 @@ static enum err refuse(struct choice_writer *writer, const struct param *param, 
     const struct tool *tool = &writer->tools[param->tool];
 
     return err_set(writer->info, ERR_UNSUPPORTED, "tool '%.*s', parameter '%.*s': %s",
-                   (int)MIN(tool->name.len, 64), tool->name.ptr, (int)MIN(param->key.len, 64),
-                   param->key.ptr, reason);
+                   CHOICE_NAME(tool->name), CHOICE_NAME(param->key), reason);
 }
 
 /* ---- text between tags ---- */
@@ -184,12 +161,12 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
     buf_appendf(writer->out, "%s ::= ", param->rule);
     for (size_t i = 0; i < count; i++) {
         struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
-        put(writer, i > 0 ? "| " : "");
+        choice_put(writer, i > 0 ? "| " : "");
         if (text.len == 0)
-            put(writer, "\"\" ");
+            choice_put(writer, "\"\" ");
         choice_put_literal(writer, text);
     }
-    put(writer, "\n");
+    choice_put(writer, "\n");
     return ERR_OK;
 }
 
@@ -197,8 +174,6 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
 static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
                            bool *closed)
 {
-    static const char *const refused[] = {"pattern", "allOf", "anyOf", "oneOf",
-                                          "not",     "if",    "$ref"};
     const struct tool *tool = &writer->tools[param->tool];
     yyjson_val *schema = resolve(tool->schema, param->schema);
     yyjson_val *min = yyjson_obj_get(schema, "minLength"),
@@ -209,7 +184,7 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
         put_free(writer, param, end);
         return ERR_OK;
     }
-    if (has_any(schema, refused, COUNT_OF(refused)) || has_format(schema))
+    if (has_any(schema, "pattern allOf anyOf oneOf not if $ref") || has_format(schema))
         return refuse(writer, param,
                       "the constraints of its schema cannot be enforced in this "
                       "call format; use type, enum, minLength and maxLength");
@@ -236,10 +211,8 @@ static enum err put_json(struct choice_writer *writer, const struct param *param
     enum err err = schema_write_gbnf(param->schema, &options, writer->out, writer->info);
     if (err == ERR_OK || err == ERR_NOMEM)
         return err;
-    struct str key = param->key;
     return err_wrap(writer->info, err, "tool '%.*s', parameter '%.*s'",
-                    (int)MIN(writer->tools[param->tool].name.len, 64),
-                    writer->tools[param->tool].name.ptr, (int)MIN(key.len, 64), key.ptr);
+                    CHOICE_NAME(writer->tools[param->tool].name), CHOICE_NAME(param->key));
 }
 
 /* Text that may be a string or another type is read as what it looks like. Between string and null,
@@ -294,23 +267,18 @@ static enum err put_tag_param(struct choice_writer *writer, const struct param *
     struct value value;
 
     TRY(put_tag_value(writer, param, syntax, &value));
-    buf_appendf(writer->out, "p%zu-%zu ::= ", param->tool, param->index);
-    choice_put_literal(writer, syntax->parameter_begin);
-    choice_put_literal(writer, param->key);
-    choice_put_literal(writer, syntax->key_end);
+    choice_put(writer, "p#-# ::= @@@", param->tool, param->index, syntax->parameter_begin,
+               param->key, syntax->key_end);
     if (syntax->typed)
-        put(writer, value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
-    if (syntax->value_begin.len > 0) {
-        put(writer, "\"\\n\"? ");
-        choice_put_literal(writer, syntax->value_begin);
-    }
-    put(writer, syntax->lines ? "\"\\n\" " : "");
+        choice_put(writer,
+                   value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
+    if (syntax->value_begin.len > 0)
+        choice_put(writer, "\"\\n\"? @", syntax->value_begin);
+    choice_put(writer, syntax->lines ? "\"\\n\" " : "");
     buf_appendf(writer->out, "%s%s ", param->rule, value.text && value.closed ? "-0" : "");
-    if (!value.closed) {
-        put(writer, syntax->lines ? "\"\\n\" " : "");
-        choice_put_literal(writer, syntax->value_end);
-    }
-    put(writer, "\"\\n\"?\n");
+    if (!value.closed)
+        choice_put(writer, syntax->lines ? "\"\\n\" @" : "@", syntax->value_end);
+    choice_put(writer, "\"\\n\"?\n");
     return ERR_OK;
 }
 
@@ -332,10 +300,8 @@ static enum err put_literal_param(struct choice_writer *writer, const struct par
         buf_appendf(writer->out, "%s ::= \"True\" | \"False\"\n", param->rule);
     else
         TRY(put_json(writer, param));
-    buf_appendf(writer->out, "p%zu-%zu ::= ", param->tool, param->index);
-    choice_put_literal(writer, param->key);
-    choice_put_literal(writer, (struct str){&syntax->between, 1});
-    choice_put_literal(writer, quoted ? syntax->quote : STR_NONE);
+    choice_put(writer, "p#-# ::= @@@", param->tool, param->index, param->key,
+               (struct str){&syntax->between, 1}, quoted ? syntax->quote : STR_NONE);
     buf_appendf(writer->out, "%s%s\n", param->rule, quoted ? "-0" : "");
     return ERR_OK;
 }
@@ -369,42 +335,28 @@ static bool has_required(yyjson_val *schema)
 
 static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_val *schema)
 {
-    static const char *const refused[] = {"allOf",
-                                          "anyOf",
-                                          "oneOf",
-                                          "not",
-                                          "if",
-                                          "$ref",
-                                          "patternProperties",
-                                          "propertyNames",
-                                          "dependentRequired",
-                                          "dependentSchemas",
-                                          "dependencies",
-                                          "enum",
-                                          "const",
-                                          "minProperties",
-                                          "maxProperties"};
+    static const char refused[] =
+        "allOf anyOf oneOf not if $ref patternProperties propertyNames dependentRequired "
+        "dependentSchemas dependencies enum const minProperties maxProperties";
     const struct tool *tool = &writer->tools[index];
     yyjson_val *type = yyjson_obj_get(schema, "type");
 
-    if (!yyjson_is_obj(schema) || has_any(schema, refused, COUNT_OF(refused)) ||
+    if (!yyjson_is_obj(schema) || has_any(schema, refused) ||
         (type != NULL && !yyjson_equals_str(type, "object")) || !has_required(schema) ||
         yyjson_obj_size(yyjson_obj_get(schema, "properties")) > SCHEMA_PROPERTIES_MAX)
         return err_set(writer->info, ERR_UNSUPPORTED,
                        "tool '%.*s': this call format writes parameters one by one; describe them "
                        "with type, properties and required alone",
-                       (int)MIN(tool->name.len, 64), tool->name.ptr);
+                       CHOICE_NAME(tool->name));
     return ERR_OK;
 }
 
 static enum err put_param(struct choice_writer *writer, struct param *param, put_param_fn *fn)
 {
-    for (size_t i = 0; i < param->key.len; i++)
-        if ((unsigned char)param->key.ptr[i] >= 0x80 ||
-            tc_literal_name(marker_skip(param->key, i)) == 0)
-            return refuse(writer, param,
-                          "this call format cannot write the name; use letters, "
-                          "digits, '_', '-' and '.'");
+    if (!choice_is_plain_name(param->key))
+        return refuse(writer, param,
+                      "this call format cannot write the name; use letters, "
+                      "digits, '_', '-' and '.'");
     if (param->key.len == 0)
         return refuse(writer, param, "a parameter needs a name");
     snprintf(param->rule, sizeof(param->rule), "v%zu-%zu", param->tool, param->index);
@@ -436,11 +388,6 @@ static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val 
     return ERR_OK;
 }
 
-static size_t count_params(yyjson_val *schema)
-{
-    return yyjson_obj_size(yyjson_obj_get(schema, "properties"));
-}
-
 /* Any parameters, all of them text. */
 static void put_any_params(struct choice_writer *writer, size_t index)
 {
@@ -449,12 +396,9 @@ static void put_any_params(struct choice_writer *writer, size_t index)
 
     snprintf(param.rule, sizeof(param.rule), "v%zu", index);
     put_free(writer, &param, syntax->value_end);
-    buf_appendf(writer->out, "params-%zu ::= ( ", index);
-    choice_put_literal(writer, syntax->parameter_begin);
-    put(writer, "[a-zA-Z_] [a-zA-Z0-9_-]{0,63} ");
-    choice_put_literal(writer, syntax->key_end);
-    put(writer, syntax->typed ? "\" string=\\\"true\\\">\" " : "");
-    choice_put_literal(writer, syntax->value_begin);
+    choice_put(writer, "params-# ::= ( @[a-zA-Z_] [a-zA-Z0-9_-]{0,63} @", index,
+               syntax->parameter_begin, syntax->key_end);
+    choice_put(writer, syntax->typed ? "\" string=\\\"true\\\">\" @" : "@", syntax->value_begin);
     buf_appendf(writer->out, "%s-0 \"\\n\"? )*\n", param.rule);
 }
 
@@ -474,10 +418,10 @@ enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
         TRY(put_each(writer, index, schema, put_tag_param, kinds));
     }
     buf_appendf(writer->out, "params-%zu ::= \"\"", index);
-    for (size_t i = 0; i < count_params(schema); i++)
+    for (size_t i = 0; i < yyjson_obj_size(yyjson_obj_get(schema, "properties")); i++)
         if (kinds[i] != LEFT_OUT)
             buf_appendf(writer->out, " p%zu-%zu%s", index, i, kinds[i] == OPTIONAL ? "?" : "");
-    put(writer, "\n");
+    choice_put(writer, "\n");
     return ERR_OK;
 }
 
@@ -486,15 +430,16 @@ enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
 static void put_chain(struct choice_writer *writer, size_t i, size_t k, enum presence presence)
 {
     if (presence == LEFT_OUT) {
-        buf_appendf(writer->out, "f%zu-%zu ::= f%zu-%zu\nr%zu-%zu ::= r%zu-%zu\n", i, k, i, k + 1,
-                    i, k, i, k + 1);
+        choice_put(writer, "f#-# ::= f#-#\nr#-# ::= r#-#\n", i, k, i, k + 1, i, k, i, k + 1);
         return;
     }
-    buf_appendf(writer->out, "f%zu-%zu ::= p%zu-%zu r%zu-%zu", i, k, i, k, i, k + 1);
-    if (presence == OPTIONAL)
-        buf_appendf(writer->out, " | f%zu-%zu", i, k + 1);
-    buf_appendf(writer->out, "\nr%zu-%zu ::= ( \",\" \" \"? p%zu-%zu )%s r%zu-%zu\n", i, k, i, k,
-                presence == OPTIONAL ? "?" : "", i, k + 1);
+    choice_put(writer,
+               presence == OPTIONAL ? "f#-# ::= p#-# r#-# | f#-#\n" : "f#-# ::= p#-# r#-#\n", i, k,
+               i, k, i, k + 1, i, k + 1);
+    choice_put(writer,
+               presence == OPTIONAL ? "r#-# ::= ( \",\" \" \"? p#-# )? r#-#\n"
+                                    : "r#-# ::= ( \",\" \" \"? p#-# ) r#-#\n",
+               i, k, i, k, i, k + 1);
 }
 
 enum err choice_put_expr_params(struct choice_writer *writer, size_t index)
@@ -502,14 +447,14 @@ enum err choice_put_expr_params(struct choice_writer *writer, size_t index)
     enum presence kinds[SCHEMA_PROPERTIES_MAX];
     yyjson_val *root = writer->tools[index].schema;
     yyjson_val *schema = resolve(root, root);
-    size_t count = count_params(schema), i = index;
+    size_t count = yyjson_obj_size(yyjson_obj_get(schema, "properties")), i = index;
 
     if (root != NULL) {
         TRY(check_schema(writer, index, schema));
         TRY(put_each(writer, index, schema, put_literal_param, kinds));
     }
-    buf_appendf(writer->out, "params-%zu ::= f%zu-0\nf%zu-%zu ::= \"\"\nr%zu-%zu ::= \"\"\n", i, i,
-                i, count, i, count);
+    choice_put(writer, "params-# ::= f#-0\nf#-# ::= \"\"\nr#-# ::= \"\"\n", i, i, i, count, i,
+               count);
     for (size_t k = 0; k < count; k++)
         put_chain(writer, index, k, kinds[k]);
     return ERR_OK;

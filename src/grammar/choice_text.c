@@ -14,6 +14,7 @@
  * however long the text grows.
  */
 #include <assert.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "grammar/choice_impl.h"
@@ -179,6 +180,30 @@ void choice_put_literal(struct choice_writer *writer, struct str text)
             buf_append_char(writer->out, (char)c);
     }
     buf_append_str(writer->out, "\" ");
+}
+
+void choice_put(struct choice_writer *writer, const char *gbnf, ...)
+{
+    va_list args;
+
+    va_start(args, gbnf);
+    for (; *gbnf != '\0'; gbnf++) {
+        if (*gbnf == '@')
+            choice_put_literal(writer, va_arg(args, struct str));
+        else if (*gbnf == '#')
+            buf_appendf(writer->out, "%zu", va_arg(args, size_t));
+        else
+            buf_append_char(writer->out, *gbnf);
+    }
+    va_end(args);
+}
+
+bool choice_is_plain_name(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(marker_skip(name, i)) == 0)
+            return false;
+    return true;
 }
 
 void choice_put_json_string(struct choice_writer *writer, struct str text)

@@ -157,6 +157,15 @@ enum err schema_compile_number(struct schema_compiler *c, const struct schema_al
 enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all *all,
                              unsigned types, uint32_t *rule) NODISCARD;
 
+/* ---- schema_regex.c ---- */
+
+/* A rule for the text between the quotes. Its length must be `min` to `max` characters: that must
+ * follow from the pattern, or the pattern is one repeated class whose count can be changed;
+ * otherwise ERR_UNSUPPORTED. SCHEMA_NEVER if the pattern allows no such length. */
+enum err schema_compile_regex(struct schema_compiler *c, const struct schema_place *place,
+                              struct str pattern, uint32_t min, uint32_t max,
+                              uint32_t *rule) NODISCARD;
+
 /* ---- parts of schemas ---- */
 
 /* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits stay

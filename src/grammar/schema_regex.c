@@ -14,8 +14,6 @@
  * line feed as \n. Control characters without a short escape are never generated, except where a
  * pattern names one alone.
  */
-#include "grammar/schema_regex.h"
-
 #include <assert.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include <assert.h>
 
 #include "base/utf8.h"
-#include "grammar/schema_regex.h"
 
 enum { ENUM_DEPTH_MAX = 32 };
 
