@@ -32,8 +32,8 @@ static void check_messages(const struct gen_request *request)
         assert(request->breakpoints[i] < (int)talk->count);
         assert(i == 0 || request->breakpoints[i - 1] < request->breakpoints[i]);
     }
-    assert(request->tool_choice != CHOICE_REQUIRED || talk->tools_count > 0);
-    assert(request->format != CHOICE_ANSWER_SCHEMA || yyjson_is_obj(request->schema));
+    assert(request->tool_choice != CONSTRAINT_REQUIRED || talk->tools_count > 0);
+    assert(request->format != CONSTRAINT_ANSWER_SCHEMA || yyjson_is_obj(request->schema));
 }
 
 static bool parse(struct gen_request *request, struct str text, parse_fn *fn)

@@ -51,9 +51,9 @@ static void check_request(const struct gen_request *request)
         check_messages(&request->conversation);
     if (request->source == GEN_SOURCE_TOKENS)
         check(request->prompt_tokens_count >= 1);
-    if (request->tool_choice == CHOICE_NAMED || request->tool_choice == CHOICE_REQUIRED)
+    if (request->tool_choice == CONSTRAINT_NAMED || request->tool_choice == CONSTRAINT_REQUIRED)
         check(request->conversation.tools_count > 0);
-    if (request->format == CHOICE_ANSWER_SCHEMA)
+    if (request->format == CONSTRAINT_ANSWER_SCHEMA)
         check(yyjson_is_obj(request->schema));
 }
 

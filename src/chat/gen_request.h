@@ -23,7 +23,7 @@
 #include "chat/conversation.h"
 #include "chat/template.h"
 #include "engine/sample.h"
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 #include "output/reasoning.h"
 
 enum gen_source {
@@ -62,12 +62,12 @@ struct gen_request {
     const char *const *stops;
     size_t stops_count;
 
-    enum choice_mode tool_choice;
-    struct str tool_name; /* of CHOICE_NAMED */
+    enum constraint_mode tool_choice;
+    struct str tool_name; /* of CONSTRAINT_NAMED */
     bool parallel_calls;  /* starts as true */
-    enum choice_answer format;
-    yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
-    struct str grammar; /* of CHOICE_ANSWER_GRAMMAR */
+    enum constraint_answer format;
+    yyjson_val *schema; /* of CONSTRAINT_ANSWER_SCHEMA */
+    struct str grammar; /* of CONSTRAINT_ANSWER_GRAMMAR */
 
     enum chat_thinking thinking;
     struct str reasoning_effort; /* "low", ...; empty = not set */

@@ -27,10 +27,10 @@ static struct hash256 recall_space(const struct gen_request *request,
     return hash256_final(&state);
 }
 
-/* A request that forbids calls is rendered without tools, as choice.h requires. */
+/* A request that forbids calls is rendered without tools, as constraint.h requires. */
 static bool may_call(const struct gen_request *request)
 {
-    return request->tool_choice != CHOICE_NONE && request->conversation.tools_count > 0;
+    return request->tool_choice != CONSTRAINT_NONE && request->conversation.tools_count > 0;
 }
 
 static enum err render(struct prepare_run *run)
@@ -196,20 +196,20 @@ static void place_breakpoints(struct prepared *out, const struct gen_request *re
 
 /* ---- grammar ---- */
 
-/* True if tools may be called, or if a call is required even though there are no tools: choice.h
+/* True if tools may be called, or if a call is required even though there are no tools: constraint.h
  * then reports that. */
 static bool is_about_calls(const struct prepare_run *run)
 {
-    return run->out->calls || run->request->tool_choice == CHOICE_REQUIRED ||
-           run->request->tool_choice == CHOICE_NAMED;
+    return run->out->calls || run->request->tool_choice == CONSTRAINT_REQUIRED ||
+           run->request->tool_choice == CONSTRAINT_NAMED;
 }
 
 static enum err write_grammar(struct prepare_run *run)
 {
     const struct gen_request *request = run->request;
     struct prepared *out = run->out;
-    struct choice_request choice = {
-        .mode = is_about_calls(run) ? request->tool_choice : CHOICE_NONE,
+    struct constraint_request constraint = {
+        .mode = is_about_calls(run) ? request->tool_choice : CONSTRAINT_NONE,
         .name = request->tool_name,
         .parallel = request->parallel_calls,
         .tools = request->conversation.tools,
@@ -220,10 +220,10 @@ static enum err write_grammar(struct prepare_run *run)
         .schema = request->schema,
     };
 
-    TRY(choice_write(&out->choice, &choice, &run->info));
-    out->either = choice.mode == CHOICE_AUTO && choice.answer != CHOICE_ANSWER_TEXT;
-    if (out->choice.grammar.len > 0)
-        out->grammar = buf_str(&out->choice.grammar);
+    TRY(constraint_write(&out->constraint, &constraint, &run->info));
+    out->either = constraint.mode == CONSTRAINT_AUTO && constraint.answer != CONSTRAINT_ANSWER_TEXT;
+    if (out->constraint.grammar.len > 0)
+        out->grammar = buf_str(&out->constraint.grammar);
     return ERR_OK;
 }
 
@@ -237,7 +237,7 @@ static enum err own_grammar(struct prepare_run *run)
 
 static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 {
-    if (run->request->format != CHOICE_ANSWER_GRAMMAR)
+    if (run->request->format != CONSTRAINT_ANSWER_GRAMMAR)
         return write_grammar(run);
     if (is_about_calls(run))
         return api_error_set(error, API_ERROR_UNSUPPORTED, "grammar",
@@ -249,7 +249,8 @@ static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 /* The field to blame when the grammar fails. */
 static const char *grammar_param(const struct prepare_run *run)
 {
-    return is_about_calls(run) && !run->out->choice.answer_refused ? "tools" : "response_format";
+    return is_about_calls(run) && !run->out->constraint.answer_refused ? "tools"
+                                                                       : "response_format";
 }
 
 /* Does the answer's markup consist of control tokens, which are not shown in text by default? */
@@ -300,7 +301,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     run.caller.tenant = str_from(tools->tenant);
     run.caller.salt = request->cache_salt;
     memset(out, 0, sizeof(*out));
-    choice_init(&out->choice);
+    constraint_init(&out->constraint);
     out->formats = (struct output_formats){REASONING_NONE, TOOLCALL_NONE};
     err = make_tokens(&run);
     if (err == ERR_OK)
@@ -320,6 +321,6 @@ enum err prepare(struct prepared *out, struct gen_request *request,
 void prepare_fini(struct prepared *out)
 {
     token_prompt_fini(&out->prompt);
-    choice_fini(&out->choice);
+    constraint_fini(&out->constraint);
     memset(out, 0, sizeof(*out));
 }

@@ -22,7 +22,7 @@
 #include "chat/gen_request.h"
 #include "base/attr.h"
 #include "base/hash.h"
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 #include "output/output.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
@@ -60,8 +60,8 @@ struct prepared {
     uint32_t last_user; /* start of the last user message; 0 = not known */
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
-    struct choice choice; /* owned */
-    const char *grammar;  /* NULL = none; of `choice` or of the request */
+    struct constraint constraint; /* owned */
+    const char *grammar;          /* NULL = none; of `constraint` or of the request */
     struct output_formats formats;
     bool calls; /* the answer may contain calls */
     /* the answer must contain calls or match the requested format: the grammar allows nothing

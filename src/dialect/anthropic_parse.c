@@ -159,7 +159,7 @@ static enum err read_format(struct gen_request *request, const struct json_reade
     TRY(json_read_object(&reader, "schema", &request->schema));
     if (request->schema == NULL)
         return json_read_error(&reader, "schema", "is missing: it must be an object");
-    request->format = CHOICE_ANSWER_SCHEMA;
+    request->format = CONSTRAINT_ANSWER_SCHEMA;
     return ERR_OK;
 }
 

@@ -163,11 +163,11 @@ static bool is_offered(const struct json_reader *body, struct str name)
     return false;
 }
 
-static enum err read_choice_type(const struct json_reader *reader, enum choice_mode *out)
+static enum err read_choice_type(const struct json_reader *reader, enum constraint_mode *out)
 {
     static const char *const names[] = {"auto", "any", "tool", "none", NULL};
-    static const enum choice_mode choices[] = {CHOICE_AUTO, CHOICE_REQUIRED, CHOICE_NAMED,
-                                               CHOICE_NONE};
+    static const enum constraint_mode choices[] = {CONSTRAINT_AUTO, CONSTRAINT_REQUIRED, CONSTRAINT_NAMED,
+                                               CONSTRAINT_NONE};
     struct str type;
     size_t index = 0;
 
@@ -190,9 +190,9 @@ enum err anthropic_read_tool_choice(const struct anthropic_build *build,
     TRY(read_choice_type(&reader, &request->tool_choice));
     TRY(json_read_bool(&reader, "disable_parallel_tool_use", &single));
     request->parallel_calls = !single;
-    if (request->tool_choice == CHOICE_REQUIRED && build->talk->tools_count == 0)
+    if (request->tool_choice == CONSTRAINT_REQUIRED && build->talk->tools_count == 0)
         return json_read_error(body, "tool_choice", "asks for a call, but there are no tools");
-    if (request->tool_choice != CHOICE_NAMED)
+    if (request->tool_choice != CONSTRAINT_NAMED)
         return ERR_OK;
     TRY(anthropic_need_str(&reader, "name", false, &request->tool_name));
     if (!is_offered(body, request->tool_name))

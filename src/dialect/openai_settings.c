@@ -257,7 +257,7 @@ static enum err set_schema(struct gen_request *request, const struct json_reader
     TRY(json_read_object(holder, key, &schema));
     if (schema == NULL)
         return json_read_error(holder, key, "is missing: it must be a JSON Schema");
-    request->format = CHOICE_ANSWER_SCHEMA;
+    request->format = CONSTRAINT_ANSWER_SCHEMA;
     request->schema = schema;
     return ERR_OK;
 }
@@ -272,7 +272,7 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
     if (str_eq(type, STR("json_object"))) {
         if (json_read_get(format, "schema") != NULL)
             return set_schema(request, format, "schema");
-        request->format = CHOICE_ANSWER_OBJECT;
+        request->format = CONSTRAINT_ANSWER_OBJECT;
         return ERR_OK;
     }
     if (!str_eq(type, STR("json_schema")))
@@ -285,7 +285,7 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
 static enum err check_single_format(const struct gen_request *request,
                                     const struct json_reader *body, const char *key)
 {
-    if (request->format == CHOICE_ANSWER_TEXT)
+    if (request->format == CONSTRAINT_ANSWER_TEXT)
         return ERR_OK;
     return json_read_error(body, key,
                            "cannot be combined with another one of response_format, json_schema "
@@ -308,7 +308,7 @@ static enum err read_formats(struct gen_request *request, const struct json_read
         if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
             return json_read_error(body, "grammar", "must not contain NUL");
         TRY(check_single_format(request, body, "grammar"));
-        request->format = CHOICE_ANSWER_GRAMMAR;
+        request->format = CONSTRAINT_ANSWER_GRAMMAR;
     }
     return ERR_OK;
 }

@@ -93,7 +93,7 @@ static enum err read_named(struct gen_request *request, const struct json_reader
     if (!has_tool(&request->conversation, name))
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
                                STR_ARG(name));
-    request->tool_choice = CHOICE_NAMED;
+    request->tool_choice = CONSTRAINT_NAMED;
     request->tool_name = name;
     return ERR_OK;
 }
@@ -108,14 +108,14 @@ static enum err read_choice(struct gen_request *request, const struct json_reade
     if (yyjson_is_obj(choice))
         return read_named(request, body, choice);
     if (str_eq(name, STR("none")))
-        request->tool_choice = CHOICE_NONE;
+        request->tool_choice = CONSTRAINT_NONE;
     else if (str_eq(name, STR("required")))
-        request->tool_choice = CHOICE_REQUIRED;
+        request->tool_choice = CONSTRAINT_REQUIRED;
     else if (!str_eq(name, STR("auto")))
         return json_read_error(body, "tool_choice",
                                "must be none, auto, required, or name a "
                                "function");
-    if (request->tool_choice == CHOICE_REQUIRED && request->conversation.tools_count == 0)
+    if (request->tool_choice == CONSTRAINT_REQUIRED && request->conversation.tools_count == 0)
         return json_read_error(body, "tool_choice", "is 'required', but there are no 'tools'");
     return ERR_OK;
 }

@@ -33,7 +33,7 @@ struct chain {
     const struct chain *up;
 };
 
-struct choice {
+struct constraint {
     yyjson_val *branches;
     const struct schema_place *place;
     const struct chain *chain;
@@ -43,7 +43,7 @@ struct choice {
 struct gather {
     struct schema_part parts[PARTS_MAX];
     size_t parts_count;
-    struct choice choices[CHOICES_MAX];
+    struct constraint choices[CHOICES_MAX];
     size_t choices_count;
     bool never; /* one of them is `false` */
 };
@@ -233,7 +233,7 @@ static enum err add_choice(struct schema_compiler *c, struct gather *g,
         return schema_refuse(c, place, ERR_LIMIT,
                              "more than %d anyOf hold for one value; merge some of them",
                              CHOICES_MAX);
-    g->choices[g->choices_count++] = (struct choice){list, place, chain};
+    g->choices[g->choices_count++] = (struct constraint){list, place, chain};
     return ERR_OK;
 }
 
@@ -544,7 +544,7 @@ static enum err walk_choices(struct schema_compiler *c, struct gather *g, size_t
 
     if (at == g->choices_count)
         return add_alternative(c, g, place, found);
-    struct choice choice = g->choices[at];
+    struct constraint choice = g->choices[at];
     yyjson_arr_foreach(choice.branches, i, max, branch)
     {
         struct schema_part part = {.val = branch};

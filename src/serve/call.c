@@ -460,9 +460,9 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     if (gen->sample.seed != SAMPLE_SEED_RANDOM)
         gen->sample.seed += choice->index;
     gen->sample.grammar = prepared->grammar;
-    if (prepared->choice.triggers_count > 0) {
-        gen->sample.grammar_triggers = prepared->choice.triggers;
-        gen->sample.grammar_triggers_count = prepared->choice.triggers_count;
+    if (prepared->constraint.triggers_count > 0) {
+        gen->sample.grammar_triggers = prepared->constraint.triggers;
+        gen->sample.grammar_triggers_count = prepared->constraint.triggers_count;
     }
     gen->stops = request->stops;
     gen->stops_count = request->stops_count;

@@ -14,8 +14,8 @@ static void test_defaults(void **state)
     assert_true(request.parallel_calls && request.cache_read && request.cache_write);
     assert_false(request.stream || request.cache_no_disk || request.echo);
     assert_int_equal(request.source, GEN_SOURCE_MESSAGES);
-    assert_int_equal(request.tool_choice, CHOICE_AUTO);
-    assert_int_equal(request.format, CHOICE_ANSWER_TEXT);
+    assert_int_equal(request.tool_choice, CONSTRAINT_AUTO);
+    assert_int_equal(request.format, CONSTRAINT_ANSWER_TEXT);
     assert_int_equal(request.thinking, CHAT_THINKING_DEFAULT);
     assert_true(request.sample.temperature == sample_params_default().temperature);
     gen_request_fini(&request);

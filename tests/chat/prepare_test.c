@@ -434,36 +434,36 @@ static void test_grammars(void **state)
     assert_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = CHOICE_REQUIRED;
+    prompt.request.tool_choice = CONSTRAINT_REQUIRED;
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = CHOICE_NONE;
+    prompt.request.tool_choice = CONSTRAINT_NONE;
     assert_ok(make(&prompt, &bench));
     assert_false(prompt.prepared.calls);
     assert_true(str_find(prompt.prepared.text.text, STR("look")) == SIZE_MAX);
     drop(&prompt);
     read_request(&prompt, HI "}");
-    prompt.request.format = CHOICE_ANSWER_OBJECT;
+    prompt.request.format = CONSTRAINT_ANSWER_OBJECT;
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = CHOICE_ANSWER_OBJECT;
+    prompt.request.format = CONSTRAINT_ANSWER_OBJECT;
     assert_ok(make(&prompt, &bench));
     assert_true(prompt.prepared.calls && prompt.prepared.either);
     assert_non_null(prompt.prepared.grammar);
-    assert_int_equal(prompt.prepared.choice.triggers_count, 0);
+    assert_int_equal(prompt.prepared.constraint.triggers_count, 0);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = CHOICE_ANSWER_OBJECT;
-    prompt.request.tool_choice = CHOICE_REQUIRED; /* there is no answer to have a format */
+    prompt.request.format = CONSTRAINT_ANSWER_OBJECT;
+    prompt.request.tool_choice = CONSTRAINT_REQUIRED; /* there is no answer to have a format */
     assert_ok(make(&prompt, &bench));
     assert_false(prompt.prepared.either);
     drop(&prompt);
     read_request(&prompt, HI "}");
-    prompt.request.format = CHOICE_ANSWER_GRAMMAR;
+    prompt.request.format = CONSTRAINT_ANSWER_GRAMMAR;
     prompt.request.grammar = STR("root ::= \"a\"");
     assert_ok(make(&prompt, &bench));
     assert_string_equal(prompt.prepared.grammar, "root ::= \"a\"");
@@ -479,20 +479,20 @@ static void test_grammars_that_cannot_be(void **state)
     (void)state;
     bench_open(&bench, false);
     read_request(&prompt, HI "," TOOLS "}"); /* no schema: not the tools' fault */
-    prompt.request.format = CHOICE_ANSWER_SCHEMA;
+    prompt.request.format = CONSTRAINT_ANSWER_SCHEMA;
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
     assert_string_equal(prompt.error.param, "response_format");
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = CHOICE_ANSWER_GRAMMAR;
+    prompt.request.format = CONSTRAINT_ANSWER_GRAMMAR;
     prompt.request.grammar = STR("root ::= \"a\"");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(prompt.error.param, "grammar");
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = CHOICE_NAMED;
+    prompt.request.tool_choice = CONSTRAINT_NAMED;
     prompt.request.tool_name = STR("jump");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
@@ -503,7 +503,7 @@ static void test_grammars_that_cannot_be(void **state)
     bench_open_template(&bench, false,
                         "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}");
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = CHOICE_ANSWER_OBJECT;
+    prompt.request.format = CONSTRAINT_ANSWER_OBJECT;
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(prompt.error.param, "tools");
@@ -575,7 +575,7 @@ static void test_every_allocation_may_fail(void **state)
                               "\"role\":\"user\",\"content\":\"Hi\"},"
                               "{\"role\":\"assistant\",\"content\":\"the "
                               "answer\"},{\"role\":\"user\",\"content\":\"More\"}]," TOOLS "}");
-        prompt.request.tool_choice = CHOICE_REQUIRED;
+        prompt.request.tool_choice = CONSTRAINT_REQUIRED;
         tokens_forget(model_tokens(bench.model));
         mem_set_fault(&fault);
         err = make(&prompt, &bench);

@@ -52,12 +52,12 @@ static void check_everything(const struct gen_request *request)
     assert_int_equal(request->thinking, CHAT_THINKING_ON);
     assert_int_equal(request->reasoning_budget, 2048);
     assert_true(str_eq(request->reasoning_effort, STR("high")));
-    assert_int_equal(request->format, CHOICE_ANSWER_SCHEMA);
+    assert_int_equal(request->format, CONSTRAINT_ANSWER_SCHEMA);
     assert_string_equal(json_compact(request->schema), "{\"type\":\"object\"}");
     assert_true(str_eq(request->cache_key, STR("key")));
     assert_true(str_eq(request->cache_salt, STR("salt")));
     assert_string_equal(json_compact(request->kwargs), "{\"a\":1}");
-    assert_int_equal(request->tool_choice, CHOICE_NAMED);
+    assert_int_equal(request->tool_choice, CONSTRAINT_NAMED);
     assert_int_equal(request->cache_ttl_s, ANTHROPIC_TTL_LONG_S);
     assert_int_equal(request->conversation.count, 5);
     assert_int_equal(request->conversation.tools_count, 1);
@@ -92,7 +92,7 @@ static void test_defaults_stay(void **state)
     assert_int_equal(parsed.request.stops_count, 0);
     assert_int_equal(parsed.request.thinking, CHAT_THINKING_DEFAULT);
     assert_int_equal(parsed.request.reasoning_budget, 0);
-    assert_int_equal(parsed.request.format, CHOICE_ANSWER_TEXT);
+    assert_int_equal(parsed.request.format, CONSTRAINT_ANSWER_TEXT);
     assert_int_equal(parsed.request.choices, 1);
     assert_true(parsed.request.parallel_calls);
     assert_true(parsed.request.cache_read && parsed.request.cache_write);
@@ -140,7 +140,7 @@ static void test_output_format_of_the_beta(void **state)
                 "{'max_tokens':1,'output_format':{'type':'json_schema','schema':{'enum':[1]}}," HI
                 "}");
     assert_ok(parsed.err);
-    assert_int_equal(parsed.request.format, CHOICE_ANSWER_SCHEMA);
+    assert_int_equal(parsed.request.format, CONSTRAINT_ANSWER_SCHEMA);
     assert_string_equal(json_compact(parsed.request.schema), "{\"enum\":[1]}");
     parsed_fini(&parsed);
 }

@@ -83,21 +83,21 @@ static void test_tool_choice(void **state)
 {
     static const struct {
         const char *fields;
-        enum choice_mode choice;
+        enum constraint_mode choice;
         const char *name;
         bool parallel;
     } cases[] = {
-        {"'tools':[" TOOL_F "]", CHOICE_AUTO, "", true},
-        {"'tools':[" TOOL_F "],'tool_choice':null", CHOICE_AUTO, "", true},
-        {"'tools':[" TOOL_F "],'tool_choice':{'type':'auto'}", CHOICE_AUTO, "", true},
+        {"'tools':[" TOOL_F "]", CONSTRAINT_AUTO, "", true},
+        {"'tools':[" TOOL_F "],'tool_choice':null", CONSTRAINT_AUTO, "", true},
+        {"'tools':[" TOOL_F "],'tool_choice':{'type':'auto'}", CONSTRAINT_AUTO, "", true},
         {"'tools':[" TOOL_F "],'tool_choice':{'type':'any','disable_parallel_tool_use':true}",
-         CHOICE_REQUIRED, "", false},
+         CONSTRAINT_REQUIRED, "", false},
         {"'tools':[" TOOL_F
          "],'tool_choice':{'type':'tool','name':'f','disable_parallel_tool_use':false}",
-         CHOICE_NAMED, "f", true},
-        {"'tools':[" TOOL_F "],'tool_choice':{'type':'none'}", CHOICE_NONE, "", true},
-        {"'tool_choice':{'type':'auto'}", CHOICE_AUTO, "", true},
-        {"'tool_choice':{'type':'none'}", CHOICE_NONE, "", true},
+         CONSTRAINT_NAMED, "f", true},
+        {"'tools':[" TOOL_F "],'tool_choice':{'type':'none'}", CONSTRAINT_NONE, "", true},
+        {"'tool_choice':{'type':'auto'}", CONSTRAINT_AUTO, "", true},
+        {"'tool_choice':{'type':'none'}", CONSTRAINT_NONE, "", true},
     };
 
     (void)state;

@@ -81,7 +81,7 @@ static void test_settings(void **state)
     assert_int_equal(request->max_tokens, 9);
     assert_int_equal(request->choices, 1);
     assert_true(str_eq(request->reasoning_effort, STR("low")));
-    assert_int_equal(request->format, CHOICE_ANSWER_SCHEMA);
+    assert_int_equal(request->format, CONSTRAINT_ANSWER_SCHEMA);
     api_assert_json(request->schema, "{'a':1}");
     assert_true(request->sample.logprob && request->sample.logprobs == 2);
     assert_true(request->stream && str_eq(request->cache_key, STR("k")));

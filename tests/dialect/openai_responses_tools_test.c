@@ -74,18 +74,18 @@ static void test_choices(void **state)
 {
     static const struct {
         const char *body;
-        enum choice_mode choice;
+        enum constraint_mode choice;
         const char *name;
     } cases[] = {
         {RESPONSES(
              "'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':{'type':'function','namespace':'a',"
                                                "'name':'f'}"),
-         CHOICE_NAMED, "a__f"},
+         CONSTRAINT_NAMED, "a__f"},
         {RESPONSES(
              "'tools':[{'type':'custom','name':'c'}],'tool_choice':{'type':'custom','name':'c'}"),
-         CHOICE_NAMED, "c"},
-        {RESPONSES("'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':'required'"), CHOICE_REQUIRED,
-         ""},
+         CONSTRAINT_NAMED, "c"},
+        {RESPONSES("'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':'required'"),
+         CONSTRAINT_REQUIRED, ""},
     };
 
     (void)state;

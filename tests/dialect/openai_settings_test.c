@@ -145,21 +145,21 @@ static void test_formats(void **state)
 {
     static const struct {
         const char *body;
-        enum choice_answer format;
+        enum constraint_answer format;
         const char *schema;
     } cases[] = {
-        {CHAT("'response_format':{'type':'text'}"), CHOICE_ANSWER_TEXT, NULL},
-        {CHAT("'response_format':{'type':'json_object'}"), CHOICE_ANSWER_OBJECT, NULL},
-        {CHAT("'response_format':{'type':'json_object','schema':{'a':1}}"), CHOICE_ANSWER_SCHEMA,
-         "{'a':1}"},
+        {CHAT("'response_format':{'type':'text'}"), CONSTRAINT_ANSWER_TEXT, NULL},
+        {CHAT("'response_format':{'type':'json_object'}"), CONSTRAINT_ANSWER_OBJECT, NULL},
+        {CHAT("'response_format':{'type':'json_object','schema':{'a':1}}"),
+         CONSTRAINT_ANSWER_SCHEMA, "{'a':1}"},
         {CHAT("'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,"
               "'schema':{'a':2}}}"),
-         CHOICE_ANSWER_SCHEMA, "{'a':2}"},
-        {CHAT("'response_format':{'type':'json_schema','schema':{'a':3}}"), CHOICE_ANSWER_SCHEMA,
-         "{'a':3}"},
-        {CHAT("'json_schema':{'a':4}"), CHOICE_ANSWER_SCHEMA, "{'a':4}"},
-        {CHAT("'grammar':'root ::= x'"), CHOICE_ANSWER_GRAMMAR, NULL},
-        {CHAT("'grammar':''"), CHOICE_ANSWER_TEXT, NULL},
+         CONSTRAINT_ANSWER_SCHEMA, "{'a':2}"},
+        {CHAT("'response_format':{'type':'json_schema','schema':{'a':3}}"),
+         CONSTRAINT_ANSWER_SCHEMA, "{'a':3}"},
+        {CHAT("'json_schema':{'a':4}"), CONSTRAINT_ANSWER_SCHEMA, "{'a':4}"},
+        {CHAT("'grammar':'root ::= x'"), CONSTRAINT_ANSWER_GRAMMAR, NULL},
+        {CHAT("'grammar':''"), CONSTRAINT_ANSWER_TEXT, NULL},
     };
 
     (void)state;

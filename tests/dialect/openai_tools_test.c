@@ -33,7 +33,7 @@ static void test_nested(void **state)
         api_quote("[{'type':'function','function':{'name':'f','description':'d',"
                   "'parameters':{'type':'object'},'strict':true}},{'type':'function','function':{"
                   "'name':'g'," NO_PARAMETERS "}}]"));
-    assert_int_equal(parsed.request.tool_choice, CHOICE_AUTO);
+    assert_int_equal(parsed.request.tool_choice, CONSTRAINT_AUTO);
     assert_true(parsed.request.parallel_calls);
     api_parsed_fini(&parsed);
 }
@@ -43,18 +43,18 @@ static void test_choices(void **state)
     static const struct {
         const struct dialect *dialect;
         const char *body;
-        enum choice_mode choice;
+        enum constraint_mode choice;
         const char *name;
     } cases[] = {
-        {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'none'"), CHOICE_NONE,
-         ""},
-        {&dialect_openai_chat, CHAT("'tool_choice':'auto'"), CHOICE_AUTO, ""},
+        {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'none'"),
+         CONSTRAINT_NONE, ""},
+        {&dialect_openai_chat, CHAT("'tool_choice':'auto'"), CONSTRAINT_AUTO, ""},
         {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'required'"),
-         CHOICE_REQUIRED, ""},
+         CONSTRAINT_REQUIRED, ""},
         {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':" NESTED("f")),
-         CHOICE_NAMED, "f"},
+         CONSTRAINT_NAMED, "f"},
         {&dialect_openai_responses, RESPONSES("'tools':[" FLAT("f") "],'tool_choice':" FLAT("f")),
-         CHOICE_NAMED, "f"},
+         CONSTRAINT_NAMED, "f"},
     };
 
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * choice_fuzz.c: any bytes that are JSON as the tools of a request, in every format. The first two
+ * constraint_fuzz.c: any bytes that are JSON as the tools of a request, in every format. The first two
  * bytes choose format, mode and thought. Nothing may crash, leak or take long; what is written must
  * be taken by gbnf_check (or be refused for its size).
  */
@@ -10,25 +10,26 @@
 #include <yyjson.h>
 
 #include "engine/gbnf.h"
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 
-enum { INPUT_BYTES = 1 << 15, TOOLS_MAX = CHOICE_TOOLS_MAX + 1 };
+enum { INPUT_BYTES = 1 << 15, TOOLS_MAX = CONSTRAINT_TOOLS_MAX + 1 };
 
-static void check(const struct choice_request *request)
+static void check(const struct constraint_request *request)
 {
     struct errinfo info = {0};
-    struct choice choice;
+    struct constraint constraint;
 
-    choice_init(&choice);
-    enum err err = choice_write(&choice, request, &info);
-    if (err != ERR_OK && (info.text[0] == '\0' || choice.grammar.len > 0))
+    constraint_init(&constraint);
+    enum err err = constraint_write(&constraint, request, &info);
+    if (err != ERR_OK && (info.text[0] == '\0' || constraint.grammar.len > 0))
         abort();
-    if (choice.grammar.len > 0 && gbnf_check(buf_str(&choice.grammar), "root", &info) != ERR_OK &&
+    if (constraint.grammar.len > 0 &&
+        gbnf_check(buf_str(&constraint.grammar), "root", &info) != ERR_OK &&
         info.code != ERR_LIMIT) {
-        fprintf(stderr, "%s\n%s", info.text, buf_str(&choice.grammar));
+        fprintf(stderr, "%s\n%s", info.text, buf_str(&constraint.grammar));
         abort();
     }
-    choice_fini(&choice);
+    constraint_fini(&constraint);
 }
 
 static struct str text_of(yyjson_val *value)
@@ -64,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2 || size > INPUT_BYTES ||
         (doc = yyjson_read((const char *)data + 2, size - 2, 0)) == NULL)
         return 0;
-    struct choice_request request = {
-        .mode = (enum choice_mode)(data[1] % CHOICE_MODE_COUNT),
+    struct constraint_request request = {
+        .mode = (enum constraint_mode)(data[1] % CONSTRAINT_MODE_COUNT),
         .name = STR("f"),
         .parallel = data[1] & 0x80,
         .tools = tools,

@@ -1,9 +1,9 @@
 /*
- * Whatever a grammar of choice.h allows is read back by output.h as calls of tools that may be
+ * Whatever a grammar of constraint.h allows is read back by output.h as calls of tools that may be
  * called, with arguments that satisfy their schemas, or as an answer that satisfies its own: random
  * texts of the grammar, for every format, mode and state of a thought.
  */
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 
 #include <string.h>
 #include <yyjson.h>
@@ -48,7 +48,7 @@ static const char answer_json[] = "{\"type\":\"object\",\"properties\":{\"say\":
 enum { ROUNDS = 12 };
 
 struct seen {
-    const struct choice_request *request;
+    const struct constraint_request *request;
     struct str allowed; /* empty: any */
     struct buf arguments;
     const struct tool *tool;
@@ -57,7 +57,7 @@ struct seen {
     const char *wrong;
 };
 
-static const struct tool *find_tool(const struct choice_request *request, struct str name)
+static const struct tool *find_tool(const struct constraint_request *request, struct str name)
 {
     for (size_t i = 0; i < request->tools_count; i++)
         if (str_eq(request->tools[i].name, name))
@@ -108,18 +108,18 @@ static void on_event(const struct output_event *event, void *arg)
     }
 }
 
-static void read_back(const struct choice_request *request, struct str text, struct seen *seen)
+static void read_back(const struct constraint_request *request, struct str text, struct seen *seen)
 {
     struct output_options options = {.formats = request->formats,
                                      .calls = true,
-                                     .either = request->answer != CHOICE_ANSWER_TEXT,
+                                     .either = request->answer != CONSTRAINT_ANSWER_TEXT,
                                      .tools = request->tools,
                                      .tools_count = request->tools_count,
                                      .prompt_tail = request->prompt_tail};
     struct output *output;
 
     *seen = (struct seen){.request = request};
-    if (request->mode == CHOICE_NAMED)
+    if (request->mode == CONSTRAINT_NAMED)
         seen->allowed = request->name;
     buf_init(&seen->arguments, 1 << 20);
     buf_init(&seen->content, 1 << 20);
@@ -136,7 +136,7 @@ static void seen_fini(struct seen *seen)
 }
 
 /* Calls, or a text that satisfies the schema of the answer. */
-static const char *judge_either(const struct choice_request *request, const struct seen *seen)
+static const char *judge_either(const struct constraint_request *request, const struct seen *seen)
 {
     yyjson_val *schema = (yyjson_val *)(uintptr_t)request->schema;
     yyjson_doc *doc = yyjson_read(buf_str(&seen->content), seen->content.len, 0);
@@ -151,13 +151,13 @@ static const char *judge_either(const struct choice_request *request, const stru
     return answered ? NULL : "neither a call nor an answer";
 }
 
-static const char *judge(const struct choice_request *request, const struct seen *seen)
+static const char *judge(const struct constraint_request *request, const struct seen *seen)
 {
     if (seen->wrong != NULL)
         return seen->wrong;
-    if (request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT)
+    if (request->mode == CONSTRAINT_AUTO && request->answer != CONSTRAINT_ANSWER_TEXT)
         return judge_either(request, seen);
-    if (request->mode == CHOICE_AUTO)
+    if (request->mode == CONSTRAINT_AUTO)
         return NULL;
     if (seen->calls == 0)
         return "no call";
@@ -166,15 +166,15 @@ static const char *judge(const struct choice_request *request, const struct seen
     return seen->content.len > 0 ? "content beside the calls" : NULL;
 }
 
-static void check_texts(const struct choice_request *request, const struct choice *choice,
-                        uint64_t *seed)
+static void check_texts(const struct constraint_request *request,
+                        const struct constraint *constraint, uint64_t *seed)
 {
-    struct language *language = language_create(buf_str(&choice->grammar));
+    struct language *language = language_create(buf_str(&constraint->grammar));
     struct errinfo info = {0};
     struct buf text;
 
-    if (gbnf_check(buf_str(&choice->grammar), "root", &info) != ERR_OK)
-        fail_msg("%s\n%s", info.text, buf_str(&choice->grammar));
+    if (gbnf_check(buf_str(&constraint->grammar), "root", &info) != ERR_OK)
+        fail_msg("%s\n%s", info.text, buf_str(&constraint->grammar));
     buf_init(&text, 1 << 20);
     for (int i = 0; i < ROUNDS; i++) {
         struct seen seen;
@@ -185,7 +185,7 @@ static void check_texts(const struct choice_request *request, const struct choic
         if (wrong != NULL)
             fail_msg("%s, mode %d: %s:\n%s\narguments: %s\n%s",
                      toolcall_format_name(request->formats.calls), (int)request->mode, wrong,
-                     buf_str(&text), buf_str(&seen.arguments), buf_str(&choice->grammar));
+                     buf_str(&text), buf_str(&seen.arguments), buf_str(&constraint->grammar));
         seen_fini(&seen);
     }
     buf_fini(&text);
@@ -208,32 +208,32 @@ static const struct {
 static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_val *schema,
                          uint64_t *seed)
 {
-    struct choice_request request = {.name = STR("write-file"), .schema = schema};
+    struct constraint_request request = {.name = STR("write-file"), .schema = schema};
     struct errinfo info = {0};
-    struct choice choice;
+    struct constraint constraint;
     struct arena arena;
 
     arena_init(&arena, 1 << 20);
     request.tools = chat_kit_read_tools(&arena, tools, &request.tools_count);
     request.formats.calls = format;
-    choice_init(&choice);
+    constraint_init(&constraint);
     for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
         bool harmony = format == TOOLCALL_HARMONY;
         request.formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
         request.prompt_tail = harmony ? STR("<|start|>assistant") : str_from(thoughts[t].tail);
-        for (int round = 0; round < 2 * (CHOICE_MODE_COUNT - CHOICE_AUTO); round++) {
-            int mode = CHOICE_AUTO + round / 2;
-            request.mode = (enum choice_mode)mode;
-            request.answer = round % 2 == 0 ? CHOICE_ANSWER_TEXT : CHOICE_ANSWER_SCHEMA;
+        for (int round = 0; round < 2 * (CONSTRAINT_MODE_COUNT - CONSTRAINT_AUTO); round++) {
+            int mode = CONSTRAINT_AUTO + round / 2;
+            request.mode = (enum constraint_mode)mode;
+            request.answer = round % 2 == 0 ? CONSTRAINT_ANSWER_TEXT : CONSTRAINT_ANSWER_SCHEMA;
             request.parallel = test_random_below(seed, 2) == 0;
-            if (choice_write(&choice, &request, &info) != ERR_OK)
+            if (constraint_write(&constraint, &request, &info) != ERR_OK)
                 fail_msg("%s: %s", toolcall_format_name(format), info.text);
-            assert_true(choice.grammar.len > 0);
-            assert_true(mode == CHOICE_AUTO || choice.triggers_count == 0);
-            check_texts(&request, &choice, seed);
+            assert_true(constraint.grammar.len > 0);
+            assert_true(mode == CONSTRAINT_AUTO || constraint.triggers_count == 0);
+            check_texts(&request, &constraint, seed);
         }
     }
-    choice_fini(&choice);
+    constraint_fini(&constraint);
     arena_fini(&arena);
 }
 
@@ -258,8 +258,8 @@ static void test_every_format_is_read_back(void **state)
 struct one {
     yyjson_doc *doc;
     struct arena arena;
-    struct choice_request request;
-    struct choice choice;
+    struct constraint_request request;
+    struct constraint constraint;
     struct errinfo info;
 };
 
@@ -268,28 +268,28 @@ static void one_init(struct one *one, const char *tools, enum toolcall_format fo
     *one = (struct one){.doc = yyjson_read(tools, strlen(tools), 0)};
     assert_non_null(one->doc);
     arena_init(&one->arena, 1 << 20);
-    one->request =
-        (struct choice_request){.mode = CHOICE_REQUIRED, .formats = {REASONING_NONE, format}};
+    one->request = (struct constraint_request){.mode = CONSTRAINT_REQUIRED,
+                                               .formats = {REASONING_NONE, format}};
     one->request.tools =
         chat_kit_read_tools(&one->arena, yyjson_doc_get_root(one->doc), &one->request.tools_count);
-    choice_init(&one->choice);
+    constraint_init(&one->constraint);
 }
 
 static void one_fini(struct one *one)
 {
-    choice_fini(&one->choice);
+    constraint_fini(&one->constraint);
     arena_fini(&one->arena);
     yyjson_doc_free(one->doc);
 }
 
 static enum err one_write(struct one *one)
 {
-    return choice_write(&one->choice, &one->request, &one->info);
+    return constraint_write(&one->constraint, &one->request, &one->info);
 }
 
 static bool one_allows(struct one *one, const char *text)
 {
-    struct language *language = language_create(buf_str(&one->choice.grammar));
+    struct language *language = language_create(buf_str(&one->constraint.grammar));
     bool matches = language_matches(language, "root", str_from(text));
 
     language_destroy(&language);
@@ -302,18 +302,18 @@ static void test_no_grammar_where_none_is_needed(void **state)
 
     (void)state;
     one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_HERMES);
-    one.request.mode = CHOICE_NONE;
+    one.request.mode = CONSTRAINT_NONE;
     assert_ok(one_write(&one));
-    assert_int_equal(one.choice.grammar.len, 0);
-    one.request.mode = CHOICE_AUTO;
+    assert_int_equal(one.constraint.grammar.len, 0);
+    one.request.mode = CONSTRAINT_AUTO;
     assert_ok(one_write(&one));
-    assert_int_equal(one.choice.grammar.len, 0);
+    assert_int_equal(one.constraint.grammar.len, 0);
     one.request.formats.calls = TOOLCALL_NONE; /* auto asks nothing of the model */
     assert_ok(one_write(&one));
     one.request.tools = NULL;
     one.request.tools_count = 0;
     assert_ok(one_write(&one));
-    assert_int_equal(one.choice.grammar.len, 0);
+    assert_int_equal(one.constraint.grammar.len, 0);
     one_fini(&one);
 }
 
@@ -342,14 +342,14 @@ static void test_auto_is_lazy_where_that_is_safe(void **state)
         size_t count;
         bool control;
         one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", cases[i].calls);
-        one.request.mode = CHOICE_AUTO;
+        one.request.mode = CONSTRAINT_AUTO;
         one.request.formats.reasoning = cases[i].reasoning;
         one.request.prompt_tail = str_from(cases[i].tail);
         assert_ok(one_write(&one));
-        assert_int_equal(one.choice.triggers_count, cases[i].triggers);
+        assert_int_equal(one.constraint.triggers_count, cases[i].triggers);
         const struct str *openers = toolcall_openers(cases[i].calls, &count, &control);
         for (size_t k = 0; k < cases[i].triggers; k++)
-            assert_string_equal(one.choice.triggers[k], openers[k].ptr);
+            assert_string_equal(one.constraint.triggers[k], openers[k].ptr);
         one_fini(&one);
     }
 }
@@ -362,7 +362,7 @@ static void test_whole_output_leaves_content_and_thoughts_free(void **state)
 
     (void)state;
     one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", TOOLCALL_HERMES);
-    one.request.mode = CHOICE_AUTO;
+    one.request.mode = CONSTRAINT_AUTO;
     one.request.formats.reasoning = REASONING_THINK;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, ""));
@@ -375,7 +375,7 @@ static void test_whole_output_leaves_content_and_thoughts_free(void **state)
     assert_false(one_allows(&one, "Yes <<tool_call>{"));
     assert_false(one_allows(&one, "Yes <tool_<tool_call>{"));
     assert_false(one_allows(&one, CALL CALL)); /* not parallel */
-    one.request.mode = CHOICE_REQUIRED;
+    one.request.mode = CONSTRAINT_REQUIRED;
     one.request.parallel = true;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<think>so</think>\n\n" CALL "\n" CALL));
@@ -412,7 +412,7 @@ static void test_content_of_llama_does_not_begin_with_a_brace(void **state)
 
     (void)state;
     one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", TOOLCALL_LLAMA);
-    one.request.mode = CHOICE_AUTO;
+    one.request.mode = CONSTRAINT_AUTO;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "{\"name\": \"f\", \"parameters\": {}}"));
     assert_true(one_allows(&one, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}"));
@@ -469,12 +469,12 @@ static void test_refusals_say_why(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct one one;
         one_init(&one, cases[i].tools, cases[i].format);
-        one.request.mode = cases[i].name ? CHOICE_NAMED : CHOICE_REQUIRED;
+        one.request.mode = cases[i].name ? CONSTRAINT_NAMED : CONSTRAINT_REQUIRED;
         one.request.name = str_from(cases[i].name);
         enum err err = one_write(&one);
         if (err != cases[i].err || strstr(one.info.text, cases[i].text) == NULL)
             fail_msg("%s: %s: %s", cases[i].tools, err_name(err), one.info.text);
-        assert_int_equal(one.choice.grammar.len, 0);
+        assert_int_equal(one.constraint.grammar.len, 0);
         one_fini(&one);
     }
 }
@@ -543,29 +543,29 @@ static const char number_json[] = "{\"type\":\"object\",\"properties\":{\"n\":{\
 static void test_answers(void **state)
 {
     struct one one;
-    struct choice_request *request = &one.request;
+    struct constraint_request *request = &one.request;
 
     (void)state;
     one_init(&one, number_json, TOOLCALL_HERMES);
-    *request = (struct choice_request){.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    *request = (struct constraint_request){.formats = {REASONING_THINK, TOOLCALL_HERMES}};
     assert_ok(one_write(&one));
-    assert_int_equal(one.choice.grammar.len, 0);
-    request->answer = CHOICE_ANSWER_OBJECT;
+    assert_int_equal(one.constraint.grammar.len, 0);
+    request->answer = CONSTRAINT_ANSWER_OBJECT;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "{\"a\": [1]}"));
     assert_true(one_allows(&one, "<think>{</think>\n\n{}"));
     assert_false(one_allows(&one, "[1]"));
-    request->mode = CHOICE_AUTO; /* without tools it is the same */
+    request->mode = CONSTRAINT_AUTO; /* without tools it is the same */
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "{}"));
-    request->answer = CHOICE_ANSWER_SCHEMA;
+    request->answer = CONSTRAINT_ANSWER_SCHEMA;
     assert_err(one_write(&one), ERR_INVALID);
-    assert_true(one.choice.answer_refused);
-    request->mode = CHOICE_NONE;
+    assert_true(one.constraint.answer_refused);
+    request->mode = CONSTRAINT_NONE;
     request->schema = yyjson_doc_get_root(one.doc);
     request->prompt_tail = STR("<think>\n");
     assert_ok(one_write(&one));
-    assert_false(one.choice.answer_refused);
+    assert_false(one.constraint.answer_refused);
     assert_true(one_allows(&one, "so</think>{\"n\": 1}"));
     assert_false(one_allows(&one, "{\"n\": 1}"));
     assert_false(one_allows(&one, "so</think>{\"n\": \"1\"}"));
@@ -644,14 +644,14 @@ static void test_calls_or_an_answer_and_nothing_else(void **state)
         struct one one;
         /* not strict: it needs no grammar by itself */
         one_init(&one, "[{\"name\":\"f\"}]", c->calls);
-        one.request.mode = CHOICE_AUTO;
+        one.request.mode = CONSTRAINT_AUTO;
         one.request.formats.reasoning = c->reasoning;
         one.request.prompt_tail = str_from(c->tail);
-        one.request.answer = CHOICE_ANSWER_SCHEMA;
+        one.request.answer = CONSTRAINT_ANSWER_SCHEMA;
         one.request.schema = yyjson_doc_get_root(schema);
         if (one_write(&one) != ERR_OK)
             fail_msg("%s", one.info.text);
-        assert_int_equal(one.choice.triggers_count, 0);
+        assert_int_equal(one.constraint.triggers_count, 0);
         for (size_t k = 0; k < COUNT_OF(c->yes) && c->yes[k] != NULL; k++)
             if (!one_allows(&one, c->yes[k]))
                 fail_msg("%s refuses: %s", toolcall_format_name(c->calls), c->yes[k]);
@@ -671,22 +671,22 @@ static void test_an_answer_beside_tools(void **state)
 
     (void)state;
     one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_HERMES);
-    one.request.answer = CHOICE_ANSWER_OBJECT;
+    one.request.answer = CONSTRAINT_ANSWER_OBJECT;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, CALL));
     assert_false(one_allows(&one, "{}"));
-    one.request.mode = CHOICE_AUTO;
+    one.request.mode = CONSTRAINT_AUTO;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, CALL));
     assert_true(one_allows(&one, "{\"a\": \"<tool_call>\"}"));
-    one.request.answer = CHOICE_ANSWER_SCHEMA;
+    one.request.answer = CONSTRAINT_ANSWER_SCHEMA;
     assert_err(one_write(&one), ERR_INVALID);
-    assert_true(one.choice.answer_refused);
-    assert_int_equal(one.choice.grammar.len, 0);
-    one.request.answer = CHOICE_ANSWER_OBJECT;
+    assert_true(one.constraint.answer_refused);
+    assert_int_equal(one.constraint.grammar.len, 0);
+    one.request.answer = CONSTRAINT_ANSWER_OBJECT;
     one.request.formats.calls = TOOLCALL_NONE;
     assert_err(one_write(&one), ERR_UNSUPPORTED);
-    assert_false(one.choice.answer_refused);
+    assert_false(one.constraint.answer_refused);
     assert_non_null(strstr(one.info.text, "shows no tool calls"));
     one_fini(&one);
 }
@@ -702,16 +702,16 @@ static void test_no_memory_is_an_error(void **state)
         struct one one;
         one_init(&one, tools_json, formats[i]);
         one.request.prompt_tail = STR("<|start|>assistant");
-        one.request.mode = CHOICE_AUTO;
-        one.request.answer = CHOICE_ANSWER_OBJECT;
+        one.request.mode = CONSTRAINT_AUTO;
+        one.request.answer = CONSTRAINT_ANSWER_OBJECT;
         FAULT_LOOP (&fault) {
-            choice_fini(&one.choice);
-            choice_init(&one.choice);
+            constraint_fini(&one.constraint);
+            constraint_init(&one.constraint);
             mem_set_fault(&fault);
             enum err err = one_write(&one);
             mem_set_fault(NULL);
             assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
-            assert_true((one.choice.grammar.len > 0) == (err == ERR_OK));
+            assert_true((one.constraint.grammar.len > 0) == (err == ERR_OK));
         }
         one_fini(&one);
     }
@@ -724,7 +724,7 @@ static void test_size_is_bounded(void **state)
 
     (void)state;
     buf_init(&tools, 4 << 20);
-    for (int i = 0; i <= CHOICE_TOOLS_MAX; i++)
+    for (int i = 0; i <= CONSTRAINT_TOOLS_MAX; i++)
         buf_appendf(&tools,
                     "%s{\"name\":\"f%d\",\"strict\":true,\"parameters\":{\"type\":\"object\","
                     "\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":65536}}}}",
@@ -732,7 +732,7 @@ static void test_size_is_bounded(void **state)
     buf_append_char(&tools, ']');
     one_init(&one, buf_str(&tools), TOOLCALL_HERMES);
     assert_err(one_write(&one), ERR_LIMIT);
-    assert_int_equal(one.choice.grammar.len, 0);
+    assert_int_equal(one.constraint.grammar.len, 0);
     one_fini(&one);
     buf_fini(&tools);
 }

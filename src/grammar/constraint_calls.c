@@ -1,5 +1,5 @@
 /*
- * choice_calls.c: how each format writes calls, as rules.
+ * constraint_calls.c: how each format writes calls, as rules.
  *
  *      calls   ::= "<opener 0>" after-0 | "<opener 1>" after-1   content also leads to after-N
  *      after-0 ::= ws call ( ws call )* ws "<closer>"            depends on the format's shape
@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "grammar/choice_impl.h"
+#include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
 
 /* How calls are arranged after an opener. */
@@ -66,7 +66,7 @@ static const struct call_style styles[TOOLCALL_COUNT] = {
     [TOOLCALL_LLAMA] = {SHAPE_OBJECT, "name", "parameters"},
 };
 
-static bool parallel(const struct choice_writer *writer)
+static bool parallel(const struct constraint_writer *writer)
 {
     return writer->request->parallel;
 }
@@ -81,7 +81,7 @@ static bool says_object(yyjson_val *schema)
     return yyjson_equals_str(yyjson_obj_get(schema, "type"), "object");
 }
 
-static enum err put_schema(struct choice_writer *writer, yyjson_val *schema,
+static enum err put_schema(struct constraint_writer *writer, yyjson_val *schema,
                            struct schema_options *options)
 {
     if (says_object(schema))
@@ -95,7 +95,7 @@ static enum err put_schema(struct choice_writer *writer, yyjson_val *schema,
     return err;
 }
 
-enum err choice_put_arguments(struct choice_writer *writer, size_t index)
+enum err constraint_put_arguments(struct constraint_writer *writer, size_t index)
 {
     const struct tool *tool = &writer->tools[index];
     char root[32], prefix[32];
@@ -113,72 +113,73 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index)
         return schema_write_any_object(&options, writer->out, writer->info);
     }
     if (err != ERR_OK && err != ERR_NOMEM)
-        return err_wrap(writer->info, err, "tool '%.*s'", CHOICE_NAME(tool->name));
+        return err_wrap(writer->info, err, "tool '%.*s'", CONSTRAINT_NAME(tool->name));
     return err;
 }
 
 /* ---- calls of one tool ---- */
 
-static void put_object_call(struct choice_writer *writer, const struct call_style *style,
+static void put_object_call(struct constraint_writer *writer, const struct call_style *style,
                             size_t index)
 {
-    choice_put(writer, "\"{\" ws ");
-    choice_put(writer, style->id != NULL ? style->id : "");
-    choice_put_json_string(writer, str_from(style->name_key));
-    choice_put(writer, "\":\" ws ");
-    choice_put_json_string(writer, writer->tools[index].name);
-    choice_put(writer, "\",\" ws ");
-    choice_put_json_string(writer, str_from(style->arguments_key));
+    constraint_put(writer, "\"{\" ws ");
+    constraint_put(writer, style->id != NULL ? style->id : "");
+    constraint_put_json_string(writer, str_from(style->name_key));
+    constraint_put(writer, "\":\" ws ");
+    constraint_put_json_string(writer, writer->tools[index].name);
+    constraint_put(writer, "\",\" ws ");
+    constraint_put_json_string(writer, str_from(style->arguments_key));
     buf_appendf(writer->out, "\":\" ws args-%zu ", index);
     if (style->shape == SHAPE_MISTRAL)
-        choice_put(writer,
-                   "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
-    choice_put(writer, "ws \"}\" ");
+        constraint_put(writer,
+                       "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
+    constraint_put(writer, "ws \"}\" ");
 }
 
 /* From after the beginning of a call to its end. */
-static void put_named_call(struct choice_writer *writer, size_t index)
+static void put_named_call(struct constraint_writer *writer, size_t index)
 {
     const struct tc_named_syntax *syntax = writer->format->syntax;
     struct str name = writer->tools[index].name;
 
     if (syntax->fenced)
-        choice_put(writer, "( \"function\" @@\"\\n```json\\n\" args-# \"\\n```\" | ",
-                   syntax->name_end, name, index);
-    choice_put(writer, syntax->numbered ? "\"functions.\" @\":\" [0-9]{1,3} @" : "@@", name,
-               syntax->name_end);
-    choice_put(writer, syntax->fenced ? "args-# ) @" : "args-# @", index, syntax->call_end);
+        constraint_put(writer, "( \"function\" @@\"\\n```json\\n\" args-# \"\\n```\" | ",
+                       syntax->name_end, name, index);
+    constraint_put(writer, syntax->numbered ? "\"functions.\" @\":\" [0-9]{1,3} @" : "@@", name,
+                   syntax->name_end);
+    constraint_put(writer, syntax->fenced ? "args-# ) @" : "args-# @", index, syntax->call_end);
 }
 
-static void put_xml_call(struct choice_writer *writer, size_t index)
+static void put_xml_call(struct constraint_writer *writer, size_t index)
 {
     const struct tc_xml_syntax *syntax = writer->format->syntax;
 
-    choice_put(writer, "@@\"\\n\"? params-# @", writer->tools[index].name, syntax->name_end, index,
-               syntax->call_end);
+    constraint_put(writer, "@@\"\\n\"? params-# @", writer->tools[index].name, syntax->name_end,
+                   index, syntax->call_end);
 }
 
-static void put_expr_call(struct choice_writer *writer, size_t index)
+static void put_expr_call(struct constraint_writer *writer, size_t index)
 {
     const struct tc_expr_syntax *syntax = writer->format->syntax;
     struct str open = {&syntax->open, 1}, close = {&syntax->close, 1};
 
-    choice_put(writer, "@@@params-# @", syntax->prefix, writer->tools[index].name, open, index,
-               close);
+    constraint_put(writer, "@@@params-# @", syntax->prefix, writer->tools[index].name, open, index,
+                   close);
 }
 
 /* Names are written unescaped, so those that could be taken for markup are refused. */
-static enum err check_name(struct choice_writer *writer, struct str name)
+static enum err check_name(struct constraint_writer *writer, struct str name)
 {
-    if (choice_is_plain_name(name))
+    if (constraint_is_plain_name(name))
         return ERR_OK;
     return err_set(writer->info, ERR_UNSUPPORTED,
                    "tool '%.*s': the model's call format has no way to write this name; "
                    "use letters, digits, '_', '-' and '.'",
-                   CHOICE_NAME(name));
+                   CONSTRAINT_NAME(name));
 }
 
-static enum err put_tool(struct choice_writer *writer, const struct call_style *style, size_t index)
+static enum err put_tool(struct constraint_writer *writer, const struct call_style *style,
+                         size_t index)
 {
     tc_step_fn *const *steps = writer->format->steps;
     bool json = style->name_key != NULL;
@@ -187,11 +188,11 @@ static enum err put_tool(struct choice_writer *writer, const struct call_style *
     if (!json || steps == tc_mistral_steps)
         TRY(check_name(writer, writer->tools[index].name));
     if (xml)
-        TRY(choice_put_xml_params(writer, index));
+        TRY(constraint_put_xml_params(writer, index));
     else if (expr)
-        TRY(choice_put_expr_params(writer, index));
+        TRY(constraint_put_expr_params(writer, index));
     else
-        TRY(choice_put_arguments(writer, index));
+        TRY(constraint_put_arguments(writer, index));
     buf_appendf(writer->out, "call-%zu ::= ", index);
     if (json)
         put_object_call(writer, style, index);
@@ -201,24 +202,24 @@ static enum err put_tool(struct choice_writer *writer, const struct call_style *
         put_expr_call(writer, index);
     else
         put_named_call(writer, index);
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }
 
-static enum err put_tools(struct choice_writer *writer, const struct call_style *style)
+static enum err put_tools(struct constraint_writer *writer, const struct call_style *style)
 {
     for (size_t i = 0; i < writer->tools_count; i++)
         TRY(put_tool(writer, style, i));
-    choice_put(writer, "call ::= call-0");
+    constraint_put(writer, "call ::= call-0");
     for (size_t i = 1; i < writer->tools_count; i++)
         buf_appendf(writer->out, " | call-%zu", i);
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }
 
 /* ---- calls after an opener ---- */
 
-static struct str closer_of(const struct choice_writer *writer, size_t opener)
+static struct str closer_of(const struct constraint_writer *writer, size_t opener)
 {
     const struct str *closers = writer->format->closers;
 
@@ -226,30 +227,30 @@ static struct str closer_of(const struct choice_writer *writer, size_t opener)
 }
 
 /* Calls with an opener each. */
-static void put_after_single(struct choice_writer *writer, size_t opener, bool spaced)
+static void put_after_single(struct constraint_writer *writer, size_t opener, bool spaced)
 {
     struct str closer = closer_of(writer, opener);
     const char *call = spaced ? "ws call ws @" : "call @";
 
-    choice_put(writer, call, closer);
+    constraint_put(writer, call, closer);
     if (!parallel(writer))
         return;
-    choice_put(writer, "( \"\\n\"? @", writer->format->openers[opener]);
-    choice_put(writer, call, closer);
-    choice_put(writer, ")* ");
+    constraint_put(writer, "( \"\\n\"? @", writer->format->openers[opener]);
+    constraint_put(writer, call, closer);
+    constraint_put(writer, ")* ");
 }
 
 /* The bracket may be part of the opener. */
-static void put_after_list(struct choice_writer *writer, size_t opener)
+static void put_after_list(struct constraint_writer *writer, size_t opener)
 {
     bool open = str_ends(writer->format->openers[opener], STR("["));
 
-    choice_put(writer, open ? "ws call " : "ws \"[\" ws call ");
-    choice_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
-    choice_put(writer, "ws \"]\" ws @", closer_of(writer, opener));
+    constraint_put(writer, open ? "ws call " : "ws \"[\" ws call ");
+    constraint_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    constraint_put(writer, "ws \"]\" ws @", closer_of(writer, opener));
 }
 
-static struct str call_begin_of(const struct choice_writer *writer)
+static struct str call_begin_of(const struct constraint_writer *writer)
 {
     if (writer->format->steps == tc_xml_steps)
         return ((const struct tc_xml_syntax *)writer->format->syntax)->call_begin;
@@ -257,44 +258,45 @@ static struct str call_begin_of(const struct choice_writer *writer)
 }
 
 /* If the opener itself begins a call, there is no section and so no closer. */
-static void put_after_section(struct choice_writer *writer, size_t opener)
+static void put_after_section(struct constraint_writer *writer, size_t opener)
 {
     struct str begin = call_begin_of(writer);
     bool alone = str_eq(writer->format->openers[opener], begin);
 
-    choice_put(writer, alone ? "call " : "\"\\n\"? @call ", begin);
+    constraint_put(writer, alone ? "call " : "\"\\n\"? @call ", begin);
     if (parallel(writer))
-        choice_put(writer, "( \"\\n\"? @call )* ", begin);
+        constraint_put(writer, "( \"\\n\"? @call )* ", begin);
     if (!alone)
-        choice_put(writer, "\"\\n\"? @", closer_of(writer, opener));
+        constraint_put(writer, "\"\\n\"? @", closer_of(writer, opener));
 }
 
-static void put_after_items(struct choice_writer *writer, const struct call_style *style)
+static void put_after_items(struct constraint_writer *writer, const struct call_style *style)
 {
     buf_appendf(writer->out, "%s call ", style->before);
     if (parallel(writer))
         buf_appendf(writer->out, "( %s call )* ", style->between);
     buf_appendf(writer->out, "%s ", style->after);
-    choice_put_literal(writer, closer_of(writer, 0));
+    constraint_put_literal(writer, closer_of(writer, 0));
 }
 
 /* name[ARGS]{...}, each after its own opener; or a list of objects. */
-static void put_after_mistral(struct choice_writer *writer)
+static void put_after_mistral(struct constraint_writer *writer)
 {
-    choice_put(writer, "( ws \"[\" ws call ");
-    choice_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
-    choice_put(writer, "ws \"]\" | named ");
+    constraint_put(writer, "( ws \"[\" ws call ");
+    constraint_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    constraint_put(writer, "ws \"]\" | named ");
     if (parallel(writer))
-        choice_put(writer, "( @named )* ", writer->format->openers[0]);
-    choice_put(writer, ")\nnamed ::= ");
+        constraint_put(writer, "( @named )* ", writer->format->openers[0]);
+    constraint_put(writer, ")\nnamed ::= ");
     for (size_t i = 0; i < writer->tools_count; i++) {
-        choice_put(writer, i > 0 ? "| " : "");
-        choice_put(writer, "@( \"[CALL_ID]\" [a-zA-Z0-9]{9} )? \"[ARGS]\" args-# ",
-                   writer->tools[i].name, i);
+        constraint_put(writer, i > 0 ? "| " : "");
+        constraint_put(writer, "@( \"[CALL_ID]\" [a-zA-Z0-9]{9} )? \"[ARGS]\" args-# ",
+                       writer->tools[i].name, i);
     }
 }
 
-static void put_after(struct choice_writer *writer, const struct call_style *style, size_t opener)
+static void put_after(struct constraint_writer *writer, const struct call_style *style,
+                      size_t opener)
 {
     buf_appendf(writer->out, "after-%zu ::= ", opener);
     switch (style->shape) {
@@ -317,10 +319,10 @@ static void put_after(struct choice_writer *writer, const struct call_style *sty
         assert(style->shape == SHAPE_MISTRAL);
         put_after_mistral(writer);
     }
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
 }
 
-enum err choice_put_calls(struct choice_writer *writer)
+enum err constraint_put_calls(struct constraint_writer *writer)
 {
     const struct call_style *style = &styles[writer->request->formats.calls];
     size_t count;
@@ -328,36 +330,36 @@ enum err choice_put_calls(struct choice_writer *writer)
     const struct str *openers = toolcall_openers(writer->request->formats.calls, &count, &control);
 
     if (style->shape == SHAPE_HARMONY)
-        return choice_put_harmony_calls(writer);
+        return constraint_put_harmony_calls(writer);
     TRY(put_tools(writer, style));
     for (size_t i = 0; i < count; i++)
         put_after(writer, style, i);
-    choice_put(writer, "calls ::= ");
+    constraint_put(writer, "calls ::= ");
     for (size_t i = 0; i < count; i++) {
-        choice_put(writer, i > 0 ? "| " : "");
-        choice_put(writer, "@after-# ", openers[i], i);
+        constraint_put(writer, i > 0 ? "| " : "");
+        constraint_put(writer, "@after-# ", openers[i], i);
     }
     if (writer->format->bare)
-        choice_put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
-    choice_put(writer, "\n");
+        constraint_put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }
 
 /* The recipient comes before the channel or after it. */
-enum err choice_put_harmony_calls(struct choice_writer *writer)
+enum err constraint_put_harmony_calls(struct constraint_writer *writer)
 {
     for (size_t i = 0; i < writer->tools_count; i++) {
         TRY(check_name(writer, writer->tools[i].name));
-        TRY(choice_put_arguments(writer, i));
-        choice_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
+        TRY(constraint_put_arguments(writer, i));
+        constraint_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
     }
-    choice_put(
+    constraint_put(
         writer,
         "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
         "body ::= ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\"\ncalls ::= ");
     for (size_t i = 0; i < writer->tools_count; i++)
         buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
                     i > 0 ? "| " : "", i, i, i);
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * choice_params.c: arguments that are written one by one, as rules.
+ * constraint_params.c: arguments that are written one by one, as rules.
  *
  *      between tags       params-0 ::= p0-0 p0-1? ...
  *                         p0-0     ::= "<parameter=" "a" ">" value "</parameter>"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "grammar/choice_impl.h"
+#include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
 
 enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
@@ -108,18 +108,19 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema)
     return says_little(&(struct plain){.root = root}, schema, 0);
 }
 
-static enum err refuse(struct choice_writer *writer, const struct param *param, const char *reason)
+static enum err refuse(struct constraint_writer *writer, const struct param *param,
+                       const char *reason)
 {
     const struct tool *tool = &writer->tools[param->tool];
 
     return err_set(writer->info, ERR_UNSUPPORTED, "tool '%.*s', parameter '%.*s': %s",
-                   CHOICE_NAME(tool->name), CHOICE_NAME(param->key), reason);
+                   CONSTRAINT_NAME(tool->name), CONSTRAINT_NAME(param->key), reason);
 }
 
 /* ---- text between tags ---- */
 
 /* x{min,max} in chunks, as in schema_write.c: the library expands repetitions. */
-static void put_length(struct choice_writer *writer, const struct param *param, uint64_t min,
+static void put_length(struct constraint_writer *writer, const struct param *param, uint64_t min,
                        uint64_t max)
 {
     uint64_t more = max - min;
@@ -136,15 +137,15 @@ static void put_length(struct choice_writer *writer, const struct param *param, 
     buf_appendf(writer->out, "%s-c{0,%llu}\n", param->rule, (unsigned long long)(more % CHUNK));
 }
 
-static void put_free(struct choice_writer *writer, const struct param *param, struct str end)
+static void put_free(struct constraint_writer *writer, const struct param *param, struct str end)
 {
-    struct choice_exit exit = {end, "\"\""};
+    struct constraint_exit exit = {end, "\"\""};
 
-    choice_put_text(writer, param->rule, &exit, 1, false);
+    constraint_put_text(writer, param->rule, &exit, 1, false);
 }
 
 /* The values of an enum or const, as texts that read back as the same values. */
-static enum err put_listed(struct choice_writer *writer, const struct param *param,
+static enum err put_listed(struct constraint_writer *writer, const struct param *param,
                            yyjson_val *schema, struct str end)
 {
     yyjson_val *only = yyjson_obj_get(schema, "const");
@@ -161,18 +162,18 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
     buf_appendf(writer->out, "%s ::= ", param->rule);
     for (size_t i = 0; i < count; i++) {
         struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
-        choice_put(writer, i > 0 ? "| " : "");
+        constraint_put(writer, i > 0 ? "| " : "");
         if (text.len == 0)
-            choice_put(writer, "\"\" ");
-        choice_put_literal(writer, text);
+            constraint_put(writer, "\"\" ");
+        constraint_put_literal(writer, text);
     }
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }
 
 /* A string; *closed: the rule also reads the closing tag. */
-static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
-                           bool *closed)
+static enum err put_string(struct constraint_writer *writer, const struct param *param,
+                           struct str end, bool *closed)
 {
     const struct tool *tool = &writer->tools[param->tool];
     yyjson_val *schema = resolve(tool->schema, param->schema);
@@ -201,7 +202,7 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
     return ERR_OK;
 }
 
-static enum err put_json(struct choice_writer *writer, const struct param *param)
+static enum err put_json(struct constraint_writer *writer, const struct param *param)
 {
     char prefix[2 * NAME_BYTES];
     struct schema_options options = {
@@ -212,13 +213,13 @@ static enum err put_json(struct choice_writer *writer, const struct param *param
     if (err == ERR_OK || err == ERR_NOMEM)
         return err;
     return err_wrap(writer->info, err, "tool '%.*s', parameter '%.*s'",
-                    CHOICE_NAME(writer->tools[param->tool].name), CHOICE_NAME(param->key));
+                    CONSTRAINT_NAME(writer->tools[param->tool].name), CONSTRAINT_NAME(param->key));
 }
 
 /* Text that may be a string or another type is read as what it looks like. Between string and null,
  * either reading is valid. */
-static enum err put_mixed(struct choice_writer *writer, const struct param *param, unsigned types,
-                          struct str end)
+static enum err put_mixed(struct constraint_writer *writer, const struct param *param,
+                          unsigned types, struct str end)
 {
     if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
         !is_plain(writer->tools[param->tool].schema, param->schema))
@@ -235,7 +236,7 @@ struct value {
 };
 
 /* The rule of the value. `types` are those that the reader will see. */
-static enum err put_tag_value(struct choice_writer *writer, const struct param *param,
+static enum err put_tag_value(struct constraint_writer *writer, const struct param *param,
                               const struct tc_xml_syntax *syntax, struct value *value)
 {
     const struct toolcall reader = {
@@ -261,24 +262,24 @@ static enum err put_tag_value(struct choice_writer *writer, const struct param *
     return ERR_OK;
 }
 
-static enum err put_tag_param(struct choice_writer *writer, const struct param *param)
+static enum err put_tag_param(struct constraint_writer *writer, const struct param *param)
 {
     const struct tc_xml_syntax *syntax = writer->format->syntax;
     struct value value;
 
     TRY(put_tag_value(writer, param, syntax, &value));
-    choice_put(writer, "p#-# ::= @@@", param->tool, param->index, syntax->parameter_begin,
-               param->key, syntax->key_end);
+    constraint_put(writer, "p#-# ::= @@@", param->tool, param->index, syntax->parameter_begin,
+                   param->key, syntax->key_end);
     if (syntax->typed)
-        choice_put(writer,
-                   value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
+        constraint_put(writer,
+                       value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
     if (syntax->value_begin.len > 0)
-        choice_put(writer, "\"\\n\"? @", syntax->value_begin);
-    choice_put(writer, syntax->lines ? "\"\\n\" " : "");
+        constraint_put(writer, "\"\\n\"? @", syntax->value_begin);
+    constraint_put(writer, syntax->lines ? "\"\\n\" " : "");
     buf_appendf(writer->out, "%s%s ", param->rule, value.text && value.closed ? "-0" : "");
     if (!value.closed)
-        choice_put(writer, syntax->lines ? "\"\\n\" @" : "@", syntax->value_end);
-    choice_put(writer, "\"\\n\"?\n");
+        constraint_put(writer, syntax->lines ? "\"\\n\" @" : "@", syntax->value_end);
+    constraint_put(writer, "\"\\n\"?\n");
     return ERR_OK;
 }
 
@@ -286,7 +287,7 @@ static enum err put_tag_param(struct choice_writer *writer, const struct param *
 
 /* Literals are JSON except for True and False; an unlimited text may use the format's own quotes.
  * */
-static enum err put_literal_param(struct choice_writer *writer, const struct param *param)
+static enum err put_literal_param(struct constraint_writer *writer, const struct param *param)
 {
     const struct tc_expr_syntax *syntax = writer->format->syntax;
     yyjson_val *root = writer->tools[param->tool].schema;
@@ -300,15 +301,15 @@ static enum err put_literal_param(struct choice_writer *writer, const struct par
         buf_appendf(writer->out, "%s ::= \"True\" | \"False\"\n", param->rule);
     else
         TRY(put_json(writer, param));
-    choice_put(writer, "p#-# ::= @@@", param->tool, param->index, param->key,
-               (struct str){&syntax->between, 1}, quoted ? syntax->quote : STR_NONE);
+    constraint_put(writer, "p#-# ::= @@@", param->tool, param->index, param->key,
+                   (struct str){&syntax->between, 1}, quoted ? syntax->quote : STR_NONE);
     buf_appendf(writer->out, "%s%s\n", param->rule, quoted ? "-0" : "");
     return ERR_OK;
 }
 
 /* ---- all parameters of a tool ---- */
 
-typedef enum err put_param_fn(struct choice_writer *writer, const struct param *param);
+typedef enum err put_param_fn(struct constraint_writer *writer, const struct param *param);
 
 static bool is_required(yyjson_val *schema, yyjson_val *key)
 {
@@ -333,7 +334,7 @@ static bool has_required(yyjson_val *schema)
     return true;
 }
 
-static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_val *schema)
+static enum err check_schema(struct constraint_writer *writer, size_t index, yyjson_val *schema)
 {
     static const char refused[] =
         "allOf anyOf oneOf not if $ref patternProperties propertyNames dependentRequired "
@@ -347,13 +348,13 @@ static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_
         return err_set(writer->info, ERR_UNSUPPORTED,
                        "tool '%.*s': this call format writes parameters one by one; describe them "
                        "with type, properties and required alone",
-                       CHOICE_NAME(tool->name));
+                       CONSTRAINT_NAME(tool->name));
     return ERR_OK;
 }
 
-static enum err put_param(struct choice_writer *writer, struct param *param, put_param_fn *fn)
+static enum err put_param(struct constraint_writer *writer, struct param *param, put_param_fn *fn)
 {
-    if (!choice_is_plain_name(param->key))
+    if (!constraint_is_plain_name(param->key))
         return refuse(writer, param,
                       "this call format cannot write the name; use letters, "
                       "digits, '_', '-' and '.'");
@@ -364,7 +365,7 @@ static enum err put_param(struct choice_writer *writer, struct param *param, put
 }
 
 /* Writes the parameters that can be expressed. Others are left out, unless required or strict. */
-static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val *schema,
+static enum err put_each(struct constraint_writer *writer, size_t index, yyjson_val *schema,
                          put_param_fn *fn, enum presence *kinds)
 {
     struct param param = {.tool = index};
@@ -389,20 +390,21 @@ static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val 
 }
 
 /* Any parameters, all of them text. */
-static void put_any_params(struct choice_writer *writer, size_t index)
+static void put_any_params(struct constraint_writer *writer, size_t index)
 {
     const struct tc_xml_syntax *syntax = writer->format->syntax;
     struct param param = {.tool = index};
 
     snprintf(param.rule, sizeof(param.rule), "v%zu", index);
     put_free(writer, &param, syntax->value_end);
-    choice_put(writer, "params-# ::= ( @[a-zA-Z_] [a-zA-Z0-9_-]{0,63} @", index,
-               syntax->parameter_begin, syntax->key_end);
-    choice_put(writer, syntax->typed ? "\" string=\\\"true\\\">\" @" : "@", syntax->value_begin);
+    constraint_put(writer, "params-# ::= ( @[a-zA-Z_] [a-zA-Z0-9_-]{0,63} @", index,
+                   syntax->parameter_begin, syntax->key_end);
+    constraint_put(writer, syntax->typed ? "\" string=\\\"true\\\">\" @" : "@",
+                   syntax->value_begin);
     buf_appendf(writer->out, "%s-0 \"\\n\"? )*\n", param.rule);
 }
 
-enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
+enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index)
 {
     enum presence kinds[SCHEMA_PROPERTIES_MAX];
     yyjson_val *root = writer->tools[index].schema;
@@ -421,28 +423,28 @@ enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
     for (size_t i = 0; i < yyjson_obj_size(yyjson_obj_get(schema, "properties")); i++)
         if (kinds[i] != LEFT_OUT)
             buf_appendf(writer->out, " p%zu-%zu%s", index, i, kinds[i] == OPTIONAL ? "?" : "");
-    choice_put(writer, "\n");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }
 
 /* One link of the chain of arguments. f: nothing was written yet; r: something was, and a comma
  * comes before the next. */
-static void put_chain(struct choice_writer *writer, size_t i, size_t k, enum presence presence)
+static void put_chain(struct constraint_writer *writer, size_t i, size_t k, enum presence presence)
 {
     if (presence == LEFT_OUT) {
-        choice_put(writer, "f#-# ::= f#-#\nr#-# ::= r#-#\n", i, k, i, k + 1, i, k, i, k + 1);
+        constraint_put(writer, "f#-# ::= f#-#\nr#-# ::= r#-#\n", i, k, i, k + 1, i, k, i, k + 1);
         return;
     }
-    choice_put(writer,
-               presence == OPTIONAL ? "f#-# ::= p#-# r#-# | f#-#\n" : "f#-# ::= p#-# r#-#\n", i, k,
-               i, k, i, k + 1, i, k + 1);
-    choice_put(writer,
-               presence == OPTIONAL ? "r#-# ::= ( \",\" \" \"? p#-# )? r#-#\n"
-                                    : "r#-# ::= ( \",\" \" \"? p#-# ) r#-#\n",
-               i, k, i, k, i, k + 1);
+    constraint_put(writer,
+                   presence == OPTIONAL ? "f#-# ::= p#-# r#-# | f#-#\n" : "f#-# ::= p#-# r#-#\n", i,
+                   k, i, k, i, k + 1, i, k + 1);
+    constraint_put(writer,
+                   presence == OPTIONAL ? "r#-# ::= ( \",\" \" \"? p#-# )? r#-#\n"
+                                        : "r#-# ::= ( \",\" \" \"? p#-# ) r#-#\n",
+                   i, k, i, k, i, k + 1);
 }
 
-enum err choice_put_expr_params(struct choice_writer *writer, size_t index)
+enum err constraint_put_expr_params(struct constraint_writer *writer, size_t index)
 {
     enum presence kinds[SCHEMA_PROPERTIES_MAX];
     yyjson_val *root = writer->tools[index].schema;
@@ -453,8 +455,8 @@ enum err choice_put_expr_params(struct choice_writer *writer, size_t index)
         TRY(check_schema(writer, index, schema));
         TRY(put_each(writer, index, schema, put_literal_param, kinds));
     }
-    choice_put(writer, "params-# ::= f#-0\nf#-# ::= \"\"\nr#-# ::= \"\"\n", i, i, i, count, i,
-               count);
+    constraint_put(writer, "params-# ::= f#-0\nf#-# ::= \"\"\nr#-# ::= \"\"\n", i, i, i, count, i,
+                   count);
     for (size_t k = 0; k < count; k++)
         put_chain(writer, index, k, kinds[k]);
     return ERR_OK;

@@ -1,5 +1,5 @@
 /*
- * choice_text.c: "any text up to a marker" as grammar rules, since GBNF cannot say that directly.
+ * constraint_text.c: "any text up to a marker" as grammar rules, since GBNF cannot say that directly.
  *
  * An Aho-Corasick automaton whose states are the prefixes of the markers: each state records how
  * much of a marker the text ends with. One rule per state, one alternative per character that leads
@@ -17,10 +17,14 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "grammar/choice_impl.h"
+#include "grammar/constraint_impl.h"
 #include "base/utf8.h"
 
-enum { MARKER_CHARS_MAX = 64, STATES_MAX = CHOICE_EXITS_MAX * MARKER_CHARS_MAX + 1, NO_STATE = -1 };
+enum {
+    MARKER_CHARS_MAX = 64,
+    STATES_MAX = CONSTRAINT_EXITS_MAX * MARKER_CHARS_MAX + 1,
+    NO_STATE = -1
+};
 
 /* A state is a prefix of a marker: chars[0..len) of marker `exit`. Of equal prefixes only the first
  * is a state. */
@@ -30,10 +34,10 @@ struct state {
 };
 
 struct automaton {
-    const struct choice_exit *exits;
+    const struct constraint_exit *exits;
     size_t exits_count;
-    uint32_t chars[CHOICE_EXITS_MAX][MARKER_CHARS_MAX];
-    size_t lens[CHOICE_EXITS_MAX];
+    uint32_t chars[CONSTRAINT_EXITS_MAX][MARKER_CHARS_MAX];
+    size_t lens[CONSTRAINT_EXITS_MAX];
     struct state states[STATES_MAX];
     int states_count;
 };
@@ -53,7 +57,7 @@ static int find_state(const struct automaton *automaton, const uint32_t *chars, 
     return NO_STATE;
 }
 
-static void build(struct automaton *automaton, const struct choice_exit *exits, size_t count)
+static void build(struct automaton *automaton, const struct constraint_exit *exits, size_t count)
 {
     automaton->exits = exits;
     automaton->exits_count = count;
@@ -89,7 +93,7 @@ static int follow(const struct automaton *automaton, int from, uint32_t next)
     }
 }
 
-static void put_code(struct choice_writer *writer, uint32_t code)
+static void put_code(struct constraint_writer *writer, uint32_t code)
 {
     buf_appendf(writer->out,
                 code < 0x80      ? "\\x%02X"
@@ -99,7 +103,7 @@ static void put_code(struct choice_writer *writer, uint32_t code)
 }
 
 /* The marker that is complete in this state, or NULL. */
-static const struct choice_exit *exit_of(const struct automaton *automaton, int index)
+static const struct constraint_exit *exit_of(const struct automaton *automaton, int index)
 {
     const struct state *state = &automaton->states[index];
 
@@ -108,10 +112,10 @@ static const struct choice_exit *exit_of(const struct automaton *automaton, int 
                : NULL;
 }
 
-static void put_step(struct choice_writer *writer, const struct automaton *automaton,
+static void put_step(struct constraint_writer *writer, const struct automaton *automaton,
                      const char *name, int to, uint32_t code)
 {
-    const struct choice_exit *out = exit_of(automaton, to);
+    const struct constraint_exit *out = exit_of(automaton, to);
 
     if (out != NULL && out->then == NULL)
         return;
@@ -125,7 +129,7 @@ static void put_step(struct choice_writer *writer, const struct automaton *autom
 
 /* One step per distinct marker character that leads somewhere; `listed` collects those that have
  * one. */
-static size_t put_steps(struct choice_writer *writer, const struct automaton *automaton,
+static size_t put_steps(struct constraint_writer *writer, const struct automaton *automaton,
                         const char *name, int from, uint32_t listed[STATES_MAX])
 {
     size_t count = 0;
@@ -145,13 +149,13 @@ static size_t put_steps(struct choice_writer *writer, const struct automaton *au
     return count;
 }
 
-void choice_put_text(struct choice_writer *writer, const char *name,
-                     const struct choice_exit *exits, size_t count, bool may_end)
+void constraint_put_text(struct constraint_writer *writer, const char *name,
+                         const struct constraint_exit *exits, size_t count, bool may_end)
 {
     struct automaton automaton;
     uint32_t listed[STATES_MAX];
 
-    assert(count > 0 && count <= CHOICE_EXITS_MAX);
+    assert(count > 0 && count <= CONSTRAINT_EXITS_MAX);
     build(&automaton, exits, count);
     for (int i = 0; i < automaton.states_count; i++) {
         if (exit_of(&automaton, i) != NULL)
@@ -165,7 +169,7 @@ void choice_put_text(struct choice_writer *writer, const char *name,
     }
 }
 
-void choice_put_literal(struct choice_writer *writer, struct str text)
+void constraint_put_literal(struct constraint_writer *writer, struct str text)
 {
     if (text.len == 0)
         return;
@@ -182,14 +186,14 @@ void choice_put_literal(struct choice_writer *writer, struct str text)
     buf_append_str(writer->out, "\" ");
 }
 
-void choice_put(struct choice_writer *writer, const char *gbnf, ...)
+void constraint_put(struct constraint_writer *writer, const char *gbnf, ...)
 {
     va_list args;
 
     va_start(args, gbnf);
     for (; *gbnf != '\0'; gbnf++) {
         if (*gbnf == '@')
-            choice_put_literal(writer, va_arg(args, struct str));
+            constraint_put_literal(writer, va_arg(args, struct str));
         else if (*gbnf == '#')
             buf_appendf(writer->out, "%zu", va_arg(args, size_t));
         else
@@ -198,7 +202,7 @@ void choice_put(struct choice_writer *writer, const char *gbnf, ...)
     va_end(args);
 }
 
-bool choice_is_plain_name(struct str name)
+bool constraint_is_plain_name(struct str name)
 {
     for (size_t i = 0; i < name.len; i++)
         if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(marker_skip(name, i)) == 0)
@@ -206,16 +210,16 @@ bool choice_is_plain_name(struct str name)
     return true;
 }
 
-void choice_put_json_string(struct choice_writer *writer, struct str text)
+void constraint_put_json_string(struct constraint_writer *writer, struct str text)
 {
     struct buf json;
 
-    buf_init(&json, CHOICE_BYTES_MAX);
+    buf_init(&json, CONSTRAINT_BYTES_MAX);
     buf_append_char(&json, '"');
     json_scan_escape(&json, text);
     buf_append_char(&json, '"');
     if (json.err != ERR_OK && writer->out->err == ERR_OK)
         writer->out->err = json.err;
-    choice_put_literal(writer, (struct str){buf_str(&json), json.len});
+    constraint_put_literal(writer, (struct str){buf_str(&json), json.len});
     buf_fini(&json);
 }

@@ -3,7 +3,7 @@
  * can be read, because the grammar leaves it nothing else; and what it says before a lazy grammar
  * starts is free.
  */
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 
 #include <string.h>
 #include <yyjson.h>
@@ -53,7 +53,7 @@ static token_id marker_token(const struct engine *engine, const char *text)
     return token;
 }
 
-static void read_back(const struct choice_request *request, const struct buf *text,
+static void read_back(const struct constraint_request *request, const struct buf *text,
                       struct output_log *log)
 {
     struct output_options options = {.formats = request->formats,
@@ -68,24 +68,24 @@ static void read_back(const struct choice_request *request, const struct buf *te
     output_destroy(&output);
 }
 
-/* A text under the choice, with a liking for one token; what it is read as. */
-static void say(struct engine *engine, const struct choice_request *request, const char *liked,
+/* A text under the constraint, with a liking for one token; what it is read as. */
+static void say(struct engine *engine, const struct constraint_request *request, const char *liked,
                 uint64_t seed, struct output_log *log)
 {
     struct sample_params params = sample_params_default();
     /* Enough to overcome that the model was made not to say it, and not much more. */
     struct sample_bias bias = {marker_token(engine, liked), 28};
     struct errinfo info = {0};
-    struct choice choice;
+    struct constraint constraint;
     struct buf text;
 
-    choice_init(&choice);
+    constraint_init(&constraint);
     buf_init(&text, 1 << 16);
-    if (choice_write(&choice, request, &info) != ERR_OK)
+    if (constraint_write(&constraint, request, &info) != ERR_OK)
         fail_msg("%s", info.text);
-    params.grammar = buf_str(&choice.grammar);
-    params.grammar_triggers = choice.triggers_count > 0 ? choice.triggers : NULL;
-    params.grammar_triggers_count = choice.triggers_count;
+    params.grammar = buf_str(&constraint.grammar);
+    params.grammar_triggers = constraint.triggers_count > 0 ? constraint.triggers : NULL;
+    params.grammar_triggers_count = constraint.triggers_count;
     params.biases = &bias;
     params.biases_count = 1;
     sample_text(engine, &params, seed, &text);
@@ -94,7 +94,7 @@ static void say(struct engine *engine, const struct choice_request *request, con
         fail_msg("%s: no call in: %s", toolcall_format_name(request->formats.calls),
                  buf_str(&text));
     buf_fini(&text);
-    choice_fini(&choice);
+    constraint_fini(&constraint);
 }
 
 static void test_required_gives_a_call_that_can_be_read(void **state)
@@ -109,11 +109,11 @@ static void test_required_gives_a_call_that_can_be_read(void **state)
     arena_init(&arena, 1 << 20);
     const struct tool *tools = chat_kit_read_tools(&arena, yyjson_doc_get_root(doc), &tools_count);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct choice_request request = {.mode = CHOICE_REQUIRED,
-                                         .tools = tools,
-                                         .tools_count = tools_count,
-                                         .formats = {cases[i].reasoning, cases[i].calls},
-                                         .prompt_tail = str_from(cases[i].tail)};
+        struct constraint_request request = {.mode = CONSTRAINT_REQUIRED,
+                                             .tools = tools,
+                                             .tools_count = tools_count,
+                                             .formats = {cases[i].reasoning, cases[i].calls},
+                                             .prompt_tail = str_from(cases[i].tail)};
         struct output_log log;
         output_log_init(&log);
         say(engine, &request, "</think>", test_random(&seed), &log);
@@ -139,10 +139,10 @@ static void test_auto_starts_with_the_opening_of_a_call(void **state)
     arena_init(&arena, 1 << 20);
     const struct tool *tools = chat_kit_read_tools(&arena, yyjson_doc_get_root(doc), &tools_count);
     for (int round = 0; round < 4; round++) {
-        struct choice_request request = {.mode = CHOICE_AUTO,
-                                         .tools = tools,
-                                         .tools_count = tools_count,
-                                         .formats = {REASONING_NONE, TOOLCALL_HERMES}};
+        struct constraint_request request = {.mode = CONSTRAINT_AUTO,
+                                             .tools = tools,
+                                             .tools_count = tools_count,
+                                             .formats = {REASONING_NONE, TOOLCALL_HERMES}};
         struct output_log log;
         output_log_init(&log);
         say(engine, &request, "<tool_call>", test_random(&seed), &log);

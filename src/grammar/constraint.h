@@ -1,8 +1,8 @@
 /*
- * choice.h: `tool_choice` and `response_format` as a grammar that constrains what a model
+ * constraint.h: `tool_choice` and `response_format` as a grammar that constrains what a model
  * generates.
  *
- *      mode, tools, formats of calls and thoughts  --choice_write-->  GBNF and its triggers
+ *      mode, tools, formats of calls and thoughts  --constraint_write-->  GBNF and its triggers
  *
  *      none       no calls: the request is rendered without tools
  *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins
@@ -40,8 +40,8 @@
  *
  * Pure functions; any thread. Tools and schemas may be hostile: the size of the grammar is bounded.
  */
-#ifndef HEARTH_GRAMMAR_CHOICE_H
-#define HEARTH_GRAMMAR_CHOICE_H
+#ifndef HEARTH_GRAMMAR_CONSTRAINT_H
+#define HEARTH_GRAMMAR_CONSTRAINT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,21 +55,31 @@
 
 struct yyjson_val;
 
-enum choice_mode { CHOICE_NONE, CHOICE_AUTO, CHOICE_REQUIRED, CHOICE_NAMED, CHOICE_MODE_COUNT };
-
-enum choice_answer {
-    CHOICE_ANSWER_TEXT,
-    CHOICE_ANSWER_OBJECT,
-    CHOICE_ANSWER_SCHEMA,
-    CHOICE_ANSWER_GRAMMAR, /* the client's own grammar: nothing is written for it */
-    CHOICE_ANSWER_COUNT
+enum constraint_mode {
+    CONSTRAINT_NONE,
+    CONSTRAINT_AUTO,
+    CONSTRAINT_REQUIRED,
+    CONSTRAINT_NAMED,
+    CONSTRAINT_MODE_COUNT
 };
 
-enum { CHOICE_BYTES_MAX = 1024 * 1024, CHOICE_TOOLS_MAX = 256, CHOICE_TRIGGERS_MAX = 4 };
+enum constraint_answer {
+    CONSTRAINT_ANSWER_TEXT,
+    CONSTRAINT_ANSWER_OBJECT,
+    CONSTRAINT_ANSWER_SCHEMA,
+    CONSTRAINT_ANSWER_GRAMMAR, /* the client's own grammar: nothing is written for it */
+    CONSTRAINT_ANSWER_COUNT
+};
 
-struct choice_request {
-    enum choice_mode mode;
-    struct str name; /* of CHOICE_NAMED */
+enum {
+    CONSTRAINT_BYTES_MAX = 1024 * 1024,
+    CONSTRAINT_TOOLS_MAX = 256,
+    CONSTRAINT_TRIGGERS_MAX = 4
+};
+
+struct constraint_request {
+    enum constraint_mode mode;
+    struct str name; /* of CONSTRAINT_NAMED */
     /* several calls in one turn. Without a grammar the caller ends the turn after the first call */
     bool parallel;
     const struct tool *tools;
@@ -77,27 +87,27 @@ struct choice_request {
     struct output_formats formats;
     /* end of the prompt as written by the template: is a thought open, or closed? */
     struct str prompt_tail;
-    enum choice_answer answer;
-    const struct yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
+    enum constraint_answer answer;
+    const struct yyjson_val *schema; /* of CONSTRAINT_ANSWER_SCHEMA */
 };
 
 /* A grammar as struct sample_params takes it. */
-struct choice {
-    struct buf grammar;                        /* GBNF; empty = none is needed */
-    const char *triggers[CHOICE_TRIGGERS_MAX]; /* static */
-    size_t triggers_count;                     /* 0 = it starts at once */
+struct constraint {
+    struct buf grammar;                            /* GBNF; empty = none is needed */
+    const char *triggers[CONSTRAINT_TRIGGERS_MAX]; /* static */
+    size_t triggers_count;                         /* 0 = it starts at once */
     bool answer_refused; /* after an error: it concerns the answer format, not the tools */
 };
 
 /* No grammar; owns nothing. */
-void choice_init(struct choice *choice);
-void choice_fini(struct choice *choice);
+void constraint_init(struct constraint *constraint);
+void constraint_fini(struct constraint *constraint);
 
 /* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or a duplicate name;
  * json_schema without a schema. ERR_UNSUPPORTED: the model's template shows no calls, or a schema
  * or a name cannot be expressed; the text says which and what to do. ERR_LIMIT, ERR_NOMEM. After an
  * error there is no grammar. */
-enum err choice_write(struct choice *choice, const struct choice_request *request,
-                      struct errinfo *info) NODISCARD;
+enum err constraint_write(struct constraint *constraint, const struct constraint_request *request,
+                          struct errinfo *info) NODISCARD;
 
 #endif

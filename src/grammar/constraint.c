@@ -1,5 +1,5 @@
 /*
- * choice.c: the frame of a grammar: thought, content, calls or answer, and its triggers.
+ * constraint.c: the frame of a grammar: thought, content, calls or answer, and its triggers.
  *
  *      required, named   root ::= [thought] calls                  starts at once
  *      auto, lazy        root ::= calls                            triggers: the openers
@@ -12,61 +12,61 @@
  * the reader takes them so (reasoning.h). gpt-oss has its own frame: its output is messages, and
  * thoughts are those on the channel `analysis`.
  */
-#include "grammar/choice.h"
+#include "grammar/constraint.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "grammar/choice_impl.h"
+#include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
 
 enum thought { THOUGHT_NONE, THOUGHT_MAY_COME, THOUGHT_OPEN };
 
-void choice_init(struct choice *choice)
+void constraint_init(struct constraint *constraint)
 {
-    *choice = (struct choice){0};
-    buf_init(&choice->grammar, CHOICE_BYTES_MAX);
+    *constraint = (struct constraint){0};
+    buf_init(&constraint->grammar, CONSTRAINT_BYTES_MAX);
 }
 
-void choice_fini(struct choice *choice)
+void constraint_fini(struct constraint *constraint)
 {
-    buf_fini(&choice->grammar);
+    buf_fini(&constraint->grammar);
 }
 
 /* ---- tools ---- */
 
-static enum err check_tool(struct choice_writer *writer, const struct tool *tool)
+static enum err check_tool(struct constraint_writer *writer, const struct tool *tool)
 {
     if (tool->name.len == 0)
         return err_set(writer->info, ERR_INVALID, "a tool has no name");
     for (size_t i = 0; i < writer->tools_count; i++)
         if (str_eq(writer->tools[i].name, tool->name))
             return err_set(writer->info, ERR_INVALID, "there are two tools called '%.*s'",
-                           CHOICE_NAME(tool->name));
+                           CONSTRAINT_NAME(tool->name));
     return ERR_OK;
 }
 
 /* Reads the tools that may be called; *strict: at least one of them is. */
-static enum err read_tools(struct choice_writer *writer, bool *strict)
+static enum err read_tools(struct constraint_writer *writer, bool *strict)
 {
-    const struct choice_request *request = writer->request;
+    const struct constraint_request *request = writer->request;
 
     *strict = false;
     for (size_t i = 0; i < request->tools_count; i++) {
         const struct tool *tool = &request->tools[i];
-        if (writer->tools_count == CHOICE_TOOLS_MAX)
-            return err_set(writer->info, ERR_LIMIT, "more than %d tools", CHOICE_TOOLS_MAX);
+        if (writer->tools_count == CONSTRAINT_TOOLS_MAX)
+            return err_set(writer->info, ERR_LIMIT, "more than %d tools", CONSTRAINT_TOOLS_MAX);
         TRY(check_tool(writer, tool));
-        if (request->mode == CHOICE_NAMED && !str_eq(request->name, tool->name))
+        if (request->mode == CONSTRAINT_NAMED && !str_eq(request->name, tool->name))
             continue;
         writer->tools[writer->tools_count++] = *tool;
         *strict |= tool->strict;
     }
-    if (writer->tools_count > 0 || request->mode == CHOICE_AUTO)
+    if (writer->tools_count > 0 || request->mode == CONSTRAINT_AUTO)
         return ERR_OK;
-    if (request->mode == CHOICE_NAMED)
+    if (request->mode == CONSTRAINT_NAMED)
         return err_set(writer->info, ERR_INVALID, "tool_choice names '%.*s', which is not a tool",
-                       CHOICE_NAME(request->name));
+                       CONSTRAINT_NAME(request->name));
     return err_set(writer->info, ERR_INVALID,
                    "tool_choice requires a call, but there are no tools");
 }
@@ -84,35 +84,35 @@ static enum thought thought_of(struct output_formats formats, struct str tail)
 }
 
 /* Writes root, the thought before `body`, and gap. */
-static void put_root(struct choice_writer *writer, enum thought thought,
+static void put_root(struct constraint_writer *writer, enum thought thought,
                      enum reasoning_format format, const char *body)
 {
     struct reasoning_markers markers = reasoning_markers(format);
-    struct choice_exit exits[1 + TC_OPENERS_MAX] = {{markers.close, "gap body"}};
+    struct constraint_exit exits[1 + TC_OPENERS_MAX] = {{markers.close, "gap body"}};
     static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
     size_t count = 1;
 
-    choice_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
+    constraint_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
     buf_appendf(writer->out, "body ::= %s\n", body);
     if (thought == THOUGHT_NONE) {
-        choice_put(writer, "root ::= gap body\n");
+        constraint_put(writer, "root ::= gap body\n");
         return;
     }
     if (writer->format != NULL && writer->format->control)
         for (size_t i = 0; i < TC_OPENERS_MAX && writer->format->openers[i].len > 0; i++)
-            exits[count++] = (struct choice_exit){writer->format->openers[i], afters[i]};
-    choice_put_text(writer, "thought", exits, count, false);
+            exits[count++] = (struct constraint_exit){writer->format->openers[i], afters[i]};
+    constraint_put_text(writer, "thought", exits, count, false);
     if (thought == THOUGHT_OPEN) {
-        choice_put(writer, "root ::= thought-0\n");
+        constraint_put(writer, "root ::= thought-0\n");
         return;
     }
-    choice_put(writer, "root ::= gap ( @thought-0 | body )\n", markers.open);
+    constraint_put(writer, "root ::= gap ( @thought-0 | body )\n", markers.open);
 }
 
 /* ---- gpt-oss ---- */
 
 /* After <|start|>assistant. A message that is not the last ends with <|end|>. */
-static const struct choice_exit message_exits[] = {
+static const struct constraint_exit message_exits[] = {
     {{"<|end|>", 7}, "\"<|start|>assistant\" next"},
     {{"<|start|>", 9}, NULL},
     {{"<|channel|>", 11}, NULL},
@@ -120,7 +120,7 @@ static const struct choice_exit message_exits[] = {
     {{"<|return|>", 10}, NULL},
 };
 
-static enum err check_harmony_tail(struct choice_writer *writer, struct str tail)
+static enum err check_harmony_tail(struct constraint_writer *writer, struct str tail)
 {
     if (tail.len == 0 || str_ends(str_trim(tail), STR("<|start|>assistant")))
         return ERR_OK;
@@ -130,37 +130,38 @@ static enum err check_harmony_tail(struct choice_writer *writer, struct str tail
 }
 
 /* `last` is what the messages end with. */
-static void put_harmony_root(struct choice_writer *writer, const char *channels, const char *last)
+static void put_harmony_root(struct constraint_writer *writer, const char *channels,
+                             const char *last)
 {
-    choice_put_text(writer, "message", message_exits, COUNT_OF(message_exits), false);
+    constraint_put_text(writer, "message", message_exits, COUNT_OF(message_exits), false);
     buf_appendf(writer->out,
                 "root ::= next\nnext ::= \"<|channel|>\" ( %s ) \"<|message|>\" message-0 | %s\n",
                 channels, last);
 }
 
 /* The answer must not look like another message. */
-static void put_harmony_final(struct choice_writer *writer)
+static void put_harmony_final(struct constraint_writer *writer)
 {
-    struct choice_exit exits[COUNT_OF(message_exits)];
+    struct constraint_exit exits[COUNT_OF(message_exits)];
 
     memcpy(exits, message_exits, sizeof(exits));
     exits[0].then = NULL;
-    choice_put_text(writer, "final", exits, COUNT_OF(exits), true);
+    constraint_put_text(writer, "final", exits, COUNT_OF(exits), true);
 }
 
 /* ---- answers ---- */
 
-static bool is_either(const struct choice_request *request)
+static bool is_either(const struct constraint_request *request)
 {
-    return request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT;
+    return request->mode == CONSTRAINT_AUTO && request->answer != CONSTRAINT_ANSWER_TEXT;
 }
 
-static enum err put_answer(struct choice_writer *writer)
+static enum err put_answer(struct constraint_writer *writer)
 {
-    const struct choice_request *request = writer->request;
+    const struct constraint_request *request = writer->request;
     struct schema_options options = {.root = "answer", .prefix = "a-"};
 
-    if (request->answer == CHOICE_ANSWER_OBJECT)
+    if (request->answer == CONSTRAINT_ANSWER_OBJECT)
         return schema_write_any_object(&options, writer->out, writer->info);
     if (request->schema == NULL)
         return err_set(writer->info, ERR_INVALID, "response_format json_schema has no schema");
@@ -168,28 +169,28 @@ static enum err put_answer(struct choice_writer *writer)
 }
 
 /* The answer, with the markup that the family writes around it. */
-static enum err put_reply(struct choice_writer *writer, struct choice *choice)
+static enum err put_reply(struct constraint_writer *writer, struct constraint *constraint)
 {
     enum err err = put_answer(writer);
 
-    choice->answer_refused = err != ERR_OK;
+    constraint->answer_refused = err != ERR_OK;
     TRY(err);
     if (writer->request->formats.calls == TOOLCALL_HARMONY)
-        choice_put(writer,
-                   "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
-                   "\"<|message|>\" answer\n");
+        constraint_put(
+            writer, "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
+                    "\"<|message|>\" answer\n");
     else if (writer->request->formats.reasoning == REASONING_COHERE)
-        choice_put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
+        constraint_put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
     else
-        choice_put(writer, "reply ::= answer\n");
+        constraint_put(writer, "reply ::= answer\n");
     return ERR_OK;
 }
 
-static enum err write_answer(struct choice_writer *writer, struct choice *choice)
+static enum err write_answer(struct constraint_writer *writer, struct constraint *constraint)
 {
-    const struct choice_request *request = writer->request;
+    const struct constraint_request *request = writer->request;
 
-    TRY(put_reply(writer, choice));
+    TRY(put_reply(writer, constraint));
     if (request->formats.calls == TOOLCALL_HARMONY) {
         TRY(check_harmony_tail(writer, request->prompt_tail));
         put_harmony_root(writer, "\"analysis\"", "reply");
@@ -202,27 +203,27 @@ static enum err write_answer(struct choice_writer *writer, struct choice *choice
 
 /* ---- calls ---- */
 
-static void put_content(struct choice_writer *writer)
+static void put_content(struct constraint_writer *writer)
 {
     static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
-    struct choice_exit exits[TC_OPENERS_MAX];
+    struct constraint_exit exits[TC_OPENERS_MAX];
     size_t count = 0;
 
     for (; count < TC_OPENERS_MAX && writer->format->openers[count].len > 0; count++)
-        exits[count] = (struct choice_exit){writer->format->openers[count], afters[count]};
-    choice_put_text(writer, "content", exits, count, true);
+        exits[count] = (struct constraint_exit){writer->format->openers[count], afters[count]};
+    constraint_put_text(writer, "content", exits, count, true);
 }
 
 /* Whether the openers alone show that a call begins. */
-static bool may_be_lazy(const struct choice_writer *writer, enum thought thought)
+static bool may_be_lazy(const struct constraint_writer *writer, enum thought thought)
 {
     return !writer->format->bare && (thought == THOUGHT_NONE || writer->format->control);
 }
 
-static void set_triggers(struct choice *choice, const struct tc_format *format)
+static void set_triggers(struct constraint *constraint, const struct tc_format *format)
 {
     for (size_t i = 0; i < TC_OPENERS_MAX && format->openers[i].len > 0; i++)
-        choice->triggers[choice->triggers_count++] = format->openers[i].ptr;
+        constraint->triggers[constraint->triggers_count++] = format->openers[i].ptr;
 }
 
 /* A call without an opener begins with a brace where content would begin, so content must not. */
@@ -231,15 +232,15 @@ static const char *content_body(const struct tc_format *format)
     return format->bare ? "( calls | [^{< \\t\\r\\n] content-0 | \"<\" content-1 )?" : "content-0";
 }
 
-static enum err write_harmony(struct choice_writer *writer)
+static enum err write_harmony(struct constraint_writer *writer)
 {
-    const struct choice_request *request = writer->request;
+    const struct constraint_request *request = writer->request;
 
     TRY(check_harmony_tail(writer, request->prompt_tail));
-    TRY(choice_put_calls(writer));
+    TRY(constraint_put_calls(writer));
     if (is_either(request)) {
         put_harmony_root(writer, "\"analysis\"", "calls | reply");
-    } else if (request->mode == CHOICE_AUTO) {
+    } else if (request->mode == CONSTRAINT_AUTO) {
         put_harmony_final(writer);
         put_harmony_root(writer, "\"analysis\" | \"commentary\"",
                          "calls | \"<|channel|>final<|message|>\" final-0");
@@ -249,25 +250,25 @@ static enum err write_harmony(struct choice_writer *writer)
     return ERR_OK;
 }
 
-static enum err write_calls(struct choice_writer *writer, struct choice *choice)
+static enum err write_calls(struct constraint_writer *writer, struct constraint *constraint)
 {
     enum thought thought = thought_of(writer->request->formats, writer->request->prompt_tail);
     enum reasoning_format reasoning = writer->request->formats.reasoning;
-    bool automatic = writer->request->mode == CHOICE_AUTO;
+    bool automatic = writer->request->mode == CONSTRAINT_AUTO;
 
-    choice_put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
+    constraint_put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
     if (is_either(writer->request))
-        TRY(put_reply(writer, choice));
+        TRY(put_reply(writer, constraint));
     if (writer->format->all)
         return write_harmony(writer);
-    TRY(choice_put_calls(writer));
+    TRY(constraint_put_calls(writer));
     if (is_either(writer->request)) {
         put_root(writer, thought, reasoning, "calls | reply");
     } else if (!automatic) {
         put_root(writer, thought, reasoning, "calls");
     } else if (may_be_lazy(writer, thought)) {
-        choice_put(writer, "root ::= calls\n");
-        set_triggers(choice, writer->format);
+        constraint_put(writer, "root ::= calls\n");
+        set_triggers(constraint, writer->format);
     } else {
         put_content(writer);
         put_root(writer, thought, reasoning, content_body(writer->format));
@@ -275,23 +276,23 @@ static enum err write_calls(struct choice_writer *writer, struct choice *choice)
     return ERR_OK;
 }
 
-static enum err finish(struct choice *choice, enum err err, struct errinfo *info)
+static enum err finish(struct constraint *constraint, enum err err, struct errinfo *info)
 {
-    bool answer_refused = choice->answer_refused;
+    bool answer_refused = constraint->answer_refused;
 
-    if (err == ERR_OK && choice->grammar.err != ERR_OK)
-        err = err_set(info, choice->grammar.err,
+    if (err == ERR_OK && constraint->grammar.err != ERR_OK)
+        err = err_set(info, constraint->grammar.err,
                       "the tools or the schema need too large a grammar; give fewer or simpler "
                       "ones");
     if (err != ERR_OK) {
-        choice_fini(choice);
-        choice_init(choice);
-        choice->answer_refused = answer_refused;
+        constraint_fini(constraint);
+        constraint_init(constraint);
+        constraint->answer_refused = answer_refused;
     }
     return err;
 }
 
-static enum err refuse_calls(const struct choice_request *request, struct errinfo *info)
+static enum err refuse_calls(const struct constraint_request *request, struct errinfo *info)
 {
     if (is_either(request))
         return err_set(
@@ -304,31 +305,33 @@ static enum err refuse_calls(const struct choice_request *request, struct errinf
                    "use tool_choice auto or none");
 }
 
-static enum err write_all(struct choice_writer *writer, struct choice *choice)
+static enum err write_all(struct constraint_writer *writer, struct constraint *constraint)
 {
-    const struct choice_request *request = writer->request;
+    const struct constraint_request *request = writer->request;
     bool strict = false;
 
-    if (request->mode != CHOICE_NONE)
+    if (request->mode != CONSTRAINT_NONE)
         TRY(read_tools(writer, &strict));
     if (writer->tools_count == 0)
-        return request->answer == CHOICE_ANSWER_TEXT ? ERR_OK : write_answer(writer, choice);
-    if (request->mode == CHOICE_AUTO && request->answer == CHOICE_ANSWER_TEXT && !strict)
+        return request->answer == CONSTRAINT_ANSWER_TEXT ? ERR_OK
+                                                         : write_answer(writer, constraint);
+    if (request->mode == CONSTRAINT_AUTO && request->answer == CONSTRAINT_ANSWER_TEXT && !strict)
         return ERR_OK;
     if (request->formats.calls == TOOLCALL_NONE)
         return refuse_calls(request, writer->info);
     writer->format = &tc_formats[request->formats.calls];
-    return write_calls(writer, choice);
+    return write_calls(writer, constraint);
 }
 
-enum err choice_write(struct choice *choice, const struct choice_request *request,
-                      struct errinfo *info)
+enum err constraint_write(struct constraint *constraint, const struct constraint_request *request,
+                          struct errinfo *info)
 {
-    struct choice_writer writer = {.out = &choice->grammar, .info = info, .request = request};
+    struct constraint_writer writer = {
+        .out = &constraint->grammar, .info = info, .request = request};
 
-    assert(request->answer != CHOICE_ANSWER_GRAMMAR);
-    buf_clear(&choice->grammar);
-    choice->triggers_count = 0;
-    choice->answer_refused = false;
-    return finish(choice, write_all(&writer, choice), info);
+    assert(request->answer != CONSTRAINT_ANSWER_GRAMMAR);
+    buf_clear(&constraint->grammar);
+    constraint->triggers_count = 0;
+    constraint->answer_refused = false;
+    return finish(constraint, write_all(&writer, constraint), info);
 }

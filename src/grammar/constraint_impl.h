@@ -1,0 +1,85 @@
+/*
+ * constraint_impl.h: shared by the files of constraint, and internal to them; constraint.h is the public
+ * header.
+ *
+ * Rules are written to one buffer with sticky errors, which is checked once, at the end. Names of
+ * rules:
+ *
+ *      root, thought-N, content-N      the frame (constraint.c) and texts without a marker
+ *                                      (constraint_text.c)
+ *      after-N, call, call-N           calls after opener N, any call, a call of tool N
+ *                                      (constraint_calls.c)
+ *      args-N, tN-...                  arguments of tool N as JSON, and their rules (schema.h)
+ *      params-N, pN-K, vN-K...         arguments of tool N one by one (constraint_params.c)
+ *      reply, answer, a-...            the answer instead of calls, and the rules of its schema
+ *      ws, gap                         white space
+ */
+#ifndef HEARTH_GRAMMAR_CONSTRAINT_IMPL_H
+#define HEARTH_GRAMMAR_CONSTRAINT_IMPL_H
+
+#include <yyjson.h>
+
+#include "grammar/constraint.h"
+#include "output/toolcall_impl.h"
+
+struct constraint_writer {
+    struct buf *out;
+    struct errinfo *info;
+    const struct constraint_request *request;
+    const struct tc_format *format;
+    struct tool tools[CONSTRAINT_TOOLS_MAX]; /* those that may be called */
+    size_t tools_count;
+};
+
+/* ---- constraint_text.c ---- */
+
+/* Where a text ends: at the marker, followed by `then` (a rule body, may be ""). NULL: the marker
+ * must not occur. */
+struct constraint_exit {
+    struct str marker;
+    const char *then;
+};
+
+enum { CONSTRAINT_EXITS_MAX = 6 };
+
+/* Writes the rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of
+ * them. With `may_end` it may also end anywhere. NAME-1 is the text after the first character of
+ * the first marker. */
+void constraint_put_text(struct constraint_writer *writer, const char *name,
+                         const struct constraint_exit *exits, size_t count, bool may_end);
+
+/* Writes a text in which `@` stands for a literal (struct str) and `#` for a number (size_t). */
+void constraint_put(struct constraint_writer *writer, const char *gbnf, ...);
+
+/* Whether a name may be written unescaped: it could not be taken for markup. */
+bool constraint_is_plain_name(struct str name);
+
+/* A name for "%.*s" in messages, bounded. */
+#define CONSTRAINT_NAME(name) (int)MIN((name).len, 64), (name).ptr
+
+/* A literal and a blank after it; nothing for an empty text. */
+void constraint_put_literal(struct constraint_writer *writer, struct str text);
+
+/* The same with the text as a JSON string. */
+void constraint_put_json_string(struct constraint_writer *writer, struct str text);
+
+/* ---- constraint_calls.c ---- */
+
+/* The rules for calls: after-N for each opener, and `calls`, which includes the openers.
+ * ERR_UNSUPPORTED. */
+enum err constraint_put_calls(struct constraint_writer *writer) NODISCARD;
+
+/* Calls of gpt-oss: the rule `calls`, which begins after <|start|>assistant. */
+enum err constraint_put_harmony_calls(struct constraint_writer *writer) NODISCARD;
+
+/* The arguments of a tool as one JSON object: the rule args-INDEX. */
+enum err constraint_put_arguments(struct constraint_writer *writer, size_t index) NODISCARD;
+
+/* ---- constraint_params.c ---- */
+
+/* Arguments one by one: the rule params-INDEX. For formats with a tc_xml_syntax or a
+ * tc_expr_syntax. */
+enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index) NODISCARD;
+enum err constraint_put_expr_params(struct constraint_writer *writer, size_t index) NODISCARD;
+
+#endif
