@@ -166,8 +166,8 @@ static bool is_offered(const struct json_reader *body, struct str name)
 static enum err read_choice_type(const struct json_reader *reader, enum constraint_mode *out)
 {
     static const char *const names[] = {"auto", "any", "tool", "none", NULL};
-    static const enum constraint_mode choices[] = {CONSTRAINT_AUTO, CONSTRAINT_REQUIRED, CONSTRAINT_NAMED,
-                                               CONSTRAINT_NONE};
+    static const enum constraint_mode choices[] = {CONSTRAINT_AUTO, CONSTRAINT_REQUIRED,
+                                                   CONSTRAINT_NAMED, CONSTRAINT_NONE};
     struct str type;
     size_t index = 0;
 

@@ -372,7 +372,7 @@ static bool slice_string(struct jinja_run *run, const struct jinja_value *object
                          bool ascii, struct jinja_value *out)
 {
     struct str text = jinja_text(*object);
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
 
     if (span.count == 0)
         return jinja_cut(run, object, 0, 0, out);
@@ -396,10 +396,10 @@ static bool slice_string(struct jinja_run *run, const struct jinja_value *object
     for (int64_t i = 0; i < span.count; i++) {
         int64_t from = span.start + i * span.step;
         struct str piece = {text.ptr + offsets[from], offsets[from + 1] - offsets[from]};
-        if (!jinja_build(run, &builder, piece, jinja_origin_of(run, object)))
+        if (!jinja_build(&builder, piece, jinja_origin_of(run, object)))
             return false;
     }
-    return jinja_build_finish_as(run, &builder, object->flags, out);
+    return jinja_build_finish_as(&builder, object->flags, out);
 }
 
 static bool slice_range(struct jinja_run *run, const struct jinja_range *range, struct span span,

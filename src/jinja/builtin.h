@@ -7,7 +7,6 @@
 
 #include "jinja/value.h"
 
-struct jinja_macro;
 struct jinja_run;
 
 /* Arguments of a call, evaluated. */
@@ -27,20 +26,8 @@ struct jinja_args {
 
 bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
                       const struct jinja_args *args, struct jinja_value *out);
-bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
-                      const struct jinja_args *args, struct jinja_value *out);
 
-/* Binds arguments to `params`, names separated by spaces; missing ones become JINJA_MISSING. `max`
- * is the number of names, `min` how many are required. */
-struct jinja_params {
-    const char *function;
-    const char *names;
-    uint8_t min;
-    uint8_t max;
-};
 enum { JINJA_PARAMS_MAX = 6 };
-bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
-                struct jinja_value bound[JINJA_PARAMS_MAX]);
 /* Adds the keyword arguments to a dict. */
 bool jinja_set_kwargs(struct jinja_run *run, struct jinja_value dict,
                       const struct jinja_args *args);
@@ -59,7 +46,8 @@ const struct jinja_value *jinja_kwarg(const struct jinja_args *args, struct str 
 #define RAW_BUILTIN(fn) static BUILTIN_SIGNATURE(fn, struct jinja_args)
 
 /* Filters, tests, methods and globals are all rows of this form. With `raw`, arguments are not
- * bound to parameters. Without names in `params` they are positional only. */
+ * bound to parameters. `params` are names separated by blanks, of which `min` are required; without
+ * names the arguments are positional only. */
 struct jinja_builtin {
     const char *name;
     BUILTIN_SIGNATURE((*fn), struct jinja_value);

@@ -29,27 +29,28 @@ const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *rows,
     return NULL;
 }
 
-bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
-                struct jinja_value bound[JINJA_PARAMS_MAX])
+/* Binds arguments to the parameters of the builtin; missing ones become JINJA_MISSING. */
+static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
+                 const struct jinja_args *args, struct jinja_value bound[JINJA_PARAMS_MAX])
 {
-    assert(params.max <= JINJA_PARAMS_MAX);
-    if (args->count > params.max)
-        return jinja_fail(run, "%s() takes at most %d argument(s)", params.function, params.max);
+    assert(builtin->max <= JINJA_PARAMS_MAX);
+    if (args->count > builtin->max)
+        return jinja_fail(run, "%s() takes at most %d argument(s)", builtin->name, builtin->max);
     for (size_t i = 0; i < JINJA_PARAMS_MAX; i++)
         bound[i] = i < args->count ? args->items[i] : (struct jinja_value){.kind = JINJA_MISSING};
     for (size_t i = 0; i < args->kwarg_count; i++) {
-        int number = jinja_name_in(params.names, args->kwargs[i].name);
+        int number = jinja_name_in(builtin->params, args->kwargs[i].name);
         if (number < 0)
             return jinja_fail(run, "%s() got an unexpected keyword argument '" STR_FMT "'",
-                              params.function, STR_ARG(args->kwargs[i].name));
+                              builtin->name, STR_ARG(args->kwargs[i].name));
         if (bound[number].kind != JINJA_MISSING)
             return jinja_fail(run, "%s() got multiple values for argument '" STR_FMT "'",
-                              params.function, STR_ARG(args->kwargs[i].name));
+                              builtin->name, STR_ARG(args->kwargs[i].name));
         bound[number] = args->kwargs[i].value;
     }
-    for (int i = 0; i < params.min; i++)
+    for (int i = 0; i < builtin->min; i++)
         if (bound[i].kind == JINJA_MISSING)
-            return jinja_fail(run, "%s() is missing an argument", params.function);
+            return jinja_fail(run, "%s() is missing an argument", builtin->name);
     return true;
 }
 
@@ -71,9 +72,7 @@ bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *built
         return false;
     if (builtin->raw != NULL)
         return builtin->raw(run, &subject, args, builtin->how, out);
-    struct jinja_params params = {builtin->name, builtin->params, builtin->min, builtin->max};
-    return jinja_bind(run, params, args, bound) &&
-           builtin->fn(run, &subject, bound, builtin->how, out);
+    return bind(run, builtin, args, bound) && builtin->fn(run, &subject, bound, builtin->how, out);
 }
 
 /* ---- methods ---- */
@@ -201,12 +200,12 @@ static bool fill_defaults(struct jinja_run *run, const struct jinja_function *fu
     return true;
 }
 
-bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
-                      const struct jinja_args *args, struct jinja_value *out)
+static bool call_macro(struct jinja_run *run, const struct jinja_macro *macro,
+                       const struct jinja_args *args, struct jinja_value *out)
 {
     const struct jinja_function *function = macro->function;
     struct jinja_frame *frame = jinja_frame_new(run, function, macro->outer);
-    struct jinja_builder builder = {0}, *outer = run->capture;
+    struct jinja_builder builder = {.run = run}, *outer = run->capture;
 
     if (frame == NULL || !bind_macro(run, function, args, frame) || !jinja_enter(run))
         return false;
@@ -216,7 +215,7 @@ bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
         fill_defaults(run, function, frame) && jinja_exec(run, frame, &function->body) != FLOW_FAIL;
     run->capture = outer;
     jinja_leave(run);
-    return ok && jinja_build_finish(run, &builder, out);
+    return ok && jinja_build_finish(&builder, out);
 }
 
 /* ---- globals ---- */
@@ -360,7 +359,7 @@ BUILTIN(global_strftime)
 {
     char format[256], text[1024];
     time_t now = (time_t)run->options.now_s;
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct tm parts;
 
     if (args[0].kind != JINJA_STR)
@@ -372,8 +371,8 @@ BUILTIN(global_strftime)
         return jinja_fail_memory(run);
     size_t len = strftime_l(text, sizeof(text), format, &parts, c_locale);
     freelocale(c_locale);
-    jinja_build(run, &builder, (struct str){text, len}, JINJA_ORIGIN_NONE);
-    return jinja_build_finish(run, &builder, out);
+    jinja_build(&builder, (struct str){text, len}, JINJA_ORIGIN_NONE);
+    return jinja_build_finish(&builder, out);
 }
 
 static const struct jinja_builtin globals[] = {
@@ -414,7 +413,7 @@ bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
 {
     switch ((enum jinja_kind)callee->kind) {
     case JINJA_MACRO:
-        return jinja_call_macro(run, callee->object, args, out);
+        return call_macro(run, callee->object, args, out);
     case JINJA_METHOD: {
         const struct jinja_bound *bound = callee->object;
         return jinja_call_method(run, bound->method, &bound->self, args, out);

@@ -158,12 +158,12 @@ void *jinja_alloc(struct jinja_run *run, size_t size)
 
 /* ---- output ---- */
 
-bool jinja_write_text(struct jinja_run *run, struct str text, uint32_t origin)
+static bool write_text(struct jinja_run *run, struct str text, uint32_t origin)
 {
     if (text.len == 0)
         return true;
     if (run->capture != NULL)
-        return jinja_build(run, run->capture, text, origin);
+        return jinja_build(run->capture, text, origin);
     if (text.len > run->output_left)
         return jinja_fail_code(run, ERR_LIMIT, "the output is too large");
     run->output_left -= text.len;
@@ -178,11 +178,11 @@ static bool write_string(struct jinja_run *run, const struct jinja_value *value)
     size_t begin = 0;
 
     if (!(value->origin & JINJA_ORIGIN_MIXED))
-        return jinja_write_text(run, jinja_text(*value), value->origin);
+        return write_text(run, jinja_text(*value), value->origin);
     const struct jinja_mix mix = run->mixes[value->origin & ~JINJA_ORIGIN_MIXED];
     for (size_t i = 0; i < mix.count; i++) {
         struct str piece = {value->text + begin, mix.pieces[i].end - begin};
-        if (!jinja_write_text(run, piece, mix.pieces[i].origin))
+        if (!write_text(run, piece, mix.pieces[i].origin))
             return false;
         begin = mix.pieces[i].end;
     }
@@ -291,12 +291,12 @@ struct jinja_frame *jinja_frame_new(struct jinja_run *run, const struct jinja_fu
 static enum jinja_flow exec_captured(struct jinja_run *run, struct jinja_frame *frame,
                                      const struct jinja_nodes *body, struct jinja_value *out)
 {
-    struct jinja_builder builder = {0}, *outer = run->capture;
+    struct jinja_builder builder = {.run = run}, *outer = run->capture;
 
     run->capture = &builder;
     enum jinja_flow flow = jinja_exec(run, frame, body);
     run->capture = outer;
-    if (flow == FLOW_NEXT && !jinja_build_finish(run, &builder, out))
+    if (flow == FLOW_NEXT && !jinja_build_finish(&builder, out))
         return FLOW_FAIL;
     return flow;
 }
@@ -431,7 +431,7 @@ static enum jinja_flow exec_node(struct jinja_run *run, struct jinja_frame *fram
 {
     switch ((enum jinja_node_kind)node->kind) {
     case NODE_DATA:
-        return ok_flow(jinja_write_text(run, node->data, JINJA_ORIGIN_NONE));
+        return ok_flow(write_text(run, node->data, JINJA_ORIGIN_NONE));
     case NODE_PRINT:
         return ok_flow(exec_print(run, frame, node->tree.left));
     case NODE_IF:

@@ -121,15 +121,15 @@ static bool eval_chain(struct jinja_run *run, struct jinja_frame *frame,
 static bool eval_concat(struct jinja_run *run, struct jinja_frame *frame,
                         const struct jinja_node *node, struct jinja_value *out)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
 
     for (size_t i = 0; i < node->items.count; i++) {
         struct jinja_value value;
         if (!jinja_eval(run, frame, node->items.items[i], &value) ||
-            !jinja_build_str(run, &builder, &value))
+            !jinja_build_str(&builder, &value))
             return false;
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
 static bool eval_compare(struct jinja_run *run, struct jinja_frame *frame,

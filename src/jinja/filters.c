@@ -36,21 +36,21 @@ static bool begins_word(uint32_t code)
            jinja_char_is_space(code);
 }
 
-static bool build_cased(struct jinja_run *run, struct jinja_builder *builder,
-                        const struct jinja_value *text, size_t begin, size_t end,
-                        enum jinja_casing casing)
+static bool build_cased(struct jinja_builder *builder, const struct jinja_value *text, size_t begin,
+                        size_t end, enum jinja_casing casing)
 {
     struct jinja_value piece;
 
-    return jinja_cut(run, text, begin, end, &piece) &&
-           jinja_str_case(run, &piece, casing, &piece) && jinja_build_value(run, builder, &piece);
+    return jinja_cut(builder->run, text, begin, end, &piece) &&
+           jinja_str_case(builder->run, &piece, casing, &piece) &&
+           jinja_build_value(builder, &piece);
 }
 
 /* Words begin after white space and opening brackets. The first letter becomes upper case, the rest
  * lower case. */
 BUILTIN(filter_title)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value text;
 
     if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len))
@@ -66,11 +66,11 @@ BUILTIN(filter_title)
                 break;
         }
         size_t begin = (size_t)(from - text.text), end_of_word = (size_t)(at - text.text);
-        if (!build_cased(run, &builder, &text, begin, begin + first, CASING_UPPER) ||
-            !build_cased(run, &builder, &text, begin + first, end_of_word, CASING_LOWER))
+        if (!build_cased(&builder, &text, begin, begin + first, CASING_UPPER) ||
+            !build_cased(&builder, &text, begin + first, end_of_word, CASING_LOWER))
             return false;
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
 BUILTIN(filter_trim)
@@ -129,20 +129,20 @@ BUILTIN(filter_forceescape)
 
 bool jinja_indent_unit(struct jinja_run *run, struct jinja_value width, struct jinja_value *out)
 {
-    struct jinja_builder blanks = {0};
+    struct jinja_builder blanks = {.run = run};
     int64_t count;
 
     *out = width;
     if (width.kind == JINJA_STR)
         return true;
     return jinja_to_int(run, &width, &count) &&
-           jinja_build_repeat(run, &blanks, ' ', count > 0 ? (size_t)count : 0) &&
-           jinja_build_finish(run, &blanks, out);
+           jinja_build_repeat(&blanks, ' ', count > 0 ? (size_t)count : 0) &&
+           jinja_build_finish(&blanks, out);
 }
 
 BUILTIN(filter_indent)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value lines, unit, text = *self;
     bool first = jinja_value_true(&args[1]), blank = jinja_value_true(&args[2]);
 
@@ -158,12 +158,12 @@ BUILTIN(filter_indent)
     for (size_t i = 0; i < lines.list->count; i++) {
         const struct jinja_value *line = &lines.list->items[i];
         bool indented = i == 0 ? first : blank || line->len > 0;
-        jinja_build_text(run, &builder, i > 0 ? "\n" : "");
+        jinja_build_text(&builder, i > 0 ? "\n" : "");
         if (indented)
-            jinja_build_value(run, &builder, &unit);
-        jinja_build_value(run, &builder, line);
+            jinja_build_value(&builder, &unit);
+        jinja_build_value(&builder, line);
     }
-    return jinja_build_finish_as(run, &builder, self->flags, out);
+    return jinja_build_finish_as(&builder, self->flags, out);
 }
 
 BUILTIN(filter_truncate)
@@ -236,8 +236,7 @@ static size_t markup_end(struct str text, size_t at)
     return end == SIZE_MAX ? at : at + end + 1;
 }
 
-static bool unescape_entity(struct jinja_run *run, struct jinja_builder *builder, struct str text,
-                            size_t *at)
+static bool unescape_entity(struct jinja_builder *builder, struct str text, size_t *at)
 {
     static const struct {
         const char *name, *text;
@@ -248,17 +247,17 @@ static bool unescape_entity(struct jinja_run *run, struct jinja_builder *builder
     for (size_t i = 0; i < COUNT_OF(entities); i++) {
         if (str_starts(rest, str_from(entities[i].name))) {
             *at += strlen(entities[i].name);
-            return jinja_build_text(run, builder, entities[i].text);
+            return jinja_build_text(builder, entities[i].text);
         }
     }
     (*at)++;
-    return jinja_build(run, builder, (struct str){rest.ptr, 1}, JINJA_ORIGIN_NONE);
+    return jinja_build(builder, (struct str){rest.ptr, 1}, JINJA_ORIGIN_NONE);
 }
 
 static bool without_tags(struct jinja_run *run, const struct jinja_value *text, bool comments,
                          struct jinja_value *out)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct str source = jinja_text(*text);
     uint32_t origin = jinja_origin_of(run, text);
 
@@ -266,23 +265,23 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
         struct str rest = {source.ptr + at, source.len - at};
         size_t next = str_find(rest, comments ? STR("<!--") : STR("<"));
         size_t stop = next == SIZE_MAX ? source.len : at + next;
-        jinja_build(run, &builder, (struct str){rest.ptr, stop - at}, origin);
+        jinja_build(&builder, (struct str){rest.ptr, stop - at}, origin);
         if (!jinja_spend(run, 0))
             return false;
         if (stop == source.len)
             break;
         at = markup_end(source, stop);
         if (at == stop) { /* not closed: plain text */
-            jinja_build(run, &builder, (struct str){source.ptr + stop, source.len - stop}, origin);
+            jinja_build(&builder, (struct str){source.ptr + stop, source.len - stop}, origin);
             break;
         }
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
 BUILTIN(filter_striptags)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value text, words, joined, blank = jinja_str(STR(" ")), none = jinja_none();
 
     if (!jinja_to_str(run, self, &text) || !without_tags(run, &text, true, &text) ||
@@ -294,22 +293,21 @@ BUILTIN(filter_striptags)
     for (size_t at = 0; at < source.len;) {
         const char *mark = memchr(source.ptr + at, '&', source.len - at);
         size_t stop = mark ? (size_t)(mark - source.ptr) : source.len;
-        jinja_build(run, &builder, (struct str){source.ptr + at, stop - at},
+        jinja_build(&builder, (struct str){source.ptr + at, stop - at},
                     jinja_origin_of(run, &joined));
         at = stop;
-        if (at < source.len && !unescape_entity(run, &builder, source, &at))
+        if (at < source.len && !unescape_entity(&builder, source, &at))
             return false;
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
-static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
-                      const struct jinja_value *value, bool query)
+static bool quote_url(struct jinja_builder *builder, const struct jinja_value *value, bool query)
 {
     struct jinja_value text;
-    uint32_t origin = jinja_origin_of(run, value);
+    uint32_t origin = jinja_origin_of(builder->run, value);
 
-    if (!jinja_to_str(run, value, &text) || !jinja_spend(run, text.len * 8))
+    if (!jinja_to_str(builder->run, value, &text) || !jinja_spend(builder->run, text.len * 8))
         return false;
     for (size_t i = 0; i < text.len; i++) {
         char c = text.text[i], quoted[4];
@@ -319,41 +317,40 @@ static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
         quoted[0] = c == ' ' && query ? '+' : c;
         if (!plain && !(c == ' ' && query))
             len = (size_t)snprintf(quoted, sizeof(quoted), "%%%02X", (unsigned char)c);
-        jinja_build(run, builder, (struct str){quoted, len}, origin);
+        jinja_build(builder, (struct str){quoted, len}, origin);
     }
-    return !run->failed;
+    return !builder->run->failed;
 }
 
 BUILTIN(filter_urlencode)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value item, list;
     struct jinja_cursor cursor;
 
     if (self->kind == JINJA_STR || !jinja_iterable(self))
-        return quote_url(run, &builder, self, false) && jinja_build_finish(run, &builder, out);
+        return quote_url(&builder, self, false) && jinja_build_finish(&builder, out);
     if (!jinja_cursor_init(run, &cursor, jinja_items_view(*self)))
         return false;
     for (bool first = true;; first = false) {
         if (!jinja_cursor_next(run, &cursor, &item))
             return false;
         if (item.kind == JINJA_MISSING)
-            return jinja_build_finish(run, &builder, out);
+            return jinja_build_finish(&builder, out);
         if (!jinja_to_list(run, &item, &list))
             return false;
         if (list.list->count != 2)
             return jinja_fail(run, "urlencode: expected pairs");
-        jinja_build_text(run, &builder, first ? "" : "&");
-        if (!quote_url(run, &builder, &list.list->items[0], true) ||
-            !jinja_build_char(run, &builder, '=') ||
-            !quote_url(run, &builder, &list.list->items[1], true))
+        jinja_build_text(&builder, first ? "" : "&");
+        if (!quote_url(&builder, &list.list->items[0], true) || !jinja_build_char(&builder, '=') ||
+            !quote_url(&builder, &list.list->items[1], true))
             return false;
     }
 }
 
 BUILTIN(filter_xmlattr)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     bool space = !given(&args[0]) || jinja_value_true(&args[0]), any = false;
 
     if (self->kind != JINJA_DICT)
@@ -368,16 +365,16 @@ BUILTIN(filter_xmlattr)
         for (size_t k = 0; k < key.len; k++)
             if (strchr(" \t\n\r\f\v/>=", key.text[k]) != NULL && key.text[k] != '\0')
                 return jinja_fail(run, "Invalid character in attribute name");
-        jinja_build_text(run, &builder, any || space ? " " : "");
+        jinja_build_text(&builder, any || space ? " " : "");
         if (!jinja_escape(run, &key, &key) || !jinja_escape(run, &value, &value))
             return false;
-        jinja_build_value(run, &builder, &key);
-        jinja_build_text(run, &builder, "=\"");
-        jinja_build_value(run, &builder, &value);
-        jinja_build_char(run, &builder, '"');
+        jinja_build_value(&builder, &key);
+        jinja_build_text(&builder, "=\"");
+        jinja_build_value(&builder, &value);
+        jinja_build_char(&builder, '"');
         any = true;
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
 /* ---- numbers ---- */
@@ -528,7 +525,7 @@ BUILTIN(filter_filesizeformat)
     static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
     bool is_binary = jinja_value_true(&args[0]);
     double base = is_binary ? 1024 : 1000, unit = base;
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value number, failed = jinja_none();
     size_t i = 0;
 
@@ -540,13 +537,13 @@ BUILTIN(filter_filesizeformat)
     for (unit = base * base; i < COUNT_OF(decimal) - 1 && bytes >= unit; i++)
         unit *= base;
     if (bytes == 1)
-        jinja_build_text(run, &builder, "1 Byte");
+        jinja_build_text(&builder, "1 Byte");
     else if (bytes < base)
-        jinja_build_format(run, &builder, "%.0f Bytes", trunc(bytes) + 0.0);
+        jinja_build_format(&builder, "%.0f Bytes", trunc(bytes) + 0.0);
     else
-        jinja_build_format(run, &builder, "%.1f %s", base * bytes / unit,
+        jinja_build_format(&builder, "%.1f %s", base * bytes / unit,
                            is_binary ? binary[i] : decimal[i]);
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
 
 RAW_BUILTIN(filter_format)

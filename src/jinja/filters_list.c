@@ -590,11 +590,11 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
  * prompts. */
 BUILTIN(filter_pprint)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value sorted;
 
-    if (!sort_dicts(run, *self, &sorted) || !jinja_build_repr(run, &builder, &sorted) ||
-        !jinja_build_finish(run, &builder, out))
+    if (!sort_dicts(run, *self, &sorted) || !jinja_build_repr(&builder, &sorted) ||
+        !jinja_build_finish(&builder, out))
         return false;
     return jinja_length(out) <= PPRINT_WIDTH ||
            jinja_fail_code(run, ERR_UNSUPPORTED, "pprint: this value does not fit a line");

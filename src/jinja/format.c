@@ -24,38 +24,37 @@ struct spec {
     char type;
 };
 
-static void put_fill(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
-                     int64_t count)
+static void put_fill(struct jinja_builder *builder, const struct spec *spec, int64_t count)
 {
-    for (; count > 0 && !run->failed; count--)
-        jinja_build(run, builder, spec->fill, JINJA_ORIGIN_NONE);
+    for (; count > 0 && !builder->run->failed; count--)
+        jinja_build(builder, spec->fill, JINJA_ORIGIN_NONE);
 }
 
 /* Writes `body`, a number's digits after its sign or a text, padded to its field. */
-static bool put_field(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
-                      struct str sign, const struct jinja_value *body, char align)
+static bool put_field(struct jinja_builder *builder, const struct spec *spec, struct str sign,
+                      const struct jinja_value *body, char align)
 {
     int64_t length = jinja_length(body) + (int64_t)sign.len, missing = MAX(spec->width - length, 0);
     int64_t left = align == '<' || align == '=' ? 0 : align == '^' ? missing / 2 : missing;
     int64_t middle = align == '=' ? missing : 0;
 
-    put_fill(run, builder, spec, left);
-    jinja_build(run, builder, sign, JINJA_ORIGIN_NONE);
-    put_fill(run, builder, spec, middle);
-    jinja_build_value(run, builder, body);
-    put_fill(run, builder, spec, missing - left - middle);
-    return jinja_spend(run, (size_t)missing);
+    put_fill(builder, spec, left);
+    jinja_build(builder, sign, JINJA_ORIGIN_NONE);
+    put_fill(builder, spec, middle);
+    jinja_build_value(builder, body);
+    put_fill(builder, spec, missing - left - middle);
+    return jinja_spend(builder->run, (size_t)missing);
 }
 
-static bool put_text(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
+static bool put_text(struct jinja_builder *builder, const struct spec *spec,
                      struct jinja_value text)
 {
     if (spec->precision >= 0) {
         size_t end = utf8_offset(jinja_text(text), (size_t)spec->precision);
-        if (!jinja_cut(run, &text, 0, end, &text))
+        if (!jinja_cut(builder->run, &text, 0, end, &text))
             return false;
     }
-    return put_field(run, builder, spec, STR_NONE, &text, spec->align ? spec->align : '<');
+    return put_field(builder, spec, STR_NONE, &text, spec->align ? spec->align : '<');
 }
 
 /* Digits of an integer in a base, most significant first. */
@@ -89,8 +88,8 @@ static size_t group(const char *digits, size_t len, char separator, size_t every
     return n;
 }
 
-static bool put_number(struct jinja_run *run, struct jinja_builder *builder,
-                       const struct spec *spec, bool negative, struct str prefix, struct str digits)
+static bool put_number(struct jinja_builder *builder, const struct spec *spec, bool negative,
+                       struct str prefix, struct str digits)
 {
     char sign[4];
     size_t len = 0;
@@ -101,11 +100,10 @@ static bool put_number(struct jinja_run *run, struct jinja_builder *builder,
         sign[len++] = prefix.ptr[i];
     struct jinja_value body = jinja_str(digits);
     char align = spec->align ? spec->align : spec->zero ? '=' : '>';
-    return put_field(run, builder, spec, (struct str){sign, len}, &body, align);
+    return put_field(builder, spec, (struct str){sign, len}, &body, align);
 }
 
-static bool put_int(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
-                    int64_t value)
+static bool put_int(struct jinja_builder *builder, const struct spec *spec, int64_t value)
 {
     char digits[72], grouped[144], padded[144];
     char type = spec->type;
@@ -122,7 +120,7 @@ static bool put_int(struct jinja_run *run, struct jinja_builder *builder, const 
         memcpy(padded + spec->precision - len, grouped, len);
         text = (struct str){padded, (size_t)spec->precision};
     }
-    return put_number(run, builder, spec, value < 0,
+    return put_number(builder, spec, value < 0,
                       (struct str){prefix, spec->alternate && base != 10 ? 2 : 0}, text);
 }
 
@@ -153,28 +151,26 @@ static size_t float_digits(const struct spec *spec, double value, char out[NUMBE
     return (size_t)len;
 }
 
-static bool put_float(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
-                      double value)
+static bool put_float(struct jinja_builder *builder, const struct spec *spec, double value)
 {
     char digits[NUMBER_BYTES], grouped[NUMBER_BYTES * 2];
 
     if (spec->precision > PRECISION_MAX)
-        return jinja_fail(run, "precision too large");
+        return jinja_fail(builder->run, "precision too large");
     size_t len = float_digits(spec, fabs(value), digits);
     len = group(digits, len, isfinite(value) ? spec->grouping : 0, 3, grouped);
-    return put_number(run, builder, spec, signbit(value) && !isnan(value), STR_NONE,
+    return put_number(builder, spec, signbit(value) && !isnan(value), STR_NONE,
                       (struct str){grouped, len});
 }
 
-static bool put_char(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
-                     int64_t code)
+static bool put_char(struct jinja_builder *builder, const struct spec *spec, int64_t code)
 {
     char bytes[4];
 
     if (code < 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-        return jinja_fail(run, "%%c arg not in range(0x110000)");
+        return jinja_fail(builder->run, "%%c arg not in range(0x110000)");
     size_t len = utf8_encode((uint32_t)code, bytes);
-    return put_text(run, builder, spec, jinja_str((struct str){bytes, len}));
+    return put_text(builder, spec, jinja_str((struct str){bytes, len}));
 }
 
 /* ---- percent ---- */
@@ -288,20 +284,19 @@ static bool percent_spec(struct percent *percent, struct spec *spec)
 static bool percent_text(struct percent *percent, struct spec *spec,
                          const struct jinja_value *value)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = percent->run};
     struct jinja_value text;
 
     spec->align = spec->align ? spec->align : '>';
     if (spec->type != 'r' && spec->type != 'a') {
         if (!jinja_soft_str(percent->run, value, &text))
             return false;
-    } else if (!jinja_build_repr(percent->run, &builder, value) ||
-               !jinja_build_finish(percent->run, &builder, &text)) {
+    } else if (!jinja_build_repr(&builder, value) || !jinja_build_finish(&builder, &text)) {
         return false;
     }
     if (percent->markup && !jinja_escape(percent->run, &text, &text))
         return false;
-    return put_text(percent->run, &percent->builder, spec, text);
+    return put_text(&percent->builder, spec, text);
 }
 
 static bool percent_value(struct percent *percent, struct spec *spec,
@@ -323,12 +318,12 @@ static bool percent_value(struct percent *percent, struct spec *spec,
         spec->align = spec->align ? spec->align : '>';
         if (!jinja_is_int(value))
             return jinja_fail(run, "%%c requires int or char");
-        return put_char(run, &percent->builder, spec, value->integer);
+        return put_char(&percent->builder, spec, value->integer);
     case 'd':
     case 'i':
     case 'u':
         if (value->kind == JINJA_FLOAT && fabs(value->number) < 9.2e18)
-            return put_int(run, &percent->builder, spec, (int64_t)value->number);
+            return put_int(&percent->builder, spec, (int64_t)value->number);
         break;
     case 'x':
     case 'X':
@@ -343,14 +338,14 @@ static bool percent_value(struct percent *percent, struct spec *spec,
         if (!jinja_is_number(value))
             return value->kind == JINJA_UNDEFINED ? jinja_fail_undefined(run, value)
                                                   : jinja_fail(run, "must be real number");
-        return put_float(run, &percent->builder, spec,
+        return put_float(&percent->builder, spec,
                          value->kind == JINJA_FLOAT ? value->number : (double)value->integer);
     default:
         return jinja_fail(run, "unsupported format character '%c'", spec->type);
     }
     if (!jinja_is_int(value))
         return jinja_fail(run, "%%%c format: a real number is required", spec->type);
-    return put_int(run, &percent->builder, spec, value->integer);
+    return put_int(&percent->builder, spec, value->integer);
 }
 
 static bool percent_field(struct percent *percent)
@@ -365,7 +360,7 @@ static bool percent_field(struct percent *percent)
     if (!percent_spec(percent, &spec))
         return false;
     if (spec.type == '%')
-        return jinja_build_char(percent->run, &percent->builder, '%');
+        return jinja_build_char(&percent->builder, '%');
     if (!keyed && !next_arg(percent, &value))
         return false;
     return percent_value(percent, &spec, &value);
@@ -375,6 +370,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
                           const struct jinja_value *args, struct jinja_value *out)
 {
     struct percent percent = {.run = run,
+                              .builder = {.run = run},
                               .format = jinja_text(*format),
                               .args = args,
                               .items = args,
@@ -389,7 +385,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
         size_t from = percent.at;
         const char *mark = memchr(percent.format.ptr + from, '%', percent.format.len - from);
         size_t stop = mark ? (size_t)(mark - percent.format.ptr) : percent.format.len;
-        jinja_build_cut(run, &percent.builder, format, from, stop);
+        jinja_build_cut(&percent.builder, format, from, stop);
         percent.at = stop;
         if (mark != NULL && !percent_field(&percent))
             return false;
@@ -400,8 +396,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
                     args->kind != JINJA_UNDEFINED;
     if (leftover)
         return jinja_fail(run, "not all arguments converted during string formatting");
-    return jinja_build_finish_as(run, &percent.builder, percent.markup ? JINJA_FLAG_MARKUP : 0,
-                                 out);
+    return jinja_build_finish_as(&percent.builder, percent.markup ? JINJA_FLAG_MARKUP : 0, out);
 }
 
 /* ---- braces ---- */
@@ -479,15 +474,15 @@ static bool format_number(struct braces *braces, const struct jinja_value *value
     bool is_int = value->kind == JINJA_INT || value->kind == JINJA_BOOL;
 
     if (is_int && spec->type == 'c')
-        return put_char(braces->run, &braces->builder, spec, value->integer);
+        return put_char(&braces->builder, spec, value->integer);
     if (is_int && (spec->type == 0 || strchr("dbxXon", spec->type) != NULL)) {
         if (spec->precision >= 0)
             return jinja_fail(braces->run, "Precision not allowed in integer format specifier");
-        return put_int(braces->run, &braces->builder, spec, value->integer);
+        return put_int(&braces->builder, spec, value->integer);
     }
     if (strchr("eEfFgGn%", spec->type) == NULL)
         return jinja_fail(braces->run, "Unknown format code '%c'", spec->type);
-    return put_float(braces->run, &braces->builder, spec,
+    return put_float(&braces->builder, spec,
                      value->kind == JINJA_FLOAT ? value->number : (double)value->integer);
 }
 
@@ -506,7 +501,7 @@ static bool format_value(struct braces *braces, const struct jinja_value *value,
             (spec.align == '=' && !spec.zero))
             return jinja_fail(run, "Invalid format specifier for a string");
         spec.align = spec.align == '=' ? '<' : spec.align;
-        return put_text(run, &braces->builder, &spec, string);
+        return put_text(&braces->builder, &spec, string);
     }
     if (!jinja_is_number(value))
         return jinja_fail(run, "unsupported format string passed to %s.__format__",
@@ -601,20 +596,19 @@ static bool braces_field(struct braces *braces, struct str field, unsigned depth
         if (conversion != 'r' && conversion != 's' && conversion != 'a')
             return jinja_fail(run, "Unknown conversion specifier");
     }
-    struct jinja_builder text = {0};
+    struct jinja_builder text = {.run = run};
     if (conversion == 'r' || conversion == 'a') {
-        if (!jinja_build_repr(run, &text, &value) || !jinja_build_finish(run, &text, &value))
+        if (!jinja_build_repr(&text, &value) || !jinja_build_finish(&text, &value))
             return false;
     } else if (conversion == 's' && !jinja_to_str(run, &value, &value)) {
         return false;
     }
     /* The specification may contain fields. */
     struct jinja_builder outer = braces->builder;
-    braces->builder = (struct jinja_builder){0};
+    braces->builder = (struct jinja_builder){.run = run};
     struct str rest = end < field.len ? (struct str){field.ptr + end + 1, field.len - end - 1}
                                       : (struct str){"", 0};
-    bool ok =
-        braces_format(braces, rest, depth + 1) && jinja_build_finish(run, &braces->builder, &spec);
+    bool ok = braces_format(braces, rest, depth + 1) && jinja_build_finish(&braces->builder, &spec);
     braces->builder = outer;
     return ok && format_value(braces, &value, jinja_text(spec));
 }
@@ -632,13 +626,13 @@ static bool braces_format(struct braces *braces, struct str format, unsigned dep
             size_t stop = at;
             while (stop < format.len && format.ptr[stop] != '{' && format.ptr[stop] != '}')
                 stop++;
-            jinja_build(run, &braces->builder, (struct str){format.ptr + at, stop - at},
+            jinja_build(&braces->builder, (struct str){format.ptr + at, stop - at},
                         JINJA_ORIGIN_NONE);
             at = stop;
             continue;
         }
         if (twice) {
-            jinja_build_char(run, &braces->builder, c);
+            jinja_build_char(&braces->builder, c);
             at += 2;
             continue;
         }
@@ -663,9 +657,11 @@ static bool braces_format(struct braces *braces, struct str format, unsigned dep
 bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format,
                          const struct jinja_args *args, struct jinja_value *out)
 {
-    struct braces braces = {
-        .run = run, .args = args, .markup = (format->flags & JINJA_FLAG_MARKUP) != 0};
+    struct braces braces = {.run = run,
+                            .builder = {.run = run},
+                            .args = args,
+                            .markup = (format->flags & JINJA_FLAG_MARKUP) != 0};
 
     return braces_format(&braces, jinja_text(*format), 0) &&
-           jinja_build_finish_as(run, &braces.builder, braces.markup ? JINJA_FLAG_MARKUP : 0, out);
+           jinja_build_finish_as(&braces.builder, braces.markup ? JINJA_FLAG_MARKUP : 0, out);
 }

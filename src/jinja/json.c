@@ -23,7 +23,7 @@ static bool write_value(struct writer *writer, const struct jinja_value *value);
 
 static bool put(struct writer *writer, struct str text)
 {
-    return jinja_build(writer->run, &writer->builder, text, JINJA_ORIGIN_NONE);
+    return jinja_build(&writer->builder, text, JINJA_ORIGIN_NONE);
 }
 
 static bool newline(struct writer *writer)
@@ -32,22 +32,21 @@ static bool newline(struct writer *writer)
         return true;
     put(writer, STR("\n"));
     for (unsigned i = 0; i < writer->level && !writer->run->failed; i++)
-        jinja_build_value(writer->run, &writer->builder, &writer->indent);
+        jinja_build_value(&writer->builder, &writer->indent);
     return !writer->run->failed;
 }
 
 static bool write_escape(struct writer *writer, uint32_t code)
 {
     static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
-    struct jinja_run *run = writer->run;
     const char *found = code != 0 && code < 0x80 ? strchr(escaped, (int)code) : NULL;
 
     if (found != NULL)
-        return jinja_build_format(run, &writer->builder, "\\%c", letters[found - escaped]);
+        return jinja_build_format(&writer->builder, "\\%c", letters[found - escaped]);
     if (code < 0x10000)
-        return jinja_build_format(run, &writer->builder, "\\u%04x", code);
+        return jinja_build_format(&writer->builder, "\\u%04x", code);
     code -= 0x10000;
-    return jinja_build_format(run, &writer->builder, "\\u%04x\\u%04x", 0xD800 + (code >> 10),
+    return jinja_build_format(&writer->builder, "\\u%04x\\u%04x", 0xD800 + (code >> 10),
                               0xDC00 + (code & 0x3FF));
 }
 
@@ -69,12 +68,11 @@ static bool write_string(struct writer *writer, const struct jinja_value *value)
         if (code >= ' ' && code != '"' && code != '\\' &&
             (code < 0x7F || !writer->ensure_ascii || code == 0x7F))
             continue;
-        jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(from - clean)},
-                    origin);
+        jinja_build(&writer->builder, (struct str){clean, (size_t)(from - clean)}, origin);
         write_escape(writer, code);
         clean = at;
     }
-    jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(end - clean)}, origin);
+    jinja_build(&writer->builder, (struct str){clean, (size_t)(end - clean)}, origin);
     return put(writer, STR("\""));
 }
 
@@ -84,7 +82,7 @@ static bool write_number(struct writer *writer, const struct jinja_value *value)
         return put(writer, STR("NaN"));
     if (value->kind == JINJA_FLOAT && isinf(value->number))
         return put(writer, value->number > 0 ? STR("Infinity") : STR("-Infinity"));
-    return jinja_build_number(writer->run, &writer->builder, value);
+    return jinja_build_number(&writer->builder, value);
 }
 
 static bool write_list(struct writer *writer, const struct jinja_list *list)
@@ -95,7 +93,7 @@ static bool write_list(struct writer *writer, const struct jinja_list *list)
     put(writer, STR("["));
     for (size_t i = 0; i < list->count && !writer->run->failed; i++) {
         if (i > 0)
-            jinja_build_value(writer->run, &writer->builder, &writer->item_separator);
+            jinja_build_value(&writer->builder, &writer->item_separator);
         newline(writer);
         write_value(writer, &list->items[i]);
     }
@@ -163,10 +161,10 @@ static bool write_dict(struct writer *writer, const struct jinja_dict *dict)
     put(writer, STR("{"));
     for (size_t i = 0; i < count && !writer->run->failed; i++) {
         if (i > 0)
-            jinja_build_value(writer->run, &writer->builder, &writer->item_separator);
+            jinja_build_value(&writer->builder, &writer->item_separator);
         newline(writer);
         write_key(writer, jinja_dict_key(dict, order[i]));
-        jinja_build_value(writer->run, &writer->builder, &writer->key_separator);
+        jinja_build_value(&writer->builder, &writer->key_separator);
         write_value(writer, jinja_dict_value(dict, order[i]));
     }
     writer->level--;
@@ -237,10 +235,11 @@ BUILTIN_SIGNATURE(jinja_filter_tojson, struct jinja_value)
 {
     struct writer writer = {
         .run = run,
+        .builder = {.run = run},
         .ensure_ascii = jinja_value_true(&args[0]),
         .sort_keys = jinja_value_true(&args[3]),
     };
 
     return set_indent(&writer, &args[1]) && set_separators(&writer, &args[2]) &&
-           write_value(&writer, self) && jinja_build_finish(run, &writer.builder, out);
+           write_value(&writer, self) && jinja_build_finish(&writer.builder, out);
 }

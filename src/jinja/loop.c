@@ -136,7 +136,7 @@ static bool run_recursive(struct jinja_run *run, const struct jinja_loop *parent
     struct jinja_loop *loop = jinja_alloc(run, sizeof(*loop));
     struct jinja_frame *frame =
         loop ? jinja_frame_new(run, parent->node->recursive, parent->frame) : NULL;
-    struct jinja_builder builder = {0}, *outer = run->capture;
+    struct jinja_builder builder = {.run = run}, *outer = run->capture;
 
     if (frame == NULL)
         return false;
@@ -146,7 +146,7 @@ static bool run_recursive(struct jinja_run *run, const struct jinja_loop *parent
     run->capture = &builder;
     enum jinja_flow flow = run_loop(run, frame, loop);
     run->capture = outer;
-    return flow != FLOW_FAIL && jinja_build_finish(run, &builder, out);
+    return flow != FLOW_FAIL && jinja_build_finish(&builder, out);
 }
 
 enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,

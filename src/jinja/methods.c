@@ -327,7 +327,7 @@ BUILTIN(str_zfill)
 BUILTIN(str_expandtabs)
 {
     const char *at = self->text, *end = at + self->len;
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     uint32_t origin = jinja_origin_of(run, self);
     int64_t size, column = 0;
 
@@ -339,14 +339,14 @@ BUILTIN(str_expandtabs)
         if (code == '\t') {
             int64_t blanks = size > 0 ? size - column % size : 0;
             column += blanks;
-            if (!jinja_build_repeat(run, &builder, ' ', (size_t)blanks))
+            if (!jinja_build_repeat(&builder, ' ', (size_t)blanks))
                 return false;
             continue;
         }
         column = code == '\n' || code == '\r' ? 0 : column + 1;
-        jinja_build(run, &builder, (struct str){from, (size_t)(at - from)}, origin);
+        jinja_build(&builder, (struct str){from, (size_t)(at - from)}, origin);
     }
-    return jinja_spend(run, self->len) && jinja_build_finish(run, &builder, out);
+    return jinja_spend(run, self->len) && jinja_build_finish(&builder, out);
 }
 
 RAW_BUILTIN(str_format)

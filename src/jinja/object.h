@@ -124,7 +124,6 @@ bool jinja_eval_filter(struct jinja_run *run, struct jinja_frame *frame,
 bool jinja_assign(struct jinja_run *run, struct jinja_frame *frame, const struct jinja_node *target,
                   struct jinja_value value);
 bool jinja_write(struct jinja_run *run, const struct jinja_value *value); /* prints it */
-bool jinja_write_text(struct jinja_run *run, struct str text, uint32_t origin);
 void jinja_enter_scope(struct jinja_run *run, struct jinja_frame *frame,
                        const struct jinja_scope *scope);
 struct jinja_frame *jinja_frame_new(struct jinja_run *run, const struct jinja_function *function,

@@ -229,15 +229,15 @@ static bool add_lists(struct jinja_run *run, const struct jinja_value *a,
 static bool repeat(struct jinja_run *run, const struct jinja_value *sequence, int64_t times,
                    struct jinja_value *out)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_value list;
     uint8_t flags = sequence->flags & JINJA_FLAG_MARKUP;
 
     if (sequence->kind == JINJA_STR) {
         for (int64_t i = 0; i < times && sequence->len > 0; i++)
-            if (!jinja_spend(run, 0) || !jinja_build_value(run, &builder, sequence))
+            if (!jinja_spend(run, 0) || !jinja_build_value(&builder, sequence))
                 return false;
-        return jinja_build_finish_as(run, &builder, flags, out);
+        return jinja_build_finish_as(&builder, flags, out);
     }
     list = jinja_new_list(run);
     for (int64_t i = 0; i < times && sequence->list->count > 0; i++)

@@ -55,7 +55,7 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
 {
     struct str text = jinja_text(*self);
     const char *at = text.ptr, *end = text.ptr + text.len;
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     uint32_t origin = jinja_origin_of(run, self);
     uint8_t flags = self->flags;
     bool in_word = false;
@@ -71,11 +71,11 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
         size_t len = code == CODE_SIGMA && to == JINJA_CASE_LOWER && is_final_sigma(text, from, at)
                          ? utf8_encode(CODE_FINAL_SIGMA, bytes)
                          : jinja_char_to_case(code, to, bytes);
-        if (!jinja_build(run, &builder, (struct str){bytes, len}, origin))
+        if (!jinja_build(&builder, (struct str){bytes, len}, origin))
             return false;
         in_word = (props & JINJA_CHAR_CASED) != 0;
     }
-    return jinja_build_finish_as(run, &builder, flags, out);
+    return jinja_build_finish_as(&builder, flags, out);
 }
 
 /* ---- strip ---- */
@@ -129,15 +129,14 @@ static bool replace_empty(struct jinja_run *run, const struct jinja_value *self,
 
     for (;;) {
         if (count != 0)
-            jinja_build_value(run, builder, to);
+            jinja_build_value(builder, to);
         count -= count != 0;
         if (at == end)
             return true;
         const char *from = at;
         utf8_next(&at, end);
         if (!jinja_spend(run, 0) ||
-            !jinja_build_cut(run, builder, self, (size_t)(from - self->text),
-                             (size_t)(at - self->text)))
+            !jinja_build_cut(builder, self, (size_t)(from - self->text), (size_t)(at - self->text)))
             return false;
     }
 }
@@ -146,7 +145,7 @@ bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
                        const struct jinja_value parts[2], int64_t count, struct jinja_value *out)
 {
     const struct jinja_value *from = &parts[0], *to = &parts[1];
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     uint8_t flags = self->flags;
     size_t at = 0;
 
@@ -163,8 +162,8 @@ bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
             size_t found = str_find(rest, jinja_text(*from));
             if (found == SIZE_MAX)
                 break;
-            if (!jinja_spend(run, 0) || !jinja_build_cut(run, &builder, self, at, at + found) ||
-                !jinja_build_value(run, &builder, to))
+            if (!jinja_spend(run, 0) || !jinja_build_cut(&builder, self, at, at + found) ||
+                !jinja_build_value(&builder, to))
                 return false;
             at += found + from->len;
         }
@@ -172,10 +171,10 @@ bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
             *out = *self;
             return true;
         }
-        if (!jinja_build_cut(run, &builder, self, at, self->len))
+        if (!jinja_build_cut(&builder, self, at, self->len))
             return false;
     }
-    return jinja_build_finish_as(run, &builder, flags, out);
+    return jinja_build_finish_as(&builder, flags, out);
 }
 
 static bool add_cut(struct jinja_run *run, struct jinja_value list, const struct jinja_value *self,
@@ -309,7 +308,7 @@ bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool
 bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
                     const struct jinja_value *items, bool convert, struct jinja_value *out)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct jinja_cursor cursor;
     struct jinja_value item;
     bool escape = !convert && (separator->flags & JINJA_FLAG_MARKUP);
@@ -318,21 +317,21 @@ bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
         return false;
     for (bool first = true; jinja_cursor_more(run, &cursor, &item); first = false) {
         if (!first)
-            jinja_build_value(run, &builder, separator);
+            jinja_build_value(&builder, separator);
         if (escape && !jinja_escape(run, &item, &item))
             return false;
         if (!convert && item.kind != JINJA_STR)
             return jinja_fail(run, "sequence item: expected str instance, %s found",
                               jinja_kind_name(item.kind));
-        jinja_build_str(run, &builder, &item);
+        jinja_build_str(&builder, &item);
     }
-    return jinja_build_finish_as(run, &builder, escape ? JINJA_FLAG_MARKUP : 0, out);
+    return jinja_build_finish_as(&builder, escape ? JINJA_FLAG_MARKUP : 0, out);
 }
 
 bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
                    struct str fill, enum jinja_align align, struct jinja_value *out)
 {
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     int64_t length = jinja_length(self), missing = width - length;
     uint8_t flags = self->flags;
 
@@ -348,10 +347,10 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
                                           : missing / 2 + (missing & width & 1);
     for (int64_t i = 0; i < missing && jinja_spend(run, 0); i++) {
         if (i == left)
-            jinja_build_value(run, &builder, self);
-        jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE);
+            jinja_build_value(&builder, self);
+        jinja_build(&builder, fill, JINJA_ORIGIN_NONE);
     }
     if (left == missing)
-        jinja_build_value(run, &builder, self);
-    return jinja_build_finish_as(run, &builder, flags, out);
+        jinja_build_value(&builder, self);
+    return jinja_build_finish_as(&builder, flags, out);
 }

@@ -25,29 +25,25 @@ struct jinja_mix {
 /* Text under construction, with the origins of its pieces. After a failure of the run nothing is
  * appended, and all functions return false: it is enough to check the last one. */
 struct jinja_builder {
+    struct jinja_run *run;
     char *text;
     size_t len, cap;
     struct jinja_piece *pieces;
     size_t piece_count;
 };
 
-bool jinja_build(struct jinja_run *run, struct jinja_builder *builder, struct str text,
-                 uint32_t origin);
-bool jinja_build_value(struct jinja_run *run, struct jinja_builder *builder,
-                       const struct jinja_value *string);
-bool jinja_build_cut(struct jinja_run *run, struct jinja_builder *builder,
-                     const struct jinja_value *string, size_t begin, size_t end);
-bool jinja_build_text(struct jinja_run *run, struct jinja_builder *builder, const char *text);
-bool jinja_build_char(struct jinja_run *run, struct jinja_builder *builder, char c);
-bool jinja_build_repeat(struct jinja_run *run, struct jinja_builder *builder, char c, size_t count);
-bool jinja_build_number(struct jinja_run *run, struct jinja_builder *builder,
+bool jinja_build(struct jinja_builder *builder, struct str text, uint32_t origin);
+bool jinja_build_value(struct jinja_builder *builder, const struct jinja_value *string);
+bool jinja_build_cut(struct jinja_builder *builder, const struct jinja_value *string, size_t begin,
+                     size_t end);
+bool jinja_build_text(struct jinja_builder *builder, const char *text);
+bool jinja_build_char(struct jinja_builder *builder, char c);
+bool jinja_build_repeat(struct jinja_builder *builder, char c, size_t count);
+bool jinja_build_number(struct jinja_builder *builder,
                         const struct jinja_value *value); /* an int or a float */
-bool jinja_build_format(struct jinja_run *run, struct jinja_builder *builder, const char *fmt, ...)
-    PRINTF(3, 4);
-bool jinja_build_finish(struct jinja_run *run, struct jinja_builder *builder,
-                        struct jinja_value *out);
-bool jinja_build_finish_as(struct jinja_run *run, struct jinja_builder *builder, uint8_t flags,
-                           struct jinja_value *out);
+bool jinja_build_format(struct jinja_builder *builder, const char *fmt, ...) PRINTF(2, 3);
+bool jinja_build_finish(struct jinja_builder *builder, struct jinja_value *out);
+bool jinja_build_finish_as(struct jinja_builder *builder, uint8_t flags, struct jinja_value *out);
 
 /* The text [begin, end) of a string, with its origins; Markup stays Markup. */
 bool jinja_cut(struct jinja_run *run, const struct jinja_value *string, size_t begin, size_t end,
@@ -59,10 +55,8 @@ uint32_t jinja_origin_of(const struct jinja_run *run, const struct jinja_value *
 bool jinja_to_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
 bool jinja_soft_str(struct jinja_run *run, const struct jinja_value *value,
                     struct jinja_value *out);
-bool jinja_build_str(struct jinja_run *run, struct jinja_builder *builder,
-                     const struct jinja_value *value);
-bool jinja_build_repr(struct jinja_run *run, struct jinja_builder *builder,
-                      const struct jinja_value *value);
+bool jinja_build_str(struct jinja_builder *builder, const struct jinja_value *value);
+bool jinja_build_repr(struct jinja_builder *builder, const struct jinja_value *value);
 bool jinja_escape(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
 bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size_t count,
                   struct jinja_value *out);

@@ -107,10 +107,9 @@ static bool all_space(const struct line *line, int64_t begin, int64_t end)
 static bool put_line(struct line *line, int64_t begin, int64_t end)
 {
     if (!line->first)
-        jinja_build_value(line->run, line->out, line->newline);
+        jinja_build_value(line->out, line->newline);
     line->first = false;
-    return jinja_build_cut(line->run, line->out, &line->text, line->offsets[begin],
-                           line->offsets[end]);
+    return jinja_build_cut(line->out, &line->text, line->offsets[begin], line->offsets[end]);
 }
 
 /* Where a chunk longer than a line is cut: at `room` characters, or after a hyphen before that. */
@@ -190,7 +189,7 @@ static bool load_line(struct line *line, const struct jinja_value *text)
 BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value)
 {
     struct jinja_value newline = jinja_str(STR("\n")), lines;
-    struct jinja_builder builder = {0};
+    struct jinja_builder builder = {.run = run};
     struct line line = {.run = run, .width = 79, .out = &builder, .newline = &newline};
 
     if (self->kind != JINJA_STR)
@@ -207,10 +206,10 @@ BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value)
         if (line.width <= 0)
             return jinja_fail(run, "invalid width (must be > 0)");
         if (i > 0)
-            jinja_build_value(run, &builder, &newline);
+            jinja_build_value(&builder, &newline);
         line.first = true;
         if (!load_line(&line, &lines.list->items[i]) || !wrap_line(&line))
             return false;
     }
-    return jinja_build_finish(run, &builder, out);
+    return jinja_build_finish(&builder, out);
 }
