@@ -681,7 +681,7 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
     enum err err = file_digest_finish(&load->digest, digests, info);
     if (err == ERR_OK) {
         hash256_init(&state);
-        hash256_update_framed(&state, "hearth engine 2", 15);
+        hash256_update_framed(&state, "hearth engine 3", 15);
         hash_options(&state, load->options, &llama->base.facts);
         hash_weights(&state, load, digests);
         llama->base.facts.fingerprint = hash256_final(&state);

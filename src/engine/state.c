@@ -13,24 +13,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/le.h"
 #include "engine/engine_ops.h"
-
-struct hash128 state_digest(const struct state_shape *shape, const void *data)
-{
-    struct hash128_state state;
-    unsigned char fields[4 * 8];
-
-    le_put_u64(fields, shape->kind);
-    le_put_u64(fields + 8, shape->begin);
-    le_put_u64(fields + 16, shape->end);
-    le_put_u64(fields + 24, shape->bytes);
-    hash128_init(&state);
-    hash128_update(&state, fields, sizeof(fields));
-    hash128_update(&state, shape->engine.bytes, sizeof(shape->engine.bytes));
-    hash128_update(&state, data, shape->bytes);
-    return hash128_final(&state);
-}
+#include "engine/state_digest.h"
 
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens)
 {

@@ -91,8 +91,7 @@ struct state_restore {
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 
-/* The digest for the shape, and whether shape and bytes match. */
-struct hash128 state_digest(const struct state_shape *shape, const void *data);
+/* Whether shape and bytes match (state_digest.h). */
 enum err state_check(const struct engine *engine, const struct state_object *object,
                      struct errinfo *info) NODISCARD;
 

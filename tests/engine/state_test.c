@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/state_digest.h"
 #include "support/engine_fake.h"
 #include "support/test.h"
 

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/state.h"
+#include "engine/state_digest.h"
 #include "support/models.h"
 #include "support/test.h"
 
