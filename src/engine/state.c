@@ -4,9 +4,12 @@
  *
  * An import is a transaction on a fresh sequence:
  *
- *      check every object -> acquire -> rows, rows, ... -> cut -> snapshot -> check length -> done
- *            |                             |
- *            '-> error, nothing touched    '-> refused by the library: clear, retire, error
+ *      check every shape -> acquire -> [ check digest -> import ] per object -> check length -> done
+ *            |                                 |            |
+ *            '-> error, nothing touched        |            '-> refused: clear, retire, error
+ *                                              '-> error; the caller releases the sequence
+ *
+ * state_import does all of it, and checks all digests before the first import.
  */
 #include "engine/state.h"
 
@@ -249,7 +252,7 @@ static enum err check_shapes(const struct engine *engine, const struct state_res
     return restore->snapshot ? check_shape(engine, &restore->snapshot->shape, info) : ERR_OK;
 }
 
-/* Cheap checks first; the digests, a pass over all bytes, only when everything else is right. */
+/* Everything but the digests, which need a pass over all bytes. */
 static enum err check_restore(const struct engine *engine, const struct state_restore *restore,
                               struct errinfo *info)
 {
@@ -271,48 +274,106 @@ static enum err check_restore(const struct engine *engine, const struct state_re
     if (end > engine_cells_free(engine))
         return err_set(info, ERR_LIMIT, "a restore of %u tokens, %u are free", end,
                        engine_cells_free(engine));
+    return ERR_OK;
+}
+
+static enum err check_digests(const struct engine *engine, const struct state_restore *restore,
+                              struct errinfo *info)
+{
     for (size_t i = 0; i < restore->rows_count; i++)
         TRY(state_check(engine, &restore->rows[i], info));
     return restore->snapshot ? state_check(engine, restore->snapshot, info) : ERR_OK;
 }
 
-static bool import_pieces(struct engine *engine, const struct state_restore *restore, seq_id seq)
+/* What the library wrote before it refused is unknown; the sequence is not reused until all
+ * sequences are empty (keeps I102). */
+static enum err refused(struct engine *engine, seq_id *seq, uint32_t tokens, struct errinfo *info)
+{
+    engine->ops->seq_clear(engine, *seq);
+    seqs_retire(&engine->seqs, *seq);
+    seqs_recycle(&engine->seqs);
+    *seq = SEQ_NONE;
+    return err_set(info, ERR_ENGINE, "the library refused a state of %u tokens", tokens);
+}
+
+/* The object was checked. */
+static enum err append_rows(struct engine *engine, seq_id *seq, const struct state_object *rows,
+                            uint32_t end, struct errinfo *info)
 {
     const struct engine_ops *ops = engine->ops;
+    uint32_t begin = seqs_length(&engine->seqs, *seq);
 
-    if (is_whole(restore))
-        return ops->import_whole(engine, seq, restore->rows[0].data, restore->rows[0].shape.bytes);
-    for (size_t i = 0; i < restore->rows_count; i++) {
-        const struct state_object *rows = &restore->rows[i];
-        uint32_t end = rows_use_end(restore, i);
-        if (!ops->import_rows(engine, seq, rows->data, rows->shape.bytes))
-            return false;
-        if (rows->shape.end > end &&
-            !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, end))
-            return false;
-    }
-    return restore->snapshot == NULL || ops->import_snapshot(engine, seq, restore->snapshot->data,
-                                                             restore->snapshot->shape.bytes);
+    assert(seqs_live(&engine->seqs, *seq) && rows->shape.kind == STATE_ROWS);
+    assert(rows->shape.begin == begin && end > begin && end <= rows->shape.end);
+    /* Rows beyond the end take cells until they are cut. */
+    if (rows->shape.end - begin > engine_cells_free(engine))
+        return err_set(info, ERR_LIMIT, "%u tokens to import, %u are free", rows->shape.end - begin,
+                       engine_cells_free(engine));
+    if (!ops->import_rows(engine, *seq, rows->data, rows->shape.bytes) ||
+        (rows->shape.end > end &&
+         !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, *seq, end)))
+        return refused(engine, seq, end, info);
+    seqs_append(&engine->seqs, *seq, end - begin);
+    return ERR_OK;
+}
+
+/* Object `index` of a restore: rows, or after them the snapshot. The objects were checked. */
+static enum err import_object(struct engine *engine, const struct state_restore *restore,
+                              size_t index, seq_id *seq, struct errinfo *info)
+{
+    const struct state_object *object =
+        index < restore->rows_count ? &restore->rows[index] : restore->snapshot;
+    const struct engine_ops *ops = engine->ops;
+
+    if (object->shape.kind == STATE_ROWS)
+        return append_rows(engine, seq, object, rows_use_end(restore, index), info);
+    if (!(object->shape.kind == STATE_WHOLE ? ops->import_whole : ops->import_snapshot)(
+            engine, *seq, object->data, object->shape.bytes))
+        return refused(engine, seq, restore->length, info);
+    /* A model without rows has no length before this. */
+    seqs_append(&engine->seqs, *seq, restore->length - seqs_length(&engine->seqs, *seq));
+    return ERR_OK;
+}
+
+enum err state_import_begin(struct engine *engine, const struct state_restore *restore, seq_id *seq,
+                            struct errinfo *info)
+{
+    *seq = SEQ_NONE;
+    TRY(check_restore(engine, restore, info));
+    return engine_seq_acquire(engine, seq, info);
+}
+
+enum err state_import_object(struct engine *engine, const struct state_restore *restore,
+                             size_t index, seq_id *seq, struct errinfo *info)
+{
+    TRY(state_check(engine, index < restore->rows_count ? &restore->rows[index] : restore->snapshot,
+                    info));
+    return import_object(engine, restore, index, seq, info);
+}
+
+enum err state_import_end(struct engine *engine, const struct state_restore *restore, seq_id *seq,
+                          struct errinfo *info)
+{
+    if (engine->ops->seq_length(engine, *seq) != restore->length)
+        return refused(engine, seq, restore->length, info);
+    return ERR_OK;
 }
 
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info)
 {
+    size_t count = restore->rows_count + (restore->snapshot != NULL);
+
     *seq = SEQ_NONE;
     TRY(check_restore(engine, restore, info));
-    seq_id fresh;
-    TRY(engine_seq_acquire(engine, &fresh, info));
-    if (!import_pieces(engine, restore, fresh) ||
-        engine->ops->seq_length(engine, fresh) != restore->length) {
-        /* What the library wrote before it refused is unknown; the sequence is not reused until
-         * all sequences are empty (keeps I102). */
-        engine->ops->seq_clear(engine, fresh);
-        seqs_retire(&engine->seqs, fresh);
-        seqs_recycle(&engine->seqs);
-        return err_set(info, ERR_ENGINE, "the library refused a state of %u tokens",
-                       restore->length);
-    }
-    seqs_append(&engine->seqs, fresh, restore->length);
-    *seq = fresh;
-    return ERR_OK;
+    TRY(check_digests(engine, restore, info));
+    TRY(engine_seq_acquire(engine, seq, info));
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < count && err == ERR_OK; i++)
+        err = import_object(engine, restore, i, seq, info);
+    if (err == ERR_OK)
+        err = state_import_end(engine, restore, seq, info);
+    if (err != ERR_OK)
+        engine_seq_release(engine, seq); /* a no-op when it is gone already */
+    return err;
 }

@@ -91,6 +91,18 @@ struct state_restore {
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 
+/* The same in steps, so that other sequences can run in between and later objects may still be on
+ * their way: begin checks all shapes and gives an empty sequence; then every object in order, the
+ * snapshot last; then end. Only an object's own bytes must be there when it is imported, and they
+ * are checked first unless `verified` is set. After ERR_ENGINE the sequence is gone (SEQ_NONE);
+ * after any other error the caller releases it. */
+enum err state_import_begin(struct engine *engine, const struct state_restore *restore, seq_id *seq,
+                            struct errinfo *info) NODISCARD;
+enum err state_import_object(struct engine *engine, const struct state_restore *restore,
+                             size_t index, seq_id *seq, struct errinfo *info) NODISCARD;
+enum err state_import_end(struct engine *engine, const struct state_restore *restore, seq_id *seq,
+                          struct errinfo *info) NODISCARD;
+
 /* Whether shape and bytes match (state_digest.h). */
 enum err state_check(const struct engine *engine, const struct state_object *object,
                      struct errinfo *info) NODISCARD;
