@@ -4,7 +4,7 @@
  *      phase      active  seq  plan  claimed  leader     tokens
  *      QUEUED       -      -    -      -        -        done = 0
  *      DEFERRED     x      -    -      -      maybe      done = 0
- *      RESTORE      x      -    x      x        -        done = 0; an object is not fetched yet
+ *      RESTORE      x      -    x      x        -        done = 0; an object is not imported yet
  *      PREFILL      x      x    -      x        -        done < target
  *      DECODE       x      x    -      x        -        done = target - 1
  *
@@ -59,7 +59,10 @@ static void check_restore(const struct job *job)
     bool restores = job->phase == GEN_RESTORE;
 
     assert((restore->plan != NULL) == restores && (restore->objects != NULL) == restores);
-    assert(!restores || restore->fetched < restore->objects_count);
+    assert(!restores || restore->imported < restore->objects_count);
+    assert(restore->imported <= restore->verified && restore->verified <= restore->fetched);
+    assert(restore->fetched <= restore->objects_count);
+    assert((restore->seq != SEQ_NONE) == (restore->imported > 0));
     assert(!restore->needs_cells); /* lasts for one step */
 }
 

@@ -3,11 +3,14 @@
  * its sequence only after every object was fetched, verified and imported. Any failure shortens the
  * plan, down to a cold start.
  *
- *      lookup -> lower to what may be used -> [ fetch -> verify ]* -> import -> accept
- *                     ^------------ shorten <--------'-----------'
+ *      lookup -> lower to what may be used -> [ fetch -> verify -> import ]* -> accept
+ *                     ^------------ shorten <--'---------'---------'
  *
- * Never waits: the tier nudges the scheduler when bytes arrive, and the job looks again in that
- * turn. It gives up when computing the tokens would have been faster.
+ * The three overlap: while an object is imported, threads verify the next ones (state_digest.h) and
+ * tiers read those after them. Between two imports other jobs get their turn.
+ *
+ * Never waits: tiers and verifying threads nudge the scheduler, and the job looks again in that
+ * turn. It gives up when computing the tokens would be faster.
  */
 #include <assert.h>
 #include <string.h>
@@ -16,7 +19,12 @@
 #include "sched/cuts.h"
 #include "sched/sched_impl.h"
 
-enum { PATIENCE_MIN_MS = 500, PATIENCE_MAX_MS = 30000 };
+enum {
+    /* time without a single object after which reading is given up, at least and at most */
+    PATIENCE_MIN_MS = 500,
+    PATIENCE_MAX_MS = 30000,
+    IMPORT_MS = 10, /* of imports in one turn while other jobs run */
+};
 
 static struct cuts_shape shape_of(const struct hearth_object *object)
 {
@@ -59,48 +67,136 @@ static void lower(const struct job *job)
         hearth_plan_lower(job->restore.plan, limit);
 }
 
-/* ---- fetching ---- */
+/* ---- a plan and its objects ---- */
+
+static void cancel_tasks(struct job_restore *restore)
+{
+    for (size_t i = 0; i < restore->objects_count; i++)
+        state_digest_cancel(&restore->tasks[i]);
+}
 
 static void drop_objects(struct job *job)
 {
-    mem_free(job->restore.objects);
-    job->restore.objects = NULL;
-    job->restore.objects_count = job->restore.fetched = 0;
+    struct job_restore *restore = &job->restore;
+
+    cancel_tasks(restore);
+    mem_free(restore->objects);
+    mem_free(restore->tasks);
+    restore->objects = NULL;
+    restore->tasks = NULL;
+    restore->objects_count = restore->fetched = restore->verified = restore->imported = 0;
 }
 
 void restore_drop(struct job *job)
 {
+    engine_seq_release(job->sched->engine, &job->restore.seq);
     drop_objects(job);
     hearth_plan_release(&job->restore.plan);
 }
 
-/* Time limit for the bytes: no longer than computing would take. */
-static void set_deadline(struct job *job)
+void restore_lose(struct job *job)
+{
+    engine_seq_release(job->sched->engine, &job->restore.seq);
+    job->restore.imported = 0;
+}
+
+uint32_t restore_done(const struct job *job)
+{
+    return job->restore.seq == SEQ_NONE ? 0
+                                        : engine_seq_length(job->sched->engine, job->restore.seq);
+}
+
+/* Seconds that computing the tokens after the last fetched object takes; 0: not known. */
+static double compute_left_s(const struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    double ms = info->compute_s * 1000;
-    uint64_t patience = ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : (uint64_t)(ms > 0 ? ms : 0);
+    uint32_t have = job->restore.fetched < info->objects_count
+                        ? info->objects[job->restore.fetched].begin
+                        : info->boundary;
+
+    return job->sched->prefill_per_s > 0 ? (info->boundary - have) / job->sched->prefill_per_s : 0;
+}
+
+/* An object arrived, or the first one is awaited: the next may take as long as computing all that
+ * is left. */
+static void set_deadline(struct job *job)
+{
+    double ms = compute_left_s(job) * 1000;
+    uint64_t patience = ms > 0 && ms < PATIENCE_MAX_MS ? (uint64_t)ms : PATIENCE_MAX_MS;
 
     job->restore.deadline_ns =
         sched_now_ns(job->sched) + MAX(patience, PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
+/* What was verified and imported of an earlier plan counts for this one as far as the objects are
+ * the same. */
+static void take_over(struct job *job, const struct job_restore *old)
+{
+    struct job_restore *restore = &job->restore;
+    size_t same = 0;
+
+    while (same < MIN(old->objects_count, restore->objects_count) &&
+           memcmp(&old->objects[same].shape, &restore->objects[same].shape,
+                  sizeof(old->objects[same].shape)) == 0) {
+        restore->objects[same].data = old->objects[same].data;
+        restore->objects[same].verified = old->objects[same].verified;
+        same++;
+    }
+    restore->imported = old->imported;
+    const struct hearth_plan_info *info = hearth_plan_info(restore->plan);
+    if (old->imported > 0 &&
+        (old->imported > same || restore_done(job) != use_end(info, old->imported - 1))) {
+        engine_seq_release(job->sched->engine, &restore->seq);
+        restore->imported = 0;
+    }
+    restore->fetched = restore->verified = restore->imported;
+}
+
+static bool make_objects(struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
+    struct job_restore *restore = &job->restore;
+
+    restore->objects = mem_try_alloc_array(info->objects_count, sizeof(*restore->objects));
+    restore->tasks = mem_try_alloc_array(info->objects_count, sizeof(*restore->tasks));
+    if (restore->objects == NULL || restore->tasks == NULL) {
+        mem_free(restore->objects);
+        mem_free(restore->tasks);
+        restore->objects = NULL;
+        restore->tasks = NULL;
+        return false;
+    }
+    restore->objects_count = info->objects_count;
+    for (size_t i = 0; i < info->objects_count; i++) {
+        restore->objects[i] = (struct state_object){shape_of(&info->objects[i]).state, NULL, false};
+        restore->tasks[i] = NULL;
+    }
+    return true;
+}
+
 /* Starts fetching the plan as it is now. False: nothing is left of it. */
 static bool begin(struct job *job)
 {
-    drop_objects(job);
+    struct job_restore *restore = &job->restore, old;
+
+    cancel_tasks(restore);
+    old = *restore;
+    restore->objects = NULL;
+    restore->tasks = NULL;
+    restore->objects_count = restore->fetched = restore->verified = restore->imported = 0;
     lower(job);
-    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    if (info->boundary == 0)
-        return false;
-    job->restore.objects = mem_try_alloc_array(info->objects_count, sizeof(*job->restore.objects));
-    if (job->restore.objects == NULL)
-        return false;
-    job->restore.objects_count = info->objects_count;
-    job->restore.begin_ns = sched_now_ns(job->sched);
-    set_deadline(job);
-    hearth_plan_prefetch(job->restore.plan);
-    return true;
+    bool some = hearth_plan_info(restore->plan)->boundary > 0 && make_objects(job);
+    if (some) {
+        take_over(job, &old);
+        set_deadline(job);
+        restore->left_ns = 0;
+        hearth_plan_prefetch(restore->plan);
+    } else {
+        engine_seq_release(job->sched->engine, &restore->seq);
+    }
+    mem_free(old.objects);
+    mem_free(old.tasks);
+    return some;
 }
 
 uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count)
@@ -159,6 +255,69 @@ void restore_lookup(struct job *job)
         note_plan(job);
 }
 
+/* ---- fetching and verifying ---- */
+
+static void give_up(struct job *job, size_t index, enum hearth_reason why)
+{
+    hearth_plan_shorten(job->restore.plan, index, why);
+    begin(job);
+}
+
+static void start_verifying(struct job *job, size_t index, const void *data)
+{
+    struct state_object *object = &job->restore.objects[index];
+
+    object->verified = object->verified && object->data == data;
+    object->data = data;
+    if (!object->verified)
+        job->restore.tasks[index] = state_digest_start(&object->shape, data, on_ready, job->sched);
+}
+
+/* Takes the next object if it has arrived. False: nothing more can be done now. */
+static bool fetch_next(struct job *job)
+{
+    size_t index = job->restore.fetched;
+    const void *data;
+
+    if (index == job->restore.objects_count)
+        return false;
+    int error = hearth_plan_fetch(job->restore.plan, index, 0, &data);
+    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore.deadline_ns)
+        return false;
+    if (error != HEARTH_OK) {
+        give_up(job, index,
+                error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_NONE);
+        return true;
+    }
+    start_verifying(job, index, data);
+    job->restore.fetched++;
+    set_deadline(job);
+    return true;
+}
+
+/* Takes the verdict on the next object if there is one. False: nothing more can be done now. */
+static bool verify_next(struct job *job)
+{
+    struct job_restore *restore = &job->restore;
+    size_t index = restore->verified;
+    struct state_object *object = &restore->objects[index];
+
+    if (index == restore->fetched ||
+        (!object->verified && !state_digest_ready(restore->tasks[index])))
+        return false;
+    if (!object->verified) {
+        struct hash128 digest = state_digest_finish(&restore->tasks[index]);
+        object->verified = hash128_eq(&digest, &object->shape.digest);
+        faults_spoil(job, object);
+    }
+    /* With the flag set this checks the shape alone. */
+    if (!object->verified || state_check(job->sched->engine, object, NULL) != ERR_OK)
+        give_up(job, index, HEARTH_REASON_UNVERIFIED);
+    else
+        restore->verified++;
+    return true;
+}
+
 /* ---- importing ---- */
 
 static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
@@ -173,7 +332,7 @@ static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
 }
 
 /* Tokens are credited to the tier that held their rows; without rows, to the snapshot's tier. */
-static void count_tiers(struct job *job, const enum hearth_tier *tiers)
+static void count_tiers(struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     uint32_t counted = 0;
@@ -185,7 +344,7 @@ static void count_tiers(struct job *job, const enum hearth_tier *tiers)
         uint32_t end = object->kind == HEARTH_OBJECT_SNAPSHOT ? info->boundary : use_end(info, i);
         if (end <= counted)
             continue;
-        *usage_of(job, tiers[i]) += end - counted;
+        *usage_of(job, object->tier) += end - counted;
         counted = end;
     }
 }
@@ -214,52 +373,53 @@ static struct state_restore gather(const struct job *job)
     };
 }
 
+static enum err import_object(struct job *job, const struct state_restore *restore, size_t index,
+                              struct errinfo *info)
+{
+    struct engine *engine = job->sched->engine;
+    seq_id *seq = &job->restore.seq;
+
+    if (*seq == SEQ_NONE)
+        TRY(state_import_begin(engine, restore, seq, info));
+    TRY(state_import_object(engine, restore, index, seq, info));
+    return index + 1 == job->restore.objects_count ? state_import_end(engine, restore, seq, info)
+                                                   : ERR_OK;
+}
+
+/* The next object. Residents leave when there is no room. */
 static enum err import(struct job *job, struct errinfo *info)
 {
-    assert(job->seq == SEQ_NONE && job->restore.fetched == job->restore.objects_count);
+    struct sched *sched = job->sched;
+    size_t index = job->restore.imported;
     struct state_restore restore = gather(job);
-    uint64_t begin_ns = sched_now_ns(job->sched), bytes = 0;
+    uint64_t begin_ns = sched_now_ns(sched);
     enum err err;
 
-    for (size_t i = 0; i < job->restore.objects_count; i++)
-        bytes += job->restore.objects[i].shape.bytes;
-    device_make_room(job->sched, restore.length, NULL);
-    while ((err = state_import(job->sched->engine, &restore, &job->seq, info)) == ERR_LIMIT)
-        if (!device_reclaim(job->sched, NULL))
+    assert(job->seq == SEQ_NONE && index < job->restore.verified);
+    if (index == 0)
+        device_make_room(sched, restore.length, NULL);
+    while ((err = import_object(job, &restore, index, info)) == ERR_LIMIT)
+        if (!device_reclaim(sched, NULL))
             break;
-    uint64_t ns = sched_now_ns(job->sched) - begin_ns;
+    uint64_t ns = sched_now_ns(sched) - begin_ns;
     job->times.import_ns += ns;
-    if (err == ERR_OK)
-        measure_import(job->sched, bytes, ns);
-    lock_enter(&job->sched->lock);
-    job->sched->stats.restore_ns += ns;
-    lock_leave(&job->sched->lock);
+    if (err == ERR_OK) {
+        job->restore.imported++;
+        measure_import(sched, job->restore.objects[index].shape.bytes, ns);
+    }
+    lock_enter(&sched->lock);
+    sched->stats.restore_ns += ns;
+    lock_leave(&sched->lock);
     return err;
 }
 
-static void finish(struct job *job)
+static void import_failed(struct job *job, enum err err, const struct errinfo *info)
 {
-    const struct hearth_plan_info *plan = hearth_plan_info(job->restore.plan);
-    enum hearth_tier *tiers = mem_try_alloc_array(plan->objects_count, sizeof(*tiers));
-    struct errinfo info = {0};
+    uint32_t boundary = hearth_plan_info(job->restore.plan)->boundary;
 
-    /* Tiers are read before the accept, which may move the objects. */
-    for (size_t i = 0; tiers != NULL && i < plan->objects_count; i++)
-        tiers[i] = plan->objects[i].tier;
-    enum err err = tiers != NULL ? import(job, &info) : ERR_NOMEM;
-    if (err == ERR_OK) {
-        job->done = plan->boundary;
-        note_plan(job);
-        count_tiers(job, tiers);
-        hearth_plan_accept(job->restore.plan);
-        restore_drop(job);
-    }
-    mem_free(tiers);
-    if (err == ERR_OK)
-        return;
     log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache",
-             "%llu restore of %u tokens failed: %s", (unsigned long long)job->id, plan->boundary,
-             info.text);
+             "%llu restore of %u tokens failed: %s", (unsigned long long)job->id, boundary,
+             info->text);
     /* The state is cached; only cells are short, because other jobs took them after admission. Wait
      * once for them rather than recompute; only once, or a permanently full device would starve the
      * job. */
@@ -272,74 +432,94 @@ static void finish(struct job *job)
     }
     /* Neither a lack of room nor a dead engine is the object's fault. */
     bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
-    hearth_plan_shorten(job->restore.plan, job->restore.objects_count - 1,
-                        innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
-    begin(job);
+    size_t index = job->restore.imported;
+    restore_lose(job);
+    give_up(job, index, innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
+}
+
+/* Everything is imported. */
+static void finish(struct job *job)
+{
+    const struct hearth_plan_info *plan = hearth_plan_info(job->restore.plan);
+
+    job->seq = job->restore.seq;
+    job->restore.seq = SEQ_NONE;
+    job->done = plan->boundary;
+    note_plan(job);
+    count_tiers(job); /* before the accept, which may move the objects */
+    hearth_plan_accept(job->restore.plan);
+    restore_drop(job);
+}
+
+/* False: nothing more can be done now. */
+static bool import_next(struct job *job)
+{
+    struct errinfo info = {0};
+
+    if (job->restore.imported >= job->restore.verified)
+        return false;
+    enum err err = import(job, &info);
+    if (err != ERR_OK)
+        import_failed(job, err, &info);
+    else if (job->restore.imported == job->restore.objects_count)
+        finish(job);
+    return true;
 }
 
 /* ---- polling ---- */
 
-/* Since the plan was made; verifying is counted separately. */
-static void count_fetch(struct job *job)
+/* The time since the last poll was spent waiting: for bytes, or else for their verification. */
+static void count_wait(struct job *job)
 {
-    job->times.fetch_ns += sched_now_ns(job->sched) - job->restore.begin_ns;
+    struct job_restore *restore = &job->restore;
+
+    if (restore->left_ns == 0)
+        return;
+    uint64_t ns = sched_now_ns(job->sched) - restore->left_ns;
+    if (restore->verified < restore->fetched)
+        job->times.verify_ns += ns;
+    else
+        job->times.fetch_ns += ns;
+    restore->left_ns = 0;
 }
 
-static bool verify(struct job *job, struct state_object *object)
+static bool others_run(const struct job *job)
 {
-    uint64_t begin_ns = sched_now_ns(job->sched);
-    bool good = state_check(job->sched->engine, object, NULL) == ERR_OK;
-    uint64_t ns = sched_now_ns(job->sched) - begin_ns;
-
-    job->times.verify_ns += ns;
-    job->restore.begin_ns += ns; /* not a part of the fetch */
-    return good;
-}
-
-static void give_up(struct job *job, size_t index, enum hearth_reason why)
-{
-    count_fetch(job);
-    hearth_plan_shorten(job->restore.plan, index, why);
-    begin(job);
-}
-
-/* Takes the next object if it has arrived. False: nothing more can be done now. */
-static bool fetch_next(struct job *job)
-{
-    size_t index = job->restore.fetched;
-    struct state_object *object = &job->restore.objects[index];
-    int error = hearth_plan_fetch(job->restore.plan, index, 0, &object->data);
-
-    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore.deadline_ns)
-        return false;
-    if (error != HEARTH_OK) {
-        give_up(job, index,
-                error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_NONE);
-        return true;
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
+        if (other->phase == GEN_PREFILL || other->phase == GEN_DECODE)
+            return true;
     }
-    object->shape = shape_of(&hearth_plan_info(job->restore.plan)->objects[index]).state;
-    object->verified = false;
-    if (!verify(job, object)) {
-        give_up(job, index, HEARTH_REASON_UNVERIFIED);
-        return true;
-    }
-    object->verified = true;
-    faults_spoil(job, object);
-    job->restore.fetched++;
-    return true;
+    return false;
+}
+
+static bool advance(struct job *job)
+{
+    bool moved = false;
+
+    while (job->restore.objects != NULL && fetch_next(job))
+        moved = true;
+    while (job->restore.objects != NULL && verify_next(job))
+        moved = true;
+    return (job->restore.objects != NULL && import_next(job)) || moved;
 }
 
 enum step restore_poll(struct job *job)
 {
+    uint64_t until_ns =
+        others_run(job) ? sched_now_ns(job->sched) + IMPORT_MS * NS_PER_MS : UINT64_MAX;
+
+    count_wait(job);
     while (job->restore.objects != NULL) {
-        if (job->restore.fetched == job->restore.objects_count) {
-            count_fetch(job);
-            finish(job);
-            if (job->seq != SEQ_NONE)
-                return STEP_MORE;
-        } else if (!fetch_next(job)) {
-            return STEP_PARKED;
-        }
+        bool moved = advance(job);
+        if (job->seq != SEQ_NONE)
+            return STEP_MORE;
+        if (job->restore.objects == NULL)
+            break;
+        if (moved && sched_now_ns(job->sched) < until_ns)
+            continue;
+        job->restore.left_ns = moved ? 0 : sched_now_ns(job->sched);
+        job->restore.paused = moved;
+        return STEP_PARKED;
     }
     if (job->restore.plan != NULL)
         note_plan(job);

@@ -46,6 +46,8 @@ static void forget_all(struct sched *sched)
     LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
             end_job(job, &dead);
+        else
+            restore_lose(job);
     }
     device_lose(sched);
     sched->epoch++;

@@ -116,6 +116,7 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
         return err_set(info, ERR_NOMEM, "no memory for a request");
     *job = (struct job){
         .sched = sched, .gen = gen, .id = gen->id, .space = gen->space, .seq = SEQ_NONE};
+    job->restore.seq = SEQ_NONE;
     text_init(&job->text, sched->engine, gen->control_text, gen->stops, gen->stops_count);
     job->room = sched->room;
     if (gen->max_tokens > 0 && gen->max_tokens < job->room - gen->tokens_count)

@@ -41,6 +41,7 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "engine/state_digest.h"
 #include "sched/device.h"
 #include "sched/fair.h"
 #include "sched/ladder.h"
@@ -76,9 +77,13 @@ enum step {
 struct job_restore {
     struct hearth_plan *plan;
     struct state_object *objects;
-    size_t objects_count, fetched;
-    uint64_t deadline_ns; /* after this, computing would have been faster */
-    uint64_t begin_ns;    /* start of this plan */
+    struct state_digest_task **tasks; /* of the objects that are being verified */
+    /* imported <= verified <= fetched: objects from the first on */
+    size_t objects_count, fetched, verified, imported;
+    seq_id seq;           /* with the imported objects; SEQ_NONE: none yet */
+    uint64_t deadline_ns; /* if the next object is not there by then, computing is faster */
+    uint64_t left_ns;     /* when the job began to wait; 0: it does not */
+    bool paused;          /* it could go on, but other jobs have their turn */
     /* the fetched state does not fit beside the other jobs; the job has already waited for cells
      * once */
     bool needs_cells, waited_for_cells;
@@ -249,6 +254,10 @@ void restore_lookup(struct job *job);
  * SEQ_NONE. */
 enum step restore_poll(struct job *job);
 void restore_drop(struct job *job);
+/* The engine lost what was imported so far; it is imported again. */
+void restore_lose(struct job *job);
+/* Tokens imported so far, while the restore goes on. */
+uint32_t restore_done(const struct job *job);
 
 /* ---- batch.c ---- */
 

@@ -135,7 +135,9 @@ static uint32_t claim_of(const struct job *job)
 {
     uint32_t all = MIN(job->room, job->target + SCHED_RESERVE);
 
-    return all > job->done ? all - job->done : 0;
+    uint32_t taken = MAX(job->done, restore_done(job));
+
+    return all > taken ? all - taken : 0;
 }
 
 /* On the device, or about to be. Jobs being restored count as well: they were promised cells at
@@ -258,6 +260,8 @@ uint64_t job_sleep_ns(const struct job *job)
         return job->wait.leader == NULL && job->sched->memory != NULL ? SCHED_MEMORY_MS * NS_PER_MS
                                                                       : UINT64_MAX;
     case GEN_RESTORE:
+        if (job->restore.paused)
+            return 0;
         return job->restore.deadline_ns > now_ns ? job->restore.deadline_ns - now_ns : 0;
     default:
         return 0;
