@@ -156,6 +156,7 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
         room_drop(object, &deferred);
     plan->limit = MIN(plan->limit, limit);
     plan->failed = why;
+    plan->skip_begin = plan->skip_end = 0;
     plan_make(plan, &deferred);
     cache_leave(cache, &deferred);
 }
@@ -173,7 +174,19 @@ void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
     cache_leave(cache, &deferred);
 }
 
+void hearth_plan_skip(struct hearth_plan *plan, size_t begin, size_t end)
+{
+    assert(begin <= end && end <= plan->objects_count);
+    plan->skip_begin = begin;
+    plan->skip_end = end;
+}
+
 /* ---- counting ---- */
+
+static bool is_skipped(const struct hearth_plan *plan, size_t index)
+{
+    return index >= plan->skip_begin && index < plan->skip_end;
+}
 
 static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
 {
@@ -181,9 +194,10 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
 
     stats->hits++;
     stats->partials += plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
-    stats->tokens_reused += plan->info.boundary;
     for (size_t i = 0; i < plan->objects_count; i++) {
         const struct hearth_object *view = &plan->views[i];
+        if (is_skipped(plan, i))
+            continue;
         if (view->tier == HEARTH_TIER_RAM)
             stats->bytes_read_by_tier[HEARTH_TIER_RAM] += plan->objects[i]->bytes;
         if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
@@ -191,11 +205,14 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         bool last = i + 1 == plan->objects_count || plan->views[i + 1].kind != HEARTH_OBJECT_ROWS;
         uint32_t end = last ? plan->info.boundary : plan->views[i + 1].begin;
         stats->tokens_reused_by_tier[view->tier] += end - view->begin;
+        stats->tokens_reused += end - view->begin;
         rows = true;
     }
     /* A model without rows is restored from its snapshot alone. */
-    if (!rows && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
+    if (!rows && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT) {
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
+        stats->tokens_reused += plan->info.boundary;
+    }
 }
 
 /* Counts a hit for each tier that contributed. */
@@ -204,7 +221,7 @@ static void count_tiers(const struct hearth_plan *plan, struct cache_tier *tiers
     uint32_t used = 0;
 
     for (size_t i = 0; i < plan->objects_count; i++)
-        used |= TIER_BIT(plan->views[i].tier);
+        used |= is_skipped(plan, i) ? 0 : TIER_BIT(plan->views[i].tier);
     for (int level = 0; level < HEARTH_TIER_COUNT; level++)
         tiers[level].counts.hits += (used & TIER_BIT(level)) != 0;
 }

@@ -26,6 +26,7 @@ struct hearth_plan {
     enum hearth_reason trouble; /* of the last fetch; NONE */
     bool branches;              /* the cached tokens continue, but differently from the prompt */
     bool accepted;
+    size_t skip_begin, skip_end; /* objects that were not used */
     uint64_t started_ns;
     uint64_t charged; /* to the ledger */
 

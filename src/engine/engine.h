@@ -125,6 +125,9 @@ struct engine_facts {
     size_t groups_count;
     enum engine_slicing slicing;
     bool exact; /* the self-test saw bit-identical logits after a restore */
+    /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
+     * known */
+    uint32_t tokens_per_s;
     /* size of a rows image of n tokens: fixed + n * per_token */
     uint64_t rows_bytes_fixed, rows_bytes_per_token;
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */

@@ -21,6 +21,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_llama.h"
@@ -121,7 +122,10 @@ static enum err run(struct probe *probe, seq_id seq, uint32_t from, uint32_t cou
     for (uint32_t n; count > 0; from += n, count -= n) {
         n = MIN(count, engine->facts.chunk);
         struct engine_item item = {seq, probe->tokens + from, n, logits && n == count};
+        uint64_t begin_ns = clock_mono_ns(clock_real());
         TRY(engine_run(engine, &item, 1, info));
+        double speed = n * 1e9 / (double)(clock_mono_ns(clock_real()) - begin_ns + 1);
+        engine->facts.tokens_per_s = MAX(engine->facts.tokens_per_s, (uint32_t)MIN(speed, 1e9));
     }
     return ERR_OK;
 }

@@ -188,7 +188,7 @@ static void show_progress(struct job *job)
 {
     struct sched *sched = job->sched;
 
-    if (job->gen->sink.progress != NULL)
+    if (job->gen->sink.progress != NULL && job->started)
         job->gen->sink.progress(job->gen->sink.arg, &job->usage, MIN(job->done, job->prompt));
     if (!sched->options.progress || job->target - job->resumed < BAR_TOKENS_MIN)
         return;
@@ -234,8 +234,10 @@ static void after_item(struct job *job, size_t index, uint32_t count)
         if (job->done < job->target)
             retain_on_the_way(job);
     }
-    if (job->done == job->target)
+    if (job->done == job->target) {
+        beside_end(job);
         sample(job, index);
+    }
 }
 
 static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_t ns)
@@ -265,7 +267,9 @@ void job_put_back(struct job *job)
 {
     struct sched *sched = job->sched;
 
-    assert(job->active && job->seq != SEQ_NONE && job->restore.plan == NULL);
+    assert(job->active && job->seq != SEQ_NONE);
+    restore_drop(job);
+    job->restore.beside = false;
     batch_end_bar(job, false);
     retain_all(job, STORE_CERTAIN);
     job_unclaim(job);

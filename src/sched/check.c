@@ -47,7 +47,8 @@ static void check_phase(const struct job *job)
     assert(job->admitted || !job->active);
     assert((job->seq != SEQ_NONE) == runs);
     assert(runs || job->done == 0);
-    assert(!runs || (job->started && job->resumed <= job->done && job->keep.stored <= job->done));
+    assert(!runs || ((job->started || job->restore.beside) && job->resumed <= job->done &&
+                     job->keep.stored <= job->done));
     assert(phase != GEN_DECODE || (job->done + 1 == job->target && job->usage.generated > 0));
     assert(job->memory.claimed == (job->sched->memory != NULL && (runs || restores)));
     assert(!job->keep.unsaved && job->keep.store == NULL); /* the job has not ended */
@@ -58,7 +59,12 @@ static void check_restore(const struct job *job)
     const struct job_restore *restore = &job->restore;
     bool restores = job->phase == GEN_RESTORE;
 
-    assert((restore->plan != NULL) == restores && (restore->objects != NULL) == restores);
+    bool plan = restores || restore->beside;
+
+    assert(!restore->beside || job->phase == GEN_PREFILL);
+    assert((restore->plan != NULL) == plan && (restore->objects != NULL) == plan);
+    if (restore->beside) /* counted from the end */
+        return;
     assert(!restores || restore->imported < restore->objects_count);
     assert(restore->imported <= restore->verified && restore->verified <= restore->fetched);
     assert(restore->fetched <= restore->objects_count);

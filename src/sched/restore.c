@@ -179,6 +179,11 @@ static bool begin(struct job *job)
 {
     struct job_restore *restore = &job->restore, old;
 
+    if (restore->front > 0) /* a part was computed: the new plan begins anew */
+        restore_lose(job);
+    restore->front = 0;
+    if (!job->started)
+        job->usage.ram = job->usage.ssd = job->usage.remote = 0;
     cancel_tasks(restore);
     old = *restore;
     restore->objects = NULL;
@@ -190,7 +195,11 @@ static bool begin(struct job *job)
         take_over(job, &old);
         set_deadline(job);
         restore->left_ns = 0;
-        hearth_plan_prefetch(restore->plan);
+        restore->begin_ns = sched_now_ns(job->sched);
+        if (beside_pays(job))
+            beside_read(job);
+        else
+            hearth_plan_prefetch(restore->plan);
     } else {
         engine_seq_release(job->sched->engine, &restore->seq);
     }
@@ -263,7 +272,7 @@ static void give_up(struct job *job, size_t index, enum hearth_reason why)
     begin(job);
 }
 
-static void start_verifying(struct job *job, size_t index, const void *data)
+void restore_verify(struct job *job, size_t index, const void *data)
 {
     struct state_object *object = &job->restore.objects[index];
 
@@ -271,6 +280,21 @@ static void start_verifying(struct job *job, size_t index, const void *data)
     object->data = data;
     if (!object->verified)
         job->restore.tasks[index] = state_digest_start(&object->shape, data, on_ready, job->sched);
+}
+
+/* What the slow tiers deliver, once all of it has arrived. */
+static void measure_reads(struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
+    uint64_t ns = sched_now_ns(job->sched) - job->restore.begin_ns, bytes = 0;
+
+    for (size_t i = 0; i < info->objects_count; i++)
+        bytes += info->objects[i].tier > HEARTH_TIER_RAM ? info->objects[i].bytes : 0;
+    if (bytes < (1u << 20) || ns == 0)
+        return;
+    double speed = (double)bytes * (double)NS_PER_S / (double)ns;
+    job->sched->read_bytes_per_s =
+        job->sched->read_bytes_per_s > 0 ? 0.8 * job->sched->read_bytes_per_s + 0.2 * speed : speed;
 }
 
 /* Takes the next object if it has arrived. False: nothing more can be done now. */
@@ -289,33 +313,44 @@ static bool fetch_next(struct job *job)
                 error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_NONE);
         return true;
     }
-    start_verifying(job, index, data);
-    job->restore.fetched++;
+    restore_verify(job, index, data);
+    if (++job->restore.fetched == job->restore.objects_count)
+        measure_reads(job);
     set_deadline(job);
     return true;
 }
 
-/* Takes the verdict on the next object if there is one. False: nothing more can be done now. */
-static bool verify_next(struct job *job)
+enum restore_verdict restore_verdict(struct job *job, size_t index)
 {
     struct job_restore *restore = &job->restore;
-    size_t index = restore->verified;
     struct state_object *object = &restore->objects[index];
 
-    if (index == restore->fetched ||
-        (!object->verified && !state_digest_ready(restore->tasks[index])))
-        return false;
+    if (!object->verified && !state_digest_ready(restore->tasks[index]))
+        return RESTORE_UNKNOWN;
     if (!object->verified) {
         struct hash128 digest = state_digest_finish(&restore->tasks[index]);
         object->verified = hash128_eq(&digest, &object->shape.digest);
         faults_spoil(job, object);
     }
     /* With the flag set this checks the shape alone. */
-    if (!object->verified || state_check(job->sched->engine, object, NULL) != ERR_OK)
-        give_up(job, index, HEARTH_REASON_UNVERIFIED);
-    else
+    return object->verified && state_check(job->sched->engine, object, NULL) == ERR_OK
+               ? RESTORE_GOOD
+               : RESTORE_BAD;
+}
+
+/* Takes the verdict on the next object if there is one. False: nothing more can be done now. */
+static bool verify_next(struct job *job)
+{
+    struct job_restore *restore = &job->restore;
+    enum restore_verdict verdict = restore->verified < restore->fetched
+                                       ? restore_verdict(job, restore->verified)
+                                       : RESTORE_UNKNOWN;
+
+    if (verdict == RESTORE_GOOD)
         restore->verified++;
-    return true;
+    else if (verdict == RESTORE_BAD)
+        give_up(job, restore->verified, HEARTH_REASON_UNVERIFIED);
+    return verdict != RESTORE_UNKNOWN;
 }
 
 /* ---- importing ---- */
@@ -332,20 +367,20 @@ static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
 }
 
 /* Tokens are credited to the tier that held their rows; without rows, to the snapshot's tier. */
-static void count_tiers(struct job *job)
+void restore_credit(struct job *job, size_t first, size_t end)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    uint32_t counted = 0;
+    uint32_t counted = first < end ? info->objects[first].begin : 0;
 
     if (job->started)
         return;
-    for (size_t i = 0; i < info->objects_count; i++) {
+    for (size_t i = first; i < end; i++) {
         const struct hearth_object *object = &info->objects[i];
-        uint32_t end = object->kind == HEARTH_OBJECT_SNAPSHOT ? info->boundary : use_end(info, i);
-        if (end <= counted)
+        uint32_t to = object->kind == HEARTH_OBJECT_SNAPSHOT ? info->boundary : use_end(info, i);
+        if (to <= counted)
             continue;
-        *usage_of(job, object->tier) += end - counted;
-        counted = end;
+        *usage_of(job, object->tier) += to - counted;
+        counted = to;
     }
 }
 
@@ -446,7 +481,7 @@ static void finish(struct job *job)
     job->restore.seq = SEQ_NONE;
     job->done = plan->boundary;
     note_plan(job);
-    count_tiers(job); /* before the accept, which may move the objects */
+    restore_credit(job, job->restore.front, job->restore.objects_count);
     hearth_plan_accept(job->restore.plan);
     restore_drop(job);
 }
@@ -511,7 +546,7 @@ enum step restore_poll(struct job *job)
     count_wait(job);
     while (job->restore.objects != NULL) {
         bool moved = advance(job);
-        if (job->seq != SEQ_NONE)
+        if (job->seq != SEQ_NONE || (!moved && beside_begin(job)))
             return STEP_MORE;
         if (job->restore.objects == NULL)
             break;

@@ -6,6 +6,7 @@
  *      steps.c       the step table: what a job does in each phase
  *      device.c      finished sequences kept on the device, forks of running ones: the first tier
  *      restore.c     from a plan of the cache to a sequence
+ *      beside.c      computing the front of a prompt while its back is read
  *      retain.c      from a sequence to the cache
  *      batch.c       choosing the next batch and processing its results
  *      ladder.c      what to do when the engine has no room for a batch
@@ -41,11 +42,11 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
-#include "engine/state_digest.h"
 #include "sched/device.h"
 #include "sched/fair.h"
 #include "sched/ladder.h"
 #include "sched/memory.h"
+#include "sched/restore.h"
 #include "sched/sched.h"
 #include "sched/store_cost.h"
 #include "output/stop_text.h"
@@ -63,30 +64,6 @@ enum {
     SCHED_MEMORY_MS = 10,
     SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and a spare */
     SCHED_VIEWS_MAX = 128,
-};
-
-/* Result of a step. */
-enum step {
-    STEP_MORE,   /* continue with the phase set now */
-    STEP_PARKED, /* nothing to do until an event */
-    STEP_BATCH,  /* ready for the next batch */
-    STEP_DONE,   /* the job has been freed */
-};
-
-/* A plan of the cache that becomes a sequence (restore.c). Empty except in RESTORE. */
-struct job_restore {
-    struct hearth_plan *plan;
-    struct state_object *objects;
-    struct state_digest_task **tasks; /* of the objects that are being verified */
-    /* imported <= verified <= fetched: objects from the first on */
-    size_t objects_count, fetched, verified, imported;
-    seq_id seq;           /* with the imported objects; SEQ_NONE: none yet */
-    uint64_t deadline_ns; /* if the next object is not there by then, computing is faster */
-    uint64_t left_ns;     /* when the job began to wait; 0: it does not */
-    bool paused;          /* it could go on, but other jobs have their turn */
-    /* the fetched state does not fit beside the other jobs; the job has already waited for cells
-     * once */
-    bool needs_cells, waited_for_cells;
 };
 
 /* What a job that is not running waits for. */
@@ -173,8 +150,9 @@ struct sched {
     size_t tenants_count;
     uint64_t served_time; /* fair.c: virtual time, the reference for accounts */
     uint32_t active;
-    uint64_t epoch;                           /* grows whenever cells may have become free */
-    double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
+    uint64_t epoch; /* grows whenever cells may have become free */
+    /* measured, smoothed; 0 = not yet. `read`: of slow tiers */
+    double prefill_per_s, import_bytes_per_s, read_bytes_per_s;
     struct engine_item *items;
     struct job **batch; /* of items[i] */
     size_t batch_count, batch_cap;
@@ -227,6 +205,8 @@ void job_release_followers(struct job *job);
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is restored as far as possible; prefill is next. */
 void job_start_prefill(struct job *job);
+/* The sink learns what was restored and how much is left to compute. */
+void job_announce(struct job *job);
 /* No other job has cells or was promised any. */
 bool job_alone(const struct job *job);
 /* How long the job has nothing to do unless an event nudges the thread; 0: it continues in the next
@@ -241,23 +221,6 @@ void ask_answer_all(struct sched *sched);
 void ask_take_nudge(struct sched *sched);
 /* Makes the thread run a turn soon, even if it sleeps. Any thread; takes the scheduler's lock. */
 void ask_nudge(struct sched *sched);
-
-/* ---- restore.c ---- */
-
-/* Tokens that the cache could restore, without making a plan. */
-uint32_t restore_peek(struct job *job);
-/* Tokens of a text that the cache could restore. */
-uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);
-/* Looks the prompt up in the cache. */
-void restore_lookup(struct job *job);
-/* Continues fetching. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or
- * SEQ_NONE. */
-enum step restore_poll(struct job *job);
-void restore_drop(struct job *job);
-/* The engine lost what was imported so far; it is imported again. */
-void restore_lose(struct job *job);
-/* Tokens imported so far, while the restore goes on. */
-uint32_t restore_done(const struct job *job);
 
 /* ---- batch.c ---- */
 

@@ -343,20 +343,26 @@ static void count_start(struct job *job)
     lock_leave(&sched->lock);
 }
 
-void job_start_prefill(struct job *job)
+void job_announce(struct job *job)
 {
     struct gen_usage *usage = &job->usage;
 
+    if (job->started)
+        return;
+    usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
+    job->times.restored = sched_now_ns(job->sched);
+    job->started = true;
+    count_start(job);
+    if (job->gen->sink.started != NULL)
+        job->gen->sink.started(job->gen->sink.arg, usage);
+}
+
+void job_start_prefill(struct job *job)
+{
     make_schedule(job);
     job->resumed = job->done;
-    if (!job->started) {
-        usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
-        job->times.restored = sched_now_ns(job->sched);
-        job->started = true;
-        count_start(job);
-        if (job->gen->sink.started != NULL)
-            job->gen->sink.started(job->gen->sink.arg, usage);
-    }
+    if (!job->restore.beside)
+        job_announce(job);
     job_set_phase(job, GEN_PREFILL);
 }
 
@@ -481,7 +487,12 @@ static enum step step_restore(struct job *job)
     return STEP_MORE;
 }
 
-static enum step step_batch(struct job *job)
+static enum step step_prefill(struct job *job)
+{
+    return job->restore.beside ? beside_poll(job) : STEP_BATCH;
+}
+
+static enum step step_decode(struct job *job)
 {
     (void)job;
     return STEP_BATCH;
@@ -489,7 +500,7 @@ static enum step step_batch(struct job *job)
 
 static enum step (*const steps[GEN_PHASE_COUNT])(struct job *job) = {
     [GEN_QUEUED] = step_queued,   [GEN_DEFERRED] = step_deferred, [GEN_LOOKUP] = step_lookup,
-    [GEN_RESTORE] = step_restore, [GEN_PREFILL] = step_batch,     [GEN_DECODE] = step_batch,
+    [GEN_RESTORE] = step_restore, [GEN_PREFILL] = step_prefill,   [GEN_DECODE] = step_decode,
 };
 
 enum step job_advance(struct job *job)

@@ -57,7 +57,7 @@
 /* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
 enum { AHEAD_ROOM = 8 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
-/* Bytes kept ahead are this many arenas, so that objects of hundreds of megabytes fit. */
+/* Bytes kept ahead are at least this many arenas. */
 enum { AHEAD_ARENAS = 8 };
 
 enum { PAGE = PAGES_PAGE_BYTES };
@@ -378,7 +378,9 @@ static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bo
     uint64_t need = count * PAGE + skew;
     if (need > room)
         return 0;
-    uint64_t want = MIN(ARENA_OBJECTS * count * PAGE + skew, ARENA_BYTES_MAX);
+    /* Memory that is slow to get is taken in small portions: whoever needs some waits for all. */
+    uint64_t most = options->ahead_bytes > 0 ? AHEAD_BYTES_MAX : ARENA_BYTES_MAX;
+    uint64_t want = MIN(ARENA_OBJECTS * count * PAGE + skew, most);
     want = MAX(MAX(want, need), options->arena_bytes);
     return least ? need : MIN(want, room);
 }
@@ -475,9 +477,7 @@ static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t byt
 /* The size of arenas made ahead when one of `bytes` was needed. */
 static uint64_t arena_ahead(const struct pages_options *options, uint64_t bytes)
 {
-    uint64_t most = MAX(options->ahead_bytes / AHEAD_ARENAS, AHEAD_BYTES_MAX);
-
-    return MAX(options->arena_bytes, MIN(bytes, most));
+    return MAX(options->arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
 }
 
 /* An extent in a new arena of `bytes`, which are already counted; NULL when the allocation

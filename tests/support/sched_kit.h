@@ -29,7 +29,7 @@ struct sched_kit {
 struct kit_gen {
     struct gen gen;
     token_id prompt[KIT_PROMPT_MAX];
-    struct mark marks[64];
+    struct mark marks[128];
     /* filled by the sink */
     struct lock lock;
     struct cond changed;

@@ -1,0 +1,162 @@
+/*
+ * beside.c: computing the front of a prompt while its back is still being read.
+ *
+ *      objects   |  RAM  |  disk  |  disk  |  disk  |  disk  |  disk  |
+ *                 imported  computed --->     ?        <--- read, last one first
+ *                                          they meet
+ *
+ * Reading from a slow tier is the long part of a restore, and the engine has nothing to do
+ * meanwhile. So the job prefills, while reads arrive from the end. Once every object from some place
+ * on is there and verified, and the prefill has reached that place, the job goes back to RESTORE and
+ * imports them (restore.c).
+ *
+ * Only where state can be cut at any token, so that rows do not depend on what follows them, and
+ * only when a chunk takes much less time than the reading: an import cannot start during one.
+ */
+#include <assert.h>
+
+#include "sched/sched_impl.h"
+
+enum { CHUNKS_MIN = 3 }; /* that can be computed while the rest is read */
+
+/* Bytes per second of a slow tier that has not been measured yet: a guess for one decision. */
+static const double read_guess = 2e9;
+
+static bool is_slow(const struct hearth_object *object)
+{
+    return object->tier > HEARTH_TIER_RAM;
+}
+
+bool beside_pays(const struct job *job)
+{
+    const struct sched *sched = job->sched;
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
+    double speed = sched->prefill_per_s > 0 ? sched->prefill_per_s : sched->facts->tokens_per_s;
+    double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
+    uint64_t bytes = 0;
+
+    if (!sched->cuttable || sched->whole || sched->options.exact || speed <= 0)
+        return false;
+    for (size_t i = 0; i < info->objects_count; i++)
+        bytes += is_slow(&info->objects[i]) ? info->objects[i].bytes : 0;
+    return (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
+}
+
+void beside_read(struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
+    const void *data;
+
+    for (size_t i = info->objects_count; i-- > 0;)
+        (void)hearth_plan_fetch(job->restore.plan, i, 0, &data); /* asked again when it is needed */
+}
+
+bool beside_begin(struct job *job)
+{
+    struct job_restore *restore = &job->restore;
+    const struct hearth_plan_info *info = hearth_plan_info(restore->plan);
+
+    if (restore->imported != restore->fetched || restore->fetched == restore->objects_count ||
+        !is_slow(&info->objects[restore->fetched]) || !beside_pays(job))
+        return false;
+    if (restore->seq == SEQ_NONE && device_acquire(job->sched, &restore->seq, NULL) != ERR_OK)
+        return false;
+    job->done = restore_done(job);
+    job->seq = restore->seq;
+    restore->seq = SEQ_NONE;
+    restore_credit(job, 0, restore->imported);
+    restore->beside = true;
+    restore->front = restore->imported;
+    restore->fetched = restore->verified = restore->objects_count; /* from the end, here */
+    return true;
+}
+
+void beside_end(struct job *job)
+{
+    struct job_restore *restore = &job->restore;
+
+    if (!restore->beside)
+        return;
+    restore->beside = false;
+    if (restore->front > 0) { /* only those were used */
+        hearth_plan_skip(restore->plan, restore->front, restore->objects_count);
+        hearth_plan_accept(restore->plan);
+    }
+    restore_drop(job);
+    job_announce(job);
+}
+
+/* The last object that begins where the prefill is, or before. */
+static size_t object_at(const struct job *job)
+{
+    const struct job_restore *restore = &job->restore;
+    size_t index = restore->objects_count - 1;
+
+    while (index > 0 && restore->objects[index].shape.begin > job->done)
+        index--;
+    return index;
+}
+
+/* False: an object cannot be used, and nothing is left to wait for. */
+static bool take_arrived(struct job *job, size_t needed)
+{
+    struct job_restore *restore = &job->restore;
+    const void *data;
+
+    while (restore->fetched > needed) {
+        int error = hearth_plan_fetch(restore->plan, restore->fetched - 1, 0, &data);
+        if (error == HEARTH_ERROR_TIMEOUT)
+            break;
+        if (error != HEARTH_OK)
+            return false;
+        restore_verify(job, --restore->fetched, data);
+    }
+    while (restore->verified > restore->fetched) {
+        enum restore_verdict verdict = restore_verdict(job, restore->verified - 1);
+        if (verdict == RESTORE_UNKNOWN)
+            break;
+        if (verdict == RESTORE_BAD) {
+            hearth_plan_shorten(restore->plan, restore->verified - 1, HEARTH_REASON_UNVERIFIED);
+            return false;
+        }
+        restore->verified--;
+    }
+    return true;
+}
+
+/* From the object on, everything is verified, and the prefill has come so far. */
+static enum step meet(struct job *job, size_t index)
+{
+    struct job_restore *restore = &job->restore;
+    struct engine *engine = job->sched->engine;
+    uint32_t begin = restore->objects[index].shape.begin;
+
+    if (begin == 0) {
+        engine_seq_release(engine, &job->seq);
+    } else if (job->done > begin && engine_seq_truncate(engine, job->seq, begin, NULL) != ERR_OK) {
+        beside_end(job);
+        return STEP_BATCH;
+    }
+    restore->seq = job->seq;
+    job->seq = SEQ_NONE;
+    job->done = 0;
+    restore->beside = false;
+    hearth_plan_skip(restore->plan, restore->front, index);
+    restore->front = restore->imported = index;
+    restore->fetched = restore->verified = restore->objects_count;
+    job_set_phase(job, GEN_RESTORE);
+    return STEP_MORE;
+}
+
+enum step beside_poll(struct job *job)
+{
+    const struct job_restore *restore = &job->restore;
+    size_t index = object_at(job);
+
+    assert(restore->beside && job->phase == GEN_PREFILL);
+    if (job->done >= hearth_plan_info(restore->plan)->boundary || !take_arrived(job, index)) {
+        beside_end(job);
+        return STEP_BATCH;
+    }
+    return restore->verified <= index ? meet(job, index) : STEP_BATCH;
+}

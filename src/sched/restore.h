@@ -1,0 +1,86 @@
+/*
+ * restore.h: from the cache to a sequence (restore.c), also while the job already computes
+ * (beside.c). Internals of the scheduler.
+ *
+ * Owner: the scheduler's thread.
+ */
+#ifndef HEARTH_SCHED_RESTORE_H
+#define HEARTH_SCHED_RESTORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/state.h"
+#include "engine/state_digest.h"
+
+struct hearth_plan;
+struct hearth_space;
+struct job;
+
+/* Result of a step of a job. */
+enum step {
+    STEP_MORE,   /* continue with the phase set now */
+    STEP_PARKED, /* nothing to do until an event */
+    STEP_BATCH,  /* ready for the next batch */
+    STEP_DONE,   /* the job has been freed */
+};
+
+/* A plan of the cache that becomes a sequence (restore.c). Empty except in RESTORE. */
+struct job_restore {
+    struct hearth_plan *plan;
+    struct state_object *objects;
+    struct state_digest_task **tasks; /* of the objects that are being verified */
+    /* imported <= verified <= fetched: objects from the first on */
+    size_t objects_count, fetched, verified, imported;
+    seq_id seq;           /* with the imported objects; SEQ_NONE: none yet */
+    uint64_t deadline_ns; /* if the next object is not there by then, computing is faster */
+    uint64_t left_ns;     /* when the job began to wait; 0: it does not */
+    bool paused;          /* it could go on, but other jobs have their turn */
+    uint64_t begin_ns;    /* when the reads of this plan were started */
+    bool beside;          /* the job prefills meanwhile (beside.c) */
+    /* objects [0, front) were imported before that; those from there on until the two met were
+     * computed instead */
+    size_t front;
+    /* the fetched state does not fit beside the other jobs; the job has already waited for cells
+     * once */
+    bool needs_cells, waited_for_cells;
+};
+
+/* Tokens that the cache could restore, without making a plan. */
+uint32_t restore_peek(struct job *job);
+/* Tokens of a text that the cache could restore. */
+uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);
+/* Looks the prompt up in the cache. */
+void restore_lookup(struct job *job);
+/* Continues fetching. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or
+ * SEQ_NONE. */
+enum step restore_poll(struct job *job);
+void restore_drop(struct job *job);
+/* The engine lost what was imported so far; it is imported again. */
+void restore_lose(struct job *job);
+/* Tokens imported so far, while the restore goes on. */
+uint32_t restore_done(const struct job *job);
+
+/* Starts verifying an object that has arrived; what is known about it. */
+enum restore_verdict { RESTORE_UNKNOWN, RESTORE_GOOD, RESTORE_BAD };
+void restore_verify(struct job *job, size_t index, const void *data);
+enum restore_verdict restore_verdict(struct job *job, size_t index);
+/* Counts the tokens of objects [first, end) of the plan as restored. */
+void restore_credit(struct job *job, size_t first, size_t end);
+
+/* ---- beside.c ---- */
+
+/* Whether it is worth computing the front of the plan while the rest is read. */
+bool beside_pays(const struct job *job);
+/* Starts all reads, the last object first. */
+void beside_read(struct job *job);
+/* The job waits for bytes: if it pays, it gets its sequence as far as it is restored, and prefills.
+ */
+bool beside_begin(struct job *job);
+/* Before each batch. */
+enum step beside_poll(struct job *job);
+/* What is still being read is not needed any more; a no-op unless there is something. */
+void beside_end(struct job *job);
+
+#endif

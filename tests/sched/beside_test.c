@@ -1,0 +1,206 @@
+/*
+ * beside_test.c: a prompt whose back is read while its front is computed. The slow tier answers
+ * when the engine has come as far as the test says; computing takes time on a fake clock.
+ */
+#include "base/clock.h"
+#include "cache/cache.h"
+#include "sched/sched.h"
+#include "support/sched_kit.h"
+#include "support/test.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
+
+enum {
+    RAM = 64 << 20,
+    CHUNK = 64,
+    PROMPT = 4000, /* as many objects as chunks, which begin at the same tokens */
+    TURNS_MAX = 5000,
+};
+
+struct rig {
+    struct clock *clock;
+    struct tier *slow;
+    struct sched_kit kit;
+    unsigned chunks, answers_after; /* chunks computed since the tier was held */
+    bool held;
+};
+
+static void on_piece(struct engine *engine, void *arg)
+{
+    struct rig *rig = arg;
+
+    (void)engine;
+    if (!rig->held || ++rig->chunks != rig->answers_after)
+        return;
+    tier_fault_hold(rig->slow, false);
+    while (tier_fault_waiting(rig->slow) > 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+}
+
+static void wait_stored(struct rig *rig)
+{
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    for (int i = 0;
+         i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects < PROMPT / CHUNK);
+         i++) {
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+        assert_int_equal(hearth_get_tier(rig->kit.cache, HEARTH_TIER_SSD, &stats), HEARTH_OK);
+    }
+    assert_true(stats.objects >= PROMPT / CHUNK);
+}
+
+/* The prompt has been computed once: `truth`. The slow tier alone has its state, and is held. */
+static void rig_open(struct rig *rig, struct kit_gen *truth, uint64_t prefill_ns)
+{
+    *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
+    struct engine_fake_options fake = {.chunk = CHUNK,
+                                       .context = 2 * PROMPT,
+                                       .sequences = 4,
+                                       .rows_bytes = 4096,
+                                       .clock = rig->clock,
+                                       .prefill_ns = prefill_ns,
+                                       .on_piece = on_piece,
+                                       .arg = rig};
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+
+    rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
+    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
+    cache_attach_tier(rig->kit.cache, HEARTH_TIER_SSD, rig->slow, 0);
+    kit_gen_init(truth, &rig->kit, 1, PROMPT, 4);
+    kit_gen_run(&rig->kit, truth);
+    uint64_t tokens;
+    assert_ok(sched_forget(rig->kit.sched, NULL, 60000, &tokens, NULL));
+    wait_stored(rig);
+    hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
+    tier_fault_hold(rig->slow, true);
+    rig->held = true;
+}
+
+static void rig_close(struct rig *rig, struct kit_gen *truth, struct kit_gen *gen)
+{
+    kit_gen_expect_same(truth, gen, true);
+    assert_int_equal(gen->started, 1);
+    kit_gen_fini(truth);
+    kit_gen_fini(gen);
+    sched_kit_close(&rig->kit);
+    clock_destroy_fake(&rig->clock);
+}
+
+static void expect_usage(const struct kit_gen *gen, uint32_t ssd)
+{
+    const struct gen_usage *usage = &gen->result.usage;
+
+    assert_int_equal(usage->ssd, ssd);
+    assert_int_equal(usage->computed, PROMPT - ssd);
+    assert_int_equal(gen->first_usage.ssd, ssd); /* the client was told the same */
+}
+
+/* The tier answers while the engine computes chunk number `after`: everything behind it is
+ * imported. */
+static void meet(unsigned after)
+{
+    const uint32_t computed = after * CHUNK;
+    static struct kit_gen truth, gen;
+    struct rig rig;
+
+    rig_open(&rig, &truth, 1000);
+    rig.answers_after = after;
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_run(&rig.kit, &gen);
+    expect_usage(&gen, PROMPT - 1 - computed);
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    hearth_get_stats(rig.kit.cache, NULL, &stats);
+    assert_int_equal(stats.tokens_reused, PROMPT - 1 - computed);
+    rig_close(&rig, &truth, &gen);
+}
+
+static void test_they_meet(void **state)
+{
+    (void)state;
+    meet(1);
+    meet(35);
+    meet(PROMPT / CHUNK); /* only the end is imported */
+}
+
+static void test_reads_that_come_too_late(void **state)
+{
+    static struct kit_gen truth, gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &truth, 1000);
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_run(&rig.kit, &gen);
+    expect_usage(&gen, 0);
+    tier_fault_hold(rig.slow, false);
+    rig_close(&rig, &truth, &gen);
+}
+
+/* A damaged object, a failed read: what is left is computed. */
+static void spoil(enum tier_fault_kind kind, unsigned which)
+{
+    static struct kit_gen truth, gen;
+    struct rig rig;
+
+    rig_open(&rig, &truth, 1000);
+    rig.answers_after = 2;
+    fault_arm(tier_fault_of(rig.slow, kind), which, 1);
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_run(&rig.kit, &gen);
+    assert_true(gen.result.usage.ssd < PROMPT - 1);
+    rig_close(&rig, &truth, &gen);
+}
+
+static void test_spoiled_objects_are_not_used(void **state)
+{
+    (void)state;
+    for (unsigned which = 1; which <= 41; which += 40) {
+        spoil(TIER_FAULT_GET_CORRUPT, which);
+        spoil(TIER_FAULT_GET_FAIL, which);
+    }
+}
+
+/* Where a chunk takes as long as the reading, the job waits for the bytes. */
+static void test_a_slow_engine_waits(void **state)
+{
+    static struct kit_gen truth, gen;
+    struct sched_view view;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &truth, 1000 * 1000);
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_submit(&rig.kit, &gen);
+    do
+        assert_ok(sched_wait_turn(rig.kit.sched, 60000, NULL));
+    while (sched_views(rig.kit.sched, &view, 1) != 1 || view.phase < GEN_RESTORE);
+    assert_int_equal(view.phase, GEN_RESTORE);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_wait(&gen);
+    expect_usage(&gen, PROMPT - 1);
+    rig_close(&rig, &truth, &gen);
+}
+
+static void test_cancelled_meanwhile(void **state)
+{
+    static struct kit_gen truth, gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &truth, 1000);
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_submit(&rig.kit, &gen);
+    sched_cancel(rig.kit.sched, &gen.gen);
+    kit_gen_wait(&gen);
+    assert_int_equal(gen.result.end, GEN_END_CANCELLED);
+    kit_gen_fini(&gen);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_run(&rig.kit, &gen);
+    rig_close(&rig, &truth, &gen);
+}
+
+TEST_SUITE(TEST(test_they_meet), TEST(test_reads_that_come_too_late),
+           TEST(test_spoiled_objects_are_not_used), TEST(test_a_slow_engine_waits),
+           TEST(test_cancelled_meanwhile))
