@@ -72,6 +72,10 @@ deps_config := $(deps_config:.mk=-llama.mk)
 override LLAMA := $(abspath $(LLAMA))
 export HEARTH_DEPS_LLAMA := $(LLAMA)
 endif
+# The plug-in of a GPU that is fetched with the private libraries: vulkan, hip, cuda, none, or auto, which is vulkan on a machine with a GPU.
+ifdef GPU
+export HEARTH_DEPS_GPU := $(GPU)
+endif
 B     := build/$(variant)
 
 # ---- dependencies ----------------------------------------------------------------------------------------------
@@ -85,9 +89,10 @@ need_deps := 1
 include $(deps_config)
 endif
 
-# It is also made again when HEARTH_DEPS asks for another mode than it has, or LLAMA for another prefix, or when that prefix was built anew.
+# It is also made again when HEARTH_DEPS asks for another mode than it has, GPU for another plug-in or LLAMA for another prefix, or when that
+# prefix was built anew.
 $(deps_config): tools/deps.sh $(if $(LLAMA),$(wildcard $(DEPS_LLAMA_LIBDIR)/libllama.so)) \
-    $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS))$(filter-out $(DEPS_LLAMA),$(LLAMA)),FORCE)
+    $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS))$(filter-out auto $(DEPS_GPU),$(GPU))$(filter-out $(DEPS_LLAMA),$(LLAMA)),FORCE)
 	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
@@ -247,6 +252,17 @@ ifdef COV
 	@tools/coverage.sh $(B)
 endif
 
+# Vulkan in software compiles its shaders once, which takes longer than a test may on a busy machine. What fails here fails again as a test.
+vulkan_suite := $(filter %/fidelity/vulkan_test,$(suites))
+ifneq ($(and $(vulkan_suite),$(wildcard .deps/vulkan/icd.json)),)
+test: .deps/vulkan/shaders/warm
+.deps/vulkan/shaders/warm: | $(vulkan_suite) $(B)/models.stamp
+	$(call step,WARM,.deps/vulkan/shaders)
+	@mkdir -p $(@D)
+	@HEARTH_BUILD=$(CURDIR)/$(B) $(vulkan_suite) >/dev/null 2>&1 || true
+	@touch $@
+endif
+
 # The simulation of a system that has every library: pkg-config answers from copies that point into the sysroot, and the
 # newer C library that this takes comes in by CPPFLAGS and LDFLAGS, as a stranger would do it.
 test-system: ## run every test with libraries "of the system" (they are the sysroot's, if the system has none)
@@ -361,7 +377,7 @@ qa: $(B)/hearth ## the agent-cache regression on every kind of model, and the pr
 	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list
-	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [LLAMA=PREFIX] [CC=clang]'
+	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [GPU=vulkan|hip|cuda|none] [LLAMA=PREFIX] [CC=clang]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/*.mk | expand -t16
 
 version:

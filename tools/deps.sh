@@ -4,7 +4,8 @@
 #   tools/deps.sh            make .deps/config.mk say where the libraries are (does the least it can)
 #   tools/deps.sh --update   forget what was resolved and ask the mirror again
 #   tools/deps.sh --peer     add llama-server, the peer that benchmarks compare with
-#   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools
+#   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools, and a Vulkan device in software
+#                            with its plug-in into .deps/vulkan
 #   tools/deps.sh --status   say what is there, change nothing
 #
 # Two outcomes, written to .deps/config.mk for the Makefile:
@@ -21,6 +22,8 @@
 #   HEARTH_DEPS_SUITE=NAME            Debian suite that has libllama (forky)
 #   HEARTH_DEPS_MIRROR=URL            a Debian mirror, instead of the machine's own
 #   HEARTH_DEPS_CONFIG=FILE           what to write, instead of .deps/config.mk
+#   HEARTH_DEPS_GPU=NAME              plug-in for a GPU: vulkan, hip, cuda, none, or auto (vulkan when this machine has a GPU)
+#   HEARTH_DEPS_ROOT=DIR              where auto looks for a GPU, instead of / (for tests)
 #   HEARTH_DEPS_LLAMA=PREFIX          where llama.cpp is, of any release; of the rest nothing changes
 #   HEARTH_CACHE_DIR=DIR              where downloads are kept for other clones ($XDG_CACHE_HOME/hearth)
 set -eu
@@ -32,6 +35,9 @@ config=${HEARTH_DEPS_CONFIG:-$deps/config.mk}
 sysroot=$deps/sysroot
 mode=${HEARTH_DEPS:-auto}
 llama=${HEARTH_DEPS_LLAMA:-}
+gpu=${HEARTH_DEPS_GPU:-auto}
+components=main
+libs= # of LLAMA's prefix
 suite=${HEARTH_DEPS_SUITE:-forky}
 cache=${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$deps/home}/.cache}/hearth}
 space_kib=500000 # downloads 30 MB, unpacked 130 MB, twice while a new sysroot replaces an old one
@@ -53,6 +59,12 @@ cmocka     1.1.5   libcmocka-dev
 packages="libc6-dev linux-libc-dev libgcc-s1 libstdc++6 libgomp1 node-uplot
 $(printf '%s' "$modules" | awk 'NF{print $3}')"
 peer_packages='llama.cpp-tools'
+# NVIDIA's driver needs X11's libraries for Vulkan even without a display. It is the machine's own driver, so that Debian's is not fetched.
+vulkan_packages='libggml0-backend-vulkan libx11-6 libxext6'
+hip_packages='libggml0-backend-hip'
+cuda_packages='libggml0-backend-cuda'
+# For tests: llvmpipe, a Vulkan device that computes on the CPU.
+software_packages='libggml0-backend-vulkan mesa-vulkan-drivers'
 
 # Programs for tests, and what else of the machine's own suite they need. Not installed: unpacked below .deps/tools.
 tool_packages='prometheus mandoc zsh zsh-common fish fish-common libpcre2-32-0'
@@ -77,6 +89,7 @@ config_system() {
     cat <<EOC
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := system
+DEPS_GPU      := $gpu
 DEPS_BACKENDS := $([ -n "$llama" ] || backend_dir "$(pkg-config --variable=libdir ggml)")
 DEPS_UPLOT    := /usr/share/nodejs/uplot
 EOC
@@ -139,6 +152,51 @@ DEPS_LLAMA_LIBDIR  := $libs
 DEPS_LLAMA_LIBS    := -lllama -lggml -lggml-base $linked
 DEPS_BACKENDS      := ${plugins:-$libs}
 EOC
+}
+
+# ---- GPUs ------------------------------------------------------------------------------------------------
+
+# The backend that this machine's cards get without being asked: Vulkan's is small and serves those of every maker. The nodes of /dev are
+# looked for, because in a container /sys and /proc also show cards that it may not use.
+find_gpu() {
+    for node in "${HEARTH_DEPS_ROOT:-}"/dev/nvidia[0-9]* "${HEARTH_DEPS_ROOT:-}"/dev/dri/renderD*; do
+        [ -e "$node" ] || continue
+        case $node in */nvidia*) echo vulkan; return ;; esac
+        case $(cat "${HEARTH_DEPS_ROOT:-}/sys/class/drm/${node##*/}/device/vendor" 2>/dev/null) in
+            0x10de | 0x1002 | 0x8086) echo vulkan; return ;; # NVIDIA, AMD, Intel
+        esac
+    done
+    echo none
+}
+
+# What was asked for by name stays until another is; what was not there before may be now.
+choose_gpu() {
+    case $gpu in
+        auto)
+            gpu=$(sed -n 's/^DEPS_GPU *:= *//p' "$config" 2>/dev/null) || :
+            case $gpu in '' | none) gpu=$(find_gpu) ;; esac
+            ;;
+        none | vulkan | hip | cuda) ;;
+        *) die "GPU=$gpu: expected auto, none, vulkan, hip or cuda." ;;
+    esac
+}
+
+# With libraries that are not ours the plug-in has to be there already.
+need_plugin() { # FOLDER
+    case ${HEARTH_DEPS_GPU:-auto} in auto | none) return ;; esac
+    for file in "$1/libggml-$gpu"*.so "$libs/libggml-$gpu"*.so*; do
+        [ ! -e "$file" ] || return 0
+    done
+    die "GPU=$gpu: there is no libggml-$gpu.so in $1." \
+        "Install the backend of this ggml (Debian: libggml0-backend-$gpu), or build llama.cpp with it."
+}
+
+add_gpu() {
+    case $gpu in
+        vulkan) packages="$packages $vulkan_packages" ;;
+        hip) packages="$packages $hip_packages" space_kib=12000000 ;;
+        cuda) packages="$packages $cuda_packages" space_kib=8000000 components='main contrib non-free' ;;
+    esac
 }
 
 # ---- the private sysroot ---------------------------------------------------------------------------------
@@ -207,10 +265,12 @@ mirrors() {
 # are cleared: they would refresh caches that are not ours.
 write_apt_conf() { # URL KEYRING
     mkdir -p "$deps/apt/lists/partial" "$deps/apt/cache" "$deps/debs/partial"
-    : >"$deps/apt/status"
+    # The driver's library belongs to the kernel module of the machine: apt is told that it is there.
+    printf 'Package: libcuda1\nStatus: install ok installed\nVersion: 99999\nArchitecture: %s\nMaintainer: -\nDescription: -\n' \
+        "$(dpkg --print-architecture)" >"$deps/apt/status"
     signed=
     [ "$2" != - ] && [ -r "$2" ] && signed="[signed-by=$2] "
-    printf 'deb %s%s %s main\n' "$signed" "$1" "$suite" >"$deps/apt/sources.list"
+    printf 'deb %s%s %s %s\n' "$signed" "$1" "$suite" "$components" >"$deps/apt/sources.list"
     cat >"$deps/apt/apt.conf" <<EOC
 Dir::State "$deps/apt";
 Dir::State::status "$deps/apt/status";
@@ -307,6 +367,8 @@ download() { # MANIFEST PACKAGES
     if ! apt -o "Dir::Cache::archives=$deps/apt/none" install --print-uris $2 >"$deps/apt/uris" 2>"$deps/apt/install.log"
     then
         cat "$deps/apt/install.log" >&2
+        grep -q "locate package libggml0-backend-$gpu" "$deps/apt/install.log" && die "GPU=$gpu: Debian '$suite' has no package of it." \
+            "Use GPU=vulkan, or build llama.cpp with it and run make LLAMA=PREFIX."
         die "apt could not resolve the packages in '$suite' (its words are above)." \
             "The suite may be in the middle of a transition: try again later, or set HEARTH_DEPS_SUITE."
     fi
@@ -352,6 +414,7 @@ config_sysroot() {
     cat <<EOC
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := sysroot
+DEPS_GPU      := $gpu
 DEPS_SYSROOT  := \$(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := \$(DEPS_SYSROOT)/usr/lib/$triplet
 DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
@@ -378,7 +441,7 @@ make_sysroot() { # PACKAGES
     say "done: $(size_of "$deps/debs") of packages, $(size_of "$sysroot") unpacked"
 }
 
-# ---- programs for tests ----------------------------------------------------------------------------------
+# ---- for tests ---------------------------------------------------------------------------------------
 
 # From the machine's own suite, because they run with its C library; without what they depend on, which nearly every machine has.
 fetch_tools() {
@@ -396,6 +459,38 @@ fetch_tools() {
     rm -rf "$deps/tools" "$deps/tools.new/debs" "$deps/tools.log"
     mv "$deps/tools.new" "$deps/tools"
     say "tools for tests: $(size_of "$deps/tools") in .deps/tools"
+}
+
+# A Vulkan device without a GPU: the packages that the sysroot does not have, and a folder with its plug-ins and Vulkan's. The driver is
+# named relative to its description, so that the tree can be moved.
+fetch_software() { # PACKAGES
+    need dpkg dpkg-deb sha256sum awk
+    manifest=$(manifest_name "$1")
+    if ! have_debs "$manifest"; then
+        download "$manifest" "$1"
+        keep_debs "$manifest"
+    fi
+    rm -rf "$deps/vulkan.new"
+    mkdir -p "$deps/vulkan.new/backends"
+    grep 'libggml0_' "$deps/$manifest" | grep -qxFf "$deps/sysroot.manifest" ||
+        die "Debian has a newer ggml than the one in .deps/sysroot. Run tools/deps.sh --update first."
+    while read -r _ file; do
+        grep -q " ${file%%_*}_" "$deps/sysroot.manifest" || dpkg-deb -x "$deps/debs/$file" "$deps/vulkan.new" || die "cannot unpack $file (disk full?)."
+    done <"$deps/$manifest"
+    triplet=$(cd "$sysroot/usr/lib" && ls -d ./*/libllama.so | head -n 1 | cut -d/ -f2)
+    for plugin in "$sysroot/usr/lib/$triplet"/ggml/backends*/*.so "$deps/vulkan.new/usr/lib/$triplet"/ggml/backends*/*.so; do
+        case $plugin in
+            "$sysroot"/*) ln -sf "../../sysroot/${plugin#"$sysroot"/}" "$deps/vulkan.new/backends/" ;;
+            *) [ ! -e "$plugin" ] || ln -sf "../${plugin#"$deps/vulkan.new/"}" "$deps/vulkan.new/backends/" ;;
+        esac
+    done
+    ln -s "usr/lib/$triplet" "$deps/vulkan.new/lib"
+    find "$deps/vulkan.new" -name 'libvulkan_*.so' ! -name libvulkan_lvp.so -delete # drivers of real cards
+    printf '{"file_format_version": "1.0.1", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.4.0"}}\n' \
+        >"$deps/vulkan.new/icd.json"
+    rm -rf "$deps/vulkan"
+    mv "$deps/vulkan.new" "$deps/vulkan"
+    say "Vulkan in software for tests: $(size_of "$deps/vulkan") in .deps/vulkan"
 }
 
 # ---- main ------------------------------------------------------------------------------------------------
@@ -425,7 +520,7 @@ write_config() { # FUNCTION
 case ${1:-} in
     '') ;;
     --status) status; exit 0 ;;
-    --tools) mkdir -p "$deps"; fetch_tools; exit 0 ;;
+    --tools) mkdir -p "$deps"; fetch_tools; [ ! -f "$deps/sysroot.manifest" ] || fetch_software "$packages $software_packages"; exit 0 ;;
     --update) rm -f "$deps"/manifest-* "$deps/sysroot.manifest" "$cache/debs/manifest-$suite"-* ; rm -rf "$deps/debs" ;;
     --peer) packages="$packages $peer_packages"; mode=sysroot ;;
     *) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;
@@ -439,6 +534,7 @@ if ! mkdir -p "$deps" 2>/dev/null || [ ! -w "$deps" ]; then
     die "cannot write to $deps. Is the tree read-only? Copy it to a place that is yours and run make there."
 fi
 [ -z "$llama" ] || find_llama
+choose_gpu
 exec 9>"$deps/lock" # two makes at once: the second waits and then finds everything done
 command -v flock >/dev/null 2>&1 && flock 9
 
@@ -446,10 +542,12 @@ if [ "$mode" != sysroot ]; then
     missing=$(system_missing)
     if [ -z "$missing" ]; then
         say 'using the libraries of the system'
+        need_plugin "${plugins:-$(backend_dir "$(pkg-config --variable=libdir ggml)")}"
         write_config config_system
         exit 0
     fi
     [ "$mode" = auto ] || die "HEARTH_DEPS=system, but the system lacks: $missing"
 fi
+if [ -n "$llama" ]; then need_plugin "${plugins:-$libs}"; else add_gpu; fi
 make_sysroot "$packages"
 write_config config_sysroot

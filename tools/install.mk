@@ -8,7 +8,7 @@
 #   PREFIX/lib/hearth/host/                links to those that libhearth.so needs, which runs with the machine's C library
 #   PREFIX/share/doc/hearth/copyright/     the licences of all these
 #
-# and needs the tree no more. In both cases it brings manual pages, completions, settings to begin with (PREFIX/share/hearth/hearth.ini; hearth's
+# and needs the tree no more. With LLAMA=PREFIX llama.cpp and its plug-ins stay at that prefix. In both cases it brings manual pages, completions, settings to begin with (PREFIX/share/hearth/hearth.ini; hearth's
 # tmpfiles.d copies them to /etc) and the service of systemd, which runs below /usr/local as well as below /usr.
 # DESTDIR is for packagers: files go to DESTDIR/PREFIX, what is written inside says PREFIX.
 # gconv modules are left out: the program converts no character sets.
@@ -38,9 +38,9 @@ install_program := $(INSTALL_BUILD)/hearth
 # The archive's own backend.o is not taken, because the linker has met all of its symbols by then.
 $(INSTALL_BUILD)/hearth: $(B)/src/main.o $(INSTALL_BUILD)/backend.o $(B)/libcore.a
 	$(call step,LINK,$@)
-	@$(CC) $(sanflags) $(call sysld,$(private),$(private)/$(notdir $(DEPS_LOADER))) -pthread $(LDFLAGS) -o $@ $^ $(LIBS)
+	@$(CC) $(sanflags) $(llama_ld) $(call sysld,$(private),$(private)/$(notdir $(DEPS_LOADER))) -pthread $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(INSTALL_BUILD)/backend.o: defines += $(call backends,$(private)/backends)
+$(INSTALL_BUILD)/backend.o: defines += $(call backends,$(if $(LLAMA),$(DEPS_BACKENDS),$(private)/backends))
 $(INSTALL_BUILD)/backend.o: src/engine/backend.c $(B)/flags $(INSTALL_BUILD)/prefix
 	$(call step,CC,$< (for $(prefix)))
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
@@ -117,7 +117,7 @@ install: all $(install_program) $(install_pc) $(install_units) $(T)/stamp ## ins
 	@printf '%s\n' $(install_files) | tr : ' ' >$(INSTALL_BUILD)/list
 	@for page in $(T)/man/*; do echo "644 $$page share/man/man$${page##*.}/$${page##*/}"; done >>$(INSTALL_BUILD)/list
 ifeq ($(DEPS_MODE),sysroot)
-	@tools/install.sh private $(DEPS_SYSROOT) $(DEPS_LIBDIR) $(DEPS_BACKENDS) $(install_program) >>$(INSTALL_BUILD)/list
+	@tools/install.sh private $(DEPS_SYSROOT) $(DEPS_LIBDIR) $(DEPS_BACKENDS) $(install_program) $(DEPS_LLAMA_LIBDIR) >>$(INSTALL_BUILD)/list
 endif
 # What root made in a tree of somebody else must not be in that person's way.
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=$(B) $(INSTALL_BUILD)

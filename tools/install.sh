@@ -5,8 +5,9 @@
 #                                            relative to PREFIX; what an earlier put left and this one lacks is removed.
 #                                            MODE "link" makes a symbolic link to SOURCE, which is text then
 #   tools/install.sh drop DESTDIR PREFIX     remove what put installed
-#   tools/install.sh private SYSROOT LIBDIR BACKENDS PROGRAM
-#                                            print such lines for what PROGRAM needs of a private sysroot
+#   tools/install.sh private SYSROOT LIBDIR BACKENDS PROGRAM [LLAMA_LIBDIR]
+#                                            print such lines for what PROGRAM needs of a private sysroot. What LLAMA_LIBDIR has
+#                                            stays there, and so do its backends
 #
 # The memory is PREFIX/lib/hearth/installed: "f PATH" for a file, "d PATH" for a folder that was not there before, paths
 # absolute and without DESTDIR. On a stage (DESTDIR) every folder is new, /usr too, and that says nothing about the machine
@@ -36,6 +37,7 @@ closure() { # DIR FILE...
         for name in $(printf '%s\n' "$dynamic" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
             case $seen in *" $name "*) continue ;; esac
             seen="$seen$name "
+            if [ -n "$llama" ] && [ -e "$llama/$name" ]; then continue; fi
             [ -f "$dir/$name" ] || die "$name is needed but is not in $dir."
             printf '%s\n' "$dir/$name"
             set -- "$@" "$dir/$name"
@@ -50,14 +52,20 @@ package_of() { # SYSROOT FILE
 }
 
 private() { # SYSROOT LIBDIR BACKENDS PROGRAM
-    libs=$(closure "$2" "$4" "$3"/*.so)
+    # NVIDIA's Vulkan driver is loaded at run time and needs this library and libX11, which this one needs. GPU=vulkan has fetched them.
+    driver=$2/libXext.so.6
+    [ -e "$driver" ] || driver=
+    plugins=
+    [ -n "$llama" ] || plugins=$(printf '%s\n' "$3"/*.so)
+    # shellcheck disable=SC2086 # lists
+    libs="$driver $(closure "$2" "$4" $plugins $driver)"
     for lib in $libs; do
         echo "755 $lib lib/hearth/${lib##*/}"
     done
-    for lib in "$3"/*.so; do
+    for lib in $plugins; do
         echo "644 $lib lib/hearth/backends/${lib##*/}"
     done
-    for lib in $libs "$3"/*.so; do
+    for lib in $libs $plugins; do
         package=$(package_of "$1" "$lib")
         [ -n "$package" ] || die "no package is known for $lib, so its licence is not either. Remove .deps and run make again."
         echo "644 $1/usr/share/doc/$package/copyright share/doc/hearth/copyright/$package"
@@ -156,8 +164,9 @@ case ${1:-} in
         "$1"
         ;;
     private)
-        [ $# -eq 5 ] || die 'private takes SYSROOT, LIBDIR, BACKENDS and PROGRAM.'
+        [ $# -eq 5 ] || [ $# -eq 6 ] || die 'private takes SYSROOT, LIBDIR, BACKENDS, PROGRAM and perhaps LLAMA_LIBDIR.'
         shift
+        llama=${5:-}
         private "$@"
         ;;
     *) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p}' "$0" && exit 2 ;;

@@ -58,6 +58,8 @@ case " \$* " in
     grep -q " $good forky main" "\$deps/apt/sources.list" && : >"\$deps/apt/lists/arrived"
     exit 0 ;;
 *' --print-uris '*)
+    echo "\$@" >$PWD/wanted
+    [ ! -f $PWD/refuses ] || { cat $PWD/refuses >&2; exit 100; }
     for deb in $PWD/mirror/*.deb; do
         printf "'%s' %s %d SHA256:%s\n" "$good/\${deb##*/}" "\${deb##*/}" "\$(wc -c <"\$deb")" \\
             "\$(sha256sum <"\$deb" | cut -d' ' -f1)"
@@ -93,7 +95,7 @@ deps() { # [VAR=VALUE]... [-- ARGUMENT...]
         shift
     done
     run env -i PATH="$path" HOME="$PWD/home" HEARTH_CACHE_DIR="$PWD/cache" HEARTH_DEPS=sysroot \
-        PKG_CONFIG_LIBDIR="$PWD/pc" "${settings[@]}" tree/tools/deps.sh "${@:2}"
+        HEARTH_DEPS_ROOT="$PWD/root" PKG_CONFIG_LIBDIR="$PWD/pc" "${settings[@]}" tree/tools/deps.sh "${@:2}"
 }
 
 # Goes to a folder that others may enter: the usual one may be below one that is closed to them.
@@ -156,6 +158,7 @@ test_fetches_and_unpacks() {
     diff - tree/.deps/config.mk <<'EOF' || fail 'the configuration is another one'
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := sysroot
+DEPS_GPU      := none
 DEPS_SYSROOT  := $(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := $(DEPS_SYSROOT)/usr/lib/x86_64-linux-gnu
 DEPS_LOADER   := $(DEPS_SYSROOT)/usr/lib64/ld-linux-x86-64.so.2
@@ -416,7 +419,7 @@ test_system_libraries_are_taken() {
         rm -rf tree/.deps
         deps HEARTH_DEPS=$mode
         expect_status 0
-        printf 'DEPS_MODE     := system\nDEPS_BACKENDS := %s\nDEPS_UPLOT    := %s\n' "$PWD/lib/ggml/backends0" /usr/share/nodejs/uplot |
+        printf 'DEPS_MODE     := system\nDEPS_GPU      := none\nDEPS_BACKENDS := %s\nDEPS_UPLOT    := %s\n' "$PWD/lib/ggml/backends0" /usr/share/nodejs/uplot |
             diff - <(grep -v '^#' tree/.deps/config.mk) || fail 'the configuration is another one'
     done
     expect_asked
@@ -540,6 +543,80 @@ test_llama_that_is_not_there() {
     rm llama/lib/libggml-base.so
     deps HEARTH_DEPS_LLAMA="$PWD/llama"
     expect_sentence 'no libllama.so, libggml.so and libggml-base.so are there'
+}
+
+# ---- plug-ins of GPUs ------------------------------------------------------------------------------------------
+
+expect_gpu() { # NAME PACKAGE
+    expect_status 0
+    [ "$(llama_line GPU)" = "$1" ] || fail "the configuration says $(llama_line GPU)"
+    grep -q " $2" wanted || fail "apt was asked for: $(cat wanted)"
+}
+
+test_gpu_by_name() {
+    local name
+    setup
+    for name in vulkan hip cuda; do
+        deps HEARTH_DEPS_GPU=$name
+        expect_gpu $name libggml0-backend-$name
+    done
+    grep -q ' forky main contrib non-free$' tree/.deps/apt/sources.list || fail 'CUDA is not in main'
+    # It stays when nothing is asked for, and goes when that is.
+    deps
+    expect_gpu cuda libggml0-backend-cuda
+    deps HEARTH_DEPS_GPU=none
+    expect_gpu none libllama-dev
+    ! grep -q backend wanted || fail "apt was asked for: $(cat wanted)"
+    clone
+    deps HEARTH_DEPS_GPU=magic
+    expect_sentence 'GPU=magic: expected auto, none, vulkan, hip or cuda.'
+}
+
+# Only a card that programs here may use counts, and only one that computes.
+test_gpu_that_is_found() {
+    setup
+    mkdir -p root/sys/class/drm/renderD128/device
+    echo 0x1002 >root/sys/class/drm/renderD128/device/vendor
+    deps
+    expect_gpu none libllama-dev
+    mkdir -p root/dev/dri && touch root/dev/dri/renderD128
+    deps
+    expect_gpu vulkan libggml0-backend-vulkan
+    deps HEARTH_DEPS_GPU=none
+    expect_gpu none libllama-dev
+    clone
+    echo 0x1af4 >root/sys/class/drm/renderD128/device/vendor # a virtual machine's
+    deps
+    expect_gpu none libllama-dev
+    touch root/dev/nvidia0
+    deps
+    expect_gpu vulkan libggml0-backend-vulkan
+}
+
+test_gpu_without_a_package() {
+    setup
+    echo 'E: Unable to locate package libggml0-backend-cuda' >refuses
+    deps HEARTH_DEPS_GPU=cuda
+    expect_sentence "GPU=cuda: Debian 'forky' has no package of it. Use GPU=vulkan"
+}
+
+# With libraries of the system or of a prefix the plug-in has to be there.
+test_gpu_of_other_libraries() {
+    setup
+    put_modules 999
+    mkdir -p lib/ggml/backends0
+    deps HEARTH_DEPS=system HEARTH_DEPS_GPU=vulkan
+    expect_sentence "GPU=vulkan: there is no libggml-vulkan.so in $PWD/lib/ggml/backends0"
+    touch lib/ggml/backends0/libggml-vulkan.so
+    deps HEARTH_DEPS=system HEARTH_DEPS_GPU=vulkan
+    expect_status 0
+    put_llama llama/lib
+    clone
+    deps HEARTH_DEPS_LLAMA="$PWD/llama" HEARTH_DEPS_GPU=cuda
+    expect_sentence "GPU=cuda: there is no libggml-cuda.so in $PWD/llama/lib"
+    touch llama/lib/libggml-cuda.so.0
+    deps HEARTH_DEPS_LLAMA="$PWD/llama" HEARTH_DEPS_GPU=cuda
+    expect_status 0
 }
 
 # ---- the machine's mirrors -------------------------------------------------------------------------------------
