@@ -7,11 +7,14 @@
  */
 #include "admin/admin_impl.h"
 
+#include <stdio.h>
+
 #include "admin/monitor.h"
 #include "base/clock.h"
 #include "models/pool.h"
 
-#define NOT_POSSIBLE "N/A (see log)" /* keeps I48: neither "off", which is a choice, nor a zero */
+/* keeps I48: neither "off", which is a choice, nor a zero */
+#define NOT_POSSIBLE "N/A"
 
 static double per_s(uint64_t count, uint64_t ns)
 {
@@ -20,11 +23,21 @@ static double per_s(uint64_t count, uint64_t ns)
 
 /* ---- models ---- */
 
-static const char *reuse_of(const struct model *model)
+static void write_reuse(struct json *json, const struct model *model)
 {
-    return model_cache(model) == MODEL_CACHE_ON    ? "ok"
-           : model_cache(model) == MODEL_CACHE_OFF ? "off"
-                                                   : NOT_POSSIBLE;
+    char text[128];
+
+    switch (model_cache(model)) {
+    case MODEL_CACHE_ON:
+        json_key_text(json, "reuse", "ok");
+        return;
+    case MODEL_CACHE_OFF:
+        json_key_text(json, "reuse", "off");
+        return;
+    default:
+        snprintf(text, sizeof(text), NOT_POSSIBLE ": %s", model_cache_reason(model));
+        json_key_text(json, "reuse", text);
+    }
 }
 
 /* Features allowed by the self-test and the template. */
@@ -34,7 +47,7 @@ static void write_features(struct json *json, const struct model *model)
     const struct chat_caps *caps = chat_template_caps(model_template(model));
 
     json_key_open(json, "features", '{');
-    json_key_text(json, "reuse", reuse_of(model));
+    write_reuse(json, model);
     json_key_text(json, "partial_reuse",
                   facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
     json_key_text(json, "exact", facts->exact ? "ok" : "no");

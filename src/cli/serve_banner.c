@@ -42,12 +42,18 @@ static void print_models(FILE *out, const struct serve_models *models)
     fprintf(out, "%s\n", models->count > SHOWN_MAX ? " ..." : "");
 }
 
-static void print_store(FILE *out, const struct serve_store *store)
+/* `facts` of the only model, or NULL. */
+static void print_store(FILE *out, const struct serve_store *store,
+                        const struct engine_facts *facts)
 {
     char ram[UNITS_TEXT_BYTES];
 
     if (store->cache == NULL) {
         fprintf(out, "  cache    off\n");
+        return;
+    }
+    if (facts != NULL && facts->slicing == ENGINE_SLICING_NONE) {
+        fprintf(out, "  cache    off for this model: %s\n", engine_fault_text(facts->fault));
         return;
     }
     fprintf(out, "  cache    RAM %s, SSD %s%s\n", units_format_size(store->ram_bytes, ram),
@@ -85,11 +91,13 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
 
     snprintf(url, sizeof(url), strchr(host, ':') != NULL ? "http://[%s]:%u" : "http://%s:%u", host,
              place->port);
-    if (facts != NULL && place->models->count == 1)
+    if (place->models->count != 1)
+        facts = NULL;
+    if (facts != NULL)
         print_model(out, place, facts, load_s);
     else
         print_models(out, place->models);
-    print_store(out, store);
+    print_store(out, store, facts);
     if (local)
         print_socket(out, place);
     else

@@ -285,3 +285,15 @@ uint64_t engine_beats(const struct engine *engine)
 {
     return engine->ops->beats != NULL ? engine->ops->beats(engine) : 0;
 }
+
+const char *engine_fault_text(enum engine_fault fault)
+{
+    static const char *const texts[] = {
+#define X(value, text) text,
+        ENGINE_FAULT_TABLE(X)
+#undef X
+    };
+
+    assert((unsigned)fault < COUNT_OF(texts));
+    return texts[fault];
+}

@@ -104,6 +104,23 @@ enum engine_slicing {
     ENGINE_SLICING_ROWS,  /* rows by token range, plus a snapshot where a kind needs one */
 };
 
+/* Why state cannot be moved: where the self-test of whole sequences failed. X(value, text) */
+#define ENGINE_FAULT_TABLE(X)                                                 \
+    X(ENGINE_FAULT_NONE, "")                                                  \
+    X(ENGINE_FAULT_EXPORT, "the library cannot save the state of this model") \
+    X(ENGINE_FAULT_IMPORT, "the library refuses the state that it has saved") \
+    X(ENGINE_FAULT_BYTES, "the restored state is not the saved one")          \
+    X(ENGINE_FAULT_LOGITS, "the model computes other values after its state is restored")
+
+enum engine_fault {
+#define X(value, text) value,
+    ENGINE_FAULT_TABLE(X)
+#undef X
+        ENGINE_FAULT_COUNT
+};
+
+const char *engine_fault_text(enum engine_fault fault);
+
 struct engine_layer_group {
     enum kind kind;
     uint32_t layers; /* 0 = unknown */
@@ -124,6 +141,7 @@ struct engine_facts {
     struct engine_layer_group groups[KIND_COUNT];
     size_t groups_count;
     enum engine_slicing slicing;
+    enum engine_fault fault; /* of ENGINE_SLICING_NONE */
     bool exact; /* the self-test saw bit-identical logits after a restore */
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */

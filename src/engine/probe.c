@@ -326,36 +326,47 @@ static bool same_object(const struct state_object *a, const struct state_object 
            (a->shape.bytes == b->shape.bytes && hash128_eq(&a->shape.digest, &b->shape.digest));
 }
 
-/* Restores the exported objects and compares the re-exported bytes and the next logits. */
-static bool try_restore(struct probe *probe, const struct objects *objects)
+static bool same_objects(const struct objects *a, const struct objects *b)
+{
+    return same_object(&a->rows[0], &b->rows[0]) && same_object(&a->rows[1], &b->rows[1]) &&
+           same_object(&a->snapshot, &b->snapshot);
+}
+
+static enum engine_fault compare_restored(struct probe *probe, seq_id seq,
+                                          const struct objects *objects)
 {
     struct engine *engine = &probe->llama->base;
     struct objects again = {0};
+
+    bool same = export_objects(engine, seq, &again) && same_objects(objects, &again);
+    free_objects(&again);
+    if (!same)
+        return ENGINE_FAULT_BYTES;
+    if (run(probe, seq, PROBE_TOKENS, 1, true, NULL) != ERR_OK)
+        return ENGINE_FAULT_LOGITS;
+    switch (compare_logits(probe->cold, engine_logits(engine, 0), engine->facts.vocab)) {
+    case SAME:
+        engine->facts.exact = true;
+        return ENGINE_FAULT_NONE;
+    case NEAR:
+        engine->facts.exact = false;
+        return ENGINE_FAULT_NONE;
+    default:
+        return ENGINE_FAULT_LOGITS;
+    }
+}
+
+/* Restores the exported objects and compares the re-exported bytes and the next logits. */
+static enum engine_fault try_restore(struct probe *probe, const struct objects *objects)
+{
+    struct engine *engine = &probe->llama->base;
     seq_id seq;
 
     if (state_import(engine, &objects->restore, &seq, NULL) != ERR_OK)
-        return false;
-    bool ok = export_objects(engine, seq, &again) &&
-              same_object(&objects->rows[0], &again.rows[0]) &&
-              same_object(&objects->rows[1], &again.rows[1]) &&
-              same_object(&objects->snapshot, &again.snapshot);
-    free_objects(&again);
-    if (ok && run(probe, seq, PROBE_TOKENS, 1, true, NULL) == ERR_OK) {
-        switch (compare_logits(probe->cold, engine_logits(engine, 0), engine->facts.vocab)) {
-        case SAME:
-            engine->facts.exact = true;
-            break;
-        case NEAR:
-            engine->facts.exact = false;
-            break;
-        case FAR:
-            ok = false;
-        }
-    } else {
-        ok = false;
-    }
+        return ENGINE_FAULT_IMPORT;
+    enum engine_fault fault = compare_restored(probe, seq, objects);
     engine_seq_release(engine, &seq);
-    return ok;
+    return fault;
 }
 
 /* One attempt in the mode of facts.slicing: cold run, export, clear everything, restore. */
@@ -380,7 +391,9 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
         memcpy(probe->cold, engine_logits(engine, 0), engine->facts.vocab * sizeof(float));
     engine_seq_release(engine, &seq);
     llama_memory_clear(llama->memory, true);
-    *ok = *ok && err == ERR_OK && try_restore(probe, &objects);
+    if (err == ERR_OK)
+        engine->facts.fault = *ok ? try_restore(probe, &objects) : ENGINE_FAULT_EXPORT;
+    *ok = err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE;
     free_objects(&objects);
     llama_memory_clear(llama->memory, true);
     return err;
@@ -409,7 +422,8 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
                      mode == ENGINE_SLICING_ROWS
                          ? "the self-test of sliced state failed: whole sequences only"
                          : "the self-test of state failed: nothing can be restored",
-                     LOG_STR("model", facts->name));
+                     LOG_STR("model", facts->name),
+                     LOG_STR("reason", engine_fault_text(facts->fault)));
     }
     mem_free(probe.cold);
     if (err != ERR_OK)
@@ -423,6 +437,7 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
             facts->kinds |= KIND_BIT(KIND_RECURRENT);
         facts->rows_bytes_fixed = facts->rows_bytes_per_token = facts->snapshot_bytes_max = 0;
     }
+    assert(facts->kinds != 0);
     count_groups(llama, file);
     return ERR_OK;
 }

@@ -433,13 +433,14 @@ static void group_fields(struct wire *wire, struct engine_layer_group *group)
 
 static void shape_fields(struct wire *wire, struct engine_facts *facts)
 {
-    uint32_t groups = (uint32_t)facts->groups_count, slicing = facts->slicing;
+    uint32_t groups = (uint32_t)facts->groups_count, slicing = facts->slicing, fault = facts->fault;
 
     field_u32(wire, &facts->kinds, (1u << KIND_COUNT) - 1);
     field_u32(wire, &groups, KIND_COUNT);
     for (uint32_t i = 0; i < groups && !wire->bad; i++)
         group_fields(wire, &facts->groups[i]);
     field_u32(wire, &slicing, ENGINE_SLICING_ROWS);
+    field_u32(wire, &fault, ENGINE_FAULT_COUNT - 1);
     field_bool(wire, &facts->exact);
     field_u64(wire, &facts->rows_bytes_fixed);
     field_u64(wire, &facts->rows_bytes_per_token);
@@ -448,6 +449,7 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     field_u32(wire, &facts->tokens_per_s, UINT32_MAX);
     facts->groups_count = groups;
     facts->slicing = (enum engine_slicing)slicing;
+    facts->fault = (enum engine_fault)fault;
 }
 
 static void fingerprint_fields(struct wire *wire, struct hash256 *fingerprint)

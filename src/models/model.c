@@ -222,8 +222,8 @@ static void choose_cache(struct model *model, const struct model_options *option
     }
     model->state = MODEL_CACHE_UNSUPPORTED;
     LOG_WARN(options->log, "model",
-             "the library cannot save the state of this model: it is served without a cache",
-             LOG_STR("model", model->name));
+             "its state cannot be saved and restored: it is served without a cache",
+             LOG_STR("model", model->name), LOG_STR("reason", model_cache_reason(model)));
 }
 
 static struct model *create(const struct model_options *options)
@@ -319,6 +319,18 @@ const char *model_cache_name(enum model_cache state)
     };
 
     return (unsigned)state < COUNT_OF(names) ? names[state] : "unknown";
+}
+
+const char *model_cache_reason(const struct model *model)
+{
+    switch (model->state) {
+    case MODEL_CACHE_ON:
+        return "";
+    case MODEL_CACHE_OFF:
+        return "--no-cache";
+    default:
+        return engine_fault_text(model_facts(model)->fault);
+    }
 }
 
 struct chat_model model_chat(const struct model *model)

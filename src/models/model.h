@@ -74,6 +74,9 @@ enum model_cache {
 enum model_cache model_cache(const struct model *model);
 const char *model_cache_name(enum model_cache state);
 
+/* Why it is not on, in a few words; "" when it is. */
+const char *model_cache_reason(const struct model *model);
+
 /* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL
  * when the cache is off. If a share is no longer available, the space is opened without it. */
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,

@@ -336,6 +336,8 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_uint(json, "total_slots", facts->sequences);
     json_key_text(json, "model_description", facts->description);
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
+    if (model_cache(model) != MODEL_CACHE_ON)
+        json_key_text(json, "cache_reason", model_cache_reason(model));
     json_key_text(json, "chat_template", facts->chat_template);
     write_caps(json, chat_template_caps(model_template(model)));
     json_key_open(json, "modalities", '{');

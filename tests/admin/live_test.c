@@ -49,8 +49,14 @@ static void test_i48_models_say_what_they_can(void **state)
 
     api_kit_open(&kit, &options);
     doc = api_kit_get(&kit, "/admin/models", 200);
-    assert_string_equal(json_at(doc, "/models/0/features/reuse"), "N/A (see log)");
-    assert_string_equal(json_at(doc, "/models/0/features/partial_reuse"), "N/A (see log)");
+    assert_string_equal(json_at(doc, "/models/0/features/reuse"),
+                        "N/A: the library cannot save the state of this model");
+    assert_string_equal(json_at(doc, "/models/0/features/partial_reuse"), "N/A");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/props", 200);
+    assert_string_equal(json_at(doc, "/cache_state"), "unsupported (see log)");
+    assert_string_equal(json_at(doc, "/cache_reason"),
+                        "the library cannot save the state of this model");
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 }

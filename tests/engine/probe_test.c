@@ -43,6 +43,7 @@ static const struct family {
 /* Releases before 0.7.0 ignore PARTIAL_ONLY for a plain cache and write everything. The functions of
  * the library are replaced here, so that the newest one does the same. */
 static bool ignore_partial;
+static enum engine_fault broken; /* what the library cannot do */
 
 static llama_state_seq_flags old_flags(llama_state_seq_flags flags)
 {
@@ -65,7 +66,17 @@ size_t llama_state_seq_get_data_ext(struct llama_context *ctx, uint8_t *out, siz
     size_t (*real)(struct llama_context *, uint8_t *, size_t, llama_seq_id, llama_state_seq_flags);
 
     *(void **)&real = dlsym(RTLD_NEXT, __func__);
-    return real(ctx, out, size, seq, old_flags(flags));
+    return broken == ENGINE_FAULT_EXPORT ? 0 : real(ctx, out, size, seq, old_flags(flags));
+}
+
+size_t llama_state_seq_set_data_ext(struct llama_context *ctx, const uint8_t *in, size_t size,
+                                    llama_seq_id seq, llama_state_seq_flags flags)
+{
+    size_t (*real)(struct llama_context *, const uint8_t *, size_t, llama_seq_id,
+                   llama_state_seq_flags);
+
+    *(void **)&real = dlsym(RTLD_NEXT, __func__);
+    return broken == ENGINE_FAULT_IMPORT ? 0 : real(ctx, in, size, seq, flags);
 }
 
 static const struct engine_options options = {
@@ -136,6 +147,20 @@ static void test_library_that_ignores_partial(void **state)
     assert_int_equal(facts->snapshot_bytes_max, 0);
     check_groups(&families[0], facts);
     engine_close(&engine);
+}
+
+/* A model whose state cannot be moved is served, and the facts say why it is not cached. */
+static void test_library_that_cannot_move_state(void **state)
+{
+    (void)state;
+    for (broken = ENGINE_FAULT_EXPORT; broken <= ENGINE_FAULT_IMPORT; broken++) {
+        struct engine *engine = test_engine("llama", &options);
+        assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_NONE);
+        assert_int_equal(engine_facts(engine)->fault, broken);
+        assert_true(engine_fault_text(broken)[0] != '\0');
+        check_left_clean(engine);
+        engine_close(&engine);
+    }
 }
 
 /* Chunks that are smaller than the prompt of the self-test. */
@@ -298,5 +323,6 @@ static void test_kinds_without_sizes(void **state)
 }
 
 TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_library_that_ignores_partial),
-           TEST(test_small_chunks), TEST(test_bytes_of_rows), TEST(test_sizes_hold_at_every_length),
+           TEST(test_library_that_cannot_move_state), TEST(test_small_chunks),
+           TEST(test_bytes_of_rows), TEST(test_sizes_hold_at_every_length),
            TEST(test_streams_are_served_whole), TEST(test_kinds_without_sizes))

@@ -76,6 +76,7 @@ static struct worker_reply make_reply(void)
                             .groups = {{KIND_FULL, 2}, {KIND_RECURRENT, 2}},
                             .groups_count = 2,
                             .slicing = ENGINE_SLICING_ROWS,
+                            .fault = ENGINE_FAULT_LOGITS,
                             .exact = true,
                             .rows_bytes_per_token = 64,
                             .bos = 999,

@@ -251,13 +251,17 @@ static void test_i48_unsupported_is_not_off(void **state)
     }
     assert_int_equal(model_cache(model), MODEL_CACHE_UNSUPPORTED);
     assert_string_equal(model_cache_name(model_cache(model)), "unsupported (see log)");
-    assert_int_equal(count_lines(path, "cannot save the state"), 1);
+    assert_string_equal(model_cache_reason(model),
+                        "the library cannot save the state of this model");
+    assert_int_equal(count_lines(path, "reason=\"the library cannot save the state"), 1);
     model_close(&model);
     model = open_fake(cache, NULL, NULL);
     assert_int_equal(model_cache(model), MODEL_CACHE_ON);
+    assert_string_equal(model_cache_reason(model), "");
     model_close(&model);
     model = open_fake(NULL, NULL, NULL);
     assert_int_equal(model_cache(model), MODEL_CACHE_OFF);
+    assert_string_equal(model_cache_reason(model), "--no-cache");
     model_close(&model);
     log_destroy(&log);
     close(fd);

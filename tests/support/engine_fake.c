@@ -576,6 +576,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .window = windows ? options->window : 0,
         .kinds = options->kinds,
         .slicing = slicings[options->slicing],
+        .fault = options->slicing == ENGINE_FAKE_NONE ? ENGINE_FAULT_EXPORT : ENGINE_FAULT_NONE,
         .exact = true,
         .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
         .rows_bytes_per_token = full ? options->rows_bytes : 0,
