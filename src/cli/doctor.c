@@ -5,7 +5,9 @@
  * is 1 when something failed. Folders and port are those that `hearth serve` would use with the
  * same settings; nothing is changed, and measurements are bounded.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <sodium.h>
 #include <stdarg.h>
@@ -29,6 +31,7 @@
 #include "cli/config.h"
 #include "cli/remote.h"
 #include "engine/engine.h"
+#include "engine/host_memory.h"
 #include "http/listen.h"
 #include "version.h"
 
@@ -51,7 +54,8 @@ enum {
     FILES_WANTED = 1024,
     SYSTEM_FILE_BYTES_MAX = 4096,
     ANSWER_MS = 1000,
-    YEAR_MIN = 2026, /* a clock set before this program was written is wrong */
+    PIN_BYTES = 64 << 20, /* as the arenas of the RAM cache */
+    YEAR_MIN = 2026,      /* a clock set before this program was written is wrong */
 };
 
 #define AT(field) offsetof(struct doctor_options, field)
@@ -109,6 +113,98 @@ static void check_libraries(struct doctor *doctor)
                sysinfo_origin((void *)uv_version_string));
 }
 
+/* ---- GPUs ---- */
+
+static bool exists(const char *pattern)
+{
+    glob_t found;
+    bool any = glob(pattern, 0, NULL, &found) == 0;
+
+    globfree(&found);
+    return any;
+}
+
+/* A plug-in in the folder that is not in use: the loader's own words, or that it is of another
+ * release. */
+static void check_plugin(struct doctor *doctor, const char *path)
+{
+    const char *file = strrchr(path, '/') + 1;
+    const char *from = file + strlen("libggml-"); /* "cpu-haswell.so", "vulkan.so" */
+    char name[32];
+
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(from, "-."), from);
+    if (strcmp(name, "cpu") == 0 || engine_has_backend(name))
+        return;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        doctor_say(doctor, VERDICT_WARN, "plug-in", "%s cannot be loaded: %s", file, dlerror());
+    else
+        doctor_say(doctor, VERDICT_WARN, "plug-in",
+                   "%s is of another release: it has to be built for ggml %s", file,
+                   engine_ggml_version());
+    if (handle != NULL)
+        dlclose(handle);
+}
+
+static void check_plugins(struct doctor *doctor, const char *dir)
+{
+    const char *pattern = arena_printf(doctor->cli->arena, "%s/libggml-*.so", dir);
+    glob_t found;
+
+    if (pattern != NULL && glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            check_plugin(doctor, found.gl_pathv[i]);
+        globfree(&found);
+    }
+}
+
+/* Cards that programs here may use, but no backend does. */
+static void check_cards(struct doctor *doctor)
+{
+    bool nvidia = exists("/dev/nvidia[0-9]*");
+
+    if (!nvidia && !exists("/dev/dri/renderD*"))
+        return;
+    if (!engine_has_backend("vulkan") && !engine_has_backend("cuda") && !engine_has_backend("hip"))
+        doctor_say(doctor, VERDICT_WARN, "card",
+                   "%s has no backend and is not used: run `make GPU=vulkan`, or build llama.cpp "
+                   "for it (docs/gpu.md)",
+                   nvidia ? "an NVIDIA card" : "a card in /dev/dri");
+    else if (nvidia && engine_has_backend("vulkan"))
+        doctor_say(doctor, VERDICT_WARN, "card",
+                   "Vulkan's backend finds no device. Without a display NVIDIA's driver answers "
+                   "through libEGL_nvidia.so.0: set VK_DRIVER_FILES to an ICD file that names it");
+    else
+        doctor_say(doctor, VERDICT_WARN, "card",
+                   "its backend finds no device: is the card's driver installed?");
+}
+
+static void check_pinned(struct doctor *doctor)
+{
+    if (!host_memory_can_pin(doctor->options->backends)) {
+        doctor_say(doctor, VERDICT_WARN, "pinned",
+                   "this backend has no pinned memory: restores "
+                   "from RAM are several times slower");
+        return;
+    }
+    void *block = host_memory_alloc(PIN_BYTES, NULL);
+    if (block == NULL || host_memory_stats().plain > 0)
+        doctor_say(doctor, VERDICT_WARN, "pinned",
+                   "memory could not be pinned, so restores from RAM are several times slower: "
+                   "raise the limit of locked memory (`ulimit -l unlimited`)");
+    else
+        doctor_say(doctor, VERDICT_OK, "pinned", "memory for the RAM cache can be pinned");
+    host_memory_free(block, NULL);
+}
+
+static void check_gpu(struct doctor *doctor, const struct engine_backend_info *device)
+{
+    if (!device->flash)
+        doctor_say(doctor, VERDICT_WARN, "flash",
+                   "%s has no flash attention: long prompts are slower and need more memory",
+                   device->name);
+}
+
 static void check_devices(struct doctor *doctor)
 {
     struct engine_backend_info list[DEVICES_MAX];
@@ -123,12 +219,21 @@ static void check_devices(struct doctor *doctor)
         return;
     }
     doctor_say(doctor, VERDICT_OK, "backends", "%s", dir);
+    check_plugins(doctor, dir);
+    bool gpu = false;
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         char free_text[UNITS_TEXT_BYTES], total_text[UNITS_TEXT_BYTES];
         doctor_say(doctor, VERDICT_OK, "device", "%s: %s, %s of %s free", list[i].name,
                    list[i].description, units_format_size(list[i].memory_free, free_text),
                    units_format_size(list[i].memory_total, total_text));
+        if (list[i].gpu)
+            check_gpu(doctor, &list[i]);
+        gpu |= list[i].gpu;
     }
+    if (gpu)
+        check_pinned(doctor);
+    else
+        check_cards(doctor);
 }
 
 /* ---- machine ---- */

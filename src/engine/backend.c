@@ -78,6 +78,38 @@ void backend_init(const char *dir)
     pthread_once(&once, init_once);
 }
 
+bool backend_is_loaded(const char *name)
+{
+    /* The backend of libggml-hip.so is CUDA's, compiled for another maker. */
+    return ggml_backend_reg_by_name(strcmp(name, "hip") == 0 ? "ROCm" : name) != NULL;
+}
+
+bool backend_is_gpu(struct ggml_backend_device *device)
+{
+    enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+
+    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+/* Asked with heads of a usual size; nothing is allocated or computed. */
+bool backend_has_flash(struct ggml_backend_device *device)
+{
+    enum { WIDTH = 128, HEADS = 8, CELLS = 256, TENSORS = 8 };
+    struct ggml_context *ctx = ggml_init(
+        (struct ggml_init_params){.mem_size = TENSORS * ggml_tensor_overhead(), .no_alloc = true});
+
+    if (ctx == NULL)
+        return false;
+    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, WIDTH, 1, HEADS);
+    struct ggml_tensor *k = ggml_new_tensor_3d(ctx, GGML_TYPE_F16, WIDTH, CELLS, HEADS);
+    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, GGML_TYPE_F16, WIDTH, CELLS, HEADS);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, CELLS, 1);
+    struct ggml_tensor *op = ggml_flash_attn_ext(ctx, q, k, v, mask, 1, 0, 0);
+    bool has = ggml_backend_dev_supports_op(device, op);
+    ggml_free(ctx);
+    return has;
+}
+
 const char *backend_take_error(void)
 {
     memcpy(taken_error, last_error, sizeof(taken_error));

@@ -7,12 +7,21 @@
 #ifndef HEARTH_ENGINE_BACKEND_H
 #define HEARTH_ENGINE_BACKEND_H
 
+#include <stdbool.h>
+
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
 
 /* The directory that is searched: HEARTH_BACKENDS in the environment, else the folder of the
  * build. */
 const char *backend_dir(void);
+
+/* Whether the backend of libggml-NAME.so is registered; after backend_init. */
+bool backend_is_loaded(const char *name);
+
+struct ggml_backend_device;
+bool backend_is_gpu(struct ggml_backend_device *device);
+bool backend_has_flash(struct ggml_backend_device *device);
 
 /* The first error line that the libraries logged on this thread since the last call, without prefix
  * and newline; "" when none. */

@@ -142,7 +142,7 @@ struct engine_facts {
     size_t groups_count;
     enum engine_slicing slicing;
     enum engine_fault fault; /* of ENGINE_SLICING_NONE */
-    bool exact; /* the self-test saw bit-identical logits after a restore */
+    bool exact;              /* the self-test saw bit-identical logits after a restore */
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */
     uint32_t tokens_per_s;
@@ -274,6 +274,8 @@ struct engine_backend_info {
     char name[64];
     char description[128];
     uint64_t memory_free, memory_total;
+    bool gpu;
+    bool flash; /* can compute flash attention */
 };
 
 /* Versions and backends, for `doctor` and --version. `backends` as in engine_options. */
@@ -283,5 +285,9 @@ const char *engine_ggml_version(void);
 const char *engine_ggml_origin(void);
 const char *engine_backends_dir(const char *backends);
 size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
+
+/* Whether the backend of the plug-in libggml-NAME.so is in use, with or without devices. After
+ * engine_backends. */
+bool engine_has_backend(const char *name);
 
 #endif

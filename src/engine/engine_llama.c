@@ -821,6 +821,13 @@ size_t engine_backends(const char *backends, struct engine_backend_info *list, s
                  ggml_backend_dev_description(device));
         list[i].memory_free = free_bytes;
         list[i].memory_total = total_bytes;
+        list[i].gpu = backend_is_gpu(device);
+        list[i].flash = backend_has_flash(device);
     }
     return count;
+}
+
+bool engine_has_backend(const char *name)
+{
+    return backend_is_loaded(name);
 }

@@ -45,6 +45,35 @@ test_a_good_machine_passes() {
     return 0
 }
 
+# A plug-in that is there and not in use is named, with the reason.
+test_plugins_that_do_not_load() {
+    local dir
+    here
+    dir=$(dirname "$("$HEARTH" doctor --disk-test 0 | sed -n 's,^ok    backends   \(.*\),\1/x,p')")
+    mkdir plug-ins && ln -s "$dir"/libggml-cpu* plug-ins/
+    echo 'int unrelated;' >other.c
+    gcc -shared -nostdlib -o plug-ins/libggml-other.so other.c || skip 'there is no compiler'
+    echo 'not a library' >plug-ins/libggml-broken.so
+    run "$HEARTH" doctor --backends "$PWD/plug-ins"
+    expect_status 0
+    expect_line '^warn  plug-in    libggml-other.so is of another release: it has to be built for ggml [0-9.]+$'
+    expect_line '^warn  plug-in    libggml-broken.so cannot be loaded: .*(invalid|too short)'
+    ! grep 'plug-in .*cpu' "$scratch/out" || fail 'the CPU has many plug-ins, and one is used'
+}
+
+# Vulkan in software is a GPU to ggml.
+test_a_gpu() {
+    local vulkan=$HEARTH_BUILD/../../.deps/vulkan
+    here
+    [ -e "$vulkan/icd.json" ] || skip 'no Vulkan in software here; tools/deps.sh --tools fetches it'
+    run env VK_DRIVER_FILES="$vulkan/icd.json" GGML_VK_VISIBLE_DEVICES=0 LD_LIBRARY_PATH="$vulkan/lib" \
+        "$HEARTH" doctor --backends "$vulkan/backends"
+    expect_status 0
+    expect_line '^ok    device     Vulkan0: llvmpipe'
+    expect_line '^ok    pinned     memory for the RAM cache can be pinned$'
+    ! grep -E '(plug-in|card|flash) ' "$scratch/out" || fail 'nothing is wrong with it'
+}
+
 # Wherever the folder comes from.
 test_no_backends_is_a_failure() {
     local how

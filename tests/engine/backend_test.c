@@ -95,6 +95,18 @@ static void test_errors_belong_to_their_thread(void **state)
     assert_non_null(strstr(backend_take_error(), "ours"));
 }
 
+static void test_devices_are_described(void **state)
+{
+    struct engine_backend_info info;
+
+    (void)state;
+    setenv("GGML_VK_VISIBLE_DEVICES", "", 1); /* no card comes before the CPU */
+    assert_true(engine_backends(NULL, &info, 1) > 0);
+    assert_true(engine_has_backend("cpu"));
+    assert_false(engine_has_backend("nonexistent"));
+    assert_true(info.gpu || info.flash); /* the CPU has flash attention */
+}
+
 static void test_folder_comes_from_the_environment(void **state)
 {
     (void)state;
@@ -159,6 +171,6 @@ static void test_long_errors_are_cut(void **state)
 }
 
 TEST_SUITE(TEST(test_init_twice_is_init_once), TEST(test_threads_may_init_together),
-           TEST(test_errors_belong_to_their_thread), TEST(test_folder_comes_from_the_environment),
-           TEST(test_given_folder_wins), TEST(test_first_error_is_kept_and_taken_once),
-           TEST(test_long_errors_are_cut))
+           TEST(test_errors_belong_to_their_thread), TEST(test_devices_are_described),
+           TEST(test_folder_comes_from_the_environment), TEST(test_given_folder_wins),
+           TEST(test_first_error_is_kept_and_taken_once), TEST(test_long_errors_are_cut))
