@@ -554,7 +554,7 @@ struct hearth_tier_stats {
 HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
                                struct hearth_tier_stats *stats);
 
-/* ---- watching ---- */
+/* ---- contents and events ---- */
 
 /* One cached object. Pointers and keys are valid only during the callback. */
 struct hearth_held {

@@ -31,7 +31,7 @@ enum drill {
         DRILL_COUNT
 };
 
-/* NULL-terminated, in the order of the enum: the choices of an option */
+/* NULL-terminated, in the order of the enum: the names of an option */
 extern const char *const drill_names[];
 
 unsigned drill_invariant(enum drill drill);

@@ -122,7 +122,7 @@ static size_t value_bytes(enum option_type type)
         [OPTION_INT] = sizeof(int64_t),
         [OPTION_FLOAT] = sizeof(double),
         [OPTION_TEXT] = sizeof(const char *),
-        [OPTION_CHOICE] = sizeof(int),
+        [OPTION_ENUM] = sizeof(int),
         [OPTION_SIZE] = sizeof(uint64_t),
         [OPTION_DURATION] = sizeof(uint64_t),
         [OPTION_LIST] = sizeof(struct option_list),
@@ -230,7 +230,7 @@ static enum err missing_value(struct option_run *run, const struct spelled *spel
                               const char *next)
 {
     const char *word = option_value_word(spelled->desc);
-    const char *shown = word ? word : spelled->desc->choices[0];
+    const char *shown = word ? word : spelled->desc->names[0];
 
     if (next == NULL)
         return err_set(run->info, ERR_INVALID, STR_FMT " needs a value, as in " STR_FMT " %s",

@@ -46,7 +46,7 @@ enum option_type {
     OPTION_INT,      /* [int64_t] imin..imax */
     OPTION_FLOAT,    /* [double] fmin..fmax */
     OPTION_TEXT,     /* [const char *] NULL when not given and no initial value */
-    OPTION_CHOICE,   /* [int] index into choices */
+    OPTION_ENUM,     /* [int] index into names */
     OPTION_SIZE,     /* [uint64_t] bytes; a percentage is of `whole` */
     OPTION_DURATION, /* [uint64_t] nanoseconds */
     OPTION_LIST,     /* [struct option_list] texts; may be given several times */
@@ -74,13 +74,13 @@ struct option_desc {
     size_t offset;
     /* placeholder for the value in help: "N", "SIZE", "FILE"; NULL: by type */
     const char *value;
-    const char *initial;        /* as a user would write it; NULL: zero, false, none */
-    const char *help;           /* one sentence */
-    const char *const *choices; /* CHOICE, NULL-terminated */
-    uint64_t min, max;          /* UINT, SIZE, DURATION (ns): max 0 = no bound */
-    int64_t imin, imax;         /* INT: both 0 = no bound */
-    double fmin, fmax;          /* FLOAT: both 0 = no bound */
-    const char *group;          /* heading in the help; NULL = the previous one */
+    const char *initial;      /* as a user would write it; NULL: zero, false, none */
+    const char *help;         /* one sentence */
+    const char *const *names; /* ENUM, NULL-terminated */
+    uint64_t min, max;        /* UINT, SIZE, DURATION (ns): max 0 = no bound */
+    int64_t imin, imax;       /* INT: both 0 = no bound */
+    double fmin, fmax;        /* FLOAT: both 0 = no bound */
+    const char *group;        /* heading in the help; NULL = the previous one */
     /* a second long name ("np"); matched with one or two dashes; or NULL */
     const char *alias;
     bool secret;      /* its value is never shown */
@@ -143,7 +143,7 @@ struct option_spelling {
 
 struct option_spelling option_spelling(const struct option_desc *desc);
 
-/* The placeholder for the value in help, or NULL for a flag and for a choice without its own
+/* The placeholder for the value in help, or NULL for a flag and for an ENUM without its own
  * word. */
 const char *option_value_word(const struct option_desc *desc);
 

@@ -23,9 +23,9 @@ void option_facts(const struct option_desc *desc, struct buf *text)
     buf_appendf(text, "%s [", desc->help);
     if (option_range(desc, range))
         buf_appendf(text, "%s; ", range);
-    if (desc->type == OPTION_CHOICE && desc->value != NULL) {
-        for (int i = 0; desc->choices[i] != NULL; i++)
-            buf_appendf(text, "%s%s", i ? ", " : "", desc->choices[i]);
+    if (desc->type == OPTION_ENUM && desc->value != NULL) {
+        for (int i = 0; desc->names[i] != NULL; i++)
+            buf_appendf(text, "%s%s", i ? ", " : "", desc->names[i]);
         buf_append_str(text, "; ");
     }
     if (desc->type == OPTION_LIST)
@@ -73,8 +73,8 @@ static void append_label(const struct option_desc *desc, struct buf *label)
     buf_appendf(label, "--%s%s", spelling.negative ? "no-" : "", desc->name);
     if (word != NULL)
         buf_appendf(label, " %s", word);
-    for (int i = 0; word == NULL && desc->type == OPTION_CHOICE && desc->choices[i] != NULL; i++)
-        buf_appendf(label, "%c%s", i ? '|' : ' ', desc->choices[i]);
+    for (int i = 0; word == NULL && desc->type == OPTION_ENUM && desc->names[i] != NULL; i++)
+        buf_appendf(label, "%c%s", i ? '|' : ' ', desc->names[i]);
 }
 
 /* The label, then the words of the text in the right column. */

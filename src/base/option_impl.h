@@ -74,7 +74,7 @@ const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME
 bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES]);
 const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
 
-/* Appends the option's help and what the table knows besides: "Port. [range; choices; default;
+/* Appends the option's help and what the table knows besides: "Port. [range; names; default;
  * environment]". */
 void option_facts(const struct option_desc *desc, struct buf *text);
 

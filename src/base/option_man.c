@@ -96,8 +96,8 @@ static void append_label(const struct option_desc *desc, struct buf *out)
         option_roff(out, str_from(word));
         buf_append_str(out, "\\fR");
     }
-    for (int i = 0; word == NULL && desc->type == OPTION_CHOICE && desc->choices[i] != NULL; i++)
-        buf_appendf(out, "%c%s", i ? '|' : ' ', desc->choices[i]);
+    for (int i = 0; word == NULL && desc->type == OPTION_ENUM && desc->names[i] != NULL; i++)
+        buf_appendf(out, "%c%s", i ? '|' : ' ', desc->names[i]);
     buf_append_char(out, '\n');
 }
 
@@ -118,8 +118,8 @@ static void append_key(const struct option_desc *desc, struct buf *out)
         option_roff(out, str_from(word));
     else if (desc->type == OPTION_FLAG)
         buf_append_str(out, "on|off");
-    for (int i = 0; word == NULL && desc->type == OPTION_CHOICE && desc->choices[i] != NULL; i++)
-        buf_appendf(out, "%s%s", i ? "|" : "", desc->choices[i]);
+    for (int i = 0; word == NULL && desc->type == OPTION_ENUM && desc->names[i] != NULL; i++)
+        buf_appendf(out, "%s%s", i ? "|" : "", desc->names[i]);
     buf_append_str(out, "\\fR\n");
 }
 
@@ -161,8 +161,8 @@ static const char *example_value(const struct option_desc *desc)
     switch (desc->type) {
     case OPTION_FLAG:
         return "off";
-    case OPTION_CHOICE:
-        return desc->choices[0];
+    case OPTION_ENUM:
+        return desc->names[0];
     case OPTION_UINT:
     case OPTION_INT:
     case OPTION_FLOAT:

@@ -54,7 +54,7 @@ const char *option_value_word(const struct option_desc *desc)
         [OPTION_LIST] = "TEXT",
     };
 
-    if (desc->value != NULL || desc->type == OPTION_FLAG || desc->type == OPTION_CHOICE)
+    if (desc->value != NULL || desc->type == OPTION_FLAG || desc->type == OPTION_ENUM)
         return desc->value;
     return words[desc->type];
 }
@@ -125,22 +125,22 @@ static bool parse_flag(struct str text, bool *out)
     return false;
 }
 
-static enum err parse_choice(const struct option_desc *desc, struct str text, int *out,
-                             struct errinfo *info)
+static enum err parse_enum(const struct option_desc *desc, struct str text, int *out,
+                           struct errinfo *info)
 {
     char quoted[OPTION_QUOTE_BYTES], list[256] = "";
     struct option_guess guess = {0};
     size_t used = 0;
 
-    for (int i = 0; desc->choices[i] != NULL; i++) {
-        if (str_eq_nocase(text, str_from(desc->choices[i]))) {
+    for (int i = 0; desc->names[i] != NULL; i++) {
+        if (str_eq_nocase(text, str_from(desc->names[i]))) {
             *out = i;
             return ERR_OK;
         }
-        option_guess_name(&guess, text, desc->choices[i]);
+        option_guess_name(&guess, text, desc->names[i]);
         if (used < sizeof(list))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
-                                     desc->choices[i]);
+                                     desc->names[i]);
     }
     option_quote(text, quoted);
     if (guess.name != NULL)
@@ -235,8 +235,8 @@ enum err option_value_parse(const struct option_desc *desc, struct str text, voi
         return parse_int(desc, text, field, from->checked, info);
     case OPTION_FLOAT:
         return parse_float(desc, text, field, from->checked, info);
-    case OPTION_CHOICE:
-        return parse_choice(desc, text, field, info);
+    case OPTION_ENUM:
+        return parse_enum(desc, text, field, info);
     case OPTION_TEXT:
         return copy_text(text, field, from->arena, info);
     case OPTION_LIST:
@@ -255,7 +255,7 @@ static bool is_zero(const struct option_desc *desc, const void *field)
         return ((const struct option_list *)field)->count == 0;
     case OPTION_FLAG:
         return !*(const bool *)field;
-    case OPTION_CHOICE:
+    case OPTION_ENUM:
         return *(const int *)field == 0;
     default: /* the 64-bit types; 0.0 has no bits set, either */
         return *(const uint64_t *)field == 0;
@@ -297,8 +297,8 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
     case OPTION_TEXT:
         buf_append_str(out, *(const char *const *)field);
         break;
-    case OPTION_CHOICE:
-        buf_append_str(out, desc->choices[*(const int *)field]);
+    case OPTION_ENUM:
+        buf_append_str(out, desc->names[*(const int *)field]);
         break;
     case OPTION_LIST:
         show_list(field, out);

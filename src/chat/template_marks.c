@@ -57,16 +57,17 @@ void chat_rounds_on_round(void *arg, const struct jinja_value *item, bool end)
 }
 
 /* The marks under construction. */
-struct list {
+struct marks {
     const struct chat_render *render;
     struct mark *marks;
     size_t count;
 };
 
-static void add(struct list *list, struct mark mark)
+static void add(struct marks *building, struct mark mark)
 {
-    if (mark.at <= list->render->text.len && !list->render->tmpl->mark_off[mark.kind][mark.role])
-        list->marks[list->count++] = mark;
+    if (mark.at <= building->render->text.len &&
+        !building->render->tmpl->mark_off[mark.kind][mark.role])
+        building->marks[building->count++] = mark;
 }
 
 /* At the same place, ends come before begins. */
@@ -94,16 +95,16 @@ size_t chat_marks_end(const struct chat_render *render)
     return SIZE_MAX;
 }
 
-static void add_message(struct list *list, const struct chat_round *round)
+static void add_message(struct marks *building, const struct chat_round *round)
 {
-    const struct chat_render *render = list->render;
+    const struct chat_render *render = building->render;
     const struct chat_item *item = &render->shape->items[round->item];
     bool last = round->item + 1 == render->rounds.count;
     struct mark mark = {round->begin, MARK_MESSAGE_BEGIN, item->message, item->role};
 
     if (round->writes != 1 || item->message == CHAT_FROM_TOOLS)
         return;
-    add(list, mark);
+    add(building, mark);
     if (last && render->open)
         return;
     mark.kind = MARK_MESSAGE_END;
@@ -111,7 +112,7 @@ static void add_message(struct list *list, const struct chat_round *round)
     mark.at = last && render->tmpl->generation_twice && render->generation < round->end
                   ? render->generation
                   : round->end;
-    add(list, mark);
+    add(building, mark);
 }
 
 static bool is_preamble(const struct chat_shape *shape, uint32_t message)
@@ -156,35 +157,37 @@ static size_t first_begin(const struct chat_render *render)
     return first->writes == 1 ? first->begin : 0;
 }
 
-static void add_system_end(struct list *list)
+static void add_system_end(struct marks *building)
 {
-    size_t begin = first_begin(list->render);
-    size_t preamble = list->render->tmpl->preamble_moves ? 0 : preamble_end(list->render);
-    uint32_t leading = list->render->shape->leading;
+    size_t begin = first_begin(building->render);
+    size_t preamble = building->render->tmpl->preamble_moves ? 0 : preamble_end(building->render);
+    uint32_t leading = building->render->shape->leading;
     struct mark mark = {preamble > begin ? preamble : begin, MARK_SYSTEM_END,
                         leading > 0 ? leading - 1 : 0, ROLE_SYSTEM};
 
     /* BOS alone is not a preamble. */
-    if (mark.at > strlen(list->render->tmpl->bos))
-        add(list, mark);
+    if (mark.at > strlen(building->render->tmpl->bos))
+        add(building, mark);
 }
 
 enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
                          struct chat_text *out)
 {
     const struct chat_item *last = &render->shape->items[render->rounds.count - 1];
-    struct list list = {render, NULL, 0};
+    struct marks building = {render, NULL, 0};
 
-    list.marks = arena_alloc_array(arena, 2 * render->rounds.count + 2, sizeof(*list.marks));
-    if (list.marks == NULL)
+    building.marks =
+        arena_alloc_array(arena, 2 * render->rounds.count + 2, sizeof(*building.marks));
+    if (building.marks == NULL)
         return arena->err;
     for (size_t i = 0; i < render->rounds.count; i++)
-        add_message(&list, &render->rounds.rounds[i]);
-    add_system_end(&list);
+        add_message(&building, &render->rounds.rounds[i]);
+    add_system_end(&building);
     if (render->generation < render->text.len)
-        add(&list, (struct mark){render->generation, MARK_GENERATION, last->message, last->role});
-    qsort(list.marks, list.count, sizeof(*list.marks), compare_marks);
-    out->marks = list.marks;
-    out->mark_count = list.count;
+        add(&building,
+            (struct mark){render->generation, MARK_GENERATION, last->message, last->role});
+    qsort(building.marks, building.count, sizeof(*building.marks), compare_marks);
+    out->marks = building.marks;
+    out->mark_count = building.count;
     return ERR_OK;
 }

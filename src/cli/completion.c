@@ -5,7 +5,7 @@
  * The script is self-contained and does not call the program: completion works while the
  * program is being replaced, and costs nothing. What is completed:
  *
- *      hearth <commands>        hearth serve --<options>    hearth serve --log-level <choices>
+ *      hearth <commands>        hearth serve --<options>    hearth serve --log-level <names>
  *      hearth model <words>     hearth serve -<letters>     hearth serve --template-file <files>
  *                               MODEL <files>               hearth serve --models-dir <folders>
  *
@@ -41,7 +41,7 @@ static enum value_kind value_kind(const struct option_desc *desc)
 
     if (desc->type == OPTION_FLAG)
         return VALUE_NONE;
-    if (desc->type == OPTION_CHOICE)
+    if (desc->type == OPTION_ENUM)
         return VALUE_CHOICE;
     if (has(word, "FILE") || has(word, "MODEL"))
         return VALUE_FILE;
@@ -67,10 +67,10 @@ static void append_spellings(struct buf *out, const struct option_desc *desc, co
         buf_appendf(out, "%s%s%s", option_spelling(desc).alias_dashes, desc->alias, between);
 }
 
-static void append_choices(struct buf *out, const char *const *choices)
+static void append_names(struct buf *out, const char *const *names)
 {
-    for (int i = 0; choices[i] != NULL; i++)
-        buf_appendf(out, "%s%s", i ? " " : "", choices[i]);
+    for (int i = 0; names[i] != NULL; i++)
+        buf_appendf(out, "%s%s", i ? " " : "", names[i]);
 }
 
 static void append_commands(struct buf *out, const struct cli_setup *setup)
@@ -90,7 +90,7 @@ static void append_words(struct buf *out, const struct cli_setup *setup,
                          const struct command *command)
 {
     if (command->words != NULL)
-        append_choices(out, command->words);
+        append_names(out, command->words);
     else
         append_commands(out, setup);
 }
@@ -109,7 +109,7 @@ static void bash_value(struct buf *out, const struct option_desc *desc)
     buf_append_str(out, ") ");
     if (kind == VALUE_CHOICE) {
         buf_append_str(out, "_hearth_offer '");
-        append_choices(out, desc->choices);
+        append_names(out, desc->names);
         buf_append_str(out, "' ;;\n");
     } else {
         buf_appendf(out, "%s ;;\n",
@@ -194,7 +194,7 @@ static void zsh_spelling(struct buf *out, const struct option_desc *desc, const 
     }
     if (kind == VALUE_CHOICE) {
         buf_append_char(out, '(');
-        append_choices(out, desc->choices);
+        append_names(out, desc->names);
         buf_append_char(out, ')');
     } else if (kind == VALUE_FILE) {
         buf_append_str(out, "_files");
@@ -285,7 +285,7 @@ static void fish_option(struct buf *out, const struct command *command,
                     desc->alias);
     if (kind == VALUE_CHOICE) {
         buf_append_str(out, " -x -a '");
-        append_choices(out, desc->choices);
+        append_names(out, desc->names);
         buf_append_char(out, '\'');
     } else if (kind != VALUE_NONE) {
         buf_append_str(out, kind == VALUE_FILE     ? " -r -F"

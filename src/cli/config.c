@@ -29,9 +29,9 @@ static const char *const log_formats[] = {"text", "json", NULL};
 static const struct option_desc common[] = {
     {"config", 0, OPTION_TEXT, AT(config), .value = "FILE", HERE, .group = "Common options",
      .help = "INI file with settings; default: hearth/hearth.ini in your configuration folder."},
-    {"log-level", 0, OPTION_CHOICE, AT(log_level), .value = "LEVEL", .initial = "info",
-     .choices = log_levels, .help = "Minimum level of log lines."},
-    {"log-format", 0, OPTION_CHOICE, AT(log_format), .initial = "text", .choices = log_formats,
+    {"log-level", 0, OPTION_ENUM, AT(log_level), .value = "LEVEL", .initial = "info",
+     .names = log_levels, .help = "Minimum level of log lines."},
+    {"log-format", 0, OPTION_ENUM, AT(log_format), .initial = "text", .names = log_formats,
      .help = "Log format: text or json."},
     {"color", 0, OPTION_FLAG, AT(color), .initial = "on", .help = "Disable colors."},
 };

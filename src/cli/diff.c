@@ -61,8 +61,8 @@ struct diff_options {
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE, .group = "Requests",
      .help = "Render with this model instead of asking a server."},
-    {"dialect", 0, OPTION_CHOICE, AT(dialect), .value = "NAME", .initial = "auto",
-     .choices = dialect_names, HERE,
+    {"dialect", 0, OPTION_ENUM, AT(dialect), .value = "NAME", .initial = "auto",
+     .names = dialect_names, HERE,
      .help = "API of the requests; by default recognized by their fields."},
     {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), HERE,
      .help = "With -m: do not normalize changing text (clocks, billing headers)."},

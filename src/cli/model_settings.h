@@ -54,14 +54,14 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
      .help = "Threads for decoding; 0 = number of physical cores."}, \
     {"threads-batch", 0, OPTION_UINT, offsetof(type, field.threads_prefill), .value = "N", \
      .max = 1024, .alias = "tb", .help = "Threads for prefill; 0 = same as --threads."}, \
-    {"cache-type-k", 0, OPTION_CHOICE, offsetof(type, field.kv_k), .value = "TYPE", \
-     .initial = "f16", .choices = engine_kv_names, .alias = "ctk", \
+    {"cache-type-k", 0, OPTION_ENUM, offsetof(type, field.kv_k), .value = "TYPE", \
+     .initial = "f16", .names = engine_kv_names, .alias = "ctk", \
      .help = "Data type of the K cache."}, \
-    {"cache-type-v", 0, OPTION_CHOICE, offsetof(type, field.kv_v), .value = "TYPE", \
-     .initial = "f16", .choices = engine_kv_names, .alias = "ctv", \
+    {"cache-type-v", 0, OPTION_ENUM, offsetof(type, field.kv_v), .value = "TYPE", \
+     .initial = "f16", .names = engine_kv_names, .alias = "ctv", \
      .help = "Data type of the V cache."}, \
-    {"flash-attn", 0, OPTION_CHOICE, offsetof(type, field.flash), .value = "WHEN", \
-     .initial = "auto", .choices = model_settings_flash, .alias = "fa", \
+    {"flash-attn", 0, OPTION_ENUM, offsetof(type, field.flash), .value = "WHEN", \
+     .initial = "auto", .names = model_settings_flash, .alias = "fa", \
      .help = "Use flash attention."}, \
     {"gpu-layers", 0, OPTION_INT, offsetof(type, field.gpu_layers), .value = "N", \
      .initial = "0", .imin = -1, .imax = 10000, .alias = "ngl", \

@@ -60,8 +60,8 @@ static const struct option_desc options_table[] = {
     {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE, .help = "Capacity in tokens."},
     {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", HERE,
      .help = "Capacity in bytes of the whole cache, including metadata and fragmentation."},
-    {"snapshots", 0, OPTION_CHOICE, AT(place), .value = "WHERE", .initial = "policy",
-     .choices = sim_place_names, HERE,
+    {"snapshots", 0, OPTION_ENUM, AT(place), .value = "WHERE", .initial = "policy",
+     .names = sim_place_names, HERE,
      .help = "Where models that need snapshots get them: by policy, densely, or only at the end of "
              "prompts."},
     {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX,

@@ -53,7 +53,7 @@ enum engine_kv {
         ENGINE_KV_COUNT
 };
 
-/* ended by NULL, in the order of the enum: an option's choices */
+/* ended by NULL, in the order of the enum: an option's names */
 extern const char *const engine_kv_names[];
 
 struct engine_adapter {

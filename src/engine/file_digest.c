@@ -443,7 +443,7 @@ static void digest_part(const struct file_digest *task, struct part *part)
     part->digest = hash256_final(&state);
 }
 
-static void report(const struct file_digest *task)
+static void log_and_remember(const struct file_digest *task)
 {
     struct errinfo info = {0};
     double seconds =
@@ -473,7 +473,7 @@ enum err file_digest_finish(struct file_digest **out, struct hash256 *digests, s
         digests[i] = task->parts[i].digest;
     }
     if (err == ERR_OK)
-        report(task);
+        log_and_remember(task);
     file_digest_cancel(out);
     return err;
 }

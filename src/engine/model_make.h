@@ -34,7 +34,7 @@ enum model_quant {
         MODEL_QUANT_COUNT
 };
 
-/* ended by NULL, in the order of the enum: an option's choices */
+/* ended by NULL, in the order of the enum: an option's names */
 extern const char *const model_quant_names[];
 
 /* Sizes of a model; 0 = as the family or preset has it. */

@@ -430,7 +430,7 @@ static double log_sum_exp(const float *logits, uint32_t vocab)
     return (double)largest + log(sum);
 }
 
-static void report(struct sampler *sampler, const float *logits, struct sample_pick *pick)
+static void fill_logprobs(struct sampler *sampler, const float *logits, struct sample_pick *pick)
 {
     double total = log_sum_exp(logits, sampler->vocab);
 
@@ -520,7 +520,7 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
     pick->logprob = 0.0f;
     pick->top_count = 0;
     if (sampler->logprob || sampler->logprobs > 0)
-        report(sampler, logits, pick);
+        fill_logprobs(sampler, logits, pick);
     return ERR_OK;
 }
 

@@ -2,7 +2,7 @@
  * worker_main.c: see the header.
  *
  *      main thread       recv -> look up the op -> engine's table -> reply (one at a time)
- *      watching thread   poll for the end of the socket -> _exit, even if the library hangs
+ *      exit thread       poll for the end of the socket -> _exit, even if the library hangs
  *      library threads   on_tick: control->ticks++, and the parent's abort flag
  *
  * The parent does the accounting of sequences. Here only the length of each is kept, because
@@ -135,8 +135,8 @@ static bool on_progress(float done, void *arg)
     return true;
 }
 
-/* The parent is gone or has cancelled. */
-static void watch(void *arg)
+/* Ends the process when the parent has ended or cancelled. */
+static void exit_with_parent(void *arg)
 {
     struct pollfd fd = {.fd = *(const int *)arg, .events = POLLRDHUP};
 
@@ -444,7 +444,7 @@ int worker_main(int socket,
                                         const struct engine_options *options, struct errinfo *info))
 {
     struct worker *worker = mem_alloc(sizeof(*worker));
-    struct thread watcher = {0};
+    struct thread exit_thread = {0};
     enum worker_op op;
     size_t len;
     int fd;
@@ -454,7 +454,8 @@ int worker_main(int socket,
     worker->load = load_engine;
     worker->log = log_create(&(struct log_options){
         .fd = STDERR_FILENO, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
-    if (thread_start(&watcher, "worker-watch", watch, &worker->socket, NULL) != ERR_OK)
+    if (thread_start(&exit_thread, "worker-exit", exit_with_parent, &worker->socket, NULL) !=
+        ERR_OK)
         give_up("no thread can be started");
     while ((len = receive(worker, &fd)) > 0) {
         if (worker_peek_op(worker->in, len, &op) != ERR_OK)

@@ -2,10 +2,10 @@
  * schema.c: from a schema to the parts that must hold together, and from them to rules.
  *
  *      schema_compile(all of these)
- *        gather    follows $ref and allOf: the result is a flat list of parts and of choices
+ *        gather    follows $ref and allOf: the result is a flat list of parts and of unions
  *                  (anyOf, oneOf)
- *        walk      each combination of choices adds its branches to the parts: one leaf each
- *        leaf      parts without choices: which types remain, and for each the compiler of that
+ *        walk      each combination of unions adds its branches to the parts: one leaf each
+ *        leaf      parts without unions: which types remain, and for each the compiler of that
  *                  type. It calls schema_compile again for properties and items
  *
  * So schemas are never merged into a new one: a list of parts represents the merged schema, and
@@ -25,7 +25,7 @@
 
 #include "grammar/schema_impl.h"
 
-enum { PARTS_MAX = 32, CHOICES_MAX = 8, REF_BYTES_MAX = 1024 };
+enum { PARTS_MAX = 32, UNIONS_MAX = 8, REF_BYTES_MAX = 1024 };
 
 /* The schemas that lead to the current one, for I-a. */
 struct chain {
@@ -33,7 +33,7 @@ struct chain {
     const struct chain *up;
 };
 
-struct constraint {
+struct any_of {
     yyjson_val *branches;
     const struct schema_place *place;
     const struct chain *chain;
@@ -43,8 +43,8 @@ struct constraint {
 struct gather {
     struct schema_part parts[PARTS_MAX];
     size_t parts_count;
-    struct constraint choices[CHOICES_MAX];
-    size_t choices_count;
+    struct any_of unions[UNIONS_MAX];
+    size_t unions_count;
     bool never; /* one of them is `false` */
 };
 
@@ -220,20 +220,20 @@ static enum err add_all(struct schema_compiler *c, struct gather *g,
     return ERR_OK;
 }
 
-static enum err add_choice(struct schema_compiler *c, struct gather *g,
-                           const struct schema_place *place, yyjson_val *list,
-                           const struct chain *chain)
+static enum err add_union(struct schema_compiler *c, struct gather *g,
+                          const struct schema_place *place, yyjson_val *list,
+                          const struct chain *chain)
 {
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0)
         return schema_refuse(c, place, ERR_INVALID, "expected an array with at least one schema");
-    for (size_t i = 0; i < g->choices_count; i++)
-        if (g->choices[i].branches == list)
+    for (size_t i = 0; i < g->unions_count; i++)
+        if (g->unions[i].branches == list)
             return ERR_OK;
-    if (g->choices_count == CHOICES_MAX)
+    if (g->unions_count == UNIONS_MAX)
         return schema_refuse(c, place, ERR_LIMIT,
                              "more than %d anyOf hold for one value; merge some of them",
-                             CHOICES_MAX);
-    g->choices[g->choices_count++] = (struct constraint){list, place, chain};
+                             UNIONS_MAX);
+    g->unions[g->unions_count++] = (struct any_of){list, place, chain};
     return ERR_OK;
 }
 
@@ -255,7 +255,7 @@ static enum err add_links(struct schema_compiler *c, struct gather *g,
         } else if (i == 1) {
             TRY(add_all(c, g, place, val, chain));
         } else {
-            TRY(add_choice(c, g, place, val, chain));
+            TRY(add_union(c, g, place, val, chain));
         }
     }
     return ERR_OK;
@@ -364,9 +364,9 @@ static unsigned types_implied(const struct schema_part *part)
     return types;
 }
 
-/* *free_choice: any type is allowed, and no keyword constrains any of them. */
+/* *any_value: any type is allowed, and no keyword constrains any of them. */
 static enum err types_of(struct schema_compiler *c, const struct schema_all *all, unsigned *types,
-                         bool *free_choice)
+                         bool *any_value)
 {
     unsigned implied = 0;
     bool said = false;
@@ -384,7 +384,7 @@ static enum err types_of(struct schema_compiler *c, const struct schema_all *all
     }
     if (!said && implied != 0)
         *types = implied;
-    *free_choice = *types == SCHEMA_TYPE_ANY && implied == 0;
+    *any_value = *types == SCHEMA_TYPE_ANY && implied == 0;
     return ERR_OK;
 }
 
@@ -429,12 +429,12 @@ static enum err compile_leaf(struct schema_compiler *c, const struct schema_all 
     uint32_t rules[COUNT_OF(order)];
     size_t count = 0;
     unsigned types;
-    bool free_choice;
+    bool any_value;
 
-    TRY(types_of(c, all, &types, &free_choice));
+    TRY(types_of(c, all, &types, &any_value));
     if (has_enum(all))
         return schema_compile_enum(c, all, types, rule);
-    if (free_choice) {
+    if (any_value) {
         *rule = SCHEMA_RULE_VALUE;
         return ERR_OK;
     }
@@ -465,13 +465,13 @@ static struct schema_memo **memo_chain(struct schema_compiler *c, const void *co
 static enum err memo_get(struct schema_compiler *c, const struct gather *g,
                          struct schema_memo **memo, bool *found)
 {
-    const void *key[PARTS_MAX + CHOICES_MAX];
+    const void *key[PARTS_MAX + UNIONS_MAX];
     size_t len = 0;
 
     for (size_t i = 0; i < g->parts_count; i++)
         key[len++] = g->parts[i].val;
-    for (size_t i = 0; i < g->choices_count; i++)
-        key[len++] = g->choices[i].branches;
+    for (size_t i = 0; i < g->unions_count; i++)
+        key[len++] = g->unions[i].branches;
     struct schema_memo **chain = memo_chain(c, key, len);
     for (*memo = *chain; *memo != NULL; *memo = (*memo)->next) {
         *found = true;
@@ -512,7 +512,7 @@ static enum err memo_close(struct schema_compiler *c, struct schema_memo *memo,
     return schema_rule_end(c);
 }
 
-/* ---- choices ---- */
+/* ---- unions ---- */
 
 static enum err compile_gathered(struct schema_compiler *c, struct gather *g,
                                  const struct schema_place *place, uint32_t *rule);
@@ -523,7 +523,7 @@ static enum err add_alternative(struct schema_compiler *c, struct gather *g,
     struct gather leaf = *g;
     uint32_t rule;
 
-    leaf.choices_count = 0;
+    leaf.unions_count = 0;
     if (++found->tried > SCHEMA_ALTERNATIVES_MAX)
         return schema_refuse(c, place, ERR_LIMIT, "more than %d combinations of anyOf branches",
                              SCHEMA_ALTERNATIVES_MAX);
@@ -536,37 +536,37 @@ static enum err add_alternative(struct schema_compiler *c, struct gather *g,
     return ERR_OK;
 }
 
-static enum err walk_choices(struct schema_compiler *c, struct gather *g, size_t at,
-                             const struct schema_place *place, struct alternatives *found)
+static enum err walk_unions(struct schema_compiler *c, struct gather *g, size_t at,
+                            const struct schema_place *place, struct alternatives *found)
 {
-    size_t i, max, parts_count = g->parts_count, choices_count = g->choices_count;
+    size_t i, max, parts_count = g->parts_count, unions_count = g->unions_count;
     yyjson_val *branch;
 
-    if (at == g->choices_count)
+    if (at == g->unions_count)
         return add_alternative(c, g, place, found);
-    struct constraint choice = g->choices[at];
-    yyjson_arr_foreach(choice.branches, i, max, branch)
+    struct any_of any_of = g->unions[at];
+    yyjson_arr_foreach(any_of.branches, i, max, branch)
     {
         struct schema_part part = {.val = branch};
-        TRY(schema_place_index(c, choice.place, i, &part.place));
-        TRY(add_schema(c, g, part, choice.chain));
+        TRY(schema_place_index(c, any_of.place, i, &part.place));
+        TRY(add_schema(c, g, part, any_of.chain));
         if (!g->never)
-            TRY(walk_choices(c, g, at + 1, place, found));
+            TRY(walk_unions(c, g, at + 1, place, found));
         g->parts_count = parts_count;
-        g->choices_count = choices_count;
+        g->unions_count = unions_count;
         g->never = false;
     }
     return ERR_OK;
 }
 
-static enum err compile_choices(struct schema_compiler *c, struct gather *g,
-                                const struct schema_place *place, uint32_t *rule)
+static enum err compile_unions(struct schema_compiler *c, struct gather *g,
+                               const struct schema_place *place, uint32_t *rule)
 {
     struct alternatives *found = arena_alloc(&c->arena, sizeof(*found));
 
     if (found == NULL)
         return schema_no_memory(c);
-    TRY(walk_choices(c, g, 0, place, found));
+    TRY(walk_unions(c, g, 0, place, found));
     return schema_any_of(c, found->rules, found->count, rule);
 }
 
@@ -576,15 +576,15 @@ static enum err compile_gathered(struct schema_compiler *c, struct gather *g,
     struct schema_memo *memo;
     bool found;
 
-    if (g->parts_count == 0 && g->choices_count == 0) {
+    if (g->parts_count == 0 && g->unions_count == 0) {
         *rule = SCHEMA_RULE_VALUE;
         return ERR_OK;
     }
     TRY(memo_get(c, g, &memo, &found));
     if (found)
         return memo_use(c, memo, rule);
-    if (g->choices_count > 0)
-        TRY(compile_choices(c, g, place, rule));
+    if (g->unions_count > 0)
+        TRY(compile_unions(c, g, place, rule));
     else
         TRY(compile_leaf(c, &(struct schema_all){g->parts, g->parts_count}, rule));
     TRY(memo_close(c, memo, place, *rule));

@@ -277,7 +277,7 @@ static enum err in_all(struct schema_compiler *c, const struct schema_all *all,
     return ERR_OK;
 }
 
-struct choices {
+struct enum_values {
     const struct schema_all *all;
     const struct schema_place *place;
     const yyjson_val *from;
@@ -285,22 +285,22 @@ struct choices {
     uint32_t rule; /* 0 until there is a value */
 };
 
-static enum err add_value(struct schema_compiler *c, struct choices *choices, yyjson_val *val)
+static enum err add_value(struct schema_compiler *c, struct enum_values *values, yyjson_val *val)
 {
     bool ok;
 
     if (too_deep(val, 0))
-        return schema_refuse(c, choices->place, ERR_LIMIT, "a value is nested deeper than %d",
+        return schema_refuse(c, values->place, ERR_LIMIT, "a value is nested deeper than %d",
                              ENUM_DEPTH_MAX);
-    if (!(type_of(val) & choices->types))
+    if (!(type_of(val) & values->types))
         return ERR_OK;
-    TRY(in_all(c, choices->all, choices->from, val, &ok));
+    TRY(in_all(c, values->all, values->from, val, &ok));
     if (ok)
-        TRY(fits(c, choices->all, val, &ok));
+        TRY(fits(c, values->all, val, &ok));
     if (!ok)
         return ERR_OK;
-    if (choices->rule == 0)
-        TRY(schema_rule_begin(c, &choices->rule));
+    if (values->rule == 0)
+        TRY(schema_rule_begin(c, &values->rule));
     else
         schema_put(c, "|");
     schema_put_value(c, val);
@@ -310,7 +310,7 @@ static enum err add_value(struct schema_compiler *c, struct choices *choices, yy
 enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all *all,
                              unsigned types, uint32_t *rule)
 {
-    struct choices choices = {.all = all, .types = types};
+    struct enum_values values = {.all = all, .types = types};
     yyjson_val *list = NULL, *only = NULL, *item;
     size_t i, max;
 
@@ -321,17 +321,17 @@ enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all 
         list = here ? here : list;
         if (only != NULL || here != NULL)
             TRY(schema_place(c, all->parts[i].place, only ? STR("const") : STR("enum"),
-                             &choices.place));
+                             &values.place));
         if (here != NULL && !yyjson_is_arr(here))
-            return schema_refuse(c, choices.place, ERR_INVALID, "expected an array");
+            return schema_refuse(c, values.place, ERR_INVALID, "expected an array");
     }
     if (only == NULL && yyjson_arr_size(list) > SCHEMA_ENUM_MAX)
-        return schema_refuse(c, choices.place, ERR_LIMIT, "more than %d values", SCHEMA_ENUM_MAX);
-    choices.from = only ? only : list;
+        return schema_refuse(c, values.place, ERR_LIMIT, "more than %d values", SCHEMA_ENUM_MAX);
+    values.from = only ? only : list;
     if (only != NULL)
-        TRY(add_value(c, &choices, only));
+        TRY(add_value(c, &values, only));
     else
-        yyjson_arr_foreach(list, i, max, item) TRY(add_value(c, &choices, item));
-    *rule = choices.rule;
-    return choices.rule ? schema_rule_end(c) : ERR_OK;
+        yyjson_arr_foreach(list, i, max, item) TRY(add_value(c, &values, item));
+    *rule = values.rule;
+    return values.rule ? schema_rule_end(c) : ERR_OK;
 }

@@ -545,7 +545,7 @@ void pool_run_watchdog(struct pool *pool)
     struct model *model;
 
     for (size_t i = 0; (model = pool_next(pool, &i)) != NULL;) {
-        sched_watch(model_sched(model));
+        sched_run_watchdog(model_sched(model));
         stalled += sched_stalled(model_sched(model));
         pool_unpeek(pool, model);
     }

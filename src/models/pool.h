@@ -209,7 +209,7 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats);
 /* Whether no loaded model's engine hangs (sched_alive of all). */
 bool pool_alive(struct pool *pool, uint64_t within_ns);
 
-/* Runs the watchdog on every loaded model (sched_watch); the keeper does so at every check. */
+/* Runs the watchdog on every loaded model (sched_run_watchdog); the keeper does so at every check. */
 void pool_run_watchdog(struct pool *pool);
 /* How many models were stalled at the last check. Takes no lock. */
 unsigned pool_stalled(const struct pool *pool);

@@ -152,7 +152,7 @@ static bool is_kept(struct resident *resident)
 {
     if (resident->space == NULL || !save_try(resident, STORE_UNFORCED))
         return false;
-    return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
+    return restore_cached(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
            resident->count;
 }
 

@@ -45,9 +45,9 @@ struct memory_member {
     struct guard_cost cost GUARDED_BY(memory->lock);
     uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
     uint64_t outside GUARDED_BY(memory->lock);
-    uint64_t (*watch)(void *arg); /* with its argument and time: owned by the polling thread */
-    void *watch_arg;
-    uint64_t watched_ns;
+    uint64_t (*observe)(void *arg); /* with its argument and time: owned by the polling thread */
+    void *observe_arg;
+    uint64_t observed_ns;
 };
 
 /* ---- life ---- */
@@ -179,7 +179,7 @@ static void fill_view_locked(const struct memory *memory, struct memory_view *vi
 }
 
 /* After any change of the reading: updates the level and the RAM tier. Releases the lock. */
-static void settle_and_leave(struct memory *memory)
+static void account_and_leave(struct memory *memory)
 {
     enum guard_level before = memory->level;
     struct memory_view view;
@@ -197,12 +197,12 @@ static void settle_and_leave(struct memory *memory)
         apply_ram(memory);
 }
 
-void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg)
+void memory_observe(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg)
 {
     if (member == NULL)
         return;
-    member->watch = fn;
-    member->watch_arg = arg;
+    member->observe = fn;
+    member->observe_arg = arg;
 }
 
 static void set_outside(struct memory_member *member, uint64_t bytes)
@@ -219,12 +219,12 @@ static void set_outside(struct memory_member *member, uint64_t bytes)
 static void look_outside(struct memory_member *member, uint64_t now_ns)
 {
     bool due =
-        member->watched_ns == 0 || now_ns - member->watched_ns >= member->memory->options.poll_ns;
+        member->observed_ns == 0 || now_ns - member->observed_ns >= member->memory->options.poll_ns;
 
-    if (member->watch == NULL || !due)
+    if (member->observe == NULL || !due)
         return;
-    member->watched_ns = MAX(now_ns, 1);
-    set_outside(member, member->watch(member->watch_arg));
+    member->observed_ns = MAX(now_ns, 1);
+    set_outside(member, member->observe(member->observe_arg));
 }
 
 /* The floor stays as it was unless the new size is smaller. */
@@ -233,7 +233,7 @@ void memory_set_ram(struct memory *memory, uint64_t ram_bytes)
     lock_enter(&memory->lock);
     memory->limits = guard_limits_of(memory->limits.ceiling, ram_bytes,
                                      MIN(memory->limits.ram_floor, ram_bytes));
-    settle_and_leave(memory);
+    account_and_leave(memory);
 }
 
 void memory_poll(struct memory_member *member)
@@ -255,7 +255,7 @@ void memory_poll(struct memory_member *member)
     struct guard_reading reading = ask_others(memory);
     lock_enter(&memory->lock);
     take_reading_locked(memory, &reading);
-    settle_and_leave(memory);
+    account_and_leave(memory);
 }
 
 /* ---- members ---- */
@@ -324,7 +324,7 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     }
     memory->reading.fixed += fixed;
     memory->members++;
-    settle_and_leave(memory);
+    account_and_leave(memory);
     if (!fits)
         LOG_WARN(memory->options.log, "memory",
                  "more than the machine seems to have; --max-memory sets a ceiling",
@@ -347,7 +347,7 @@ void memory_leave(struct memory_member **out)
     memory->reading.fixed -= guard_model_fixed(&member->model);
     memory->members--;
     memory->epoch++;
-    settle_and_leave(memory);
+    account_and_leave(memory);
     mem_free(member);
 }
 
@@ -404,7 +404,7 @@ bool memory_hold(struct memory_member *member, uint64_t records)
     } else {
         memory->turned_away++;
     }
-    settle_and_leave(memory);
+    account_and_leave(memory);
     return takes;
 }
 
@@ -418,7 +418,7 @@ void memory_drop(struct memory_member *member, uint64_t records)
     member->held -= records;
     memory->reading.queues -= records;
     memory->epoch++;
-    settle_and_leave(memory);
+    account_and_leave(memory);
 }
 
 enum guard_verdict memory_claim(struct memory_member *member, const struct guard_need *need)
@@ -436,7 +436,7 @@ enum guard_verdict memory_claim(struct memory_member *member, const struct guard
     }
     memory->deferred += verdict == GUARD_DEFER;
     memory->refused += verdict == GUARD_REFUSE;
-    settle_and_leave(memory);
+    account_and_leave(memory);
     return verdict;
 }
 
@@ -451,7 +451,7 @@ void memory_unclaim(struct memory_member *member, uint64_t bytes)
     member->claimed -= bytes;
     memory->reading.claims -= bytes;
     memory->epoch++;
-    settle_and_leave(memory);
+    account_and_leave(memory);
 }
 
 enum err memory_charge(struct memory_member *member, uint64_t bytes, struct errinfo *info)
@@ -471,7 +471,7 @@ enum err memory_charge(struct memory_member *member, uint64_t bytes, struct erri
     }
     memory->refused += verdict == GUARD_REFUSE;
     memory->turned_away += verdict == GUARD_DEFER;
-    settle_and_leave(memory);
+    account_and_leave(memory);
     if (verdict == GUARD_ADMIT)
         return ERR_OK;
     return err_set(info, verdict == GUARD_REFUSE ? ERR_LIMIT : ERR_NOMEM,
@@ -491,7 +491,7 @@ void memory_uncharge(struct memory_member *member, uint64_t bytes)
     member->claimed -= bytes;
     memory->reading.claims -= bytes;
     memory->epoch++;
-    settle_and_leave(memory);
+    account_and_leave(memory);
 }
 
 void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records)

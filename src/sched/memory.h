@@ -67,7 +67,7 @@ void memory_leave(struct memory_member **member);
 
 /* From now on `fn` reports the model's memory outside this process. It is called on the polling
  * thread, as often as the process is measured. Call before that thread starts. */
-void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
+void memory_observe(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
 
 /* Minimum need of a prompt: in the smallest chunks. */
 struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh,

@@ -208,7 +208,7 @@ static bool begin(struct job *job)
     return some;
 }
 
-uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count)
+uint32_t restore_cached(struct hearth_space *space, const token_id *tokens, uint32_t count)
 {
     struct hearth_probe probe = {.struct_size = sizeof(probe)};
 
@@ -221,7 +221,7 @@ uint32_t restore_peek(struct job *job)
 {
     if (job->gen->cache.no_read || job->sched->options.exact)
         return 0;
-    return restore_held(job->space, job->tokens, job->target);
+    return restore_cached(job->space, job->tokens, job->target);
 }
 
 static void note_plan(struct job *job)

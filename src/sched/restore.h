@@ -50,7 +50,7 @@ struct job_restore {
 /* Tokens that the cache could restore, without making a plan. */
 uint32_t restore_peek(struct job *job);
 /* Tokens of a text that the cache could restore. */
-uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);
+uint32_t restore_cached(struct hearth_space *space, const token_id *tokens, uint32_t count);
 /* Looks the prompt up in the cache. */
 void restore_lookup(struct job *job);
 /* Continues fetching. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or

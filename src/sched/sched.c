@@ -450,7 +450,7 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     struct guard_model model = memory_model_of(sched->facts);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);
     if (engine_isolated(sched->engine))
-        memory_watch(sched->memory, engine_bytes, sched->engine);
+        memory_observe(sched->memory, engine_bytes, sched->engine);
     if (err == ERR_OK)
         err = start(sched, info);
     if (err != ERR_OK)

@@ -82,7 +82,7 @@ bool sched_alive(const struct sched *sched, uint64_t within_ns);
 enum { SCHED_STALL_S = 30 };
 /* One check of the watchdog: an engine without a sign of life for SCHED_STALL_S while jobs are
  * ready to compute is stalled, and a job is ended. Any thread, every few seconds. */
-void sched_watch(struct sched *sched);
+void sched_run_watchdog(struct sched *sched);
 /* Result of the last check. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);
 

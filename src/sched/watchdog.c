@@ -61,7 +61,7 @@ static void log_change(const struct sched *sched, bool stalled)
                  LOG_STR("model", sched->options.model));
 }
 
-void sched_watch(struct sched *sched)
+void sched_run_watchdog(struct sched *sched)
 {
     struct watchdog *watchdog = &sched->watchdog;
     uint64_t now_ns = sched_now_ns(sched),

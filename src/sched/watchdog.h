@@ -1,6 +1,6 @@
 /*
  * watchdog.h: detects a scheduler with jobs to compute whose engine computes nothing. Internal to
- * this folder; the public function is sched_watch.
+ * this folder; the public function is sched_run_watchdog.
  *
  * Threads: the scheduler's thread records what it does, other threads read it; both through atomics
  * that order nothing else (relaxed).

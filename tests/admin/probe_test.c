@@ -20,7 +20,7 @@ static yyjson_doc *post(struct api_kit *kit, const char *path, const char *body)
     return api_kit_post(kit, path, body, 200);
 }
 
-static void settle(struct api_kit *kit)
+static void wait_idle(struct api_kit *kit)
 {
     assert_ok(sched_wait_turn(model_sched(kit->model), 30000, NULL));
 }
@@ -66,7 +66,7 @@ static void check(struct api_kit *kit, const char *prompt, bool device)
     check_blocks(probe);
     snprintf(body, sizeof(body), "%s,\"max_tokens\":1,\"temperature\":0}", prompt);
     answer = post(kit, CHAT, body);
-    settle(kit);
+    wait_idle(kit);
     assert_int_equal(json_number_at(probe, "/prompt_tokens"),
                      json_number_at(answer, "/usage/prompt_tokens"));
     assert_int_equal(json_number_at(probe, "/would/device"),
@@ -159,7 +159,7 @@ static void test_warm(void **state)
     assert_int_equal(json_number_at(doc, "/computed"), prompt);
     assert_null(yyjson_doc_ptr_get(doc, "/choices")); /* nothing of an answer */
     yyjson_doc_free(doc);
-    settle(&kit);
+    wait_idle(&kit);
     doc = post(&kit, CHAT, ONE ",\"max_tokens\":2,\"temperature\":0}");
     assert_int_equal(json_number_at(doc, "/x_cache/computed"), 1);
     yyjson_doc_free(doc);
@@ -187,7 +187,7 @@ static void test_for_a_tenant(void **state)
                 ONE ",\"tenant\":\"alice\"}", &answer);
     assert_int_equal(answer.status, 200);
     http_answer_fini(&answer);
-    settle(&kit);
+    wait_idle(&kit);
     for (size_t i = 0; i < COUNT_OF(readers); i++) {
         yyjson_doc *doc;
 

@@ -334,10 +334,10 @@ static void test_inconsistent_tables_abort(void **state)
                        {OPTION("b", OPTION_FLAG), .letter = 'x'}));
     assert_true(ABORTS({.name = "a", .type = OPTION_FLAG}));
     assert_true(ABORTS({.name = "a", .type = OPTION_FLAG, .help = "No sentence"}));
-    assert_true(ABORTS({OPTION("a", OPTION_CHOICE)}));
-    assert_true(ABORTS({OPTION("a", OPTION_CHOICE), .choices = none}));
-    assert_true(ABORTS({OPTION("a", OPTION_TEXT), .choices = options_formats}));
-    assert_true(ABORTS({OPTION("a", OPTION_CHOICE), .choices = options_formats, .initial = "xml"}));
+    assert_true(ABORTS({OPTION("a", OPTION_ENUM)}));
+    assert_true(ABORTS({OPTION("a", OPTION_ENUM), .names = none}));
+    assert_true(ABORTS({OPTION("a", OPTION_TEXT), .names = options_formats}));
+    assert_true(ABORTS({OPTION("a", OPTION_ENUM), .names = options_formats, .initial = "xml"}));
     assert_true(ABORTS({OPTION("a", OPTION_UINT), .min = 2, .max = 1}));
     assert_true(ABORTS({OPTION("a", OPTION_INT), .imin = 2, .imax = 1}));
     assert_true(ABORTS({OPTION("a", OPTION_FLOAT), .fmin = 2, .fmax = 1}));

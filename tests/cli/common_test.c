@@ -65,7 +65,7 @@ static void test_names_of_levels_are_those_of_the_log(void **state)
     (void)state;
     arena_init(&arena, 65536);
     const struct option_table *table = common_table(&cli_greet, &arena);
-    const char *const *names = table->options[cli_greet.table.count + 1].choices;
+    const char *const *names = table->options[cli_greet.table.count + 1].names;
     for (int i = LOG_LEVEL_DEBUG; i <= LOG_LEVEL_OFF; i++) {
         assert_string_equal(names[i], log_level_name((enum log_level)i));
         assert_true(log_level_parse(names[i], &level) && level == (enum log_level)i);

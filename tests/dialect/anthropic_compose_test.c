@@ -467,63 +467,63 @@ static void test_i99_usage_adds_up(void **state)
 
 /* ---- the rules of a stream ---- */
 
-struct watcher {
+struct blocks_check {
     const char *kind; /* of the open block; NULL: none is open */
     uint64_t blocks;
     bool signed_;
 };
 
-static void watch_start(struct watcher *watcher, yyjson_val *event)
+static void check_start(struct blocks_check *check, yyjson_val *event)
 {
-    assert_null(watcher->kind);
-    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), watcher->blocks);
-    watcher->blocks++;
-    watcher->kind = type_of(yyjson_obj_get(event, "content_block"));
-    watcher->signed_ = false;
+    assert_null(check->kind);
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), check->blocks);
+    check->blocks++;
+    check->kind = type_of(yyjson_obj_get(event, "content_block"));
+    check->signed_ = false;
 }
 
-static void watch_delta(struct watcher *watcher, yyjson_val *event)
+static void check_delta(struct blocks_check *check, yyjson_val *event)
 {
     const char *type = type_of(yyjson_obj_get(event, "delta"));
 
-    assert_non_null(watcher->kind);
-    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), watcher->blocks - 1);
-    assert_false(watcher->signed_);
-    watcher->signed_ = strcmp(type, "signature_delta") == 0;
-    if (strcmp(watcher->kind, "text") == 0)
+    assert_non_null(check->kind);
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), check->blocks - 1);
+    assert_false(check->signed_);
+    check->signed_ = strcmp(type, "signature_delta") == 0;
+    if (strcmp(check->kind, "text") == 0)
         assert_string_equal(type, "text_delta");
-    else if (strcmp(watcher->kind, "tool_use") == 0)
+    else if (strcmp(check->kind, "tool_use") == 0)
         assert_string_equal(type, "input_json_delta");
     else
-        assert_true(watcher->signed_ || strcmp(type, "thinking_delta") == 0);
+        assert_true(check->signed_ || strcmp(type, "thinking_delta") == 0);
 }
 
-static void watch_stop(struct watcher *watcher, yyjson_val *event)
+static void check_stop(struct blocks_check *check, yyjson_val *event)
 {
-    assert_non_null(watcher->kind);
-    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), watcher->blocks - 1);
-    assert_int_equal(watcher->signed_, strcmp(watcher->kind, "thinking") == 0);
-    watcher->kind = NULL;
+    assert_non_null(check->kind);
+    assert_int_equal(yyjson_get_uint(yyjson_obj_get(event, "index")), check->blocks - 1);
+    assert_int_equal(check->signed_, strcmp(check->kind, "thinking") == 0);
+    check->kind = NULL;
 }
 
-static void watch(const struct events *events)
+static void check_blocks(const struct events *events)
 {
-    struct watcher watcher = {0};
+    struct blocks_check check = {0};
 
     assert_true(events->count >= 3);
     assert_string_equal(type_of(yyjson_doc_get_root(events->docs[0])), "message_start");
     for (size_t i = 1; i < events->count - 2; i++) {
         yyjson_val *event = yyjson_doc_get_root(events->docs[i]);
         if (strcmp(type_of(event), "content_block_start") == 0)
-            watch_start(&watcher, event);
+            check_start(&check, event);
         else if (strcmp(type_of(event), "content_block_delta") == 0)
-            watch_delta(&watcher, event);
+            check_delta(&check, event);
         else if (strcmp(type_of(event), "content_block_stop") == 0)
-            watch_stop(&watcher, event);
+            check_stop(&check, event);
         else
             fail_msg("a %s within a message", type_of(event));
     }
-    assert_null(watcher.kind);
+    assert_null(check.kind);
     assert_string_equal(type_of(yyjson_doc_get_root(events->docs[events->count - 2])),
                         "message_delta");
     assert_string_equal(type_of(yyjson_doc_get_root(events->docs[events->count - 1])),
@@ -572,7 +572,7 @@ static void test_random_streams_keep_the_rules(void **state)
         end_stream(&talk);
         assert_ok(talk.out.err);
         events_read(&events, buf_str(&talk.out));
-        watch(&events);
+        check_blocks(&events);
         events_free(&events);
         talk_fini(&talk);
     }

@@ -62,7 +62,7 @@ static void disconnect(struct victim *victim)
     victim->connected = false;
 }
 
-static void settle(struct victim *victim)
+static void close_and_drain(struct victim *victim)
 {
     disconnect(victim);
     scenario_wait_idle(&victim->scenario);
@@ -87,7 +87,7 @@ static void measure_once(struct victim *victim, uint64_t sent, uint64_t count)
 {
     if (sent != count / 10)
         return;
-    settle(victim);
+    close_and_drain(victim);
     wait_for_last_connection(victim);
     victim->before = serve_proc_size(&victim->scenario.proc);
 }
@@ -104,7 +104,7 @@ static bool memory_counts(void)
 
 static void close_victim(struct victim *victim)
 {
-    settle(victim);
+    close_and_drain(victim);
     wait_for_last_connection(victim);
     struct serve_proc_size after = serve_proc_size(&victim->scenario.proc);
     assert_int_equal(after.threads, victim->before.threads);

@@ -154,7 +154,7 @@ static unsigned count_in_log(const struct serve_proc *proc, const char *text)
 }
 
 /* A file that has just been made is not remembered (file_digest.h). */
-static void wait_until_settled(const char *path)
+static void wait_until_old(const char *path)
 {
     struct timespec now;
     struct stat st;
@@ -173,7 +173,7 @@ static void test_a_second_start_hashes_nothing(void **state)
     struct serve_proc proc;
 
     (void)state;
-    wait_until_settled(path);
+    wait_until_old(path);
     serve_proc_start(&proc, path, "--log-level debug --ssd-dir none");
     assert_int_equal(count_in_log(&proc, hashed), 1);
     serve_proc_stop(&proc);

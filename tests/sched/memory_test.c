@@ -268,9 +268,9 @@ static void test_processes_of_models_are_measured(void **state)
     (void)state;
     assert_ok(memory_join(memory, "a", &small, &a, NULL));
     assert_ok(memory_join(memory, "b", &small, &b, NULL));
-    memory_watch(a, outside_of, &first);
-    memory_watch(b, outside_of, &second);
-    memory_watch(NULL, outside_of, &first);
+    memory_observe(a, outside_of, &first);
+    memory_observe(b, outside_of, &second);
+    memory_observe(NULL, outside_of, &first);
     memory_poll(a);
     assert_true(view_of(memory).reading.process == 110 * MIB);
     memory_poll(b);

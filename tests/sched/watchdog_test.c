@@ -72,7 +72,7 @@ static struct sched_stats stats_of(struct rig *rig)
 static void look_after(struct rig *rig, uint64_t seconds)
 {
     clock_fake_advance(rig->clock, seconds * NS_PER_S);
-    sched_watch(rig->kit.sched);
+    sched_run_watchdog(rig->kit.sched);
 }
 
 /* A call that stands still is noticed after 30 s, once, and asked to return: its request ends, the
@@ -87,7 +87,7 @@ static void test_a_call_that_hangs(void **state)
     kit_gen_init(&gen, &rig.kit, 1, PROMPT, ANSWER);
     kit_gen_submit(&rig.kit, &gen);
     wait_for(&rig.gate.in);
-    sched_watch(rig.kit.sched);
+    sched_run_watchdog(rig.kit.sched);
     look_after(&rig, SCHED_STALL_S - 1);
     assert_false(sched_stalled(rig.kit.sched));
     look_after(&rig, 1);
@@ -192,7 +192,7 @@ static void test_turns_without_computing(void **state)
     sched_kit_open(&rig.kit, &fake, 0,
                    &(struct sched_options){.clock = rig.clock, .log = log, .model = "toy"});
     submit_two(&rig, &refusals, gens);
-    sched_watch(rig.kit.sched);
+    sched_run_watchdog(rig.kit.sched);
     look_after(&rig, SCHED_STALL_S);
     assert_true(sched_stalled(rig.kit.sched));
     atomic_store(&refusals.refusing, false);

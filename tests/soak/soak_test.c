@@ -92,7 +92,7 @@ struct worker {
 
 /* Of /admin/events: one that reads what comes, one that never does, and is slower than any
  * dashboard. */
-struct watcher {
+struct feed {
     struct http_client reading, deaf;
     bool told; /* of a request, so the stream is what it should be */
 };
@@ -108,7 +108,7 @@ struct counts {
 struct soak {
     struct serve_proc server, reference;
     bool park;
-    struct watcher watcher;
+    struct feed feed;
     struct soak_texts texts;
     uint64_t seed, first_seed;
     struct agent agents[AGENTS];
@@ -432,7 +432,7 @@ static void print_line(const struct soak *soak)
 
 /* ---- events ---- */
 
-static void watch(struct http_client *client, const struct serve_proc *server)
+static void open_feed(struct http_client *client, const struct serve_proc *server)
 {
     http_client_connect(client, server->port);
     http_client_request(client, "GET", "/admin/events", server->headers, STR_NONE);
@@ -440,23 +440,23 @@ static void watch(struct http_client *client, const struct serve_proc *server)
 
 static void read_events(struct soak *soak)
 {
-    struct http_client *client = &soak->watcher.reading;
+    struct http_client *client = &soak->feed.reading;
     struct pollfd fd = {.fd = client->fd, .events = POLLIN};
 
     while (poll(&fd, 1, 0) > 0 && http_client_read(client))
         ;
-    soak->watcher.told |= strstr(buf_str(&client->in), "event: request") != NULL;
+    soak->feed.told |= strstr(buf_str(&client->in), "event: request") != NULL;
     buf_clear(&client->in);
 }
 
-static void end_watching(struct soak *soak)
+static void end_feed(struct soak *soak)
 {
     read_events(soak);
-    if (soak->watcher.reading.eof || !soak->watcher.told)
+    if (soak->feed.reading.eof || !soak->feed.told)
         note_failure(soak, "the stream of events %s",
-                     soak->watcher.told ? "broke off" : "told of no request");
-    http_client_close(&soak->watcher.reading);
-    http_client_close(&soak->watcher.deaf);
+                     soak->feed.told ? "broke off" : "told of no request");
+    http_client_close(&soak->feed.reading);
+    http_client_close(&soak->feed.deaf);
 }
 
 /* ---- the run ---- */
@@ -634,14 +634,14 @@ static void test_soak(void **state)
         (unsigned long long)(SSD_CAP >> 20), (unsigned long long)(CEILING >> 20));
     soak_server_start(&soak->server, args);
     soak_reference_start(&soak->reference);
-    watch(&soak->watcher.reading, &soak->server);
-    watch(&soak->watcher.deaf, &soak->server);
+    open_feed(&soak->feed.reading, &soak->server);
+    open_feed(&soak->feed.deaf, &soak->server);
     soak->begun_ns = now_ns();
     soak->end_ns = soak->begun_ns + wanted_seconds() * NS_PER_S;
     soak->kill_ns = soak->begun_ns + 2 * NS_PER_S;
     soak->line_ns = soak->begun_ns + 10 * NS_PER_S;
     run(soak);
-    end_watching(soak);
+    end_feed(soak);
     keep_log(soak);
     check_end(soak);
     report(soak);

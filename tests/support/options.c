@@ -33,7 +33,7 @@ static const struct option_desc options[] = {
     {"verbose", 'v', OPTION_FLAG, AT(verbose), .help = "Say more."},
     {"exact", 'x', OPTION_FLAG, AT(exact), .help = "Same bits as a cold run."},
     {"color", 0, OPTION_FLAG, AT(color), .initial = "on", .help = "Do without colours."},
-    {"format", 'f', OPTION_CHOICE, AT(format), .initial = "json", .choices = options_formats,
+    {"format", 'f', OPTION_ENUM, AT(format), .initial = "json", .names = options_formats,
      .help = "Shape of the output."},
     {"model", 'm', OPTION_LIST, AT(models), .value = "FILE", .alias = "np",
      .help = "A model to load; with a path, or with the name of a file in the folder of models."},
@@ -145,7 +145,7 @@ static void check_initial(const struct option_table *table, const struct option_
 {
     union {
         bool flag;
-        int choice;
+        int value;
         uint64_t number;
         double real;
         const char *text;
@@ -177,9 +177,9 @@ void option_check_table(const struct option_table *table)
         check_names(table, i);
         if (len == 0 || desc->help[len - 1] != '.')
             bad_table(table, desc, "the help is not a sentence");
-        if ((desc->type == OPTION_CHOICE) != (desc->choices != NULL))
-            bad_table(table, desc, "choices, and only they, have a list");
-        if (desc->choices != NULL && desc->choices[0] == NULL)
+        if ((desc->type == OPTION_ENUM) != (desc->names != NULL))
+            bad_table(table, desc, "only an ENUM has names, and it needs them");
+        if (desc->names != NULL && desc->names[0] == NULL)
             bad_table(table, desc, "nothing to choose from");
         if ((desc->max > 0 && desc->min > desc->max) || desc->imin > desc->imax ||
             desc->fmin > desc->fmax)

@@ -23,9 +23,9 @@ enum { TREE_TOKENS_MAX = 64, TREE_OBJECTS_MAX = 64 };
 struct tree {
     struct index *index;
     struct object *objects[TREE_OBJECTS_MAX]; /* all that were ever stored */
-    bool evictable[TREE_OBJECTS_MAX];         /* as the watch said last */
+    bool evictable[TREE_OBJECTS_MAX];         /* as the index reported last */
     size_t objects_count;
-    size_t told;    /* calls of the watch */
+    size_t told;    /* reports of the index */
     size_t dropped; /* calls of drop */
     struct object *dropped_last;
 };
@@ -42,7 +42,7 @@ struct node *tree_insert(struct tree *tree, const char *text);
 /* An object [begin, length of text), in no tree yet. */
 struct object *tree_object(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                            const char *text);
-/* The same, attached. NULL when that is held already. */
+/* The same, attached. NULL if it is stored already. */
 struct object *tree_store(struct tree *tree, enum hearth_object_kind kind, uint32_t begin,
                           const char *text);
 void tree_detach(struct tree *tree, struct object *object);
@@ -50,7 +50,7 @@ void tree_clear(struct tree *tree);
 /* Undoes a pin of exactly this text. */
 void tree_unpin(struct tree *tree, const char *text);
 
-/* What the watch said of it last, which must be what the index says, too. */
+/* What the index reported last, which must equal what it says now. */
 bool tree_evictable(const struct tree *tree, const struct object *object);
 
 /* Whether `misuse` of a tree with two stored blocks of 4 ("aaaabbbb", rows in one object, and a

@@ -31,7 +31,7 @@ static struct tier *open_faulty(const char *path, uint64_t retry_ns)
     return ssd_kit_open(&options);
 }
 
-static void settle(struct tier *tier, const char *path)
+static void flush_and_check(struct tier *tier, const char *path)
 {
     assert_true(tier->ops->flush(tier, WAIT_NS));
     assert_true(ssd_kit_disk_bytes(path) <= CAP);
@@ -50,9 +50,9 @@ static void test_i60_a_long_life_does_not_fill_the_catalogue(void **state)
     for (uint32_t i = 0; i < LONG_LIFE; i++) {
         assert_int_equal(ssd_kit_put(tier, i % 7, i, BYTES), TIER_OK);
         if (i % 100 == 0)
-            settle(tier, path);
+            flush_and_check(tier, path);
     }
-    settle(tier, path);
+    flush_and_check(tier, path);
     tier_close(&tier);
     tier = ssd_kit_open(&options); /* and it is still of use */
     assert_int_equal(ssd_kit_stats(tier).recovered, 7);
@@ -72,7 +72,7 @@ static void test_i93_damaged_files_leave_room(void **state)
         assert_int_equal(ssd_kit_put(tier, n, 0, BYTES), TIER_OK);
         ssd_kit_flip(path, n, -1);
         assert_int_equal(tier_suite_get(tier, n, BYTES), TIER_DAMAGED);
-        settle(tier, path);
+        flush_and_check(tier, path);
     }
     assert_true(ssd_kit_stats(tier).quarantined > 0);
     tier_close(&tier);
@@ -90,7 +90,7 @@ static void test_i93_one_key_is_quarantined_once(void **state)
         assert_int_equal(ssd_kit_put(tier, 1, 0, BYTES), TIER_OK);
         ssd_kit_flip(path, 1, -1);
         assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_DAMAGED);
-        settle(tier, path);
+        flush_and_check(tier, path);
     }
     assert_int_equal(ssd_kit_stats(tier).quarantined, 1);
     tier_close(&tier);
@@ -115,7 +115,7 @@ static void test_old_quarantine_above_its_share_goes(void **state)
     }
     tier = ssd_kit_open(&options);
     assert_int_equal(ssd_kit_put(tier, 1, 0, BYTES), TIER_OK);
-    settle(tier, path);
+    flush_and_check(tier, path);
     tier_close(&tier);
 }
 
@@ -140,14 +140,14 @@ static void test_i93_old_temporary_file_counts(void **state)
     tier = ssd_kit_open(&options);
     for (uint32_t n = 0; n < 20; n++) {
         (void)ssd_kit_put(tier, n, 0, BYTES);
-        settle(tier, path);
+        flush_and_check(tier, path);
     }
     fault_arm(&fault.when, 0, false);
     for (int i = 0; i < 2000 && access(name, F_OK) == 0; i++)
         clock_sleep_ns(clock_real(), NS_PER_MS);
     assert_int_not_equal(access(name, F_OK), 0);
     assert_int_equal(ssd_kit_put(tier, 50, 0, BYTES), TIER_OK);
-    settle(tier, path);
+    flush_and_check(tier, path);
     tier_close(&tier);
 }
 
@@ -198,7 +198,7 @@ static void test_i55_drop_in_a_directory_that_cannot_be_read(void **state)
     for (int i = 0; i < 4000 && ssd_kit_put(tier, 3, 0, BYTES) != TIER_OK; i++) /* all is read */
         clock_sleep_ns(clock_real(), NS_PER_MS);
     assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_MISSING);
-    settle(tier, path);
+    flush_and_check(tier, path);
     tier_close(&tier);
     options.fs = NULL;
     tier = ssd_kit_open(&options);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { get, launch, openPage, post, settles, talk, text } from './browser.mjs';
+import { get, launch, openPage, post, becomes, talk, text } from './browser.mjs';
 
 let server, browser;
 
@@ -48,7 +48,7 @@ test('clearing a tier is asked about, and does it', async () => {
     const { page, close } = await openPage(browser, server.url);
     const before = await held('ram');
     assert.ok(before > 0);
-    await settles(() => objectsShown(page, 'ram'), () => String(before));
+    await becomes(() => objectsShown(page, 'ram'), () => String(before));
     await page.click('[data-clear=ram]');
     assert.ok(await page.isVisible('#confirm'));
     assert.match(await page.textContent('#confirm-title'), /Clear RAM\?/);
@@ -63,7 +63,7 @@ test('clearing a tier is asked about, and does it', async () => {
     await page.click('#confirm-yes');
     await page.waitForFunction(() => /Cleared RAM/.test(document.getElementById('announcer').textContent));
     assert.equal(await held('ram'), 0);
-    await settles(() => objectsShown(page, 'ram'), () => '0');
+    await becomes(() => objectsShown(page, 'ram'), () => '0');
     assert.ok(await held('ssd') > 0, 'the other tier keeps what it has');
     await close();
 });

@@ -61,7 +61,7 @@ export async function talk(url, turns, seed = 3, headers = {}) {
 export const format = (page, name, value) => page.evaluate(async ([n, v]) => (await import('/ui/format.js'))[n](v), [name, value]);
 
 /* Waits until what `read` gives (of the page) equals what `want` gives (of the API): the page asks in its own time. */
-export async function settles(read, want) {
+export async function becomes(read, want) {
     let got, wanted;
     for (let tries = 0; tries < 60; tries++) {
         got = await read();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { format, get, launch, openPage, settles, talk } from './browser.mjs';
+import { format, get, launch, openPage, becomes, talk } from './browser.mjs';
 
 const keyed = ['--api-key', 'alice:sesame', '--admin-key', 'open'];
 const admin = { authorization: 'Bearer open' };
@@ -14,7 +14,7 @@ before(async () => {
     browser = await launch();
     server = await startServer(process.env.MODEL, keyed);
     await talk(server.url, 2, 3, admin);
-    await settles(async () => (await get(server.url, '/admin/stats', admin)).session.requests, () => 2);
+    await becomes(async () => (await get(server.url, '/admin/stats', admin)).session.requests, () => 2);
 });
 
 after(async () => {
@@ -80,7 +80,7 @@ test('a server that goes is missed, and its sums outlive it', async () => {
     const { port } = server;
     server = await startServer(process.env.MODEL, [...keyed, '--port', String(port)]);
     await page.waitForSelector('#link[data-state=ok]', { timeout: 20000 });
-    await settles(() => page.textContent('#facts [data-key=requests] dd'), () => '0');
+    await becomes(() => page.textContent('#facts [data-key=requests] dd'), () => '0');
     await page.check('input[name=span][value=all_time]', { force: true });
     assert.equal(await page.textContent('#facts [data-key=requests] dd'), '2');
     assert.equal(await page.textContent('#efficiency'), await format(page, 'percent', session.efficiency));

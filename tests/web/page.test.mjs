@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { format, get, launch, openPage, settles, talk } from './browser.mjs';
+import { format, get, launch, openPage, becomes, talk } from './browser.mjs';
 
 let server, browser;
 
@@ -13,7 +13,7 @@ before(async () => {
     [server, browser] = await Promise.all([startServer(process.env.MODEL, ['--ssd-dir', 'ssd']), launch()]);
     await talk(server.url, 3);
     await talk(server.url, 2, 11);
-    await settles(async () => (await stats()).session.requests, () => 5); /* a request is counted when its answer is out */
+    await becomes(async () => (await stats()).session.requests, () => 5); /* a request is counted when its answer is out */
 });
 
 after(async () => {
@@ -27,7 +27,7 @@ test('efficiency, sources and sums are those of the API', async () => {
     const { page, close } = await openPage(browser, server.url);
     const { session } = await stats();
     assert.ok(session.efficiency > 0.3 && session.tokens.computed > 100, 'the talks have used the cache');
-    await settles(() => page.textContent('#efficiency'), () => format(page, 'percent', session.efficiency));
+    await becomes(() => page.textContent('#efficiency'), () => format(page, 'percent', session.efficiency));
     assert.equal(await valueOf(page, '#efficiency'), session.efficiency);
     for (const source of ['device', 'ram', 'ssd', 'computed'])
         assert.equal(await valueOf(page, `#sources li[data-key=${source}] b`), session.tokens[source], source);
@@ -52,11 +52,11 @@ test('reasons of misses are those of the API, in words', async () => {
 test('recent requests with where they came from and why not more', async () => {
     const { page, close } = await openPage(browser, server.url);
     await talk(server.url, 6, 17);
-    await settles(async () => (await stats()).session.requests, () => 11);
+    await becomes(async () => (await stats()).session.requests, () => 11);
     const { recent } = await get(server.url, '/admin/requests');
     const wanted = recent.map(({ id, prompt_tokens }) => [id, prompt_tokens]);
     const shown = () => page.$$eval('#recent tbody tr', (rows) => rows.map((row) => [row.dataset.key, Number(row.querySelector('[data-value]').dataset.value)]));
-    await settles(shown, () => wanted.slice(0, 10));
+    await becomes(shown, () => wanted.slice(0, 10));
     await page.click('#recent-all');
     assert.deepEqual(await shown(), wanted);
     const short = recent.find(({ reason }) => reason === 'short');
@@ -76,7 +76,7 @@ test('models and tiers are those of the API', async () => {
     const features = await page.$$eval('.model .features li', (rows) => rows.map((row) => [row.dataset.key, row.lastChild.textContent]));
     assert.deepEqual(features, Object.entries(model.features));
     const tiers = async () => (await stats()).tiers.filter(({ state }) => state !== 'off').map(({ tier, used }) => [tier, used]);
-    await settles(() => page.$$eval('.tier', (cards) => cards.map((tier) => [tier.dataset.key, Number(tier.querySelector('.used b').dataset.value)])), tiers);
+    await becomes(() => page.$$eval('.tier', (cards) => cards.map((tier) => [tier.dataset.key, Number(tier.querySelector('.used b').dataset.value)])), tiers);
     assert.ok((await tiers()).find(([tier]) => tier === 'ram')[1] > 0, 'something is held');
     await close();
 });
@@ -115,7 +115,7 @@ test('the history as bars, or as a table without uPlot', async () => {
     const sum = (values) => values.reduce((total, value) => total + value, 0);
     const sources = ['device', 'ram', 'ssd', 'computed'];
     const columns = (cells) => sources.map((_, i) => sum(cells.map((row) => row[i])));
-    await settles(
+    await becomes(
         async () => columns(await page.$$eval('#history-table tbody tr', (rows) => rows.map((row) =>
             [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent.replaceAll(',', '')))))),
         async () => {
