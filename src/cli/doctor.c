@@ -133,7 +133,8 @@ static void check_plugin(struct doctor *doctor, const char *path)
     char name[32];
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(from, "-."), from);
-    if (strcmp(name, "cpu") == 0 || engine_has_backend(name))
+    /* A folder of libraries may hold the plug-ins as well. */
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "base") == 0 || engine_has_backend(name))
         return;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)

@@ -54,11 +54,13 @@ test_plugins_that_do_not_load() {
     echo 'int unrelated;' >other.c
     gcc -shared -nostdlib -o plug-ins/libggml-other.so other.c || skip 'there is no compiler'
     echo 'not a library' >plug-ins/libggml-broken.so
+    cp plug-ins/libggml-other.so plug-ins/libggml-base.so
     run "$HEARTH" doctor --backends "$PWD/plug-ins"
     expect_status 0
     expect_line '^warn  plug-in    libggml-other.so is of another release: it has to be built for ggml [0-9.]+$'
     expect_line '^warn  plug-in    libggml-broken.so cannot be loaded: .*(invalid|too short)'
     ! grep 'plug-in .*cpu' "$scratch/out" || fail 'the CPU has many plug-ins, and one is used'
+    ! grep 'plug-in .*base' "$scratch/out" || fail 'libggml-base.so is no plug-in'
 }
 
 # Vulkan in software is a GPU to ggml.
