@@ -31,6 +31,8 @@ static void need_vulkan(void)
 
     snprintf(dir, sizeof(dir), "%s/../../.deps/vulkan", build != NULL ? build : "build/release");
     snprintf(path, sizeof(path), "%s/icd.json", dir);
+    if (getenv("HEARTH_DEPS_LLAMA") != NULL)
+        TEST_SKIP("the plug-in that was fetched is not of this llama.cpp");
     if (access(path, R_OK) != 0)
         TEST_SKIP("no Vulkan in software here; tools/deps.sh --tools fetches it");
     if (getenv("GGML_VK_VISIBLE_DEVICES") != NULL)
