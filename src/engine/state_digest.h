@@ -4,7 +4,7 @@
  *      image    | 4 MiB | 4 MiB | ... | rest |     each piece: XXH3-128, by any thread
  *      digest   XXH3-128 of the shape's other fields and the digests of the pieces
  *
- * One thread hashes 8 GB/s, a bus moves 40: verifying what is restored would take most of the time.
+ * One thread hashes 8 GB/s, while a bus moves 40: a single one would be the bottleneck of a restore.
  * The threads are shared by all engines of the process and start with the first image of more than
  * one piece. Pieces are taken in the order of the tasks, so that the first image of a restore can be
  * imported while the others are verified.

@@ -1,17 +1,18 @@
 /*
- * beside.c: computing the front of a prompt while its back is still being read.
+ * beside.c: computing the front of a prompt while the rest is still being read.
  *
  *      objects   |  RAM  |  disk  |  disk  |  disk  |  disk  |  disk  |
  *                 imported  computed --->     ?        <--- read, last one first
  *                                          they meet
  *
  * Reading from a slow tier is the long part of a restore, and the engine has nothing to do
- * meanwhile. So the job prefills, while reads arrive from the end. Once every object from some place
- * on is there and verified, and the prefill has reached that place, the job goes back to RESTORE and
- * imports them (restore.c).
+ * meanwhile. So the job prefills, and the objects are read from the last to the first. When the
+ * prefill reaches an object from which on all have arrived and are verified, the job returns to
+ * RESTORE and imports those (restore.c).
  *
- * Only where state can be cut at any token, so that rows do not depend on what follows them, and
- * only when a chunk takes much less time than the reading: an import cannot start during one.
+ * This requires state that can be cut at any token, so that rows do not depend on what follows
+ * them. It also requires that a chunk takes much less time than the reads: an import cannot start
+ * during a chunk.
  */
 #include <assert.h>
 
@@ -19,7 +20,7 @@
 
 enum { CHUNKS_MIN = 3 }; /* that can be computed while the rest is read */
 
-/* Bytes per second of a slow tier that has not been measured yet: a guess for one decision. */
+/* Bytes per second assumed for a slow tier that has not been measured yet. */
 static const double read_guess = 2e9;
 
 static bool is_slow(const struct hearth_object *object)
@@ -48,7 +49,7 @@ void beside_read(struct job *job)
     const void *data;
 
     for (size_t i = info->objects_count; i-- > 0;)
-        (void)hearth_plan_fetch(job->restore.plan, i, 0, &data); /* asked again when it is needed */
+        (void)hearth_plan_fetch(job->restore.plan, i, 0, &data); /* take_arrived collects them */
 }
 
 bool beside_begin(struct job *job)
@@ -67,7 +68,8 @@ bool beside_begin(struct job *job)
     restore_credit(job, 0, restore->imported);
     restore->beside = true;
     restore->front = restore->imported;
-    restore->fetched = restore->verified = restore->objects_count; /* from the end, here */
+    /* counted from the end until they meet */
+    restore->fetched = restore->verified = restore->objects_count;
     return true;
 }
 
@@ -78,7 +80,7 @@ void beside_end(struct job *job)
     if (!restore->beside)
         return;
     restore->beside = false;
-    if (restore->front > 0) { /* only those were used */
+    if (restore->front > 0) { /* only these were used */
         hearth_plan_skip(restore->plan, restore->front, restore->objects_count);
         hearth_plan_accept(restore->plan);
     }
@@ -86,7 +88,7 @@ void beside_end(struct job *job)
     job_announce(job);
 }
 
-/* The last object that begins where the prefill is, or before. */
+/* The last object that begins at or before the end of the prefill so far. */
 static size_t object_at(const struct job *job)
 {
     const struct job_restore *restore = &job->restore;
@@ -97,7 +99,7 @@ static size_t object_at(const struct job *job)
     return index;
 }
 
-/* False: an object cannot be used, and nothing is left to wait for. */
+/* False: an object cannot be used, so waiting for the others is useless. */
 static bool take_arrived(struct job *job, size_t needed)
 {
     struct job_restore *restore = &job->restore;
@@ -124,7 +126,7 @@ static bool take_arrived(struct job *job, size_t needed)
     return true;
 }
 
-/* From the object on, everything is verified, and the prefill has come so far. */
+/* The prefill has reached this object, and all objects from it on are verified. */
 static enum step meet(struct job *job, size_t index)
 {
     struct job_restore *restore = &job->restore;

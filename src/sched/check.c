@@ -5,7 +5,7 @@
  *      QUEUED       -      -    -      -        -        done = 0
  *      DEFERRED     x      -    -      -      maybe      done = 0
  *      RESTORE      x      -    x      x        -        done = 0; an object is not imported yet
- *      PREFILL      x      x    -      x        -        done < target
+ *      PREFILL      x      x  beside   x        -        done < target
  *      DECODE       x      x    -      x        -        done = target - 1
  *
  * `claimed` applies to schedulers under a ceiling. All other phases end within a turn. Always: done

@@ -3,8 +3,9 @@
  *
  * A fork copies nothing, so using a prefix of a sequence leaves it in place for the next request. A
  * sequence whose state kinds can be truncated yields any number of its tokens; any other yields all
- * or none. Residents that need to leave are freed, least recently used first. The cache has their
- * state (save_later.c), so only time is lost.
+ * or none. When room is needed, residents are evicted, least recently used first. The cache has
+ * their state, unless storing it would have cost too much (save_later.c). So eviction costs only
+ * time.
  */
 #include <assert.h>
 #include <string.h>
@@ -126,7 +127,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
 
 /* ---- taking and freeing ---- */
 
-/* Its state is stored if it is worth the price. */
+/* Stores its state first, if that is worth the price. */
 static void free_resident(struct sched *sched, struct resident *resident, enum store_price price)
 {
     save_now(resident, price);
@@ -147,7 +148,8 @@ static bool cut(struct job *job, uint32_t length)
     return job->seq != SEQ_NONE;
 }
 
-/* Whether the cache could restore it. Stores it first if necessary and cheap: a request waits. */
+/* Whether the cache could restore it. Stores it first if that is necessary and cheap; it must be
+ * cheap because a request is waiting. */
 static bool is_kept(struct resident *resident)
 {
     if (resident->space == NULL || !save_try(resident, STORE_UNFORCED))
@@ -211,7 +213,7 @@ static bool take_over(struct job *job, struct resident *resident, uint32_t lengt
     return cut(job, length);
 }
 
-/* What is known of the rows that the job shares with a match. */
+/* Copies what is known about the rows that the job shares with a match. */
 static void inherit(struct job *job, const struct device_match *match)
 {
     const struct resident *resident = match->resident;
@@ -249,7 +251,7 @@ bool device_take(struct job *job, const struct device_match *match)
     return true;
 }
 
-/* A resident that is a prefix of a new one has nothing to add to it. */
+/* Frees residents that are prefixes of a new one: it contains all of their state. */
 static void forget_shorter(struct sched *sched, const struct resident *than)
 {
     if (!sched->cuttable)

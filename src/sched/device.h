@@ -23,8 +23,8 @@ enum {
      * that costs next to nothing */
     DEVICE_UNSAVED_MAX = 4,
     DEVICE_UNSAVED_MS_MAX = 1000,
-    /* the device is tight if fewer cells than one in so many are free, or fewer sequences than
-     * this: the residents that leave next are stored ahead */
+    /* the device is tight if fewer than one in TIGHT_CELLS cells or fewer than TIGHT_SEQS sequences
+     * are free: the residents that are evicted next are then stored in advance */
     DEVICE_TIGHT_CELLS = 8,
     DEVICE_TIGHT_SEQS = 2,
     /* to restore a token of state, relative to what a resident token costs each token computed
@@ -82,8 +82,8 @@ struct device_match device_find(struct job *job);
 struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until);
 /* Gives the job a sequence of match->length tokens. False: failed; the job has none. */
 bool device_take(struct job *job, const struct device_match *match);
-/* Turns the ended job and its sequence into a resident. False: it does not, and both are left to
- * the caller. */
+/* Turns the ended job and its sequence into a resident. False: it was not parked, and the caller
+ * keeps both. */
 bool device_park(struct job *job);
 /* Frees the least recently used resident other than `keep`; false when there is none. */
 bool device_reclaim(struct sched *sched, const struct resident *keep);
@@ -118,7 +118,7 @@ enum retained {
 enum retained retain_piece(struct job *job, enum store_price price);
 /* All pieces. False: some of it costs too much. */
 bool retain_all(struct job *job, enum store_price price);
-/* Ends a store between two pieces; the next one continues behind what it has stored. */
+/* Ends a store between two pieces; the next one continues after the stored part. */
 void retain_drop(struct job *job);
 
 /* ---- save_later.c ---- */
@@ -129,10 +129,11 @@ void save_mark(struct job *job);
 void save_unmark(struct job *job);
 /* The job's sink was notified of the end: its state is stored once there is time. */
 void save_begin(struct resident *resident, struct job *job);
-/* Stores all of it that is worth the price, before it leaves the device; what is not is counted. A
- * no-op when there is nothing to store. */
+/* Stores all that is worth the price, before the resident is evicted, and counts the rest. A no-op
+ * when there is nothing to store. */
 void save_now(struct resident *resident, enum store_price price);
-/* The same for one that may stay: false if some of it was too expensive, and is still unsaved. */
+/* The same for a resident that may stay. False: some of it was too expensive and is still
+ * unsaved. */
 bool save_try(struct resident *resident, enum store_price price);
 /* A longer sequence, which is stored when `to` ends, contains all of it. NULL: there is none. */
 void save_pass_on(struct resident *resident, struct job *to);
@@ -141,7 +142,8 @@ void save_lose(struct resident *resident);
 /* Stores the next piece of the one that has waited longest, at any price; false when there is
  * none. */
 bool save_oldest(struct sched *sched);
-/* Beside other jobs: the next piece of one that should not wait any longer, if it is cheap. */
+/* While other jobs run: stores the next piece of a resident that should not wait longer, if that is
+ * cheap. */
 void save_beside(struct sched *sched);
 
 #endif

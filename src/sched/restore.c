@@ -9,8 +9,8 @@
  * The three overlap: while an object is imported, threads verify the next ones (state_digest.h) and
  * tiers read those after them. Between two imports other jobs get their turn.
  *
- * Never waits: tiers and verifying threads nudge the scheduler, and the job looks again in that
- * turn. It gives up when computing the tokens would be faster.
+ * The engine's thread never blocks here: tiers and verifying threads nudge the scheduler, and the
+ * job continues in that turn. It stops reading when computing the tokens would be faster.
  */
 #include <assert.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "sched/sched_impl.h"
 
 enum {
-    /* time without a single object after which reading is given up, at least and at most */
+    /* bounds of the time without a new object after which the job stops reading */
     PATIENCE_MIN_MS = 500,
     PATIENCE_MAX_MS = 30000,
     IMPORT_MS = 10, /* of imports in one turn while other jobs run */
@@ -117,8 +117,8 @@ static double compute_left_s(const struct job *job)
     return job->sched->prefill_per_s > 0 ? (info->boundary - have) / job->sched->prefill_per_s : 0;
 }
 
-/* An object arrived, or the first one is awaited: the next may take as long as computing all that
- * is left. */
+/* Called before the first object and after each: the next one may take as long as computing all
+ * tokens that are left. */
 static void set_deadline(struct job *job)
 {
     double ms = compute_left_s(job) * 1000;
@@ -128,8 +128,8 @@ static void set_deadline(struct job *job)
         sched_now_ns(job->sched) + MAX(patience, PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
-/* What was verified and imported of an earlier plan counts for this one as far as the objects are
- * the same. */
+/* Objects that this plan has in common with the start of an earlier one stay verified and
+ * imported. */
 static void take_over(struct job *job, const struct job_restore *old)
 {
     struct job_restore *restore = &job->restore;
@@ -179,7 +179,7 @@ static bool begin(struct job *job)
 {
     struct job_restore *restore = &job->restore, old;
 
-    if (restore->front > 0) /* a part was computed: the new plan begins anew */
+    if (restore->front > 0) /* a part was computed: import the new plan from its start */
         restore_lose(job);
     restore->front = 0;
     if (!job->started)
@@ -282,7 +282,7 @@ void restore_verify(struct job *job, size_t index, const void *data)
         job->restore.tasks[index] = state_digest_start(&object->shape, data, on_ready, job->sched);
 }
 
-/* What the slow tiers deliver, once all of it has arrived. */
+/* Measures the slow tiers, once all objects have arrived. */
 static void measure_reads(struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
@@ -421,7 +421,7 @@ static enum err import_object(struct job *job, const struct state_restore *resto
                                                    : ERR_OK;
 }
 
-/* The next object. Residents leave when there is no room. */
+/* Imports the next object. Evicts residents if there is no room. */
 static enum err import(struct job *job, struct errinfo *info)
 {
     struct sched *sched = job->sched;

@@ -26,7 +26,8 @@ enum step {
     STEP_DONE,   /* the job has been freed */
 };
 
-/* A plan of the cache that becomes a sequence (restore.c). Empty except in RESTORE. */
+/* A plan of the cache that becomes a sequence (restore.c). Empty except in RESTORE, and in PREFILL
+ * with `beside`. */
 struct job_restore {
     struct hearth_plan *plan;
     struct state_object *objects;
@@ -36,10 +37,10 @@ struct job_restore {
     seq_id seq;           /* with the imported objects; SEQ_NONE: none yet */
     uint64_t deadline_ns; /* if the next object is not there by then, computing is faster */
     uint64_t left_ns;     /* when the job began to wait; 0: it does not */
-    bool paused;          /* it could go on, but other jobs have their turn */
+    bool paused;          /* it could continue, but other jobs have their turn */
     uint64_t begin_ns;    /* when the reads of this plan were started */
     bool beside;          /* the job prefills meanwhile (beside.c) */
-    /* objects [0, front) were imported before that; those from there on until the two met were
+    /* objects [0, front) are not counted at the end: they were counted before the prefill, or were
      * computed instead */
     size_t front;
     /* the fetched state does not fit beside the other jobs; the job has already waited for cells
@@ -53,34 +54,35 @@ uint32_t restore_peek(struct job *job);
 uint32_t restore_cached(struct hearth_space *space, const token_id *tokens, uint32_t count);
 /* Looks the prompt up in the cache. */
 void restore_lookup(struct job *job);
-/* Continues fetching. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or
+/* Continues the restore. STEP_MORE when finished: job->seq is a sequence of job->done tokens, or
  * SEQ_NONE. */
 enum step restore_poll(struct job *job);
 void restore_drop(struct job *job);
-/* The engine lost what was imported so far; it is imported again. */
+/* Drops the imported objects; they are imported again. */
 void restore_lose(struct job *job);
-/* Tokens imported so far, while the restore goes on. */
+/* Tokens imported so far by a restore that is not finished. */
 uint32_t restore_done(const struct job *job);
 
-/* Starts verifying an object that has arrived; what is known about it. */
-enum restore_verdict { RESTORE_UNKNOWN, RESTORE_GOOD, RESTORE_BAD };
+/* Starts verifying an object that has arrived. */
 void restore_verify(struct job *job, size_t index, const void *data);
+/* The result; UNKNOWN while a thread is verifying it. */
+enum restore_verdict { RESTORE_UNKNOWN, RESTORE_GOOD, RESTORE_BAD };
 enum restore_verdict restore_verdict(struct job *job, size_t index);
 /* Counts the tokens of objects [first, end) of the plan as restored. */
 void restore_credit(struct job *job, size_t first, size_t end);
 
 /* ---- beside.c ---- */
 
-/* Whether it is worth computing the front of the plan while the rest is read. */
+/* Whether to compute the front of the plan while the rest is read. */
 bool beside_pays(const struct job *job);
 /* Starts all reads, the last object first. */
 void beside_read(struct job *job);
-/* The job waits for bytes: if it pays, it gets its sequence as far as it is restored, and prefills.
- */
+/* Called when the job would wait for bytes. If it pays, the job gets the sequence restored so far,
+ * and prefills. */
 bool beside_begin(struct job *job);
-/* Before each batch. */
+/* Called before each batch: imports the rest once prefill and reads have met. */
 enum step beside_poll(struct job *job);
-/* What is still being read is not needed any more; a no-op unless there is something. */
+/* The prefill needs no more reads: drops the plan. A no-op unless `beside`. */
 void beside_end(struct job *job);
 
 #endif

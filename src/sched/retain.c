@@ -1,7 +1,7 @@
 /*
- * retain.c: from a sequence to the cache: snapshots where the policy asks for them, all rows and the
- * last snapshot at the end. State is exported directly into the cache's memory; the mover passes it
- * on to slower tiers. A failure here only costs a later hit.
+ * retain.c: from a sequence to the cache: snapshots where the policy asks for them, all rows and
+ * the last snapshot at the end. State is exported directly into the cache's memory; the mover
+ * passes it on to slower tiers. A failure here only costs a later hit.
  *
  *      begin_store -> put_next -> put_next -> ... -> retain_drop
  *
@@ -103,8 +103,8 @@ static void next_rows(struct job *job)
         keep->begin = keep->end = 0;
 }
 
-/* `snapshot`: take one at `length` if the cache asks for it; the sequence has as many tokens. False:
- * nothing can be stored. */
+/* `snapshot`: take one at `length` if the cache asks for it; the sequence has as many tokens.
+ * False: nothing can be stored. */
 static bool begin_store(struct job *job, uint32_t length, bool snapshot, bool ends)
 {
     struct job_keep *keep = &job->keep;
@@ -141,7 +141,7 @@ static bool has_pieces_left(const struct job *job)
     return has_rows_left(job) || job->keep.snapshot;
 }
 
-/* What an export of the sequence would move. */
+/* The size of an export. */
 static struct store_piece piece_of(struct job *job, bool rows, uint32_t begin, uint32_t end)
 {
     uint64_t each = job->sched->facts->rows_bytes_per_token;
@@ -166,8 +166,8 @@ static void account(struct job *job, const struct store_piece *piece, uint64_t n
 }
 
 /* Stores the next piece of the store that has begun. Other sequences may have stored the same rows
- * since they were chosen: then the store is ended, and the next one begins behind them. After a
- * failure the rest of the rows is left out: they are worthless without these. */
+ * since they were chosen: then the store ends, and the next one begins after them. After a
+ * failure the remaining rows are not stored: they are useless without these. */
 static void put_next(struct job *job)
 {
     struct job_keep *keep = &job->keep;
@@ -192,7 +192,7 @@ static void put_next(struct job *job)
         keep->begin = keep->end = 0;
 }
 
-/* At once, at any price. */
+/* Stores everything now, at any price. */
 static void store(struct job *job, uint32_t length, bool snapshot)
 {
     if (!begin_store(job, length, snapshot, false))
@@ -216,7 +216,7 @@ static bool rows_pay(struct job *job, uint32_t begin, uint32_t end, enum store_p
                            compute_ns(job->sched, end - begin), price);
 }
 
-/* Rows are useless without the snapshot behind them, so both are judged together. */
+/* Rows are useless without the snapshot after them, so the decision covers both. */
 static bool snapshot_pays(struct job *job, enum store_price price)
 {
     struct sched *sched = job->sched;
@@ -317,7 +317,7 @@ static enum retained finish(struct job *job, uint32_t kept, enum store_price pri
     return all ? RETAIN_DONE : price == STORE_ANY_PRICE ? RETAIN_MORE : RETAIN_COSTLY;
 }
 
-/* The answer may be what is expensive: continues with the prompt alone. */
+/* The answer may be the expensive part: continues with the prompt alone. */
 static bool leave_out_answer(struct job *job)
 {
     if (!job->sched->cuttable || job->keep.length <= job->prompt || job->keep.begin >= job->prompt)
@@ -330,7 +330,7 @@ enum retained retain_piece(struct job *job, enum store_price price)
 {
     uint32_t kept = kept_length(job);
 
-    if (job->keep.hints.pin || job->keep.hints.ttl_s > 0) /* the client said what it is worth */
+    if (job->keep.hints.pin || job->keep.hints.ttl_s > 0) /* the client asked for it */
         price = STORE_ANY_PRICE;
     if (!job->keep.stores || kept == 0 ||
         engine_seq_length(job->sched->engine, job->seq) != job->done)

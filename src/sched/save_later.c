@@ -7,18 +7,18 @@
  *                                                 and will be stored itself
  *
  * Exporting a sequence blocks the engine's thread for tens of milliseconds, which would delay a
- * client that sends its next request at once. So it happens after some idle time, a piece at a time:
- * a request that arrives waits for one piece, and the rest is stored later. Until then the sequence
- * is on the device, where the next turn finds it.
+ * client that sends its next request at once. So it happens after some idle time, one piece at a
+ * time: a request that arrives waits for one piece at most. Until then the sequence is on the
+ * device, where the next turn of the conversation finds it.
  *
- * While other jobs run, each export delays all of them. Then only pieces are stored that cost
- * clearly less than computing them again (store_cost.h):
+ * While other jobs run, each export delays all of them. So a piece is stored only if that costs
+ * clearly less than computing it again (store_cost.h):
  *
- *      the device is tight    the resident that leaves next, a piece per turn
- *      overdue, or too many   the one that has waited longest, a piece per turn, at a lower price
- *      evicted                all of it; what is too expensive is lost, and counted
+ *      the device is tight    the resident that is evicted next, a piece per turn
+ *      overdue, or too many   the one that has waited longest, a piece per turn, if cheaper still
+ *      evicted                all that is worth it; the rest is counted as not stored
  *
- * State lost with a dead engine is counted, too.
+ * State lost with a dead engine is counted as well.
  *
  * An unsaved job is not in the list of jobs, but a scheduler is not idle (sched_drain) before it is
  * saved. Until then, the tokens of its resident belong to the job.
@@ -87,7 +87,7 @@ void save_lose(struct resident *resident)
     lock_leave(&sched->lock);
 }
 
-/* The rest of it leaves the device without having been stored. */
+/* Gives up the part that is not stored, and counts it. */
 static void leave_out(struct resident *resident)
 {
     struct job *job = resident->unsaved;
@@ -100,8 +100,8 @@ static void leave_out(struct resident *resident)
     end(resident);
 }
 
-/* Stores the next piece. Unless there is more, the resident has no unsaved job afterwards, or what
- * is left of it is too expensive. */
+/* Stores the next piece. DONE: the resident has no unsaved job any more. COSTLY: the rest is too
+ * expensive. */
 static enum retained save_piece(struct resident *resident, enum store_price price)
 {
     struct job *job = resident->unsaved;
@@ -183,8 +183,8 @@ static bool is_tight(const struct sched *sched)
            sched->residents.count + sched->active + DEVICE_TIGHT_SEQS > sched->facts->sequences;
 }
 
-/* Of the half that was not used for longest, the one that is evicted next; NULL = none. The others
- * are probably continued before that. */
+/* The unsaved resident that is evicted next, among the least recently used half; NULL = none. The
+ * other half will probably be continued before it is evicted. */
 static struct resident *next_to_leave(struct sched *sched)
 {
     size_t left = (sched->residents.count + 1) / 2;

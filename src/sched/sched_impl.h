@@ -6,7 +6,7 @@
  *      steps.c       the step table: what a job does in each phase
  *      device.c      finished sequences kept on the device, forks of running ones: the first tier
  *      restore.c     from a plan of the cache to a sequence
- *      beside.c      computing the front of a prompt while its back is read
+ *      beside.c      computing the front of a prompt while the rest is read
  *      retain.c      from a sequence to the cache
  *      batch.c       choosing the next batch and processing its results
  *      ladder.c      what to do when the engine has no room for a batch
@@ -14,11 +14,10 @@
  *      store_cost.c  what storing costs, compared with computing
  *      revive.c      restarting an engine whose process died
  *      fair.c        the order among tenants and jobs (fair.h)
- *      text.c        tokens to text, stop texts
  *      memory.c      the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c        the chunks in which state was computed
  *      check.c       invariants between two turns, for debug builds
- *      faults.c      promises broken on purpose, for `hearth qa --prove`
+ *      faults.c      injected faults, for `hearth qa --prove`
  *
  * A JOB is a generation inside the scheduler. The caller's `struct gen` may be freed after
  * sink.done, so the job copies what retaining needs.
@@ -144,7 +143,7 @@ struct sched {
     struct list jobs; /* oldest first */
     struct list residents;
     uint32_t unsaved; /* residents whose state is not in the cache yet */
-    bool saving;      /* has stored some of them since it became idle */
+    bool saving;      /* some of them were stored since the thread became idle */
     struct store_cost store_cost;
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;

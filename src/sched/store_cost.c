@@ -7,12 +7,12 @@
 
 /* Weight of a sample relative to the next one: the last ten or so count. */
 static const double decay = 0.9;
-/* A sample counts as at most so many times what was expected: a thread that was not scheduled for a
- * while says nothing about exports. */
+/* A sample counts as at most this multiple of the expected time: if the thread was not scheduled
+ * for a while, that says nothing about exports. */
 static const double surprise_max = 2;
 
-/* The line through the samples. If they are too similar to tell the price of a call from that of a
- * byte, the price is all in the bytes. */
+/* The line through the samples. If they are too similar to separate the cost of a call from that of
+ * a byte, all of the cost is attributed to the bytes. */
 static double line_ns(const struct store_line *line, double bytes)
 {
     double spread = line->weight * line->xx - line->x * line->x;

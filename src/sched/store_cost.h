@@ -1,13 +1,13 @@
 /*
  * store_cost.h: what storing state costs, learned from the exports that were made.
  *
- *      ns(rows) = call + bytes * per byte  +  the same for rows that lie scattered
+ *      ns(rows) = call + bytes * per byte  +  the same for scattered rows
  *
- * On a CPU an export is a memcpy. On a GPU it is fast in large contiguous pieces only: tokens that
- * were decoded beside other sequences lie one here and one there in the shared cells, and each
- * costs several copies. So these rows have a line of their own. So have snapshots.
+ * On a CPU an export is a memcpy. On a GPU it is fast only in large contiguous pieces: tokens that
+ * were decoded beside other sequences are scattered over the shared cells, and each costs several
+ * copies. So these rows have their own line, and so do snapshots.
  *
- * Nothing is known of a line before it has STORE_COST_SAMPLES samples. Exports of less than
+ * A line counts as unknown until it has STORE_COST_SAMPLES samples. Exports of less than
  * STORE_COST_BYTES_MIN are neither learned nor judged: the clock's noise is larger than their cost.
  *
  * Owner: the scheduler's thread.
@@ -21,8 +21,8 @@
 enum {
     STORE_COST_SAMPLES = 4,
     STORE_COST_BYTES_MIN = 1 << 20,
-    /* of the exports that were too expensive for evicted state, one in so many is made, so that an
-     * estimate that became wrong is corrected */
+    /* of the exports that were too expensive for evicted state, one in this many is made anyway, so
+     * that an outdated estimate is corrected */
     STORE_COST_RETRY = 32,
 };
 
@@ -51,7 +51,7 @@ struct store_cost {
     uint32_t refused; /* of evicted state, since the last one that was made nevertheless */
 };
 
-/* An export; `scattered` of its bytes are rows that lie scattered. */
+/* An export; `scattered` of its bytes are scattered rows. */
 struct store_piece {
     uint64_t bytes, scattered;
     bool snapshot;
@@ -60,18 +60,18 @@ struct store_piece {
 void store_cost_learn(struct store_cost *cost, const struct store_piece *piece, uint64_t ns);
 /* Nanoseconds; 0 = not known yet. */
 double store_cost_ns(const struct store_cost *cost, const struct store_piece *piece);
-/* Whether a store that takes `ns` is worth it; computing takes compute_ns. Either 0: not known, and
- * it is. */
+/* Whether a store that takes `ns` is worth it; computing takes compute_ns. If either is
+ * unknown (0), it is. */
 bool store_cost_pays(struct store_cost *cost, double ns, double compute_ns, enum store_price price);
 
-/* ---- which tokens of a sequence lie scattered ---- */
+/* ---- which tokens of a sequence are scattered ---- */
 
-/* `tokens` of those in [from, to), evenly. */
+/* `tokens` of those in [from, to), assumed to be spread evenly. */
 struct scatter {
     uint32_t from, to, tokens;
 };
 
-/* The token at `at`, which is behind all others, was decoded beside other sequences. */
+/* The token at `at`, which is after all others, was decoded beside other sequences. */
 void scatter_add(struct scatter *scatter, uint32_t at);
 /* Of the first `length` tokens of the sequence. */
 struct scatter scatter_cut(const struct scatter *scatter, uint32_t length);
