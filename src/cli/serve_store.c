@@ -45,6 +45,8 @@ enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes *
  * prefill fills memory faster (4 GB/s) than the system pins it (3 GB/s). */
 enum { AHEAD_SHARE = 4 };
 #define AHEAD_BYTES_MAX (UINT64_C(4) << 30)
+/* A smaller tier has no room for objects of hundreds of megabytes and memory taken ahead. */
+#define AHEAD_RAM_MIN (UINT64_C(4) << 30)
 
 /* ---- how much memory the server may use ---- */
 
@@ -240,7 +242,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         cache.alloc = worker_memory_alloc;
         cache.free = worker_memory_free;
         cache.alloc_arg = store->memory;
-    } else if (host_memory_can_pin(options->model.backends)) {
+    } else if (cache.ram_bytes >= AHEAD_RAM_MIN && host_memory_can_pin(options->model.backends)) {
         cache.alloc = host_memory_alloc;
         cache.free = host_memory_free;
         cache.ahead_bytes = MIN(cache.ram_bytes / AHEAD_SHARE, AHEAD_BYTES_MAX);

@@ -57,8 +57,6 @@
 /* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
 enum { AHEAD_ROOM = 8 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
-/* Bytes kept ahead are at least this many arenas. */
-enum { AHEAD_ARENAS = 8 };
 
 enum { PAGE = PAGES_PAGE_BYTES };
 /* An arena has room for this many objects of the size it is made for. Measured held/used ratio in a
@@ -415,7 +413,16 @@ static struct arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock
     return arena;
 }
 
-/* An empty arena in excess of `spare`, or NULL. */
+/* Whether the arena that has been empty longest is too small for what is expected. */
+static bool has_small_locked(const struct pages *pages) REQUIRES(pages->lock)
+{
+    lock_assert_held(&pages->lock);
+    return pages->options.ahead_bytes > 0 && !list_empty(&pages->empty) &&
+           LIST_ENTRY(list_first(&pages->empty), struct arena, empty_link)->bytes <
+               pages->bytes_ahead;
+}
+
+/* An empty arena in excess of `spare`, or too small for what is expected; or NULL. */
 static struct arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
@@ -424,7 +431,7 @@ static struct arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lo
     bool over = pages->bytes_held - pages->bytes_leaving > options->limit_bytes;
     bool many =
         options->spare_bytes ? pages->bytes_empty > options->spare_bytes : pages->empty.count > 1;
-    return over || many ? take_empty_locked(pages) : NULL;
+    return over || many || has_small_locked(pages) ? take_empty_locked(pages) : NULL;
 }
 
 static void give_back(struct pages *pages, struct arena *arena)
@@ -474,10 +481,16 @@ static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t byt
         pages->bytes_held -= bytes;
 }
 
-/* The size of arenas made ahead when one of `bytes` was needed. */
-static uint64_t arena_ahead(const struct pages_options *options, uint64_t bytes)
+/* An arena of `bytes` was needed, or will be. */
+static void expect_locked(struct pages *pages, uint64_t bytes) REQUIRES(pages->lock)
 {
-    return MAX(options->arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
+    const struct pages_options *options = &pages->options;
+
+    lock_assert_held(&pages->lock);
+    if (options->ahead_bytes > 0)
+        pages->bytes_ahead = MAX(pages->bytes_ahead, MAX(bytes, options->arena_bytes));
+    else
+        pages->bytes_ahead = MAX(options->arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
 }
 
 /* An extent in a new arena of `bytes`, which are already counted; NULL when the allocation
@@ -490,7 +503,7 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     lock_enter(&pages->lock);
     arrive_locked(pages, arena, bytes);
     if (arena != NULL) {
-        pages->bytes_ahead = arena_ahead(&pages->options, bytes);
+        expect_locked(pages, bytes);
         extent = take_fit_locked(pages, count);
         assert(extent != NULL);
     }
@@ -500,6 +513,18 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
 
 /* ---- making arenas ahead ---- */
 
+/* Empty arenas that are large enough for what is expected. */
+static uint64_t bytes_ready_locked(const struct pages *pages) REQUIRES(pages->lock)
+{
+    uint64_t bytes = 0;
+
+    lock_assert_held(&pages->lock);
+    LIST_FOREACH (struct arena, arena, &pages->empty, empty_link)
+        bytes += arena->bytes >= pages->bytes_ahead ? arena->bytes : 0;
+    return bytes;
+}
+
+/* A quarter of the limit is left to what is needed at once. */
 static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
@@ -509,7 +534,8 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
         return false;
     uint64_t room = options->limit_bytes - pages->bytes_held;
     if (options->ahead_bytes > 0)
-        return pages->bytes_empty < options->ahead_bytes && room >= pages->bytes_ahead;
+        return pages->bytes_ahead > 0 && bytes_ready_locked(pages) < options->ahead_bytes &&
+               room >= pages->bytes_ahead + options->limit_bytes / 4;
     return pages->empty.count == 0 && room / AHEAD_ROOM >= pages->bytes_ahead;
 }
 
@@ -609,7 +635,7 @@ struct pages *pages_create(const struct pages_options *options)
     if (pages->options.arena_bytes == 0)
         pages->options.arena_bytes = ARENA_BYTES_DEFAULT;
     pages->options.arena_bytes = (pages->options.arena_bytes + PAGE - 1) / PAGE * PAGE;
-    pages->bytes_ahead = arena_ahead(&pages->options, options->ahead_bytes / AHEAD_ARENAS);
+    pages->bytes_ahead = options->ahead_bytes > 0 ? 0 : pages->options.arena_bytes;
     pages->options.spare_bytes = MAX(options->spare_bytes, options->ahead_bytes);
     lock_init(&pages->lock, "pages", LOCK_RANK_TIER);
     list_init(&pages->arenas);
@@ -695,6 +721,17 @@ void pages_free(struct pages *pages, void *ptr)
     set_free_locked(pages, extent);
     lock_leave(&pages->lock);
     give_back_surplus(pages);
+}
+
+void pages_expect(struct pages *pages, uint64_t bytes)
+{
+    uint64_t skew = pages->options.alloc ? PAGE : 0;
+
+    lock_enter(&pages->lock);
+    if (pages->options.ahead_bytes > 0)
+        expect_locked(pages, (bytes + PAGE - 1) / PAGE * PAGE + skew);
+    cond_signal(&pages->wanted);
+    lock_leave(&pages->lock);
 }
 
 void pages_set_limit(struct pages *pages, uint64_t limit_bytes)

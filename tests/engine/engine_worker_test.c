@@ -399,7 +399,7 @@ static void test_tokens_and_grammars_need_no_child(void **state)
 {
     struct engine_options options = {
         .path = test_model("qwen3"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
-    struct grammar_options grammar_options = {.text = "root ::= \"yes\" | \"no\""};
+    struct sample_params constrained = {.grammar = "root ::= \"yes\" | \"no\""};
     struct engine *here = test_engine("qwen3", &options), *there;
     struct grammar *grammar;
 
@@ -412,7 +412,7 @@ static void test_tokens_and_grammars_need_no_child(void **state)
     while (engine_alive(there))
         clock_sleep_ns(clock_real(), NS_PER_MS);
     expect_same_tokens(here, there);
-    assert_ok(grammar_create(&grammar, there, &grammar_options, NULL));
+    assert_ok(grammar_create(&grammar, there, &constrained, NULL));
     grammar_destroy(&grammar);
     engine_close(&here);
     engine_close(&there);

@@ -496,23 +496,32 @@ static void test_an_arena_is_made_ahead(void **state)
  * limit, and kept when it is empty again. */
 static void test_many_bytes_are_made_ahead(void **state)
 {
-    enum { ARENA = 1 << 20, AHEAD = 8 * ARENA, LIMIT = 10 * ARENA };
+    enum { ARENA = 1 << 20, AHEAD = 8 * ARENA, LIMIT = 16 * ARENA };
     struct pages *pages = pages_create(&(struct pages_options){
         .arena_bytes = ARENA, .limit_bytes = LIMIT, .ahead = true, .ahead_bytes = AHEAD});
     void *a, *b;
 
     (void)state;
+    usleep(1000);
+    assert_int_equal(pages_bytes_held(pages), 0); /* of what size? */
+    pages_expect(pages, ARENA);
     wait_for_held(pages, AHEAD);
     a = pages_alloc(pages, ARENA);
     assert_non_null(a);
     wait_for_held(pages, AHEAD + ARENA);
     b = pages_alloc(pages, ARENA);
     assert_non_null(b);
-    wait_for_held(pages, LIMIT);
+    wait_for_held(pages, AHEAD + 2 * ARENA);
     pages_free(pages, a);
     pages_free(pages, b);
     pages_check(pages);
     wait_for_held(pages, AHEAD);
+    pages_expect(pages, 3 * ARENA); /* larger ones take the place of those */
+    wait_for_held(pages, 9 * ARENA);
+    a = pages_alloc(pages, 3 * ARENA);
+    assert_non_null(a);
+    pages_check(pages);
+    pages_free(pages, a);
     pages_destroy(&pages);
 }
 

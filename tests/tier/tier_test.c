@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "support/test.h"
+#include "support/tier_suite.h"
 
 static void test_results_have_names_of_their_own(void **state)
 {
