@@ -14,21 +14,21 @@ endif
 
 comma := ,
 
-# All processors, unless make is told otherwise: a -j of the command line is stronger than this one, and the environment is asked here.
+# Use all processors by default. A -j on the command line or in MAKEFLAGS overrides this.
 ifeq ($(MAKELEVEL)$(filter -j% --jobs%,$(shell echo "$$MAKEFLAGS")),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
 # `[ 12/419] CC    src/x.c`: the steps that this run has begun, and all that it will take. Make itself is asked for the second
 # number, once, when the first step begins; a run without steps does not ask. Recipes are expanded one after the other, so that the count is right
-# with -j, too.
+# with -j as well.
 steps_all = $(shell MAKEFLAGS= $(MAKE) -n COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c '^printf .\[%3d/')
 begin_step = $(eval steps_begun += x)$(if $(steps),,$(eval steps := $(steps_all)))$(words $(steps_begun)) $(steps)
 steps :=
 steps_begun :=
 step = @printf '[%3d/%d] %-5s %s\n' $(if $(COUNTING),0 0,$(begin_step)) $(1) '$(2)'
 
-# ---- variants: each has a build folder of its own --------------------------------------------------------------
+# ---- variants: each has its own build folder --------------------------------------------------------------
 
 CFLAGS  ?= -O2 -g
 variant := release
@@ -58,7 +58,7 @@ endif
 ifneq ($(notdir $(lastword $(CC))),gcc)
 variant := $(variant)-$(notdir $(lastword $(CC)))
 endif
-# SYSTEM=1 takes the libraries of the system or fails, with a configuration of its own beside the usual one.
+# SYSTEM=1 uses the libraries of the system or fails. It has its own configuration, next to the usual one.
 deps_config := .deps/config.mk
 ifdef SYSTEM
 variant := $(variant)-system
@@ -106,8 +106,8 @@ ifeq ($(DEPS_MODE),sysroot)
 pkg        = PKG_CONFIG_LIBDIR=$(DEPS_LIBDIR)/pkgconfig:$(DEPS_SYSROOT)/usr/share/pkgconfig \
              PKG_CONFIG_SYSROOT_DIR=$(DEPS_SYSROOT) pkg-config
 sysflags  := --sysroot=$(DEPS_SYSROOT) $(if $(findstring clang,$(CC)),--gcc-toolchain=/usr)
-# libllama carries a RUNPATH of its own, so our RPATH is not used for what *it* needs; linking those directly, and
-# first, puts the sysroot's copies into the process before anyone asks for them.
+# libllama has its own RUNPATH, so our RPATH is not used for its dependencies; linking those directly, and
+# first, loads the sysroot's copies before any library asks for them.
 sysfirst  := -Wl,--no-as-needed -l:libm.so.6 -l:libstdc++.so.6 -l:libgomp.so.1 -l:libgcc_s.so.1
 # gcc looks for libc and crt1.o beside itself before it looks into --sysroot, hence -B and -L.
 sysld      = $(sysflags) -B$(DEPS_LIBDIR)/ -L$(DEPS_LIBDIR) -Wl,--disable-new-dtags -Wl,-rpath,$(1) -Wl,--dynamic-linker=$(2) -Wl,--allow-shlib-undefined
@@ -167,7 +167,7 @@ $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_C
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
 
-# The microbenchmarks of bench/ are part of the program, too: `hearth bench NAME`.
+# The microbenchmarks of bench/ are part of the program: `hearth bench NAME`.
 src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c) $(wildcard bench/*_bench.c))
 obj_core := $(src_core:%.c=$(B)/%.o) $(B)/web/files.o
 # tests/<folder>/<name>_test.c is a suite; every other file below tests/support is shared by all suites.
@@ -308,7 +308,7 @@ timing_suites := $(B)/tests/sched/timing_test $(B)/tests/serve/timing_test
 timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
 
-# HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread what several threads do is looked at, too.
+# HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)
 stress: $(stress_suites) ## the random suites of the cache, one seed after the other (HEARTH_STRESS_S=, SAN=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') tools/stress.sh $(B)
@@ -348,7 +348,7 @@ powerloss: N = 100000
 powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ## N= images of a disk that lost its power
 	@for suite in $^; do $(disk_run) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
 
-# The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are in soak.json, too.
+# The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are also in soak.json.
 soak_run = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 SOAK_MINUTES ?= 10
 soak: $(B)/hearth $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
@@ -386,7 +386,7 @@ version:
 clean: ## remove what was built
 	@rm -rf build
 
-distclean: clean ## remove the private sysroot, too (downloads stay in the user's cache folder)
+distclean: clean ## also remove the private sysroot (downloads stay in the user's cache folder)
 	@rm -rf .deps
 
 include tools/web.mk

@@ -2,7 +2,7 @@
  * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real
  * model, alone and while the SSD tier writes.
  *
- *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made
+ *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      creates its own folder below DIR (.)
  *      and removed; 512 MiB by default
  *
  * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way,

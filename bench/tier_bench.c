@@ -8,9 +8,8 @@
  *      plain_read    one file after another with O_DIRECT (or through the page cache where the file
  *                    system has none), no verification
  *      get           through the tier, all asked for at once; verified
- *      put_sealed, get_sealed   the same, encrypted, in a directory of its own
- *      *_cpu         what each took of the processors, which says more on a machine that others
- *                    use, too
+ *      put_sealed, get_sealed   the same, encrypted, in another directory
+ *      *_cpu         processor time of each, which is more reliable on a busy machine
  *      recover       opening a directory of OBJECTS small objects, with the catalogue and without
  *                    it; seconds in `value`
  *
@@ -18,8 +17,8 @@
  * is to the plain run. All write runs end with fsync of every file, so that what is measured is the
  * disk, not the page cache.
  *
- *      hearth bench tier [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and
- *      removed
+ *      hearth bench tier [DIR [MIB [OBJECTS]]]     creates its own folder below DIR (.) and
+ *                                                  removes it
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -132,7 +131,7 @@ static void run_put(struct bench *bench)
     }
     bool flushed = bench->tier->ops->flush(
         bench->tier,
-        600 * NS_PER_S); /* as long as nobody waits for it, a writer rests between two */
+        600 * NS_PER_S); /* a writer pauses between two objects until a flush waits for it */
     assert(flushed);
     wait_for(bench->count);
 }
@@ -239,8 +238,8 @@ static bool count_one(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* Opening and one `each`, as the cache does it. On a machine that others use, too, the time of the
- * processors says more. */
+/* Opening and one `each`, as the cache does it. On a busy machine, the processor time is more
+ * reliable. */
 static void bench_recover(struct bench *bench, uint64_t objects)
 {
     static unsigned char data[SMALL_BYTES];

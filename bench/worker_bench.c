@@ -1,6 +1,6 @@
 /*
  * worker_bench.c: what the boundary of a process costs: decoding and restoring on an engine here
- * and on one in a process of its own (engine/engine_worker.h), turn by turn in one run.
+ * and on one in its own process (engine/engine_worker.h), turn by turn in one run.
  *
  *      hearth bench worker [MODEL.gguf | FAMILY | PRESET]...
  *

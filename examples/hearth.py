@@ -182,7 +182,7 @@ class Model(NamedTuple):
 
 
 class Engine(Protocol):
-    """What session_lookup and session_insert ask of your engine. Exceptions of yours come out of the session call."""
+    """What session_lookup and session_insert ask of your engine. Exceptions that you raise are raised again by the session call."""
 
     def import_objects(self, objects: Sequence[Object], data: Sequence[memoryview], boundary: int) -> bool:
         """Make a fresh sequence of exactly `boundary` tokens; False refuses, and a shorter boundary is tried."""
@@ -485,7 +485,7 @@ def _hints(entry: Entry, anchor: int, ttl_s: int, pin: bool) -> _Hints:
 
 
 class _Handle:
-    """An opaque pointer, closed once: by close(), by `with`, or at the latest when nobody refers to it. What was made from it is closed
+    """An opaque pointer, closed once: by close(), by `with`, or at the latest when it is garbage-collected. What was made from it is closed
     before, as hearth.h asks for: a parent knows its children weakly, a child keeps its parent."""
 
     _closer = ""

@@ -105,7 +105,7 @@ static void watch_for_crashes(void)
         __sanitizer_set_death_callback(save_current);
 }
 
-/* In memory of its own that is as long as it, so that a sanitizer notices reads beyond it. */
+/* Copied to memory of exactly its length, so that a sanitizer notices reads beyond it. */
 static void run_one(const void *data, size_t len)
 {
     uint8_t *copy = mem_alloc(MAX(len, 1));

@@ -5,7 +5,7 @@
  * It is given any bytes, any number of times in one process, keeps no state from one call to the
  * next, and says with assert() or abort() that something is wrong; memory errors are the
  * sanitizers' business. libFuzzer calls it where clang has it, fuzz/driver.c elsewhere and in `make
- * test`: a target has no main() of its own.
+ * test`: a target has no main().
  */
 #ifndef HEARTH_FUZZ_FUZZ_H
 #define HEARTH_FUZZ_FUZZ_H

@@ -1,9 +1,9 @@
 /*
- * recall_fuzz.c: a file of turns that nobody can vouch for, and prompts that do not fit what is
+ * recall_fuzz.c: an untrusted file of turns, and prompts that do not fit what is
  * remembered.
  *
  *      raw       the input as a file
- *      resealed  the same with a right hash: hostile lengths from somebody who has the key
+ *      resealed  the same with a right hash: hostile lengths from an attacker who has the key
  *      composed  the input cut into a turn and a prompt; the segments must cover the prompt's text
  *                in order, without overlap
  */

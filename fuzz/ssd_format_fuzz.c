@@ -1,13 +1,13 @@
 /*
- * ssd_format_fuzz.c: bytes from a disk that nobody can vouch for.
+ * ssd_format_fuzz.c: untrusted bytes from a disk.
  *
  * Random bytes do not get past a keyed digest, so that a parser behind it is never reached. An
  * input is therefore used in five ways:
  *
  *      raw        as a file, as it is
  *      resealed   as a file whose magic, key id and digests are made right: hostile fields from
- *                 somebody who has the key
- *      fitted     as above, but its sizes are made to fit too: what only the last checks can refuse
+ *                 an attacker who has the key
+ *      fitted     as above, and its sizes are made to fit: only the last checks can refuse it
  *      recipe     as the description of an object, which is encoded, must come back equal, and then
  *                 is damaged in one place
  *      sealed     encrypted with the right key: hostile fields behind it, then a changed byte
@@ -210,7 +210,7 @@ static void damage(struct source *source, uint8_t *file, size_t whole, uint32_t 
 
     file[at] ^= change;
     enum ssd_result result = read_file(file, whole);
-    assert(result != SSD_OK); /* nobody who lacks the key changes a byte */
+    assert(result != SSD_OK); /* without the key, no byte can be changed unnoticed */
     if (at < header_bytes) {
         reseal(file, whole);
         (void)read_file(file, whole);
@@ -289,7 +289,7 @@ static enum ssd_result read_sealed(const struct ssd_format *format, const uint8_
     return result;
 }
 
-/* A private part of any bytes, sealed with the right key: hostile fields from somebody who has it.
+/* A private part of any bytes, sealed with the right key: hostile fields from an attacker who has it.
  * Then one byte of the file is changed. */
 static void try_sealed(const uint8_t *data, size_t len)
 {

@@ -1,5 +1,5 @@
 /*
- * worker_wire_fuzz.c: messages of an engine's process that nobody can vouch for.
+ * worker_wire_fuzz.c: untrusted messages of an engine's process.
  *
  *      raw       the input as a message
  *      resealed  the same with a right head and checksum, as each kind: hostile fields from a child

@@ -3,7 +3,7 @@
 #
 #   HEARTH_CHROMIUM, then chromium, chromium-headless-shell, google-chrome of the machine, then Debian's chromium-headless-shell, unpacked
 #   below the cache folder with the libraries that the machine lacks (about 100 MB to download, once per user). Nothing is installed and
-#   no root is needed: apt runs with lists and archives of its own and a copy of the machine's package status, so that it names exactly what
+#   no root is needed: apt runs with its own lists and archives and a copy of the machine's package status, so that it names exactly what
 #   is missing here, for the suite that the machine has.
 #
 # All of it takes at most HEARTH_BROWSER_SECONDS (90). Without a browser the exit status is 1, and one line on stderr says why.

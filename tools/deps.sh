@@ -11,7 +11,7 @@
 # Two outcomes, written to .deps/config.mk for the Makefile:
 #   system   pkg-config finds every library new enough; nothing is downloaded
 #   sysroot  Debian's own packages, unpacked below .deps/sysroot. Nothing is installed on the machine, no root
-#            is needed: apt runs with a configuration, lists and a status file of its own. The status is empty,
+#            is needed: apt runs with its own configuration, lists and status file. The status is empty,
 #            so that apt resolves the whole closure, libc included, and the result runs on an older system.
 #
 # What was downloaded stays in .deps/debs and in the user's cache folder with a manifest of SHA-256 sums, so that
@@ -202,7 +202,7 @@ add_gpu() {
 # ---- the private sysroot ---------------------------------------------------------------------------------
 
 # Asked for just before they are needed: a machine without apt can still unpack what another one has downloaded, and a
-# full disk is in nobody's way when nothing is to be done.
+# full disk does no harm when there is nothing to do.
 need() { # TOOL...
     for tool in "$@"; do
         command -v "$tool" >/dev/null 2>&1 || die "'$tool' is not here, so Debian's packages cannot be had." \
@@ -218,7 +218,7 @@ need_space() {
 }
 
 # Mirrors of this machine, as "URL keyring" lines, best first: deb822 files, then one-line files. Security archives have
-# no suite of ours and come last only because they are of no use.
+# no suite that we use, and come last only because they are useless.
 machine_mirrors() {
     etc=$(apt-config shell d Dir::Etc/d | sed "s/^d='//; s/'$//")
     for file in "$etc"/sources.list.d/*.sources; do
@@ -227,7 +227,7 @@ machine_mirrors() {
                 if (value["types"] ~ /(^| )deb( |$)/ && tolower(value["enabled"]) !~ /^ *(no|false|without|off|disable|0) *$/) {
                     n = split(value["uris"], u, " ")
                     split(value["signed-by"], key, " ")
-                    # A key may also be given in full, on lines of its own.
+                    # A key may also be given in full, on its own lines.
                     for (i = 1; i <= n; i++)
                         print (value["suites"] ~ /security/ ? 1 : 0), u[i], (key[1] ~ /^\// ? key[1] : "-")
                 }
@@ -265,7 +265,7 @@ mirrors() {
 # are cleared: they would refresh caches that are not ours.
 write_apt_conf() { # URL KEYRING
     mkdir -p "$deps/apt/lists/partial" "$deps/apt/cache" "$deps/debs/partial"
-    # The driver's library belongs to the kernel module of the machine: apt is told that it is there.
+    # The driver's library belongs to the kernel module of the machine: apt treats it as installed.
     printf 'Package: libcuda1\nStatus: install ok installed\nVersion: 99999\nArchitecture: %s\nMaintainer: -\nDescription: -\n' \
         "$(dpkg --print-architecture)" >"$deps/apt/status"
     signed=

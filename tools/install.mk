@@ -15,7 +15,7 @@
 
 prefix := $(patsubst %/,%,$(abspath $(PREFIX)))
 private := $(prefix)/lib/hearth
-# Tests install from one build into many places at once and give each a folder of its own.
+# Tests install from one build into many places at once and give each its own folder.
 INSTALL_BUILD ?= $(B)/install
 
 ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
@@ -119,7 +119,7 @@ install: all $(install_program) $(install_pc) $(install_units) $(T)/stamp ## ins
 ifeq ($(DEPS_MODE),sysroot)
 	@tools/install.sh private $(DEPS_SYSROOT) $(DEPS_LIBDIR) $(DEPS_BACKENDS) $(install_program) $(DEPS_LLAMA_LIBDIR) >>$(INSTALL_BUILD)/list
 endif
-# What root made in a tree of somebody else must not be in that person's way.
+# Files that root creates in another user's tree must not block that user.
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=$(B) $(INSTALL_BUILD)
 	@tools/install.sh put '$(DESTDIR)' '$(prefix)' <$(INSTALL_BUILD)/list
 

@@ -103,7 +103,7 @@ put_file() { # MODE SOURCE PATH
     changed=$((changed + 1))
 }
 
-# Files first, then folders from the deepest up, when nobody else has put anything there: rmdir, never more. A list that
+# Files first, then folders from the deepest up, unless they contain other files: rmdir, never more. A list that
 # names files of others was not written here.
 remove() { # LIST
     sed -n 's/^f //p' "$1" | while read -r path; do

@@ -1,8 +1,8 @@
-# lib.mk: make lib, libhearth: the cache of the server as a library of its own, from src/cache and what that needs of src/tier and
+# lib.mk: make lib, libhearth: the cache of the server as a library, from src/cache and what that needs of src/tier and
 # src/base. No engine, no command line.
 #
 #   $(B)/lib/libhearth.so.ABI.API     and the links libhearth.so.ABI (the SONAME) and libhearth.so
-#   $(B)/lib/libhearth.a              one object in which every name but hearth_* is local: a program may have a mem_alloc of its own
+#   $(B)/lib/libhearth.a              one object in which every name but hearth_* is local: a program may have its own mem_alloc
 #   $(B)/lib/hearth/host/             with the private sysroot: links to the libraries that libhearth.so needs
 #
 # The library is for programs of the machine, so it is built for the machine's own C library even where everything else is built
@@ -23,7 +23,7 @@ obj_lib   := $(patsubst %.c,$(pic)/%.o,$(filter src/cache/%,$(src_lib)))
 obj_parts := $(patsubst %.c,$(pic)/%.o,$(filter-out src/cache/%,$(src_lib)))
 
 ifeq ($(DEPS_MODE),sysroot)
-# Without headers of its own a machine compiles no program that could use the library.
+# A machine without its own headers cannot compile a program that uses the library.
 have_lib := $(shell printf '\043include <stdio.h>\n' | $(CC) $(CPPFLAGS) -fsyntax-only -x c - 2>/dev/null && echo 1)
 # The sysroot's include folder as a whole would bring its C library's headers with it.
 lib_headers := blake3.h xxhash.h ini.h sodium.h sodium

@@ -296,7 +296,7 @@ function follow(s,    c, before) {
         collect(s " ")
 }
 
-# A macro call may stand on lines of its own without a semicolon (TEST_SUITE); what follows it is a new beginning.
+# A macro call may be on its own lines without a semicolon (TEST_SUITE); the text after it starts anew.
 function collect(s) {
     if (words ~ /^ *$/ || (words_end != lineno && brackets == 0 && undecorate(words) ~ /^ *$/)) {
         words = ""

@@ -32,7 +32,7 @@ async function errorOf(response) {
     return new ApiError(response.status, body?.error?.message ?? `The server answered ${response.status}.`);
 }
 
-/* GET without a body, else POST. Throws ApiError; status 0: nobody is there. */
+/* GET without a body, else POST. Throws ApiError; status 0: the server is not reachable. */
 export async function ask(path, body) {
     const headers = {};
     const key = sessionStorage.getItem(slot);

@@ -5,7 +5,7 @@
  *      admin/requests    requests.js                  admin/cache/tree   tree.js
  *      admin/history     history.js
  *
- * A page that nobody sees asks nothing. A server that does not answer is asked less often, and the page says so.
+ * A hidden page sends no requests. If the server does not answer, the page asks less often and says so.
  */
 import { ask } from './api.js';
 import { showSnippets } from './connect.js';
@@ -77,7 +77,7 @@ function renewAll() {
     tick();
 }
 
-/* One question first: whether a key is needed, and whether it is this one. Nobody there: asked again until someone is. */
+/* The first request shows whether a key is needed, and whether this one is right. It is repeated until the server answers. */
 async function begin() {
     if (await renew(feeds[0])) {
         locked = false;

@@ -32,7 +32,7 @@ function markedPair(have, want) {
 
 const sideOf = (title, name, parts) => h('div', {}, h('dt', {}, title), h('dd', {}, h('pre', { class: name }, ...parts)));
 
-/* What is held is somebody's text and is not shown; two prompts that were typed here are. */
+/* Cached text may belong to another tenant and is not shown. Two prompts that were typed here are. */
 function differenceOf(difference, compared) {
     if (!difference) return h('p', {}, compared ? 'The two prompts are the same.' : 'No difference: everything cached matches.');
     const where = h('b', {}, differenceInWords(difference));

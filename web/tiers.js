@@ -24,7 +24,7 @@ const FACTS_OF = { device: 4, ram: 7 };
 
 let changed = () => {};
 
-/* One model that fails does not stop the others (I39), so both are told. */
+/* One model that fails does not stop the others (I39), so the result names both. */
 function clearedInWords(title, { cleared, device_tokens, failed }) {
     const amounts = [cleared > 0 || !(device_tokens > 0) ? format.bytes(cleared) : '', device_tokens > 0 ? `${format.exact(device_tokens)} tokens` : ''];
     const rest = failed?.length ? ` Not cleared: ${failed.map(({ model, message }) => `${model} (${message})`).join(', ')}.` : '';

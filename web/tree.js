@@ -1,5 +1,5 @@
 /*
- * tree.js: what is held, as a tree of beginnings that prompts share; size, heat and age of each.
+ * tree.js: the cached prefixes as a tree, with size, heat and age of each.
  *
  * A branch is a <details>: browsers know how to open it with a mouse, a key or a screen reader. What a person has opened stays open when
  * the tree is renewed, and the focus stays where it is.
@@ -48,7 +48,7 @@ function branchOf(node, most, compare) {
     const children = [...node.children].sort(compare).map((child) => branchOf(child, most, compare));
     const summary = h('summary', {}, ...rowOf(node, most));
     const details = h('details', { open: !closed.has(node.key) }, summary, h('ul', {}, ...children));
-    /* Keys click, too. The event `toggle` comes later, maybe after the tree was renewed. */
+    /* Keys also cause a click. The event `toggle` comes later, maybe after the tree was rebuilt. */
     summary.addEventListener('click', () => (details.open ? closed.add(node.key) : closed.delete(node.key)));
     return h('li', { 'data-key': node.key }, details);
 }
