@@ -1,15 +1,15 @@
 /*
  * run.c: the test runner. `run [-j N] [--timeout S] [--outside FOLDER] SUITE...`
  *
- * Each suite lists its tests (SUITE --list); each test then runs in a process of its own (SUITE
+ * Each suite lists its tests (SUITE --list); each test then runs in its own process (SUITE
  * --run NAME), several at a time, in a process group that is killed when the time is up. A crash, a
  * hang or a leak therefore costs one test, not the suite. One line is printed per suite, the whole
  * output of every failed test, and at the end
  *
  *     N passed, M failed
  *
- * The exit status is 0 when nothing failed and something ran. Tests write into their scratch folders
- * only: a name that was not in FOLDER (the root of the disk) before is a failure, too.
+ * The exit status is 0 when nothing failed and something ran. Tests write into their scratch
+ * folders only: a name that was not in FOLDER (the root of the disk) before is a failure as well.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -292,8 +292,8 @@ static void free_names(struct dirent **names, int count)
         free(names);
 }
 
-/* Tells of each name that is not among the `before`, which are sorted as scandir sorts them. Returns
- * how many there are. */
+/* Tells of each name that is not among the `before`, which are sorted as scandir sorts them.
+ * Returns how many there are. */
 static int count_new(struct dirent **before, int before_count)
 {
     struct dirent **now_there;

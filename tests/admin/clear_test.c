@@ -31,7 +31,7 @@ static int64_t clear(struct api_kit *kit, const char *body)
     return bytes;
 }
 
-/* What was cleared is computed again; tails are cleared, too (I39). */
+/* Cleared state is computed again; tails are cleared as well (I39). */
 static void test_i39_clearing(void **state)
 {
     struct api_kit_options options = {.ram_bytes = 4 << 20};
@@ -103,7 +103,7 @@ static void test_scopes(void **state)
     api_kit_close(&kit);
 }
 
-/* What stays on the device is the first tier: with "all" it goes, too (I39). */
+/* Residents are the first tier: "all" clears them as well (I39). */
 static void test_i39_the_device(void **state)
 {
     struct api_kit_options options = {.ram_bytes = 4 << 20, .sched.park = true};

@@ -1,5 +1,5 @@
-/* feed_test.c: events reach those who read, in order, and a reader that takes nothing loses some
- * and is told. Over real connections: the feed is served by a server of its own. */
+/* feed_test.c: events reach readers in order; a reader that does not read loses some and gets a
+ * notice. Over real connections: the feed is served by its own server. */
 #include "admin/feed.h"
 
 #include <stdio.h>
@@ -217,7 +217,7 @@ static void test_bounds(void **state)
     close_bench(&bench);
 }
 
-/* At the end of a server streams end properly, and nobody comes after. */
+/* When the server ends, streams end properly, and no reader is accepted any more. */
 static void test_the_end(void **state)
 {
     struct http_client client, late;

@@ -43,7 +43,8 @@ static void test_i48_models_say_what_they_can(void **state)
 
     api_kit_open(&kit, &(struct api_kit_options){0});
     doc = api_kit_get(&kit, "/admin/models", 200);
-    assert_string_equal(json_at(doc, "/models/0/features/reuse"), "off"); /* someone chose it */
+    assert_string_equal(json_at(doc, "/models/0/features/reuse"),
+                        "off"); /* it was disabled on purpose */
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 

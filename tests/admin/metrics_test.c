@@ -19,7 +19,7 @@ static void test_calls(void **state)
         set, &(struct stats_call){.kind = API_ERROR_UNAVAILABLE, .gone = true, .seconds = 1});
     assert_true(metric_value(set, STATS_CALLS, API_OK) == 2);
     assert_true(metric_value(set, STATS_CALLS, API_ERROR_BUSY) == 1);
-    assert_true(metric_value(set, STATS_CALLS, API_ERROR_UNAVAILABLE) == 0); /* nobody was told */
+    assert_true(metric_value(set, STATS_CALLS, API_ERROR_UNAVAILABLE) == 0); /* no client got one */
     assert_true(metric_value(set, STATS_GONE, 0) == 1);
     assert_true(metric_value(set, STATS_SECONDS, 0) == 4);
     assert_int_equal(metric_count(set, STATS_TTFT, 0), 1); /* a miss */

@@ -1,4 +1,4 @@
-/* objects_test.c: what is held, by pages, by key and as a tree; and that nobody's text is in it. */
+/* objects_test.c: the cached objects, by pages, by key and as a tree; no prompt text is in it. */
 #include "serve/api_impl.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void chat(struct api_kit *kit, const char *text, const char *key)
     api_kit_ask(kit, "POST", CHAT, headers, body, &answer);
     assert_int_equal(answer.status, 200);
     http_answer_fini(&answer);
-    assert_ok(sched_wait_turn(model_sched(kit->model), 30000, NULL)); /* it is stored, too */
+    assert_ok(sched_wait_turn(model_sched(kit->model), 30000, NULL)); /* it is stored as well */
 }
 
 static const char *const keys[] = {"alice:k1,bob:k2"};

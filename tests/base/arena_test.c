@@ -75,7 +75,7 @@ static void test_blocks_double(void **state)
     }
     assert_true(blocks >= 8 && blocks <= 12);
     assert_int_equal(arena.used, 40000 * 64);
-    /* A large piece has a block of its own and does not make the blocks after it as large. */
+    /* A large piece has its own block and does not make the blocks after it as large. */
     assert_non_null(arena_alloc(&arena, 20 << 20));
     assert_non_null(arena_alloc(&arena, 64));
     assert_true(arena_bytes_held(&arena) < held + (22 << 20));
@@ -125,7 +125,7 @@ static void test_limit(void **state)
     arena_init(&arena, 0);
     assert_null(arena_alloc(&arena, 0));
     assert_err(arena.err, ERR_LIMIT);
-    arena_init(&arena, 17); /* the padding counts, too */
+    arena_init(&arena, 17); /* the padding counts as well */
     assert_null(arena_alloc(&arena, 17));
     assert_fresh(arena_alloc(&arena, 16), 16);
     arena_fini(&arena);

@@ -66,7 +66,7 @@ static void test_real_times_are_the_machines(void **state)
     clock_gettime(CLOCK_REALTIME, &wall);
     uint64_t mono_ns = (uint64_t)mono.tv_sec * NS_PER_S + (uint64_t)mono.tv_nsec;
     uint64_t wall_ns = (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec;
-    /* Both only grow between the two looks, unless somebody sets the wall clock just now. */
+    /* Both only grow between the two looks, unless the wall clock is set just now. */
     assert_true(clock_mono_ns(clock) - mono_ns < 60 * NS_PER_S);
     assert_true(clock_wall_ns(clock) - wall_ns < 60 * NS_PER_S);
     uint64_t last = clock_mono_ns(clock);

@@ -322,7 +322,7 @@ static void test_replace_creates_and_replaces(void **state)
     assert_int_equal(entries_in(dir), 1);
 }
 
-/* Gives the first temporary name to somebody else, who is quicker. */
+/* Another process takes the first temporary name. */
 static int openat_too_late(void *ctx, int at, const char *name, int flags, mode_t mode)
 {
     int *calls = ctx;

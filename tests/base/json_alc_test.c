@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "support/test.h"
 
-/* Every allocation of yyjson is one of ours: a document cannot be read, changed or written when
- * ours fail. */
+/* yyjson allocates with our allocator: a document cannot be read, changed or written when it
+ * fails. */
 static void test_faults_reach_yyjson(void **state)
 {
     static char text[] = "{\"a\": [1, 2, {\"b\": \"c\"}]}";

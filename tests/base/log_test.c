@@ -510,7 +510,7 @@ static void test_table_of_messages_is_bounded(void **state)
         assert_int_equal(count_lines(), 1);
     }
     assert_int_equal(log_lines_suppressed(log), 1000);
-    for (int i = 990; i < 1000; i++) /* the newest are still known, the oldest gave way */
+    for (int i = 990; i < 1000; i++) /* the newest are still there, the oldest were dropped */
         LOG_INFO(log, "a", messages[i]);
     assert_int_equal(count_lines(), 0);
     LOG_INFO(log, "a", messages[0]);
@@ -839,7 +839,7 @@ static void test_free_text_is_not_limited(void **state)
     log_destroy(&log);
 }
 
-/* Warnings and errors stay for a while, for those who watch; the number says what was missed. */
+/* Warnings and errors are kept for a while, for readers; the number shows what was missed. */
 static void test_warnings_are_kept(void **state)
 {
     struct log *log = create_log(LOG_FORMAT_TEXT, 0);

@@ -115,7 +115,7 @@ static void test_a_value_is_never_an_option_by_mistake(void **state)
     options_expect_error("--format", "--format needs a value, as in --format text");
     assert_ok(options_parse("--host=--port"));
     assert_string_equal(options_got.values.host, "--port");
-    assert_ok(options_parse("--host -zz")); /* known to nobody, so a value */
+    assert_ok(options_parse("--host -zz")); /* not an option, so a value */
     assert_string_equal(options_got.values.host, "-zz");
 }
 

@@ -107,7 +107,7 @@ static void test_a_process_grows_by_what_it_touches(void **state)
     free(memory);
 }
 
-/* Pages of its own count, pages that it shares with us do not; whoever is gone has none. */
+/* Its private pages count, pages shared with us do not; a process that has ended has none. */
 static void test_memory_of_another_process(void **state)
 {
     size_t bytes = 32 << 20;

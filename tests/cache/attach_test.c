@@ -118,7 +118,7 @@ static void flush(const struct kit *kit)
     mover_drain(kit->cache, 20000);
 }
 
-/* Metrics show the one, the admin API the other. Checking what is held is no use of it. */
+/* Metrics show the one, the admin API the other. Checking an object does not count as a use. */
 static void assert_as_in_stats(const struct kit *kit)
 {
     struct hearth_verify_options verify = {.struct_size = sizeof(verify), .tier = HEARTH_TIER_SSD};

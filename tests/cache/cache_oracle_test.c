@@ -191,7 +191,7 @@ static struct held held_of(const struct world *world, size_t space, const struct
     return held;
 }
 
-/* The longest boundary <= limit that what is held allows. */
+/* The longest boundary <= limit that the cached objects allow. */
 static uint32_t possible(const struct hearth_model *model, const struct held *held, uint32_t limit)
 {
     uint32_t rows_end = 0, best = 0;

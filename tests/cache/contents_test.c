@@ -1,4 +1,4 @@
-/* Showing what is held and what happened, through the public header alone. */
+/* Cached objects and events, through the public header alone. */
 #include <hearth/hearth.h>
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { RAM = 4 << 20, SEEN_MAX = 512 };
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
-/* ---- what is held ---- */
+/* ---- cached objects ---- */
 
 struct seen {
     struct hearth_held held[SEEN_MAX];

@@ -253,8 +253,8 @@ static void test_i93_each_request_pays_for_itself(void **state)
     mem_free(tokens);
 }
 
-/* Plans and stores alone reach their part of the cap, and no further; then they are
- * refused, and what is held is forgotten for them before. */
+/* Plans and stores alone reach their part of the cap, and no further. Before they are refused,
+ * cached objects are evicted for them. */
 static void test_i93_requests_have_their_part_and_no_more(void **state)
 {
     enum { COUNT = 20000, PLANS = 64 };

@@ -47,7 +47,7 @@ static void test_kinds_of_match_and_reasons(void **state)
     (void)state;
     kit_open_holding(&kit, FULL, a, 100);
 
-    info = kit_peek(&kit, a, 50); /* what is held goes on */
+    info = kit_peek(&kit, a, 50); /* the cached prompt is longer */
     assert_int_equal(info.boundary, 49);
     assert_int_equal(info.match, HEARTH_MATCH_SUPERSEQUENCE);
     assert_int_equal(info.reason, HEARTH_REASON_NONE);

@@ -18,7 +18,7 @@ enum { RAM = 4 << 20, PROMPTS = 24, TOKENS = 160, SEEN_MAX = 512 };
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
-/* ---- what is held, as a list ---- */
+/* ---- the list of cached objects ---- */
 
 struct one {
     enum hearth_object_kind kind;

@@ -99,8 +99,8 @@ static void test_i13_a_good_hit_supersedes_the_turns_before(void **state)
     expect_superseded(&kit, (uint32_t[]){1199}, 1); /* not 1300: an edit comes back to it */
     assert_int_equal(take_turn(&kit, tokens, (struct turn){1800, 100, 50, 3}), 1600);
     expect_superseded(&kit, (uint32_t[]){1199, 1300, 1499}, 3);
-    /* Once for each, under the request that did it; rows that were extended have been replaced,
-     * too. */
+    /* Once for each, under the request that did it; rows that were extended have been replaced
+     * as well. */
     uint64_t replaces = kit_stats(&kit).replaces;
     for (uint64_t after = 0; hearth_events_read(kit.cache, after, events, 1) == 1;
          after = events[0].number)
@@ -168,7 +168,7 @@ static void test_i92_what_is_superseded_is_found_and_revived(void **state)
     take_turn(&kit, tokens, (struct turn){1500, 100, 50, 2});
     take_turn(&kit, tokens, (struct turn){1800, 100, 50, 3});
     kit_tokens(edited, TOKENS, 2);
-    kit_tokens(edited, 1310, 1); /* someone goes back to the second message */
+    kit_tokens(edited, 1310, 1); /* a client edits the second message */
     assert_int_equal(kit_restore(&kit, edited, 1500, NULL), 1300);
     expect_superseded(&kit, (uint32_t[]){1199, 1499}, 2);
     assert_int_equal(kit_restore(&kit, tokens, 1950, NULL), 1900);

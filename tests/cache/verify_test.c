@@ -1,4 +1,4 @@
-/* Checking the bytes of what is held, in memory and on disk. */
+/* Checking the bytes of cached objects, in memory and on disk. */
 #include <hearth/hearth.h>
 
 #include <fcntl.h>

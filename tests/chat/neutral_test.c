@@ -124,8 +124,8 @@ static void render(struct neutral *neutral, const char *messages, char *out, siz
     arena_fini(&arena);
 }
 
-/* I106: two turns of a client that stamps its system prompt render to the same text; nobody else's
- * words are touched. */
+/* I106: two turns of a client that stamps its system prompt render to the same text; other text
+ * stays as it is. */
 static void test_i106_turns_of_a_stamping_client_are_equal(void **state)
 {
 #define TURN(cch, time)                                                                            \

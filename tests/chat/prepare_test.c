@@ -126,7 +126,7 @@ static void test_marks_and_breakpoints(void **state)
     assert_int_equal(p->marks[0].role, ROLE_SYSTEM);
     for (size_t i = 1; i < p->marks_count; i++)
         assert_true(p->marks[i].at > p->marks[i - 1].at);
-    /* Where one message ends the next one begins: that is the one that is told. */
+    /* Where one message ends, the next one begins: the next one is reported. */
     assert_int_equal(p->marks_count, 5);
     assert_int_equal(p->marks[1].role, ROLE_USER);
     assert_int_equal(p->marks[1].message, 1);

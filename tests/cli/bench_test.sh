@@ -22,7 +22,7 @@ cell() { # CASE COLUMN
         awk -F, -v want="${1/,/;}" -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } $2 == want { print $at }'
 }
 
-# One token is computed of an exact repeat, wherever it comes from, and the parts of a restore are told apart.
+# One token is computed of an exact repeat, wherever it comes from, and the parts of a restore are shown separately.
 test_i26_prefix() {
     make_model
     bench prefix -m m.gguf -t 1 --size 1K -n 2 -ub 256 --csv t.csv --json t.json --svg t.svg

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `hearth cache` on a real server: what it shows is there, and what it is told to do is done.
+# `hearth cache` on a real server: what it shows is there, and what it does takes effect.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 # shellcheck source=tests/support/serve.sh

@@ -8,7 +8,7 @@
 unset HEARTH_SSD_FREE
 export HEARTH_PORT=0 HEARTH_DISK_TEST=1MiB
 
-# Folders of the test's own: what lies in the home of whoever runs it is not its business.
+# The test has its own folders: the home folder of the user must not matter.
 here() { export XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache HEARTH_SSD_FREE=1MiB; }
 
 expect_line() { # REGEX
@@ -153,7 +153,7 @@ test_no_room() {
 
 test_ports() {
     here
-    run "$HEARTH" doctor --host 127.0.0.1 --port 1 --disk-test 0 # nobody uses it; not everybody may
+    run "$HEARTH" doctor --host 127.0.0.1 --port 1 --disk-test 0 # unused; only root may
     expect_line '^(ok|FAIL)  +port '
     make_model
     serve m.gguf -c 512

@@ -1,4 +1,4 @@
-/* Where folders are when nobody says where. */
+/* Default folders. */
 #include "cli/config.h"
 
 #include "base/arena.h"

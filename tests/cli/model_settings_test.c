@@ -231,7 +231,7 @@ static void test_adapters(void **state)
         snprintf(line, sizeof(line), "--lora %s", wrong[i]);
         expect_refused(line, CLI_EXIT_USAGE, "expected FILE or FILE=SCALE");
     }
-    /* Of several the last counts, too; and a name may have a sign in it. */
+    /* Of several the last counts as well; and a name may have a sign in it. */
     expect_refused("--lora good --lora x=", CLI_EXIT_USAGE, "--lora x=: expected");
     expect_refused("-c 512 --lora /nonexistent/a", CLI_EXIT_FAILURE, "the adapter /nonexistent/a");
     expect_refused("-c 512 --lora /nonexistent/a=b=-0.5", CLI_EXIT_FAILURE,

@@ -208,7 +208,7 @@ test_adapter_that_is_none() {
     expect_err 'cannot load the adapter m.gguf'
 }
 
-# The first byte of the answer says that it is being generated; then somebody presses Ctrl-C.
+# The first byte of the answer says that it is being generated; then the user presses Ctrl-C.
 test_interrupt_ends_the_answer_well() {
     local first
     make_model m.gguf --ctx 32768
@@ -225,7 +225,7 @@ test_interrupt_ends_the_answer_well() {
     [ -z "$(tail -c 1 "$scratch/out" | tr -d '\n')" ] || fail 'no newline at the end'
 }
 
-# Ctrl-C while the reader of a pipe takes his time: what waits to be written is not lost.
+# Ctrl-C while the reader of a pipe is slow: buffered output is not lost.
 test_interrupt_while_the_pipe_is_full() {
     [ -e /proc/self/stat ] || skip 'no /proc'
     make_model m.gguf --family mamba2 --layers 1 --ctx 32768 # not slower with each token
@@ -272,7 +272,7 @@ test_closed_streams_do_not_touch_the_model() {
     [ "$(wc -c <"$scratch/out")" -gt 5 ] || fail 'no answer'
 }
 
-# The places are held by something that no file of ours is, and that cannot be used.
+# The paths are occupied by something that is not one of our files and cannot be used.
 test_places_of_closed_streams_are_held() {
     local place
     [ -e /proc/self/fd/0 ] || skip 'no /proc'

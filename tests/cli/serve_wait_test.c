@@ -95,7 +95,7 @@ static int status_with(const struct serve_proc *proc, const char *key)
     return status;
 }
 
-/* SIGHUP reads keys and the log level again; a file without keys lets nobody else in. */
+/* SIGHUP reads keys and the log level again; a file without keys admits no other client. */
 static void test_reload(void **state)
 {
     char keys[512], ini[512], args[1100];

@@ -435,7 +435,7 @@ static struct gen_usage random_usage(uint64_t *random)
         .reason = (enum hearth_reason)test_random_below(random, HEARTH_REASON_COUNT)};
 }
 
-/* I99: what the client is told adds up to its prompt, at the start, at the end and in a body. */
+/* I99: the client's token counts add up to its prompt, at the start, at the end and in a body. */
 static void test_i99_usage_adds_up(void **state)
 {
     uint64_t random = test_seed();

@@ -1,6 +1,6 @@
 /*
- * Tests of src/dialect/anthropic_late.c: which tools stand at the beginning, which are told of on
- * the way, and that the beginning stays as it is.
+ * Tests of src/dialect/anthropic_late.c: which tools are at the start, which are announced later,
+ * and that the start does not change.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -61,7 +61,7 @@ static void test_deferred_tools(void **state)
     static const struct row rows[] = {
         /* Not at the beginning, and not to be called before the model has heard of them. */
         {TOOLS ",'messages':[" HI "]", "[" SHOWN("find") "]", "null", NULL},
-        /* What was found is told where it was found; the beginning is the same. */
+        /* A found tool is announced where it was found; the start is the same. */
         {TOOLS ",'messages':[" HI "," SEARCHED
                "," FOUND(REF("a") "," REF("find") "," REF("other")) "]",
          "[" SHOWN("find") "," SHOWN("a") "]", "[" SHOWN("find") "]",
@@ -98,7 +98,7 @@ static void test_changes_on_the_way(void **state)
                "," CHANGE("tool_removal", "'type':'tool_reference','name':'find'") "]",
          "[" SHOWN("find") "]", "null",
          "{'role':'system','content':'The tool find cannot be called any more.'}"},
-        /* With a definition of its own; of two the last one counts, and one of the tools goes
+        /* With its own definition; of two the last one counts, and one of the tools goes
          * before both. */
         {TOOLS ",'messages':[" HI "," CHANGE(
              "tool_addition",

@@ -255,7 +255,7 @@ static const struct {
      1,
      {1},
      300},
-    /* Results of tools are messages of their own, and come before the text. */
+    /* Results of tools are separate messages, and come before the text. */
     {"'messages':[" USER(TEXT("x", "," CONTROL) "," RESULT("") "," RESULT("," CONTROL)) "]",
      2,
      {1, 2},
@@ -277,7 +277,7 @@ static const struct {
      {2},
      300},
     {CONTROL1 ",'messages':[" USER(TEXT("a", "," CONTROL)) "]", 1, {0}, 3600},
-    /* Odd ones are hints, too, or nothing. */
+    /* Odd ones are also hints, or nothing. */
     {"'messages':[" USER(TEXT("a", ",'cache_control':{'type':'eternal','ttl':'9d'}")) "]",
      1,
      {0},
@@ -359,7 +359,7 @@ static void test_every_allocation_fails_once(void **state)
 {
     (void)state;
     fail_each_allocation(json_quotes(everything));
-    /* The failure of a tool is the first that needs room for words of ours. */
+    /* The failure of a tool is the first that needs room for our own text. */
     fail_each_allocation(
         json_quotes("{'max_tokens':1,'messages':[{'role':'user','content':["
                     "{'type':'tool_result','tool_use_id':'t','is_error':true,'content':'x'}]}]}"));

@@ -67,7 +67,7 @@ static void test_system(void **state)
     static const struct golden goldens[] = {
         {"'system':'Be kind.','messages':[" HI "]",
          "[{'role':'system','content':'Be kind.'}," HI "]"},
-        /* A billing header stays a line of its own, for neutral.h to find (I106). */
+        /* A billing header stays its own line, for neutral.h to find (I106). */
         {"'system':[{'type':'text','text':'x-anthropic-billing-header: cch=1;'},"
          "{'type':'text','text':'Be kind.'}],'messages':[" HI "]",
          "[{'role':'system','content':'x-anthropic-billing-header: cch=1;\\nBe kind.'}," HI "]"},

@@ -60,7 +60,7 @@ static void test_i99_usage_adds_up(void **state)
     }
 }
 
-/* Nothing is told as written to a cache that the request kept from being written. */
+/* Nothing counts as written to the cache if the request disabled writing. */
 static void test_unwritten_cache(void **state)
 {
     struct api_stream stream;

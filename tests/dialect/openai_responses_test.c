@@ -155,8 +155,7 @@ static void test_reasoning_then_calls(void **state)
     api_stream_fini(&stream);
 }
 
-/* A call is told by the names that the client gave; what is not in a namespace has no other name.
- */
+/* A call has the names that the client gave; a tool without a namespace has no other name. */
 static void test_calls_in_namespaces(void **state)
 {
 #define INSIDE(space, name) \
@@ -201,8 +200,8 @@ static void test_calls_in_namespaces(void **state)
     }
 }
 
-/* A tool that takes text gets text, though the model wrote an argument; what cannot be read is told
- * as it is. */
+/* A tool that takes text gets text, though the model wrote an argument; text that cannot be parsed
+ * is passed on unchanged. */
 static void test_custom_calls(void **state)
 {
 #define CUSTOM(n, input, status)                                                          \
@@ -239,7 +238,7 @@ static void test_custom_calls(void **state)
     api_stream_fini(&stream);
 }
 
-/* Text after a call is a message of its own, with its own text only; the last event has all in
+/* Text after a call is its own message, with its own text only; the last event has all in
  * their order. */
 static void test_text_around_a_call(void **state)
 {
@@ -515,7 +514,7 @@ static void test_outputs(void **state)
     }
 }
 
-/* I99: in this dialect, too, cached and computed tokens are the prompt's. */
+/* I99: in this dialect as well, cached and computed tokens add up to the prompt. */
 static void test_i99_usage_adds_up(void **state)
 {
     struct api_stream stream;
@@ -546,8 +545,8 @@ static void run_stream(struct api_stream *stream)
     dialect->end(&stream->answer, &stream->out);
 }
 
-/* What cannot be kept for the last event is told by the buffer: a stream never ends with items
- * missing. */
+/* If items cannot be kept for the last event, the buffer has an error: a stream never ends with
+ * items missing. */
 static void test_without_memory(void **state)
 {
     struct fault fault = {0};

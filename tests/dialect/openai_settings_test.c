@@ -311,7 +311,7 @@ static void test_long_names_are_refused(void **state)
     api_assert_refused(&dialect_openai_chat, &entry);
 }
 
-/* The arena of a request has a limit; what does not fit is told as such. */
+/* The arena of a request has a limit; what does not fit is an error that says so. */
 static void test_full_arena(void **state)
 {
     struct api_parsed parsed;

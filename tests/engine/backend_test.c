@@ -38,7 +38,7 @@ static void test_init_twice_is_init_once(void **state)
     assert_true(engine_backends("/nonexistent", NULL, 0) == count);
 }
 
-/* A thread of its own, with what it saw: cmocka's asserts belong to the main thread. */
+/* Its own thread, with what it saw: cmocka's asserts belong to the main thread. */
 struct starter {
     struct thread thread;
     char name[32];

@@ -473,8 +473,8 @@ static void run_settling(struct engine *engine, seq_id seq, const token_id *toke
     }
 }
 
-/* A window that has moved lies elsewhere after a restore. Whoever settles at every cut does not see
- * it. */
+/* A window that has moved lies elsewhere after a restore. A run that settles at every cut does not
+ * see it. */
 static void test_layout_shows_unless_settled(void **state)
 {
     token_id tokens[PROMPT];

@@ -96,7 +96,7 @@ static void test_unknown_architecture_is_named(void **state)
 
     (void)state;
     const char *path = copy_model("qwen3", 0, &bytes, &size);
-    for (size_t i = 0; i + 5 < size; i++) /* all keys, too: only the name is strange */
+    for (size_t i = 0; i + 5 < size; i++) /* all keys as well: only the name is strange */
         if (memcmp(bytes + i, "qwen3", 5) == 0)
             memcpy(bytes + i, "qwenX", 5);
     assert_ok(file_open_dir(file_sys_real(), test_dir(), false, &dir, NULL));

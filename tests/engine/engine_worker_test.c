@@ -1,5 +1,5 @@
 /*
- * An engine in a process of its own: the same bits as in this process, whatever is done to it; and
+ * An engine in its own process: the same bits as in this process, whatever is done to it; and
  * what is left when its process is killed in any call, hangs, or never was one.
  */
 #include "engine/engine_worker.h"
@@ -660,7 +660,7 @@ static void test_a_model_comes_back(void **state)
         clock_sleep_ns(clock_real(), NS_PER_MS);
     assert_int_equal(engine_memory(engine), 0);
     assert_err(engine_seq_settle(engine, seq, &info), ERR_ENGINE);
-    /* nobody is told that the library had refused something */
+    /* the error of the library is not reported */
     assert_non_null(strstr(info.text, " died"));
     engine_seq_release(engine, &seq);
     assert_ok(engine_restart(engine, NULL));
@@ -706,7 +706,7 @@ static void expect_no_orphan(bool hangs)
     if (parent == 0)
         be_parent(ends[1], hangs);
     assert_int_equal(read(ends[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
-    if (hangs) /* so that the call is likely on its way; if not, the test is the other one */
+    if (hangs) /* so that the call has likely begun; if not, this is the other test */
         clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, NULL, 0), parent);
@@ -863,8 +863,8 @@ static size_t segments_of(pid_t pid)
     return count;
 }
 
-/* Memory that was freed here does not stay in the child, also not in one that nobody asks for
- * anything any more. */
+/* Memory that was freed here does not stay in the child, even if the child gets no further
+ * call. */
 static void test_freed_memory_leaves_the_child(void **state)
 {
     struct worker_memory *shared = worker_memory_create();

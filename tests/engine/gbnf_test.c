@@ -226,7 +226,7 @@ static void test_the_library_takes_what_passes(void **state)
     assert_true(passed > 1000);
 }
 
-/* ... and what the library refuses as text is refused here, too. */
+/* ... and what the library refuses as text is refused here as well. */
 static void test_mutants_equal_the_library(void **state)
 {
     static const char *const pieces[] = {"\"a\"", "[a-c]", ".",   "root", "x",  "(",   ")", "|",

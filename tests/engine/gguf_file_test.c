@@ -205,8 +205,8 @@ static void test_foreign_files_are_named(void **state)
     expect_refused(path, ERR_CORRUPT, "its header cannot be read");
 }
 
-/* Where the tensors begin, and where the last one ends: what comes after it is padding that nobody
- * misses. */
+/* Where the tensors begin, and where the last one ends: the rest is padding that may be
+ * missing. */
 struct extent {
     size_t begin, end;
 };

@@ -313,7 +313,7 @@ static void test_optional_tensors_are_left_out(void **state)
     uint64_t layer = 2 * 64 + 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 96;
     assert_int_equal(plain, 2 * layer + 64 + 2 * 64 * model_vocab_min());
     assert_int_equal(parameters_of("qwen2", shape), plain + 2 * (64 + 2 * 32));
-    /* The same layers; one could have them in an old form, too. */
+    /* The same layers; one could have them in an old form as well. */
     assert_int_equal(parameters_of("qwen3next", (struct model_shape){.layers = 2, .width = 64}),
                      parameters_of("qwen35moe", (struct model_shape){.layers = 2, .width = 64}));
     shape.tied = true;

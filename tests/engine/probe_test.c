@@ -40,8 +40,8 @@ static const struct family {
     {"falcon-h1", FULL | RECURRENT, {4, 0, 0, 4}}, /* each layer has both */
 };
 
-/* Releases before 0.7.0 ignore PARTIAL_ONLY for a plain cache and write everything. The functions of
- * the library are replaced here, so that the newest one does the same. */
+/* Releases before 0.7.0 ignore PARTIAL_ONLY for a plain cache and write everything. The functions
+ * of the library are replaced here, so that the newest one does the same. */
 static bool ignore_partial;
 static enum engine_fault broken; /* what the library cannot do */
 
@@ -178,7 +178,7 @@ static void test_small_chunks(void **state)
     }
 }
 
-/* Bytes are measured, but they can be computed, too: 4 layers, K and V, 2 heads of 64 values in
+/* Bytes are measured, but they can be computed as well: 4 layers, K and V, 2 heads of 64 values in
  * f16; q8_0 stores 34 bytes for 32 values. */
 static void test_bytes_of_rows(void **state)
 {
@@ -252,8 +252,8 @@ static void export_whole(struct engine *engine, seq_id seq, struct state_object 
     object->data = data;
 }
 
-/* A cache per sequence cannot be sliced: it is not even tried, and nobody is warned about what he
- * asked for. */
+/* A cache per sequence cannot be sliced: it is not even tried, and no warning is logged, since
+ * the user asked for it. */
 static void test_streams_are_served_whole(void **state)
 {
     struct engine_options streams = options;

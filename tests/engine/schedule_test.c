@@ -181,7 +181,7 @@ static void test_marks_and_the_grid_are_cuts(void **state)
         at = schedule_next(&schedule, at);
         assert_int_equal(at, cuts[i]);
     }
-    /* Near the end, too: the longer prompt of the next turn cuts there. */
+    /* Near the end as well: the longer prompt of the next turn cuts there. */
     schedule.count = 152;
     assert_true(is_cut(&schedule, 150));
     assert_int_equal(schedule_next(&schedule, 110), 150);

@@ -584,8 +584,8 @@ static void test_i102_damaged_bytes_are_refused_untouched(void **state)
     destroy(&f);
 }
 
-/* The digest is not computed again for what is said to be verified: whoever says so must be right.
- */
+/* The digest of an object that is marked as verified is not computed again: the caller must be
+ * right. */
 static void test_verified_is_believed(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = HYBRID});
@@ -600,7 +600,7 @@ static void test_verified_is_believed(void **state)
     destroy(&f);
 }
 
-/* A good image under another name: the digest covers the shape, too. */
+/* A good image under another name: the digest covers the shape as well. */
 static void test_digest_covers_every_field(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = FULL});
@@ -630,7 +630,8 @@ static void test_digest_covers_every_field(void **state)
     destroy(&f);
 }
 
-/* Objects that no restore could use are refused one by one, too: tiers ask before they keep one. */
+/* Objects that no restore could use are refused one by one as well: tiers ask before they keep
+ * one. */
 static void test_check_of_one_object(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = HYBRID});
@@ -770,8 +771,8 @@ static void test_recurrent_models_have_snapshots_only(void **state)
 
 /* ---- failures ---- */
 
-/* Each import of a restore fails in turn. Its sequence never comes back, its cells do, and nobody
- * else notices. */
+/* Each import of a restore fails in turn. Its sequence is never used again, its cells are, and
+ * other sequences are not affected. */
 static void test_i102_a_refused_import_retires_its_sequence_only(void **state)
 {
     struct fault fault = {0};

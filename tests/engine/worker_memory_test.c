@@ -1,6 +1,6 @@
 /*
- * Memory that can be shown to other processes: what is found where, what a second mapping sees, and
- * what nobody can do to it.
+ * Memory that can be shared with other processes: lookups, what a second mapping sees, and what no
+ * process can do to it.
  */
 #include "engine/worker_memory.h"
 
@@ -32,7 +32,7 @@ static void test_blocks_are_found_by_any_part_of_them(void **state)
     assert_true(segment.id == first.id && segment.offset == BYTES - 1);
     assert_true(worker_memory_find(memory, b, 1, &segment));
     assert_true(segment.id != first.id);
-    /* What reaches beyond a block, or is of nobody, is not. */
+    /* Ranges that reach beyond a block, or belong to none, are not. */
     assert_false(worker_memory_find(memory, a, BYTES + 1, &segment));
     assert_false(worker_memory_find(memory, a + BYTES - 1, 2, &segment));
     assert_false(worker_memory_find(memory, a, UINT64_MAX, &segment));

@@ -1,6 +1,6 @@
 /*
- * The parent against a child that nobody can trust. This program is that child, too: started as one
- * it behaves as HEARTH_TEST_CHILD says.
+ * The parent against an untrusted child. This program is that child as well: started as
+ * one it behaves as HEARTH_TEST_CHILD says.
  */
 #include "engine/worker_process.h"
 
@@ -168,7 +168,7 @@ static void test_children_that_go_wrong(void **state)
     expect_death("words", 0, "signal 6");
     expect_death("silent", SILENCE_MS, "no sign of life for 200 ms in run");
     expect_death("deaf", 0, "signal 9");  /* it closed the socket but did not end: it was helped */
-    expect_death("empty", 0, "signal 9"); /* nothing is what a closed socket says, too */
+    expect_death("empty", 0, "signal 9"); /* nothing is what a closed socket says as well */
 }
 
 static bool count_progress(float done, void *arg)

@@ -244,7 +244,7 @@ static void report(const struct stage *stage, const char *name)
                   100.0 * (double)loop->tokens_reused / (double)loop->tokens, loop->hits,
                   loop->requests, stats.evictions + stats.demotions, loop->shortened);
     assert_int_equal(stats.hits, loop->hits);                   /* I91 */
-    assert_int_equal(stats.tokens_reused, loop->tokens_reused); /* what is told is what was done */
+    assert_int_equal(stats.tokens_reused, loop->tokens_reused); /* the statistics are true */
     assert_int_equal(stats.lookups, loop->requests);
 }
 

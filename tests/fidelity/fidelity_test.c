@@ -369,8 +369,8 @@ static void run_in_company(struct run *run, seq_id seq, size_t cut, const token_
     assert_int_equal(engine_cells_free(run->engine), facts_of(run)->context);
 }
 
-/* Among others, too, a restored sequence is like one that never left the engine, and so is the one
- * beside it. What the third one says is not the same in both runs: nobody may see it. */
+/* Among other sequences as well, a restored sequence is like one that never left the engine, and so
+ * is the one beside it. What the third one says is not the same in both runs: it must not show. */
 static void check_with_others(struct run *run)
 {
     size_t cut = run->cuts_count / 2;
@@ -422,9 +422,9 @@ static void run_from_inside(struct run *run, seq_id seq, size_t cut, struct endi
     engine_seq_release(run->engine, &seq);
 }
 
-/* A match that ends inside an object: full attention only. The rest of that chunk is then a chunk
- * of its own, so the measure is a sequence that was computed and shortened to the same length; that
- * shortening is right is seen in check_truncation. */
+/* A match that ends inside an object: full attention only. The rest of that chunk is then a
+ * separate chunk, so the reference is a sequence that was computed and truncated to the same
+ * length. check_truncation shows that truncation is right. */
 static void check_inside_object(struct run *run, uint64_t *seed)
 {
     struct ending is = make_ending(run), want = make_ending(run);

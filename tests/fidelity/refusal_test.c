@@ -219,9 +219,9 @@ static void check_no_room(struct fixture *f)
     engine_seq_release(f->engine, &seq);
 }
 
-/* Bytes that pass every check of ours, since we sign them ourselves, and that the library refuses:
- * the sequence is retired, the others go on, and when none of them is in use any more all come
- * back. */
+/* Bytes that pass all of our checks, because we sign them, and that the library refuses: the
+ * sequence is retired, the others continue, and when none of them is in use all become available
+ * again. */
 static void check_library_refusal(struct fixture *f)
 {
     struct state_object rows[BLOCKS];

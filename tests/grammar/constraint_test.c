@@ -479,7 +479,7 @@ static void test_refusals_say_why(void **state)
     }
 }
 
-/* What a grammar cannot say is left free where nobody asked for strictness. */
+/* What a grammar cannot express is left free unless the tool is strict. */
 static void test_loose_tools_take_what_they_can(void **state)
 {
     struct one one;

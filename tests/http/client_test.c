@@ -177,7 +177,7 @@ static void test_urls_as_text(void **state)
     }
 }
 
-/* A path that does not fit the system's struct is refused, and one where nobody listens is an error
+/* A path that does not fit the system's struct is refused, and one without a listener is an error
  * with its name. */
 static void test_local_sockets(void **state)
 {

@@ -184,7 +184,7 @@ static void test_eof_behind_requests(void **state)
     check_sent(&pair, "/item/2");
     check_sent(&pair, "/item/1");
     check_action(&pair, HTTP_ACTION_CLOSE);
-    /* But nobody waits for an answer that is still to be made. */
+    /* But it does not wait for an answer that is not made yet. */
     http_pair_reconnect(&pair);
     http_pair_feed(&pair, GET("/item/1") GET("/hold"));
     http_conn_eof(pair.conn);

@@ -137,8 +137,8 @@ static void count(void *arg)
     ++*(unsigned *)arg;
 }
 
-/* One that registers when the client is gone already is told by the loop, or, when there is none
- * any more, at once. */
+/* A callback that is registered after the disconnect is called by the loop, or at once if the loop
+ * has ended. */
 static void test_late_on_close(void **state)
 {
     unsigned closed = 0, dropped = 0;

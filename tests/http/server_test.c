@@ -415,8 +415,8 @@ static void test_no_descriptors(void **state)
     http_kit_stop(&kit);
 }
 
-/* Streams, answers and disconnects at once, from several clients: nothing is lost, nobody is told
- * twice, no descriptor stays. */
+/* Streams, answers and disconnects at once, from several clients: nothing is lost, no callback
+ * runs twice, no descriptor stays open. */
 struct customer {
     struct thread thread;
     uint16_t port;

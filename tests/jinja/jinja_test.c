@@ -642,7 +642,7 @@ static void test_a_sink_can_stop_the_render(void **state)
     rendered_fini(&r);
 }
 
-/* What rounds wrote, as [item:text]; rounds that nobody hears do not count. */
+/* What rounds wrote, as [item:text]; rounds without a listener do not count. */
 struct hearing {
     struct buf told;
     const struct buf *text;

@@ -19,7 +19,7 @@ test_committed_results_are_those_of_jinja2() {
         echo 'SKIP python3 has no jinja2'
         return
     fi
-    # Those of the published templates take jinja2 half a minute; HEARTH_ORACLE=full looks at them, too.
+    # Those of the published templates take jinja2 half a minute; HEARTH_ORACLE=full looks at them as well.
     templates=
     if [ "${HEARTH_ORACLE:-}" = full ]; then
         templates=${HEARTH_SHARED:-../shared}/templates

@@ -131,7 +131,7 @@ static void test_scratch(void **state)
     assert_int_not_equal(stat(path, &st), 0);
 }
 
-/* Without a file of its own its complaints are ours. */
+/* Without its own file its complaints are ours. */
 static void test_errors_may_be_ours(void **state)
 {
     const char *const argv[] = {"/bin/sh", "-c", "echo said; readlink /proc/self/fd/2; exit 3",

@@ -49,7 +49,7 @@ static void test_render(void **state)
     assert_non_null(strstr(server.request, "POST /apply-template "));
     assert_string_equal(buf_str(&text), "<system>be short");
     buf_clear(&text);
-    assert_ok(tokens_render(&url, &plain, 1, &text, NULL)); /* nobody is asked */
+    assert_ok(tokens_render(&url, &plain, 1, &text, NULL)); /* no server is asked */
     assert_string_equal(buf_str(&text), "as it is");
     buf_fini(&text);
 }

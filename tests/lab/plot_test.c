@@ -151,7 +151,7 @@ static void test_a_single_point_and_none_are_drawn(void **state)
     }
 }
 
-/* Numbers that are no parts of 1 have an axis of their own; what is no number is no point. */
+/* Numbers that are no parts of 1 have their own axis; a value that is not a number is no point. */
 static void test_lines_of_plain_numbers(void **state)
 {
     const struct plot plot = {

@@ -53,7 +53,7 @@ static void test_has_all_parts(void **state)
     hearth_close(&cache);
 }
 
-/* Tenants have spaces of their own, the same one each time. */
+/* Tenants have their own spaces, the same one each time. */
 static void test_spaces_of_tenants(void **state)
 {
     struct hearth_cache *cache = open_cache();
@@ -155,8 +155,8 @@ static void test_i100_shares_of_tenants(void **state)
     assert_false(survives_flood(wild, COUNT_OF(wild))); /* cannot be had: a space without a share */
 }
 
-/* A process with a disk of 4 MiB: anna stores one object, or bert floods it, or nobody does
- * anything. Whether anna has hers. */
+/* A process with a disk of 4 MiB: anna stores one object, or bert floods it, or neither.
+ * Returns whether anna's object is still there. */
 static bool run_with_disk(const struct model_share *share, struct hearth_ssd_options *ssd,
                           const char *who)
 {
@@ -228,7 +228,7 @@ static int count_lines(const char *path, const char *text)
     return count;
 }
 
-/* A model whose state cannot be moved says so, once, and is told apart from one whose cache is off
+/* A model whose state cannot be moved says so, once, and differs from one whose cache is off
  * (I48). */
 static void test_i48_unsupported_is_not_off(void **state)
 {

@@ -79,7 +79,7 @@ static void test_loads_on_demand_with_progress(void **state)
     assert_ptr_equal(pool_client_wait(&second), first.wait.model);
     assert_true(first.progress == 2 && second.progress == 1);
     assert_int_equal(pool_kit_loads(&kit), 1);
-    assert_int_equal(kit.warm_loads, 0); /* who waits is not kept waiting by a warm-up */
+    assert_int_equal(kit.warm_loads, 0); /* a waiting request is not delayed by a warm-up */
     assert_int_equal(pool_kit_view(&kit, "b").uses, 2);
     assert_int_equal(pool_client_ask(&kit, &first, "b"), POOL_ANSWER_READY);
     for (int i = 0; i < 3; i++)
@@ -118,8 +118,8 @@ static void test_load_and_unload_by_hand(void **state)
     pool_kit_close(&kit);
 }
 
-/* I90: an unload ends a load that is under way, at its next report: who waits for it is told,
- * nothing is left of it, and it is no failure; who asks later is served. */
+/* I90: an unload ends a running load at its next progress report: waiting requests get an error,
+ * nothing is left of it, and it does not count as a failure. Later requests are served. */
 static void test_i90_unload_while_loading(void **state)
 {
     struct pool_client early, late;
@@ -197,7 +197,7 @@ static void test_deadline_and_cancel(void **state)
     assert_int_equal(pool_client_ask(&kit, &late, "b"), POOL_ANSWER_WAITING);
     assert_null(pool_client_wait(&late));
     assert_err(late.wait.info.code, ERR_TIMEOUT);
-    pool_kit_wait_state(&kit, "b", POOL_KNOWN); /* nobody wants it any more */
+    pool_kit_wait_state(&kit, "b", POOL_KNOWN); /* no request needs it any more */
     assert_int_equal(pool_client_ask(&kit, &gone, "a"), POOL_ANSWER_WAITING);
     pool_cancel(kit.pool, &gone.wait);
     assert_null(pool_client_wait(&gone));
@@ -267,7 +267,7 @@ static void test_under_the_ceiling(void **state)
     pool_kit_use(&kit, "c"); /* both must leave */
     assert_int_equal(pool_kit_view(&kit, "a").state, POOL_KNOWN);
     assert_int_equal(pool_kit_view(&kit, "b").state, POOL_KNOWN);
-    assert_null(pool_kit_get(&kit, "d", &err)); /* can never be: nobody leaves for it */
+    assert_null(pool_kit_get(&kit, "d", &err)); /* can never fit: nothing is unloaded for it */
     assert_err(err, ERR_LIMIT);
     assert_int_equal(pool_kit_view(&kit, "c").state, POOL_READY);
     assert_non_null(strstr(pool_kit_view(&kit, "d").error.text, "no room"));
@@ -296,8 +296,8 @@ static void test_pinned_models_stay(void **state)
     clock_destroy_fake(&clock);
 }
 
-/* What does not fit beside the pinned ones is refused, and costs nobody his place: clients may ask
- * for it again and again. */
+/* A model that does not fit beside the pinned ones is refused, and none is unloaded for it, however
+ * often clients ask. */
 static void test_nobody_leaves_for_what_cannot_come(void **state)
 {
     struct pool_spec pinned = {.name = "p", .path = "5", .pinned = true};
@@ -364,7 +364,7 @@ static void test_ttl(void **state)
     pool_check(kit.pool);
     assert_int_equal(pool_kit_view(&kit, "t").state, POOL_READY);
     assert_int_equal(pool_kit_view(&kit, "t").idle_ns, 59 * NS_PER_S);
-    model = pool_peek(kit.pool, 0); /* whoever only looks keeps nothing alive */
+    model = pool_peek(kit.pool, 0); /* a peek does not reset the TTL */
     pool_unpeek(kit.pool, model);
     clock_fake_advance(clock, NS_PER_S);
     pool_check(kit.pool);
@@ -548,7 +548,7 @@ static void test_adopted(void **state)
     pool_kit_close(&kit);
 }
 
-/* Whoever waits at the end is told, also in the middle of a load. */
+/* Requests that wait at shutdown get an error, even in the middle of a load. */
 static void test_ends_with_waits(void **state)
 {
     struct pool_client loading, queued;
@@ -590,7 +590,7 @@ static void test_ends_while_loading(void **state)
 }
 
 /* Allocations on the way to a loaded model fail (one in STEP of them: they are thousands, most of
- * them the template's): the client is told, and the next one is served. */
+ * them the template's): the client gets an error, and the next one is served. */
 static void test_faults(void **state)
 {
     enum { STEP = 17 };

@@ -175,7 +175,7 @@ static void test_hugging_face(void **state)
     expect(&place, "some-user/tiny-gguf:q8_0", RESOLVE_HUGGING_FACE, SNAPSHOT "/Tiny-Q8_0.gguf");
     expect(&place, "some-user/tiny-gguf:BF16", RESOLVE_HUGGING_FACE,
            SNAPSHOT "/BF16/Tiny-BF16-00001-of-00002.gguf");
-    assert_err(ask(&place, "some-user/tiny-gguf:Q4_K"), ERR_NOT_FOUND); /* a word of its own */
+    assert_err(ask(&place, "some-user/tiny-gguf:Q4_K"), ERR_NOT_FOUND); /* its own word */
     assert_err(ask(&place, "some-user/tiny-gguf:Q4_XS"), ERR_NOT_FOUND);
     assert_err(ask(&place, "some-user/tiny-gguf:Q2_K"), ERR_NOT_FOUND); /* another revision's */
     assert_err(ask(&place, "some-user/other"), ERR_NOT_FOUND);

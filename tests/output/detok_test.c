@@ -280,7 +280,7 @@ static void test_an_incomplete_character_waits(void **state)
     buf_fini(&out);
 }
 
-/* At the limit of the buffer the text ends at a character, and the error is told. */
+/* At the limit of the buffer the text ends at a character, and the error is reported. */
 static void test_a_full_buffer_cuts_no_character(void **state)
 {
     static const char text[] = "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x92\xA9\xC3";

@@ -1,6 +1,7 @@
 /*
- * cancel_test.c: clients that leave, in every phase of their request, and one that does not read:
- * what runs ends, nothing stays behind, what was computed is kept, and nobody else notices (I95).
+ * cancel_test.c: clients that disconnect, in every phase of their request, and one that does not
+ * read: the generation ends, nothing leaks, computed state is kept, and other clients are not
+ * affected (I95).
  *
  * A phase is seen in /slots, while the engine goes on; when it has passed before the client left,
  * another prompt is tried. That a cancelled generation ends with the very next step is shown where
@@ -139,7 +140,7 @@ static void check_decode(const char *family)
     scenario_close(&scenario);
 }
 
-/* ---- those who wait for another one's prefix, and that other one ---- */
+/* ---- followers, and their leader ---- */
 
 /* One computes and another waits for it; the one that is not `leaves` gets its answer. */
 static void leave_one_of_two(const char *family, bool leader_leaves)
@@ -227,8 +228,8 @@ static void test_late_reader(void **state)
     serve_proc_stop(&scenario.proc);
 }
 
-/* What is not taken is bounded, others are served meanwhile (as often as there is time for), and in
- * the end the one that takes nothing is let go. What it had computed stays. */
+/* The unread bytes are bounded, other clients are served meanwhile (as often as there is time), and
+ * in the end the client that reads nothing is disconnected. Its computed state is kept. */
 static void test_client_that_never_reads(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__ /* keeps what was freed for a while: 256 MiB of it */

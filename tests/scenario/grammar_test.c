@@ -1,7 +1,7 @@
 /*
- * grammar_test.c: grammars and schemas of one tenant that would keep a careless matcher busy for
- * ever. Another tenant is answered meanwhile, the first one gets its answer or a clear error, and
- * the server ends when it is told to.
+ * grammar_test.c: grammars and schemas of one tenant that would keep a careless matcher busy
+ * forever. Another tenant is answered meanwhile, the first one gets its answer or a clear error,
+ * and the server stops on SIGTERM.
  */
 #include <stdio.h>
 #include <string.h>

@@ -69,8 +69,8 @@ static void close_and_drain(struct victim *victim)
     serve_proc_wait_metric(&victim->scenario.proc, "hearth_http_connections", 1); /* this one */
 }
 
-/* The connection that asked for the numbers is in none of them once it is closed on the other side,
- * too. */
+/* The connection that asked for the numbers is in none of them once it is closed on the other side
+ * as well. */
 static void wait_for_last_connection(struct victim *victim)
 {
     const struct serve_proc *proc = &victim->scenario.proc;

@@ -1,7 +1,8 @@
 /*
- * storm_test.c: many clients at once on a device that is too small for them: they share beginnings,
- * wait for each other's prefixes, run out of cells, are put back, leave in the middle. Whoever
- * stays gets a whole answer, nobody waits for ever, and in the end nothing is left (I95, I96).
+ * storm_test.c: many clients at once on a device that is too small for them: they share prefixes,
+ * wait for each other's prefixes, run out of cells, are preempted, disconnect in the middle.
+ * Clients that stay get a whole answer, none waits forever, and in the end nothing is left (I95,
+ * I96).
  *
  * A random walk; the seed is printed, HEARTH_SCENARIO_STEPS sets how long it is (30).
  */
@@ -125,7 +126,7 @@ static void check_storm(const char *family)
         if (storm.busy[i])
             finish(&storm, i);
     check_quiet(&storm);
-    /* One that needs nearly all cells: whoever held some behind our back would keep it out. */
+    /* A request that needs nearly all cells: leaked ones would keep it out. */
     talk_say(&last, "user", talk_words(200, 200));
     assert_true(scenario_ask(&storm.scenario, &last, 8).prompt > 600);
     serve_proc_stop(&storm.scenario.proc);

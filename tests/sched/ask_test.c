@@ -109,8 +109,8 @@ static void set_gate(struct gate *gate, bool closed)
     lock_leave(&gate->lock);
 }
 
-/* An engine that hangs: who asks is told so, and leaves nothing behind that a later turn could trip
- * over. */
+/* An engine that hangs: the caller gets an error, and leaves no record that a later turn could
+ * touch. */
 static void test_a_hanging_engine(void **state)
 {
     struct gate gate = {.closed = true};

@@ -17,7 +17,7 @@ static void test_tenants_take_turns(void **state)
     struct job flood = job_of(&sched, "flood", 100), calm = job_of(&sched, "calm", 5000);
 
     (void)state;
-    assert_true(fair_before(&flood, &calm)); /* nobody was served: the shorter one */
+    assert_true(fair_before(&flood, &calm)); /* no tenant was served yet: the shorter one */
     fair_charge(&flood, 100);
     assert_true(fair_before(&calm, &flood));
     fair_charge(&calm, 5000);
@@ -57,8 +57,8 @@ static void test_absence_gives_a_bounded_credit(void **state)
     assert_false(fair_behind(&fresh, &busy));
 }
 
-/* Time goes on while nobody else is there: who comes then owes nobody, and is owed no more than the
- * credit. */
+/* Virtual time advances while other tenants are idle: a tenant that arrives then has no debt, and
+ * no more than the credit. */
 static void test_time_never_goes_back(void **state)
 {
     static struct sched sched;
@@ -114,7 +114,7 @@ static void test_victims(void **state)
     calm = job_of(&sched, "calm", 100);
     list_push_back(&sched.jobs, &calm.link);
     sched.options.parallel = sched.active = 3;
-    assert_null(fair_place_victim(&sched)); /* nobody is behind */
+    assert_null(fair_place_victim(&sched)); /* no tenant is behind */
     fair_charge(&flood[0], 5000);
     assert_ptr_equal(fair_place_victim(&sched), &flood[2]);
     assert_ptr_equal(fair_victim(&calm), &flood[2]);

@@ -42,7 +42,7 @@ static const struct level_row {
     {{.fixed = 94}, GUARD_SOFT, false},
     {{.fixed = 95}, GUARD_HARD, false},
     {{.fixed = 100}, GUARD_HARD, false}, /* what was admitted up to the ceiling is not above it */
-    {{.fixed = 101}, GUARD_OVER, false}, /* one reading is not enough to end someone */
+    {{.fixed = 101}, GUARD_OVER, false}, /* one reading is not enough to end a request */
     {{.fixed = 101, .over = 2}, GUARD_OVER, true},
     /* what is in no ledger is measured */
     {{.fixed = 10, .process = 101, .over = 2}, GUARD_OVER, true},
@@ -84,7 +84,7 @@ static const struct need_row {
     uint64_t cells, compute;
     uint64_t tokens; /* that have a record */
 } need_rows[] = {
-    {"cached tokens need cells, too", &by_use, {.cached = 90, .fresh = 10}, 1007, 0, 100},
+    {"cached tokens need cells as well", &by_use, {.cached = 90, .fresh = 10}, 1007, 0, 100},
     {"so does the answer", &by_use, {.fresh = 100, .answer = 50}, 1507, 0, 150},
     {"cells that are there are not taken again", &at_load, {.cached = 90, .fresh = 10}, 0, 0, 100},
     {"a chunk is not larger than what is new",
@@ -150,7 +150,7 @@ static const struct admit_row {
     enum guard_verdict verdict;
 } admit_rows[] = {
     {"room for all", {.fixed = 4000}, {.claim = 1000}, false, GUARD_ADMIT},
-    {"the RAM tier gives way for it",
+    {"the RAM tier shrinks for it",
      {.fixed = 4000, .ram_used = 5000},
      {.claim = 1000},
      false,
@@ -160,7 +160,7 @@ static const struct admit_row {
     {"when they are gone", {.fixed = 4000}, {.claim = 5000}, true, GUARD_ADMIT},
     {"up to the ceiling", {.fixed = 4000}, {.claim = 5588}, true, GUARD_ADMIT},
     {"never", {.fixed = 4000}, {.claim = 5589}, true, GUARD_REFUSE},
-    {"never, whoever runs", {.fixed = 4000, .claims = 100}, {.claim = 5589}, false, GUARD_REFUSE},
+    {"never, even alone", {.fixed = 4000, .claims = 100}, {.claim = 5589}, false, GUARD_REFUSE},
     {"what is measured defers", {.fixed = 4000, .process = 9400}, {.claim = 1}, false, GUARD_DEFER},
     {"... but does not refuse", {.fixed = 4000, .process = 20000}, {.claim = 1}, true, GUARD_ADMIT},
     {"too many records for any queue", {.fixed = 4000}, {.records = 313}, true, GUARD_REFUSE},
@@ -181,7 +181,7 @@ static void test_i70_admission(void **state)
     }
 }
 
-/* An estimate that knows nothing of the model refuses nobody (I76). */
+/* An estimate that knows nothing of the model refuses nothing (I76). */
 static void test_i76_what_is_not_known_refuses_nothing(void **state)
 {
     struct guard_limits limits = guard_limits_of(64 * MIB, 0, 0);
@@ -192,8 +192,8 @@ static void test_i76_what_is_not_known_refuses_nothing(void **state)
     assert_int_equal(guard_admit(&limits, &(struct guard_reading){0}, &need, false), GUARD_ADMIT);
 }
 
-/* Random requests that come and go, as the ledger allows: the sum never is above the ceiling, so
- * that nobody who was admitted is ended for it. */
+/* Random requests that come and go, as the ledger allows: the sum is never above the ceiling, so
+ * that no admitted request is ended for it. */
 static void test_i70_what_is_admitted_is_never_over(void **state)
 {
     uint64_t seed = test_seed(), claims[16] = {0};
@@ -220,7 +220,7 @@ static void test_i70_what_is_admitted_is_never_over(void **state)
         admitted++;
         claims[at] = need.claim;
         reading.claims += need.claim;
-        reading.queues = limits.queues_max; /* whoever comes now */
+        reading.queues = limits.queues_max; /* requests that arrive now */
         reading.ram_used = guard_ram_cap(&limits, &reading);
         reading.over = GUARD_OVER_POLLS;
         if (guard_is_over(&limits, &reading))
@@ -238,7 +238,7 @@ static const struct ram_row {
     {{.fixed = 1000}, 4000},
     {{.fixed = 5000}, 3500},
     {{.fixed = 5000, .ram_used = 3500}, 3500},
-    {{.fixed = 5000, .claims = 3000, .ram_used = 3500}, 500},   /* gives way for requests ... */
+    {{.fixed = 5000, .claims = 3000, .ram_used = 3500}, 500},   /* shrinks for requests ... */
     {{.fixed = 5000, .claims = 9000, .ram_used = 3500}, 100},   /* ... down to its floor */
     {{.fixed = 5000, .ram_used = 2000, .process = 8000}, 2500}, /* 1,000 of them in no ledger */
     {{.fixed = 1000, .ram_used = 3000, .available = 1625}, 4000},

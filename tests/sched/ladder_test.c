@@ -3,7 +3,7 @@
  * answer where that is possible.
  *
  * The engine double refuses batches by the rule of the test. A scheduler that repeats a turn that
- * changed nothing does not end here: the number of refusals is bounded, too.
+ * changed nothing does not end here: the number of refusals is bounded as well.
  */
 #include <semaphore.h>
 #include <string.h>

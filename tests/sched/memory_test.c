@@ -208,8 +208,8 @@ static void test_records_of_all_requests_are_bounded(void **state)
 
 /* ---- what is measured ---- */
 
-/* Memory that is in no ledger: chunks, then admissions, then someone ends; not for one reading
- * alone, and each time anew. */
+/* Memory that is in no ledger: chunks shrink, then admissions wait, then a request ends; not
+ * for a single reading, and each time again. */
 static void test_i71_i77_measured_pressure(void **state)
 {
     struct machine machine = {.process = 200 * MIB};
@@ -244,7 +244,7 @@ static void test_i71_i77_measured_pressure(void **state)
     uint64_t epoch = memory_epoch(member);
     atomic_store(&machine.process, 200 * MIB);
     memory_poll(member);
-    assert_true(memory_epoch(member) > epoch); /* who waits may ask again */
+    assert_true(memory_epoch(member) > epoch); /* waiting jobs may try again */
     assert_int_equal(view_of(memory).level, GUARD_OK);
     memory_unclaim(member, need.claim);
     memory_leave(&member);
@@ -256,7 +256,7 @@ static uint64_t outside_of(void *arg)
     return atomic_load((_Atomic uint64_t *)arg);
 }
 
-/* A model in a process of its own is measured with ours, by the thread that owns it, and gone when
+/* A model in its own process is measured with ours, by the thread that owns it, and gone when
  * it leaves. */
 static void test_processes_of_models_are_measured(void **state)
 {
@@ -322,7 +322,7 @@ static uint64_t cap_of(struct hearth_cache *cache)
     return stats.bytes_cap;
 }
 
-/* It gives way to models, to requests and to other programs, and gets its memory back. */
+/* It shrinks for models, requests and other programs, and grows back. */
 static void test_the_ram_tier_gives_way_first(void **state)
 {
     struct hearth_options options = {.struct_size = sizeof(options), .ram_bytes = 640 * MIB};
@@ -383,7 +383,7 @@ static void claim_often(void *arg)
         }
         memory_poll(member);
         memory_get_view(claimer->memory, &view);
-        /* One coherent set: never a ceiling without its shares, nor a sum that nobody promised
+        /* One coherent set: never a ceiling without its shares, nor a sum that was never promised
          * (I71). */
         if (view.limits.hard >= view.limits.ceiling || view.reading.claims % MIB != 0 ||
             view.reading.claims > view.limits.ceiling)

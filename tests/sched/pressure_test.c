@@ -78,7 +78,7 @@ static struct memory_view rig_view(struct rig *rig)
     return view;
 }
 
-/* Nothing is held any more (I73). memory_leave aborts otherwise, too. */
+/* Nothing is held any more (I73). memory_leave aborts otherwise as well. */
 static void rig_close(struct rig *rig)
 {
     sched_destroy(&rig->kit.sched);
@@ -165,7 +165,7 @@ static void test_who_does_not_fit_now_waits(void **state)
     rig_close(&rig);
 }
 
-/* Records of those that wait are memory, too. */
+/* Records of those that wait are memory as well. */
 static void test_long_prompts_fill_the_queue(void **state)
 {
     static struct kit_gen gens[8];
@@ -262,7 +262,7 @@ static void test_i70_i95_the_last_one_ends_and_leaves_its_work(void **state)
     end_of_one(FULL | RECURRENT);
 }
 
-/* Beside others the youngest gives way and comes back: nobody fails for a pressure that passes. */
+/* Beside others, the youngest is preempted and resumes: no job fails for temporary pressure. */
 static void test_i70_the_youngest_gives_way(void **state)
 {
     static struct kit_gen gens[3];
@@ -289,8 +289,8 @@ static void test_i70_the_youngest_gives_way(void **state)
     rig_close(&rig);
 }
 
-/* A scheduler that runs nothing has nobody to end: it leaves that to those of other models, and
- * counts nobody. */
+/* A scheduler without running jobs has none to end: it leaves that to those of other models, and
+ * counts nothing. */
 static void test_who_runs_nothing_ends_nobody(void **state)
 {
     static struct rig rig;

@@ -114,8 +114,8 @@ static void rig_wait_parked(struct rig *rig, size_t count)
     assert_int_equal(parked, count);
 }
 
-/* Cells are promised to who waits for his bytes as well: two that do not fit together are restored
- * one after the other, and neither gets less than the cache holds of it. */
+/* Jobs that are being restored were promised cells as well: two that do not fit together are
+ * restored one after the other, and each gets all of its cached state. */
 static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
 {
     static struct kit_gen gens[2];
@@ -145,8 +145,8 @@ static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
     rig_close(&rig);
 }
 
-/* While the bytes are on their way, another one's answer takes the cells that were left. What is
- * held is not computed again for that: it is restored when there is room. */
+/* During the reads, another job's answer takes the free cells. Cached state is not recomputed for
+ * that: it is restored when there is room. */
 static void test_no_room_any_more_when_the_bytes_are_here(void **state)
 {
     static struct kit_gen runs, waits;

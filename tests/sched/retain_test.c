@@ -119,7 +119,7 @@ static struct sched_stats stats_of(struct sched_kit *kit)
         assert_true(condition);                                     \
     } while (0)
 
-/* An answer is told in the middle of a turn: waits for the end of that. */
+/* An answer is reported in the middle of a turn: waits for the end of the turn. */
 static void end_turn(struct sched_kit *kit)
 {
     token_id token = 0;

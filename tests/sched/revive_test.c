@@ -1,7 +1,7 @@
 /*
  * An engine's process dies under a scheduler: in every call of a few requests, while nothing runs,
- * again and again, and where it cannot be started any more. Whoever was hit is told; whoever comes
- * next finds the state in the cache.
+ * repeatedly, and when it cannot be restarted. Affected requests get an error; later ones
+ * find the state in the cache.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -127,8 +127,7 @@ static void test_death_in_every_call(void **state)
     assert_true(n > 20);
 }
 
-/* The process dies while nobody asks: the next request does not notice, and starts from the cache.
- */
+/* The process dies while idle: the next request succeeds and starts from the cache. */
 static void test_death_while_idle_costs_nothing(void **state)
 {
     static struct kit_gen gen;

@@ -209,7 +209,7 @@ static void test_late_and_many_are_stored(void **state)
     sched_kit_open(&kit, &fake, RAM,
                    &(struct sched_options){.park = true, .linger_ms = HOUR_MS, .clock = clock});
     for (uint32_t seed = 1; seed <= 6; seed++)
-        run_once(&kit, seed, SHORT); /* in nobody's way */
+        run_once(&kit, seed, SHORT); /* it delays no other */
     run_once(&kit, 1, SHORT);
     wait_for_unsaved(&kit, 5); /* four, and the last one */
     assert_true(objects(&kit) > 0);
@@ -351,7 +351,7 @@ static void test_ends_leave(void **state)
     sched_kit_close(&kit);
 }
 
-/* Who was asked for already finds his own, although another one begins before him. */
+/* A job that is already queued finds its resident, although another job starts before it. */
 static void test_awaited_ones_stay(void **state)
 {
     enum { MORE = 100 };
@@ -392,7 +392,7 @@ static void test_guests_without_a_cache_stay(void **state)
     sched_kit_close(&kit);
 }
 
-/* What a dead engine takes along is counted, and nobody is answered from it. */
+/* State that is lost with a dead engine is counted, and no answer uses it. */
 static void test_dead_engine(void **state)
 {
     static const struct engine_fake_options fake = {

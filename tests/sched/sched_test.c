@@ -419,8 +419,8 @@ static void test_cancel_while_queued(void **state)
     sched_kit_close(&kit);
 }
 
-/* Tenants beyond those with an account of their own share one. Without spaces that is all that
- * tells them apart: they share nothing (I100). */
+/* Tenants beyond the maximum share one account. Without spaces, only the account separates tenants,
+ * so these share no state (I100). */
 static void test_i100_more_tenants_than_accounts(void **state)
 {
     enum { TENANTS = 70 };
@@ -529,7 +529,7 @@ static void test_destroy_cancels(void **state)
 
 /* ---- room ---- */
 
-/* Answers that do not fit together: one gives way, comes back, and nobody notices. */
+/* Answers that do not fit together: one is preempted and resumes, and no answer differs. */
 static void preempted(kind_set kinds)
 {
     struct engine_fake_options fake = fake_of(kinds);
@@ -600,8 +600,8 @@ static void test_what_is_restored_shares_no_cells(void **state)
     gate_fini(&gate);
 }
 
-/* A resident has ten tokens to give and takes the cells for all others: it goes, and nobody waits
- * for ever. */
+/* A resident offers ten tokens and occupies the cells for the rest: it is evicted, and no job waits
+ * forever. */
 static void test_a_resident_is_not_in_the_way(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);

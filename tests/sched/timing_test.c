@@ -1,12 +1,12 @@
 /*
- * timing_test.c: whether a tenant can tell by its answers what another one has asked (I100).
+ * timing_test.c: whether the answers of a tenant reveal what another one has asked (I100).
  *
- * In each round a neighbour asks something; then a spy asks either the same or something that
- * nobody has asked. By counts the two must be equal: tokens computed, runs of the engine, the
+ * In each round a neighbour asks something; then a spy sends either the same prompt or a
+ * new one. By counts the two must be equal: tokens computed, runs of the engine, the
  * engine's own time. By the machine's clock they must not differ as distributions: Mann-Whitney's
  * test of times to the first token over HEARTH_TIMING_PAIRS pairs (make timing: 2,000), in random
- * order, at the level of one in a thousand. So few pairs as in a quick run prove nothing by time,
- * which is not asserted then.
+ * order, at the level of one in a thousand. The few pairs of a quick run prove nothing about
+ * time, so it is not asserted then.
  */
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static void rig_close(struct rig *rig)
         clock_destroy_fake(&rig->clock);
 }
 
-/* What someone sees of his own answer. */
+/* What a tenant observes of its own answer. */
 struct seen {
     struct gen_usage usage;
     uint64_t turns, ttft_ns;
@@ -106,7 +106,7 @@ static void same_counts(kind_set kinds)
     static struct rig rig;
 
     rig_open(&rig, kinds, true);
-    spy_on(&rig, true); /* his first question ever is a cold one, whatever it is */
+    spy_on(&rig, true); /* its first prompt ever is cold in any case */
     for (size_t i = 0; i < TIMING_PAIRS_QUICK; i++) {
         struct seen same = spy_on(&rig, true), other = spy_on(&rig, false);
         assert_int_equal(same.usage.computed, PROMPT);
@@ -118,7 +118,7 @@ static void same_counts(kind_set kinds)
         assert_int_equal(same.turns, other.turns);
         assert_true(same.ttft_ns == other.ttft_ns);
     }
-    /* His own he finds: otherwise nothing is proven. */
+    /* It finds its own state: otherwise nothing is proven. */
     ask(&rig, true, 1000000);
     assert_true(ask(&rig, true, 1000000).usage.computed < PROMPT / 2);
     rig_close(&rig);

@@ -123,8 +123,8 @@ static void test_tenants(void **state)
     auth_destroy(&auth);
 }
 
-/* An admin key is good for all; without any key everyone is the admin; with keys and without an
- * admin key nobody is. */
+/* An admin key allows everything. Without any key, every client is the admin. With keys but no
+ * admin key, none is. */
 static void test_admin(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* call_end_test.c: calls end on a thread of their own: an end that takes long stops no stream. */
+/* call_end_test.c: calls end on a separate thread: a slow end stops no stream. */
 #include "serve/call.h"
 
 #include <semaphore.h>

@@ -32,7 +32,7 @@ static void open_both(struct both *both, const struct pool_options *pool, struct
 static void close_both(struct both *both)
 {
     pool_kit_set_gate(&both->models, false);
-    api_kit_close(&both->kit); /* the pool, too */
+    api_kit_close(&both->kit); /* the pool as well */
     both->models.pool = NULL;
     pool_kit_close(&both->models);
 }

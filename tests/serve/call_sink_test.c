@@ -330,7 +330,7 @@ static void test_i80_long_opening(void **state)
     expect_keepalive("/v1/responses", body, "response.created", "event: keepalive\n");
 }
 
-/* A queued call has its head, too: proxies and clients count from there. */
+/* A queued call has its head as well: proxies and clients count from there. */
 static void test_i80_head_while_queued(void **state)
 {
     struct api_kit_options options = {

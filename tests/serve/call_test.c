@@ -165,7 +165,7 @@ static void test_stop_texts(void **state)
     api_kit_close(&kit);
 }
 
-/* I8, I99: what the client is told adds up to its prompt, and is what the metrics say. */
+/* I8, I99: the client's token counts add up to its prompt and equal the metrics. */
 static void test_i99_usage_adds_up_and_equals_the_metrics(void **state)
 {
     static const char *const body = "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a "
@@ -378,7 +378,7 @@ static void test_the_queue_of_the_scheduler_is_full(void **state)
     api_kit_close(&kit);
 }
 
-/* A worker that is stuck: in writing its line into a pipe that nobody reads. */
+/* A worker that is stuck: writing its line to a pipe that is not read. */
 struct stuck_log {
     int pipe[2];
     struct log *log;
@@ -400,7 +400,7 @@ static void stuck_open(struct stuck_log *stuck)
     stuck->log = log_create(&options);
 }
 
-/* From now on nobody has to wait: the reader is gone. */
+/* From now on nothing blocks: the reader is closed. */
 static void stuck_free(struct stuck_log *stuck)
 {
     close(stuck->pipe[0]);
@@ -514,8 +514,8 @@ static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
     api_kit_close(&kit);
 }
 
-/* Before anything is known of its prompt: no dialect may tell numbers that do not add up, not even
- * to nobody (I99). */
+/* Before its prompt is known: no dialect may compose numbers that do not add up, even if no client
+ * reads them (I99). */
 static void test_i109_client_leaves_while_it_is_queued(void **state)
 {
     static const struct {

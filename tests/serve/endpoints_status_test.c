@@ -67,7 +67,7 @@ static void test_health_of_a_stalled_engine(void **state)
     clock_destroy_fake(&clock);
 }
 
-/* While the engine's thread computes, and could not answer anyone. */
+/* While the engine's thread computes and cannot answer. */
 static void test_health_does_not_need_the_engine(void **state)
 {
     struct api_kit kit;
@@ -136,7 +136,8 @@ static void test_an_engine_that_hangs_is_noticed(void **state)
     api_kit_close(&kit);
 }
 
-/* A prompt that misses, then one that hits: each is told apart, and its parts have times. */
+/* A prompt that misses, then one that hits: the metrics distinguish them, and their parts have
+ * times. */
 static void test_metrics_of_hits_and_misses(void **state)
 {
     struct api_kit_options options = {.ram_bytes = 1 << 24, .sched = {.park = true}};

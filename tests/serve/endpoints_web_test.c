@@ -1,5 +1,5 @@
-/* endpoints_web_test.c: the dashboard's files: who gets them, what a browser is told about them,
- * and that they are all there. */
+/* endpoints_web_test.c: the dashboard's files: who may get them, their headers, and that
+ * none is missing. */
 #include "serve/api_impl.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 /*
- * growth_test.c: what a server remembers of requests has an end: the memory of one that is asked
- * something new again and again levels off. The caps are small, so that some hundred requests reach
- * them; every allocation of ours is counted.
+ * growth_test.c: the memory of a server that gets new requests again and again levels off. The caps
+ * are small, so that some hundred requests reach them. Each of our allocations is counted.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -43,7 +42,7 @@ static void new_text(unsigned number, char out[BODY_BYTES])
         len += (size_t)snprintf(out + len, BODY_BYTES - len, "w%u.%u ", number, i);
 }
 
-/* A request of its own, in each dialect in turn, every other one as a stream; one in seven is left
+/* Its own request, in each dialect in turn, every other one as a stream; one in seven is left
  * alone. */
 static void ask(struct api_kit *kit, unsigned number)
 {

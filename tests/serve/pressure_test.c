@@ -150,8 +150,8 @@ static void test_levels_are_shown(void **state)
     api_kit_close(&kit);
 }
 
-/* A running one that ends because the machine has no memory is told to come back, in its dialect;
- * that is not its own fault. */
+/* A running request that ends for lack of memory gets an error in its dialect that asks for a
+ * retry: it did not cause the problem. */
 static void test_i70_ended_for_lack_of_memory(void **state)
 {
     struct machine machine = {0};
@@ -209,7 +209,8 @@ static void test_i100_numbers_of_others(void **state)
         assert_null(strstr(buf_str(&answer.body), "tenant="));
         http_answer_fini(&answer);
     }
-    /* The same prompt again: hers is held, his is computed, and each is told so of his own only. */
+    /* The same prompt again: one tenant's is cached, the other's is computed, and each sees only
+     * its own. */
     for (int i = 0; i < 2; i++) {
         api_kit_ask(&kit, "POST", routes[0].path,
                     i == 0 ? "x-api-key: k2\r\n" : "x-api-key: k1\r\n",

@@ -1,5 +1,5 @@
 /*
- * isolate_test.c: several models in one server, each in a process of its own: one is killed, its
+ * isolate_test.c: several models in one server, each in its own process: one is killed, its
  * next answer comes from the cache; the other does not notice. And what the guard measures is what
  * the system says of all processes.
  */

@@ -272,7 +272,8 @@ static void run_kills(bool exact)
         kill_server(kills);
     end_load(kills);
     report(kills, seed);
-    /* In a run of a few answers nobody may have come back to the device before it was killed. */
+    /* In a run of a few answers, perhaps no conversation continued from the device before a
+     * kill. */
     assert_true(exact ? kills->from_device == 0
                       : kills->from_device > 0 || kills->checked < CHECKED_MIN);
     /* Without --exact a text may differ, and all that follow it in its talk: only of many talks a

@@ -2,7 +2,7 @@
  * soak_test.c: hours of mixed traffic on one server, and every answer compared with one of a server
  * that has no cache.
  *
- * Agents of three tenants talk to two models, each in a process of its own: they go on, repeat,
+ * Agents of three tenants talk to two models, each in its own process: they go on, repeat,
  * edit, leave; engines are killed, every so many calls of the disk fail, files there are harmed;
  * memory, disk and context are too small for what they say. What must hold all the time:
  *
@@ -14,7 +14,7 @@
  *      growth    memory, descriptors and threads, as a straight line through the samples after the
  *                first third, grow by no more than GROWTH_* in the time measured
  *      the end   nothing runs, all cells are free, the server ends with 0
- *      events    who reads /admin/events gets them to the end; who does not read is in nobody's way
+ *      events    a reader of /admin/events gets all; one that does not read delays nothing
  *
  * With HEARTH_SOAK_PARK=1 the server is not --exact: what has ended stays on the device and is
  * stored when there is time (save_later.c), and batches are shared. That changes last bits, so
@@ -90,7 +90,7 @@ struct worker {
     uint64_t since_ns; /* it was seen first */
 };
 
-/* Of /admin/events: one that reads what comes, one that never does, and is slower than any
+/* Two readers of /admin/events: one reads everything, one never reads, slower than any
  * dashboard. */
 struct feed {
     struct http_client reading, deaf;
@@ -601,7 +601,7 @@ static void report(const struct soak *soak)
     buf_fini(&out);
 }
 
-/* For whoever asks for it by name, or has a failure to explain. */
+/* Printed if the test was selected by name, or has failed. */
 static void keep_log(const struct soak *soak)
 {
     const char *path = getenv("HEARTH_SOAK_LOG");

@@ -110,8 +110,8 @@ static void ask_all(const struct serve_proc *proc, const struct soak_talk *talks
     mem_free(list);
 }
 
-/* With --exact to the letter; without, batches of other sizes change the last bits, and how many
- * texts stay the same is told. */
+/* With --exact, texts are equal to the letter. Without it, batches of other sizes change the last
+ * bits, and the number of equal texts is printed. */
 static void run_streams(const char *args, bool exact)
 {
     size_t count = MIN(wanted("HEARTH_SOAK_STREAMS", STREAMS), STREAMS_MAX), same = 0;
@@ -169,7 +169,7 @@ struct probes {
     double ms[PROBES_MAX];
 };
 
-/* In a process of its own, so that nothing the test does is in its way: one connection, one
+/* In its own process, so that nothing the test does is in its way: one connection, one
  * question after the other. */
 static pid_t start_probing(const struct serve_proc *proc, struct probes *probes, uint32_t count)
 {
@@ -390,8 +390,8 @@ static bool is_time(const struct leaver *leaver)
     }
 }
 
-/* What /slots says to one tenant of its own that run, so that the report shows in which phases
- * clients left. */
+/* What /slots shows one tenant of its own running requests, so that the output has the phases in
+ * which clients disconnected. */
 static void look_at_slots(struct leaving *leaving)
 {
     struct serve_proc tenant = leaving->server;

@@ -67,7 +67,7 @@ void api_kit_gate_wait(struct api_kit *kit);
 void api_kit_gate_open(struct api_kit *kit);
 void api_kit_gate_close(struct api_kit *kit);
 
-/* One request on a connection of its own; `headers` may be NULL. The answer is finished by the
+/* One request on its own connection; `headers` may be NULL. The answer is finished by the
  * caller. */
 void api_kit_ask(struct api_kit *kit, const char *method, const char *path, const char *headers,
                  const char *body, struct http_answer *answer);

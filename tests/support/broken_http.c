@@ -248,7 +248,7 @@ void broken_http_damage(struct buf *request, uint64_t *seed)
 
 /* ---- sending ---- */
 
-/* In one to four pieces; what the server no longer takes is let go. */
+/* In one to four pieces; what the server no longer reads is dropped. */
 static void send_in_pieces(struct http_client *client, struct str text, uint64_t *seed)
 {
     for (uint64_t pieces = test_random_below(seed, 4); pieces > 0 && text.len > 1; pieces--) {

@@ -57,7 +57,7 @@ void canned_server_start(struct canned_server *server, const char *answer, size_
 
 void canned_server_stop(struct canned_server *server)
 {
-    shutdown(server->fd, SHUT_RDWR); /* wakes an accept that nobody came to */
+    shutdown(server->fd, SHUT_RDWR); /* wakes an accept without a client */
     thread_join(&server->thread);
     close(server->fd);
 }

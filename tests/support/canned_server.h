@@ -23,7 +23,7 @@ struct canned_server {
 
 /* `answer` must live until stop; `step` bytes are sent at a time. */
 void canned_server_start(struct canned_server *server, const char *answer, size_t len, size_t step);
-/* Waits until it has answered; one that nobody asked ends at once. */
+/* Waits until it has answered; one without a request ends at once. */
 void canned_server_stop(struct canned_server *server);
 
 #endif

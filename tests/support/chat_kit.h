@@ -16,7 +16,7 @@ struct chat_fixture {
     const char *source; /* NULL: the built-in one */
 };
 
-/* Small templates that each do something that published ones do, too; ended by a NULL name. */
+/* Small templates that each do something that published ones do as well; ended by a NULL name. */
 extern const struct chat_fixture chat_fixtures[];
 const char *
 chat_fixture_source(const char *name); /* fails the test when there is none of that name */

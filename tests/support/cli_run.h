@@ -1,5 +1,5 @@
 /*
- * cli_run.h: the command line inside the test's process, with two commands of its own:
+ * cli_run.h: the command line inside the test's process, with two commands for tests:
  *
  *      greet [-t N] [--bytes SIZE] [--loud] NAME [NAME]    greets, and says what it was given
  *      fail                                               fails

@@ -36,7 +36,7 @@ enum disk_crash {
     DISK_CRASH_DROP = 1 << 0,
     DISK_CRASH_REORDER = 1 << 1, /* writes of one file reach it in any order */
     DISK_CRASH_TEAR = 1 << 2,    /* some sectors of a write are missing */
-    DISK_CRASH_GARBAGE = 1 << 3, /* some sectors hold bytes that nobody wrote */
+    DISK_CRASH_GARBAGE = 1 << 3, /* some sectors contain random bytes */
     DISK_CRASH_NAMES = 1 << 4,   /* a name did not come, or did not go */
     DISK_CRASH_ALL = (1 << 5) - 1,
 };

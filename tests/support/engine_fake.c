@@ -67,7 +67,7 @@ static token_id find_control(struct str text)
     return TOKEN_NONE;
 }
 
-/* Counts; writes, too, where `tokens` is not NULL. */
+/* Counts; also writes if `tokens` is not NULL. */
 static size_t walk_text(const struct engine_fake *fake, struct str text, unsigned flags,
                         token_id *tokens)
 {
@@ -305,7 +305,7 @@ static void fake_seq_clear(struct engine *engine, seq_id seq)
     fake_memory_clear(fake_of(engine)->memory, seq);
 }
 
-/* Parts that do not belong together are no sequence: 0, which nobody expects after an import. */
+/* Parts that do not belong together are no sequence: 0, which no caller expects after an import. */
 static uint32_t fake_seq_length(struct engine *engine, seq_id seq)
 {
     int64_t length = fake_memory_length(fake_of(engine)->memory, seq);

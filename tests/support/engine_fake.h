@@ -6,7 +6,7 @@
  * state that really cannot be cut. What a token writes there depends on all that the memory holds
  * at that moment, hence on every token before it, and logits are a function of the memory after it.
  * So a sequence that was restored from a wrong, swapped, stale, foreign or damaged block has other
- * logits than the cold run: whoever compares them sees every lie.
+ * logits than the cold run, so a comparison detects every lie.
  *
  * Values have a main part and a small one, as floats have high and low bits. With `chunk_sensitive`
  * the shape of the chunks moves the small part, and with it the logits by less than
@@ -54,7 +54,7 @@ struct engine_fake_options {
     uint32_t rows_bytes;     /* of one token, if a kind is full; 0 = 32, at least 16 */
     uint32_t snapshot_bytes; /* of the recurrent state; 0 = 64, at least 16 */
     enum engine_fake_slicing slicing;
-    bool streams;      /* each sequence has context / sequences cells of its own, and forks copy */
+    bool streams;      /* each sequence has its own context / sequences cells, and forks copy */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     bool add_bos;
     const char *name;          /* NULL = "fake" */

@@ -2,8 +2,8 @@
  * engine_fake_memory.c: bytes that are remembered, and what they are worth.
  *
  * A row or a state is `size` bytes: main part (8, little-endian), low part (8), and filler that
- * follows from the main part. Reading hashes the filler and the place, too: no flipped bit and no
- * swapped row goes unseen. The worth of rows is a sum over them, so that it can be carried from
+ * follows from the main part. Reading hashes the filler and the place as well: no flipped bit and
+ * no swapped row goes unseen. The worth of rows is a sum over them, so that it can be carried from
  * token to token; that of the recurrent state is replaced by each token.
  *
  *      image       offset  bytes

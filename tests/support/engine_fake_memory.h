@@ -3,7 +3,7 @@
  * and their images. For engine_fake.c only.
  *
  * The bytes are the only truth. What a memory is worth is read from them (fake_memory_read),
- * whoever put them there: a run, a fork or an import of somebody else's state.
+ * whatever put them there: a run, a fork or an import of other state.
  *
  * OWNER: the engine's thread.
  */
@@ -55,7 +55,7 @@ void fake_memory_destroy(struct fake_memory **memory);
  * parts that do not belong together. */
 int64_t fake_memory_length(const struct fake_memory *memory, int32_t seq);
 uint32_t fake_memory_cells_used(const struct fake_memory *memory);
-/* Cells that the sequence can still take, forgetting that others want some, too. */
+/* Cells that the sequence can still take, forgetting that others want some as well. */
 uint32_t fake_memory_room(const struct fake_memory *memory, int32_t seq);
 /* Ranges of adjacent cells that the rows of these tokens lie in. */
 uint32_t fake_memory_ranges(const struct fake_memory *memory, int32_t seq, uint32_t begin,
@@ -88,7 +88,8 @@ uint64_t fake_memory_image_bytes(const struct fake_memory *memory, enum fake_ima
 void fake_memory_export(const struct fake_memory *memory, int32_t seq, enum fake_image image,
                         uint32_t begin, uint32_t end, void *dst);
 /* Rows go behind those that are there; the other kinds are replaced. False when the lengths do not
- * fit or cells are missing. With `fail` half of the rows are written, and then it is false, too. */
+ * fit or cells are missing. With `fail` half of the rows are written, and then it is false as
+ * well. */
 bool fake_memory_import(struct fake_memory *memory, int32_t seq, enum fake_image image,
                         const void *data, uint64_t bytes, bool fail) NODISCARD;
 

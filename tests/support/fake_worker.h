@@ -1,5 +1,5 @@
 /*
- * fake_worker.h: the fake engine (engine_fake.h) in a process of its own. The program of that
+ * fake_worker.h: the fake engine (engine_fake.h) in its own process. The program of that
  * process is tests/worker.c: hearth itself has no fake.
  */
 #ifndef HEARTH_TESTS_SUPPORT_FAKE_WORKER_H

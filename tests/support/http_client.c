@@ -1,5 +1,5 @@
 /*
- * http_client.c: see http_client.h. The reader of answers is of its own making on purpose: it must
+ * http_client.c: see http_client.h. The reader of answers is written separately on purpose: it must
  * not share the mistakes of src/http.
  */
 #include "support/http_client.h"

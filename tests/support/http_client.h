@@ -3,7 +3,7 @@
  * in.
  *
  * Every read has a deadline (10 s; HTTP_CLIENT_MS of the environment), after which the test fails:
- * nothing hangs. A failure of the socket that a test did not expect fails the test, too.
+ * nothing hangs. A failure of the socket that a test did not expect fails the test as well.
  */
 #ifndef HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H
 #define HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H

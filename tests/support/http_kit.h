@@ -3,8 +3,8 @@
  *
  *      /echo      answers at once: "METHOD path body"
  *      /hold      hands its reply to the test: http_kit_held
- *      /stream/N  a thread of its own sends N events of 1 KiB as fast as it may, until it is told
- *                 that the client is gone
+ *      /stream/N  its own thread sends N events of 1 KiB as fast as it may, until the
+ *                 client disconnects
  */
 #ifndef HEARTH_TESTS_SUPPORT_HTTP_KIT_H
 #define HEARTH_TESTS_SUPPORT_HTTP_KIT_H

@@ -1,6 +1,6 @@
 /*
- * models.c: made with model_make under a name of this process, then renamed: whoever is first wins,
- * and all see a whole file.
+ * models.c: made with model_make under a name of this process, then renamed: the first process
+ * wins, and all see a whole file.
  */
 #include "support/models.h"
 

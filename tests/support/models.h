@@ -1,8 +1,8 @@
 /*
  * models.h: tiny models for tests, made once per build folder and shared by all suites.
  *
- * tests/support is linked into suites that never load a model, too; what is here is only pulled in
- * by those that do.
+ * tests/support is linked into suites that never load a model as well; what is here is only pulled
+ * in by those that do.
  */
 #ifndef HEARTH_TESTS_SUPPORT_MODELS_H
 #define HEARTH_TESTS_SUPPORT_MODELS_H

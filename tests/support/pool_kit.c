@@ -32,7 +32,7 @@ static enum err inspect(const struct pool_spec *spec, bool quick, struct model_f
     return ERR_OK;
 }
 
-/* At the end, as in a real load, whoever wants it to end is heard meanwhile. */
+/* At its end. As in a real load, a cancellation is noticed meanwhile. */
 static enum err stand_at_gate(struct pool_kit *kit, bool warm,
                               bool (*progress)(float done, void *arg), void *progress_arg)
 {

@@ -43,7 +43,7 @@ void pool_kit_set_file(struct pool_kit *kit, size_t index, struct pool_kit_file 
 struct pool_kit_file pool_kit_file(struct pool_kit *kit, size_t index);
 unsigned pool_kit_loads(struct pool_kit *kit);
 
-/* One who waits. */
+/* One wait. */
 struct pool_client {
     struct pool_wait wait;
     struct lock lock;

@@ -17,7 +17,7 @@ enum { BODY_BYTES_MAX = 1 << 20, TOKENS_MAX = 16384 };
 
 /* ---- conversations ---- */
 
-/* Texts live as long as the process, and somebody has to know them. Takes it. */
+/* Keeps a text until the process ends. Takes it. */
 static char *keep_text(char *text)
 {
     static char **kept;
@@ -397,8 +397,8 @@ static void check_metrics(const struct scenario *scenario)
         {"hearth_sched_failed_total", 0},
     };
 
-    /* What a generation that was left had computed is in some of these sums, and its answer told
-     * nobody. */
+    /* Tokens of a cancelled generation are in some of these sums, and no answer reported
+     * them. */
     for (size_t i = scenario->cancelled > 0 ? 4 : 0; i < COUNT_OF(wanted); i++)
         serve_proc_wait_metric(proc, wanted[i].name, (double)wanted[i].value);
     serve_proc_wait_metric(proc, "hearth_sched_cancelled_total", scenario->cancelled);

@@ -89,7 +89,7 @@ struct scenario {
     size_t seen_count;
     /* Since the server was started. */
     uint64_t answers, device, ram, computed, prompt, generated; /* sums of all answers */
-    unsigned cancelled; /* generations that were left: the log has them, too */
+    unsigned cancelled; /* generations that were left: the log has them as well */
 };
 
 /* A server of this family with small figures and `args`; they may overrule. */

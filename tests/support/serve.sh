@@ -2,7 +2,7 @@
 #
 #     make_model; start [options]; ask PATH JSON; ...; stop
 #
-# The server has folders of its own below $PWD, a free port ($url, also in HEARTH_URL), and is gone when the test is.
+# The server has its own folders below $PWD, a free port ($url, also in HEARTH_URL), and is gone when the test is.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # the suites use these, suite.sh sets those
 

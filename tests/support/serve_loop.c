@@ -17,7 +17,7 @@
 
 enum { FETCH_TIMEOUT_MS = 1000 };
 
-/* One request on its way. */
+/* One request that is being served. */
 struct job {
     struct serve_loop *loop;
     const struct serve_request *request;
@@ -54,7 +54,7 @@ static void make_schedule(struct job *job)
     job->lasting.count += 2 * job->loop->grid;
 }
 
-/* The last cut at or before `at` that every longer prompt has, too. */
+/* The last cut at or before `at` that every longer prompt has as well. */
 static uint32_t lasting_floor(const struct job *job, uint32_t at)
 {
     return schedule_floor(&job->lasting, MIN(at, job->request->count - 1));
@@ -196,7 +196,7 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
 
     if (hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
         return;
-    memset(&shape, 0, sizeof(shape)); /* its padding is stored, too */
+    memset(&shape, 0, sizeof(shape)); /* its padding is stored as well */
     enum err err =
         rows ? state_export_rows(engine, job->seq, begin, end, memory, capacity, &shape.state, NULL)
              : state_export_snapshot(engine, job->seq, memory, capacity, &shape.state, NULL);
@@ -306,7 +306,7 @@ static void decode(struct job *job)
     }
 }
 
-/* A request that ends keeps what stands, decoded tokens included; one that was cancelled, too
+/* A request that ends, or is cancelled, keeps its state, including decoded tokens
  * (keeps I95). */
 static void finish(struct job *job)
 {

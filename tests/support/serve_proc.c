@@ -330,7 +330,8 @@ static bool is_socket(DIR *dir, const char *name)
            memcmp(target, socket, sizeof(target)) == 0;
 }
 
-/* The entries of /proc/PID/<name>; those that are links to sockets are counted on their own, too.
+/* The entries of /proc/PID/<name>; those that are links to sockets are counted on their own as
+ * well.
  */
 static size_t count_entries(const struct serve_proc *proc, const char *name, size_t *sockets)
 {

@@ -1,5 +1,5 @@
 /*
- * serve_proc.h: the real `hearth serve` as a process of its own, on a free port, with a tiny model;
+ * serve_proc.h: the real `hearth serve` as its own process, on a free port, with a tiny model;
  * what it prints, what it says of itself, and what the system says of it.
  *
  * The program is $HEARTH. It never outlives the test: it is killed when the test ends, whichever
@@ -20,7 +20,7 @@
 struct serve_proc {
     pid_t pid; /* 0: does not run */
     uint16_t port;
-    unsigned number; /* of this server in the test: its files have names of their own */
+    unsigned number; /* of this server in the test: its files have their own names */
     char model[1024];
     char state_dir[1024]; /* stays from start to start */
     char args[2048];
@@ -45,7 +45,7 @@ struct buf serve_proc_log(const struct serve_proc *proc);
 /* Waits until a line of the log contains the text. */
 void serve_proc_wait_log(const struct serve_proc *proc, const char *text);
 
-/* One request on a connection of its own; `body` may be NULL. Fails when there is no whole answer.
+/* One request on its own connection; `body` may be NULL. Fails when there is no whole answer.
  * The caller finishes the answer. */
 void serve_proc_ask(const struct serve_proc *proc, const char *method, const char *path,
                     const char *body, struct http_answer *answer);

@@ -36,7 +36,7 @@ size_t soak_workers(const struct serve_proc *proc, pid_t workers[SOAK_WORKERS_MA
 
 struct soak_size {
     size_t descriptors, threads, sockets; /* of the server itself */
-    uint64_t own_bytes;                   /* its memory that nobody shares */
+    uint64_t own_bytes;                   /* its private memory */
     uint64_t workers_bytes;               /* of the engines' processes, as much */
     uint64_t all_bytes;                   /* of all together, shared pages counted once (PSS) */
 };

@@ -25,7 +25,7 @@ enum {
     MARKER_DIGITS = 8,
 };
 
-#define MARKER "zq" /* begins every marker; no text of ours has it else */
+#define MARKER "zq" /* begins every marker; no other text has it */
 
 const char *const soak_models[SOAK_MODELS] = {"dense", "hybrid"};
 const char *const soak_headers[SOAK_TENANTS] = {

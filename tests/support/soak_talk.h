@@ -1,5 +1,5 @@
 /*
- * soak_talk.h: what the agents of a soak say: conversations with a marker of their own, made of
+ * soak_talk.h: what the agents of a soak say: conversations with their own marker, made of
  * pieces of real agents' texts (../shared/traces/mini-swe) or, where those are absent, of words
  * that follow from a seed.
  *
@@ -54,7 +54,7 @@ struct soak_talk {
     size_t count;
 };
 
-/* A system prompt that others have, too, as a rule; and a question with the marker. */
+/* A system prompt that other conversations usually share, and a question with the marker. */
 void soak_talk_begin(struct soak_talk *talk, const struct soak_texts *texts, uint64_t *seed,
                      unsigned tenant);
 void soak_talk_fini(struct soak_talk *talk);

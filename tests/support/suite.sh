@@ -4,8 +4,8 @@
 #     test_help_goes_to_stdout() { run "$HEARTH" --help; expect_status 0; expect_out usage; }
 #     suite_main "$@"
 #
-# It speaks the protocol of tests/run.c: --list, --run NAME, or no argument for all. Each test runs in a shell and an empty
-# folder of its own ($PWD), which is removed afterwards. HEARTH is the program under test, the release build when not said.
+# It speaks the protocol of tests/run.c: --list, --run NAME, or no argument for all. Each test runs in its own shell and
+# its own empty folder ($PWD), which is removed afterwards. HEARTH is the program under test, by default the release build.
 # shellcheck shell=bash
 set -uo pipefail
 HEARTH=${HEARTH:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/release/hearth}

@@ -7,7 +7,8 @@
  *
  * Which faults hit an operation is decided when it is submitted, in the caller's thread: so a test
  * counts calls, not the accidents of scheduling. An operation is in one of two lists under the
- * lock; whoever takes it out of RUNNING, or out of WAITING to end it, calls done, without the lock.
+ * lock; the thread that removes it from RUNNING, or from WAITING to end it, calls done, without the
+ * lock.
  *
  * A ticket (struct tier_op) is the number of its operation: numbers are not used again, so that
  * cancelling one that is over finds nothing.

@@ -8,8 +8,8 @@
  * lost". Independent of them, operations can be made to wait: for a thread (threaded), until a
  * clock that may be fake has moved on (delay), or until the test lets them go (hold).
  *
- * It keeps the contract of tier.h but for the kinds that say "a lie": there only whoever checks for
- * himself notices.
+ * It keeps the contract of tier.h except for the kinds that are marked "a lie": only a caller that
+ * checks the bytes detects those.
  *
  * Threads: any (own lock, rank LOCK_RANK_TIER). Counters are asked within put, get and flush, in
  * the caller's thread.

@@ -6,7 +6,7 @@
  *        '-- over the cap: refused         '-- cancel           '-- may remove the one that was there
  *
  * R1  An object is found (in `objects`) exactly from insert to remove. R2  It is freed when it is
- * not found and nobody holds a lease; a get, too, holds one while it copies. R3  bytes_books covers
+ * not found and has no lease; a get also holds one while it copies. R3  bytes_books covers
  * every object from before its books are taken until after they are freed, and stays within its
  * part
  *     of the cap. Arenas have the other part as their limit, so that objects and reservations
@@ -234,7 +234,7 @@ static bool has_data(const struct map_node *node, const void *key)
     return CONTAINER_OF(node, struct ram_object, by_data)->data == *(void *const *)key;
 }
 
-/* The reservation is over: its memory is an object's, or on its way back. */
+/* The reservation has ended: its memory belongs to an object, or is freed. */
 static void end_reservation(struct tier_ram *ram)
 {
     lock_enter(&ram->lock);

@@ -532,7 +532,7 @@ static bool find_digest(const struct tier_meta *meta, void *arg)
     return false;
 }
 
-/* Bytes that are not those which the digest was made of are damaged, whoever damaged them. */
+/* Bytes that do not match their digest count as damaged, whatever the cause. */
 void tier_suite_given_digest_is_kept(const struct tier_factory *factory)
 {
     struct tier *tier = factory->open(ROOM);

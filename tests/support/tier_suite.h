@@ -6,7 +6,7 @@
  *     TIER_SUITE_DEFINE(ram, &factory)
  *     TEST_SUITE(TIER_SUITE_TESTS(ram, &factory) TEST(test_something_of_its_own))
  *
- * A test of its own per check and tier: `test_ram_put_then_get`. Callbacks may come from any
+ * One test per check and tier: `test_ram_put_then_get`. Callbacks may come from any
  * thread; nothing sleeps, and every wait ends after a while with a failure.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TIER_SUITE_H
@@ -28,7 +28,7 @@ struct tier_factory {
     void (*damage)(struct tier *tier, const struct hash256 *key);
     /* Optional: operations that come from now on wait (true), or all go on (false). */
     void (*hold)(struct tier *tier, bool hold);
-    bool unbounded; /* the cap is somebody else's: not tested */
+    bool unbounded; /* the test does not set the cap: not tested */
 };
 
 #define TIER_SUITE_TABLE(X, prefix, factory) \
@@ -65,7 +65,7 @@ TIER_SUITE_TABLE(TIER_SUITE_DECLARE, , )
 #define TIER_SUITE_DEFINE(prefix, factory) TIER_SUITE_TABLE(TIER_SUITE_FUNCTION, prefix, factory)
 #define TIER_SUITE_TESTS(prefix, factory)  TIER_SUITE_TABLE(TIER_SUITE_ENTRY, prefix, factory)
 
-/* ---- for the tests of single tiers, too ---- */
+/* ---- also for the tests of single tiers ---- */
 
 /* Key number n, and bytes that only it has in that version. */
 struct hash256 tier_suite_key(uint32_t n);

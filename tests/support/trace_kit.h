@@ -10,7 +10,7 @@
 #include "lab/trace_sim.h"
 #include "lab/trace.h"
 
-/* Full attention, with blocks so small that a sanitizer's shadow of their addresses is, too. */
+/* Full attention, with blocks so small that a sanitizer's shadow of their addresses is as well. */
 extern const struct cost trace_kit_full;
 /* The same with snapshots that cost as much as the rows of four tokens. */
 extern const struct cost trace_kit_hybrid;

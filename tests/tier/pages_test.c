@@ -128,7 +128,7 @@ static char *model_fit(const struct model *model, uint64_t count)
     return best;
 }
 
-/* Both ends of every page carry the pattern: whoever overlaps destroys it. */
+/* Both ends of every page carry the pattern: an overlap destroys it. */
 static void write_pattern(const struct live *live)
 {
     uint64_t room = pages_of(live->bytes) * PAGE;
@@ -298,7 +298,7 @@ static void test_limit_refuses_and_sizes_cannot_overflow(void **state)
     (void)state;
     assert_null(pages_alloc(pages, UINT64_MAX));
     assert_null(pages_alloc(pages, UINT64_MAX / 8));
-    assert_null(pages_alloc(pages, 20 * PAGE)); /* a page for the alignment is counted, too */
+    assert_null(pages_alloc(pages, 20 * PAGE)); /* a page for the alignment is counted as well */
     void *a = pages_alloc(pages, 19 * PAGE);
     assert_non_null(a);
     assert_null(pages_alloc(pages, 1));
@@ -447,7 +447,7 @@ static void wait_for_held(const struct pages *pages, uint64_t bytes)
     assert_int_equal(pages_bytes_held(pages), bytes);
 }
 
-/* Whether all pages are in memory: nobody who writes there waits for one. */
+/* Whether all pages are in memory, so that a write never waits for one. */
 static bool is_touched(void *ptr, size_t bytes)
 {
     unsigned char here[4096];

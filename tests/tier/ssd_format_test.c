@@ -294,7 +294,7 @@ static void test_unused_shape_and_tokens_are_not_written(void **state)
     mem_free(sample);
 }
 
-/* The digest is that of whoever made the bytes: damage between him and us is found, too. */
+/* The producer of the bytes computes the digest, so damage on the way here is found as well. */
 static void test_given_digest_is_kept(void **state)
 {
     struct sample *sample = make_sample(3, 10, false);

@@ -68,7 +68,7 @@ static void test_what_is_used_elsewhere_stays(void **state)
     struct tier *tier = ssd_kit_open(&options);
 
     (void)state;
-    touch(tier, 77); /* nobody's */
+    touch(tier, 77); /* of no tenant */
     uint32_t n = 0;
     while (ssd_kit_stats(tier).evicted == 0) {
         assert_true(put(tier, n++, 0));
@@ -184,7 +184,7 @@ static void test_times_that_cannot_be_written(void **state)
 
 /* ---- shares ---- */
 
-/* I100: what a tenant has within its share stays, whoever floods the disk. */
+/* I100: objects within a tenant's share stay, whatever other tenants write. */
 static void test_i100_a_flood_does_not_take_a_share(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 2 << 20);
@@ -192,7 +192,7 @@ static void test_i100_a_flood_does_not_take_a_share(void **state)
 
     (void)state;
     for (uint32_t n = 0; n < 5; n++)
-        assert_true(put(tier, n, 1)); /* before it has a share: these count, too */
+        assert_true(put(tier, n, 1)); /* before it has a share: these count as well */
     assert_true(set_share(tier, 1, 10 * FILE_BYTES));
     tier_ssd_check(tier);
     for (uint32_t n = 5; n < 10; n++)
@@ -205,7 +205,7 @@ static void test_i100_a_flood_does_not_take_a_share(void **state)
     for (uint32_t n = 0; n < 10; n++)
         assert_true(has(tier, n));
     assert_true(ssd_kit_stats(tier).evicted > 70);
-    /* Beyond its share it is as everybody else, and others come back into what is nobody's. */
+    /* Beyond its share it has no priority, and others get the unreserved room back. */
     for (uint32_t n = 10; n < 60; n++)
         assert_true(put(tier, n, 1));
     for (uint32_t n = 0; n < 60; n++)
@@ -240,7 +240,7 @@ static void test_shares_that_cannot_be_had(void **state)
     tier_close(&tier);
 }
 
-/* Without anybody in particular who needs the room, shares give way last, but they do. */
+/* If no tenant in particular needs the room, shares are evicted last, but they are evicted. */
 static void test_a_lower_cap_takes_shares_last(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 4 << 20);
@@ -271,8 +271,8 @@ static void test_a_lower_cap_takes_shares_last(void **state)
     tier_close(&tier);
 }
 
-/* Puts, gets, drops, uses and shares in any order: whoever was within his share before somebody
- * else's put has lost nothing by it. */
+/* Puts, gets, drops, uses and shares in any order: a tenant within its share loses
+ * nothing to another tenant's put. */
 static void test_i100_at_random(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 3 << 20);

@@ -189,8 +189,8 @@ static bool collect_key(const struct tier_meta *meta, void *arg)
 }
 
 /* The order of use survives, with the catalogue and without it. */
-/* A put says that its bytes are safe: what an earlier process left, and nobody read yet, is no
- * reason to say so. */
+/* A put confirms that its bytes are safe: a file of an earlier process that was not read yet is no
+ * reason to confirm it. */
 static void test_put_over_unread_damage_is_written(void **state)
 {
     const char *path = make_stored();
@@ -429,8 +429,8 @@ static void test_odd_and_damaged_entries_are_survived(void **state)
 
 /* ---- a directory that cannot be read ---- */
 
-/* S3: as long as nobody knows what lies there, nothing is stored; the second look comes by itself.
- */
+/* S3: nothing is stored in a directory before it was listed; the listing is retried
+ * automatically. */
 static void test_unreadable_directory_is_looked_at_again(void **state)
 {
     const char *path = make_stored();

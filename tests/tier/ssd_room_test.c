@@ -38,8 +38,8 @@ static void flush_and_check(struct tier *tier, const char *path)
     tier_ssd_check(tier);
 }
 
-/* I60, I93: the records of what is gone leave the catalogue while the process runs; else they would
- * fill the cap, and nothing were stored any more until the next start. */
+/* I60, I93: records of deleted objects leave the catalogue while the process runs; otherwise they
+ * would fill the cap, and nothing would be stored until the next start. */
 static void test_i60_a_long_life_does_not_fill_the_catalogue(void **state)
 {
     const char *path = ssd_kit_new_path();
@@ -60,7 +60,7 @@ static void test_i60_a_long_life_does_not_fill_the_catalogue(void **state)
     tier_close(&tier);
 }
 
-/* What is kept for whoever wants to know why may not take the room of what is of use. */
+/* Files that are kept for diagnosis must not displace useful objects. */
 static void test_i93_damaged_files_leave_room(void **state)
 {
     const char *path = ssd_kit_new_path();

@@ -430,7 +430,8 @@ static void test_i103_old_and_deep_leave(void **state)
         assert_true(tier_suite_put(tier, n, BYTES));
     assert_int_equal(ssd_kit_stats(tier).refused_cap, 0);
     assert_true(has(tier, 0)); /* short, and the oldest of all */
-    assert_int_equal(tier_suite_get(tier, 20, BYTES), TIER_MISSING); /* nobody was told: a miss */
+    assert_int_equal(tier_suite_get(tier, 20, BYTES),
+                     TIER_MISSING); /* the put was not confirmed: a miss */
     flush(tier);
     tier_ssd_check(tier);
     tier_close(&tier);
@@ -679,8 +680,8 @@ static void wait_for_done(struct count *count, int wanted)
         usleep(1000);
 }
 
-/* I98: a writer that nobody waits for rests after each put; one whose queue is more than half full
- * does not. */
+/* I98: a writer without a waiting flush pauses after each put; one whose queue is more than half
+ * full does not. */
 static void test_i98_writers_rest(void **state)
 {
     struct tier *tier = open_held();

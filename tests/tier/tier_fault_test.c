@@ -17,7 +17,8 @@ static struct tier *open_ram(uint64_t bytes_max)
         &(struct tier_ram_options){.bytes_max = bytes_max, .arena_bytes = 256 * 1024});
 }
 
-/* ---- without faults it is a tier as any other: in the call, on its thread, and around one that has a thread ---- */
+/* ---- without faults it is a tier as any other: in the call, on its thread, and around one that
+ * has a thread ---- */
 
 static struct tier *open_plain(uint64_t bytes_max)
 {
@@ -266,7 +267,7 @@ static void test_late_done_ignores_cancel(void **state)
 struct slow_tier {
     struct tier tier;
     struct tier *above;
-    struct tier_op *op; /* as given to whoever asked above */
+    struct tier_op *op; /* as returned to the caller above */
     tier_done_fn done;
     void *arg;
     int cancels;

@@ -58,7 +58,7 @@ static void test_i11_borrowed_outlives_drop_and_replacement(void **state)
     tier->ops->drop(tier, &key);                                 /* and dropped */
     assert_false(tier->ops->has(tier, &key));
     assert_null(tier_ram_borrow(tier, &key, &again));
-    for (uint32_t n = 2; n < 100; n++) /* whoever is given its pages writes into them */
+    for (uint32_t n = 2; n < 100; n++) /* the next owner of its pages writes into them */
         (void)tier_suite_put(tier, n, 100000);
     assert_memory_equal(data, expected, sizeof(expected));
     for (uint32_t n = 2; n < 100; n++) {

@@ -39,7 +39,7 @@ static void answer_later(void *arg)
     tier_answer_done(asked->result, &asked->answer);
 }
 
-/* Whether it comes before or after somebody waits, and one after another. */
+/* Before or after the wait begins, and one after another. */
 static void test_answers_are_waited_for(void **state)
 {
     struct asked asked;

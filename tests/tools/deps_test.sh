@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/deps.sh without a network: in a copy of its own, with an apt-get that serves three tiny packages from a folder and
+# tools/deps.sh without a network: in its own copy, with an apt-get that serves three tiny packages from a folder and
 # writes down what it was asked. dpkg-deb, sha256sum and the rest are the machine's.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
@@ -106,7 +106,7 @@ open_scratch() {
     trap 'cd / && chmod -R u+w "$place" && rm -rf "$place"' EXIT
 }
 
-# It fails with a sentence of its own, not with a tool's, and leaves nothing that make would take for a result.
+# It fails with its own sentence, not with a tool's, and leaves nothing that make would take for a result.
 expect_sentence() { # TEXT
     expect_status 1
     expect_err 'deps: error: '
@@ -225,7 +225,7 @@ test_configuration_can_go_elsewhere() {
 test_two_at_once_download_once() {
     setup
     command -v flock >/dev/null || skip 'there is no flock on this machine'
-    (scratch=$PWD && deps && exit "$status") & # its output goes to files of its own
+    (scratch=$PWD && deps && exit "$status") & # its output goes to its own files
     deps
     expect_sysroot
     wait $! || fail 'the other one failed'
@@ -323,7 +323,7 @@ test_read_only_tree() {
     chmod 555 tree
     run env -i PATH="$path" HEARTH_DEPS=sysroot "${user[@]}" tree/tools/deps.sh
     expect_sentence 'Is the tree read-only?'
-    # The same when an earlier run, by somebody else, has left a folder.
+    # The same when an earlier run of another user has left a folder.
     chmod 755 tree
     mkdir -m 555 tree/.deps
     run env -i PATH="$path" HEARTH_DEPS=sysroot "${user[@]}" tree/tools/deps.sh
@@ -525,7 +525,7 @@ test_llama_of_a_build_folder() {
     expect_llama "$PWD/llama/build/bin" "$PWD/llama/include $PWD/llama/ggml/include" "$PWD/llama/build/bin"
 }
 
-# Backends that are no plug-ins are libraries that libggml.so needs: they are linked directly, too.
+# Backends that are no plug-ins are libraries that libggml.so needs: they are linked directly as well.
 test_llama_with_linked_backends() {
     setup
     put_llama llama/lib

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make install and make uninstall, from the build under test into folders outside of the tree; and tools/install.sh, which
-# does the work on files, with files of its own.
+# does the work on files, with its own files.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 
@@ -76,7 +76,7 @@ test_program_uses_nothing_of_the_tree() {
 
 test_program_runs_when_the_tree_is_gone() {
     setup_sysroot
-    # In a namespace of its own, which nobody else sees, an empty folder covers the tree.
+    # In its own mount namespace, an empty folder covers the tree.
     unshare -rm mount -t tmpfs none "$top" 2>/dev/null || skip 'this user may not have a mount namespace'
     install_ok
     # shellcheck disable=SC2016 # the inner shell expands these
@@ -206,7 +206,7 @@ test_prefix_must_be_usable() {
     "$place/a/c/bin/hearth" --version >/dev/null || fail 'it does not run'
 }
 
-# In a tree of its own: make would leave the beginnings of another variant in this one.
+# In its own tree: make would leave the beginnings of another variant in this one.
 test_builds_for_tests_are_refused() {
     local what
     mkdir -p tree/tools tree/src tree/tests tree/.deps

@@ -123,7 +123,7 @@ test_installed_static() {
     ! readelf -d "$place/use" | grep libhearth || fail 'the shared library is used'
 }
 
-# Names inside of the archive are its own: a program may have them, too.
+# Names inside of the archive are its own: a program may have them as well.
 test_static_names_do_not_clash() {
     install_lib
     local words

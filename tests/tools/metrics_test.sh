@@ -68,7 +68,7 @@ test_board_asks_for_what_is_there() {
     sed -n 's/^\([a-z][a-z_]*\).*/\1/p' metrics | sort -u >there
     comm -23 asked there >missing
     [ ! -s missing ] || fail "not in /metrics: $(tr '\n' ' ' <missing)"
-    # Values of labels, too: source="computed".
+    # Values of labels as well: source="computed".
     expressions | grep -o '[a-z]*!\?="[a-z]*"' | grep -v '^job' | sed 's/!=/=/' | sort -u >labels
     [ -s labels ] || fail 'the board asks for no label'
     while read -r label; do

@@ -19,7 +19,7 @@ test_unit_is_read_without_a_word() {
     unit
     run systemd-analyze verify ./hearth.service
     expect_status 0
-    # Other units of the machine are none of ours.
+    # Other units of the machine are ignored.
     ! grep 'hearth' "$scratch/err" || fail 'systemd complains'
     echo 'Nonsense=1' >>hearth.service # it does look
     run systemd-analyze verify ./hearth.service
@@ -75,7 +75,7 @@ test_what_is_installed_beside_the_program() {
     grep -q "$prefix/share/hearth/hearth.ini" "$prefix/lib/tmpfiles.d/hearth.conf" || fail 'other settings'
     ! grep -r '@PREFIX@' "$prefix/lib/systemd" "$prefix/lib/tmpfiles.d" || fail 'a place was not filled in'
     ! grep -rlF "$top" "$prefix/share/man" "$prefix/share/hearth" || fail 'a file knows the tree'
-    # On a root of its own: the user, the folders, the settings.
+    # On its own root: the user, the folders, the settings.
     command -v systemd-sysusers >/dev/null && command -v systemd-tmpfiles >/dev/null || return 0
     mkdir -p "$place/root/etc" "$place/root$prefix/share/hearth"
     cp "$prefix/share/hearth/hearth.ini" "$place/root$prefix/share/hearth/"

@@ -1,6 +1,6 @@
 /*
- * browser.mjs: a browser for the tests of this folder, and pages that are watched: no message on the console, no breach of the policy, no
- * request to anyone but the server under test, ever.
+ * browser.mjs: a browser for the tests of this folder. Each page is checked: no message on the console, no violation of the policy, no request
+ * to any server but the one under test.
  */
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
