@@ -52,8 +52,8 @@ check_format() {
 
 # Words that read like a translation, in texts that users read: pages, the dashboard, string literals. CONTRIBUTING.md has the list.
 check_words() {
-    odd='(who waits|who asks|nobody|somebody|what is held|of ours|of yours|so long as|asked wrongly|hangs on)([^A-Za-z]|$)'
-    for place in README.md ARCHITECTURE.md docs/*.md web/*.html; do
+    odd='(who waits|who asks|nobody|somebody|whoever|what is held|nothing is held|of ours|of yours|so long as|asked wrongly|hangs on|(is|are) told|gives way|lets go)([^A-Za-z]|$)'
+    for place in README.md ARCHITECTURE.md docs/*.md docs/*/*.md debian/control contrib/*/*.in web/*.html; do
         [ ! -e "$place" ] || grep -nEi "(^|[^A-Za-z])$odd" "$place" /dev/null || true # none found is no failure
     done | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
     {

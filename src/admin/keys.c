@@ -63,8 +63,7 @@ static enum err pin_key(struct call *call, const struct json_reader *body, bool 
     if (*tokens > 0)
         return ERR_OK;
     return api_error_set(body->error, API_ERROR_NOT_FOUND, "key",
-                         pin ? "Nothing with this key is held."
-                             : "Nothing with this key is pinned.");
+                         pin ? "No cached object has this key." : "No pinned object has this key.");
 }
 
 static enum err pin_or_unpin(struct call *call, const struct json_reader *body, bool pin,

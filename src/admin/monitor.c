@@ -335,7 +335,7 @@ static void load(struct monitor *monitor)
     if (err == ERR_OK)
         err = tally_decode((struct str){data, len}, &monitor->past, &monitor->since_s);
     if (err != ERR_OK)
-        LOG_WARN(options->log, "api", "the sums of all runs cannot be read and begin anew",
+        LOG_WARN(options->log, "api", "the all-time totals cannot be read and restart at zero",
                  LOG_STR("file", file_name),
                  LOG_STR("reason", info.text[0] ? info.text : err_sentence(err)));
     mem_free(data);
@@ -387,7 +387,7 @@ static void save_changes(struct monitor *monitor)
     bool unsaved = monitor->session.requests != monitor->saved_requests;
     lock_leave(&monitor->lock);
     if (unsaved && monitor_save(monitor, &info) != ERR_OK)
-        LOG_WARN(monitor->options.log, "api", "the sums of all runs cannot be kept",
+        LOG_WARN(monitor->options.log, "api", "the all-time totals cannot be saved",
                  LOG_STR("reason", info.text));
 }
 

@@ -234,7 +234,7 @@ static enum err end_inspection(struct inspection *at, struct api_error *error)
     buf_fini(&at->others);
     if (at->found > 0)
         return ERR_OK;
-    return api_error_set(error, API_ERROR_NOT_FOUND, "key", "Nothing with this key is held.");
+    return api_error_set(error, API_ERROR_NOT_FOUND, "key", "No cached object has this key.");
 }
 
 /* ERR_OK: the requested data may be shown. */

@@ -27,15 +27,15 @@ static const struct setting {
     const char *name, *help;
     uint64_t min, max;
 } settings[] = {
-    [RAM] = {"ram_cache", "Bytes of memory for computed prefixes, as far as the ceiling allows.",
+    [RAM] = {"ram_cache", "RAM for the prefix cache in bytes, if the memory limit allows it.",
              1 << 20, INT64_MAX},
-    [SSD] = {"ssd_max", "Bytes that the folder on disk may have at most.", 1 << 20, INT64_MAX},
-    [SSD_DAY] = {"ssd_writes_per_day", "Bytes that are written to disk a day at most; 0 = any.", 0,
-                 INT64_MAX},
-    [LEVEL] = {"log_level", "Lines of the log from this level on.", 0, 0}, /* by its name */
+    [SSD] = {"ssd_max", "Maximum size of the SSD cache in bytes.", 1 << 20, INT64_MAX},
+    [SSD_DAY] = {"ssd_writes_per_day",
+                 "Maximum bytes written to the SSD cache per day; 0 = unlimited.", 0, INT64_MAX},
+    [LEVEL] = {"log_level", "Minimum level of log lines.", 0, 0}, /* by its name */
     [MODEL_TTL] = {"model_ttl", "Seconds after which an unused model is unloaded; 0 = never.", 0,
                    366 * 24 * 3600},
-    [QUEUE] = {"queue", "Requests that may wait for a worker; more are told to come back.", 1,
+    [QUEUE] = {"queue", "Maximum number of queued requests; further ones get 429.", 1,
                API_QUEUE_MAX},
 };
 

@@ -356,7 +356,7 @@ enum err recall_load(struct recall *recall, const struct file_sys *fs, int dir, 
         LOG_INFO(recall->log, "recall", "turns loaded",
                  LOG_UINT("turns", recall_stats(recall).turns));
     else
-        LOG_WARN(recall->log, "recall", "file not used, its turns are forgotten",
+        LOG_WARN(recall->log, "recall", "file not used, its turns are dropped",
                  LOG_STR("file", name), LOG_STR("reason", err_name(err)));
     if (err == ERR_NOMEM)
         return err_set(info, err, "recall: no memory to load the turns");

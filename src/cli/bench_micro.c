@@ -99,7 +99,7 @@ static enum cli_exit run_raw(struct bench *bench, const struct micro *micro)
                                                                       : CLI_EXIT_FAILURE;
 }
 
-/* ---- in a process of its own ---- */
+/* ---- in a separate process ---- */
 
 static void fill_argv(const struct cli *cli, const char *self, const char *argv[ARGS_MAX + 4])
 {

@@ -61,7 +61,7 @@ enum {
 #define AT(field) offsetof(struct doctor_options, field)
 
 static const struct option_desc options_table[] = {
-    {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR", .group = "What to look at",
+    {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR", .group = "Checks",
      .help = "Folder with ggml's backends, instead of the built-in one."},
     {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
      .help = "Folder of the SSD cache, as for `hearth serve`; `none` skips it."},

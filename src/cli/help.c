@@ -101,24 +101,22 @@ static const char *const serve_examples[] = {
 
 static const struct page_text texts[] = {
     {"",
-     "hearth serves GGUF models to clients of OpenAI's and Anthropic's interfaces and keeps every "
-     "prompt prefix that it has computed: on the device, "
-     "in RAM, on SSD. A prefix that was seen before is not computed again, and one line per "
-     "request says what was reused and why not more.",
+     "hearth serves GGUF models to OpenAI and Anthropic clients. It keeps the state of the prompt "
+     "prefixes it has computed: on the device, in RAM and on SSD. One log line per request says "
+     "what was reused, and why the rest was computed.",
      overview_examples},
     {"serve",
-     "Opens a socket, loads the models, prints addresses and lines to paste, and serves until "
-     "SIGINT or SIGTERM, which let running answers go on for "
-     "--drain; a second one ends at once. SIGHUP reads the files of keys again.\n"
+     "Loads the models, prints the addresses and settings for clients, and serves until SIGINT or "
+     "SIGTERM. Running answers then have the time of --drain to finish; a second signal ends the "
+     "server at once. SIGHUP reads the key files and the log level again.\n"
      "A model is a file, a folder, user/repo[:QUANT] of the Hugging Face cache, or the name of an "
      "Ollama model.\n"
-     "Under systemd the server says when it is ready and, with WatchdogSec=, that its engines are "
+     "The server notifies systemd when it is ready and, with WatchdogSec=, while its engines are "
      "alive.",
      serve_examples},
-    {"cache", "Works on a folder of the SSD tier, or asks a running server.", NULL},
-    {"bench", "Measures; see docs/bench.md for what the figures mean.", NULL},
-    {"help", "With --man it prints manual pages, with --ini a file of settings to begin with.",
-     NULL},
+    {"cache", "Works on the cache of a running server, or on a folder of the SSD tier.", NULL},
+    {"bench", "docs/bench.md explains the figures.", NULL},
+    {"help", "--man prints manual pages, --ini a commented file of settings.", NULL},
 };
 
 static const struct page_text *text_of(const char *page)

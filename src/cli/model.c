@@ -32,7 +32,7 @@ struct model_options {
 
 static const struct option_desc options_table[] = {
     {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "demo", HERE,
-     .group = "What to make",
+     .group = "Model to make",
      .help = "Preset (demo, qwen3-0.6b, qwen3.5-hybrid-1b, gemma3-1b) or architecture (llama, "
              "qwen2, qwen3, qwen3moe, "
              "qwen35, qwen35moe, qwen3next, gemma2, gemma3, gpt-oss, llama4, deepseek2, mamba2, "
@@ -46,7 +46,7 @@ static const struct option_desc options_table[] = {
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", HERE,
      .help = "Random seed; the same seed and options give the same file."},
     {"layers", 0, OPTION_UINT, AT(layers), SIZE_OF_MODEL,
-     .group = "Its shape (what is not given follows from the family)", .help = "Number of layers."},
+     .group = "Shape (default: that of the family)", .help = "Number of layers."},
     {"width", 0, OPTION_UINT, AT(width), SIZE_OF_MODEL, .help = "Embedding width."},
     {"heads", 0, OPTION_UINT, AT(heads), SIZE_OF_MODEL, .help = "Attention heads per layer."},
     {"kv-heads", 0, OPTION_UINT, AT(kv_heads), SIZE_OF_MODEL, .help = "KV heads per layer."},

@@ -34,7 +34,7 @@ struct qa_command {
 
 static const struct option_desc options_table[] = {
     {"max-concurrent", 0, OPTION_UINT, AT(concurrent), .value = "N", .initial = "2", .min = 1,
-     .max = QA_SESSIONS_MAX, .group = "What is asked",
+     .max = QA_SESSIONS_MAX, .group = "Requests",
      .help = "Parallel sequences of the server, and concurrent sessions (at least 2)."},
     {"prompt-bytes", 0, OPTION_UINT, AT(prompt), .value = "N", .initial = "1200", .min = 200,
      .max = 1 << 20, .help = "Size of the first prompt of a conversation, in bytes."},

@@ -51,7 +51,7 @@ struct replay_options {
 
 static const struct option_desc options_table[] = {
     {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
-     .initial = "lru-tail,saving-per-byte,opt", HERE, .group = "What to compare",
+     .initial = "lru-tail,saving-per-byte,opt", HERE, .group = "Comparison",
      .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type, or opt (knows "
              "the future)."},
     {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
@@ -72,7 +72,7 @@ static const struct option_desc options_table[] = {
      .help = "Fail if the hit rate of a policy is more than this many points below lru-tail; 0 = "
              "do not check."},
     {"users", 'u', OPTION_UINT, AT(users), .value = "N", .initial = "1", .min = 1, .max = 1000000,
-     HERE, .group = "The load",
+     HERE, .group = "Workload",
      .help = "Simulate this many users, each replaying the trace at different times."},
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .initial = "1", HERE,
      .help = "Random seed of --users."},

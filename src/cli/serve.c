@@ -88,7 +88,7 @@ static const struct option_desc options_table[] = {
      .help = "Reject requests that name a model that is not served."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
      .help = "Jinja chat template to use instead of the one in the model."},
-    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "WHOSE",
+    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "SERVER",
      .help = "Also export /metrics under the names of another server: llamacpp, vllm."},
     {"public-metrics", 0, OPTION_FLAG, AT(public_metrics),
      .help = "Serve /metrics without a key. It contains totals over all tenants."},
@@ -134,7 +134,7 @@ static const struct option_desc options_table[] = {
     {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "saving-per-byte",
      .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type."},
     {"exact", 0, OPTION_FLAG, AT(exact),
-     .help = "Run one request at a time, so that every answer equals a cold run bit for bit."},
+     .help = "Run one request at a time, so that every answer is bit-identical to a cold run."},
     {"cache", 0, OPTION_FLAG, AT(cache), .initial = "on", .help = "Disable the prefix cache."},
     {"keep-volatile", 0, OPTION_LIST, AT(keep_volatile), .value = "RULE",
      .help = "Do not normalize this kind of changing text (clocks, billing headers); /props lists "

@@ -24,7 +24,7 @@ static const struct {
     {STR("text_editor_"),
      "Views a file (view, view_range), creates one (create, file_text), replaces a text that "
      "occurs once "
-     "(str_replace, old_str, new_str), or inserts text behind a line (insert, insert_line, "
+     "(str_replace, old_str, new_str), or inserts text after a line (insert, insert_line, "
      "insert_text).",
      STR("{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"enum\":[\"view\","
          "\"create\",\"str_replace\",\"insert\"]},\"path\":{\"type\":\"string\"},"

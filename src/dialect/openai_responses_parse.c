@@ -5,7 +5,7 @@
  * one message:
  *
  *      reasoning, message (assistant), function_call, function_call   ->   one assistant message
- *      message (user, system, developer)                              ->   a message of its own
+ *      message (user, system, developer)                              ->   a separate message
  *      function_call_output                                           ->   a message of the tool
  *
  * A turn ends with the first item that is not the model's, or with one that does not fit into the

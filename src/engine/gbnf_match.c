@@ -587,7 +587,8 @@ enum err gbnf_match_error(const struct gbnf_match *m, struct errinfo *info)
         return ERR_OK;
     if (m->account < 0)
         return err_set(info, m->err, "the grammar is too ambiguous: a token takes too many steps");
-    return err_set(info, m->err, "the grammar is too ambiguous: there are too many ways to go on");
+    return err_set(info, m->err,
+                   "the grammar is too ambiguous: there are too many ways to continue");
 }
 
 uint64_t gbnf_match_steps(const struct gbnf_match *m)

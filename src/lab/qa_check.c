@@ -115,11 +115,11 @@ static void check_ab(struct qa_scenario *scenario)
           (long long)cold.write_tokens);
     for (char session = 'a'; qa_find(scenario, "warm", session) != NULL; session++)
         check_reuse(scenario, "warm", session, 9, boundary_of(scenario, session),
-                    "sessions that ran together are both held");
+                    "sessions that ran together are both cached");
     check_reuse(scenario, "exact", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
     check_reuse(scenario, "aba-1", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
     check_reuse(scenario, "aba-2", 'b', 3, boundary_of(scenario, 'b'),
-                "a second session is held beside the first");
+                "a second session is cached beside the first");
     check_reuse(scenario, "aba-3", 'a', 3, boundary_of(scenario, 'a'),
                 "a second session does not displace the first");
 }
@@ -133,7 +133,7 @@ static void check_turns(struct qa_scenario *scenario)
     for (size_t i = 1; i < COUNT_OF(phases); i++) {
         const struct ask_result *before = &qa_find(scenario, phases[i - 1], 't')->result;
         check_reuse(scenario, phases[i], 't', 106, before->prompt + before->generated - 1,
-                    "a turn goes on where the answer before it ended, whatever the clock says");
+                    "a turn continues after the previous answer, even if its clock changed");
     }
 }
 
@@ -147,7 +147,7 @@ static void check_branches(struct qa_scenario *scenario)
           "edit a: the longest safe beginning is reused|cached %lld of %lld",
           (long long)edit->result.cached, (long long)edit->result.prompt);
     check_reuse(scenario, "unedited", 'a', 92, boundary_of(scenario, 'a'),
-                "an edit leaves the branch that it left");
+                "an edit keeps the old branch");
     check_reuse(scenario, "resume", 'x', 95, resume->result.prompt - 1,
                 "what a cancelled request had computed is kept");
     judge(scenario, (struct verdict){QA_PROBE_TENANT, 100, other->result.cached == 0},

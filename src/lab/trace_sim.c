@@ -255,7 +255,7 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
     hearth_store_close(&store);
 }
 
-/* ---- what is held ---- */
+/* ---- cached state ---- */
 
 struct held {
     uint64_t bytes, live;

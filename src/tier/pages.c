@@ -376,7 +376,7 @@ static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bo
     uint64_t need = count * PAGE + skew;
     if (need > room)
         return 0;
-    /* Memory that is slow to get is taken in small portions: whoever needs some waits for all. */
+    /* Memory that is slow to get is taken in small portions: a caller that needs some waits for all. */
     uint64_t most = options->ahead_bytes > 0 ? AHEAD_BYTES_MAX : ARENA_BYTES_MAX;
     uint64_t want = MIN(ARENA_OBJECTS * count * PAGE + skew, most);
     want = MAX(MAX(want, need), options->arena_bytes);

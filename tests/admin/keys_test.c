@@ -65,7 +65,7 @@ static void test_pin_by_prompt_and_by_key(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    /* nothing is held */
+    /* nothing is cached */
     assert_int_equal(post(&kit, "/admin/cache/pin", PROMPT "}", "/pinned_tokens"), 0);
     chat(&kit);
     assert_true(post(&kit, "/admin/cache/pin", PROMPT "}", "/pinned_tokens") > 16);

@@ -61,8 +61,8 @@ static void test_objects(void **state)
         "?                 -      -       -     0-0     -        -           -  -           -\n"));
     assert_non_null(strstr(text, "continue with --after c7, or list all with --limit 0\n"));
     assert_string_equal(print(cache_print_ls, "{\"objects\":[],\"next\":null}"),
-                        "nothing is held\n");
-    assert_string_equal(print(cache_print_ls, "{}"), "nothing is held\n");
+                        "nothing is cached\n");
+    assert_string_equal(print(cache_print_ls, "{}"), "nothing is cached\n");
 }
 
 static void test_one_object(void **state)

@@ -51,7 +51,7 @@ test_list_and_show() {
     expect_status 0
     expect_out 'continue with --after'
     cache ls --limit 0 --tier ssd
-    expect_out 'nothing is held'
+    expect_out 'nothing is cached'
     cache show 0123456789abcdef
     expect_status 1
     expect_err 'no object has a key that begins with'
@@ -65,7 +65,7 @@ test_list_and_show() {
 test_probe_counts_nothing_and_tells_the_difference() {
     start_warm
     before=$(uses)
-    [ -n "$before" ] || fail 'nothing is held'
+    [ -n "$before" ] || fail 'nothing is cached'
     cache probe prompt.txt
     expect_status 0
     grep -qE '^prompt [0-9,]+ = device [0-9,]+ \+ ram [0-9,]+ ' "$scratch/out" || fail 'no sum'
@@ -99,7 +99,7 @@ test_pin_and_unpin() {
     cache unpin prompt.txt
     expect_status 0
     cache ls --pinned
-    expect_out 'nothing is held'
+    expect_out 'nothing is cached'
     cache ls --json
     key=$(field key)
     cache pin "${key:0:16}"
@@ -126,7 +126,7 @@ test_clear_gc_and_verify() {
     expect_status 0
     grep -qE '^[1-9].* cleared$' "$scratch/out" || fail 'nothing was cleared'
     cache ls
-    expect_out 'nothing is held'
+    expect_out 'nothing is cached'
     stop
 }
 

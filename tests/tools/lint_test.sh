@@ -508,9 +508,9 @@ test_odd_words_in_texts_for_users() {
     put_clean base/a
     printf '/* nobody reads this */\nconst char *x = "nobody is there";\n' | put src/base/a.c
     printf 'It waits so long as it must.\n' | put docs/page.md
-    printf 'Nobody says that.\n' | put docs/decisions/001-a.md
+    printf 'Whoever reads it is told.\n' | put docs/decisions/001-a.md
     printf "title('What is held');\n// of ours\n" | put web/page.js
-    expect 'src/base/a.c:2: words' 'docs/page.md:1: words' 'web/page.js:1: words'
+    expect 'src/base/a.c:2: words' 'docs/page.md:1: words' 'docs/decisions/001-a.md:1: words' 'web/page.js:1: words'
 }
 
 test_measures() {
