@@ -1,8 +1,8 @@
 /*
- * api.js: the admin API, with the key if the server wants one.
+ * api.js: the admin API, with the key if the server requires one.
  *
  * The key is kept in sessionStorage: it ends with the tab, and no other site, tab or later visitor has it. Paths are relative to the page's
- * own files, so that the server may stand behind a proxy that puts it below a folder.
+ * own files, so that a proxy may serve it below a folder.
  */
 
 const root = new URL('../', import.meta.url);
@@ -20,7 +20,7 @@ export const hasKey = () => sessionStorage.getItem(slot) !== null;
 export const setKey = (key) => sessionStorage.setItem(slot, key);
 export const forgetKey = () => sessionStorage.removeItem(slot);
 
-/* `fn(error)` is called when the server wants a key, or another one. */
+/* `fn(error)` is called when the server requires a key, or another one. */
 export function onDenied(fn) {
     denied = fn;
 }

@@ -1,5 +1,5 @@
 /*
- * app.js: the page: asks the admin API again and again, each part at its own pace, and hands the answers to the modules that show them.
+ * app.js: the page: polls the admin API, each part at its own interval, and passes the answers to the modules that show them.
  *
  *      admin/stats       overview.js, tiers.js        admin/models       models.js
  *      admin/requests    requests.js                  admin/cache/tree   tree.js
@@ -31,9 +31,9 @@ const feeds = [
 
 /* ---- asking ---- */
 
-let locked = true; /* until the first answer, and when a key is asked for */
+let locked = true; /* until the first answer, and while the page asks for a key */
 
-/* One failure is enough to say so: what the page shows of that part is old. */
+/* One failure is enough to show it: that part of the page is out of date. */
 function showLink() {
     const error = feeds.map((feed) => feed.error).find(Boolean);
     const link = $('link');
@@ -56,7 +56,7 @@ async function renew(feed) {
         feed.due = performance.now() + feed.every_ms;
         feed.show(answer);
     } catch (error) {
-        if (error.status === undefined) throw error; /* a bug of this page, not an answer */
+        if (error.status === undefined) throw error; /* a bug of this page, not a failed request */
         feed.error = error;
         feed.due = performance.now() + RETRY_MS;
         locked ||= needsKey();

@@ -1,11 +1,11 @@
 /*
- * dialogs.js: the two questions that this page asks: are you sure, and who are you. Both are <dialog> elements: the browser holds the focus
- * inside, closes on Escape, and gives the focus back.
+ * dialogs.js: the two dialogs: confirm, and sign in. Both are <dialog> elements: the browser keeps the focus
+ * inside, closes on Escape, and returns the focus.
  */
 import { forgetKey, hasKey, onDenied, setKey } from './api.js';
 import { $, announce, put } from './dom.js';
 
-/* True when the person says yes. The other answer has the focus: Enter alone clears nothing. */
+/* True if the user confirms. Cancel has the focus, so Enter alone clears nothing. */
 export function confirm(title, text, yes) {
     const dialog = $('confirm');
     put($('confirm-title'), title);
@@ -31,7 +31,7 @@ function askForKey(error) {
 export function setUpDialogs(fn) {
     $('confirm-no').addEventListener('click', () => $('confirm').close('no'));
     $('confirm-yes').addEventListener('click', () => $('confirm').close('yes'));
-    $('login').addEventListener('cancel', (event) => event.preventDefault()); /* there is nothing to see behind it */
+    $('login').addEventListener('cancel', (event) => event.preventDefault()); /* the page behind it is empty */
     $('login-form').addEventListener('submit', (event) => {
         event.preventDefault();
         setKey($('login-key').value.trim());
@@ -47,7 +47,7 @@ export function setUpDialogs(fn) {
 
 export const needsKey = () => $('login').open;
 
-/* The key was good, or none was needed. */
+/* The key was accepted, or none was needed. */
 export function signedIn() {
     $('leave').hidden = !hasKey();
     if (!$('login').open) return;

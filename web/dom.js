@@ -1,8 +1,8 @@
 /*
- * dom.js: the little that this page needs for building and renewing elements.
+ * dom.js: helpers that build and update elements.
  *
  * Values go into a page as text, never as markup, and widths through the style object: the server's policy allows no inline style. Lists are
- * renewed in place, so that the focus and what a person has opened or selected stay where they are.
+ * updated in place, so that the focus and anything the user has opened or selected stay as they are.
  */
 
 export const $ = (id) => document.getElementById(id);
@@ -19,7 +19,7 @@ export function h(tag, attributes = {}, ...children) {
     return element;
 }
 
-/* Writes only what is new: a screen reader, and a selection, notice every write. */
+/* Writes only changes: every write disturbs screen readers and selections. */
 export function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }
@@ -28,7 +28,7 @@ export function putAttribute(element, name, value) {
     if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/* One child of `parent` per item, in their order. `make(item)` builds one, `renew(element, item)` brings it up to date. */
+/* One child of `parent` per item, in their order. `make(item)` builds one, `renew(element, item)` updates it. */
 export function sync(parent, items, keyOf, make, renew = () => {}) {
     const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
     items.forEach((item, i) => {
@@ -45,7 +45,7 @@ export function sync(parent, items, keyOf, make, renew = () => {}) {
     for (const element of old.values()) element.remove();
 }
 
-/* Says it to a screen reader. */
+/* For screen readers. */
 export function announce(text) {
     const announcer = $('announcer');
     announcer.textContent = '';

@@ -43,7 +43,7 @@ export function duration(seconds) {
     return `${days} d ${hours % 24} h`;
 }
 
-/* For ages that are renewed all the time: no seconds beside minutes. */
+/* For ages that are updated all the time: no seconds next to minutes. */
 export function age(seconds) {
     if (!Number.isFinite(seconds)) return '–';
     if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;

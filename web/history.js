@@ -1,7 +1,7 @@
 /*
  * history.js: prompt tokens by source over time: stacked bars drawn by uPlot, and the same numbers as a table.
  *
- * uPlot is embedded in the program when the build had it (tools/web.mk). Without it the table is all there is, and is open.
+ * uPlot is embedded in the program when the build had it (tools/web.mk). Without it, only the table is shown, and it is open.
  *
  * uPlot knows no stacks: the series are sums, the largest drawn first, each bar covering the lower part of the one before.
  */
@@ -97,7 +97,7 @@ function renewTable() {
     const shown = named();
     const rows = bins.times.map((time, i) => [time, ...shown.map(({ name }) => bins.tokens[name][i])]).reverse()
         .filter(([, ...values]) => values.some((value) => value > 0));
-    $('history-table').replaceChildren(rows.length === 0 ? h('p', { class: 'muted' }, 'No tokens in this time.')
+    $('history-table').replaceChildren(rows.length === 0 ? h('p', { class: 'muted' }, 'No tokens in this period.')
         : h('table', { class: 'small' },
             h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'From'), ...shown.map(({ title }) => h('th', { scope: 'col' }, title)))),
             h('tbody', {}, ...rows.map(([time, ...values]) => h('tr', {},

@@ -1,5 +1,5 @@
 /*
- * models.js: the models, what they take, how long they stay, and what each can and cannot do (I48: a feature that cannot work says so).
+ * models.js: the models, their memory and TTL, and the features of each (I48: a feature that is not supported says so).
  */
 import { $, h, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
@@ -53,7 +53,7 @@ function renewModel(element, model) {
         });
 }
 
-/* The choice of the probe box follows. */
+/* The model list of the probe box follows. */
 function renewChoice(models) {
     sync($('probe-model'), models, ({ id }) => id, ({ id }) => h('option', { value: id }, id));
 }

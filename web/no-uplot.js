@@ -1,2 +1,2 @@
-/* no-uplot.js: stands for uplot.js in a program that was built without it: there is nothing to draw with, and that is no error. */
+/* no-uplot.js: replaces uplot.js in a program that was built without it. The missing charts are not an error. */
 export default null;

@@ -1,5 +1,5 @@
 /*
- * probe.js: what a prompt would reuse, block by block, and where it parts from another one.
+ * probe.js: what a prompt would reuse, block by block, and where it diverges from another one.
  */
 import { ask } from './api.js';
 import { $, h } from './dom.js';
@@ -22,7 +22,7 @@ function promptOf(text) {
     return { messages: [{ role: 'user', content: text }] };
 }
 
-/* Two texts with what they do not share marked. */
+/* Two texts with their differences marked. */
 function markedPair(have, want) {
     let same = 0;
     while (same < have.length && same < want.length && have[same] === want[same]) same++;

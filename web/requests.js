@@ -1,12 +1,12 @@
 /*
- * requests.js: what runs now, and what has ended and why it was not reused.
+ * requests.js: running and recent requests, and why tokens were computed.
  */
 import { $, h, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
 import { bar, differenceInWords, reasonHelp, reasonTitle, renewBar } from './sources.js';
 
 const PHASES = {
-    queued: 'queued', deferred: 'waiting for memory', lookup: 'looking up', restore: 'restoring', prefill: 'prefill', decode: 'generating',
+    queued: 'queued', deferred: 'waiting for room', lookup: 'looking up', restore: 'restoring', prefill: 'prefill', decode: 'generating',
 };
 
 /* ---- live ---- */
@@ -46,7 +46,7 @@ function renewLive(element, request) {
 const cell = (label, ...children) => h('td', { 'data-label': label }, ...children);
 const CLIENT_LEFT = 499, RECENT_SHOWN = 10;
 
-/* A place is worth telling when something is behind it. */
+/* The position is shown only if tokens follow it. */
 function whyOf({ reason, first_difference: token, message, prompt_tokens }) {
     const place = reason !== 'none' && token < prompt_tokens ? ` ${differenceInWords({ token, message })}` : '';
     return [h('span', { title: reasonHelp(reason) }, reasonTitle(reason)), place ? h('small', { class: 'muted' }, place) : null];

@@ -22,7 +22,7 @@ function inWords(tokens) {
     return parts.length ? `${parts.join(', ')} tokens` : 'no tokens';
 }
 
-/* Renews a bar whose parts are as long as their share. */
+/* Updates a bar whose parts are as long as their share. */
 export function renewBar(bar, tokens, total) {
     putAttribute(bar, 'aria-label', inWords(tokens));
     putAttribute(bar, 'title', inWords(tokens));
@@ -37,7 +37,7 @@ export function bar(tokens, total) {
     return element;
 }
 
-/* Renews a legend; a shared store is named only where there is one. */
+/* Updates a legend; a shared store is named only where there is one. */
 export function renewLegend(list, tokens, total) {
     const shown = SOURCES.filter(({ name }) => name !== 'remote' || tokens.remote > 0);
     sync(list, shown, ({ name }) => name,

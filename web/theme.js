@@ -1,5 +1,5 @@
 /*
- * theme.js: the chosen theme, before anything is painted: hence no module, which would run later. No choice is the system's.
+ * theme.js: the chosen theme, before anything is painted: hence no module, which would run later. Without a chosen theme, the system's is used.
  */
 'use strict';
 (() => {

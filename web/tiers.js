@@ -1,5 +1,5 @@
 /*
- * tiers.js: how full the attached tiers are, what they did, and clearing them, which is asked about first.
+ * tiers.js: size and activity of the attached tiers, and clearing them after a confirmation.
  */
 import { ask } from './api.js';
 import { confirm } from './dialogs.js';
@@ -19,7 +19,7 @@ const FACTS = [
     ['Errors', (tier) => format.exact(tier.errors)],
     ['Written today', (tier) => format.bytes(tier.written_today)],
 ];
-/* What stays in an engine is neither written nor read; only a disk has a budget for a day. */
+/* The device is neither read nor written; only a disk has a daily budget. */
 const FACTS_OF = { device: 4, ram: 7 };
 
 let changed = () => {};

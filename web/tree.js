@@ -1,8 +1,8 @@
 /*
  * tree.js: the cached prefixes as a tree, with size, heat and age of each.
  *
- * A branch is a <details>: browsers know how to open it with a mouse, a key or a screen reader. What a person has opened stays open when
- * the tree is renewed, and the focus stays where it is.
+ * A branch is a <details>: browsers open it with a mouse, a key or a screen reader. Opened branches stay open when the tree is
+ * updated, and the focus stays where it is.
  */
 import { $, h, put } from './dom.js';
 import * as format from './format.js';
