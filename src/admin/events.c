@@ -102,7 +102,7 @@ static void publish(struct watch *watch, enum feed_kind kind, struct json *json)
     buf_fini(json->out);
 }
 
-static void tell_event(struct watch *watch, const struct hearth_event *event)
+static void publish_event(struct watch *watch, const struct hearth_event *event)
 {
     struct buf body;
     struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
@@ -133,7 +133,7 @@ static void poll_cache(struct watch *watch)
 
         for (size_t i = 0; i < count; i++) {
             if (watch->begun)
-                tell_event(watch, &watch->events[i]);
+                publish_event(watch, &watch->events[i]);
             watch->cache_number = watch->events[i].number;
         }
         if (count < BATCH)
@@ -141,7 +141,7 @@ static void poll_cache(struct watch *watch)
     }
 }
 
-static void tell_model(struct watch *watch, const struct pool_view *view)
+static void publish_model(struct watch *watch, const struct pool_view *view)
 {
     struct buf body;
     struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
@@ -167,7 +167,7 @@ static void poll_models(struct watch *watch)
         if (!pool_view(pool, i, &view))
             continue;
         if (watch->begun && (!known || watch->models[i] != view.state))
-            tell_model(watch, &view);
+            publish_model(watch, &view);
         watch->models[i] = view.state;
     }
     watch->models_count = count;
@@ -190,7 +190,7 @@ static void poll_memory(struct watch *watch)
     watch->level = view.level;
 }
 
-static void tell_line(struct watch *watch, const struct log_line *line)
+static void publish_line(struct watch *watch, const struct log_line *line)
 {
     struct buf body;
     struct json json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
@@ -208,7 +208,7 @@ static void poll_log(struct watch *watch)
 
     for (size_t i = 0; i < count; i++) {
         if (watch->begun)
-            tell_line(watch, &watch->lines[i]);
+            publish_line(watch, &watch->lines[i]);
         watch->log_number = watch->lines[i].number;
     }
 }

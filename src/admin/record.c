@@ -366,7 +366,7 @@ enum err record_open(struct record **out, const struct record_options *options,
     return err;
 }
 
-static void say_sums(const struct record *record)
+static void log_sums(const struct record *record)
 {
     struct record_stats stats;
 
@@ -387,7 +387,7 @@ void record_close(struct record **out)
     bool ran = record->thread.started;
     thread_join(&record->thread);
     if (ran)
-        say_sums(record);
+        log_sums(record);
     queue_destroy(&record->queue);
     file_close(record->fs, &record->fd);
     buf_fini(&record->line);

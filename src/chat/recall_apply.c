@@ -175,9 +175,10 @@ static struct recall_entry *find(struct composer *composer, const struct recall_
     return recall_find_key(composer->recall, &key);
 }
 
-static enum recall_outcome judge(const struct recall_prompt *prompt,
-                                 const struct recall_place *place, const struct hash256 *digest,
-                                 const struct recall_entry *entry, struct seam *seam)
+static enum recall_outcome check_turn(const struct recall_prompt *prompt,
+                                      const struct recall_place *place,
+                                      const struct hash256 *digest,
+                                      const struct recall_entry *entry, struct seam *seam)
 {
     struct str rendered = cut(prompt->text, place->begin, place->end);
     size_t common = common_prefix(entry->opening, rendered);
@@ -243,7 +244,7 @@ static enum recall_outcome compose_place(struct composer *composer,
 
     if (entry == NULL)
         return RECALL_UNKNOWN;
-    enum recall_outcome outcome = judge(composer->prompt, place, &digest, entry, &seam);
+    enum recall_outcome outcome = check_turn(composer->prompt, place, &digest, entry, &seam);
     if (outcome != RECALL_HIT) {
         recall_release(composer->recall, &entry, 1);
         return outcome;

@@ -132,8 +132,8 @@ enum err shaper_text(struct shaper *s, struct str text, struct jinja_value *out)
 enum err shaper_id(struct shaper *s, struct str id, struct jinja_value *out) NODISCARD;
 enum err shaper_calls(struct shaper *s, const struct message *message,
                       struct jinja_value *out) NODISCARD;
-enum err shaper_spoken_calls(struct shaper *s, const struct message *message,
-                             struct str *out) NODISCARD;
+enum err shaper_calls_as_text(struct shaper *s, const struct message *message,
+                              struct str *out) NODISCARD;
 
 /* The tools as a list for the template. */
 enum err shaper_tools(struct shaper *s, struct jinja_value *out) NODISCARD;

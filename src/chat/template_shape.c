@@ -92,7 +92,7 @@ static enum err message_content(struct shaper *s, const struct message *message,
     struct str text;
 
     if (message->calls_count > 0 && !caps->calls) {
-        TRY(shaper_spoken_calls(s, message, &text));
+        TRY(shaper_calls_as_text(s, message, &text));
         return shaper_text(s, text, out);
     }
     if (message->calls_count > 0 && caps->calls_no_content) {

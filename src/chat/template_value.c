@@ -247,7 +247,7 @@ static void append_call(struct buf *buf, const struct tool_call *call)
 }
 
 /* The assistant's content and calls as one text. */
-enum err shaper_spoken_calls(struct shaper *s, const struct message *message, struct str *out)
+enum err shaper_calls_as_text(struct shaper *s, const struct message *message, struct str *out)
 {
     struct str text;
     struct buf buf;

@@ -107,7 +107,7 @@ static void on_tick(uv_timer_t *timer);
 
 /* ---- the end of a socket ---- */
 
-static void tell_if_drained(struct http_server *server)
+static void notify_if_drained(struct http_server *server)
 {
     if (!server->shared.draining || !list_empty(&server->sockets))
         return;
@@ -127,7 +127,7 @@ static void on_closed(uv_handle_t *handle)
     mem_free(socket);
     if (list_empty(&server->sockets) && !server->stopped)
         uv_timer_stop(&server->timer);
-    tell_if_drained(server);
+    notify_if_drained(server);
 }
 
 static void close_socket(struct socket *socket, bool reset)
@@ -392,7 +392,7 @@ static void drain(struct http_server *server)
         http_conn_drain(socket->conn);
         pump(socket);
     }
-    tell_if_drained(server);
+    notify_if_drained(server);
 }
 
 /* Closes every handle, so that uv_run returns after the last callback. */

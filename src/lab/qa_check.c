@@ -16,7 +16,7 @@ struct verdict {
 
 /* "sentence" and, after a '|', what was observed. */
 PRINTF(3, 4)
-static void judge(struct qa_scenario *scenario, struct verdict verdict, const char *fmt, ...)
+static void add_verdict(struct qa_scenario *scenario, struct verdict verdict, const char *fmt, ...)
 {
     char text[400];
     va_list args;
@@ -47,10 +47,10 @@ static void check_answered(struct qa_scenario *scenario, const struct qa_request
     bool passed =
         request->failure[0] == '\0' && result->status == 200 && result->error[0] == '\0' && ended;
 
-    judge(scenario, (struct verdict){request->probe, 94, passed},
-          "%s %c: nothing about the cache fails a request|status %d, finish '%s' %s%s",
-          request->phase, request->session, result->status, result->finish, result->error,
-          request->failure);
+    add_verdict(scenario, (struct verdict){request->probe, 94, passed},
+                "%s %c: nothing about the cache fails a request|status %d, finish '%s' %s%s",
+                request->phase, request->session, result->status, result->finish, result->error,
+                request->failure);
 }
 
 /* Parts add up, and the client's numbers match what the cache did. */
@@ -64,11 +64,12 @@ static void check_usage(struct qa_scenario *scenario, const struct qa_request *r
     bool passed =
         result->cached == sum && sum + cache->computed == result->prompt && event == result->cached;
 
-    judge(scenario, (struct verdict){request->probe, 99, passed},
-          "%s %c: usage adds up to the prompt and equals the events|prompt %lld, cached %lld, "
-          "parts %lld + %lld, event %lld",
-          request->phase, request->session, (long long)result->prompt, (long long)result->cached,
-          (long long)sum, (long long)cache->computed, (long long)event);
+    add_verdict(
+        scenario, (struct verdict){request->probe, 99, passed},
+        "%s %c: usage adds up to the prompt and equals the events|prompt %lld, cached %lld, "
+        "parts %lld + %lld, event %lld",
+        request->phase, request->session, (long long)result->prompt, (long long)result->cached,
+        (long long)sum, (long long)cache->computed, (long long)event);
 }
 
 static void check_reason(struct qa_scenario *scenario, const struct qa_request *request)
@@ -77,9 +78,9 @@ static void check_reason(struct qa_scenario *scenario, const struct qa_request *
     bool whole = cache->computed <= 1,
          named = cache->reason[0] != '\0' && strcmp(cache->reason, "none") != 0;
 
-    judge(scenario, (struct verdict){request->probe, 104, whole || named},
-          "%s %c: a miss and a shortened hit have a reason|computed %lld, reason '%s'",
-          request->phase, request->session, (long long)cache->computed, cache->reason);
+    add_verdict(scenario, (struct verdict){request->probe, 104, whole || named},
+                "%s %c: a miss and a shortened hit have a reason|computed %lld, reason '%s'",
+                request->phase, request->session, (long long)cache->computed, cache->reason);
 }
 
 /* ---- how much was reused ---- */
@@ -100,19 +101,21 @@ static void check_reuse(struct qa_scenario *scenario, const char *phase, char se
     if (request == NULL)
         return;
     int64_t cached = request->result.cached;
-    judge(scenario, (struct verdict){request->probe, invariant, wanted > 0 && cached >= wanted},
-          "%s %c: %s|cached %lld, wanted %lld of %lld, reason '%s'", phase, session, what,
-          (long long)cached, (long long)wanted, (long long)request->result.prompt,
-          request->result.cache.reason);
+    add_verdict(scenario,
+                (struct verdict){request->probe, invariant, wanted > 0 && cached >= wanted},
+                "%s %c: %s|cached %lld, wanted %lld of %lld, reason '%s'", phase, session, what,
+                (long long)cached, (long long)wanted, (long long)request->result.prompt,
+                request->result.cache.reason);
 }
 
 static void check_ab(struct qa_scenario *scenario)
 {
     struct qa_totals cold = qa_totals(scenario, "cold");
 
-    judge(scenario, (struct verdict){QA_PROBE_AB, 2, cold.writes >= 2 && cold.write_tokens > 0},
-          "cold requests are written|writes %u, tokens %lld", cold.writes,
-          (long long)cold.write_tokens);
+    add_verdict(scenario,
+                (struct verdict){QA_PROBE_AB, 2, cold.writes >= 2 && cold.write_tokens > 0},
+                "cold requests are written|writes %u, tokens %lld", cold.writes,
+                (long long)cold.write_tokens);
     for (char session = 'a'; qa_find(scenario, "warm", session) != NULL; session++)
         check_reuse(scenario, "warm", session, 9, boundary_of(scenario, session),
                     "sessions that ran together are both cached");
@@ -143,15 +146,16 @@ static void check_branches(struct qa_scenario *scenario)
     const struct qa_request *resume = qa_find(scenario, "resume", 'x');
     const struct qa_request *other = qa_find(scenario, "other-key", 'a');
 
-    judge(scenario, (struct verdict){QA_PROBE_EDIT, 10, edit->result.cached > 0},
-          "edit a: the longest safe beginning is reused|cached %lld of %lld",
-          (long long)edit->result.cached, (long long)edit->result.prompt);
+    add_verdict(scenario, (struct verdict){QA_PROBE_EDIT, 10, edit->result.cached > 0},
+                "edit a: the longest safe beginning is reused|cached %lld of %lld",
+                (long long)edit->result.cached, (long long)edit->result.prompt);
     check_reuse(scenario, "unedited", 'a', 92, boundary_of(scenario, 'a'),
                 "an edit keeps the old branch");
     check_reuse(scenario, "resume", 'x', 95, resume->result.prompt - 1,
                 "what a cancelled request had computed is kept");
-    judge(scenario, (struct verdict){QA_PROBE_TENANT, 100, other->result.cached == 0},
-          "other-key a: another key sees nothing|cached %lld", (long long)other->result.cached);
+    add_verdict(scenario, (struct verdict){QA_PROBE_TENANT, 100, other->result.cached == 0},
+                "other-key a: another key sees nothing|cached %lld",
+                (long long)other->result.cached);
 }
 
 static void check_models(struct qa_scenario *scenario)
@@ -160,9 +164,9 @@ static void check_models(struct qa_scenario *scenario)
 
     if (cold == NULL)
         return;
-    judge(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
-          "second-cold a: another model sees nothing of the first|cached %lld",
-          (long long)cold->result.cached);
+    add_verdict(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
+                "second-cold a: another model sees nothing of the first|cached %lld",
+                (long long)cold->result.cached);
     check_reuse(scenario, "second-warm", 'a', 6, cold->result.cached + cold->result.written,
                 "each model has its own entries");
     check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
@@ -175,8 +179,8 @@ static void check_restart(struct qa_scenario *scenario)
 
     check_reuse(scenario, "restart", 'a', 107, boundary_of(scenario, 'a'),
                 "what was stored survives a restart");
-    judge(scenario, (struct verdict){QA_PROBE_RESTART, 107, request->result.cache.ssd > 0},
-          "restart a: it comes from the disk|ssd %lld", (long long)request->result.cache.ssd);
+    add_verdict(scenario, (struct verdict){QA_PROBE_RESTART, 107, request->result.cache.ssd > 0},
+                "restart a: it comes from the disk|ssd %lld", (long long)request->result.cache.ssd);
 }
 
 static void check_exact(struct qa_scenario *scenario)
@@ -186,21 +190,22 @@ static void check_exact(struct qa_scenario *scenario)
     bool same = str_eq((struct str){buf_str(&cold->text), cold->text.len},
                        (struct str){buf_str(&warm->text), warm->text.len});
 
-    judge(scenario, (struct verdict){QA_PROBE_EXACT, 110, same && cold->text.len > 0},
-          "exact-warm a: the text is that of the cold run|%s, %zu bytes",
-          same ? "the same" : "another one", warm->text.len);
-    judge(scenario, (struct verdict){QA_PROBE_EXACT, 110, warm->cached > 0 && cold->cached == 0},
-          "exact-warm a: it was restored, not computed|cached %lld, cold %lld",
-          (long long)warm->cached, (long long)cold->cached);
+    add_verdict(scenario, (struct verdict){QA_PROBE_EXACT, 110, same && cold->text.len > 0},
+                "exact-warm a: the text is that of the cold run|%s, %zu bytes",
+                same ? "the same" : "another one", warm->text.len);
+    add_verdict(scenario,
+                (struct verdict){QA_PROBE_EXACT, 110, warm->cached > 0 && cold->cached == 0},
+                "exact-warm a: it was restored, not computed|cached %lld, cold %lld",
+                (long long)warm->cached, (long long)cold->cached);
 }
 
 static void check_limit(struct qa_scenario *scenario)
 {
     double asked = (double)scenario->options->ram_bytes;
 
-    judge(scenario, (struct verdict){QA_PROBE_AB, 22, scenario->cap_bytes == asked},
-          "the limit that was configured is the cache's|%.0f bytes, asked %.0f",
-          scenario->cap_bytes, asked);
+    add_verdict(scenario, (struct verdict){QA_PROBE_AB, 22, scenario->cap_bytes == asked},
+                "the limit that was configured is the cache's|%.0f bytes, asked %.0f",
+                scenario->cap_bytes, asked);
 }
 
 void qa_check_all(struct qa_scenario *scenario)

@@ -86,7 +86,7 @@ static struct pool_wait *untold_locked(struct pool_entry *entry, unsigned percen
 
 /* Reports progress to all waits. Leaves the lock for each call; busy waits are not removed
  * meanwhile (keeps P3). */
-static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float done)
+static void notify_waits_locked(struct pool *pool, struct pool_entry *entry, float done)
     REQUIRES(lock)
 {
     unsigned percent = 1 + (unsigned)(done * (PERCENT - 1)); /* the first report counts as well */
@@ -299,7 +299,7 @@ static bool on_progress(float done, void *arg)
     void (*progress)(const char *, float, void *) = pool->progress_fn;
     void *progress_arg = pool->progress_arg;
     entry->progress = done;
-    tell_waits_locked(pool, entry, done);
+    notify_waits_locked(pool, entry, done);
     bool go_on = !pool->closing && !entry->cancel;
     lock_leave(&pool->lock);
     if (progress != NULL)

@@ -30,7 +30,7 @@ static void count_end(struct job *job, enum gen_end end)
     lock_leave(&sched->lock);
 }
 
-static void tell_sink(struct job *job, enum gen_end end, enum err err, const struct errinfo *info)
+static void notify_sink(struct job *job, enum gen_end end, enum err err, const struct errinfo *info)
 {
     struct gen_result *result = &job->result;
     struct gen *gen = job->gen;
@@ -80,7 +80,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     if (!broken)
         save_mark(job);
-    tell_sink(job, end, err, broken && revive_explain(job, err, &died) ? &died : info);
+    notify_sink(job, end, err, broken && revive_explain(job, err, &died) ? &died : info);
     restore_drop(job);
     job_release_followers(job);
     sched->epoch++;

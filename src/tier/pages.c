@@ -64,7 +64,7 @@ enum { PAGE = PAGES_PAGE_BYTES };
  * 1.14 with 8, 1.12 with 16. */
 enum { ARENA_OBJECTS = 8 };
 
-struct arena {
+struct page_arena {
     void *memory;   /* as returned by the allocator */
     uint64_t bytes; /* allocated bytes, which are counted */
     char *base;     /* its first whole page */
@@ -76,7 +76,7 @@ struct arena {
 };
 
 struct extent {
-    struct arena *arena;
+    struct page_arena *arena;
     uint64_t first, count; /* pages of the arena */
     bool used;
     struct list_node link;       /* in arena->extents, or in pages->blank when recycled */
@@ -211,7 +211,7 @@ static void *map_anonymous(uint64_t bytes)
     return base;
 }
 
-static void arena_destroy(struct pages *pages, struct arena *arena)
+static void arena_destroy(struct pages *pages, struct page_arena *arena)
 {
     ASAN_UNPOISON_MEMORY_REGION(arena->base, arena->count * PAGE);
     if (pages->options.alloc != NULL)
@@ -221,7 +221,7 @@ static void arena_destroy(struct pages *pages, struct arena *arena)
     mem_free(arena);
 }
 
-static struct arena *arena_create(struct pages *pages, uint64_t bytes)
+static struct page_arena *arena_create(struct pages *pages, uint64_t bytes)
 {
     const struct pages_options *options = &pages->options;
     void *memory = options->alloc ? options->alloc(bytes, options->arg) : map_anonymous(bytes);
@@ -229,7 +229,7 @@ static struct arena *arena_create(struct pages *pages, uint64_t bytes)
     if (memory == NULL)
         return NULL;
     uintptr_t base = ((uintptr_t)memory + PAGE - 1) / PAGE * PAGE;
-    struct arena *arena = mem_alloc(sizeof(*arena));
+    struct page_arena *arena = mem_alloc(sizeof(*arena));
     arena->memory = memory;
     arena->bytes = bytes;
     arena->base = (char *)base;
@@ -241,8 +241,8 @@ static struct arena *arena_create(struct pages *pages, uint64_t bytes)
 
 /* ---- extents, under the lock ---- */
 
-static struct extent *extent_create_locked(struct pages *pages, struct arena *arena, uint64_t first,
-                                           uint64_t count) REQUIRES(pages->lock)
+static struct extent *extent_create_locked(struct pages *pages, struct page_arena *arena,
+                                           uint64_t first, uint64_t count) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
     struct list_node *node = list_pop_front(&pages->blank);
@@ -305,7 +305,7 @@ static void cut_locked(struct pages *pages, struct extent *extent, uint64_t coun
     set_free_locked(pages, rest);
 }
 
-static void count_used_locked(struct pages *pages, struct arena *arena, uint64_t taken,
+static void count_used_locked(struct pages *pages, struct page_arena *arena, uint64_t taken,
                               uint64_t given) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -383,7 +383,7 @@ static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bo
     return least ? need : MIN(want, room);
 }
 
-static void add_arena_locked(struct pages *pages, struct arena *arena) REQUIRES(pages->lock)
+static void add_arena_locked(struct pages *pages, struct page_arena *arena) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
     list_push_back(&pages->arenas, &arena->link);
@@ -396,13 +396,13 @@ static void add_arena_locked(struct pages *pages, struct arena *arena) REQUIRES(
 
 /* Unlinks the arena that has been empty longest; NULL when none is empty. The caller then calls
  * give_back. */
-static struct arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock)
+static struct page_arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
     struct list_node *node = list_pop_front(&pages->empty);
     if (node == NULL)
         return NULL;
-    struct arena *arena = CONTAINER_OF(node, struct arena, empty_link);
+    struct page_arena *arena = CONTAINER_OF(node, struct page_arena, empty_link);
     struct extent *extent = CONTAINER_OF(list_pop_front(&arena->extents), struct extent, link);
     assert(extent->count == arena->count && arena->used == 0);
     tree_remove(&pages->tree, extent);
@@ -418,12 +418,12 @@ static bool has_small_locked(const struct pages *pages) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
     return pages->options.ahead_bytes > 0 && !list_empty(&pages->empty) &&
-           LIST_ENTRY(list_first(&pages->empty), struct arena, empty_link)->bytes <
+           LIST_ENTRY(list_first(&pages->empty), struct page_arena, empty_link)->bytes <
                pages->bytes_ahead;
 }
 
 /* An empty arena in excess of `spare`, or too small for what is expected; or NULL. */
-static struct arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lock)
+static struct page_arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
 
@@ -434,7 +434,7 @@ static struct arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lo
     return over || many || has_small_locked(pages) ? take_empty_locked(pages) : NULL;
 }
 
-static void give_back(struct pages *pages, struct arena *arena)
+static void give_back(struct pages *pages, struct page_arena *arena)
 {
     uint64_t bytes = arena->bytes;
 
@@ -447,7 +447,7 @@ static void give_back(struct pages *pages, struct arena *arena)
 
 static void give_back_surplus(struct pages *pages)
 {
-    struct arena *arena;
+    struct page_arena *arena;
 
     do {
         lock_enter(&pages->lock);
@@ -462,7 +462,7 @@ static void give_back_surplus(struct pages *pages)
 static bool make_room(struct pages *pages)
 {
     lock_enter(&pages->lock);
-    struct arena *arena = take_empty_locked(pages);
+    struct page_arena *arena = take_empty_locked(pages);
     lock_leave(&pages->lock);
     if (arena != NULL)
         give_back(pages, arena);
@@ -470,7 +470,7 @@ static bool make_room(struct pages *pages)
 }
 
 /* Accounts for the result of an allocation of `bytes`: an arena, or NULL. */
-static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t bytes)
+static void arrive_locked(struct pages *pages, struct page_arena *arena, uint64_t bytes)
     REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -497,7 +497,7 @@ static void expect_locked(struct pages *pages, uint64_t bytes) REQUIRES(pages->l
  * fails. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
 {
-    struct arena *arena = arena_create(pages, bytes);
+    struct page_arena *arena = arena_create(pages, bytes);
     struct extent *extent = NULL;
 
     lock_enter(&pages->lock);
@@ -519,7 +519,7 @@ static uint64_t bytes_ready_locked(const struct pages *pages) REQUIRES(pages->lo
     uint64_t bytes = 0;
 
     lock_assert_held(&pages->lock);
-    LIST_FOREACH (struct arena, arena, &pages->empty, empty_link)
+    LIST_FOREACH (struct page_arena, arena, &pages->empty, empty_link)
         bytes += arena->bytes >= pages->bytes_ahead ? arena->bytes : 0;
     return bytes;
 }
@@ -541,7 +541,7 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
 
 /* Faults in a whole arena, one part at a time, because the process cannot map anything else
  * meanwhile. On kernels that do not support this, the first writer takes the page faults. */
-static void touch(const struct arena *arena)
+static void touch(const struct page_arena *arena)
 {
     uint64_t bytes = arena->count * PAGE;
 
@@ -553,7 +553,7 @@ static void touch(const struct arena *arena)
 /* Adds an arena whose bytes are already counted. False: the allocation failed. */
 static bool add_ahead(struct pages *pages, uint64_t bytes)
 {
-    struct arena *arena = arena_create(pages, bytes);
+    struct page_arena *arena = arena_create(pages, bytes);
 
     if (arena != NULL)
         touch(arena);
@@ -599,7 +599,7 @@ static size_t check_tree(const struct extent *extent, const struct extent *low,
 }
 
 /* Adds the number of used extents to *used_count; returns the number of free ones. */
-static size_t check_arena_locked(const struct pages *pages, const struct arena *arena,
+static size_t check_arena_locked(const struct pages *pages, const struct page_arena *arena,
                                  size_t *used_count) REQUIRES(pages->lock)
 {
     uint64_t next = 0, used = 0;
@@ -783,7 +783,7 @@ void pages_check(const struct pages *pages)
     list_check(&p->arenas);
     list_check(&p->empty);
     map_check(&p->used);
-    LIST_FOREACH (struct arena, arena, &p->arenas, link) {
+    LIST_FOREACH (struct page_arena, arena, &p->arenas, link) {
         free_count += check_arena_locked(p, arena, &used_count);
         bytes += arena->bytes;
         used += arena->used * PAGE;

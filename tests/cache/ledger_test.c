@@ -20,7 +20,7 @@ enum {
     ARENAS_MAX = 256,
 };
 
-struct arena {
+struct mapping {
     void *memory;
     size_t bytes;
 };
@@ -31,7 +31,7 @@ struct world {
     struct hearth_plan *plans[SLOTS];
     struct hearth_store *stores[SLOTS];
     bool reserved[SLOTS];
-    struct arena arenas[ARENAS_MAX];
+    struct mapping arenas[ARENAS_MAX];
     uint64_t bytes_arenas;
     atomic_llong heap;
     long long fixed; /* of the heap, before anything was held */
@@ -44,7 +44,7 @@ static void *take_arena(size_t bytes, void *arg)
 
     for (size_t i = 0; i < ARENAS_MAX; i++)
         if (world->arenas[i].memory == NULL) {
-            world->arenas[i] = (struct arena){malloc(bytes), bytes};
+            world->arenas[i] = (struct mapping){malloc(bytes), bytes};
             world->bytes_arenas += bytes;
             return world->arenas[i].memory;
         }

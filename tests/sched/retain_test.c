@@ -27,7 +27,7 @@ enum {
 };
 
 /* Counts exports, on the engine's thread. */
-struct watch {
+struct counter {
     struct kit_gen *gen; /* may be NULL */
     atomic_uint exports;
     /* before `gen` started; and from then on to its first token */
@@ -40,36 +40,36 @@ struct watch {
 
 static void on_piece(struct engine *engine, void *arg)
 {
-    struct watch *watch = arg;
+    struct counter *counter = arg;
 
     (void)engine;
-    if (watch->runs > 0 && --watch->runs == 0)
-        gen_cancel(&watch->gen->gen);
+    if (counter->runs > 0 && --counter->runs == 0)
+        gen_cancel(&counter->gen->gen);
 }
 
 static void on_export(void *arg)
 {
-    struct watch *watch = arg;
-    struct kit_gen *gen = watch->gen;
+    struct counter *counter = arg;
+    struct kit_gen *gen = counter->gen;
 
-    if (atomic_fetch_add(&watch->exports, 1) == 0 && watch->holds != NULL) {
-        sem_post(watch->holds);
-        while (sem_wait(watch->go) != 0)
+    if (atomic_fetch_add(&counter->exports, 1) == 0 && counter->holds != NULL) {
+        sem_post(counter->holds);
+        while (sem_wait(counter->go) != 0)
             ;
-    } else if (watch->holds != NULL && gen != NULL) {
+    } else if (counter->holds != NULL && gen != NULL) {
         lock_enter(&gen->lock);
         if (!gen->done)
-            atomic_store(&watch->early, true);
+            atomic_store(&counter->early, true);
         lock_leave(&gen->lock);
     }
     if (gen != NULL && gen->logprobs_count == 0)
-        atomic_fetch_add(gen->started > 0 ? &watch->prefill : &watch->waits, 1);
+        atomic_fetch_add(gen->started > 0 ? &counter->prefill : &counter->waits, 1);
 }
 
 struct rig {
     struct sched_kit kit;
     struct clock *clock;
-    struct watch watch;
+    struct counter counter;
 };
 
 static void rig_open(struct rig *rig, struct engine_fake_options fake, bool park)
@@ -82,7 +82,7 @@ static void rig_open(struct rig *rig, struct engine_fake_options fake, bool park
     fake.rows_bytes = fake.rows_bytes > 0 ? fake.rows_bytes : ROW;
     fake.on_export = on_export;
     fake.on_piece = on_piece;
-    fake.arg = &rig->watch;
+    fake.arg = &rig->counter;
     sched_kit_open(
         &rig->kit, &fake, RAM,
         &(struct sched_options){.park = park, .linger_ms = HOUR_MS, .clock = rig->clock});
@@ -210,9 +210,9 @@ static void test_nothing_is_forced_while_there_is_room(void **state)
     }
     assert_true(stats_of(&rig.kit).unsaved >= MANY / 2);
     end_turn(&rig.kit);
-    unsigned exports = atomic_load(&rig.watch.exports);
+    unsigned exports = atomic_load(&rig.counter.exports);
     run_once(&rig.kit, MANY, PROMPT, SHORT);
-    assert_int_equal(atomic_load(&rig.watch.exports), exports);
+    assert_int_equal(atomic_load(&rig.counter.exports), exports);
     restart(&rig);
     for (uint32_t i = 0; i < MANY; i++) {
         assert_true(held(&rig.kit, &gens[i]) >= PROMPT / BLOCK * BLOCK);
@@ -235,10 +235,10 @@ static void test_stored_ahead_when_tight(void **state)
         run_once(&rig.kit, seed, PROMPT, SHORT);
     run_once(&rig.kit, 7, PROMPT, ANSWER); /* many turns */
     kit_gen_init(&gen, &rig.kit, 8, 2 * PROMPT, SHORT);
-    rig.watch.gen = &gen;
+    rig.counter.gen = &gen;
     kit_gen_run(&rig.kit, &gen);
     end_turn(&rig.kit);
-    assert_int_equal(atomic_load(&rig.watch.waits), 0);
+    assert_int_equal(atomic_load(&rig.counter.waits), 0);
     assert_int_equal(stats_of(&rig.kit).not_stored, 0);
     kit_gen_fini(&gen);
     rig_close(&rig);
@@ -253,7 +253,7 @@ static void test_a_client_alone_does_not_wait(void **state)
     (void)state;
     rig_open(&rig, (struct engine_fake_options){.context = 256, .sequences = 2}, true);
     run_once(&rig.kit, 1, 2 * PROMPT, SHORT);
-    assert_int_equal(atomic_load(&rig.watch.exports), 0);
+    assert_int_equal(atomic_load(&rig.counter.exports), 0);
     rig_close(&rig);
 }
 
@@ -267,15 +267,15 @@ static unsigned exports_on_the_way(bool park)
     rig_open(&rig, (struct engine_fake_options){.context = 2600, .rows_bytes = ROW / 2}, park);
     for (uint32_t seed = 1; seed <= 2; seed++) {
         kit_gen_init(&gen, &rig.kit, seed, LONG, SHORT);
-        atomic_store(&rig.watch.prefill, 0);
-        rig.watch.gen = &gen;
+        atomic_store(&rig.counter.prefill, 0);
+        rig.counter.gen = &gen;
         kit_gen_run(&rig.kit, &gen);
         end_turn(&rig.kit);
-        rig.watch.gen = NULL;
+        rig.counter.gen = NULL;
         kit_gen_fini(&gen);
     }
     rig_close(&rig);
-    return atomic_load(&rig.watch.prefill);
+    return atomic_load(&rig.counter.prefill);
 }
 
 /* What stays on the device is stored after the answer. Otherwise there is no other time. */
@@ -296,12 +296,12 @@ static void test_cancelled_prefill_is_kept(void **state)
     (void)state;
     rig_open(&rig, (struct engine_fake_options){.context = 1600, .chunk = 64}, true);
     kit_gen_init(&gen, &rig.kit, 1, LONG, SHORT);
-    rig.watch.gen = &gen;
-    rig.watch.runs = 10;
+    rig.counter.gen = &gen;
+    rig.counter.runs = 10;
     kit_gen_run(&rig.kit, &gen);
     end_turn(&rig.kit);
     assert_int_equal(gen.result.end, GEN_END_CANCELLED);
-    rig.watch.gen = NULL;
+    rig.counter.gen = NULL;
     kit_gen_init(&again, &rig.kit, 1, LONG, SHORT);
     kit_gen_run(&rig.kit, &again);
     assert_int_equal(again.result.usage.device, 10 * 64);
@@ -318,7 +318,7 @@ enum { PIECED = 300, PIECES = 6 }; /* with its answer: five runs and a tail */
 
 struct held_save {
     struct sched_kit kit;
-    struct watch watch;
+    struct counter counter;
     struct kit_gen gen, next;
     sem_t holds, go;
 };
@@ -327,9 +327,9 @@ struct held_save {
 static void hold_first_export(struct held_save *save)
 {
     struct engine_fake_options fake = {
-        .kinds = FULL, .chunk = 64, .on_export = on_export, .arg = &save->watch};
+        .kinds = FULL, .chunk = 64, .on_export = on_export, .arg = &save->counter};
 
-    *save = (struct held_save){.watch = {.holds = &save->holds, .go = &save->go}};
+    *save = (struct held_save){.counter = {.holds = &save->holds, .go = &save->go}};
     sem_init(&save->holds, 0, 0);
     sem_init(&save->go, 0, 0);
     sched_kit_open(&save->kit, &fake, RAM, &(struct sched_options){.park = true, .linger_ms = 1});
@@ -342,12 +342,12 @@ static void hold_first_export(struct held_save *save)
 /* The next request arrives; then the export ends. */
 static void go_on(struct held_save *save)
 {
-    save->watch.gen = &save->next;
+    save->counter.gen = &save->next;
     kit_gen_submit(&save->kit, &save->next);
     sem_post(&save->go);
     kit_gen_wait(&save->next);
     WAIT_UNTIL(stats_of(&save->kit).unsaved == 0);
-    assert_false(atomic_load(&save->watch.early));
+    assert_false(atomic_load(&save->counter.early));
 }
 
 static void close_held(struct held_save *save)
@@ -369,7 +369,7 @@ static void test_a_request_waits_for_one_piece(void **state)
     hold_first_export(&save);
     kit_gen_init(&save.next, &save.kit, 2, 4 * BLOCK + 1 - SHORT, SHORT);
     go_on(&save);
-    assert_int_equal(atomic_load(&save.watch.exports), PIECES + 1);
+    assert_int_equal(atomic_load(&save.counter.exports), PIECES + 1);
     close_held(&save);
 }
 
@@ -385,7 +385,7 @@ static void test_half_saved_is_passed_on(void **state)
     memcpy(save.next.prompt + PIECED, save.gen.answer, SHORT * sizeof(token_id));
     go_on(&save);
     assert_int_equal(save.next.result.usage.device, PIECED + SHORT - 1);
-    assert_int_equal(atomic_load(&save.watch.exports), PIECES);
+    assert_int_equal(atomic_load(&save.counter.exports), PIECES);
     close_held(&save);
 }
 

@@ -18,7 +18,7 @@
 enum { FETCH_TIMEOUT_MS = 1000 };
 
 /* One request that is being served. */
-struct job {
+struct pass {
     struct serve_loop *loop;
     const struct serve_request *request;
     struct serve_answer *answer;
@@ -28,36 +28,36 @@ struct job {
     seq_id seq;
 };
 
-static const struct engine_facts *facts_of(const struct job *job)
+static const struct engine_facts *facts_of(const struct pass *pass)
 {
-    return engine_facts(job->loop->engine);
+    return engine_facts(pass->loop->engine);
 }
 
 /* ---- chunks ---- */
 
-static void make_schedule(struct job *job)
+static void make_schedule(struct pass *pass)
 {
-    const struct serve_request *request = job->request;
+    const struct serve_request *request = pass->request;
     size_t marks = 0;
 
     assert_true(request->count >= 1 && request->count <= SERVE_TOKENS_MAX);
     for (uint32_t i = 0; i < request->count; i++)
         if (request->tokens[i] == SERVE_MARK)
-            job->marks[marks++] = i + 1;
-    job->schedule = (struct schedule){
+            pass->marks[marks++] = i + 1;
+    pass->schedule = (struct schedule){
         .count = request->count,
-        .grid = job->loop->grid,
-        .marks = job->marks,
+        .grid = pass->loop->grid,
+        .marks = pass->marks,
         .marks_count = marks,
     };
-    job->lasting = job->schedule;
-    job->lasting.count += 2 * job->loop->grid;
+    pass->lasting = pass->schedule;
+    pass->lasting.count += 2 * pass->loop->grid;
 }
 
 /* The last cut at or before `at` that every longer prompt has as well. */
-static uint32_t lasting_floor(const struct job *job, uint32_t at)
+static uint32_t lasting_floor(const struct pass *pass, uint32_t at)
 {
-    return schedule_floor(&job->lasting, MIN(at, job->request->count - 1));
+    return schedule_floor(&pass->lasting, MIN(at, pass->request->count - 1));
 }
 
 /* ---- restoring ---- */
@@ -81,36 +81,37 @@ static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
 }
 
 /* The longest boundary that this loop may use of the plan. */
-static uint32_t usable(const struct job *job, const struct hearth_plan_info *info)
+static uint32_t usable(const struct pass *pass, const struct hearth_plan_info *info)
 {
-    if (!job->loop->exact)
+    if (!pass->loop->exact)
         return info->boundary;
     for (size_t i = 0; i < info->objects_count; i++) {
         struct cuts_shape shape = shape_of(&info->objects[i]);
-        uint32_t end = use_end(info, i), agreed = cuts_agreed(&shape, &job->schedule, end);
+        uint32_t end = use_end(info, i), agreed = cuts_agreed(&shape, &pass->schedule, end);
         if (agreed < end)
-            return schedule_floor(&job->schedule, agreed);
+            return schedule_floor(&pass->schedule, agreed);
     }
-    return schedule_floor(&job->schedule, info->boundary);
+    return schedule_floor(&pass->schedule, info->boundary);
 }
 
-static void lower(const struct job *job, struct hearth_plan *plan)
+static void lower(const struct pass *pass, struct hearth_plan *plan)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
 
-    for (uint32_t limit; (limit = usable(job, info)) < info->boundary;)
+    for (uint32_t limit; (limit = usable(pass, info)) < info->boundary;)
         hearth_plan_lower(plan, limit);
 }
 
 /* Gives up an object, and goes on with a shorter plan. */
-static bool shorten(struct job *job, struct hearth_plan *plan, size_t index, enum hearth_reason why)
+static bool shorten(struct pass *pass, struct hearth_plan *plan, size_t index,
+                    enum hearth_reason why)
 {
     hearth_plan_shorten(plan, index, why);
-    job->loop->shortened++;
+    pass->loop->shortened++;
     return false;
 }
 
-static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object *objects)
+static bool fetch(struct pass *pass, struct hearth_plan *plan, struct state_object *objects)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
 
@@ -118,14 +119,14 @@ static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object
     for (size_t i = 0; i < info->objects_count; i++) {
         int error = hearth_plan_fetch(plan, i, FETCH_TIMEOUT_MS, &objects[i].data);
         if (error != HEARTH_OK)
-            return shorten(job, plan, i,
+            return shorten(pass, plan, i,
                            error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
                                                          : HEARTH_REASON_TIER_ERROR);
         struct cuts_shape shape = shape_of(&info->objects[i]);
         objects[i].shape = shape.state;
         objects[i].verified = false;
-        if (state_check(job->loop->engine, &objects[i], NULL) != ERR_OK)
-            return shorten(job, plan, i, HEARTH_REASON_UNVERIFIED);
+        if (state_check(pass->loop->engine, &objects[i], NULL) != ERR_OK)
+            return shorten(pass, plan, i, HEARTH_REASON_UNVERIFIED);
         objects[i].verified = true;
     }
     return true;
@@ -133,17 +134,17 @@ static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object
 
 /* One try: true when there is a sequence of answer->reused tokens, or a cold start is all that is
  * left. */
-static bool try_plan(struct job *job, struct hearth_plan *plan)
+static bool try_plan(struct pass *pass, struct hearth_plan *plan)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
 
-    lower(job, plan);
+    lower(pass, plan);
     if (info->boundary == 0)
         return true;
     size_t count = info->objects_count;
     struct state_object *objects = mem_alloc_array(count, sizeof(*objects));
     bool snapshot = info->objects[count - 1].kind == HEARTH_OBJECT_SNAPSHOT, done = false;
-    if (fetch(job, plan, objects)) {
+    if (fetch(pass, plan, objects)) {
         struct state_restore restore = {
             .rows = objects,
             .rows_count = count - snapshot,
@@ -151,46 +152,46 @@ static bool try_plan(struct job *job, struct hearth_plan *plan)
             .length = info->boundary,
         };
         struct errinfo error = {0};
-        enum err err = state_import(job->loop->engine, &restore, &job->seq, &error);
+        enum err err = state_import(pass->loop->engine, &restore, &pass->seq, &error);
         if (err != ERR_OK && err != ERR_ENGINE) /* whatever the cache says fits together does */
             fail_msg("import at %u: %s", info->boundary, error.text);
-        done = err == ERR_OK || shorten(job, plan, count - 1, HEARTH_REASON_REFUSED);
+        done = err == ERR_OK || shorten(pass, plan, count - 1, HEARTH_REASON_REFUSED);
     }
     mem_free(objects);
     return done;
 }
 
-static void restore(struct job *job)
+static void restore(struct pass *pass)
 {
-    const struct serve_request *request = job->request;
+    const struct serve_request *request = pass->request;
     struct hearth_plan *plan = NULL;
 
-    if (job->loop->space == NULL)
+    if (pass->loop->space == NULL)
         return;
-    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, NULL, &plan),
+    assert_int_equal(hearth_lookup(pass->loop->space, request->tokens, request->count, NULL, &plan),
                      HEARTH_OK);
     const struct hearth_plan_info *info = hearth_plan_info(plan);
-    job->answer->matched = info->matched;
-    job->junction = info->junction;
-    while (!try_plan(job, plan))
+    pass->answer->matched = info->matched;
+    pass->junction = info->junction;
+    while (!try_plan(pass, plan))
         ;
-    job->answer->reused = info->boundary;
-    job->answer->reason = info->reason;
-    if (job->seq != SEQ_NONE)
+    pass->answer->reused = info->boundary;
+    pass->answer->reason = info->reason;
+    if (pass->seq != SEQ_NONE)
         hearth_plan_accept(plan);
-    job->loop->hits += job->seq != SEQ_NONE;
+    pass->loop->hits += pass->seq != SEQ_NONE;
     hearth_plan_release(&plan);
 }
 
 /* ---- storing ---- */
 
-static void put(struct job *job, struct hearth_store *store, enum hearth_object_kind kind,
+static void put(struct pass *pass, struct hearth_store *store, enum hearth_object_kind kind,
                 uint32_t begin, uint32_t end)
 {
-    struct engine *engine = job->loop->engine;
+    struct engine *engine = pass->loop->engine;
     bool rows = kind == HEARTH_OBJECT_ROWS;
     uint64_t capacity =
-        rows ? state_rows_capacity(engine, end - begin) : state_snapshot_bytes(engine, job->seq);
+        rows ? state_rows_capacity(engine, end - begin) : state_snapshot_bytes(engine, pass->seq);
     struct cuts_shape shape;
     void *memory;
 
@@ -198,8 +199,9 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
         return;
     memset(&shape, 0, sizeof(shape)); /* its padding is stored as well */
     enum err err =
-        rows ? state_export_rows(engine, job->seq, begin, end, memory, capacity, &shape.state, NULL)
-             : state_export_snapshot(engine, job->seq, memory, capacity, &shape.state, NULL);
+        rows
+            ? state_export_rows(engine, pass->seq, begin, end, memory, capacity, &shape.state, NULL)
+            : state_export_snapshot(engine, pass->seq, memory, capacity, &shape.state, NULL);
     if (err != ERR_OK) {
         hearth_store_cancel(store);
         return;
@@ -207,76 +209,76 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
     assert_int_equal(
         shape.state.end,
         end); /* a snapshot is of where the sequence stands, or it does not exist (keeps I23) */
-    if (job->loop->exact)
-        cuts_fill(&shape, &job->schedule);
+    if (pass->loop->exact)
+        cuts_fill(&shape, &pass->schedule);
     if (hearth_store_commit(store, shape.state.bytes, &shape, sizeof(shape)) == HEARTH_OK) {
-        job->loop->objects_stored++;
-        job->loop->snapshots_stored += !rows;
+        pass->loop->objects_stored++;
+        pass->loop->snapshots_stored += !rows;
     }
 }
 
-static bool wants_snapshot(const struct job *job, uint32_t at)
+static bool wants_snapshot(const struct pass *pass, uint32_t at)
 {
-    const struct serve_loop *loop = job->loop;
-    uint32_t end = loop->exact ? lasting_floor(job, at) : at;
+    const struct serve_loop *loop = pass->loop;
+    uint32_t end = loop->exact ? lasting_floor(pass, at) : at;
 
-    if (!kind_set_needs_snapshot(facts_of(job)->kinds) || at == 0 || at != end)
+    if (!kind_set_needs_snapshot(facts_of(pass)->kinds) || at == 0 || at != end)
         return false;
-    if (at >= job->request->count || at == lasting_floor(job, job->request->count - 1))
+    if (at >= pass->request->count || at == lasting_floor(pass, pass->request->count - 1))
         return true;
     return (loop->snapshot_every > 0 && at % loop->snapshot_every == 0) ||
-           (job->schedule.marks_count > 0 && at == job->marks[0]) ||
-           at == lasting_floor(job, job->junction) || at == job->request->count - 1;
+           (pass->schedule.marks_count > 0 && at == pass->marks[0]) ||
+           at == lasting_floor(pass, pass->junction) || at == pass->request->count - 1;
 }
 
 /* Stores what stands now: the rows of whole blocks, and where it ends, its tail; and a snapshot
  * where one is wanted. */
-static void retain(struct job *job, const token_id *tokens, bool ends)
+static void retain(struct pass *pass, const token_id *tokens, bool ends)
 {
-    struct serve_loop *loop = job->loop;
-    uint32_t length = engine_seq_length(loop->engine, job->seq), begin, end;
-    uint32_t kept = loop->exact ? lasting_floor(job, length) : length;
+    struct serve_loop *loop = pass->loop;
+    uint32_t length = engine_seq_length(loop->engine, pass->seq), begin, end;
+    uint32_t kept = loop->exact ? lasting_floor(pass, length) : length;
     struct hearth_store_hints hints = {.struct_size = sizeof(hints), .entry = HEARTH_ENTRY_USER};
     struct hearth_store *store;
 
-    job->answer->retained = kept;
+    pass->answer->retained = kept;
     if (loop->space == NULL || kept == 0)
         return;
     assert_int_equal(hearth_store_open(loop->space, tokens, kept, &hints, &store), HEARTH_OK);
-    bool snapshot = kept == length && wants_snapshot(job, length);
+    bool snapshot = kept == length && wants_snapshot(pass, length);
     while ((ends || snapshot) && hearth_store_next(store, &begin, &end))
-        put(job, store, HEARTH_OBJECT_ROWS, begin, end);
+        put(pass, store, HEARTH_OBJECT_ROWS, begin, end);
     if (snapshot && hearth_store_wants_snapshot(store, length))
-        put(job, store, HEARTH_OBJECT_SNAPSHOT, 0, length);
+        put(pass, store, HEARTH_OBJECT_SNAPSHOT, 0, length);
     hearth_store_close(&store);
 }
 
 /* ---- running ---- */
 
-static void run(struct job *job, const token_id *tokens, uint32_t count, bool logits)
+static void run(struct pass *pass, const token_id *tokens, uint32_t count, bool logits)
 {
     struct errinfo info = {0};
-    struct engine_item item = {job->seq, tokens, count, logits};
+    struct engine_item item = {pass->seq, tokens, count, logits};
 
-    if (engine_run(job->loop->engine, &item, 1, &info) != ERR_OK)
+    if (engine_run(pass->loop->engine, &item, 1, &info) != ERR_OK)
         fail_msg("engine_run: %s", info.text);
 }
 
 /* Up to the last token. False: the client left. */
-static bool prefill(struct job *job)
+static bool prefill(struct pass *pass)
 {
-    const struct serve_request *request = job->request;
+    const struct serve_request *request = pass->request;
     struct errinfo info = {0};
 
-    for (uint32_t at = job->answer->reused; at < request->count - 1;) {
+    for (uint32_t at = pass->answer->reused; at < request->count - 1;) {
         if (request->cancel_at > 0 && at >= request->cancel_at)
             return false;
-        uint32_t end = schedule_next(&job->schedule, at);
-        run(job, request->tokens + at, end - at, false);
-        if (engine_seq_settle(job->loop->engine, job->seq, &info) != ERR_OK)
+        uint32_t end = schedule_next(&pass->schedule, at);
+        run(pass, request->tokens + at, end - at, false);
+        if (engine_seq_settle(pass->loop->engine, pass->seq, &info) != ERR_OK)
             fail_msg("settle: %s", info.text);
         at = end;
-        retain(job, request->tokens, false);
+        retain(pass, request->tokens, false);
     }
     return true;
 }
@@ -291,32 +293,32 @@ static token_id argmax(const float *logits, uint32_t count)
     return (token_id)best;
 }
 
-static void decode(struct job *job)
+static void decode(struct pass *pass)
 {
-    const struct serve_request *request = job->request;
-    struct engine *engine = job->loop->engine;
-    uint32_t vocab = facts_of(job)->vocab;
+    const struct serve_request *request = pass->request;
+    struct engine *engine = pass->loop->engine;
+    uint32_t vocab = facts_of(pass)->vocab;
 
     assert_true(request->generate <= SERVE_GENERATE_MAX);
-    run(job, request->tokens + request->count - 1, 1, true);
-    memcpy(job->answer->logits, engine_logits(engine, 0), vocab * sizeof(float));
+    run(pass, request->tokens + request->count - 1, 1, true);
+    memcpy(pass->answer->logits, engine_logits(engine, 0), vocab * sizeof(float));
     for (uint32_t i = 0; i < request->generate; i++) {
-        job->answer->generated[i] = argmax(engine_logits(engine, 0), vocab);
-        run(job, &job->answer->generated[i], 1, true);
+        pass->answer->generated[i] = argmax(engine_logits(engine, 0), vocab);
+        run(pass, &pass->answer->generated[i], 1, true);
     }
 }
 
 /* A request that ends, or is cancelled, keeps its state, including decoded tokens
  * (keeps I95). */
-static void finish(struct job *job)
+static void finish(struct pass *pass)
 {
-    const struct serve_request *request = job->request;
-    uint32_t generated = job->answer->cancelled ? 0 : request->generate;
+    const struct serve_request *request = pass->request;
+    uint32_t generated = pass->answer->cancelled ? 0 : request->generate;
     token_id *tokens = mem_alloc_array(request->count + SERVE_GENERATE_MAX, sizeof(*tokens));
 
     memcpy(tokens, request->tokens, request->count * sizeof(*tokens));
-    memcpy(tokens + request->count, job->answer->generated, generated * sizeof(*tokens));
-    retain(job, tokens, true);
+    memcpy(tokens + request->count, pass->answer->generated, generated * sizeof(*tokens));
+    retain(pass, tokens, true);
     mem_free(tokens);
 }
 
@@ -336,26 +338,26 @@ struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine
 void serve(struct serve_loop *loop, const struct serve_request *request,
            struct serve_answer *answer)
 {
-    struct job *job = mem_alloc(sizeof(*job));
+    struct pass *pass = mem_alloc(sizeof(*pass));
     struct errinfo info = {0};
 
     *answer = (struct serve_answer){.logits = answer->logits};
-    job->loop = loop;
-    job->request = request;
-    job->answer = answer;
-    job->seq = SEQ_NONE;
-    make_schedule(job);
-    restore(job);
-    if (job->seq == SEQ_NONE && engine_seq_acquire(loop->engine, &job->seq, &info) != ERR_OK)
+    pass->loop = loop;
+    pass->request = request;
+    pass->answer = answer;
+    pass->seq = SEQ_NONE;
+    make_schedule(pass);
+    restore(pass);
+    if (pass->seq == SEQ_NONE && engine_seq_acquire(loop->engine, &pass->seq, &info) != ERR_OK)
         fail_msg("acquire: %s", info.text);
-    assert_int_equal(engine_seq_length(loop->engine, job->seq), answer->reused);
-    answer->cancelled = !prefill(job);
+    assert_int_equal(engine_seq_length(loop->engine, pass->seq), answer->reused);
+    answer->cancelled = !prefill(pass);
     if (!answer->cancelled)
-        decode(job);
-    finish(job);
-    engine_seq_release(loop->engine, &job->seq);
+        decode(pass);
+    finish(pass);
+    engine_seq_release(loop->engine, &pass->seq);
     loop->requests++;
     loop->tokens += request->count;
     loop->tokens_reused += answer->reused;
-    mem_free(job);
+    mem_free(pass);
 }
