@@ -212,6 +212,7 @@ class _Options(Structure):
         ("log", ctypes.CFUNCTYPE(None, c_char_p, c_void_p)),
         ("log_arg", c_void_p),
         ("books_bytes", c_uint64),
+        ("ahead_bytes", c_uint64),
     ]
 
 
@@ -384,6 +385,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_plan_prefetch": (None, [c_void_p]),
     "hearth_plan_shorten": (None, [c_void_p, c_size_t, c_int]),
     "hearth_plan_lower": (None, [c_void_p, c_uint32]),
+    "hearth_plan_skip": (None, [c_void_p, c_size_t, c_size_t]),
     "hearth_plan_accept": (None, [c_void_p]),
     "hearth_plan_release": (None, [POINTER(c_void_p)]),
     "hearth_store_open": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(_Hints), POINTER(c_void_p)]),

@@ -36,11 +36,17 @@ bool beside_pays(const struct job *job)
     double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
     uint64_t bytes = 0;
 
-    if (!sched->cuttable || sched->whole || sched->options.exact || speed <= 0)
-        return false;
     for (size_t i = 0; i < info->objects_count; i++)
         bytes += is_slow(&info->objects[i]) ? info->objects[i].bytes : 0;
-    return (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
+    if (bytes == 0 || !sched->cuttable || sched->whole || sched->options.exact || speed <= 0)
+        return false;
+    bool pays = (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
+    log_text(sched->options.log, LOG_LEVEL_DEBUG, "restore",
+             "%llu reading %llu bytes takes about %.3f s, a chunk %.3f s: %s",
+             (unsigned long long)job->id, (unsigned long long)bytes, (double)bytes / reads,
+             sched->facts->chunk / speed,
+             pays ? "compute the front meanwhile" : "wait for the bytes");
+    return pays;
 }
 
 void beside_read(struct job *job)

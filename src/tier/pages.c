@@ -429,8 +429,11 @@ static struct page_arena *take_surplus_locked(struct pages *pages) REQUIRES(page
 
     lock_assert_held(&pages->lock);
     bool over = pages->bytes_held - pages->bytes_leaving > options->limit_bytes;
-    bool many =
-        options->spare_bytes ? pages->bytes_empty > options->spare_bytes : pages->empty.count > 1;
+    /* What is made ahead exceeds its bytes by up to an arena: giving that back would go on for
+     * ever. */
+    uint64_t spare = MAX(options->spare_bytes,
+                         options->ahead_bytes > 0 ? options->ahead_bytes + pages->bytes_ahead : 0);
+    bool many = spare > 0 ? pages->bytes_empty > spare : pages->empty.count > 1;
     return over || many || has_small_locked(pages) ? take_empty_locked(pages) : NULL;
 }
 
@@ -636,7 +639,6 @@ struct pages *pages_create(const struct pages_options *options)
         pages->options.arena_bytes = ARENA_BYTES_DEFAULT;
     pages->options.arena_bytes = (pages->options.arena_bytes + PAGE - 1) / PAGE * PAGE;
     pages->bytes_ahead = options->ahead_bytes > 0 ? 0 : pages->options.arena_bytes;
-    pages->options.spare_bytes = MAX(options->spare_bytes, options->ahead_bytes);
     lock_init(&pages->lock, "pages", LOCK_RANK_TIER);
     list_init(&pages->arenas);
     list_init(&pages->empty);

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -515,13 +516,46 @@ static void test_many_bytes_are_made_ahead(void **state)
     pages_free(pages, a);
     pages_free(pages, b);
     pages_check(pages);
-    wait_for_held(pages, AHEAD);
+    wait_for_held(pages, AHEAD + ARENA);
     pages_expect(pages, 3 * ARENA); /* larger ones take the place of those */
     wait_for_held(pages, 9 * ARENA);
     a = pages_alloc(pages, 3 * ARENA);
     assert_non_null(a);
     pages_check(pages);
     pages_free(pages, a);
+    pages_destroy(&pages);
+}
+
+static void *count_alloc(size_t size, void *calls)
+{
+    atomic_fetch_add((atomic_uint *)calls, 1);
+    return mem_try_alloc_aligned(PAGE, size);
+}
+
+static void count_free(void *ptr, void *calls)
+{
+    atomic_fetch_add((atomic_uint *)calls, 1);
+    mem_free(ptr);
+}
+
+/* Bytes ahead that are no multiple of an arena: it is made once, and not given back at once. */
+static void test_making_ahead_ends(void **state)
+{
+    enum { UNIT = 1 << 20 };
+    atomic_uint calls = 0;
+    struct pages *pages = pages_create(&(struct pages_options){.arena_bytes = UNIT,
+                                                               .limit_bytes = 64 * UNIT,
+                                                               .ahead = true,
+                                                               .ahead_bytes = 8 * UNIT,
+                                                               .alloc = count_alloc,
+                                                               .free = count_free,
+                                                               .arg = &calls});
+
+    (void)state;
+    pages_expect(pages, 3 * UNIT - PAGE);
+    wait_for_held(pages, 9 * UNIT);
+    usleep(20000);
+    assert_int_equal(atomic_load(&calls), 3);
     pages_destroy(&pages);
 }
 
@@ -735,7 +769,7 @@ static void test_misuse_aborts(void **state)
 }
 
 TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_many_bytes_are_made_ahead),
-           TEST(test_nothing_is_made_ahead_of_a_small_limit),
+           TEST(test_making_ahead_ends), TEST(test_nothing_is_made_ahead_of_a_small_limit),
            TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle),
            TEST(test_survives_every_failed_arena), TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
