@@ -85,7 +85,7 @@ static void write_object(struct export *export, struct object *object)
 {
     struct hearth_cache *cache = export->cache;
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), READ_MS_MAX * NS_PER_MS);
-    bool coming = mover_read(cache, object, 0);
+    bool coming = mover_read(cache, object, 0) == MOVER_COMING;
     enum tier_result result = TIER_ERROR;
     struct deferred deferred;
     struct tier_meta meta;

@@ -79,6 +79,7 @@ static void finish_write(struct object *object, enum hearth_tier level, struct d
     if (object->dropped && object->writing == 0)
         list_remove(&cache->dropped_in_write, &object->aside_link);
     finish(cache, object, deferred);
+    plan_note_ready(cache, NULL, deferred); /* it can be evicted now */
 }
 
 void mover_give_up(struct object *object, uint32_t tiers)
@@ -431,6 +432,8 @@ static void on_read(enum tier_result result, void *arg)
             room_release(object->space, room_charge(object->bytes));
         }
         finish(cache, object, &deferred);
+        if (result != TIER_FULL) /* else it freed nothing, and the plan that asked would be next */
+            plan_note_ready(cache, NULL, &deferred);
     } else {
         object->damaged = object->evicted_below = false;
     }
@@ -459,7 +462,16 @@ static void *take_pages(struct hearth_cache *cache, const struct object *object)
     return memory;
 }
 
-bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request)
+/* Nothing could be read for lack of memory. */
+static enum mover_answer no_memory(struct hearth_cache *cache)
+{
+    lock_enter(&cache->lock);
+    bool running = cache->operations > 0;
+    lock_leave(&cache->lock);
+    return running ? MOVER_FULL : MOVER_CANNOT;
+}
+
+enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, uint64_t request)
 {
     struct deferred deferred;
 
@@ -476,8 +488,10 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
         cache->operations++;
     }
     cache_leave(cache, &deferred);
+    if (coming)
+        return MOVER_COMING;
     if (!start)
-        return coming;
+        return level < HEARTH_TIER_COUNT ? no_memory(cache) : MOVER_CANNOT;
     struct move *move = mem_alloc(sizeof(*move));
     *move = (struct move){.cache = cache,
                           .object = object,
@@ -486,10 +500,10 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
                           .request = request};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* our failure, not the tier's: it keeps the object */
-        return false;
+        return no_memory(cache);
     }
     start_get(move);
-    return true;
+    return MOVER_COMING;
 }
 
 int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)

@@ -22,8 +22,11 @@ uint32_t mover_meta_kind(const struct object *object);
 
 /* Writes an object in memory to each attached slower tier that lacks it. */
 void mover_write(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Starts reading a leased object into memory for a request; false when it cannot. */
-bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
+/* Starts reading a leased object into memory for a request. FULL: there is no memory now, but
+ * operations are running whose end may free some. */
+enum mover_answer { MOVER_COMING, MOVER_FULL, MOVER_CANNOT };
+enum mover_answer mover_read(struct hearth_cache *cache, struct object *object,
+                             uint64_t request) NODISCARD;
 /* Waits until a leased object is in memory or its read has failed: OK, MISSING or TIMEOUT.
  * Unlocks while it waits. */
 int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)

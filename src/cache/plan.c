@@ -29,7 +29,7 @@ static void await_object(struct hearth_plan *plan, const struct object *object)
 {
     if (plan->options.ready == NULL)
         return;
-    plan->awaits = object;
+    plan->awaits = object; /* NULL: memory, which the end of any operation may free */
     if (!list_node_linked(&plan->await_link))
         list_push_back(&plan->space->cache->awaiting, &plan->await_link);
 }
@@ -94,13 +94,20 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     if (index >= plan->objects_count)
         return HEARTH_ERROR_INVALID;
     struct object *object = plan->objects[index];
-    bool coming = mover_read(cache, object, plan->options.request);
+    enum mover_answer answer = mover_read(cache, object, plan->options.request);
     lock_enter(&cache->lock);
-    int error = coming ? mover_await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
+    while (answer == MOVER_FULL && cache->operations == 0) { /* what it waited for has just ended */
+        lock_leave(&cache->lock);
+        answer = mover_read(cache, object, plan->options.request);
+        lock_enter(&cache->lock);
+    }
+    int error = answer == MOVER_COMING ? mover_await(cache, object, deadline_ns)
+                : answer == MOVER_FULL && plan->options.ready != NULL ? HEARTH_ERROR_TIMEOUT
+                                                                      : HEARTH_ERROR_MISSING;
     *data = error == HEARTH_OK ? object->data : NULL;
     plan->trouble = error == HEARTH_OK ? HEARTH_REASON_NONE : trouble_of(object, error);
     if (error == HEARTH_ERROR_TIMEOUT)
-        await_object(plan, object);
+        await_object(plan, answer == MOVER_COMING ? object : NULL);
     lock_leave(&cache->lock);
     return error;
 }
@@ -108,7 +115,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
 void hearth_plan_prefetch(struct hearth_plan *plan)
 {
     for (size_t i = 0; i < plan->objects_count; i++)
-        if (!mover_read(plan->space->cache, plan->objects[i], plan->options.request))
+        if (mover_read(plan->space->cache, plan->objects[i], plan->options.request) != MOVER_COMING)
             return; /* the fetch will report it */
 }
 

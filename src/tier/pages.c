@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -55,7 +56,7 @@
 #define ARENA_BYTES_MAX (UINT64_C(1) << 30)
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 /* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
-enum { AHEAD_ROOM = 8 };
+enum { AHEAD_ROOM = 8, QUIET_MS = 1000 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
 
 enum { PAGE = PAGES_PAGE_BYTES };
@@ -106,6 +107,7 @@ struct pages {
     struct cond wanted; /* signalled when an arena should be made ahead, and when closing */
     /* size of the next arena made ahead: that of the last one made on demand */
     uint64_t bytes_ahead GUARDED_BY(lock);
+    uint64_t used_ns GUARDED_BY(lock); /* the last allocation; 0 = none yet */
     bool closing GUARDED_BY(lock);
     struct thread thread;
 };
@@ -567,6 +569,22 @@ static bool add_ahead(struct pages *pages, uint64_t bytes)
     return arena != NULL;
 }
 
+/* Pinning memory stops every transfer of the device. As long as there is enough, it is done when
+ * nothing has been allocated for a while. True: it waited, look again. */
+static bool wait_for_quiet_locked(struct pages *pages) REQUIRES(pages->lock)
+{
+    const struct pages_options *options = &pages->options;
+    uint64_t until_ns = pages->used_ns + QUIET_MS * NS_PER_MS;
+
+    lock_assert_held(&pages->lock);
+    if (options->ahead_bytes == 0 || pages->used_ns == 0 ||
+        bytes_ready_locked(pages) < options->ahead_bytes / 8 ||
+        clock_mono_ns(clock_real()) >= until_ns)
+        return false;
+    (void)!cond_wait_until(&pages->wanted, &pages->lock, until_ns);
+    return true;
+}
+
 static void keep_ahead(void *arg)
 {
     struct pages *pages = arg;
@@ -575,8 +593,9 @@ static void keep_ahead(void *arg)
     thread_set_background();
     do {
         lock_enter(&pages->lock);
-        while (!pages->closing && !wants_ahead_locked(pages))
-            cond_wait(&pages->wanted, &pages->lock);
+        while (!pages->closing && (!wants_ahead_locked(pages) || wait_for_quiet_locked(pages)))
+            if (!wants_ahead_locked(pages))
+                cond_wait(&pages->wanted, &pages->lock);
         bytes = pages->closing ? 0 : pages->bytes_ahead;
         pages->bytes_held += bytes;
         pages->bytes_coming += bytes;
@@ -684,6 +703,7 @@ void *pages_alloc(struct pages *pages, uint64_t bytes)
     for (;;) {
         lock_enter(&pages->lock);
         struct extent *extent = take_fit_locked(pages, count);
+        pages->used_ns = pages->options.ahead_bytes > 0 ? clock_mono_ns(clock_real()) : 0;
         uint64_t size = extent ? 0 : arena_bytes_locked(pages, count, least);
         pages->bytes_held += size;
         pages->bytes_coming += size;

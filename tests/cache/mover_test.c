@@ -815,6 +815,29 @@ static void test_a_read_that_was_too_slow_says_when_it_is_over(void **state)
     kit_close(&kit);
 }
 
+/* Memory is full of objects that are being written: a read waits for them, and is not given up. */
+static void test_a_read_waits_for_memory_that_is_being_written(void **state)
+{
+    struct kit kit;
+    struct tier *tier = open_two(&kit, false);
+    int calls = 0;
+    struct hearth_plan *plan = plan_of_held(&kit, tier, &calls);
+    const void *data;
+
+    (void)state;
+    store(&kit, 10, 12); /* more than memory has room for */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_ERROR_TIMEOUT);
+    assert_int_equal(calls, 0);
+    tier_fault_hold(tier, false);
+    assert_true(calls > 0);
+    assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_OK);
+    hearth_plan_accept(plan);
+    hearth_plan_release(&plan);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 static void test_a_released_plan_is_not_told(void **state)
 {
     struct kit kit;
@@ -832,6 +855,7 @@ static void test_a_released_plan_is_not_told(void **state)
 }
 
 TEST_SUITE(TEST(test_a_read_that_was_too_slow_says_when_it_is_over),
+           TEST(test_a_read_waits_for_memory_that_is_being_written),
            TEST(test_a_released_plan_is_not_told),
            TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one),
