@@ -44,7 +44,7 @@ enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes *
 /* Pinned memory that is taken ahead of its use: a share of the RAM tier, at most this much. A
  * prefill fills memory faster (4 GB/s) than the system pins it (3 GB/s). */
 enum { AHEAD_SHARE = 4 };
-#define AHEAD_BYTES_MAX (UINT64_C(8) << 30)
+#define AHEAD_BYTES_MAX (UINT64_C(4) << 30)
 /* A smaller tier has no room for objects of hundreds of megabytes and memory taken ahead. */
 #define AHEAD_RAM_MIN (UINT64_C(4) << 30)
 
