@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 #include <ggml-backend.h>
 
@@ -123,34 +122,6 @@ void host_memory_free(void *ptr, void *arg)
     else
         mem_free(block->base);
     mem_free(block);
-}
-
-/* A function that some backend exports under this name, or NULL. */
-static void *backend_function(const char *name)
-{
-    void *function = NULL;
-
-    for (size_t i = 0; i < ggml_backend_reg_count() && function == NULL; i++)
-        function = ggml_backend_reg_get_proc_address(ggml_backend_reg_get(i), name);
-    return function;
-}
-
-bool host_memory_register(void *base, size_t bytes)
-{
-    typedef bool (*register_fn)(void *base, size_t bytes);
-    register_fn fn = (register_fn)backend_function("ggml_backend_register_host_buffer");
-
-    /* Without this variable ggml's CUDA backend does nothing. */
-    return fn != NULL && setenv("GGML_CUDA_REGISTER_HOST", "1", false) == 0 && fn(base, bytes);
-}
-
-void host_memory_unregister(void *base)
-{
-    typedef void (*unregister_fn)(void *base);
-    unregister_fn fn = (unregister_fn)backend_function("ggml_backend_unregister_host_buffer");
-
-    if (fn != NULL)
-        fn(base);
 }
 
 struct host_memory_stats host_memory_stats(void)

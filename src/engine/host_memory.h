@@ -24,11 +24,6 @@ bool host_memory_can_pin(const char *backends);
 void *host_memory_alloc(size_t size, void *arg) NODISCARD;
 void host_memory_free(void *ptr, void *arg);
 
-/* Pins memory that is already mapped (shared segments), where a backend can; false: it cannot, and
- * transfers are slower. Undo before unmapping. */
-bool host_memory_register(void *base, size_t bytes);
-void host_memory_unregister(void *base);
-
 /* Bytes in use now. `plain` are those that could not be pinned. */
 struct host_memory_stats {
     uint64_t pinned, plain;

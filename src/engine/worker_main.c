@@ -32,15 +32,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_ops.h"
-#include "engine/host_memory.h"
 #include "engine/worker_process.h"
 #include "engine/worker_wire.h"
 
 struct segment {
     uint64_t id, bytes;
     char *base;
-    bool *seen;  /* per part of PART_BYTES: its pages are mapped */
-    bool pinned; /* a device reaches it at full speed */
+    bool *seen; /* per part of PART_BYTES: its pages are mapped */
 };
 
 enum { PART_BYTES = 1 << 20 };
@@ -207,7 +205,6 @@ static void attach(struct worker *worker, const struct worker_call *call, int fd
                                 .bytes = call->place.bytes,
                                 .base = map(fd, call->place.bytes),
                                 .seen = mem_alloc(call->place.bytes / PART_BYTES + 1)};
-    segment->pinned = host_memory_register(segment->base, segment->bytes);
     if (!call->work)
         return;
     uint64_t logits_at = worker_work_logits(facts);
@@ -223,8 +220,6 @@ static void detach(struct worker *worker, uint64_t id)
 
     if (segment == NULL)
         give_up("a segment that is not there");
-    if (segment->pinned)
-        host_memory_unregister(segment->base);
     munmap(segment->base, segment->bytes);
     mem_free(segment->seen);
     *segment = worker->segments[--worker->segments_count];
