@@ -2,6 +2,7 @@
  * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and
  * the scheduler's clock stands, so that no patience ends.
  */
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -243,7 +244,53 @@ static void test_a_cancellation_wakes_the_scheduler(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_it_sleeps_while_bytes_are_read),
+/* Importing an object takes 20 ms: another answer gets a token after each. When the restored one has
+ * its first token, the other is ended, so that its tokens count the turns it got. */
+static void test_others_get_their_turn_between_imports(void **state)
+{
+    static struct kit_gen held, runs, waits;
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_fake_options fake = {.kinds = FULL,
+                                       .chunk = CHUNK,
+                                       .context = 4 * CELLS,
+                                       .sequences = 4,
+                                       .clock = clock,
+                                       .import_ns = 20 * NS_PER_MS};
+    struct sched_kit kit;
+    sem_t holds, go;
+    uint64_t tokens;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, RAM, &(struct sched_options){.clock = clock});
+    kit_gen_init(&held, &kit, 1, CELLS, 1);
+    kit_gen_run(&kit, &held);
+    kit_gen_fini(&held);
+    assert_ok(sched_forget(kit.sched, NULL, 60000, &tokens, NULL));
+    sem_init(&holds, 0, 0);
+    sem_init(&go, 0, 0);
+    kit_gen_init(&runs, &kit, 2, 10, 400);
+    runs.holds = &holds;
+    runs.go = &go;
+    kit_gen_init(&waits, &kit, 1, CELLS, 1);
+    waits.cancel = &runs;
+    kit_gen_submit(&kit, &runs);
+    sem_wait(&holds);
+    kit_gen_submit(&kit, &waits);
+    sem_post(&go);
+    kit_gen_wait(&waits);
+    kit_gen_wait(&runs);
+    assert_int_equal(waits.result.usage.ram, CELLS - 1);
+    assert_uint_in_range(runs.answer_count, CELLS / CHUNK - 2, CELLS / CHUNK + 8);
+    kit_gen_fini(&runs);
+    kit_gen_fini(&waits);
+    sched_kit_close(&kit);
+    sem_destroy(&holds);
+    sem_destroy(&go);
+    clock_destroy_fake(&clock);
+}
+
+TEST_SUITE(TEST(test_others_get_their_turn_between_imports),
+           TEST(test_it_sleeps_while_bytes_are_read),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler),
            TEST(test_cells_are_promised_while_bytes_are_on_their_way),

@@ -417,6 +417,8 @@ static bool import_image(struct engine *engine, seq_id seq, enum fake_image imag
 
     if (!fake_memory_import(fake->memory, seq, image, data, bytes, fail))
         return false;
+    if (fake->options.clock != NULL)
+        clock_sleep_ns(fake->options.clock, fake->options.import_ns);
     fake->stats.imports++;
     fake->stats.bytes_imported += bytes;
     return true;
