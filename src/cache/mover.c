@@ -432,7 +432,9 @@ static void on_read(enum tier_result result, void *arg)
             room_release(object->space, room_charge(object->bytes));
         }
         finish(cache, object, &deferred);
-        if (result != TIER_FULL) /* else it freed nothing, and the plan that asked would be next */
+        if (result != TIER_FULL ||
+            cache->operations ==
+                0) /* else it freed nothing, and the plan that asked would be next */
             plan_note_ready(cache, NULL, &deferred);
     } else {
         object->damaged = object->evicted_below = false;

@@ -267,11 +267,12 @@ void job_put_back(struct job *job)
 {
     struct sched *sched = job->sched;
 
-    assert(job->active && job->seq != SEQ_NONE);
+    assert(job->active && (job->seq != SEQ_NONE || job->restore.seq != SEQ_NONE));
     restore_drop(job);
     job->restore.beside = false;
     batch_end_bar(job, false);
-    retain_all(job, STORE_CERTAIN);
+    if (job->seq != SEQ_NONE)
+        retain_all(job, STORE_CERTAIN);
     job_unclaim(job);
     job_release_followers(job);
     engine_seq_release(sched->engine, &job->seq);
@@ -292,7 +293,7 @@ bool batch_preempt(struct sched *sched)
     size_t running = 0;
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->seq == SEQ_NONE)
+        if (job->seq == SEQ_NONE && job->restore.seq == SEQ_NONE)
             continue;
         running++;
         last = job;

@@ -86,8 +86,10 @@ void beside_end(struct job *job)
     if (!restore->beside)
         return;
     restore->beside = false;
-    if (restore->front > 0) { /* only these were used */
-        hearth_plan_skip(restore->plan, restore->front, restore->objects_count);
+    /* The plan may have been shortened since. */
+    size_t count = hearth_plan_info(restore->plan)->objects_count;
+    if (restore->front > 0 && restore->front <= count) { /* only these were used */
+        hearth_plan_skip(restore->plan, restore->front, count);
         hearth_plan_accept(restore->plan);
     }
     restore_drop(job);
@@ -124,6 +126,7 @@ static bool take_arrived(struct job *job, size_t needed)
         if (verdict == RESTORE_UNKNOWN)
             break;
         if (verdict == RESTORE_BAD) {
+            restore_stop_verifying(job);
             hearth_plan_shorten(restore->plan, restore->verified - 1, HEARTH_REASON_UNVERIFIED);
             return false;
         }

@@ -85,6 +85,7 @@ static void drop_objects(struct job *job)
     restore->objects = NULL;
     restore->tasks = NULL;
     restore->objects_count = restore->fetched = restore->verified = restore->imported = 0;
+    restore->front = 0;
 }
 
 void restore_drop(struct job *job)
@@ -94,10 +95,30 @@ void restore_drop(struct job *job)
     hearth_plan_release(&job->restore.plan);
 }
 
+void restore_uncredit(struct job *job)
+{
+    if (!job->started)
+        job->usage.device = job->usage.ram = job->usage.ssd = job->usage.remote = 0;
+}
+
+void restore_stop_verifying(struct job *job)
+{
+    cancel_tasks(&job->restore);
+}
+
 void restore_lose(struct job *job)
 {
-    engine_seq_release(job->sched->engine, &job->restore.seq);
-    job->restore.imported = 0;
+    struct job_restore *restore = &job->restore;
+
+    engine_seq_release(job->sched->engine, &restore->seq);
+    restore->imported = 0;
+    if (restore->front == 0)
+        return;
+    /* A part was computed instead of fetched: begin at the first object again. */
+    cancel_tasks(restore);
+    restore->fetched = restore->verified = restore->front = 0;
+    hearth_plan_skip(restore->plan, 0, 0);
+    restore_uncredit(job);
 }
 
 uint32_t restore_done(const struct job *job)
@@ -181,9 +202,7 @@ static bool begin(struct job *job)
 
     if (restore->front > 0) /* a part was computed: import the new plan from its start */
         restore_lose(job);
-    restore->front = 0;
-    if (!job->started)
-        job->usage.ram = job->usage.ssd = job->usage.remote = 0;
+    restore_uncredit(job);
     cancel_tasks(restore);
     old = *restore;
     restore->objects = NULL;
@@ -268,8 +287,16 @@ void restore_lookup(struct job *job)
 
 static void give_up(struct job *job, size_t index, enum hearth_reason why)
 {
+    cancel_tasks(&job->restore); /* shortening ends the leases of what they read */
     hearth_plan_shorten(job->restore.plan, index, why);
     begin(job);
+}
+
+/* A shape that claims other bytes than the cache has must not be hashed. */
+static bool has_bytes(const struct job *job, size_t index)
+{
+    return job->restore.objects[index].shape.bytes ==
+           hearth_plan_info(job->restore.plan)->objects[index].bytes;
 }
 
 void restore_verify(struct job *job, size_t index, const void *data)
@@ -278,7 +305,7 @@ void restore_verify(struct job *job, size_t index, const void *data)
 
     object->verified = object->verified && object->data == data;
     object->data = data;
-    if (!object->verified)
+    if (!object->verified && has_bytes(job, index))
         job->restore.tasks[index] = state_digest_start(&object->shape, data, on_ready, job->sched);
 }
 
@@ -325,6 +352,8 @@ enum restore_verdict restore_verdict(struct job *job, size_t index)
     struct job_restore *restore = &job->restore;
     struct state_object *object = &restore->objects[index];
 
+    if (!has_bytes(job, index))
+        return RESTORE_BAD;
     if (!object->verified && !state_digest_ready(restore->tasks[index]))
         return RESTORE_UNKNOWN;
     if (!object->verified) {
@@ -416,9 +445,7 @@ static enum err import_object(struct job *job, const struct state_restore *resto
 
     if (*seq == SEQ_NONE)
         TRY(state_import_begin(engine, restore, seq, info));
-    TRY(state_import_object(engine, restore, index, seq, info));
-    return index + 1 == job->restore.objects_count ? state_import_end(engine, restore, seq, info)
-                                                   : ERR_OK;
+    return state_import_object(engine, restore, index, seq, info);
 }
 
 /* Imports the next object. Evicts residents if there is no room. */
@@ -467,7 +494,9 @@ static void import_failed(struct job *job, enum err err, const struct errinfo *i
     }
     /* Neither a lack of room nor a dead engine is the object's fault. */
     bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
-    size_t index = job->restore.imported;
+    size_t last = job->restore.objects_count - 1, index = MIN(job->restore.imported, last);
+    if (job->restore.seq == SEQ_NONE && err != ERR_ENGINE)
+        index = last; /* not even begun: no single object is to blame */
     restore_lose(job);
     give_up(job, index, innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
 }
@@ -491,13 +520,19 @@ static bool import_next(struct job *job)
 {
     struct errinfo info = {0};
 
-    if (job->restore.imported >= job->restore.verified)
+    bool all = job->restore.imported == job->restore.objects_count; /* of a shortened plan */
+    if (!all && job->restore.imported >= job->restore.verified)
         return false;
-    enum err err = import(job, &info);
-    if (err != ERR_OK)
-        import_failed(job, err, &info);
-    else if (job->restore.imported == job->restore.objects_count)
+    enum err err = all ? ERR_OK : import(job, &info);
+    if (err == ERR_OK && job->restore.imported < job->restore.objects_count)
+        return true;
+    struct state_restore restore = gather(job);
+    if (err == ERR_OK)
+        err = state_import_end(job->sched->engine, &restore, &job->restore.seq, &info);
+    if (err == ERR_OK)
         finish(job);
+    else
+        import_failed(job, err, &info);
     return true;
 }
 

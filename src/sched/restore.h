@@ -60,6 +60,10 @@ enum step restore_poll(struct job *job);
 void restore_drop(struct job *job);
 /* Drops the imported objects; they are imported again. */
 void restore_lose(struct job *job);
+/* Tokens restored by an attempt that was ended do not count. */
+void restore_uncredit(struct job *job);
+/* No thread reads the objects any more: before the plan is shortened. */
+void restore_stop_verifying(struct job *job);
 /* Tokens imported so far by a restore that is not finished. */
 uint32_t restore_done(const struct job *job);
 

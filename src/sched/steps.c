@@ -433,6 +433,7 @@ static enum step step_lookup(struct job *job)
     uint32_t held = restore_peek(job), until;
     struct job *leader = device_find_leader(job, MAX(match.length, held), &until);
 
+    restore_uncredit(job);
     if (leader != NULL)
         return wait_for(job, leader, until);
     while (!has_room(job, &match, held))

@@ -594,7 +594,7 @@ static void keep_ahead(void *arg)
     do {
         lock_enter(&pages->lock);
         while (!pages->closing && (!wants_ahead_locked(pages) || wait_for_quiet_locked(pages)))
-            if (!wants_ahead_locked(pages))
+            if (!pages->closing && !wants_ahead_locked(pages))
                 cond_wait(&pages->wanted, &pages->lock);
         bytes = pages->closing ? 0 : pages->bytes_ahead;
         pages->bytes_held += bytes;

@@ -244,6 +244,35 @@ static void test_a_cancellation_wakes_the_scheduler(void **state)
     rig_close(&rig);
 }
 
+/* The front of a prompt is imported from memory while its back is awaited, and then the back cannot
+ * be read: what was imported is used, and the rest is computed. */
+static void test_a_failed_back_leaves_the_imported_front(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+    uint64_t tokens;
+
+    (void)state;
+    rig_open(&rig, false);
+    rig_hold(&rig, 1, 600);
+    kit_gen_init(&gen, &rig.kit, 1, 300, 1); /* brings its front into memory */
+    kit_gen_run(&rig.kit, &gen);
+    kit_gen_fini(&gen);
+    assert_ok(sched_forget(rig.kit.sched, NULL, 60000, &tokens, NULL));
+    tier_fault_hold(rig.slow, true);
+    fault_arm(tier_fault_of(rig.slow, TIER_FAULT_GET_FAIL), 1, true);
+    kit_gen_init(&gen, &rig.kit, 1, 600, 1);
+    kit_gen_submit(&rig.kit, &gen);
+    rig_wait_parked(&rig, 1);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_wait(&gen);
+    assert_true(gen.result.usage.ram >= 256 && gen.result.usage.ram < 599);
+    assert_int_equal(gen.result.usage.ssd, 0);
+    assert_int_equal(gen.result.usage.computed, 600 - gen.result.usage.ram);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
 /* Importing an object takes 20 ms: another answer gets a token after each. When the restored one has
  * its first token, the other is ended, so that its tokens count the turns it got. */
 static void test_others_get_their_turn_between_imports(void **state)
@@ -289,7 +318,8 @@ static void test_others_get_their_turn_between_imports(void **state)
     clock_destroy_fake(&clock);
 }
 
-TEST_SUITE(TEST(test_others_get_their_turn_between_imports),
+TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
+           TEST(test_others_get_their_turn_between_imports),
            TEST(test_it_sleeps_while_bytes_are_read),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler),
