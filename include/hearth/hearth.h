@@ -204,7 +204,7 @@ struct hearth_ssd_options {
     uint64_t drain_ms; /* how long hearth_close may keep writing; 0 = 5,000 */
     /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects
      * of the other kind, or of another key, are left alone and not found. Names of files are
-     * hashes with the cache's own key: anyone who has it can test guesses of a prompt. */
+     * hashes with the cache's own key: with it, guesses of a prompt can be tested. */
     const unsigned char *seal_key;
 };
 

@@ -4,8 +4,7 @@
  *      used     = sum of used(i)
  *      promised = sum of share(i) - used(i), over those i that are below their share
  *
- * Owner o may reserve what is left of the cap after all used bytes and all bytes promised to
- * others:
+ * An owner o can reserve the cap, less all used bytes, less all bytes promised to other owners:
  *
  *      available(o) = cap - used - (promised - promised(o)), or 0
  *

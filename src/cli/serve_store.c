@@ -8,7 +8,7 @@
  *
  * With --ssd-encrypt objects and turns are sealed with the key of that file, and the installation's
  * own key is derived from it instead of lying in the state folder: names of objects are hashes with
- * it, so anyone who has it could test guesses of prompts.
+ * it, so the names and the key together would allow to test guesses of prompts.
  *
  * Only explicit settings that fail stop the server. Without a home directory there is no state
  * folder, and its contents live as long as the process.

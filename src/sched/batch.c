@@ -242,8 +242,6 @@ static void after_item(struct job *job, size_t index, uint32_t count)
 
 static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_t ns)
 {
-    double speed = ns > 0 ? (double)tokens * (double)NS_PER_S / (double)ns : 0;
-
     lock_enter(&sched->lock);
     sched->stats.turns++;
     sched->stats.batch_tokens += tokens;
@@ -252,10 +250,9 @@ static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_
     else
         sched->stats.prefill_ns += ns;
     lock_leave(&sched->lock);
-    if (decoding || tokens < PIECE_MIN || speed <= 0)
+    if (decoding || tokens < PIECE_MIN || ns == 0)
         return;
-    sched->prefill_per_s =
-        sched->prefill_per_s > 0 ? 0.8 * sched->prefill_per_s + 0.2 * speed : speed;
+    sched_learn_speed(&sched->prefill_per_s, tokens, ns);
     struct job *job = sched->batch[0];
     if (job->space != NULL)
         hearth_space_set_speed(job->space, sched->prefill_per_s, sched->import_bytes_per_s);

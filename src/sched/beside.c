@@ -28,16 +28,23 @@ static bool is_slow(const struct hearth_object *object)
     return object->tier > HEARTH_TIER_RAM;
 }
 
-bool beside_pays(const struct job *job)
+uint64_t beside_slow_bytes(const struct job *job)
 {
-    const struct sched *sched = job->sched;
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    double speed = sched->prefill_per_s > 0 ? sched->prefill_per_s : sched->facts->tokens_per_s;
-    double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < info->objects_count; i++)
         bytes += is_slow(&info->objects[i]) ? info->objects[i].bytes : 0;
+    return bytes;
+}
+
+bool beside_pays(const struct job *job)
+{
+    const struct sched *sched = job->sched;
+    double speed = sched->prefill_per_s > 0 ? sched->prefill_per_s : sched->facts->tokens_per_s;
+    double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
+    uint64_t bytes = beside_slow_bytes(job);
+
     if (bytes == 0 || !sched->cuttable || sched->whole || sched->options.exact || speed <= 0)
         return false;
     bool pays = (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
@@ -64,7 +71,7 @@ bool beside_begin(struct job *job)
     const struct hearth_plan_info *info = hearth_plan_info(restore->plan);
 
     if (restore->imported != restore->fetched || restore->fetched == restore->objects_count ||
-        !is_slow(&info->objects[restore->fetched]) || !beside_pays(job))
+        !is_slow(&info->objects[restore->fetched]) || !restore->pays)
         return false;
     if (restore->seq == SEQ_NONE && device_acquire(job->sched, &restore->seq, NULL) != ERR_OK)
         return false;

@@ -23,7 +23,8 @@ enum {
     /* bounds of the time without a new object after which the job stops reading */
     PATIENCE_MIN_MS = 500,
     PATIENCE_MAX_MS = 30000,
-    IMPORT_MS = 10, /* of imports in one turn while other jobs run */
+    IMPORT_MS = 10,               /* of imports in one turn while other jobs run */
+    MEASURED_BYTES_MIN = 1 << 20, /* less says nothing about the speed of a transfer */
 };
 
 static struct cuts_shape shape_of(const struct hearth_object *object)
@@ -69,17 +70,17 @@ static void lower(const struct job *job)
 
 /* ---- a plan and its objects ---- */
 
-static void cancel_tasks(struct job_restore *restore)
+void restore_stop_verifying(struct job *job)
 {
-    for (size_t i = 0; i < restore->objects_count; i++)
-        state_digest_cancel(&restore->tasks[i]);
+    for (size_t i = 0; i < job->restore.objects_count; i++)
+        state_digest_cancel(&job->restore.tasks[i]);
 }
 
 static void drop_objects(struct job *job)
 {
     struct job_restore *restore = &job->restore;
 
-    cancel_tasks(restore);
+    restore_stop_verifying(job);
     mem_free(restore->objects);
     mem_free(restore->tasks);
     restore->objects = NULL;
@@ -101,11 +102,6 @@ void restore_uncredit(struct job *job)
         job->usage.device = job->usage.ram = job->usage.ssd = job->usage.remote = 0;
 }
 
-void restore_stop_verifying(struct job *job)
-{
-    cancel_tasks(&job->restore);
-}
-
 void restore_lose(struct job *job)
 {
     struct job_restore *restore = &job->restore;
@@ -115,7 +111,7 @@ void restore_lose(struct job *job)
     if (restore->front == 0)
         return;
     /* A part was computed instead of fetched: begin at the first object again. */
-    cancel_tasks(restore);
+    restore_stop_verifying(job);
     restore->fetched = restore->verified = restore->front = 0;
     hearth_plan_skip(restore->plan, 0, 0);
     restore_uncredit(job);
@@ -181,10 +177,7 @@ static bool make_objects(struct job *job)
     restore->objects = mem_try_alloc_array(info->objects_count, sizeof(*restore->objects));
     restore->tasks = mem_try_alloc_array(info->objects_count, sizeof(*restore->tasks));
     if (restore->objects == NULL || restore->tasks == NULL) {
-        mem_free(restore->objects);
-        mem_free(restore->tasks);
-        restore->objects = NULL;
-        restore->tasks = NULL;
+        drop_objects(job);
         return false;
     }
     restore->objects_count = info->objects_count;
@@ -203,7 +196,7 @@ static bool begin(struct job *job)
     if (restore->front > 0) /* a part was computed: import the new plan from its start */
         restore_lose(job);
     restore_uncredit(job);
-    cancel_tasks(restore);
+    restore_stop_verifying(job);
     old = *restore;
     restore->objects = NULL;
     restore->tasks = NULL;
@@ -215,7 +208,8 @@ static bool begin(struct job *job)
         set_deadline(job);
         restore->left_ns = 0;
         restore->begin_ns = sched_now_ns(job->sched);
-        if (beside_pays(job))
+        restore->pays = beside_pays(job);
+        if (restore->pays)
             beside_read(job);
         else
             hearth_plan_prefetch(restore->plan);
@@ -287,7 +281,7 @@ void restore_lookup(struct job *job)
 
 static void give_up(struct job *job, size_t index, enum hearth_reason why)
 {
-    cancel_tasks(&job->restore); /* shortening ends the leases of what they read */
+    restore_stop_verifying(job); /* shortening ends the leases of what is read */
     hearth_plan_shorten(job->restore.plan, index, why);
     begin(job);
 }
@@ -312,16 +306,11 @@ void restore_verify(struct job *job, size_t index, const void *data)
 /* Measures the slow tiers, once all objects have arrived. */
 static void measure_reads(struct job *job)
 {
-    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    uint64_t ns = sched_now_ns(job->sched) - job->restore.begin_ns, bytes = 0;
+    uint64_t bytes = beside_slow_bytes(job);
 
-    for (size_t i = 0; i < info->objects_count; i++)
-        bytes += info->objects[i].tier > HEARTH_TIER_RAM ? info->objects[i].bytes : 0;
-    if (bytes < (1u << 20) || ns == 0)
-        return;
-    double speed = (double)bytes * (double)NS_PER_S / (double)ns;
-    job->sched->read_bytes_per_s =
-        job->sched->read_bytes_per_s > 0 ? 0.8 * job->sched->read_bytes_per_s + 0.2 * speed : speed;
+    if (bytes >= MEASURED_BYTES_MIN)
+        sched_learn_speed(&job->sched->read_bytes_per_s, bytes,
+                          sched_now_ns(job->sched) - job->restore.begin_ns);
 }
 
 /* Takes the next object if it has arrived. False: nothing more can be done now. */
@@ -415,12 +404,8 @@ void restore_credit(struct job *job, size_t first, size_t end)
 
 static void measure_import(struct sched *sched, uint64_t bytes, uint64_t ns)
 {
-    double speed = ns > 0 ? (double)bytes * (double)NS_PER_S / (double)ns : 0;
-
-    if (bytes < (1u << 20) || speed <= 0)
-        return;
-    sched->import_bytes_per_s =
-        sched->import_bytes_per_s > 0 ? 0.8 * sched->import_bytes_per_s + 0.2 * speed : speed;
+    if (bytes >= MEASURED_BYTES_MIN)
+        sched_learn_speed(&sched->import_bytes_per_s, bytes, ns);
 }
 
 /* Rows in order, then the snapshot, if there is one. A whole sequence is passed as rows. */

@@ -39,6 +39,7 @@ struct job_restore {
     uint64_t left_ns;     /* when the job began to wait; 0: it does not */
     bool paused;          /* it could continue, but other jobs have their turn */
     uint64_t begin_ns;    /* when the reads of this plan were started */
+    bool pays;            /* beside_pays, asked once per plan */
     bool beside;          /* the job prefills meanwhile (beside.c) */
     /* objects [0, front) are not counted at the end: they were counted before the prefill, or were
      * computed instead */
@@ -77,6 +78,8 @@ void restore_credit(struct job *job, size_t first, size_t end);
 
 /* ---- beside.c ---- */
 
+/* Bytes of the plan that are in slow tiers. */
+uint64_t beside_slow_bytes(const struct job *job);
 /* Whether to compute the front of the plan while the rest is read. */
 bool beside_pays(const struct job *job);
 /* Starts all reads, the last object first. */

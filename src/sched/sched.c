@@ -22,6 +22,14 @@ uint64_t sched_now_ns(const struct sched *sched)
     return clock_mono_ns(sched->options.clock);
 }
 
+void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns)
+{
+    double now = ns > 0 ? (double)amount * (double)NS_PER_S / (double)ns : 0;
+
+    if (now > 0)
+        *speed = *speed > 0 ? 0.8 * *speed + 0.2 * now : now;
+}
+
 bool job_cancelled(const struct job *job)
 {
     return atomic_load_explicit(&job->sched->stopping, memory_order_relaxed) ||

@@ -378,7 +378,7 @@ static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bo
     uint64_t need = count * PAGE + skew;
     if (need > room)
         return 0;
-    /* Memory that is slow to get is taken in small portions: a caller that needs some waits for all. */
+    /* Memory that is slow to get is taken in small portions: the caller waits for all of it. */
     uint64_t most = options->ahead_bytes > 0 ? AHEAD_BYTES_MAX : ARENA_BYTES_MAX;
     uint64_t want = MIN(ARENA_OBJECTS * count * PAGE + skew, most);
     want = MAX(MAX(want, need), options->arena_bytes);
@@ -570,19 +570,30 @@ static bool add_ahead(struct pages *pages, uint64_t bytes)
 }
 
 /* Pinning memory stops every transfer of the device. As long as there is enough, it is done when
- * nothing has been allocated for a while. True: it waited, look again. */
-static bool wait_for_quiet_locked(struct pages *pages) REQUIRES(pages->lock)
+ * nothing has been allocated for a while. */
+static bool must_wait_locked(const struct pages *pages, uint64_t until_ns) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
+
+    lock_assert_held(&pages->lock);
+    return options->ahead_bytes > 0 && pages->used_ns > 0 &&
+           bytes_ready_locked(pages) >= options->ahead_bytes / 8 &&
+           clock_mono_ns(clock_real()) < until_ns;
+}
+
+/* Whether to make an arena now. False: it waited, ask again. */
+static bool is_due_locked(struct pages *pages) REQUIRES(pages->lock)
+{
     uint64_t until_ns = pages->used_ns + QUIET_MS * NS_PER_MS;
 
     lock_assert_held(&pages->lock);
-    if (options->ahead_bytes == 0 || pages->used_ns == 0 ||
-        bytes_ready_locked(pages) < options->ahead_bytes / 8 ||
-        clock_mono_ns(clock_real()) >= until_ns)
-        return false;
-    (void)!cond_wait_until(&pages->wanted, &pages->lock, until_ns);
-    return true;
+    if (!wants_ahead_locked(pages))
+        cond_wait(&pages->wanted, &pages->lock);
+    else if (must_wait_locked(pages, until_ns))
+        (void)!cond_wait_until(&pages->wanted, &pages->lock, until_ns);
+    else
+        return true;
+    return false;
 }
 
 static void keep_ahead(void *arg)
@@ -593,9 +604,8 @@ static void keep_ahead(void *arg)
     thread_set_background();
     do {
         lock_enter(&pages->lock);
-        while (!pages->closing && (!wants_ahead_locked(pages) || wait_for_quiet_locked(pages)))
-            if (!pages->closing && !wants_ahead_locked(pages))
-                cond_wait(&pages->wanted, &pages->lock);
+        while (!pages->closing && !is_due_locked(pages))
+            ;
         bytes = pages->closing ? 0 : pages->bytes_ahead;
         pages->bytes_held += bytes;
         pages->bytes_coming += bytes;
