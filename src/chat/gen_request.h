@@ -32,6 +32,8 @@ enum gen_source {
     GEN_SOURCE_TOKENS,   /* taken as they are */
 };
 
+enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
+
 /* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
  * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
@@ -59,7 +61,7 @@ struct gen_request {
     uint32_t max_tokens; /* 0 = as many as fit */
     /* starts as the server's defaults; grammar fields are set from what follows */
     struct sample_params sample;
-    const char *const *stops;
+    const char *const *stops; /* searched for in the text of the answer (output/stop_text.h) */
     size_t stops_count;
 
     enum constraint_mode tool_choice;

@@ -237,6 +237,15 @@ static void chat_end(struct answer *answer, struct buf *out)
     openai_stream_end(answer, &chunk, out);
 }
 
+/* Clients that only read choices see the failure as well (keeps I79). */
+static void chat_stream_error(struct answer *answer, const struct api_error *error, struct buf *out)
+{
+    for (size_t i = 0; answer->begun && i < answer->choices_count; i++)
+        if (answer->choices[i].finish == ANSWER_FAILED)
+            chat_choice_end(answer, i, out);
+    openai_stream_error(answer, error, out);
+}
+
 const struct dialect dialect_openai_chat = {
     .name = "openai_chat",
     .parse = chat_parse,
@@ -247,6 +256,6 @@ const struct dialect dialect_openai_chat = {
     .event = chat_event,
     .choice_end = chat_choice_end,
     .end = chat_end,
-    .stream_error = openai_stream_error,
+    .stream_error = chat_stream_error,
     .keepalive_event = chat_keepalive,
 };

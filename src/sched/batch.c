@@ -145,15 +145,15 @@ static void take_token(struct job *job, const struct sample_pick *pick)
         end_with(job, GEN_END_STOP);
         return;
     }
-    enum err err = text_push(&job->text, pick->token, &token.text);
+    buf_clear(&job->text);
+    enum err err = detok_push(&job->detok, pick->token, &job->text);
     if (err != ERR_OK) {
         job_end(job, GEN_END_ERROR, err, NULL);
         return;
     }
+    token.text = buf_text(&job->text);
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
-    if (job->text.stop >= 0)
-        end_with(job, GEN_END_STOP_TEXT);
-    else if (!more && job_cancelled(job)) /* the client disconnected, and the sink noticed first */
+    if (!more && job_cancelled(job)) /* the client disconnected, and the sink noticed first */
         job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else if (!more)
         end_with(job, GEN_END_SINK);

@@ -54,7 +54,6 @@ const char *gen_phase_name(enum gen_phase phase);
 /* Why a generation ended. X(value, name) */
 #define GEN_END_TABLE(X)                                                       \
     X(GEN_END_STOP, "stop")           /* the model ended its answer */         \
-    X(GEN_END_STOP_TEXT, "stop_text") /* a stop text was found */              \
     X(GEN_END_LENGTH, "length")       /* max_tokens, or the context is full */ \
     X(GEN_END_SINK, "sink")           /* the sink stopped it */                \
     X(GEN_END_CANCELLED, "cancelled") /* gen_cancel */                         \
@@ -92,8 +91,7 @@ struct gen_times {
 /* One sampled token. */
 struct gen_token {
     token_id token;
-    /* complete characters that can no longer begin a stop text; may be empty, may belong to earlier
-     * tokens */
+    /* complete characters; may be empty, may begin in earlier tokens */
     struct str text;
     const struct sample_pick *pick; /* log-probabilities, if requested */
     uint32_t index;                 /* from 0 */
@@ -102,8 +100,7 @@ struct gen_token {
 
 struct gen_result {
     enum gen_end end;
-    struct str stop_text; /* the stop text that was found */
-    /* text still held back at the end; follows that of the last token */
+    /* the last, incomplete character; follows the text of the last token */
     struct str tail;
     struct gen_usage usage;
     struct gen_times times;
@@ -139,8 +136,6 @@ struct gen_cache_hints {
     size_t breakpoints_count;
 };
 
-enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
-
 struct gen {
     uint64_t id;
     struct hearth_space *space; /* for the model and tenant; NULL: the cache is off */
@@ -153,8 +148,6 @@ struct gen {
     uint32_t last_user;  /* start of the last user message; 0 = not known */
     uint32_t max_tokens; /* 0 = as many as fit */
     struct sample_params sample;
-    const char *const *stops; /* stop texts */
-    size_t stops_count;
     bool control_text; /* control tokens are also written into the text */
     struct gen_cache_hints cache;
     struct gen_sink sink;

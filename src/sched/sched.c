@@ -15,7 +15,7 @@
 #include "base/progress.h"
 #include "sched/sched_impl.h"
 
-enum { QUEUE_DEFAULT = 256, SPARSE_DEFAULT = 8192 };
+enum { QUEUE_DEFAULT = 256, SPARSE_DEFAULT = 8192, TOKEN_TEXT_BYTES_MAX = 1 << 20 };
 
 uint64_t sched_now_ns(const struct sched *sched)
 {
@@ -66,7 +66,7 @@ static void free_job(struct job *job)
     restore_drop(job);
     retain_drop(job);
     sampler_destroy(&job->sampler);
-    text_fini(&job->text);
+    buf_fini(&job->text);
     mem_free(job->tokens);
     mem_free(job->marks);
     mem_free(job);
@@ -125,7 +125,8 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
     *job = (struct job){
         .sched = sched, .gen = gen, .id = gen->id, .space = gen->space, .seq = SEQ_NONE};
     job->restore.seq = SEQ_NONE;
-    text_init(&job->text, sched->engine, gen->control_text, gen->stops, gen->stops_count);
+    detok_init(&job->detok, sched->engine, gen->control_text);
+    buf_init(&job->text, TOKEN_TEXT_BYTES_MAX);
     job->room = sched->room;
     if (gen->max_tokens > 0 && gen->max_tokens < job->room - gen->tokens_count)
         job->room = gen->tokens_count + gen->max_tokens;
@@ -182,12 +183,6 @@ static enum err check(const struct sched *sched, const struct gen *gen, struct e
         if (!engine_token_valid(sched->engine, gen->tokens[i]))
             return err_set(info, ERR_INVALID, "token %d at %u is not in the vocabulary",
                            gen->tokens[i], i);
-    for (size_t i = 0; i < gen->stops_count; i++)
-        if (gen->stops[i][0] == '\0' || strlen(gen->stops[i]) > GEN_STOP_BYTES_MAX)
-            return err_set(info, ERR_INVALID, "a stop text must have 1 to %d bytes",
-                           GEN_STOP_BYTES_MAX);
-    if (gen->stops_count > GEN_STOPS_MAX)
-        return err_set(info, ERR_INVALID, "at most %d stop texts", GEN_STOPS_MAX);
     return ERR_OK;
 }
 

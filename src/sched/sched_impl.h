@@ -48,7 +48,7 @@
 #include "sched/restore.h"
 #include "sched/sched.h"
 #include "sched/store_cost.h"
-#include "output/stop_text.h"
+#include "output/detok.h"
 #include "sched/watchdog.h"
 
 enum {
@@ -109,7 +109,8 @@ struct job {
     struct job_keep keep;
 
     struct sampler *sampler;
-    struct text text;
+    struct detok detok;
+    struct buf text; /* of the last token */
     struct gen_usage usage;
     struct gen_times times;
     struct gen_result result;

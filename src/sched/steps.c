@@ -40,12 +40,10 @@ static void notify_sink(struct job *job, enum gen_end end, enum err err, const s
         err_set(&result->info, err, "%s", info != NULL ? info->text : err_sentence(err));
         result->info.retry_s = info != NULL ? info->retry_s : 0;
     }
-    /* Text held back for a stop text that never came. Running out of memory for it must not fail
-     * the job now. */
-    if (text_finish(&job->text, &result->tail) != ERR_OK)
-        result->tail = STR_NONE;
-    if (job->text.stop >= 0)
-        result->stop_text = str_from(job->text.stops[job->text.stop]);
+    /* Running out of memory for half a character must not fail the job now. */
+    buf_clear(&job->text);
+    result->tail =
+        detok_finish(&job->detok, &job->text) == ERR_OK ? buf_text(&job->text) : STR_NONE;
     job->times.ended = sched_now_ns(job->sched);
     if (job->started) /* a job that never started used no source */
         result->usage = job->usage;

@@ -88,6 +88,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
 static void free_choice(struct call_choice *choice)
 {
     output_destroy(&choice->output);
+    stop_text_fini(&choice->stop);
     buf_fini(&choice->raw);
     mem_free(choice->tokens);
 }
@@ -464,8 +465,6 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
         gen->sample.grammar_triggers = prepared->constraint.triggers;
         gen->sample.grammar_triggers_count = prepared->constraint.triggers_count;
     }
-    gen->stops = request->stops;
-    gen->stops_count = request->stops_count;
     gen->control_text = prepared->control_text;
     gen->cache = (struct gen_cache_hints){
         .no_read = !request->cache_read,
@@ -491,6 +490,7 @@ static void make_choices(struct call *call)
         call->choices[i].call = call;
         call->choices[i].index = i;
         buf_init(&call->choices[i].raw, ANSWER_TEXT_BYTES_MAX);
+        stop_text_init(&call->choices[i].stop, call->request.stops, call->request.stops_count);
         fill_gen(call, &call->choices[i], space);
     }
 }

@@ -31,6 +31,7 @@
 #include "chat/error.h"
 #include "chat/gen_request.h"
 #include "chat/prepare.h"
+#include "output/stop_text.h"
 #include "serve/respond.h"
 #include "base/buf.h"
 #include "base/list.h"
@@ -49,6 +50,7 @@ struct call_choice {
     size_t index;
     struct gen gen;
     struct output *output;
+    struct stop_text stop;
     struct buf raw;         /* generated text including markup: for recall_remember */
     bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
     bool reasons;           /* the last event was reasoning */

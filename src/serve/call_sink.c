@@ -4,6 +4,8 @@
  *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event
  *            --> call->out --> one write per sink call
  *
+ * Content passes output/stop_text.h first. A stop text ends the answer.
+ *
  * All sinks of a call run on one thread, that of its model's scheduler, so only the head of the
  * stream is locked: the worker may be sending it at the same time. The end of a generation is
  * passed to another thread, which remembers and counts it and ends the answer. Nothing waits: http
@@ -111,26 +113,16 @@ static void fail_call(struct call_choice *choice, struct str reason)
                       "The model wrote a tool call that cannot be read: " STR_FMT, STR_ARG(reason));
 }
 
-/* Called by the parser of the output. */
-static void on_event(const struct output_event *event, void *arg)
+/* The answer is complete, whatever the model writes now. */
+static bool is_over(const struct call_choice *choice)
 {
-    struct call_choice *choice = arg;
-    struct call *call = choice->call;
-    const struct dialect *dialect = api_dialect(call->endpoint);
+    return failed(choice) || choice->stop_at_next_call || choice->stop.found >= 0;
+}
 
-    if (failed(choice) || choice->stop_at_next_call)
-        return;
-    if (event->type == OUTPUT_ERROR) {
-        if (!choice->call_truncated)
-            fail_call(choice, event->text);
-        return;
-    }
-    if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
-        /* set at the next call, not at the end of the first: a turn that ends by itself can be
-         * recalled */
-        choice->stop_at_next_call = true;
-        return;
-    }
+static void tell(struct call_choice *choice, const struct output_event *event)
+{
+    struct call *call = choice->call;
+
     enum err err = answer_add(&call->answer, choice->index, event);
     if (err != ERR_OK) {
         fail_with(choice, err, NULL);
@@ -138,12 +130,49 @@ static void on_event(const struct output_event *event, void *arg)
     }
     choice->reasons = event->type == OUTPUT_REASONING;
     if (call->request.stream)
-        dialect->event(&call->answer, choice->index, event, &call->out);
+        api_dialect(call->endpoint)->event(&call->answer, choice->index, event, &call->out);
+}
+
+static void tell_content(struct call_choice *choice, struct str text)
+{
+    if (text.len > 0)
+        tell(choice, &(struct output_event){.type = OUTPUT_CONTENT, .text = text});
+}
+
+/* Called by the parser of the output. */
+static void on_event(const struct output_event *event, void *arg)
+{
+    struct call_choice *choice = arg;
+    struct str text;
+
+    if (is_over(choice))
+        return;
+    if (event->type == OUTPUT_CONTENT) {
+        enum err err = stop_text_push(&choice->stop, event->text, &text);
+        if (err != ERR_OK)
+            fail_with(choice, err, NULL);
+        tell_content(choice, text);
+        return;
+    }
+    tell_content(choice, stop_text_flush(&choice->stop));
+    if (event->type == OUTPUT_ERROR) {
+        if (!choice->call_truncated)
+            fail_call(choice, event->text);
+        return;
+    }
+    if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 &&
+        !choice->call->request.parallel_calls) {
+        /* set at the next call, not at the end of the first: a turn that ends by itself can be
+         * recalled */
+        choice->stop_at_next_call = true;
+        return;
+    }
+    tell(choice, event);
 }
 
 static void push_text(struct call_choice *choice, struct str text)
 {
-    if (text.len == 0 || failed(choice) || choice->stop_at_next_call)
+    if (text.len == 0 || is_over(choice))
         return;
     buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is not a failure */
     enum err err = output_push(choice->output, text);
@@ -262,39 +291,39 @@ static bool on_token(void *arg, const struct gen_token *token)
     if (choice->reasons)
         call->answer.choices[choice->index].reasoning_tokens++;
     call_flush(call);
-    return !call->broken && !failed(choice) && !choice->stop_at_next_call;
+    return !call->broken && !is_over(choice);
 }
 
 /* ---- the end of a choice ---- */
 
 static enum answer_finish finish_of(const struct call_choice *choice, enum gen_end end)
 {
-    switch (end) {
-    case GEN_END_STOP_TEXT:
-        return ANSWER_STOP_TEXT;
-    case GEN_END_LENGTH:
-        return ANSWER_LENGTH;
-    case GEN_END_STOP:
-    case GEN_END_SINK:
-        return choice->call->answer.choices[choice->index].calls_count > 0 ? ANSWER_CALLS
-                                                                           : ANSWER_STOP;
-    default:
+    bool stopped = choice->stop.found >= 0;
+
+    if (end == GEN_END_ERROR || end == GEN_END_CANCELLED)
         return ANSWER_FAILED;
-    }
+    if (end == GEN_END_LENGTH && !stopped)
+        return ANSWER_LENGTH;
+    /* a client must answer calls, even if a stop text follows them */
+    if (choice->call->answer.choices[choice->index].calls_count > 0)
+        return ANSWER_CALLS;
+    return stopped ? ANSWER_STOP_TEXT : ANSWER_STOP;
 }
 
 /* Ends the text: appends held-back text and lets the parser finish. */
 static void finish_text(struct call_choice *choice, const struct gen_result *result)
 {
-    bool cut = result->end != GEN_END_STOP && result->end != GEN_END_STOP_TEXT;
+    bool cut = result->end != GEN_END_STOP;
 
     push_text(choice, result->tail);
-    if (failed(choice) || choice->stop_at_next_call)
+    if (is_over(choice))
         return;
     choice->call_truncated = cut;
     enum err err = output_finish(choice->output, cut);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
+    if (!failed(choice))
+        tell_content(choice, stop_text_flush(&choice->stop));
 }
 
 static void set_finish(struct call_choice *choice, const struct gen_result *result)
@@ -309,13 +338,8 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
     if (failed(choice))
         return;
     answer->finish = finish_of(choice, result->end);
-    if (answer->finish != ANSWER_STOP_TEXT)
-        return;
-    /* Uses the request's copy of the text, which lives as long as the answer; the result's belongs
-     * to the scheduler. */
-    for (size_t i = 0; i < choice->call->request.stops_count; i++)
-        if (str_eq(str_from(choice->call->request.stops[i]), result->stop_text))
-            answer->stop_text = str_from(choice->call->request.stops[i]);
+    if (answer->finish == ANSWER_STOP_TEXT)
+        answer->stop_text = str_from(choice->call->request.stops[choice->stop.found]);
 }
 
 static void merge_result(struct call_choice *choice, const struct gen_result *result)
@@ -352,9 +376,9 @@ static bool is_recallable(const struct call_choice *choice, const struct gen_res
 {
     const struct call *call = choice->call;
 
-    return call->api->options.recall && call->prepared.history_known && !failed(choice) &&
-           !choice->stop_at_next_call && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
-           !call->request.continue_final && !call->request.prefill_only &&
+    return call->api->options.recall && call->prepared.history_known && !is_over(choice) &&
+           choice->raw.err == ERR_OK && result->tokens_count > 0 && !call->request.continue_final &&
+           !call->request.prefill_only &&
            (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
 }
 
@@ -425,7 +449,7 @@ static void keep_result(struct call_choice *choice, const struct gen_result *res
         memcpy(choice->tokens, result->tokens, bytes);
     choice->result = *result;
     choice->result.tokens = choice->tokens;
-    choice->result.tail = choice->result.stop_text = STR_NONE;
+    choice->result.tail = STR_NONE;
 }
 
 static void on_done(void *arg, const struct gen_result *result)

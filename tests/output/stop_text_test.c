@@ -4,26 +4,26 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "support/engine_fake.h"
 #include "support/test.h"
 
 /* Pushes `all` in the given pieces and gathers what is released. */
 static void gather(const char *all, size_t step, const char *const *stops, size_t stops_count,
                    struct buf *out, int *stop)
 {
-    struct text text;
+    struct stop_text text;
     struct str piece;
 
     buf_init(out, 1 << 16);
-    text_init(&text, NULL, false, stops, stops_count);
+    stop_text_init(&text, stops, stops_count);
     for (size_t at = 0; at < strlen(all); at += step) {
-        assert_ok(text_push_bytes(&text, all + at, MIN(step, strlen(all) - at), &piece));
+        struct str in = {all + at, MIN(step, strlen(all) - at)};
+        assert_ok(stop_text_push(&text, in, &piece));
         buf_append(out, piece.ptr, piece.len);
     }
-    assert_ok(text_finish(&text, &piece));
+    piece = stop_text_flush(&text);
     buf_append(out, piece.ptr, piece.len);
-    *stop = text.stop;
-    text_fini(&text);
+    *stop = text.found;
+    stop_text_fini(&text);
 }
 
 static void test_stops_in_every_split(void **state)
@@ -68,38 +68,37 @@ static void test_stops_in_every_split(void **state)
 static void test_holds_no_more_than_needed(void **state)
 {
     const char *const stops[] = {"END"};
-    struct text text;
+    struct stop_text text;
     struct str piece;
 
     (void)state;
-    text_init(&text, NULL, false, stops, 1);
-    assert_ok(text_push_bytes(&text, "abcE", 4, &piece));
+    stop_text_init(&text, stops, 1);
+    assert_ok(stop_text_push(&text, STR("abcE"), &piece));
     assert_int_equal(piece.len, 3);
-    assert_ok(text_push_bytes(&text, "N", 1, &piece));
+    assert_ok(stop_text_push(&text, STR("N"), &piece));
     assert_int_equal(piece.len, 0);
-    assert_ok(text_push_bytes(&text, "x", 1, &piece));
+    assert_ok(stop_text_push(&text, STR("x"), &piece));
     assert_int_equal(piece.len, 3);
     assert_memory_equal(piece.ptr, "ENx", 3);
-    text_fini(&text);
+    stop_text_fini(&text);
 }
 
-static void test_tokens_of_an_engine(void **state)
+/* Text that other output follows is no beginning of a stop text after it. */
+static void test_no_stop_text_across_other_output(void **state)
 {
-    struct engine *engine;
-    struct text text;
+    const char *const stops[] = {"END"};
+    struct stop_text text;
     struct str piece;
 
     (void)state;
-    assert_ok(engine_fake_create(&engine, &(struct engine_fake_options){0}, NULL));
-    text_init(&text, engine, true, NULL, 0);
-    assert_ok(text_push(&text, 0xC3, &piece)); /* half a character */
-    assert_int_equal(piece.len, 0);
-    assert_ok(text_push(&text, 0xA9, &piece));
+    stop_text_init(&text, stops, 1);
+    assert_ok(stop_text_push(&text, STR("E"), &piece));
+    piece = stop_text_flush(&text);
+    assert_int_equal(piece.len, 1);
+    assert_ok(stop_text_push(&text, STR("ND"), &piece));
     assert_int_equal(piece.len, 2);
-    assert_ok(text_push(&text, ENGINE_FAKE_TURN_BEGIN, &piece));
-    assert_memory_equal(piece.ptr, "<|im_start|>", piece.len);
-    text_fini(&text);
-    engine_close(&engine);
+    assert_int_equal(text.found, -1);
+    stop_text_fini(&text);
 }
 
 static void test_no_memory(void **state)
@@ -109,18 +108,18 @@ static void test_no_memory(void **state)
 
     (void)state;
     for (long n = 1; n < 4; n++) {
-        struct text text;
+        struct stop_text text;
         struct str piece;
-        text_init(&text, NULL, false, stops, 1);
+        stop_text_init(&text, stops, 1);
         fault_arm(&fault, n, true);
         mem_set_fault(&fault);
-        enum err err = text_push_bytes(&text, "abcE", 4, &piece);
+        enum err err = stop_text_push(&text, STR("abcE"), &piece);
         mem_set_fault(NULL);
         assert_true(err == ERR_OK || err == ERR_NOMEM);
         assert_true(err == ERR_OK || piece.len == 0);
-        text_fini(&text);
+        stop_text_fini(&text);
     }
 }
 
 TEST_SUITE(TEST(test_stops_in_every_split), TEST(test_holds_no_more_than_needed),
-           TEST(test_tokens_of_an_engine), TEST(test_no_memory))
+           TEST(test_no_stop_text_across_other_output), TEST(test_no_memory))

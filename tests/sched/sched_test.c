@@ -38,8 +38,6 @@ static void run_cold(const struct engine_fake_options *fake, const struct kit_ge
     sched_kit_open(&kit, fake, 0, &options);
     kit_gen_init(cold, &kit, (uint32_t)like->gen.id, like->gen.tokens_count, like->gen.max_tokens);
     memcpy(cold->prompt, like->prompt, sizeof(cold->prompt));
-    cold->gen.stops = like->gen.stops;
-    cold->gen.stops_count = like->gen.stops_count;
     kit_gen_run(&kit, cold);
     assert_int_equal(cold->result.usage.computed, like->gen.tokens_count);
     sched_kit_close(&kit);
@@ -292,8 +290,6 @@ static void test_ends(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
     static struct kit_gen gen, longer;
-    const char *stops[1];
-    char stop[3];
     struct sched_kit kit;
 
     (void)state;
@@ -307,18 +303,6 @@ static void test_ends(void **state)
     kit_gen_run(&kit, &gen);
     assert_int_equal(gen.result.end, GEN_END_SINK);
     assert_int_equal(gen.answer_count, 5);
-    kit_gen_fini(&gen);
-    /* Two characters out of the middle of the answer. */
-    memcpy(stop, longer.text + 10, 2);
-    stop[2] = '\0';
-    stops[0] = stop;
-    kit_gen_init(&gen, &kit, 3, 50, 40);
-    gen.gen.stops = stops;
-    gen.gen.stops_count = 1;
-    kit_gen_run(&kit, &gen);
-    assert_int_equal(gen.result.end, GEN_END_STOP_TEXT);
-    assert_int_equal(gen.text_len, strstr(longer.text, stop) - longer.text);
-    assert_memory_equal(gen.text, longer.text, gen.text_len);
     kit_gen_fini(&gen);
     kit_gen_fini(&longer);
     fake.end_one_in = 20;
@@ -650,7 +634,6 @@ static void test_the_context_is_the_end(void **state)
 static void test_bad_requests_are_refused(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
-    const char *empty[] = {""};
     static struct kit_gen gen;
     struct sched_kit kit;
 
@@ -660,10 +643,6 @@ static void test_bad_requests_are_refused(void **state)
     gen.prompt[7] = 100000;
     assert_err(sched_submit(kit.sched, &gen.gen, NULL), ERR_INVALID);
     gen.prompt[7] = 1;
-    gen.gen.stops = empty;
-    gen.gen.stops_count = 1;
-    assert_err(sched_submit(kit.sched, &gen.gen, NULL), ERR_INVALID);
-    gen.gen.stops_count = 0;
     gen.gen.sample.top_p = 17;
     assert_err(sched_submit(kit.sched, &gen.gen, NULL), ERR_INVALID);
     assert_int_equal(gen.dones, 0);

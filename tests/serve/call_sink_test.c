@@ -508,11 +508,66 @@ static void test_i79_a_call_that_cannot_be_read(void **state)
     api_kit_ask(&kit, "POST", CHAT, NULL, body, &answer);
     assert_int_equal(answer.status, 200);
     assert_true(answer.complete);
-    assert_non_null(strstr(buf_str(&answer.body), "data: {\"error\":"));
+    const char *finish = strstr(buf_str(&answer.body), "\"finish_reason\":\"error\"");
+    assert_non_null(finish);
+    assert_non_null(strstr(finish, "data: {\"error\":"));
     assert_null(strstr(buf_str(&answer.body), "[DONE]"));
     http_answer_fini(&answer);
     /* It did not go on for the tokens that were allowed. */
     assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 50);
+    api_kit_close(&kit);
+}
+
+/* A stop text ends the answer, never a call: its markup is not text of the client. */
+static void test_stop_texts_in_a_call(void **state)
+{
+    static const char *const stops[] = {"\\n",  "}",    ":",         "arguments",
+                                        "look", "true", "tool_call", "</tool_call>"};
+    struct api_kit kit;
+    char body[1024];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    for (size_t i = 0; i < COUNT_OF(stops); i++) {
+        snprintf(body, sizeof(body), "{\"stop\":[\"%s\"]," MESSAGES "," CALL_IT "}", stops[i]);
+        yyjson_doc *doc = api_kit_post(&kit, CHAT, body, 200);
+        assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "tool_calls");
+        assert_string_equal(json_at(doc, "/choices/0/message/content"), "");
+        assert_string_equal(json_at(doc, "/choices/0/message/tool_calls/0/function/name"), "look");
+        yyjson_doc_free(doc);
+    }
+    api_kit_close(&kit);
+}
+
+/* The prompt opens a thought, which the model never closes. */
+static const struct api_kit_options thinker = {
+    .template_text = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+                     "\n{% endfor %}{% if false %}</think>{% endif %}"
+                     "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}",
+};
+
+static void test_stop_texts_in_a_thought(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    yyjson_doc *doc;
+    char text[256], thought[256];
+
+    (void)state;
+    api_kit_open(&kit, &thinker);
+    doc = api_kit_post(&kit, CHAT, "{\"stop\":[\"a\",\"b\"]," MESSAGES "," GREEDY "}", 200);
+    assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "length");
+    assert_string_equal(json_at(doc, "/choices/0/message/content"), "");
+    assert_int_equal(strlen(json_at(doc, "/choices/0/message/reasoning_content")), 12);
+    snprintf(thought, sizeof(thought), "%s", json_at(doc, "/choices/0/message/reasoning_content"));
+    assert_non_null(strpbrk(thought, "ab"));
+    yyjson_doc_free(doc);
+    read_events(&kit, CHAT, "{\"stream\":true,\"stop\":[\"a\",\"b\"]," MESSAGES "," GREEDY "}",
+                &events);
+    assert_string_equal(joined(&events, "/choices/0/delta/content", text, sizeof(text)), "");
+    assert_string_equal(joined(&events, "/choices/0/delta/reasoning_content", text, sizeof(text)),
+                        thought);
+    free_events(&events);
     api_kit_close(&kit);
 }
 
@@ -626,5 +681,6 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
-           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
-           TEST(test_a_call_or_json), TEST(test_i106_turns_are_recalled))
+           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_stop_texts_in_a_call),
+           TEST(test_stop_texts_in_a_thought), TEST(test_json_schema), TEST(test_a_call_or_json),
+           TEST(test_i106_turns_are_recalled))
