@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Protocol, Sequence, Union
 
-API_VERSION = 4  # of the header that this file was written for
+API_VERSION = 5  # of the header that this file was written for
 KEY_BYTES = 32
 SHAPE_BYTES_MAX = 160
 MESSAGE_BYTES = 256
@@ -137,6 +137,8 @@ class Event(NamedTuple):
     reason: Reason
     first_difference: int
     us: int
+    object: int
+    position: int
 
 
 class Rate(NamedTuple):
@@ -315,6 +317,8 @@ class _Event(Structure):
         ("reason", c_int),
         ("first_difference", c_uint32),
         ("us", c_uint64),
+        ("object", c_int),
+        ("position", c_uint32),
     ]
 
 
@@ -366,6 +370,7 @@ class _Stats(Structure):
         ("bytes_by_tier", _TIERS),
         *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory".split()),
         *((name, _TIERS) for name in "bytes_read_by_tier bytes_written_by_tier ns_read_by_tier ns_written_by_tier".split()),
+        *((name, c_uint64) for name in "tail_tokens tails_max".split()),
     ]
 
 

@@ -28,9 +28,11 @@ export function bytes(value) {
     return `${group.format(value)} B`;
 }
 
+/* Rounded, but 100 % means all. */
 export function percent(share) {
     if (!Number.isFinite(share)) return '–';
-    return `${(Math.floor(share * 1000 + 1e-9) / 10).toFixed(1)} %`;
+    const tenths = Math.round(share * 1000);
+    return `${((tenths === 1000 && share < 1 ? 999 : tenths) / 10).toFixed(1)} %`;
 }
 
 export function duration(seconds) {

@@ -53,6 +53,31 @@ function renewModel(element, model) {
         });
 }
 
+/* Per model: what is cached, and what it saved. Tails are N/A where layers cannot be cut (I48). */
+const tails = (model, show) => (model.cache.tails ? show(model.cache.tails) : 'N/A (see log)');
+const CACHE = [
+    ['Model', (model) => model.id],
+    ['Objects', ({ cache }) => format.exact(cache.objects)],
+    ['Snapshots', ({ cache }) => format.exact(cache.snapshots)],
+    ['RAM', ({ cache }) => format.bytes(cache.bytes.ram)],
+    ['SSD', ({ cache }) => format.bytes(cache.bytes.ssd)],
+    ['Reused, 15 min', ({ cache }) => format.percent(cache.rates['15m'].hit_rate)],
+    ['Evicted', ({ cache }) => format.exact(cache.evictions)],
+    ['Tails', (model) => tails(model, ({ count, max }) => `${format.exact(count)} / ${format.exact(max)}`)],
+    ['Tail hits per tail', (model) => tails(model, ({ hit_rate }) => hit_rate.toFixed(2))],
+    ['Tokens saved by tails', (model) => tails(model, ({ tokens_saved }) => format.exact(tokens_saved))],
+];
+
+function renewCaches(models) {
+    const cached = models.filter(({ cache, features }) => cache && features.reuse === 'ok');
+    const table = $('model-caches');
+    table.hidden = cached.length === 0;
+    sync(table.querySelector('thead tr'), CACHE, ([title]) => title, ([title]) => h('th', { scope: 'col', class: title === 'Model' ? '' : 'number' }, title));
+    sync(table.querySelector('tbody'), cached, ({ id }) => id,
+        () => h('tr', {}, ...CACHE.map(([title], i) => h('td', { class: i > 0 ? 'number' : '', 'data-label': title }))),
+        (row, model) => CACHE.forEach(([, show], i) => put(row.children[i], show(model))));
+}
+
 /* The model list of the probe box follows. */
 function renewChoice(models) {
     sync($('probe-model'), models, ({ id }) => id, ({ id }) => h('option', { value: id }, id));
@@ -60,5 +85,6 @@ function renewChoice(models) {
 
 export function showModels({ models }) {
     sync($('model-list'), models, ({ id }) => id, makeModel, renewModel);
+    renewCaches(models);
     renewChoice(models);
 }

@@ -18,6 +18,9 @@ const FACTS = [
     ['Written', (tier) => format.bytes(tier.written_bytes)],
     ['Errors', (tier) => format.exact(tier.errors)],
     ['Written today', (tier) => format.bytes(tier.written_today)],
+    ['Writes accepted', (tier) => format.exact(tier.accepted)],
+    ['Writes queued', (tier) => format.exact(tier.queued)],
+    ['Writes failed', (tier) => format.exact(tier.failed)],
 ];
 /* The device is neither read nor written; only a disk has a daily budget. */
 const FACTS_OF = { device: 4, ram: 7 };

@@ -45,7 +45,7 @@ extern "C" {
 
 /* Increases with every addition; the SONAME increases with every incompatible change. Makefiles
  * read this line. */
-#define HEARTH_API_VERSION 4
+#define HEARTH_API_VERSION 5
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -146,6 +146,8 @@ HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "no_sna
 HEARTH_API const char *hearth_match_name(enum hearth_match match);
 HEARTH_API const char *hearth_tier_name(enum hearth_tier tier);
 HEARTH_API const char *hearth_event_name(enum hearth_event_kind kind); /* "hit" */
+/* "snapshot"; "none" for 0 */
+HEARTH_API const char *hearth_object_kind_name(enum hearth_object_kind kind);
 HEARTH_API unsigned hearth_api_version(void);
 
 /* ---- a cache ---- */
@@ -491,7 +493,7 @@ struct hearth_stats {
     /* writes to a slower tier that was full or busy; retried later; given up */
     uint64_t writes_declined, writes_retried, writes_given_up;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
-    uint64_t objects, nodes, snapshots, tails; /* held now */
+    uint64_t objects, nodes, snapshots, tails; /* cached now */
     uint64_t tail_stashes, tail_hits, tail_evictions;
     uint64_t bytes_by_tier[HEARTH_TIER_COUNT], bytes_index, bytes_budget, bytes_cap;
     /* all memory taken from the system now, gaps included. Never above bytes_cap; when that is
@@ -502,6 +504,9 @@ struct hearth_stats {
      * not copied and take no time. Slower tiers: what was moved there and back. */
     uint64_t bytes_read_by_tier[HEARTH_TIER_COUNT], bytes_written_by_tier[HEARTH_TIER_COUNT];
     uint64_t ns_read_by_tier[HEARTH_TIER_COUNT], ns_written_by_tier[HEARTH_TIER_COUNT];
+    /* of tokens_reused, those that came from tails: without tails they would have been computed */
+    uint64_t tail_tokens;
+    uint64_t tails_max; /* per space; 0 = none, or its model cannot be cut at any token */
 };
 
 /* space NULL: all spaces. */
@@ -549,6 +554,10 @@ struct hearth_tier_stats {
      * overhead of files */
     uint64_t written_today;
     uint64_t errors; /* reads and writes that failed, bytes that were damaged */
+    /* Writes to a slower tier. Each accepted one is queued, then stored (`stores`), failed, or
+     * cancelled because its object was dropped first. */
+    uint64_t accepted, queued, failed, cancelled;
+    uint64_t declined; /* writes that were not accepted; some are retried later */
 };
 /* INVALID: no such tier. A tier that does not exist is OFF, and all zero. */
 HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
@@ -707,6 +716,9 @@ struct hearth_event {
     enum hearth_reason reason;
     uint32_t first_difference;
     uint64_t us; /* how long it took */
+    /* The object that was written, moved or dropped; 0 and 0 if the event is about none. */
+    enum hearth_object_kind object;
+    uint32_t position; /* the token count at which it ends */
 };
 
 /* Copies events with number > `after`, oldest first, at most max; returns how many. The last

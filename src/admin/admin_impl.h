@@ -159,10 +159,13 @@ struct admin_object {
 /* With its pointers set; valid until the struct moves. */
 const struct hearth_held *admin_object_held(struct admin_object *object);
 
-/* "rows", "sliding", "snapshot". */
-const char *admin_object_kind(enum hearth_object_kind kind);
 /* "system", "user", "assistant": the kind of message it is part of. */
 const char *admin_object_role(enum hearth_entry entry);
+
+/* "rates":{"1m":{...},...} of a model, NULL: of the server (stats.c). */
+void admin_write_rates(struct json *json, struct api *api, const char *model);
+/* "tails":{ with its fields; the caller adds others and closes it. */
+void admin_write_tails(struct json *json, const struct hearth_stats *stats);
 
 /* Writes its fields into an open object. */
 void admin_object_write(struct json *json, const struct hearth_held *held, const char *model);

@@ -120,6 +120,9 @@ static void publish_event(struct watch *watch, const struct hearth_event *event)
     json_key_text(&json, "match", hearth_match_name(event->match));
     json_key_text(&json, "reason", hearth_reason_name(event->reason));
     json_key_uint(&json, "first_difference", event->first_difference);
+    json_key_text(&json, "object",
+                  event->object > 0 ? hearth_object_kind_name(event->object) : NULL);
+    json_key_uint(&json, "position", event->position);
     json_key_float(&json, "seconds", (double)event->us / 1e6);
     publish(watch, FEED_CACHE, &json);
 }

@@ -40,6 +40,20 @@ static void write_reuse(struct json *json, const struct model *model)
     }
 }
 
+/* keeps I48: whether a prompt can continue at any token of another one, or why not */
+static void write_partial_reuse(struct json *json, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+    char text[128], kinds[64];
+
+    snprintf(text, sizeof(text), NOT_POSSIBLE);
+    if (facts->slicing == ENGINE_SLICING_ROWS)
+        snprintf(text, sizeof(text),
+                 NOT_POSSIBLE ": state of %s layers continues at snapshots only",
+                 kind_set_names(facts->kinds & ~KIND_BIT(KIND_FULL), kinds, sizeof(kinds)));
+    json_key_text(json, "partial_reuse", model_has_tails(model) ? "ok" : text);
+}
+
 /* Features allowed by the self-test and the template. */
 static void write_features(struct json *json, const struct model *model)
 {
@@ -48,8 +62,7 @@ static void write_features(struct json *json, const struct model *model)
 
     json_key_open(json, "features", '{');
     write_reuse(json, model);
-    json_key_text(json, "partial_reuse",
-                  facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
+    write_partial_reuse(json, model);
     json_key_text(json, "exact", facts->exact ? "ok" : "no");
     json_key_text(json, "tools", caps->tools ? "ok" : "no");
     json_key_text(json, "thinking", caps->thinking ? "ok" : "no");
@@ -65,8 +78,38 @@ static void write_kinds(struct json *json, kind_set kinds)
     json_close(json, ']');
 }
 
+/* What the cache has and did for a model, summed over its tenants. */
+static void write_cache(struct json *json, struct api *api, struct model *model)
+{
+    struct hearth_stats stats;
+
+    model_get_cache_stats(model, &stats);
+    json_key_open(json, "cache", '{');
+    json_key_uint(json, "objects", stats.objects);
+    json_key_uint(json, "blocks", stats.nodes);
+    json_key_uint(json, "snapshots", stats.snapshots);
+    json_key_open(json, "bytes", '{');
+    for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
+        json_key_uint(json, hearth_tier_name((enum hearth_tier)tier), stats.bytes_by_tier[tier]);
+    json_close(json, '}');
+    json_key_uint(json, "lookups", stats.lookups);
+    json_key_uint(json, "hits", stats.hits);
+    json_key_uint(json, "reused_tokens", stats.tokens_reused);
+    json_key_uint(json, "stores", stats.stores);
+    json_key_uint(json, "evictions", stats.evictions);
+    if (model_has_tails(model)) {
+        admin_write_tails(json, &stats);
+        json_key_uint(json, "max", stats.tails_max);
+        json_close(json, '}');
+    } else {
+        json_key_text(json, "tails", NULL); /* features.partial_reuse says why */
+    }
+    admin_write_rates(json, api, model_name(model));
+    json_close(json, '}');
+}
+
 /* Figures known only for a loaded model. */
-static void write_loaded(struct json *json, struct model *model)
+static void write_loaded(struct json *json, struct api *api, struct model *model)
 {
     struct sched_stats stats;
 
@@ -80,9 +123,10 @@ static void write_loaded(struct json *json, struct model *model)
     json_key_uint(json, "queued", stats.queued);
     json_key_float(json, "prefill_tokens_per_s", per_s(stats.tokens_computed, stats.prefill_ns));
     json_key_float(json, "decode_tokens_per_s", per_s(stats.tokens_generated, stats.decode_ns));
+    write_cache(json, api, model);
 }
 
-static void write_model(struct json *json, struct pool *pool, size_t index)
+static void write_model(struct json *json, struct api *api, struct pool *pool, size_t index)
 {
     struct pool_view view;
 
@@ -106,7 +150,7 @@ static void write_model(struct json *json, struct pool *pool, size_t index)
     json_key_uint(json, "loads", view.loads);
     json_key_float(json, "load_s", view.load_s);
     if (model) {
-        write_loaded(json, model);
+        write_loaded(json, api, model);
         pool_unpeek(pool, model);
     }
     json_close(json, '}');
@@ -121,7 +165,7 @@ enum err endpoint_admin_models(const struct loop_request *req, struct json *json
         return ERR_INVALID;
     json_key_open(json, "models", '[');
     for (size_t i = 0; i < pool_count(pool); i++)
-        write_model(json, pool, i);
+        write_model(json, req->api, pool, i);
     json_close(json, ']');
     return ERR_OK;
 }

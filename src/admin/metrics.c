@@ -204,13 +204,16 @@ static const struct stats_field cache_fields[] = {
     {COUNTER, CACHE("tail_stores_total", tail_stashes), "Ends of prompts kept."},
     {COUNTER, CACHE("tail_hits_total", tail_hits), "Hits that used the stored end of a prompt."},
     {COUNTER, CACHE("tail_evictions_total", tail_evictions), "Ends of prompts evicted."},
+    {COUNTER, CACHE("tail_tokens_total", tail_tokens),
+     "Tokens reused from the ends of prompts; without them they would have been computed."},
     {COUNTER, CACHE("verify_failures_total", verify_failures),
      "Objects whose bytes failed the check."},
     {COUNTER, CACHE("tier_errors_total", tier_errors), "Errors of tiers."},
     {GAUGE, CACHE("objects", objects), "Objects held."},
     {GAUGE, CACHE("snapshots", snapshots), "Snapshots held."},
     {GAUGE, CACHE("blocks", nodes), "Blocks known."},
-    {GAUGE, CACHE("tails", tails), "Ends of prompts held."},
+    {GAUGE, CACHE("tails", tails), "Ends of prompts cached."},
+    {GAUGE, CACHE("tails_max", tails_max), "Ends of prompts allowed per model and tenant."},
     {GAUGE, CACHE("memory_bytes", bytes_memory), "Bytes allocated from the system."},
     {GAUGE, CACHE("index_bytes", bytes_index), "Memory of the index."},
     {GAUGE, CACHE("budget_bytes", bytes_budget), "Bytes accounted for."},
@@ -227,6 +230,43 @@ static const struct stats_field tier_fields[] = {
     {SECONDS, CACHE("tier_written_seconds_total", ns_written_by_tier),
      "Time of storing in a tier."},
     {GAUGE, CACHE("tier_bytes", bytes_by_tier), "Bytes held, by tier."},
+};
+
+/* Of every tier. */
+#define TIER(name, field) "hearth_tier_" name, offsetof(struct hearth_tier_stats, field)
+static const struct stats_field store_fields[] = {
+    {GAUGE, TIER("used_bytes", used), "Bytes used, overhead included."},
+    {GAUGE, TIER("cap_bytes", cap), "Bytes allowed."},
+    {GAUGE, TIER("objects", objects), "Objects cached."},
+    {COUNTER, TIER("hits_total", hits), "Hits that took something from the tier."},
+    {COUNTER, TIER("stores_total", stores), "Objects that arrived in the tier: persisted ones."},
+    {COUNTER, TIER("evictions_total", evictions), "Objects evicted from the tier."},
+    {COUNTER, TIER("errors_total", errors), "Reads and writes that failed, damaged objects."},
+    {COUNTER, TIER("writes_accepted_total", accepted), "Writes accepted: queued, then persisted."},
+    {COUNTER, TIER("writes_failed_total", failed), "Accepted writes that were lost."},
+    {COUNTER, TIER("writes_cancelled_total", cancelled), "Accepted writes of dropped objects."},
+    {COUNTER, TIER("writes_declined_total", declined), "Writes that were not accepted."},
+    {GAUGE, TIER("writes_queued", queued), "Writes accepted and not finished."},
+    {GAUGE, TIER("written_today_bytes", written_today), "Bytes written today."},
+};
+
+/* Of every loaded model. */
+#define MODEL(name, field) "hearth_model_cache_" name, offsetof(struct hearth_stats, field)
+static const struct stats_field model_fields[] = {
+    {COUNTER, MODEL("lookups_total", lookups), "Lookups, by model."},
+    {COUNTER, MODEL("hits_total", hits), "Hits, by model."},
+    {COUNTER, MODEL("looked_up_tokens_total", tokens_looked_up), "Tokens looked up, by model."},
+    {COUNTER, MODEL("reused_tokens_total", tokens_reused), "Tokens reused, by model."},
+    {COUNTER, MODEL("evictions_total", evictions), "Objects evicted, by model."},
+    {COUNTER, MODEL("tail_stores_total", tail_stashes), "Ends of prompts stored, by model."},
+    {COUNTER, MODEL("tail_hits_total", tail_hits), "Hits that used the end of a prompt."},
+    {COUNTER, MODEL("tail_tokens_total", tail_tokens), "Tokens reused from ends of prompts."},
+    {GAUGE, MODEL("objects", objects), "Objects cached, by model."},
+    {GAUGE, MODEL("snapshots", snapshots), "Snapshots cached, by model."},
+    {GAUGE, MODEL("tails", tails), "Ends of prompts cached, by model."},
+    {GAUGE, MODEL("tails_max", tails_max), "Ends of prompts allowed; 0: the model has none."},
+    {GAUGE, MODEL("ram_bytes", bytes_by_tier[HEARTH_TIER_RAM]), "Bytes in memory, by model."},
+    {GAUGE, MODEL("ssd_bytes", bytes_by_tier[HEARTH_TIER_SSD]), "Bytes on disk, by model."},
 };
 
 static const struct stats_field memory_fields[] = {
@@ -293,6 +333,33 @@ static void write_tiers(const struct hearth_stats *stats, const struct stats_fie
         else
             buf_appendf(out, "%" PRIu64 "\n", values[i]);
     }
+}
+
+/* One number for each of `count` structs, with their labels. */
+static void write_each(const struct stats_field *field, const void *structs, size_t size,
+                       const char *const *labels, size_t count, struct buf *out)
+{
+    write_head(out, field->name, field->help, field->kind == GAUGE);
+    for (size_t i = 0; i < count; i++)
+        buf_appendf(out, "%s{%s} %" PRIu64 "\n", field->name, labels[i],
+                    *field_at((const char *)structs + i * size, field));
+}
+
+void stats_write_stores(const struct hearth_tier_stats tiers[HEARTH_TIER_COUNT], struct buf *out)
+{
+    static const char *const labels[] = {[HEARTH_TIER_RAM] = "tier=\"ram\"",
+                                         [HEARTH_TIER_SSD] = "tier=\"ssd\"",
+                                         [HEARTH_TIER_REMOTE] = "tier=\"remote\""};
+
+    for (size_t i = 0; i < COUNT_OF(store_fields); i++)
+        write_each(&store_fields[i], tiers, sizeof(*tiers), labels, HEARTH_TIER_COUNT, out);
+}
+
+void stats_write_models(const struct hearth_stats *stats, const char *const *labels, size_t count,
+                        struct buf *out)
+{
+    for (size_t i = 0; i < COUNT_OF(model_fields); i++)
+        write_each(&model_fields[i], stats, sizeof(*stats), labels, count, out);
 }
 
 void stats_write_build(const char *version, const char *commit, struct buf *out)
@@ -387,6 +454,42 @@ static void write_model_numbers(struct admin *admin, struct pool *pool, struct b
                        pool_view(pool, 0, &view) ? view.name : "", out);
 }
 
+static void write_cache_numbers(struct hearth_cache *cache, struct buf *out)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct hearth_tier_stats tiers[HEARTH_TIER_COUNT];
+
+    hearth_get_stats(cache, NULL, &stats);
+    stats_write_cache(&stats, out);
+    for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++) {
+        tiers[tier] = (struct hearth_tier_stats){.struct_size = sizeof(tiers[tier])};
+        (void)hearth_get_tier(cache, (enum hearth_tier)tier, &tiers[tier]);
+    }
+    stats_write_stores(tiers, out);
+}
+
+enum { METRIC_MODELS_MAX = 64 }; /* further models are not shown one by one */
+
+static void write_cache_by_model(struct pool *pool, struct buf *out)
+{
+    struct hearth_stats stats[METRIC_MODELS_MAX];
+    struct buf labels[METRIC_MODELS_MAX];
+    const char *texts[METRIC_MODELS_MAX];
+    struct model *model;
+    size_t count = 0;
+
+    for (size_t i = 0; count < METRIC_MODELS_MAX && (model = pool_next(pool, &i)); count++) {
+        model_get_cache_stats(model, &stats[count]);
+        buf_init(&labels[count], LABELS_BYTES_MAX);
+        metric_append_label(&labels[count], "model", model_name(model));
+        texts[count] = buf_str(&labels[count]);
+        pool_unpeek(pool, model);
+    }
+    stats_write_models(stats, texts, count, out);
+    while (count > 0)
+        buf_fini(&labels[--count]);
+}
+
 static void write_log_numbers(const struct log *log, struct buf *out)
 {
     static const struct metric_alias dropped = {
@@ -400,7 +503,6 @@ void endpoint_metrics(const struct loop_request *req)
 {
     struct api *api = req->api;
     struct admin *admin = admin_of(api);
-    struct hearth_stats stats = {.struct_size = sizeof(stats)};
     struct api_error error = {0};
     struct monitor_view sums;
     struct memory_view view;
@@ -416,11 +518,12 @@ void endpoint_metrics(const struct loop_request *req)
     if (admin->http_metrics)
         (void)metric_render(admin->http_metrics, &body);
     write_log_numbers(api->options.log, &body);
-    write_model_numbers(admin, api_pool(api, &error), &body);
-    if (api->options.cache) {
-        hearth_get_stats(api->options.cache, NULL, &stats);
-        stats_write_cache(&stats, &body);
-    }
+    struct pool *pool = api_pool(api, &error);
+    write_model_numbers(admin, pool, &body);
+    if (api->options.cache)
+        write_cache_numbers(api->options.cache, &body);
+    if (api->options.cache && pool)
+        write_cache_by_model(pool, &body);
     if (api->options.memory) {
         memory_get_view(api->options.memory, &view);
         stats_write_memory(&view, &body);

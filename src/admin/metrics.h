@@ -72,6 +72,10 @@ void stats_write_tokens(const struct tally *session, struct buf *out);
 /* Appends the counters of a scheduler and a cache. */
 void stats_write_sched(const struct sched_stats *stats, struct buf *out);
 void stats_write_cache(const struct hearth_stats *stats, struct buf *out);
+/* By tier; by model, `labels` such as model="name". */
+void stats_write_stores(const struct hearth_tier_stats tiers[HEARTH_TIER_COUNT], struct buf *out);
+void stats_write_models(const struct hearth_stats *stats, const char *const *labels, size_t count,
+                        struct buf *out);
 void stats_write_memory(const struct memory_view *view, struct buf *out);
 
 /* ---- the same under the names of other servers (metrics_compat.c), so that their dashboards show

@@ -290,6 +290,11 @@ void recent_write(struct json *json, const struct recent *recent)
 
 /* ---- all of it ---- */
 
+struct model_history {
+    char name[RECENT_NAME_BYTES];
+    struct history history;
+};
+
 struct monitor {
     struct monitor_options options;
     uint64_t started_ns, started_s; /* monotonic, wall */
@@ -303,6 +308,7 @@ struct monitor {
     struct tally session GUARDED_BY(lock);
     struct history history GUARDED_BY(lock);
     struct recent recent GUARDED_BY(lock);
+    struct model_history *models[MONITOR_MODELS_MAX] GUARDED_BY(lock); /* in order of first use */
     uint64_t saved_requests GUARDED_BY(lock); /* of the session, in the file */
 };
 
@@ -444,6 +450,8 @@ void monitor_destroy(struct monitor **out)
     thread_join(&monitor->thread); /* saves the sums */
     cond_fini(&monitor->changed);
     lock_fini(&monitor->lock);
+    for (size_t i = 0; i < MONITOR_MODELS_MAX; i++)
+        mem_free(monitor->models[i]);
     mem_free(monitor);
     *out = NULL;
 }
@@ -461,6 +469,25 @@ void monitor_count_tokens(struct monitor *monitor, const struct gen_usage *usage
     lock_leave(&monitor->lock);
 }
 
+/* The history of a model, or NULL; created if `create` and there is room. */
+static struct history *history_of_locked(struct monitor *monitor, const char *model, bool create)
+    REQUIRES(lock)
+{
+    size_t i = 0;
+
+    while (i < MONITOR_MODELS_MAX && monitor->models[i] &&
+           strcmp(monitor->models[i]->name, model) != 0)
+        i++;
+    if (i == MONITOR_MODELS_MAX)
+        return NULL;
+    if (!monitor->models[i] && create) {
+        monitor->models[i] = mem_alloc(sizeof(*monitor->models[i]));
+        snprintf(monitor->models[i]->name, sizeof(monitor->models[i]->name), "%s", model);
+        history_init(&monitor->models[i]->history, monitor->started_ns);
+    }
+    return monitor->models[i] ? &monitor->models[i]->history : NULL;
+}
+
 void monitor_count_call(struct monitor *monitor, const struct recent_call *call)
 {
     const struct tally request = {.requests = 1};
@@ -470,6 +497,12 @@ void monitor_count_call(struct monitor *monitor, const struct recent_call *call)
     tally_add(&monitor->session, &request);
     history_add(&monitor->history, now, &request);
     recent_add(&monitor->recent, call);
+    struct history *history = history_of_locked(monitor, call->model, true);
+    if (history) {
+        struct tally tokens = tally_of(&call->usage);
+        tally_add(&tokens, &request);
+        history_add(history, now, &tokens);
+    }
     lock_leave(&monitor->lock);
 }
 
@@ -500,6 +533,19 @@ double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum)
 
     lock_enter(&monitor->lock);
     double passed_s = history_sum(&monitor->history, now, seconds, sum);
+    lock_leave(&monitor->lock);
+    return passed_s;
+}
+
+double monitor_sum_model(struct monitor *monitor, const char *model, uint32_t seconds,
+                         struct tally *sum)
+{
+    uint64_t now = now_ns(monitor);
+
+    *sum = (struct tally){0};
+    lock_enter(&monitor->lock);
+    struct history *history = history_of_locked(monitor, model, false);
+    double passed_s = history ? history_sum(history, now, seconds, sum) : 0;
     lock_leave(&monitor->lock);
     return passed_s;
 }

@@ -169,6 +169,11 @@ void monitor_get_view(struct monitor *monitor, struct monitor_view *view);
 
 /* Like history_sum and history_write, recent_write. */
 double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum);
+/* The same for the finished requests of one model; 0 and zeros if there were none. The first
+ * MONITOR_MODELS_MAX models have such sums. */
+enum { MONITOR_MODELS_MAX = 64 };
+double monitor_sum_model(struct monitor *monitor, const char *model, uint32_t seconds,
+                         struct tally *sum);
 void monitor_write_history(struct monitor *monitor, struct json *json);
 void monitor_write_recent(struct monitor *monitor, struct json *json);
 

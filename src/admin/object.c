@@ -42,17 +42,6 @@ static const char *name_of(const char *const *names, size_t count, unsigned valu
     return value < count && names[value] ? names[value] : "unknown";
 }
 
-const char *admin_object_kind(enum hearth_object_kind kind)
-{
-    static const char *const names[] = {
-        [HEARTH_OBJECT_ROWS] = "rows",
-        [HEARTH_OBJECT_SLIDING] = "sliding",
-        [HEARTH_OBJECT_SNAPSHOT] = "snapshot",
-    };
-
-    return name_of(names, COUNT_OF(names), kind);
-}
-
 const char *admin_object_role(enum hearth_entry entry)
 {
     static const char *const names[] = {
@@ -87,7 +76,7 @@ void admin_object_write(struct json *json, const struct hearth_held *held, const
     admin_write_key(json, "space", held->space);
     json_key_text(json, "model", model);
     json_key_text(json, "tenant", held->tenant);
-    json_key_text(json, "kind", admin_object_kind(held->kind));
+    json_key_text(json, "kind", hearth_object_kind_name(held->kind));
     json_key_text(json, "role", admin_object_role(held->entry));
     json_key_uint(json, "begin", held->begin);
     json_key_uint(json, "end", held->end);

@@ -38,25 +38,36 @@ static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind 
     return rate;
 }
 
-static void write_rate(struct json *json, struct api *api, uint32_t seconds)
+static double ratio(uint64_t part, uint64_t whole)
 {
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static void write_rate(struct json *json, struct api *api, const char *model, uint32_t seconds)
+{
+    struct monitor *monitor = admin_of(api)->monitor;
     struct tally sum;
-    double passed_s = monitor_sum(admin_of(api)->monitor, seconds, &sum);
+    double passed_s = model ? monitor_sum_model(monitor, model, seconds, &sum)
+                            : monitor_sum(monitor, seconds, &sum);
     uint64_t reused = tally_reused(&sum), prompt = reused + sum.computed;
 
+    passed_s = MAX(passed_s, 1.0);
     json_open(json, '{');
     json_key_float(json, "requests_per_s", (double)sum.requests / passed_s);
     json_key_float(json, "prompt_tokens_per_s", (double)prompt / passed_s);
     json_key_float(json, "generated_tokens_per_s", (double)sum.generated / passed_s);
-    json_key_float(json, "hit_rate", prompt > 0 ? (double)reused / (double)prompt : 0);
-    json_key_float(json, "stored_bytes_per_s",
-                   (double)rate_of(api, HEARTH_EVENT_WRITE, seconds).bytes / passed_s);
-    json_key_float(json, "evicted_per_s",
-                   (double)rate_of(api, HEARTH_EVENT_EVICT, seconds).count / passed_s);
+    json_key_float(json, "hit_rate", ratio(reused, prompt));
+    json_key_float(json, "ssd_rate", ratio(sum.ssd, sum.ram + sum.ssd));
+    if (!model) { /* the cache's events do not name a model */
+        json_key_float(json, "stored_bytes_per_s",
+                       (double)rate_of(api, HEARTH_EVENT_WRITE, seconds).bytes / passed_s);
+        json_key_float(json, "evicted_per_s",
+                       (double)rate_of(api, HEARTH_EVENT_EVICT, seconds).count / passed_s);
+    }
     json_close(json, '}');
 }
 
-static void write_rates(struct json *json, struct api *api)
+void admin_write_rates(struct json *json, struct api *api, const char *model)
 {
     static const struct {
         const char *name;
@@ -66,8 +77,31 @@ static void write_rates(struct json *json, struct api *api)
     json_key_open(json, "rates", '{');
     for (size_t i = 0; i < COUNT_OF(windows); i++) {
         json_key(json, windows[i].name);
-        write_rate(json, api, windows[i].seconds);
+        write_rate(json, api, model, windows[i].seconds);
     }
+    json_close(json, '}');
+}
+
+/* ---- tails ---- */
+
+void admin_write_tails(struct json *json, const struct hearth_stats *stats)
+{
+    json_key_open(json, "tails", '{');
+    json_key_uint(json, "count", stats->tails);
+    json_key_uint(json, "stores", stats->tail_stashes);
+    json_key_uint(json, "hits", stats->tail_hits);
+    json_key_uint(json, "evictions", stats->tail_evictions);
+    json_key_uint(json, "tokens_saved", stats->tail_tokens);
+    json_key_float(json, "hit_rate", ratio(stats->tail_hits, stats->tail_stashes));
+}
+
+static void write_tails(struct json *json, const struct api *api)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    if (api->options.cache)
+        hearth_get_stats(api->options.cache, NULL, &stats);
+    admin_write_tails(json, &stats);
     json_close(json, '}');
 }
 
@@ -99,6 +133,11 @@ static void write_tier(struct json *json, const char *name, const struct hearth_
     json_key_uint(json, "written_bytes", tier->written_bytes);
     json_key_uint(json, "written_today", tier->written_today);
     json_key_uint(json, "errors", tier->errors);
+    json_key_uint(json, "accepted", tier->accepted);
+    json_key_uint(json, "queued", tier->queued);
+    json_key_uint(json, "failed", tier->failed);
+    json_key_uint(json, "cancelled", tier->cancelled);
+    json_key_uint(json, "declined", tier->declined);
     json_close(json, '}');
 }
 
@@ -166,9 +205,10 @@ enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
     monitor_get_view(admin_of(api)->monitor, &view);
     json_key_text(json, "version", api->options.version ? api->options.version : "unknown");
     write_sums(json, &view);
-    write_rates(json, api);
+    admin_write_rates(json, api, NULL);
     write_misses(json, &stats);
     write_tiers(json, api, pool, &stats);
+    write_tails(json, api);
     props_key_memory(json, api->options.memory);
     return ERR_OK;
 }

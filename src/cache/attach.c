@@ -163,6 +163,11 @@ static void fill_slow(const struct cache_tier *tier, const struct tier_stats *no
     stats->cap = now->bytes_max;
     stats->stores = now->puts_done - before->puts_done;
     stats->evictions = now->evictions - before->evictions + tier->counts.evictions;
+    stats->accepted = now->puts - before->puts;
+    stats->queued = now->puts_queued;
+    stats->failed = now->puts_failed - before->puts_failed;
+    stats->cancelled = now->puts_cancelled - before->puts_cancelled;
+    stats->declined = now->refused - before->refused;
     stats->written_today = now->day_bytes;
     stats->errors = now->errors + now->damaged - before->errors - before->damaged;
 }

@@ -382,7 +382,7 @@ static void add_held(const struct hearth_space *space, struct hearth_stats *stat
     stats->objects += space->objects;
     stats->nodes += index_nodes(space->index);
     stats->snapshots += index_snapshots(space->index);
-    stats->tails += index_tails(space->index);
+    stats->tails += space->tails.count;
     stats->bytes_index += space->index_charged;
 }
 
@@ -393,12 +393,15 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
 
     lock_enter(&cache->lock);
     struct hearth_stats stats = space ? space->stats : cache->stats;
-    LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
-        if (space == NULL || space == each)
+    if (space != NULL)
+        add_held(space, &stats);
+    else
+        LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
             add_held(each, &stats);
     stats.bytes_budget = budget_used(cache->budget);
     stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
     stats.bytes_cap = budget_cap(cache->budget);
+    stats.tails_max = space == NULL || space_sliceable(space) ? cache->tails_max : 0;
     lock_leave(&cache->lock);
     stats.struct_size = size;
     memcpy(out, &stats, size);

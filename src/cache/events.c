@@ -168,15 +168,16 @@ void events_reset(struct events *events)
 size_t hearth_event_format(const struct hearth_event *event, char *out, size_t size)
 {
     assert(size > 0);
-    int len = snprintf(out, size,
-                       "[cache] %" PRIu64 " %s prompt_tokens=%" PRIu32 " read_tokens=%" PRIu32
-                       " write_tokens=%" PRIu32 " match=%s tier=%s reason=%s us=%" PRIu64
-                       " bytes=%" PRIu64 " first_difference=%" PRIu32 " number=%" PRIu64
-                       " wall_ns=%" PRIu64,
-                       event->request, hearth_event_name(event->kind), event->prompt_tokens,
-                       event->read_tokens, event->write_tokens, hearth_match_name(event->match),
-                       hearth_tier_name(event->tier), hearth_reason_name(event->reason), event->us,
-                       event->bytes, event->first_difference, event->number, event->wall_ns);
+    int len = snprintf(
+        out, size,
+        "[cache] %" PRIu64 " %s prompt_tokens=%" PRIu32 " read_tokens=%" PRIu32
+        " write_tokens=%" PRIu32 " match=%s tier=%s reason=%s us=%" PRIu64 " bytes=%" PRIu64
+        " first_difference=%" PRIu32 " object=%s position=%" PRIu32 " number=%" PRIu64
+        " wall_ns=%" PRIu64,
+        event->request, hearth_event_name(event->kind), event->prompt_tokens, event->read_tokens,
+        event->write_tokens, hearth_match_name(event->match), hearth_tier_name(event->tier),
+        hearth_reason_name(event->reason), event->us, event->bytes, event->first_difference,
+        hearth_object_kind_name(event->object), event->position, event->number, event->wall_ns);
     assert(len > 0);
     return MIN((size_t)len, size - 1);
 }

@@ -3,8 +3,8 @@
  * events, as a log line, and as counters.
  *
  *      [cache] 17 hit prompt_tokens=28412 read_tokens=27540 write_tokens=0 match=prefix tier=ram
- *          reason=diverged us=412 bytes=3221225472 first_difference=27540 number=93
- *          wall_ns=1763177838123000000                            (one line, no newline)
+ *          reason=diverged us=412 bytes=3221225472 first_difference=27540 object=none position=0
+ *          number=93 wall_ns=1763177838123000000                  (one line, no newline)
  *
  * 17 is the request. A line has every field of the event under the field's name (keeps I47).
  *

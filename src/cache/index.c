@@ -68,7 +68,6 @@ static void link_node(struct index *index, struct node *node)
 {
     treap_insert(&node->parent->children, &node->link);
     index->nodes++;
-    index->tails += node->tail;
     index->bytes_nodes += node_bytes(node);
 }
 
@@ -80,7 +79,6 @@ static void unlink_node(struct index *index, struct node *node)
     index->removals++;
     index->path_count = 0;
     index->nodes--;
-    index->tails -= node->tail;
     index->bytes_nodes -= node_bytes(node);
     mem_free(node);
 }
@@ -582,11 +580,6 @@ bool index_evictable(const struct index *index, const struct object *object)
 size_t index_nodes(const struct index *index)
 {
     return index->nodes;
-}
-
-size_t index_tails(const struct index *index)
-{
-    return index->tails;
 }
 
 size_t index_snapshots(const struct index *index)

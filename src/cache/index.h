@@ -176,7 +176,6 @@ bool index_evictable(const struct index *index, const struct object *object);
 /* ---- numbers ---- */
 
 size_t index_nodes(const struct index *index);
-size_t index_tails(const struct index *index); /* nodes shorter than a block */
 size_t index_snapshots(const struct index *index);
 uint64_t index_bytes(const struct index *index); /* of the tree itself, tokens included */
 /* the most that index_insert adds to it per node of the path */

@@ -41,7 +41,7 @@ struct index {
     size_t path_count; /* nodes of the last match that still exist */
     uint64_t removals; /* nodes ever removed: while it is unchanged, node pointers stay valid */
     struct list pins;  /* struct index_pin, in no order */
-    size_t nodes, tails, snapshots;
+    size_t nodes, snapshots;
     uint64_t bytes_nodes;
     void (*on_change)(struct object *object, bool evictable, void *arg);
     void *on_change_arg;

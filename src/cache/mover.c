@@ -325,6 +325,8 @@ static void arrived(const struct move *move, struct deferred *deferred)
     struct object *object = move->object;
     struct hearth_event event = {.kind = HEARTH_EVENT_PROMOTE,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = move->level,
                                  .read_tokens = object->end - object->begin};
 
@@ -342,6 +344,8 @@ static void lost(struct object *object, enum hearth_tier level, bool damaged,
 {
     struct hearth_event event = {.kind = damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = level,
                                  .reason =
                                      damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
@@ -363,6 +367,8 @@ static void mark_evicted(struct object *object, enum hearth_tier level, struct d
     struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
                                  .write_tokens = object->end - object->begin,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = level,
                                  .reason = HEARTH_REASON_EVICTED};
 

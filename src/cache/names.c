@@ -69,6 +69,13 @@ static const char *const event_names[] = {
     [HEARTH_EVENT_CLEAR] = "clear",
 };
 
+static const char *const object_names[] = {
+    "none",
+    [HEARTH_OBJECT_ROWS] = "rows",
+    [HEARTH_OBJECT_SLIDING] = "sliding",
+    [HEARTH_OBJECT_SNAPSHOT] = "snapshot",
+};
+
 static const char *const state_names[] = {
     [HEARTH_STATE_OFF] = "off",
     [HEARTH_STATE_OK] = "ok",
@@ -108,6 +115,11 @@ const char *hearth_tier_name(enum hearth_tier tier)
 const char *hearth_event_name(enum hearth_event_kind kind)
 {
     return name_of(event_names, COUNT_OF(event_names), (size_t)kind);
+}
+
+const char *hearth_object_kind_name(enum hearth_object_kind kind)
+{
+    return name_of(object_names, COUNT_OF(object_names), (size_t)kind);
 }
 
 const char *hearth_tier_state_name(enum hearth_tier_state state)

@@ -128,6 +128,8 @@ static void note_failure(struct hearth_plan *plan, struct object *object, enum h
     struct hearth_event event = {
         .kind = HEARTH_EVENT_VERIFY_FAIL,
         .bytes = object->bytes,
+        .object = object->kind,
+        .position = object->end,
         .tier = plan_tier_of(object),
         .reason = why,
         .prompt_tokens = (uint32_t)plan->count,
@@ -213,6 +215,10 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         uint32_t end = last ? plan->info.boundary : plan->views[i + 1].begin;
         stats->tokens_reused_by_tier[view->tier] += end - view->begin;
         stats->tokens_reused += end - view->begin;
+        if (list_node_linked(&plan->objects[i]->tail_link)) {
+            stats->tail_hits++;
+            stats->tail_tokens += end - view->begin;
+        }
         rows = true;
     }
     /* A model without rows is restored from its snapshot alone. */
@@ -239,14 +245,6 @@ static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stat
     stats->miss_by_reason[plan->info.reason]++;
 }
 
-static bool uses_tail(const struct hearth_plan *plan)
-{
-    for (size_t i = 0; i < plan->objects_count; i++)
-        if (list_node_linked(&plan->objects[i]->tail_link))
-            return true;
-    return false;
-}
-
 void hearth_plan_accept(struct hearth_plan *plan)
 {
     struct hearth_cache *cache = plan->space->cache;
@@ -259,10 +257,6 @@ void hearth_plan_accept(struct hearth_plan *plan)
     count_reuse(plan, &cache->stats);
     count_reuse(plan, &plan->space->stats);
     count_tiers(plan, cache->tiers);
-    if (uses_tail(plan)) {
-        cache->stats.tail_hits++;
-        plan->space->stats.tail_hits++;
-    }
     for (size_t i = 0; i < plan->objects_count; i++) {
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;

@@ -148,6 +148,8 @@ void room_supersede(struct object *object, struct deferred *deferred)
     struct hearth_cache *cache = space->cache;
     struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = plan_tier_of(object),
                                  .write_tokens = object->end - object->begin};
 
@@ -380,6 +382,8 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
         .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
         .write_tokens = object->end - object->begin,
         .bytes = room_data_bytes(object),
+        .object = object->kind,
+        .position = object->end,
         .tier = plan_tier_of(object),
     };
 

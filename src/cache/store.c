@@ -430,6 +430,8 @@ static void drop_replaced(struct object *object, void *arg)
     struct hearth_space *space = object->space;
     struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = HEARTH_TIER_RAM,
                                  .write_tokens = object->end - object->begin};
 
@@ -488,6 +490,8 @@ static void note_store(const struct hearth_store *store, const struct object *ob
         .prompt_tokens = (uint32_t)store->count,
         .write_tokens = object->kind == HEARTH_OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
         .bytes = object->bytes,
+        .object = object->kind,
+        .position = object->end,
         .tier = HEARTH_TIER_RAM,
         .us = ns / NS_PER_US,
     };
@@ -495,6 +499,38 @@ static void note_store(const struct hearth_store *store, const struct object *ob
     count_store(&cache->stats, object->bytes, ns);
     count_store(&store->space->stats, object->bytes, ns);
     cache_note_event(cache, deferred, &event);
+}
+
+/* A tail that is pinned, in use, or within its time to live. */
+static bool tail_is_protected(const struct object *tail, uint64_t now_ns)
+{
+    return tail->leases > 0 || tail->keep_until_ns > now_ns || room_is_pinned(tail);
+}
+
+/* Drops the least recently used tails beyond the limit. Protected ones do not count. The newest
+ * always stays: reserve refuses tails when none are allowed. */
+static void drop_old_tails(struct hearth_space *space, struct deferred *deferred)
+{
+    struct hearth_cache *cache = space->cache;
+    uint64_t now_ns = cache_now_ns(cache);
+    size_t dropped = 0, protected = 0;
+
+    if (space->tails.count <= cache->tails_max)
+        return;
+    LIST_FOREACH (struct object, tail, &space->tails, tail_link)
+    protected += tail_is_protected(tail, now_ns);
+    size_t excess = space->tails.count - protected;
+    excess -= MIN(excess, MAX(cache->tails_max, 1));
+    LIST_FOREACH_SAFE (struct object, tail, &space->tails, tail_link) {
+        if (dropped == excess)
+            break;
+        if (tail_is_protected(tail, now_ns))
+            continue;
+        dropped++;
+        cache->stats.tail_evictions++;
+        space->stats.tail_evictions++;
+        room_drop(tail, deferred);
+    }
 }
 
 void store_keep_tail(struct object *object, struct deferred *deferred)
@@ -509,13 +545,7 @@ void store_keep_tail(struct object *object, struct deferred *deferred)
     list_push_back(&space->tails, &object->tail_link);
     cache->stats.tail_stashes++;
     space->stats.tail_stashes++;
-    /* The new one stays: reserve refuses tails when none are allowed. */
-    while (space->tails.count > MAX(cache->tails_max, 1)) {
-        struct object *oldest = LIST_ENTRY(list_first(&space->tails), struct object, tail_link);
-        cache->stats.tail_evictions++;
-        space->stats.tail_evictions++;
-        room_drop(oldest, deferred);
-    }
+    drop_old_tails(space, deferred);
 }
 
 int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,

@@ -63,6 +63,8 @@ static void note_damage(struct verification *verification, const struct object *
     struct hearth_cache *cache = verification->cache;
     struct hearth_event event = {.kind = HEARTH_EVENT_VERIFY_FAIL,
                                  .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
                                  .tier = verification->options.tier,
                                  .reason = HEARTH_REASON_UNVERIFIED};
 

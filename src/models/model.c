@@ -181,6 +181,24 @@ bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
     return found;
 }
 
+void model_get_cache_stats(struct model *model, struct hearth_stats *sum)
+{
+    enum { FIELDS = (sizeof(*sum) - offsetof(struct hearth_stats, lookups)) / sizeof(uint64_t) };
+    struct model_tenant tenant;
+
+    *sum = (struct hearth_stats){.struct_size = sizeof(*sum)};
+    for (size_t i = 0; model_space_at(model, i, &tenant); i++) {
+        struct hearth_stats one = {.struct_size = sizeof(one)};
+        hearth_get_stats(model->cache, tenant.space, &one);
+        /* all fields after the size are counts */
+        uint64_t *to = &sum->lookups;
+        const uint64_t *from = &one.lookups;
+        for (size_t field = 0; field < FIELDS; field++)
+            to[field] += from[field];
+    }
+    sum->bytes_budget = sum->bytes_cap = sum->bytes_memory = 0;
+}
+
 /* Disk shares count from now on, not from the tenant's first request: until then others could evict
  * what the tenant stored earlier. */
 static enum err open_shared_spaces(struct model *model, struct errinfo *info)
@@ -210,14 +228,29 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return sched_create(&model->sched, &sched, info);
 }
 
+bool model_has_tails(const struct model *model)
+{
+    const struct engine_facts *facts = engine_facts(model->engine);
+
+    return facts->slicing == ENGINE_SLICING_ROWS && kind_set_sliceable(facts->kinds);
+}
+
 /* A model whose engine cannot move state is served without a cache. */
 static void choose_cache(struct model *model, const struct model_options *options)
 {
+    char kinds[64];
+
     if (options->cache == NULL)
         return;
     if (engine_facts(options->engine)->slicing != ENGINE_SLICING_NONE) {
         model->cache = options->cache;
         model->state = MODEL_CACHE_ON;
+        if (!model_has_tails(model))
+            LOG_INFO(options->log, "model",
+                     "its state cannot be cut at any token: prompts continue from snapshots",
+                     LOG_STR("model", model->name),
+                     LOG_STR("kinds", kind_set_names(engine_facts(options->engine)->kinds, kinds,
+                                                     sizeof(kinds))));
         return;
     }
     model->state = MODEL_CACHE_UNSUPPORTED;

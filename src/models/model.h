@@ -77,6 +77,9 @@ const char *model_cache_name(enum model_cache state);
 /* Why it is not on, in a few words; "" when it is. */
 const char *model_cache_reason(const struct model *model);
 
+/* Its state can be cut at any token, so the rows after the last whole block are kept, too. */
+bool model_has_tails(const struct model *model);
+
 /* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL
  * when the cache is off. If a share is no longer available, the space is opened without it. */
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
@@ -89,6 +92,10 @@ struct model_tenant {
     struct hearth_space *space;
 };
 bool model_space_at(struct model *model, size_t index, struct model_tenant *out);
+
+/* The sum over its open spaces; zeros without a cache. Gauges of the whole cache (bytes_budget,
+ * bytes_cap, bytes_memory) are left out. */
+void model_get_cache_stats(struct model *model, struct hearth_stats *sum);
 
 /* Runs one token through all of a model: its template, tokenizer, scheduler and engine (I82). So the
  * first client finds compiled templates, mapped weights and warm threads, and a model that cannot

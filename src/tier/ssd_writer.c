@@ -366,6 +366,8 @@ static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_resu
     ssd_account_unreserve(&ssd->account, put->reserved);
     put->reserved = 0;
     ssd->stats.puts_done += result == TIER_OK;
+    ssd->stats.puts_failed += result == TIER_ERROR || result == TIER_FULL;
+    ssd->stats.puts_cancelled += result == TIER_CANCELLED;
     ssd->stats.errors += result == TIER_ERROR;
     cond_broadcast(&ssd->for_idle);
 }

@@ -75,9 +75,10 @@ struct tier_stats {
     enum tier_state state;
     uint64_t objects;
     uint64_t bytes, bytes_max; /* memory or disk used, at least the objects' own bytes; the cap */
-    uint64_t puts, puts_done;  /* accepted; stored */
-    uint64_t gets, gets_done;  /* requested; delivered */
-    uint64_t drops;            /* of existing objects */
+    /* accepted; stored; ended by an error or a full disk; no longer wanted; under way */
+    uint64_t puts, puts_done, puts_failed, puts_cancelled, puts_queued;
+    uint64_t gets, gets_done;          /* requested; delivered */
+    uint64_t drops;                    /* of existing objects */
     uint64_t missing, damaged, errors; /* counted for: gets; gets; both */
     uint64_t refused;                  /* puts */
     uint64_t bytes_written, bytes_read;

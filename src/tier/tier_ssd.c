@@ -113,6 +113,7 @@ static void ssd_stats(struct tier *tier, struct tier_stats *stats)
     stats->state = state_of_locked(ssd);
     stats->evictions = ssd->counters.evicted;
     stats->day_bytes = ssd_account_today(&ssd->account, clock_wall_ns(ssd->options.clock));
+    stats->puts_queued = ssd->puts.count + ssd->puts_running.count;
     stats->queue_length = ssd->puts.count + ssd->puts_running.count + ssd->reads.count;
     lock_leave(&ssd->lock);
 }

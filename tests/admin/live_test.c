@@ -62,6 +62,63 @@ static void test_i48_models_say_what_they_can(void **state)
     api_kit_close(&kit);
 }
 
+/* Hybrids cannot continue at any token, and say so instead of "ok" or a zero. */
+static void test_i48_partial_reuse_depends_on_kinds(void **state)
+{
+    struct api_kit_options options = {
+        .ram_bytes = 4 << 20, .fake = {.kinds = KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT)}};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    yyjson_doc *doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/features/partial_reuse"),
+                        "N/A: state of recurrent layers continues at snapshots only");
+    assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/models/0/cache/tails")));
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* What the cache has and did for each model; a model that was not asked has zeros. */
+static void test_i47_cache_of_each_model(void **state)
+{
+    static const char body[] = "{\"max_tokens\":2,\"temperature\":0," MESSAGES "}";
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    yyjson_doc *doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/features/partial_reuse"), "ok");
+    assert_int_equal(json_number_at(doc, "/models/0/cache/objects"), 0);
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_post(&kit, CHAT, body, 200));
+    yyjson_doc_free(api_kit_post(&kit, "/admin/cache/clear", "{\"tier\":\"device\"}", 200));
+    yyjson_doc *answer = api_kit_post(&kit, CHAT, body, 200);
+    uint64_t cached = json_number_at(answer, "/usage/prompt_tokens_details/cached_tokens");
+    assert_true(cached > 0);
+    doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_true(json_number_at(doc, "/models/0/cache/objects") > 0);
+    assert_true(json_number_at(doc, "/models/0/cache/bytes/ram") > 0);
+    assert_int_equal(json_number_at(doc, "/models/0/cache/hits"), 1);
+    assert_int_equal(json_number_at(doc, "/models/0/cache/reused_tokens"), cached);
+    /* blocks have 16 tokens */
+    assert_int_equal(json_number_at(doc, "/models/0/cache/tails/tokens_saved"), cached % 16);
+    assert_int_equal(json_number_at(doc, "/models/0/cache/tails/hits"), 1);
+    assert_true(json_number_at(doc, "/models/0/cache/tails/max") > 0);
+    double stores = (double)json_number_at(doc, "/models/0/cache/tails/stores");
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/models/0/cache/tails/hit_rate")) ==
+                1 / stores);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/models/0/cache/rates/1m/hit_rate")) > 0.4);
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_int_equal(json_number_at(doc, "/tails/tokens_saved"), cached % 16);
+    yyjson_doc_free(doc);
+    assert_true(api_kit_metric(&kit, "hearth_model_cache_tail_tokens_total{model=\"fake\"}") ==
+                (double)(cached % 16));
+    yyjson_doc_free(answer);
+    api_kit_close(&kit);
+}
+
 /* All tenants by name, never what they asked; and those that are over with their reasons. */
 static void test_requests_of_everybody(void **state)
 {
@@ -105,4 +162,5 @@ static void test_requests_of_everybody(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i48_models_say_what_they_can), TEST(test_requests_of_everybody))
+TEST_SUITE(TEST(test_i48_models_say_what_they_can), TEST(test_i48_partial_reuse_depends_on_kinds),
+           TEST(test_i47_cache_of_each_model), TEST(test_requests_of_everybody))

@@ -1,6 +1,7 @@
 /* stats_test.c: what is counted has its name, once, and its value. */
 #include "admin/metrics.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "admin/monitor.h"
@@ -183,6 +184,60 @@ static void test_sched_and_cache(void **state)
     buf_fini(&text);
 }
 
+/* Fills all 64-bit fields of a struct after its first `skip` bytes with different numbers. */
+static void fill(void *object, size_t size, size_t skip)
+{
+    uint64_t *fields = object;
+
+    for (size_t i = skip / sizeof(*fields); i < size / sizeof(*fields); i++)
+        fields[i] = 4000000 + i;
+}
+
+static void expect_all(const struct buf *text, const void *object, size_t size, size_t skip,
+                       const char *what)
+{
+    const uint64_t *fields = object;
+    char value[32];
+
+    for (size_t i = skip / sizeof(*fields); i < size / sizeof(*fields); i++) {
+        snprintf(value, sizeof(value), " %llu\n", (unsigned long long)fields[i]);
+        if (!strstr(buf_str(text), value))
+            fail_msg("the 64-bit field %zu of struct %s is not in /metrics", i, what);
+    }
+}
+
+/* Every field of the cache's statistics has a metric: a counter that nothing shows is useless. */
+static void test_i47_no_field_is_left_out(void **state)
+{
+    static const char *const label[] = {"model=\"a\""};
+    struct hearth_stats cache = {.struct_size = sizeof(cache)};
+    struct hearth_tier_stats tiers[HEARTH_TIER_COUNT] = {{.struct_size = sizeof(tiers[0])}};
+    struct buf text;
+
+    (void)state;
+    fill(&cache, sizeof(cache), sizeof(size_t));
+    /* seconds are printed as such, and have their own test */
+    memset(cache.ns_read_by_tier, 0, sizeof(cache.ns_read_by_tier));
+    memset(cache.ns_written_by_tier, 0, sizeof(cache.ns_written_by_tier));
+    buf_init(&text, 1 << 20);
+    stats_write_cache(&cache, &text);
+    buf_append(&text, " 0\n", 3);
+    expect_all(&text, &cache, sizeof(cache), sizeof(size_t), "hearth_stats");
+    expect_line(&text, "\nhearth_cache_tail_tokens_total ");
+    buf_clear(&text);
+    size_t skip = offsetof(struct hearth_tier_stats, used);
+    fill(&tiers[HEARTH_TIER_SSD], sizeof(tiers[0]), skip);
+    /* these two are in struct hearth_stats as well */
+    tiers[HEARTH_TIER_SSD].read_bytes = tiers[HEARTH_TIER_SSD].written_bytes = 0;
+    stats_write_stores(tiers, &text);
+    expect_all(&text, &tiers[HEARTH_TIER_SSD], sizeof(tiers[0]), skip, "hearth_tier_stats");
+    expect_line(&text, "hearth_tier_writes_queued{tier=\"ssd\"} 40000");
+    stats_write_models(&cache, label, 1, &text);
+    expect_line(&text, "\nhearth_model_cache_tail_hits_total{model=\"a\"} 40000");
+    expect_names_once(&text);
+    buf_fini(&text);
+}
+
 TEST_SUITE(TEST(test_calls), TEST(test_every_kind_of_error_has_a_label), TEST(test_tokens),
            TEST(test_times_of_a_generation), TEST(test_what_never_happened_has_no_time),
-           TEST(test_sched_and_cache))
+           TEST(test_sched_and_cache), TEST(test_i47_no_field_is_left_out))

@@ -107,8 +107,8 @@ static void test_cursors_of_others_are_refused(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    assert_string_equal(admin_object_kind(HEARTH_OBJECT_ROWS), "rows");
-    assert_string_equal(admin_object_kind(HEARTH_OBJECT_SNAPSHOT), "snapshot");
+    assert_string_equal(hearth_object_kind_name(HEARTH_OBJECT_ROWS), "rows");
+    assert_string_equal(hearth_object_kind_name(HEARTH_OBJECT_SNAPSHOT), "snapshot");
     assert_string_equal(admin_object_role(HEARTH_ENTRY_SYSTEM), "system");
 }
 

@@ -188,6 +188,50 @@ static void test_numbers_of_each_tier(void **state)
     kit_close(&kit);
 }
 
+/* Every accepted write is queued, stored, failed or cancelled; dashboards show all four. */
+static void test_i65_every_accepted_write_is_accounted_for(void **state)
+{
+    struct file_fault fault;
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 64 << 20);
+    struct hearth_options options = kit_options(8 << 20);
+    struct hearth_model model = kit_model(FULL);
+    struct hearth_tier_stats stats;
+    int32_t tokens[3][16];
+    struct kit kit;
+
+    (void)state;
+    file_fault_init(&fault, file_sys_real());
+    fault.calls = UINT64_C(1) << FILE_CALL_PWRITE;
+    fault.errnum = EIO;
+    ssd.fs = &fault.sys;
+    kit_open_with(&kit, &options, &model);
+    struct tier *tier = ssd_kit_open(&ssd);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, tier, 1e9);
+    for (uint32_t i = 0; i < 3; i++)
+        kit_tokens(tokens[i], 16, i + 1);
+    kit_store(&kit, tokens[0], 16, NULL);
+    flush(&kit);
+    fault_arm(&fault.when, 1, true);
+    kit_store(&kit, tokens[1], 16, NULL);
+    flush(&kit);
+    tier_ssd_hold(tier, true);
+    kit_store(&kit, tokens[2], 16, NULL);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_int_equal(stats.accepted, 3);
+    assert_int_equal(stats.stores, 1);
+    assert_int_equal(stats.failed, 1);
+    assert_int_equal(stats.queued, 1);
+    assert_int_equal(stats.cancelled, 0);
+    tier->ops->drop(tier, &LIST_ENTRY(list_last(&kit.space->all), struct object, held_link)->key);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_int_equal(stats.accepted, 3);
+    assert_int_equal(stats.queued, 0);
+    assert_int_equal(stats.cancelled, 1);
+    tier_ssd_hold(tier, false);
+    fault_arm(&fault.when, 0, false);
+    kit_close(&kit);
+}
+
 /* A process that only reads beside one that writes. */
 static void test_read_only_is_said(void **state)
 {
@@ -413,7 +457,8 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
 }
 
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
-           TEST(test_refusals), TEST(test_numbers_of_each_tier), TEST(test_read_only_is_said),
+           TEST(test_refusals), TEST(test_numbers_of_each_tier),
+           TEST(test_i65_every_accepted_write_is_accounted_for), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
            TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),
            TEST(test_i100_a_share_of_the_disk), TEST(test_i107_hot_in_memory_stays_on_disk))

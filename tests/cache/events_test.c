@@ -27,6 +27,8 @@ static const struct hearth_event sample = {
     .reason = HEARTH_REASON_DIVERGED,
     .first_difference = 27541,
     .us = 412,
+    .object = HEARTH_OBJECT_SNAPSHOT,
+    .position = 8192,
 };
 
 /* The last line that a log was given, and how many came. */
@@ -66,9 +68,10 @@ static void test_i47_every_field_is_in_the_line(void **state)
     (void)state;
     assert_string_equal(line, "[cache] 17 hit prompt_tokens=28412 read_tokens=27540 write_tokens=5 "
                               "match=prefix tier=ram reason=diverged us=412 bytes=3221225472 "
-                              "first_difference=27541 number=93 wall_ns=1763177838123456789");
+                              "first_difference=27541 object=snapshot position=8192 number=93 "
+                              "wall_ns=1763177838123456789");
     assert_int_equal(len, strlen(line));
-    assert_int_equal(sizeof(sample), 72); /* a new field? Add it to the line as well */
+    assert_int_equal(sizeof(sample), 80); /* a new field? Add it to the line as well */
 }
 
 static void test_longest_line_fits(void **state)

@@ -82,6 +82,9 @@ static void test_every_state_has_a_name_of_its_own(void **state)
 {
     (void)state;
     assert_string_equal(hearth_tier_state_name(HEARTH_STATE_OFF), "off");
+    assert_string_equal(hearth_object_kind_name((enum hearth_object_kind)0), "none");
+    assert_string_equal(hearth_object_kind_name(HEARTH_OBJECT_SLIDING), "sliding");
+    assert_string_equal(hearth_object_kind_name((enum hearth_object_kind)4), "unknown");
     assert_string_equal(hearth_tier_state_name(HEARTH_STATE_OK), "ok");
     assert_string_equal(hearth_tier_state_name(HEARTH_STATE_DEGRADED), "degraded");
     assert_string_equal(hearth_tier_state_name(HEARTH_STATE_READ_ONLY), "read_only");

@@ -301,6 +301,8 @@ static void test_i40_tails_are_few_and_the_oldest_goes(void **state)
     assert_int_equal(kit_stats(&kit).tail_evictions, 0);
     assert_int_equal(kit_restore(&kit, tokens[0], 20, NULL), 19); /* used: it is the newest now */
     assert_int_equal(kit_stats(&kit).tail_hits, 1);
+    assert_int_equal(kit_stats(&kit).tail_tokens, 3); /* 16 to 19 */
+    assert_int_equal(kit_stats(&kit).tails_max, 4);
     kit_store(&kit, tokens[4], 20, NULL);
     assert_int_equal(kit_stats(&kit).tail_evictions, 1);
     assert_int_equal(kit_stats(&kit).tails, 4);
@@ -407,6 +409,32 @@ static void test_snapshots_wanted(void **state)
     kit_close(&kit);
 }
 
+/* From the log alone one can tell what was kept, and at which token. */
+static void test_i47_events_name_object_and_position(void **state)
+{
+    struct hearth_event events[8];
+    struct kit kit;
+    int32_t tokens[50];
+    size_t writes = 0;
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, 50, 1);
+    kit_store(&kit, tokens, 50, NULL);
+    assert_int_equal(kit_snapshot(&kit, tokens, 50, 49), HEARTH_OK);
+    size_t count = hearth_events_read(kit.cache, 0, events, COUNT_OF(events));
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind != HEARTH_EVENT_WRITE)
+            continue;
+        writes++;
+        bool snapshot = events[i].object == HEARTH_OBJECT_SNAPSHOT;
+        assert_true(snapshot || events[i].object == HEARTH_OBJECT_ROWS);
+        assert_int_equal(events[i].position, snapshot ? 49 : i == 0 ? 48 : 50);
+    }
+    assert_int_equal(writes, 3);
+    kit_close(&kit);
+}
+
 /* With hints the policy decides: the end, the anchor and the junction, not every place that is
  * offered. */
 static void test_i54_snapshots_follow_the_hints(void **state)
@@ -507,5 +535,6 @@ TEST_SUITE(TEST(test_blocks_are_stored_once), TEST(test_i103_a_run_does_not_cros
            TEST(test_i40_tails_are_few_and_the_oldest_goes),
            TEST(test_i34_i46_replacing_a_tail_is_no_eviction), TEST(test_i40_no_tails_at_all),
            TEST(test_i28_rows_behind_the_last_block_of_a_hybrid_are_no_tails),
-           TEST(test_snapshots_wanted), TEST(test_i54_snapshots_follow_the_hints),
-           TEST(test_pins_of_a_store_are_undone_at_once), TEST(test_i27_fault_loop_over_storing))
+           TEST(test_snapshots_wanted), TEST(test_i47_events_name_object_and_position),
+           TEST(test_i54_snapshots_follow_the_hints), TEST(test_pins_of_a_store_are_undone_at_once),
+           TEST(test_i27_fault_loop_over_storing))

@@ -211,9 +211,48 @@ static void test_i44_a_clear_takes_effect_at_once(void **state)
     kit_close(&kit);
 }
 
+/* Pins, a time to live and leases protect a tail from any number of others. */
+static void test_i40_protected_tails_survive_the_others(void **state)
+{
+    static const struct hearth_store_hints kept = {.struct_size = sizeof(kept), .ttl_s = 3600};
+    int32_t pinned[31], lasting[31], leased[31], other[31];
+    struct kit kit = open_full(pinned, 31);
+
+    (void)state;
+    kit_tokens(lasting, 31, 2);
+    kit_tokens(leased, 31, 3);
+    kit_store(&kit, pinned, 31, NULL);
+    assert_int_equal(hearth_pin(kit.space, pinned, 31, true), 31);
+    kit_store(&kit, lasting, 31, &kept);
+    kit_store(&kit, leased, 31, NULL);
+    struct hearth_plan *plan = kit_lookup(&kit, leased, 31);
+    for (uint32_t i = 0; i < 20; i++) {
+        kit_tokens(other, 31, 10 + i);
+        kit_store(&kit, other, 31, NULL);
+    }
+    assert_int_equal(kit_peek(&kit, pinned, 31).boundary, 30);
+    assert_int_equal(kit_peek(&kit, lasting, 31).boundary, 30);
+    assert_int_equal(kit_peek(&kit, leased, 31).boundary, 30);
+    assert_int_equal(kit_peek(&kit, other, 31).boundary, 30);
+    assert_int_equal(kit_stats(&kit).tails, 3 + 4);
+    assert_int_equal(kit_stats(&kit).tail_evictions, 16);
+    hearth_plan_release(&plan);
+    hearth_pin(kit.space, pinned, 31, false); /* now both are tails like any other */
+    for (uint32_t i = 0; i < 4; i++) {
+        kit_tokens(other, 31, 30 + i);
+        kit_store(&kit, other, 31, NULL);
+    }
+    assert_int_equal(kit_peek(&kit, pinned, 31).boundary, 16);
+    assert_int_equal(kit_peek(&kit, leased, 31).boundary, 16);
+    assert_int_equal(kit_peek(&kit, lasting, 31).boundary, 30);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i30_a_tail_is_a_slice), TEST(test_i32_a_bad_tail_goes_alone),
            TEST(test_i37_pieces_are_in_the_coordinates_of_the_prompt),
            TEST(test_i38_a_prompt_finds_its_tail_whatever_was_answered),
            TEST(test_i41_tails_are_offered_exactly_when_they_are_taken),
+           TEST(test_i40_protected_tails_survive_the_others),
            TEST(test_i42_tails_count_against_the_budget),
            TEST(test_i44_a_clear_takes_effect_at_once))

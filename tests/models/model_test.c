@@ -268,6 +268,34 @@ static void test_i48_unsupported_is_not_off(void **state)
     hearth_close(&cache);
 }
 
+/* The other half of I48: reuse works, but not at any token. */
+static void test_i48_hybrids_say_that_they_have_no_tails(void **state)
+{
+    struct engine_fake_options fake = {.kinds = KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT)};
+    struct hearth_cache *cache = open_cache();
+    struct model *model;
+    char path[4096];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/log", test_dir());
+    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    struct log *log = log_create(&(struct log_options){.fd = fd, .clock = clock_real()});
+    struct model_options options = {.cache = cache, .clock = clock_real(), .log = log};
+    assert_ok(engine_fake_create(&options.engine, &fake, NULL));
+    assert_ok(model_open(&model, &options, NULL));
+    assert_int_equal(model_cache(model), MODEL_CACHE_ON);
+    assert_false(model_has_tails(model));
+    assert_int_equal(count_lines(path, "continue from snapshots"), 1);
+    assert_int_equal(count_lines(path, "kinds=full+recurrent"), 1);
+    model_close(&model);
+    model = open_fake(cache, NULL, NULL);
+    assert_true(model_has_tails(model));
+    model_close(&model);
+    log_destroy(&log);
+    close(fd);
+    hearth_close(&cache);
+}
+
 /* A template of the model that cannot be used is replaced; one that was asked for is an error. */
 static void test_bad_templates(void **state)
 {
@@ -283,4 +311,4 @@ static void test_bad_templates(void **state)
 TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants),
            TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk),
            TEST(test_without_a_cache), TEST(test_i48_unsupported_is_not_off),
-           TEST(test_bad_templates))
+           TEST(test_i48_hybrids_say_that_they_have_no_tails), TEST(test_bad_templates))

@@ -56,7 +56,7 @@ void heap_check(const struct heap *heap)
 
 struct totals {
     const struct index *index;
-    size_t nodes, tails, snapshots;
+    size_t nodes, snapshots;
     uint64_t bytes;
     uint64_t pins;
 };
@@ -168,7 +168,6 @@ static bool check_node(struct node *node, void *arg)
     check_children(node);
     totals->nodes++;
     totals->pins += node->pins;
-    totals->tails += node->tail;
     totals->snapshots += node->snapshots.count;
     totals->bytes += node_bytes(node);
     return true;
@@ -196,7 +195,7 @@ void index_check(const struct index *index)
     check_children(root);
     index_each(index, check_node, &totals);
     assert(totals.pins == pinned_nodes(index));
-    assert(totals.nodes == index->nodes && totals.tails == index->tails);
+    assert(totals.nodes == index->nodes);
     assert(totals.snapshots == index->snapshots && totals.bytes == index->bytes_nodes);
 }
 
@@ -263,7 +262,6 @@ void cache_check(struct hearth_cache *cache)
         for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
             assert(check.held[tier] <= space->held[tier]);
         assert(space->index_charged == index_bytes(space->index));
-        assert(space->tails.count <= MAX(cache->tails_max, 1));
         books += space->index_charged + sizeof(*space);
         charged += space->charged;
         shares += space->share;

@@ -66,6 +66,13 @@ test('recent requests with where they came from and why not more', async () => {
     await close();
 });
 
+test('percentages are rounded, and 100 % means all', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    for (const [share, text] of [[14 / 30, '46.7 %'], [16 / 30, '53.3 %'], [0.9999, '99.9 %'], [1, '100.0 %'], [0, '0.0 %']])
+        assert.equal(await format(page, 'percent', share), text);
+    await close();
+});
+
 test('models and tiers are those of the API', async () => {
     const { page, close } = await openPage(browser, server.url);
     const [model] = (await get(server.url, '/admin/models')).models;
@@ -75,6 +82,11 @@ test('models and tiers are those of the API', async () => {
         assert.ok(card.includes(part), part);
     const features = await page.$$eval('.model .features li', (rows) => rows.map((row) => [row.dataset.key, row.lastChild.textContent]));
     assert.deepEqual(features, Object.entries(model.features));
+    const row = await page.$$eval('#model-caches tbody tr:first-child td', (cells) => cells.map((cell) => cell.textContent));
+    assert.equal(row[0], model.id);
+    assert.equal(row[1], await format(page, 'exact', model.cache.objects));
+    assert.equal(row[7], `${await format(page, 'exact', model.cache.tails.count)} / ${model.cache.tails.max}`);
+    assert.equal(row[9], await format(page, 'exact', model.cache.tails.tokens_saved));
     const tiers = async () => (await stats()).tiers.filter(({ state }) => state !== 'off').map(({ tier, used }) => [tier, used]);
     await becomes(() => page.$$eval('.tier', (cards) => cards.map((tier) => [tier.dataset.key, Number(tier.querySelector('.used b').dataset.value)])), tiers);
     assert.ok((await tiers()).find(([tier]) => tier === 'ram')[1] > 0, 'something is held');
