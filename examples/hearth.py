@@ -205,7 +205,7 @@ class _Options(Structure):
         ("ram_bytes", c_uint64),
         ("block_tokens", c_uint32),
         ("run_tokens", c_uint32),
-        ("tails", c_uint32),
+        ("tail_bytes", c_uint64),
         ("policy", c_char_p),
         ("key", c_char_p),
         ("alloc", c_void_p),
@@ -370,7 +370,7 @@ class _Stats(Structure):
         ("bytes_by_tier", _TIERS),
         *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory".split()),
         *((name, _TIERS) for name in "bytes_read_by_tier bytes_written_by_tier ns_read_by_tier ns_written_by_tier".split()),
-        *((name, c_uint64) for name in "tail_tokens tails_max".split()),
+        *((name, c_uint64) for name in "tail_tokens tail_bytes_max".split()),
     ]
 
 
@@ -555,7 +555,7 @@ class Cache(_Handle):
         *,
         block_tokens: int = 0,
         run_tokens: int = 0,
-        tails: Optional[int] = None,
+        tail_bytes: Optional[int] = None,
         policy: Optional[str] = None,
         key: Optional[bytes] = None,
         books_bytes: int = 0,
@@ -565,7 +565,7 @@ class Cache(_Handle):
         if key is not None and len(key) != KEY_BYTES:
             raise ValueError(f"key must have {KEY_BYTES} bytes")
         options = _Options(struct_size=ctypes.sizeof(_Options), ram_bytes=ram_bytes, block_tokens=block_tokens, run_tokens=run_tokens)
-        options.tails = 0 if tails is None else tails or 0xFFFFFFFF
+        options.tail_bytes = 0 if tail_bytes is None else tail_bytes or 0xFFFFFFFFFFFFFFFF
         options.policy = policy.encode() if policy else None
         options.key = key
         options.books_bytes = books_bytes

@@ -63,7 +63,7 @@ const CACHE = [
     ['SSD', ({ cache }) => format.bytes(cache.bytes.ssd)],
     ['Reused, 15 min', ({ cache }) => format.percent(cache.rates['15m'].hit_rate)],
     ['Evicted', ({ cache }) => format.exact(cache.evictions)],
-    ['Tails', (model) => tails(model, ({ count, max }) => `${format.exact(count)} / ${format.exact(max)}`)],
+    ['Tails', (model) => tails(model, ({ count, max_bytes }) => `${format.exact(count)}, at most ${format.bytes(max_bytes)}`)],
     ['Tail hits per tail', (model) => tails(model, ({ hit_rate }) => hit_rate.toFixed(2))],
     ['Tokens saved by tails', (model) => tails(model, ({ tokens_saved }) => format.exact(tokens_saved))],
 ];

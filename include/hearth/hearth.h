@@ -159,7 +159,9 @@ struct hearth_options {
     uint64_t ram_bytes;
     uint32_t block_tokens; /* 0 = 256; at most 65,536 */
     uint32_t run_tokens;   /* blocks moved as one object, at most; 0 = 2,048 */
-    uint32_t tails;        /* per space; 0 = 4; UINT32_MAX = none */
+    /* memory for tails (the rows after the last whole block), per space; 0 = a quarter of
+     * ram_bytes; UINT64_MAX = no tails */
+    uint64_t tail_bytes;
     /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
     const char *policy;
     /* HEARTH_KEY_BYTES of the installation; NULL = random, nothing survives the process */
@@ -506,7 +508,8 @@ struct hearth_stats {
     uint64_t ns_read_by_tier[HEARTH_TIER_COUNT], ns_written_by_tier[HEARTH_TIER_COUNT];
     /* of tokens_reused, those that came from tails: without tails they would have been computed */
     uint64_t tail_tokens;
-    uint64_t tails_max; /* per space; 0 = none, or its model cannot be cut at any token */
+    /* memory for tails, per space; 0 = none, or its model cannot be cut at any token */
+    uint64_t tail_bytes_max;
 };
 
 /* space NULL: all spaces. */

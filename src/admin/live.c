@@ -99,7 +99,7 @@ static void write_cache(struct json *json, struct api *api, struct model *model)
     json_key_uint(json, "evictions", stats.evictions);
     if (model_has_tails(model)) {
         admin_write_tails(json, &stats);
-        json_key_uint(json, "max", stats.tails_max);
+        json_key_uint(json, "max_bytes", stats.tail_bytes_max);
         json_close(json, '}');
     } else {
         json_key_text(json, "tails", NULL); /* features.partial_reuse says why */

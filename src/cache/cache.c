@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { BLOCK_TOKENS_DEFAULT = 256, RUN_TOKENS_DEFAULT = 2048, TAILS_DEFAULT = 4 };
+enum { BLOCK_TOKENS_DEFAULT = 256, RUN_TOKENS_DEFAULT = 2048, TAILS_PART = 4 };
 
 #define BOOKS_BYTES_MIN (UINT64_C(1) << 20)
 
@@ -251,10 +251,10 @@ static struct hearth_options take_options(const struct hearth_options *options)
         mine.block_tokens = BLOCK_TOKENS_DEFAULT;
     if (mine.run_tokens == 0)
         mine.run_tokens = RUN_TOKENS_DEFAULT;
-    if (mine.tails == 0)
-        mine.tails = TAILS_DEFAULT;
-    else if (mine.tails == UINT32_MAX)
-        mine.tails = 0;
+    if (mine.tail_bytes == 0)
+        mine.tail_bytes = MAX(mine.ram_bytes / TAILS_PART, 1);
+    else if (mine.tail_bytes == UINT64_MAX)
+        mine.tail_bytes = 0;
     return mine;
 }
 
@@ -312,7 +312,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
         hash_random(cache->key.bytes, sizeof(cache->key.bytes));
     cache->block_tokens = mine.block_tokens;
     cache->run_tokens = mine.run_tokens;
-    cache->tails_max = mine.tails;
+    cache->tail_bytes_max = mine.tail_bytes;
     cache->policy = policy;
     heap_init(&cache->heap);
     heap_init(&cache->heap_slow);
@@ -401,7 +401,7 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
     stats.bytes_budget = budget_used(cache->budget);
     stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
     stats.bytes_cap = budget_cap(cache->budget);
-    stats.tails_max = space == NULL || space_sliceable(space) ? cache->tails_max : 0;
+    stats.tail_bytes_max = space == NULL || space_sliceable(space) ? cache->tail_bytes_max : 0;
     lock_leave(&cache->lock);
     stats.struct_size = size;
     memcpy(out, &stats, size);

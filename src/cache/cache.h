@@ -83,7 +83,9 @@ struct hearth_space {
     struct index *index;
     /* objects in the index, oldest first, and the position marks of readers: see contents.c */
     struct list all;
-    struct list tails;      /* objects of tails without a snapshot, least recently used first */
+    /* tails in memory, without a snapshot, least recently used first; and their bytes */
+    struct list tails;
+    uint64_t tail_bytes;
     uint64_t index_charged; /* charged to the ledger for the tree */
     budget_owner owner;
     uint64_t charged; /* charged to the ledger for its objects: data, records, reservations */
@@ -151,7 +153,8 @@ struct hearth_cache {
     const struct file_sys *fs; /* for a disk that is attached later; NULL = the real file system */
     struct log *disk_log;      /* for that disk; NULL = none */
     struct hash256 key;
-    uint32_t block_tokens, run_tokens, tails_max;
+    uint32_t block_tokens, run_tokens;
+    uint64_t tail_bytes_max; /* of the tails of a space that are in memory */
     enum policy policy;
     double floor GUARDED_BY(lock);     /* of priorities; rises with every eviction */
     struct heap heap GUARDED_BY(lock); /* objects in memory that may be evicted */

@@ -215,7 +215,7 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         uint32_t end = last ? plan->info.boundary : plan->views[i + 1].begin;
         stats->tokens_reused_by_tier[view->tier] += end - view->begin;
         stats->tokens_reused += end - view->begin;
-        if (list_node_linked(&plan->objects[i]->tail_link)) {
+        if (room_is_tail(plan->objects[i])) {
             stats->tail_hits++;
             stats->tail_tokens += end - view->begin;
         }

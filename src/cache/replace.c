@@ -48,7 +48,7 @@ void replace_tail(struct hearth_store *store, struct deferred *deferred)
     struct index_match match = store_match(store, (uint32_t)store->count);
     struct object *rows = match.partial ? node_rows(match.partial) : NULL;
     /* Without its own new tail, the prompt ends inside this one. */
-    if (rows == NULL || !list_node_linked(&rows->tail_link) || match.tokens == store->count)
+    if (rows == NULL || !room_is_tail(rows) || match.tokens == store->count)
         return;
     bool reused = store->hints.resumed > rows->begin;
     if (reused && match.tokens < rows->end && !room_is_pinned(rows))

@@ -267,11 +267,34 @@ void room_unrecord(struct hearth_space *space)
     budget_release(space->cache->meta_budget, space->cache->books_owner, sizeof(struct object));
 }
 
+bool room_is_tail(const struct object *object)
+{
+    return object->kind == HEARTH_OBJECT_ROWS && space_sliceable(object->space) &&
+           object->end % cache_of(object)->block_tokens != 0;
+}
+
+/* Keeps the list of the tails that are in memory. */
+static void list_tail(struct object *object, bool in)
+{
+    struct hearth_space *space = object->space;
+
+    if (in == list_node_linked(&object->tail_link))
+        return;
+    if (in)
+        list_push_back(&space->tails, &object->tail_link);
+    else
+        list_remove(&space->tails, &object->tail_link);
+    assert(in || space->tail_bytes >= room_charge(object->bytes));
+    space->tail_bytes += in ? room_charge(object->bytes) : -room_charge(object->bytes);
+}
+
 void room_set_in(struct object *object, enum hearth_tier level, bool in)
 {
     if (((object->in & TIER_BIT(level)) != 0) == in)
         return;
     object->in ^= TIER_BIT(level);
+    if (level == HEARTH_TIER_RAM)
+        list_tail(object, in && !object->dropped && room_is_tail(object));
     uint64_t *held = &object->space->held[level];
     assert(in || *held >= object->bytes);
     *held = in ? *held + object->bytes : *held - object->bytes;
@@ -313,8 +336,7 @@ static void unlink_object(struct object *object)
     struct hearth_space *space = object->space;
 
     leave_heap(object);
-    if (list_node_linked(&object->tail_link))
-        list_remove(&space->tails, &object->tail_link);
+    list_tail(object, false);
     mover_give_up(object, TIER_BITS_SLOWER);
     manage_set_expiry(object, 0);
     if (object->last != NULL)
@@ -396,7 +418,7 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
     (*total)++;
     space->stats.bytes_evicted += event.bytes;
     cache->stats.bytes_evicted += event.bytes;
-    if (!demoted && list_node_linked(&object->tail_link)) {
+    if (!demoted && room_is_tail(object)) {
         space->stats.tail_evictions++;
         cache->stats.tail_evictions++;
     }
@@ -419,6 +441,18 @@ void room_forget(struct object *object, struct deferred *deferred)
     note_eviction(object, false, deferred);
     room_add_ghosts(object);
     room_drop(object, deferred);
+}
+
+void room_evict_tail(struct object *tail, struct deferred *deferred)
+{
+    bool demoted = in_slower_tier(tail);
+
+    assert(tail->leases == 0);
+    note_eviction(tail, demoted, deferred);
+    if (demoted)
+        room_demote(tail, deferred);
+    else
+        room_drop(tail, deferred);
 }
 
 /* The least valuable object in memory is evicted: its priority becomes the floor. */

@@ -74,6 +74,12 @@ void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(l
 /* Adds an object to the right heap, or removes it, according to its current state. */
 void room_update(struct object *object) REQUIRES(lock);
 /* The object entered or left a tier: updates residency and counts. */
+/* Whether the object is the end of a prompt after its last whole block, in a space where rows can be
+ * cut anywhere. */
+bool room_is_tail(const struct object *object);
+/* Frees the memory of a tail that is not leased. It stays in a slower tier that has
+ * it, and is forgotten otherwise. */
+void room_evict_tail(struct object *tail, struct deferred *deferred) REQUIRES(lock);
 void room_set_in(struct object *object, enum hearth_tier level, bool in) REQUIRES(lock);
 /* Removes an object everywhere, including slower tiers; frees it now or with its last lease. */
 void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);

@@ -203,14 +203,9 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     return space;
 }
 
-static void keep_tail(struct object *object, void *deferred)
-{
-    store_keep_tail(object, deferred);
-}
-
 /* Gives a dormant space its model and tenant. False: its share is not available. */
 static bool wake(struct hearth_space *space, const struct hearth_model *model, const char *tenant,
-                 uint64_t share, struct deferred *deferred)
+                 uint64_t share)
 {
     snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
     if (!own(space, share))
@@ -220,7 +215,6 @@ static bool wake(struct hearth_space *space, const struct hearth_model *model, c
         pages_expect(space->cache->pages,
                      space->cache->run_tokens * model->rows_bytes_per_token + RUN_FIXED_BYTES);
     space->dormant = false;
-    space_each_object(space, keep_tail, deferred); /* tails could not be identified before */
     return true;
 }
 
@@ -276,7 +270,7 @@ int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *mod
     struct hearth_space *space = space_find(cache, &key);
     if (space == NULL)
         space = space_create_dormant(cache, &key, &deferred);
-    if (space == NULL || (space->dormant && !wake(space, &mine, tenant, share_bytes, &deferred))) {
+    if (space == NULL || (space->dormant && !wake(space, &mine, tenant, share_bytes))) {
         error = HEARTH_ERROR_MEMORY; /* a space that could not wake is reaped or stays dormant */
     } else {
         space->opens++;

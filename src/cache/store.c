@@ -72,7 +72,7 @@ void hearth_store_close(struct hearth_store **out)
  * sense. */
 static bool tails_allowed(const struct hearth_store *store)
 {
-    return !space_sliceable(store->space) || store->space->cache->tails_max > 0;
+    return !space_sliceable(store->space) || store->space->cache->tail_bytes_max > 0;
 }
 
 /* A long prompt is stored in many pieces: the hint avoids comparing its tokens again for each. */
@@ -507,29 +507,19 @@ static bool tail_is_protected(const struct object *tail, uint64_t now_ns)
     return tail->leases > 0 || tail->keep_until_ns > now_ns || room_is_pinned(tail);
 }
 
-/* Drops the least recently used tails beyond the limit. Protected ones do not count. The newest
- * always stays: reserve refuses tails when none are allowed. */
-static void drop_old_tails(struct hearth_space *space, struct deferred *deferred)
+/* Evicts the least recently used tails beyond the limit, except protected ones. The newest always
+ * stays: reserve refuses tails when none are allowed. */
+static void evict_old_tails(struct hearth_space *space, const struct object *newest,
+                            struct deferred *deferred)
 {
     struct hearth_cache *cache = space->cache;
     uint64_t now_ns = cache_now_ns(cache);
-    size_t dropped = 0, protected = 0;
 
-    if (space->tails.count <= cache->tails_max)
-        return;
-    LIST_FOREACH (struct object, tail, &space->tails, tail_link)
-    protected += tail_is_protected(tail, now_ns);
-    size_t excess = space->tails.count - protected;
-    excess -= MIN(excess, MAX(cache->tails_max, 1));
     LIST_FOREACH_SAFE (struct object, tail, &space->tails, tail_link) {
-        if (dropped == excess)
-            break;
-        if (tail_is_protected(tail, now_ns))
-            continue;
-        dropped++;
-        cache->stats.tail_evictions++;
-        space->stats.tail_evictions++;
-        room_drop(tail, deferred);
+        if (space->tail_bytes <= cache->tail_bytes_max)
+            return;
+        if (tail != newest && !tail_is_protected(tail, now_ns))
+            room_evict_tail(tail, deferred);
     }
 }
 
@@ -539,13 +529,11 @@ void store_keep_tail(struct object *object, struct deferred *deferred)
     struct hearth_cache *cache = space->cache;
 
     lock_assert_held(&cache->lock);
-    if (object->kind != HEARTH_OBJECT_ROWS || object->end % cache->block_tokens == 0 ||
-        !space_sliceable(space))
+    if (!room_is_tail(object))
         return;
-    list_push_back(&space->tails, &object->tail_link);
     cache->stats.tail_stashes++;
     space->stats.tail_stashes++;
-    drop_old_tails(space, deferred);
+    evict_old_tails(space, object, deferred);
 }
 
 int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,

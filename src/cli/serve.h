@@ -48,7 +48,7 @@ struct serve_options {
     int isolation;           /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
-    uint64_t ram_bytes, block_tokens, tails;
+    uint64_t ram_bytes, block_tokens, tail_bytes;
     const char *policy;
     const char *ssd_dir;
     uint64_t ssd_bytes, ssd_free, ssd_day_bytes;

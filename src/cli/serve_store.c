@@ -230,7 +230,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         .ram_bytes =
             options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
         .block_tokens = (uint32_t)options->block_tokens,
-        .tails = options->tails > 0 ? (uint32_t)options->tails : UINT32_MAX,
+        .tail_bytes = options->tail_bytes,
         .policy = options->policy,
         .key = store->key.bytes,
         .log = on_cache_line,

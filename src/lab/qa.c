@@ -179,8 +179,6 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
                                              "1MiB",
                                              "--ram-cache",
                                              ram,
-                                             "--tails",
-                                             "64",
                                              "--api-key",
                                              "owner:qa-owner",
                                              "--api-key",

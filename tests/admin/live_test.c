@@ -104,7 +104,7 @@ static void test_i47_cache_of_each_model(void **state)
     /* blocks have 16 tokens */
     assert_int_equal(json_number_at(doc, "/models/0/cache/tails/tokens_saved"), cached % 16);
     assert_int_equal(json_number_at(doc, "/models/0/cache/tails/hits"), 1);
-    assert_true(json_number_at(doc, "/models/0/cache/tails/max") > 0);
+    assert_true(json_number_at(doc, "/models/0/cache/tails/max_bytes") > 0);
     double stores = (double)json_number_at(doc, "/models/0/cache/tails/stores");
     assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/models/0/cache/tails/hit_rate")) ==
                 1 / stores);

@@ -845,7 +845,9 @@ static void open_world(struct world *world, uint64_t seed)
         .ram_bytes = world->ram_bytes,
         .block_tokens = world->block,
         .run_tokens = 1 + below(world, 4 * world->block),
-        .tails = world->complete ? RECORDS_MAX : (uint32_t[]){0, 1, 2, UINT32_MAX}[below(world, 4)],
+        .tail_bytes = world->complete
+                          ? UINT64_MAX - 1
+                          : (uint64_t[]){0, 1, 2 * PAGES_PAGE_BYTES, UINT64_MAX}[below(world, 4)],
         .policy = policies[below(world, COUNT_OF(policies))],
     };
     world->cap_max = world->ram_bytes;

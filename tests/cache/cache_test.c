@@ -55,7 +55,7 @@ static void test_options(void **state)
     assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
     assert_int_equal(cache->block_tokens, 256);
     assert_int_equal(cache->run_tokens, 2048);
-    assert_int_equal(cache->tails_max, 4);
+    assert_int_equal(cache->tail_bytes_max, RAM / 4);
     hearth_close(&cache);
     assert_null(cache);
     hearth_close(&cache);

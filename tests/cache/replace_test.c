@@ -3,6 +3,7 @@
 
 #include "support/cache_kit.h"
 #include "support/test.h"
+#include "tier/pages.h"
 
 enum { RAM = 16 << 20, TOKENS = 4096 };
 
@@ -255,7 +256,7 @@ static uint32_t other_after_turn(uint32_t count, uint32_t anchor)
     struct kit kit;
     int32_t tokens[TOKENS], edited[TOKENS], other[TOKENS];
 
-    options.tails = 2;
+    options.tail_bytes = 2 * PAGES_PAGE_BYTES;
     kit_open_with(&kit, &options, &model);
     kit_tokens(tokens, TOKENS, 1);
     kit_tokens(other, TOKENS, 2);

@@ -286,13 +286,36 @@ static void test_a_prompt_longer_than_the_cache_keeps_its_beginning(void **state
     kit_close(&kit);
 }
 
-static void test_i40_tails_are_few_and_the_oldest_goes(void **state)
+/* Small requests do not evict the ends of long conversations while there is room. */
+static void test_i40_tails_are_limited_by_bytes(void **state)
 {
+    struct kit kit;
+    int32_t tokens[20];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    for (uint32_t i = 1; i <= 100; i++) {
+        kit_tokens(tokens, 20, i);
+        kit_store(&kit, tokens, 20, NULL);
+    }
+    assert_int_equal(kit_stats(&kit).tails, 100);
+    assert_int_equal(kit_stats(&kit).tail_evictions, 0);
+    kit_tokens(tokens, 20, 1);
+    assert_int_equal(kit_peek(&kit, tokens, 20).boundary, 19);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_i40_the_oldest_tail_goes(void **state)
+{
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(FULL);
     struct kit kit;
     int32_t tokens[6][20];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
+    options.tail_bytes = 4 * PAGES_PAGE_BYTES;
+    kit_open_with(&kit, &options, &model);
     for (uint32_t i = 0; i < 6; i++)
         kit_tokens(tokens[i], 20, i + 1);
     for (uint32_t i = 0; i < 4; i++)
@@ -302,7 +325,7 @@ static void test_i40_tails_are_few_and_the_oldest_goes(void **state)
     assert_int_equal(kit_restore(&kit, tokens[0], 20, NULL), 19); /* used: it is the newest now */
     assert_int_equal(kit_stats(&kit).tail_hits, 1);
     assert_int_equal(kit_stats(&kit).tail_tokens, 3); /* 16 to 19 */
-    assert_int_equal(kit_stats(&kit).tails_max, 4);
+    assert_int_equal(kit_stats(&kit).tail_bytes_max, 4 * PAGES_PAGE_BYTES);
     kit_store(&kit, tokens[4], 20, NULL);
     assert_int_equal(kit_stats(&kit).tail_evictions, 1);
     assert_int_equal(kit_stats(&kit).tails, 4);
@@ -350,7 +373,7 @@ static void test_i40_no_tails_at_all(void **state)
     int32_t tokens[20];
 
     (void)state;
-    options.tails = UINT32_MAX;
+    options.tail_bytes = UINT64_MAX;
     kit_open_with(&kit, &options, &model);
     kit_tokens(tokens, 20, 1);
     assert_int_equal(kit_store(&kit, tokens, 20, NULL), 1);
@@ -532,7 +555,7 @@ TEST_SUITE(TEST(test_blocks_are_stored_once), TEST(test_i103_a_run_does_not_cros
            TEST(test_of_two_who_store_the_same_one_wins),
            TEST(test_i27_a_full_budget_refuses_and_leaks_nothing),
            TEST(test_a_prompt_longer_than_the_cache_keeps_its_beginning),
-           TEST(test_i40_tails_are_few_and_the_oldest_goes),
+           TEST(test_i40_tails_are_limited_by_bytes), TEST(test_i40_the_oldest_tail_goes),
            TEST(test_i34_i46_replacing_a_tail_is_no_eviction), TEST(test_i40_no_tails_at_all),
            TEST(test_i28_rows_behind_the_last_block_of_a_hybrid_are_no_tails),
            TEST(test_snapshots_wanted), TEST(test_i47_events_name_object_and_position),

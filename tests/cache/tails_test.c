@@ -4,6 +4,7 @@
 
 #include "support/cache_kit.h"
 #include "support/test.h"
+#include "tier/pages.h"
 
 enum { RAM = 4 << 20 };
 
@@ -125,7 +126,7 @@ static void test_i38_a_prompt_finds_its_tail_whatever_was_answered(void **state)
 /* Offering a tail and taking it are one decision; memory alone is enough for it. */
 static void test_i41_tails_are_offered_exactly_when_they_are_taken(void **state)
 {
-    static const uint32_t tails[] = {0, 1, UINT32_MAX};
+    static const uint64_t tails[] = {0, 1, UINT64_MAX};
     static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
                                      HEARTH_KIND_RECURRENT};
 
@@ -138,7 +139,7 @@ static void test_i41_tails_are_offered_exactly_when_they_are_taken(void **state)
         int32_t tokens[20];
         uint32_t begin, end;
         bool offered = false;
-        options.tails = tails[i % COUNT_OF(tails)];
+        options.tail_bytes = tails[i % COUNT_OF(tails)];
         kit_open_with(&kit, &options, &model);
         kit_tokens(tokens, 20, 1);
         hearth_store_open(kit.space, tokens, 20, NULL, &store);
@@ -163,7 +164,7 @@ static void test_i42_tails_count_against_the_budget(void **state)
     int32_t tokens[12];
 
     (void)state;
-    options.tails = 10000;
+    options.tail_bytes = UINT64_MAX - 1;
     kit_open_with(&kit, &options, &model);
     uint64_t empty = kit_stats(&kit).bytes_budget;
     kit_tokens(tokens, 12, 1);
@@ -216,9 +217,14 @@ static void test_i40_protected_tails_survive_the_others(void **state)
 {
     static const struct hearth_store_hints kept = {.struct_size = sizeof(kept), .ttl_s = 3600};
     int32_t pinned[31], lasting[31], leased[31], other[31];
-    struct kit kit = open_full(pinned, 31);
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(FULL);
+    struct kit kit;
 
     (void)state;
+    options.tail_bytes = 7 * PAGES_PAGE_BYTES;
+    kit_open_with(&kit, &options, &model);
+    kit_tokens(pinned, 31, 1);
     kit_tokens(lasting, 31, 2);
     kit_tokens(leased, 31, 3);
     kit_store(&kit, pinned, 31, NULL);

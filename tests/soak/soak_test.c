@@ -628,7 +628,7 @@ static void test_soak(void **state)
     soak_texts_init(&soak->texts);
     snprintf(
         args, sizeof(args),
-        "%s --isolate --ram-cache %lluMiB --ssd-dir %s --ssd-max %lluMiB --ssd-free 0 --tails 16 "
+        "%s --isolate --ram-cache %lluMiB --ssd-dir %s --ssd-max %lluMiB --ssd-free 0 --tails 1MiB "
         "--max-memory %lluMiB --fault-disk 701",
         soak->park ? "" : "--exact", (unsigned long long)(RAM_CAP >> 20), soak_ssd_dir(),
         (unsigned long long)(SSD_CAP >> 20), (unsigned long long)(CEILING >> 20));

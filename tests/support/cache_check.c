@@ -243,6 +243,17 @@ static void check_expiring(const struct hearth_cache *cache)
     }
 }
 
+static void check_tails(const struct hearth_space *space)
+{
+    uint64_t bytes = 0;
+
+    LIST_FOREACH (struct object, object, &space->tails, tail_link) {
+        assert(object->data != NULL && room_is_tail(object));
+        bytes += room_data_bytes(object);
+    }
+    assert(bytes == space->tail_bytes);
+}
+
 void cache_check(struct hearth_cache *cache)
 {
     uint64_t books = 0, charged = 0, shares = 0;
@@ -262,6 +273,7 @@ void cache_check(struct hearth_cache *cache)
         for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
             assert(check.held[tier] <= space->held[tier]);
         assert(space->index_charged == index_bytes(space->index));
+        check_tails(space);
         books += space->index_charged + sizeof(*space);
         charged += space->charged;
         shares += space->share;

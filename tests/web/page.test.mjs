@@ -85,7 +85,7 @@ test('models and tiers are those of the API', async () => {
     const row = await page.$$eval('#model-caches tbody tr:first-child td', (cells) => cells.map((cell) => cell.textContent));
     assert.equal(row[0], model.id);
     assert.equal(row[1], await format(page, 'exact', model.cache.objects));
-    assert.equal(row[7], `${await format(page, 'exact', model.cache.tails.count)} / ${model.cache.tails.max}`);
+    assert.equal(row[7], `${await format(page, 'exact', model.cache.tails.count)}, at most ${await format(page, 'bytes', model.cache.tails.max_bytes)}`);
     assert.equal(row[9], await format(page, 'exact', model.cache.tails.tokens_saved));
     const tiers = async () => (await stats()).tiers.filter(({ state }) => state !== 'off').map(({ tier, used }) => [tier, used]);
     await becomes(() => page.$$eval('.tier', (cards) => cards.map((tier) => [tier.dataset.key, Number(tier.querySelector('.used b').dataset.value)])), tiers);
