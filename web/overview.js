@@ -27,10 +27,11 @@ function factsOf(numbers) {
     const saved = numbers.prompt_tokens - numbers.tokens.computed;
     return [
         ['saved', 'Tokens saved', format.count(saved), saved],
+        ['twice', 'Computed twice', `${format.count(numbers.computed_twice)} tokens`, numbers.computed_twice],
         ['saved_s', 'Time saved (est.)', format.duration(numbers.saved_s), numbers.saved_s],
         ['requests', 'Requests', format.count(numbers.requests), numbers.requests],
         ['generated', 'Tokens generated', format.count(numbers.generated_tokens), numbers.generated_tokens],
-        ['prefill', 'Prefill speed', format.speed(speedOf(numbers.tokens.computed, numbers.prefill_s))],
+        ['prefill', 'Prefill speed', format.speed(speedOf(numbers.prefill_tokens, numbers.prefill_s))],
         ['decode', 'Generation speed', format.speed(speedOf(numbers.generated_tokens, numbers.decode_s))],
     ];
 }
@@ -44,20 +45,17 @@ function renewFacts(numbers) {
         });
 }
 
-/* A full hit, and new text after everything that was cached, are not misses. */
-const HITS = ['none', 'short'];
-
 function renewMisses(miss) {
-    const rows = Object.entries(miss).filter(([name, times]) => times > 0 && !HITS.includes(name)).sort((a, b) => b[1] - a[1]);
+    const rows = Object.entries(miss).filter(([, tokens]) => tokens > 0).sort((a, b) => b[1] - a[1]);
     const most = rows.length ? rows[0][1] : 1;
     $('miss-none').hidden = rows.length > 0;
     sync($('miss'), rows, ([name]) => name,
         ([name]) => h('li', { title: reasonHelp(name) },
             h('span', { class: 'name' }, reasonTitle(name)), h('b', {}), h('span', { class: 'track' }, h('span', {}))),
-        (row, [, times]) => {
-            put(row.querySelector('b'), format.count(times));
-            putAttribute(row.querySelector('b'), 'data-value', String(times));
-            row.querySelector('.track span').style.width = `${(100 * times) / most}%`;
+        (row, [, tokens]) => {
+            put(row.querySelector('b'), format.count(tokens));
+            putAttribute(row.querySelector('b'), 'data-value', String(tokens));
+            row.querySelector('.track span').style.width = `${(100 * tokens) / most}%`;
         });
 }
 

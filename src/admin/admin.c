@@ -167,6 +167,7 @@ static void add_times(struct tally *tally, void *arg)
         return;
     pool_get_stats(pool, &stats);
     tally->prefill_ns = stats.prefill_ns;
+    tally->prefilled = stats.prefill_tokens;
     tally->decode_ns = stats.decode_ns;
     tally->restore_ns = stats.restore_ns;
 }

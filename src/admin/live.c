@@ -121,8 +121,8 @@ static void write_loaded(struct json *json, struct api *api, struct model *model
     json_key_uint(json, "requests", stats.submitted);
     json_key_uint(json, "active", stats.active);
     json_key_uint(json, "queued", stats.queued);
-    json_key_float(json, "prefill_tokens_per_s", per_s(stats.tokens_computed, stats.prefill_ns));
-    json_key_float(json, "decode_tokens_per_s", per_s(stats.tokens_generated, stats.decode_ns));
+    json_key_float(json, "prefill_tokens_per_s", per_s(stats.prefill_tokens, stats.prefill_ns));
+    json_key_float(json, "decode_tokens_per_s", per_s(stats.decode_tokens, stats.decode_ns));
     write_cache(json, api, model);
 }
 

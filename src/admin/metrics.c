@@ -404,6 +404,8 @@ void stats_write_sched(const struct sched_stats *stats, struct buf *out)
     write_fields(stats, sched_fields, COUNT_OF(sched_fields), out);
     write_reasons(out, "hearth_sched_miss_total", "Prompts not fully cached, by reason.",
                   stats->miss_by_reason);
+    write_reasons(out, "hearth_sched_miss_tokens_total",
+                  "Tokens computed for prompts not fully cached, by reason.", stats->miss_tokens);
     (void)metric_latency_render(
         &stats->store_times,
         &(struct metric_alias){"hearth_sched_store_seconds",

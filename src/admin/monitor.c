@@ -67,6 +67,7 @@ struct tally tally_of(const struct gen_usage *usage)
         .remote = usage->remote,
         .computed = usage->computed,
         .generated = usage->generated,
+        .twice = usage->twice,
     };
 }
 
@@ -82,7 +83,7 @@ double tally_efficiency(const struct tally *sum)
 
 double tally_saved_s(const struct tally *sum)
 {
-    double token_ns = sum->computed > 0 ? (double)sum->prefill_ns / (double)sum->computed : 0;
+    double token_ns = sum->prefilled > 0 ? (double)sum->prefill_ns / (double)sum->prefilled : 0;
     double saved_ns = (double)tally_reused(sum) * token_ns - (double)sum->restore_ns;
 
     return saved_ns > 0 ? saved_ns / (double)NS_PER_S : 0;
@@ -99,6 +100,8 @@ void tally_write(struct json *json, const struct tally *sum)
     json_key_uint(json, "remote", sum->remote);
     json_key_uint(json, "computed", sum->computed);
     json_close(json, '}');
+    json_key_uint(json, "computed_twice", sum->twice);
+    json_key_uint(json, "prefill_tokens", sum->prefilled);
     json_key_uint(json, "generated_tokens", sum->generated);
     json_key_float(json, "prefill_s", (double)sum->prefill_ns / (double)NS_PER_S);
     json_key_float(json, "decode_s", (double)sum->decode_ns / (double)NS_PER_S);
@@ -160,6 +163,8 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
         sum->field = le_get_u64(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES);
     TALLY_TABLE(X)
 #undef X
+    if (count < TALLY_COUNT) /* a file of a version that did not count them */
+        sum->prefilled = sum->computed;
     return ERR_OK;
 }
 

@@ -45,14 +45,24 @@ struct monitor;
     X(generated)       \
     X(prefill_ns)      \
     X(decode_ns)       \
-    X(restore_ns)
+    X(restore_ns)      \
+    X(twice)           \
+    X(prefilled)
 
-/* Requests, prompt tokens by source, tokens generated, time. Sums only, so that runs can be added;
+/* Requests, prompt tokens by source, tokens generated, time; tokens computed twice, and tokens that
+ * prefill_ns was spent on. Sums only, so that runs can be added;
  * ratios are computed on demand. */
 struct tally {
 #define X(field) uint64_t field;
     TALLY_TABLE(X)
 #undef X
+};
+
+enum {
+#define X(field) TALLY_##field,
+    TALLY_TABLE(X)
+#undef X
+        TALLY_COUNT
 };
 
 /* Sums saturate instead of wrapping. */

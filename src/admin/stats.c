@@ -107,12 +107,14 @@ static void write_tails(struct json *json, const struct api *api)
 
 /* ---- misses ---- */
 
-/* Every reason, including those that never occurred, so that the table's shape is constant. */
+/* Tokens computed, by reason. Every reason of a miss, including those that never occurred, so that
+ * the table's shape is constant. */
 static void write_misses(struct json *json, const struct sched_stats *stats)
 {
     json_key_open(json, "miss", '{');
     for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
-        json_key_uint(json, hearth_reason_name((enum hearth_reason)i), stats->miss_by_reason[i]);
+        if (sched_is_miss((enum hearth_reason)i))
+            json_key_uint(json, hearth_reason_name((enum hearth_reason)i), stats->miss_tokens[i]);
     json_close(json, '}');
 }
 

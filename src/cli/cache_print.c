@@ -30,13 +30,15 @@ static void print_tokens(yyjson_val *tokens, const char *total, struct buf *out)
 static void print_period(yyjson_val *period, const char *name, struct buf *out)
 {
     char requests[FIELDS_TEXT_BYTES], tokens[FIELDS_TEXT_BYTES], saved[FIELDS_TEXT_BYTES];
+    char twice[FIELDS_TEXT_BYTES];
 
     if (!yyjson_is_obj(period))
         return;
     buf_appendf(out, "%-9s %s requests, ", name, fields_count(period, "requests", requests));
     print_tokens(fields_get(period, "tokens"), fields_count(period, "prompt_tokens", tokens), out);
-    buf_appendf(out, " | %.1f %% reused, %s saved\n", 100 * fields_number(period, "efficiency", 0),
-                fields_time(period, "saved_s", saved));
+    buf_appendf(out, " | %.1f %% reused, %s saved, %s computed twice\n",
+                100 * fields_number(period, "efficiency", 0), fields_time(period, "saved_s", saved),
+                fields_count(period, "computed_twice", twice));
 }
 
 static void print_misses(yyjson_val *miss, struct buf *out)
@@ -47,13 +49,13 @@ static void print_misses(yyjson_val *miss, struct buf *out)
 
     yyjson_obj_iter_init(miss, &iter);
     while ((key = yyjson_obj_iter_next(&iter)) != NULL) {
-        double count = yyjson_get_num(yyjson_obj_iter_get_val(key));
-        if (count <= 0 || yyjson_equals_str(key, "none")) /* not a miss */
+        double tokens = yyjson_get_num(yyjson_obj_iter_get_val(key));
+        if (tokens <= 0)
             continue;
-        buf_appendf(out, "%s %s %.0f", any ? "," : "misses   ", yyjson_get_str(key), count);
+        buf_appendf(out, "%s %s %.0f", any ? "," : "misses   ", yyjson_get_str(key), tokens);
         any = true;
     }
-    buf_append_str(out, any ? "\n" : "");
+    buf_append_str(out, any ? " tokens\n" : "");
 }
 
 static bool is_off(yyjson_val *tier)

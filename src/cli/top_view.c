@@ -127,12 +127,14 @@ static void draw_efficiency(struct pen *pen)
     yyjson_val *session = fields_get(pen->view->stats, "session");
     double efficiency = fields_number(session, "efficiency", 0);
     char prompt[FIELDS_TEXT_BYTES], requests[FIELDS_TEXT_BYTES], saved[FIELDS_TEXT_BYTES];
+    char twice[FIELDS_TEXT_BYTES];
 
     put(pen, STYLE_HEAD, "reused    ");
     put_bar(pen, style_of_part(efficiency), efficiency, BAR_CELLS);
-    put(pen, STYLE_PLAIN, " %5.1f %% of %s tokens in %s requests, %s saved", 100 * efficiency,
-        fields_count(session, "prompt_tokens", prompt), fields_count(session, "requests", requests),
-        fields_time(session, "saved_s", saved));
+    put(pen, STYLE_PLAIN, " %5.1f %% of %s tokens in %s requests, %s saved, %s computed twice",
+        100 * efficiency, fields_count(session, "prompt_tokens", prompt),
+        fields_count(session, "requests", requests), fields_time(session, "saved_s", saved),
+        fields_count(session, "computed_twice", twice));
     end_line(pen);
 }
 
@@ -211,7 +213,7 @@ static void draw_misses(struct pen *pen)
 {
     struct {
         const char *name;
-        double count;
+        double tokens;
     } reasons[REASONS_MAX];
     yyjson_obj_iter iter;
     yyjson_val *key;
@@ -219,19 +221,20 @@ static void draw_misses(struct pen *pen)
 
     yyjson_obj_iter_init(fields_get(pen->view->stats, "miss"), &iter);
     while ((key = yyjson_obj_iter_next(&iter)) != NULL && count < REASONS_MAX) {
-        double times = yyjson_get_num(yyjson_obj_iter_get_val(key));
+        double tokens = yyjson_get_num(yyjson_obj_iter_get_val(key));
         size_t at = count;
-        if (times <= 0 || yyjson_equals_str(key, "none")) /* not a miss */
+        if (tokens <= 0)
             continue;
-        for (; at > 0 && reasons[at - 1].count < times; at--)
+        for (; at > 0 && reasons[at - 1].tokens < tokens; at--)
             reasons[at] = reasons[at - 1];
         reasons[at].name = yyjson_get_str(key);
-        reasons[at].count = times;
+        reasons[at].tokens = tokens;
         count++;
     }
     put(pen, STYLE_HEAD, "misses   ");
     for (size_t i = 0; i < count; i++)
-        put(pen, STYLE_PLAIN, "%s %s %.0f", i > 0 ? "," : "", reasons[i].name, reasons[i].count);
+        put(pen, STYLE_PLAIN, "%s %s %.0f%s", i > 0 ? "," : "", reasons[i].name, reasons[i].tokens,
+            i + 1 == count ? " tokens" : "");
     if (count == 0)
         put(pen, STYLE_DIM, " none");
     end_line(pen);

@@ -240,17 +240,21 @@ static void after_item(struct job *job, size_t index, uint32_t count)
     }
 }
 
-static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_t ns)
+/* A step that decodes `decoding` of its tokens is divided between the two kinds of work by
+ * tokens. */
+static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t ns)
 {
+    uint64_t decode_ns = (uint64_t)((double)ns * (double)decoding / (double)tokens);
+
     lock_enter(&sched->lock);
     sched->stats.turns++;
     sched->stats.batch_tokens += tokens;
-    if (decoding)
-        sched->stats.decode_ns += ns;
-    else
-        sched->stats.prefill_ns += ns;
+    sched->stats.prefill_tokens += tokens - decoding;
+    sched->stats.decode_tokens += decoding;
+    sched->stats.prefill_ns += ns - decode_ns;
+    sched->stats.decode_ns += decode_ns;
     lock_leave(&sched->lock);
-    if (decoding || tokens < PIECE_MIN || ns == 0)
+    if (decoding > 0 || tokens < PIECE_MIN || ns == 0)
         return;
     sched_learn_speed(&sched->prefill_per_s, tokens, ns);
     struct job *job = sched->batch[0];
@@ -273,6 +277,7 @@ void job_put_back(struct job *job)
     job_unclaim(job);
     job_release_followers(job);
     engine_seq_release(sched->engine, &job->seq);
+    job->reached = job->done;
     job->done = 0;
     job->target = job->count;
     job->active = false;
@@ -356,7 +361,7 @@ bool batch_run(struct sched *sched)
         relieve(sched);
     sched->batch_count = 0;
     add_decoding(sched);
-    bool decoding = sched->batch_count > 0;
+    size_t decoding = sched->batch_count; /* each with one token */
     add_prefilling(sched);
     if (sched->batch_count == 0)
         return false;

@@ -72,6 +72,9 @@ enum gen_end {
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;
+    /* computed although they had been computed before and were not evicted; includes what a
+     * preempted job lost */
+    uint32_t twice;
     uint32_t generated;
     enum hearth_match match;
     enum hearth_reason reason;

@@ -551,8 +551,10 @@ void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, boo
 #define X(field, kind, name, help) sum->field += kind || now ? one->field : 0;
     SCHED_STATS_TABLE(X)
 #undef X
-    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
+    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++) {
         sum->miss_by_reason[i] += one->miss_by_reason[i];
+        sum->miss_tokens[i] += one->miss_tokens[i];
+    }
     metric_latency_add(&sum->store_times, &one->store_times);
 }
 

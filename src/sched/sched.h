@@ -132,57 +132,70 @@ struct sched_view {
  *      COUNTER, SECONDS   since the start; the field of SECONDS is in nanoseconds
  *      GAUGE              now; not counted for a model that was unloaded
  *      HIDDEN             a counter that /metrics shows by other names (src/admin/metrics.c) */
-#define SCHED_STATS_TABLE(X)                                                                     \
-    X(submitted, COUNTER, "hearth_sched_submitted_total", "Generations accepted.")               \
-    X(refused, COUNTER, "hearth_sched_refused_total",                                            \
-      "Generations refused: queue full, or draining.")                                           \
-    X(finished, COUNTER, "hearth_sched_finished_total", "Generations that ended by themselves.") \
-    X(cancelled, COUNTER, "hearth_sched_cancelled_total", "Generations cancelled.")              \
-    X(failed, COUNTER, "hearth_sched_failed_total", "Generations that failed.")                  \
-    X(tokens_prompt, HIDDEN, "", "")                                                             \
-    X(tokens_device, HIDDEN, "", "")                                                             \
-    X(tokens_ram, HIDDEN, "", "")                                                                \
-    X(tokens_ssd, HIDDEN, "", "")                                                                \
-    X(tokens_remote, HIDDEN, "", "")                                                             \
-    X(tokens_computed, HIDDEN, "", "")                                                           \
-    X(tokens_generated, HIDDEN, "", "")                                                          \
-    X(turns, COUNTER, "hearth_sched_turns_total", "Runs of the engine.")                         \
-    X(batch_tokens, COUNTER, "hearth_sched_batch_tokens_total", "Tokens in these runs.")         \
-    X(forks, COUNTER, "hearth_sched_forks_total", "Prefixes shared with a running generation.")  \
-    X(waits, COUNTER, "hearth_sched_waits_total",                                                \
-      "Generations that waited for another one's prefix.")                                       \
-    X(preempted, COUNTER, "hearth_sched_preempted_total", "Generations preempted to make room.") \
-    X(restarts, COUNTER, "hearth_sched_engine_restarts_total",                                   \
-      "Restarts of engines whose process died.")                                                 \
-    X(stalls, COUNTER, "hearth_engine_stalls_total",                                             \
-      "Engines that computed nothing for 30 s although generations were ready.")                 \
-    X(stalled, GAUGE, "hearth_engine_stalled", "Engines that are stalled now.")                  \
-    X(parked, COUNTER, "hearth_sched_parked_total", "Finished sequences kept on the device.")    \
-    X(reclaimed, COUNTER, "hearth_sched_reclaimed_total",                                        \
-      "Parked sequences evicted to make room.")                                                  \
-    X(prefill_ns, SECONDS, "hearth_sched_prefill_seconds_total", "Time spent on prefill.")       \
-    X(decode_ns, SECONDS, "hearth_sched_decode_seconds_total", "Time spent on decoding.")        \
-    X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time spent on imports.")       \
-    X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time spent on exports.")           \
-    X(queued, GAUGE, "hearth_sched_queued", "Generations in the queue.")                         \
-    X(active, GAUGE, "hearth_sched_active", "Generations running.")                              \
-    X(idle, GAUGE, "hearth_sched_idle", "Sequences parked on the device.")                       \
-    X(unsaved, GAUGE, "hearth_sched_unsaved",                                                    \
-      "Parked sequences whose state is not in the cache yet.")                                   \
-    X(unsaved_lost, COUNTER, "hearth_sched_unsaved_lost_total",                                  \
-      "Sequences whose engine died before their state was stored.")                              \
-    X(not_stored, COUNTER, "hearth_sched_not_stored_total",                                      \
-      "Sequences evicted with a part that cost too much to store beside other work.")            \
-    X(not_stored_tokens, COUNTER, "hearth_sched_not_stored_tokens_total",                        \
-      "Tokens of these parts.")                                                                  \
-    X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")      \
+#define SCHED_STATS_TABLE(X)                                                                       \
+    X(submitted, COUNTER, "hearth_sched_submitted_total", "Generations accepted.")                 \
+    X(refused, COUNTER, "hearth_sched_refused_total",                                              \
+      "Generations refused: queue full, or draining.")                                             \
+    X(finished, COUNTER, "hearth_sched_finished_total", "Generations that ended by themselves.")   \
+    X(cancelled, COUNTER, "hearth_sched_cancelled_total", "Generations cancelled.")                \
+    X(failed, COUNTER, "hearth_sched_failed_total", "Generations that failed.")                    \
+    X(tokens_prompt, HIDDEN, "", "")                                                               \
+    X(tokens_device, HIDDEN, "", "")                                                               \
+    X(tokens_ram, HIDDEN, "", "")                                                                  \
+    X(tokens_ssd, HIDDEN, "", "")                                                                  \
+    X(tokens_remote, HIDDEN, "", "")                                                               \
+    X(tokens_computed, HIDDEN, "", "")                                                             \
+    X(tokens_generated, HIDDEN, "", "")                                                            \
+    X(turns, COUNTER, "hearth_sched_turns_total", "Runs of the engine.")                           \
+    X(batch_tokens, COUNTER, "hearth_sched_batch_tokens_total", "Tokens in these runs.")           \
+    X(prefill_tokens, COUNTER, "hearth_sched_prefill_tokens_total",                                \
+      "Prompt tokens computed, also for requests that were cancelled.")                            \
+    X(decode_tokens, COUNTER, "hearth_sched_decode_tokens_total",                                  \
+      "Tokens computed one at a time, for answers.")                                               \
+    X(tokens_twice, COUNTER, "hearth_tokens_computed_twice_total",                                 \
+      "Prompt tokens computed although the cache had already seen them and had not evicted them.") \
+    X(forks, COUNTER, "hearth_sched_forks_total", "Prefixes shared with a running generation.")    \
+    X(waits, COUNTER, "hearth_sched_waits_total",                                                  \
+      "Generations that waited for another one's prefix.")                                         \
+    X(preempted, COUNTER, "hearth_sched_preempted_total", "Generations preempted to make room.")   \
+    X(restarts, COUNTER, "hearth_sched_engine_restarts_total",                                     \
+      "Restarts of engines whose process died.")                                                   \
+    X(stalls, COUNTER, "hearth_engine_stalls_total",                                               \
+      "Engines that computed nothing for 30 s although generations were ready.")                   \
+    X(stalled, GAUGE, "hearth_engine_stalled", "Engines that are stalled now.")                    \
+    X(parked, COUNTER, "hearth_sched_parked_total", "Finished sequences kept on the device.")      \
+    X(reclaimed, COUNTER, "hearth_sched_reclaimed_total",                                          \
+      "Parked sequences evicted to make room.")                                                    \
+    X(prefill_ns, SECONDS, "hearth_sched_prefill_seconds_total",                                   \
+      "Time spent on prefill; a step with both is divided by tokens.")                             \
+    X(decode_ns, SECONDS, "hearth_sched_decode_seconds_total",                                     \
+      "Time spent on decoding; a step with both is divided by tokens.")                            \
+    X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time spent on imports.")         \
+    X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time spent on exports.")             \
+    X(queued, GAUGE, "hearth_sched_queued", "Generations in the queue.")                           \
+    X(active, GAUGE, "hearth_sched_active", "Generations running.")                                \
+    X(idle, GAUGE, "hearth_sched_idle", "Sequences parked on the device.")                         \
+    X(unsaved, GAUGE, "hearth_sched_unsaved",                                                      \
+      "Parked sequences whose state is not in the cache yet.")                                     \
+    X(unsaved_lost, COUNTER, "hearth_sched_unsaved_lost_total",                                    \
+      "Sequences whose engine died before their state was stored.")                                \
+    X(not_stored, COUNTER, "hearth_sched_not_stored_total",                                        \
+      "Sequences evicted with a part that cost too much to store beside other work.")              \
+    X(not_stored_tokens, COUNTER, "hearth_sched_not_stored_tokens_total",                          \
+      "Tokens of these parts.")                                                                    \
+    X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")        \
     X(cells, GAUGE, "hearth_sched_cells", "Tokens that fit on the device.")
+
+/* A full hit, and new text after everything that was cached, are not misses. */
+bool sched_is_miss(enum hearth_reason reason);
 
 struct sched_stats {
 #define X(field, kind, name, help) uint64_t field;
     SCHED_STATS_TABLE(X)
 #undef X
-    uint64_t miss_by_reason[HEARTH_REASON_COUNT];
+    /* prompts that were not fully cached although their text was not new, and the tokens that were
+     * computed for them */
+    uint64_t miss_by_reason[HEARTH_REASON_COUNT], miss_tokens[HEARTH_REASON_COUNT];
     struct metric_latency store_times; /* of storing state in the cache, each time */
 };
 

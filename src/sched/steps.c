@@ -324,6 +324,23 @@ static void make_schedule(struct job *job)
     };
 }
 
+bool sched_is_miss(enum hearth_reason reason)
+{
+    return reason != HEARTH_REASON_NONE && reason != HEARTH_REASON_SHORT;
+}
+
+/* Tokens that were matched but are computed. Evicted state was given up for lack of room, and a
+ * request may ask not to use the cache: neither breaks a promise. */
+static uint32_t count_twice(const struct gen_usage *usage)
+{
+    uint32_t known = MIN(usage->first_difference, usage->prompt - 1);
+    uint32_t reused = usage->prompt - usage->computed;
+    bool promised =
+        usage->reason != HEARTH_REASON_EVICTED && usage->reason != HEARTH_REASON_DISABLED;
+
+    return promised && known > reused ? known - reused : 0;
+}
+
 static void count_start(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -337,7 +354,22 @@ static void count_start(struct job *job)
     stats->tokens_ssd += usage->ssd;
     stats->tokens_remote += usage->remote;
     stats->tokens_computed += usage->computed;
-    stats->miss_by_reason[usage->reason]++;
+    stats->tokens_twice += count_twice(usage);
+    if (sched_is_miss(usage->reason)) {
+        stats->miss_by_reason[usage->reason]++;
+        stats->miss_tokens[usage->reason] += usage->computed;
+    }
+    lock_leave(&sched->lock);
+}
+
+/* A preempted job computes tokens again that it had computed already. */
+static void count_again(struct job *job, uint32_t tokens)
+{
+    struct sched *sched = job->sched;
+
+    job->usage.twice += tokens;
+    lock_enter(&sched->lock);
+    sched->stats.tokens_twice += tokens;
     lock_leave(&sched->lock);
 }
 
@@ -348,6 +380,7 @@ void job_announce(struct job *job)
     if (job->started)
         return;
     usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
+    usage->twice += count_twice(usage);
     job->times.restored = sched_now_ns(job->sched);
     job->started = true;
     count_start(job);
@@ -359,6 +392,9 @@ void job_start_prefill(struct job *job)
 {
     make_schedule(job);
     job->resumed = job->done;
+    if (job->reached > job->done)
+        count_again(job, job->reached - job->done);
+    job->reached = 0;
     if (!job->restore.beside)
         job_announce(job);
     job_set_phase(job, GEN_PREFILL);

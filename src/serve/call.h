@@ -86,6 +86,8 @@ struct call {
     struct buf out;    /* events to write at the end of a sink call */
     /* nothing more can be written: the client disconnected, or the stream failed */
     bool broken;
+    /* the whole answer was written while the client was connected: it may close from then on */
+    bool delivered;
     struct api_error refused;    /* the worker's reason for refusing the call */
     enum api_error_kind outcome; /* for the log and the metrics */
     bool answered;
@@ -140,7 +142,8 @@ struct tokens_caller call_caller(struct call *call);
 struct hearth_space *call_space(struct call *call);
 
 bool call_is_gone(struct call *call); /* the client disconnected */
-/* The client disconnected, or read too little for too long. For the end of a call. */
+/* The client disconnected before the end of its answer was written, or read too little for too
+ * long. For the end of a call. */
 bool call_is_lost(struct call *call);
 /* the generation with that id belongs to this call */
 bool call_has_gen(struct call *call, uint64_t gen);

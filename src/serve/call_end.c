@@ -41,6 +41,7 @@ static void end_whole(struct call *call)
 
     buf_init(&body, RESPOND_BYTES_MAX);
     api_dialect(call->endpoint)->body(&call->answer, &body);
+    call->delivered = !call_is_lost(call);
     respond_json(call->reply, 200, call->request_id, &body);
     buf_fini(&body);
 }
@@ -75,7 +76,7 @@ static void end_untouched(struct call *call)
 
 bool call_is_lost(struct call *call)
 {
-    return call->broken || call_is_gone(call);
+    return !call->delivered && (call->broken || call_is_gone(call));
 }
 
 /* ---- the log ---- */

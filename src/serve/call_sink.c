@@ -415,10 +415,13 @@ static void remember(struct call_choice *choice, const struct gen_result *result
 static void write_end(struct call_choice *choice)
 {
     struct call *call = choice->call;
+    bool whole = call->request.stream && call->answer.begun && !failed(choice);
+    bool connected = !call_is_lost(call);
 
-    if (call->request.stream && call->answer.begun && !failed(choice))
+    if (whole)
         api_dialect(call->endpoint)->choice_end(&call->answer, choice->index, &call->out);
     call_flush(call);
+    call->delivered = choice->last && whole && connected && !call->broken;
 }
 
 /* The client sees the end only after it was counted and remembered: its next request finds both. */

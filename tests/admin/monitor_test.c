@@ -29,13 +29,21 @@ static const struct tally sample = {
     .prefill_ns = 4 * NS_PER_S,
     .decode_ns = 5,
     .restore_ns = NS_PER_S,
+    .twice = 6,
+    .prefilled = 400,
 };
 
 static void test_sums_and_quotients(void **state)
 {
     struct tally sum = {0};
-    struct gen_usage tokens = {
-        .prompt = 10, .device = 1, .ram = 2, .ssd = 3, .remote = 0, .computed = 4, .generated = 5};
+    struct gen_usage tokens = {.prompt = 10,
+                               .device = 1,
+                               .ram = 2,
+                               .ssd = 3,
+                               .remote = 0,
+                               .computed = 4,
+                               .generated = 5,
+                               .twice = 1};
     struct tally one = tally_of(&tokens);
 
     (void)state;
@@ -44,6 +52,7 @@ static void test_sums_and_quotients(void **state)
     tally_add(&sum, &one);
     assert_int_equal(sum.prompt, 20);
     assert_int_equal(sum.generated, 10);
+    assert_int_equal(sum.twice, 2);
     assert_true(tally_efficiency(&sum) == 0.6);
     assert_true(tally_efficiency(&sample) == 0.6);
     /* 600 tokens at 10 ms each, less the second that bringing them took */
@@ -436,6 +445,7 @@ static void test_every_call_of_the_disk_may_fail(void **state)
 static void add_times(struct tally *tally, void *arg)
 {
     tally->prefill_ns = *(uint64_t *)arg;
+    tally->prefilled = 3;
 }
 
 static void test_times_of_engines_count(void **state)

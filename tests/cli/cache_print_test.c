@@ -80,15 +80,16 @@ static void test_stats(void **state)
                              "{\"version\":\"1.2.3\",\"uptime_s\":7500,\"session\":{\"requests\":2,"
                              "\"prompt_tokens\":300,\"tokens\":{\"device\":0,\"ram\":"
                              "200,\"ssd\":0,\"remote\":50,\"computed\":50},\"efficiency\":0.8333,"
-                             "\"saved_s\":12},\"miss\":{\"none\":4,\"cold\":0,"
+                             "\"saved_s\":12},\"miss\":{\"cold\":0,"
                              "\"diverged\":2},\"tiers\":[{\"tier\":\"ram\",\"state\":\"ok\","
                              "\"used\":1024,\"cap\":4096,\"objects\":7}]}");
 
     (void)state;
     assert_non_null(strstr(text, "hearth 1.2.3, up 2 h 05 min\n"));
-    assert_non_null(strstr(text, "session   2 requests, prompt 300 = device 0 + ram 200 + ssd 0 + "
-                                 "remote 50 + computed 50 | 83.3 % reused, 12.0 s saved\n"));
-    assert_non_null(strstr(text, "misses    diverged 2\n"));
+    assert_non_null(
+        strstr(text, "session   2 requests, prompt 300 = device 0 + ram 200 + ssd 0 + "
+                     "remote 50 + computed 50 | 83.3 % reused, 12.0 s saved, 0 computed twice\n"));
+    assert_non_null(strstr(text, "misses    diverged 2 tokens\n"));
     assert_non_null(strstr(text, "ram   ok     1.0 KiB  4.0 KiB        7     -"));
     assert_null(strstr(text, "all time"));
     assert_null(strstr(text, "directory"));

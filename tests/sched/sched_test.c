@@ -824,6 +824,99 @@ static void test_models(void **state)
 
 /* A prompt without marks that is left in the middle, on kinds that cannot be cut: about twice what
  * is new is computed, and the place itself is found by the next one. */
+/* A prompt beside a stream: each step has tokens of both, and its time is divided by tokens. */
+static void test_steps_are_booked_by_tokens(void **state)
+{
+    static struct kit_gen stream, prompt;
+    struct clock *clock = clock_create_fake(1000, 0);
+    struct engine_fake_options fake = fake_of(FULL);
+    struct sched_options options = {.prefill_beside = 32, .clock = clock};
+    struct sched_stats stats;
+    struct sched_kit kit;
+
+    (void)state;
+    fake.clock = clock;
+    fake.prefill_ns = 1000;
+    fake.decode_ns = 4000;
+    sched_kit_open(&kit, &fake, 0, &options);
+    kit_gen_init(&stream, &kit, 1, 8, 60);
+    kit_gen_init(&prompt, &kit, 2, 1600, 2);
+    kit_gen_run_both(&kit, &stream, &prompt, 3);
+    sched_get_stats(kit.sched, &stats);
+    assert_true(stats.prefill_tokens > 1600); /* that of run_both is counted, too */
+    assert_true(stats.decode_tokens >= 60);
+    assert_int_equal(stats.prefill_tokens + stats.decode_tokens, stats.batch_tokens);
+    double token_ns = (double)stats.prefill_ns / (double)stats.prefill_tokens;
+    assert_true(token_ns > 900 && token_ns < 1200);
+    kit_gen_fini(&stream);
+    kit_gen_fini(&prompt);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+/* The first prompt is computed once. The second diverges from it after 900 tokens. A model that can
+ * be cut reuses these; one that cannot computes those after its last snapshot again. */
+static void computed_twice(kind_set kinds, bool park)
+{
+    static struct kit_gen first, second;
+    struct engine_fake_options fake = fake_of(kinds);
+    struct sched_options options = {.park = park};
+    struct sched_stats stats;
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &fake, RAM, &options);
+    kit_gen_init(&first, &kit, 1, 1000, 2);
+    kit_gen_run(&kit, &first);
+    kit_gen_init(&second, &kit, 1, 1000, 2);
+    kit_gen_change(&second, &kit, 2, 900);
+    kit_gen_run(&kit, &second);
+    const struct gen_usage *usage = &second.result.usage;
+    assert_int_equal(first.result.usage.twice, 0);
+    assert_int_equal(usage->first_difference, 900);
+    assert_int_equal(usage->twice, 900 - reused(&second));
+    assert_int_equal(usage->twice > 0, kinds != FULL);
+    sched_get_stats(kit.sched, &stats);
+    assert_int_equal(stats.tokens_twice, usage->twice);
+    assert_int_equal(stats.miss_tokens[HEARTH_REASON_COLD], 1000);
+    assert_int_equal(stats.miss_tokens[usage->reason], usage->computed);
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    sched_kit_close(&kit);
+}
+
+static void test_tokens_computed_twice_are_counted(void **state)
+{
+    (void)state;
+    computed_twice(FULL, true);
+    computed_twice(FULL, false);
+    computed_twice(RECURRENT, true);
+    computed_twice(FULL | RECURRENT, false);
+}
+
+/* Full hits and new text are not misses. */
+static void test_hits_are_not_listed_as_misses(void **state)
+{
+    static struct kit_gen first, again;
+    struct engine_fake_options fake = fake_of(FULL);
+    struct sched_stats stats;
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, RAM, NULL);
+    kit_gen_init(&first, &kit, 1, 600, 2);
+    kit_gen_run(&kit, &first);
+    kit_gen_init(&again, &kit, 1, 600, 2);
+    kit_gen_run(&kit, &again);
+    assert_int_equal(again.result.usage.reason, HEARTH_REASON_NONE);
+    sched_get_stats(kit.sched, &stats);
+    assert_int_equal(stats.miss_by_reason[HEARTH_REASON_NONE], 0);
+    assert_int_equal(stats.miss_tokens[HEARTH_REASON_NONE], 0);
+    assert_int_equal(stats.miss_by_reason[HEARTH_REASON_COLD], 1);
+    kit_gen_fini(&first);
+    kit_gen_fini(&again);
+    sched_kit_close(&kit);
+}
+
 static void test_prompts_without_marks(void **state)
 {
     enum { ALL = 16 * CHUNK, ANSWER = 4 };
@@ -854,7 +947,9 @@ static void test_prompts_without_marks(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_a_again), TEST(test_prompts_without_marks), TEST(test_turns),
+TEST_SUITE(TEST(test_a_again), TEST(test_steps_are_booked_by_tokens),
+           TEST(test_tokens_computed_twice_are_counted), TEST(test_hits_are_not_listed_as_misses),
+           TEST(test_prompts_without_marks), TEST(test_turns),
            TEST(test_i1_i96_four_branches_compute_once), TEST(test_i110_exact_is_bit_identical),
            TEST(test_ends), TEST(test_i95_i109_cancel_in_every_step),
            TEST(test_cancel_while_queued), TEST(test_i100_more_tenants_than_accounts),

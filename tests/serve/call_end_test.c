@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "serve/api_impl.h"
 #include "support/api_kit.h"
 #include "support/test.h"
@@ -87,4 +88,57 @@ static void test_an_end_that_waits_stops_no_stream(void **state)
     sem_destroy(&gate.go);
 }
 
-TEST_SUITE(TEST(test_an_end_that_waits_stops_no_stream))
+/* Waits in `answering` until the server has noticed that the client closed. The client has the last
+ * event of its choice by then. */
+struct closing {
+    sem_t closed, ended;
+    bool lost;
+};
+
+static void wait_for_close(struct call *call, void *arg)
+{
+    struct closing *closing = arg;
+
+    while (sem_wait(&closing->closed) != 0)
+        ;
+    while (!call_is_gone(call))
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+}
+
+static void note_end(struct call *call, void *arg)
+{
+    struct closing *closing = arg;
+
+    closing->lost = call_is_lost(call);
+    sem_post(&closing->ended);
+}
+
+static void test_a_client_may_close_after_the_last_event(void **state)
+{
+    struct closing closing = {.lost = true};
+    struct http_client client;
+    struct api_kit kit;
+    struct buf data;
+
+    (void)state;
+    sem_init(&closing.closed, 0, 0);
+    sem_init(&closing.ended, 0, 0);
+    buf_init(&data, 1 << 20);
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    kit.api->options.observer =
+        (struct call_observer){.answering = wait_for_close, .ended = note_end, .arg = &closing};
+    open_stream(&kit, &client, STREAM "2}");
+    read_until(&client, &data, "\"finish_reason\":\"length\"", 1);
+    http_client_close(&client);
+    sem_post(&closing.closed);
+    while (sem_wait(&closing.ended) != 0)
+        ;
+    assert_false(closing.lost);
+    api_kit_close(&kit);
+    buf_fini(&data);
+    sem_destroy(&closing.closed);
+    sem_destroy(&closing.ended);
+}
+
+TEST_SUITE(TEST(test_an_end_that_waits_stops_no_stream),
+           TEST(test_a_client_may_close_after_the_last_event))
