@@ -38,6 +38,9 @@ enum {
     SETTING_BYTES_MAX = 4096
 };
 
+/* in the order of enum engine_sharing */
+static const char *const sharing_names[] = {"build", "release", NULL};
+
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
      .help = "Model to serve: a GGUF file, a folder, user/repo[:QUANT] or an Ollama name."},
@@ -135,6 +138,10 @@ static const struct option_desc options_table[] = {
      .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type."},
     {"exact", 0, OPTION_FLAG, AT(exact),
      .help = "Run one request at a time, so that every answer is bit-identical to a cold run."},
+    {"share-state", 0, OPTION_ENUM, AT(sharing), .value = "HOW", .initial = "build",
+     .names = sharing_names,
+     .help = "Use cached state of the same library build and kind of device (build), or of the "
+             "same release on any device, equal except for rounding (release)."},
     {"cache", 0, OPTION_FLAG, AT(cache), .initial = "on", .help = "Disable the prefix cache."},
     {"keep-volatile", 0, OPTION_LIST, AT(keep_volatile), .value = "RULE",
      .help = "Do not normalize this kind of changing text (clocks, billing headers); /props lists "
@@ -215,6 +222,9 @@ static enum cli_exit check(struct server *server)
                                "--host %s exposes the server to the network: set --api-key, or "
                                "--allow-any to run without one",
                                options->host);
+    if (options->exact && options->sharing == ENGINE_SHARING_RELEASE)
+        return cli_usage_error(cli, "--exact needs state of this build and device: it cannot be "
+                                    "combined with --share-state release");
     if (!read_metrics_compat(server))
         return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);

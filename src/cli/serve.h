@@ -48,6 +48,7 @@ struct serve_options {
     int isolation;           /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
+    int sharing; /* enum engine_sharing, without bits */
     uint64_t ram_bytes, block_tokens, tail_bytes;
     const char *policy;
     const char *ssd_dir;

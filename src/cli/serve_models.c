@@ -290,6 +290,8 @@ static void fill(struct reading *reading, struct serve_model *model)
     if (err != ERR_OK)
         complain(reading, err, &info);
     model->engine.state_dir = folders_state(reading->cli, options->state_dir);
+    model->engine.sharing =
+        options->exact ? ENGINE_SHARING_BITS : (enum engine_sharing)options->sharing;
 }
 
 /* A single model gets the name in its metadata, unless a section or a pin refers to it by another. */

@@ -56,6 +56,10 @@ enum engine_kv {
 /* ended by NULL, in the order of the enum: an option's names */
 extern const char *const engine_kv_names[];
 
+/* Whose state is used: of these builds of the libraries on such a device; of the same release on any
+ * device (equal except for rounding); as build, with the same threads and bits of the self-test. */
+enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARING_BITS };
+
 struct engine_adapter {
     const char *path; /* a LoRA adapter in GGUF */
     float scale;
@@ -79,6 +83,7 @@ struct engine_options {
     bool dry;
     bool sliding_full;           /* keep the full-size cache for sliding layers */
     float rope_base, rope_scale; /* 0 = the model's own */
+    enum engine_sharing sharing;
     /* read the weights into memory, so that later changes to the file do not affect them */
     bool no_mmap;
     /* where digests of model files are cached; NULL = computed at every load */

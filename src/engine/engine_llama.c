@@ -22,6 +22,7 @@
 #include "base/units.h"
 #include "engine/backend.h"
 #include "engine/catch.h"
+#include "engine/fingerprint.h"
 #include "engine/gguf_file.h"
 
 enum {
@@ -316,6 +317,7 @@ struct load {
     struct file_digest *digest;     /* of all files; computed while the library loads them */
     ggml_backend_dev_t devices[17]; /* ended by NULL */
     float loaded;                   /* 0..1, by the library */
+    bool known;                     /* digests of all files were cached */
     bool cancelled;
 };
 
@@ -596,14 +598,6 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->backend = llama->backend;
 }
 
-static void hash_float(struct hash256_state *state, float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    hash256_update_u32(state, bits);
-}
-
 /* ---- fingerprint ---- */
 
 /* Starts hashing every file that holds weights. */
@@ -631,45 +625,47 @@ static enum err start_digest(struct load *load, struct errinfo *info)
     return err;
 }
 
-/* Everything that decides whether a state of one engine means the same to another (keeps I97). The
- * chunk is part of it: where a prefill is cut shows in the low bits (keeps I24). */
-static void hash_options(struct hash256_state *state, const struct engine_options *options,
-                         const struct engine_facts *facts)
+/* Some models have one set of rope factors for contexts up to the trained length, and one beyond. */
+static bool has_long_rope(const struct engine_llama *llama, const struct gguf_file *file)
 {
-    hash256_update_u32(state, LLAMA_STATE_SEQ_VERSION);
-    hash256_update_u32(state, (uint32_t)options->kv_k);
-    hash256_update_u32(state, (uint32_t)options->kv_v);
-    hash256_update_u32(state, facts->context);
-    hash256_update_u32(state, facts->chunk);
-    hash256_update_u32(state, (uint32_t)options->flash);
-    hash256_update_u32(state, options->streams);
-    hash256_update_u32(state, options->sliding_full);
-    hash_float(state, options->rope_base);
-    hash_float(state, options->rope_scale);
-    hash256_update_u64(state, options->adapters_count);
+    uint64_t trained = gguf_file_arch_uint(file, "rope.scaling.original_context_length",
+                                           llama->base.facts.context_trained);
+
+    return gguf_file_has_tensor(file, "rope_factors_long.weight") &&
+           llama_n_ctx_seq(llama->ctx) > trained;
 }
 
-static void hash_weights(struct hash256_state *state, const struct load *load,
-                         const struct hash256 *digests)
+static void make_fingerprint(struct engine_llama *llama, const struct load *load,
+                             const struct hash256 *digests)
 {
     const struct engine_options *options = load->options;
-    struct hash256 weights = gguf_file_fingerprint(load->file, digests);
+    size_t count = options->adapters_count;
+    struct hash256 *adapters = mem_alloc_array(MAX(count, 1), sizeof(*adapters));
+    struct fingerprint parts = {.options = options,
+                                .facts = &llama->base.facts,
+                                .weights = gguf_file_fingerprint(load->file, digests),
+                                .adapters = adapters,
+                                .long_rope = has_long_rope(llama, load->file),
+                                .threads = (uint32_t)llama_n_threads(llama->ctx),
+                                .threads_prefill = (uint32_t)llama_n_threads_batch(llama->ctx),
+                                .bits = llama->bits};
 
-    hash256_update(state, weights.bytes, sizeof(weights.bytes));
     digests += gguf_file_parts(load->file, NULL);
-    for (size_t i = 0; i < options->adapters_count; i++) {
-        weights = gguf_file_fingerprint(load->adapters[i], digests);
-        hash256_update(state, weights.bytes, sizeof(weights.bytes));
-        hash_float(state, options->adapters[i].scale);
+    for (size_t i = 0; i < count; i++) {
+        adapters[i] = gguf_file_fingerprint(load->adapters[i], digests);
         digests += gguf_file_parts(load->adapters[i], NULL);
     }
+    struct hash256 *fingerprint = &llama->base.facts.fingerprint;
+    *fingerprint = fingerprint_make(&parts);
+    fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
+                         options->log);
+    mem_free(adapters);
 }
 
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */
 static enum err fingerprint(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
     size_t count = (load->options->adapters_count + 1) * GGUF_FILE_SHARDS_MAX;
-    struct hash256_state state;
     bool done;
 
     do {
@@ -677,15 +673,11 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
         if (!report_progress(load))
             return was_cancelled(load, info);
     } while (!done);
+    load->known = file_digest_bytes(load->digest) == 0;
     struct hash256 *digests = mem_alloc_array(count, sizeof(*digests));
     enum err err = file_digest_finish(&load->digest, digests, info);
-    if (err == ERR_OK) {
-        hash256_init(&state);
-        hash256_update_framed(&state, "hearth engine 3", 15);
-        hash_options(&state, load->options, &llama->base.facts);
-        hash_weights(&state, load, digests);
-        llama->base.facts.fingerprint = hash256_final(&state);
-    }
+    if (err == ERR_OK)
+        make_fingerprint(llama, load, digests);
     mem_free(digests);
     return err;
 }

@@ -63,6 +63,7 @@ struct engine_llama {
     void (*on_tick)(void *arg); /* of the options */
     void *tick_arg;
     struct sections sections;
+    struct hash256 bits;    /* of the logits that the self-test computed */
     unsigned char *staging; /* for settling; as large as the largest window so far */
     uint64_t staging_bytes;
     enum ggml_type type_k, type_v;

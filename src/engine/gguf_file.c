@@ -213,6 +213,14 @@ bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key)
     return find_arch_key(file, key) >= 0;
 }
 
+bool gguf_file_has_tensor(const struct gguf_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->shards_count; i++)
+        if (gguf_find_tensor(file->shards[i].gguf, name) >= 0)
+            return true;
+    return false;
+}
+
 bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise)
 {
     int64_t id = find_arch_key(file, key);

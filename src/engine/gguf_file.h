@@ -34,6 +34,7 @@ const char *gguf_file_text(const struct gguf_file *file, const char *key);
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
 bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise);
 bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
+bool gguf_file_has_tensor(const struct gguf_file *file, const char *name);
 
 const char *gguf_file_architecture(const struct gguf_file *file);
 uint64_t gguf_file_bytes(const struct gguf_file *file); /* all shards */

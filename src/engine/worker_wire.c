@@ -343,7 +343,7 @@ enum err worker_call_decode(const unsigned char *message, size_t len, struct wor
 
 static void options_fields(struct wire *wire, struct engine_options *options)
 {
-    uint32_t kv_k = options->kv_k, kv_v = options->kv_v;
+    uint32_t kv_k = options->kv_k, kv_v = options->kv_v, sharing = options->sharing;
 
     field_text(wire, &options->path);
     field_u32(wire, &options->context, UINT32_MAX);
@@ -361,12 +361,14 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_bool(wire, &options->sliding_full);
     field_float(wire, &options->rope_base);
     field_float(wire, &options->rope_scale);
+    field_u32(wire, &sharing, ENGINE_SHARING_BITS);
     field_bool(wire, &options->no_mmap);
     field_text(wire, &options->state_dir);
     field_text(wire, &options->backends);
     field_u64(wire, &options->memory_max);
     options->kv_k = (enum engine_kv)kv_k;
     options->kv_v = (enum engine_kv)kv_v;
+    options->sharing = (enum engine_sharing)sharing;
 }
 
 /* The adapters of options are those of the array once read. */

@@ -231,7 +231,7 @@ static void test_i97_fingerprint_changes_with_everything_that_matters(void **sta
     variants[1].path = other;
     variants[2].kv_k = ENGINE_KV_Q8_0;
     variants[3].kv_v = ENGINE_KV_F32;
-    variants[4].context = 1024;
+    variants[4].sliding_full = true;
     variants[5].rope_base = 50000;
     variants[6].rope_scale = 0.5f;
     variants[7].chunk = 32;
@@ -244,7 +244,8 @@ static void test_i97_fingerprint_changes_with_everything_that_matters(void **sta
     }
     struct hash256 again = fingerprint_of(&variants[0]);
     assert_true(hash256_eq(&again, &seen[0]));
-    variants[0].threads = 1; /* changes speed, not meaning */
+    variants[0].threads = 1; /* change speed and room, not meaning */
+    variants[0].context = 1024;
     variants[0].sequences = 3;
     variants[0].no_mmap = true;
     again = fingerprint_of(&variants[0]);

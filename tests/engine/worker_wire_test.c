@@ -48,6 +48,7 @@ static struct worker_load make_load(void)
                                             .streams = true,
                                             .dry = true,
                                             .rope_base = 10000,
+                                            .sharing = ENGINE_SHARING_BITS,
                                             .adapters = adapters,
                                             .adapters_count = 2,
                                             .memory_max = UINT64_MAX - 1}};

@@ -1,0 +1,294 @@
+/*
+ * fingerprint.c: see the header.
+ *
+ * Libraries are found among the loaded files by their names, because plug-ins load libraries of
+ * their own that we know nothing about (CUDA, Vulkan drivers). They are hashed in the order of
+ * their names: the order of loading differs from run to run.
+ */
+#include "engine/fingerprint.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ggml-backend.h>
+#include <llama.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+/* Beginnings of the names of libraries that compute, or that compile what a device computes. */
+static const char *const computing[] = {
+    "libllama.", "libggml",    "libm.",     "libcuda",   "libcublas",   "libnvidia-",
+    "libamdhip", "librocblas", "libhip",    "libvulkan", "libopenblas", "libblas",
+    "libmkl_",   "libze_",     "libOpenCL", "libcnnl",   "libmusa",
+};
+
+enum { LIBRARIES_MAX = 64, FILE_BYTES_MAX = 1 << 30, RECORDS_MAX = 512 };
+
+static const char records_name[] = "fingerprints";
+
+/* ---- builds ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool contains(const struct dl_phdr_info *object, uintptr_t address)
+{
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD &&
+            address - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static size_t padded(size_t len)
+{
+    return (len + 3) / 4 * 4;
+}
+
+/* The build ID in a segment of notes: {name length, length, type} name, bytes, each padded. */
+static bool hash_build_note(struct hash256_state *state, const unsigned char *at, size_t len)
+{
+    ElfW(Nhdr) note;
+
+    while (len >= sizeof(note)) {
+        memcpy(&note, at, sizeof(note));
+        size_t name = padded(note.n_namesz), size = padded(note.n_descsz);
+        if (name > len - sizeof(note) || size > len - sizeof(note) - name)
+            return false;
+        const unsigned char *text = at + sizeof(note);
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(text, "GNU", 4) == 0) {
+            hash256_update_framed(state, text + name, note.n_descsz);
+            return true;
+        }
+        at += sizeof(note) + name + size;
+        len -= sizeof(note) + name + size;
+    }
+    return false;
+}
+
+static bool hash_file(struct hash256_state *state, const char *path)
+{
+    char *data;
+    size_t len;
+
+    if (file_read_all(file_sys_real(), AT_FDCWD, path[0] != '\0' ? path : "/proc/self/exe",
+                      FILE_BYTES_MAX, &data, &len, NULL) != ERR_OK)
+        return false;
+    hash256_update_framed(state, data, len);
+    mem_free(data);
+    return true;
+}
+
+static bool hash_object(struct hash256_state *state, const struct dl_phdr_info *object)
+{
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_NOTE &&
+            hash_build_note(state, (const unsigned char *)(object->dlpi_addr + part->p_vaddr),
+                            part->p_memsz))
+            return true;
+    }
+    return hash_file(state, object->dlpi_name);
+}
+
+/* ---- arithmetic ---- */
+
+struct libraries {
+    struct library {
+        const char *name;
+        struct hash256 build;
+    } list[LIBRARIES_MAX];
+    size_t count;
+};
+
+static bool computes(const struct dl_phdr_info *object)
+{
+    const char *name = base_name(object->dlpi_name);
+
+    for (size_t i = 0; i < COUNT_OF(computing); i++)
+        if (strncmp(name, computing[i], strlen(computing[i])) == 0)
+            return true;
+    /* linked into the program, or under another name */
+    return contains(object, (uintptr_t)llama_version) || contains(object, (uintptr_t)ggml_version);
+}
+
+static int add_library(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    struct libraries *libraries = arg;
+    struct hash256_state state;
+
+    (void)size;
+    if (libraries->count == LIBRARIES_MAX || !computes(object))
+        return 0;
+    hash256_init(&state);
+    if (!hash_object(&state, object))
+        hash256_update_framed(&state, "unknown", 7);
+    libraries->list[libraries->count++] =
+        (struct library){base_name(object->dlpi_name), hash256_final(&state)};
+    return 0;
+}
+
+static int compare_libraries(const void *a, const void *b)
+{
+    return strcmp(((const struct library *)a)->name, ((const struct library *)b)->name);
+}
+
+static void hash_text(struct hash256_state *state, const char *text)
+{
+    hash256_update_framed(state, text, strlen(text));
+}
+
+/* Processors are told apart by the plug-in's variant; their own names do not change results. */
+static void hash_devices(struct hash256_state *state, int gpu_layers)
+{
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+        if (type == GGML_BACKEND_DEVICE_TYPE_CPU)
+            continue;
+        hash256_update_u32(state, (uint32_t)type);
+        hash256_update_u32(state, (uint32_t)gpu_layers);
+        hash_text(state, ggml_backend_dev_name(device));
+        hash_text(state, ggml_backend_dev_description(device));
+    }
+}
+
+static void hash_arithmetic(struct hash256_state *state, const struct engine_options *options)
+{
+    struct libraries libraries = {.count = 0};
+
+    dl_iterate_phdr(add_library, &libraries);
+    qsort(libraries.list, libraries.count, sizeof(*libraries.list), compare_libraries);
+    for (size_t i = 0; i < libraries.count; i++) {
+        hash_text(state, libraries.list[i].name);
+        hash256_update(state, libraries.list[i].build.bytes, HASH256_BYTES);
+    }
+    hash_text(state, options->devices != NULL ? options->devices : "");
+    hash_devices(state, options->gpu_layers);
+}
+
+/* ---- meaning ---- */
+
+static void hash_float(struct hash256_state *state, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    hash256_update_u32(state, bits);
+}
+
+/* The chunk is a part: where a prefill is cut shows in the low bits (keeps I24). */
+static void hash_meaning(struct hash256_state *state, const struct fingerprint *parts)
+{
+    const struct engine_options *options = parts->options;
+
+    hash_text(state, llama_version());
+    hash_text(state, ggml_version());
+    hash256_update_u32(state, LLAMA_STATE_SEQ_VERSION);
+    hash256_update_u32(state, (uint32_t)options->kv_k);
+    hash256_update_u32(state, (uint32_t)options->kv_v);
+    hash256_update_u32(state, parts->facts->chunk);
+    hash256_update_u32(state, (uint32_t)options->flash);
+    hash256_update_u32(state, options->streams);
+    hash256_update_u32(state, options->sliding_full);
+    hash_float(state, options->rope_base);
+    hash_float(state, options->rope_scale);
+    hash256_update_u32(state, parts->long_rope);
+    hash256_update(state, parts->weights.bytes, HASH256_BYTES);
+    hash256_update_u64(state, options->adapters_count);
+    for (size_t i = 0; i < options->adapters_count; i++) {
+        hash256_update(state, parts->adapters[i].bytes, HASH256_BYTES);
+        hash_float(state, options->adapters[i].scale);
+    }
+}
+
+struct hash256 fingerprint_make(const struct fingerprint *parts)
+{
+    enum engine_sharing sharing = parts->options->sharing;
+    struct hash256_state state;
+
+    hash256_init(&state);
+    hash_text(&state, "hearth engine 4");
+    hash256_update_u32(&state, sharing);
+    hash_meaning(&state, parts);
+    if (sharing != ENGINE_SHARING_RELEASE)
+        hash_arithmetic(&state, parts->options);
+    if (sharing == ENGINE_SHARING_BITS) {
+        hash256_update_u32(&state, parts->threads);
+        hash256_update_u32(&state, parts->threads_prefill);
+        hash256_update(&state, parts->bits.bytes, HASH256_BYTES);
+    }
+    return hash256_final(&state);
+}
+
+/* ---- what was used before ---- */
+
+struct record {
+    struct hash256 weights, fingerprint;
+};
+
+/* Room for one more than RECORDS_MAX. */
+static size_t read_records(int dir, struct record *records)
+{
+    char *data;
+    size_t len;
+
+    if (file_read_all(file_sys_real(), dir, records_name, RECORDS_MAX * sizeof(*records), &data,
+                      &len, NULL) != ERR_OK)
+        return 0; /* start with an empty list */
+    memcpy(records, data, len / sizeof(*records) * sizeof(*records));
+    mem_free(data);
+    return len / sizeof(*records);
+}
+
+static void add_record(int dir, struct record *records, size_t count, const struct record *added,
+                       struct log *log)
+{
+    struct errinfo info = {0};
+    size_t from = count == RECORDS_MAX ? 1 : 0; /* the oldest */
+
+    records[count] = *added;
+    if (file_replace(file_sys_real(), dir, records_name, records + from,
+                     (count + 1 - from) * sizeof(*records), 0600, &info) != ERR_OK)
+        LOG_WARN(log, "engine", "the fingerprint of a model is not remembered",
+                 LOG_STR("reason", info.text));
+}
+
+void fingerprint_remember(const char *path, const struct hash256 *weights,
+                          const struct hash256 *fingerprint, bool loaded_before, struct log *log)
+{
+    struct record added = {*weights, *fingerprint};
+    bool known = loaded_before, same = false;
+    int dir;
+
+    if (path == NULL || file_open_dir(file_sys_real(), path, true, &dir, NULL) != ERR_OK)
+        return;
+    struct record *records = mem_alloc_array(RECORDS_MAX + 1, sizeof(*records));
+    size_t count = read_records(dir, records);
+    for (size_t i = 0; i < count && !same; i++) {
+        bool model = hash256_eq(&records[i].weights, weights);
+        known |= model;
+        same = model && hash256_eq(&records[i].fingerprint, fingerprint);
+    }
+    if (!same) {
+        if (known)
+            LOG_WARN(log, "engine",
+                     "state that this model stored with other libraries, devices or settings is "
+                     "not used; it is evicted when it is old");
+        add_record(dir, records, count, &added, log);
+    }
+    mem_free(records);
+    file_close(file_sys_real(), &dir);
+}

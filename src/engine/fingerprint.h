@@ -1,0 +1,51 @@
+/*
+ * fingerprint.h: the identity of an engine's state: what must be equal for bytes that one engine
+ * wrote to mean the same to another (keeps I97).
+ *
+ *      part          contents                                              hashed with sharing
+ *      meaning       weights, adapters, K and V types, chunk, flash        any
+ *                    attention, streams, rope, releases of libllama and
+ *                    ggml, version of the state
+ *      arithmetic    build IDs of libllama, ggml, its plug-ins (so the     build, bits
+ *                    variant for this processor), libm and the libraries
+ *                    of devices; kind and name of each device
+ *      bits          logits of the self-test, numbers of threads           bits
+ *
+ * The context is not a part: it changes no bit of the result. The exception is a model with one set
+ * of rope factors for short contexts and one for long ones, where the choice is a part. Threads
+ * change the last bits: attention over long rows is divided among them when a token is decoded.
+ *
+ * Threads: any.
+ */
+#ifndef HEARTH_ENGINE_FINGERPRINT_H
+#define HEARTH_ENGINE_FINGERPRINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/hash.h"
+
+struct engine_facts;
+struct engine_options;
+struct log;
+
+struct fingerprint {
+    const struct engine_options *options;
+    const struct engine_facts *facts;
+    struct hash256 weights;
+    const struct hash256 *adapters; /* of the options, in their order */
+    bool long_rope;                 /* the rope factors for long contexts are used */
+    uint32_t threads, threads_prefill;
+    struct hash256 bits; /* of the self-test */
+};
+
+/* After the backends and the model have been loaded: libraries are those of this process now. */
+struct hash256 fingerprint_make(const struct fingerprint *parts);
+
+/* Remembers in `dir` which fingerprints a model's state was stored under, and logs once for each
+ * new one that state from before is not used. `loaded_before`: the folder knows the model, perhaps
+ * from a release that did not remember fingerprints. `dir` may be NULL. */
+void fingerprint_remember(const char *dir, const struct hash256 *weights,
+                          const struct hash256 *fingerprint, bool loaded_before, struct log *log);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * What an engine's fingerprint knows, and what it may leave out: the plug-in's variant by loading
+ * another one in a child, the context by comparing bits.
+ */
+#include "engine/fingerprint.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/backend.h"
+#include "engine/engine.h"
+#include "support/models.h"
+#include "support/test.h"
+
+static struct hash256 with(struct fingerprint parts, struct engine_options options)
+{
+    parts.options = &options;
+    return fingerprint_make(&parts);
+}
+
+static void test_i97_every_part_counts(void **state)
+{
+    static const struct hash256 adapter = {{7}}, another = {{8}};
+    struct engine_adapter whole = {.scale = 1}, half = {.scale = 0.5F};
+    struct engine_facts facts = {.chunk = 512}, chunks = {.chunk = 256};
+    struct fingerprint plain = {.facts = &facts, .adapters = &adapter};
+    struct hash256 seen[16];
+    size_t count = 0;
+
+    (void)state;
+    backend_init(NULL);
+    seen[count++] = with(plain, (struct engine_options){0});
+    seen[count++] = with(plain, (struct engine_options){.kv_k = ENGINE_KV_Q8_0});
+    seen[count++] = with(plain, (struct engine_options){.kv_v = ENGINE_KV_Q8_0});
+    seen[count++] = with(plain, (struct engine_options){.flash = 1});
+    seen[count++] = with(plain, (struct engine_options){.streams = true});
+    seen[count++] = with(plain, (struct engine_options){.sliding_full = true});
+    seen[count++] = with(plain, (struct engine_options){.rope_base = 1});
+    seen[count++] = with(plain, (struct engine_options){.rope_scale = 1});
+    seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_RELEASE});
+    seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_BITS});
+    seen[count++] = with(plain, (struct engine_options){.adapters = &whole, .adapters_count = 1});
+    seen[count++] = with(plain, (struct engine_options){.adapters = &half, .adapters_count = 1});
+    plain.adapters = &another;
+    seen[count++] = with(plain, (struct engine_options){.adapters = &half, .adapters_count = 1});
+    plain.long_rope = true;
+    seen[count++] = with(plain, (struct engine_options){0});
+    plain.weights.bytes[31] = 1;
+    seen[count++] = with(plain, (struct engine_options){0});
+    plain.facts = &chunks;
+    seen[count++] = with(plain, (struct engine_options){0});
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (hash256_eq(&seen[i], &seen[k]))
+                fail_msg("variants %zu and %zu have one fingerprint", k, i);
+}
+
+/* The bits of the self-test count with --exact only: a device whose results vary from run to run
+ * would never find its state again. */
+static void test_bits_count_where_they_must(void **state)
+{
+    struct engine_facts facts = {.chunk = 512};
+    struct fingerprint one = {.facts = &facts}, other = {.facts = &facts, .bits = {{1}}};
+
+    (void)state;
+    backend_init(NULL);
+    for (int sharing = 0; sharing <= ENGINE_SHARING_BITS; sharing++) {
+        struct engine_options options = {.sharing = (enum engine_sharing)sharing};
+        struct hash256 a = with(one, options), b = with(other, options);
+        assert_int_equal(hash256_eq(&a, &b), sharing != ENGINE_SHARING_BITS);
+    }
+}
+
+/* ---- the variant of the plug-in ---- */
+
+/* The fingerprint of a process whose only plug-in is `name`, or of this machine's choice (NULL). */
+static struct hash256 in_a_child(const char *name, enum engine_sharing sharing)
+{
+    struct engine_options options = {.context = 512, .chunk = 64, .threads = 1, .sharing = sharing};
+    char path[PATH_MAX], link[PATH_MAX];
+    struct hash256 result = {{0}};
+    int ends[2], status;
+
+    if (name != NULL) {
+        snprintf(path, sizeof(path), "%s/%s", backend_dir(), name);
+        snprintf(link, sizeof(link), "%s/%s.d", test_dir(), name);
+        assert_ok(file_open_dir(file_sys_real(), link, true, &ends[0], NULL));
+        file_close(file_sys_real(), &ends[0]);
+        options.backends = mem_strdup(link);
+        snprintf(link, sizeof(link), "%s/%s", options.backends, name);
+        if (access(link, F_OK) != 0)
+            assert_int_equal(symlink(path, link), 0);
+    }
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct engine *engine = test_engine("qwen3", &options);
+        result = engine_facts(engine)->fingerprint;
+        _exit(write(ends[1], &result, sizeof(result)) == (ssize_t)sizeof(result) ? 0 : 1);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &result, sizeof(result)), sizeof(result));
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    mem_free((void *)options.backends);
+    return result;
+}
+
+static void test_i97_the_processor_variant_counts(void **state)
+{
+    const char *plain = "libggml-cpu-x64.so";
+    char path[PATH_MAX];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/%s", backend_dir(), plain);
+    if (access(path, R_OK) != 0)
+        TEST_SKIP("there is no plug-in for plain x86-64 processors");
+    struct hash256 own = in_a_child(NULL, ENGINE_SHARING_BUILD);
+    struct hash256 again = in_a_child(NULL, ENGINE_SHARING_BUILD);
+    struct hash256 other = in_a_child(plain, ENGINE_SHARING_BUILD);
+    assert_true(hash256_eq(&own, &again));
+    assert_false(hash256_eq(&own, &other));
+    own = in_a_child(NULL, ENGINE_SHARING_RELEASE);
+    other = in_a_child(plain, ENGINE_SHARING_RELEASE);
+    assert_true(hash256_eq(&own, &other));
+    own = in_a_child(NULL, ENGINE_SHARING_BITS);
+    again = in_a_child(NULL, ENGINE_SHARING_BITS);
+    assert_true(hash256_eq(&own, &again));
+}
+
+/* ---- the context ---- */
+
+enum { TOKENS = 400, CHUNK = 64 };
+
+/* A hash of all logits of a prompt and of some single tokens after it. */
+static struct hash256 run_all(struct engine *engine)
+{
+    token_id tokens[TOKENS];
+    struct hash256_state hash;
+    uint64_t seed = 7;
+    seq_id seq;
+
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = (token_id)test_random_below(&seed, 256);
+    hash256_init(&hash);
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    for (uint32_t at = 0, n; at < TOKENS; at += n) {
+        n = at < TOKENS - CHUNK ? CHUNK : 1;
+        struct engine_item item = {seq, tokens + at, n, true};
+        assert_ok(engine_run(engine, &item, 1, NULL));
+        hash256_update(&hash, engine_logits(engine, 0),
+                       engine_facts(engine)->vocab * sizeof(float));
+    }
+    engine_seq_release(engine, &seq);
+    return hash256_final(&hash);
+}
+
+/* The context changes no bit, so it is no part. Threads do: attention over long rows is divided
+ * among them when one token is decoded. So they are a part where bits count, and there only. */
+static void test_context_changes_no_bit_and_threads_do(void **state)
+{
+    static const char *const families[] = {"qwen3", "gemma3", "qwen35", "mamba2"};
+    enum { SMALL, LARGE, THREADS, VARIANTS };
+    struct engine_options variants[VARIANTS] = {
+        [SMALL] = {.context = 512, .threads = 1},
+        [LARGE] = {.context = 3000, .threads = 1},
+        [THREADS] = {.context = 512, .threads = 2},
+    };
+    struct hash256 bits[VARIANTS], names[VARIANTS];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        for (size_t k = 0; k < VARIANTS; k++) {
+            variants[k].sequences = 1; /* as with --exact */
+            variants[k].chunk = CHUNK;
+            variants[k].sharing = ENGINE_SHARING_BITS;
+            struct engine *engine = test_engine(families[i], &variants[k]);
+            bits[k] = run_all(engine);
+            names[k] = engine_facts(engine)->fingerprint;
+            engine_close(&engine);
+        }
+        if (!hash256_eq(&bits[SMALL], &bits[LARGE]))
+            fail_msg("%s: a larger context gives other bits", families[i]);
+        assert_true(hash256_eq(&names[SMALL], &names[LARGE]));
+        assert_false(hash256_eq(&names[SMALL], &names[THREADS]));
+        if (i == 0)
+            assert_false(hash256_eq(&bits[SMALL], &bits[THREADS]));
+    }
+}
+
+/* ---- what was used before ---- */
+
+static size_t warnings(struct log *log)
+{
+    struct log_line lines[8];
+
+    return log_read(log, 0, lines, COUNT_OF(lines));
+}
+
+static void test_foreign_state_is_said_once(void **state)
+{
+    struct hash256 weights = {{1}}, first = {{2}}, second = {{3}}, unseen = {{4}};
+    struct log *log = log_create(
+        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    const char *dir = test_dir();
+
+    (void)state;
+    fingerprint_remember(dir, &weights, &first, false, log);
+    fingerprint_remember(dir, &weights, &first, true, log);
+    assert_int_equal(warnings(log), 0);
+    fingerprint_remember(dir, &weights, &second, true, log); /* an upgrade */
+    assert_int_equal(warnings(log), 1);
+    fingerprint_remember(dir, &weights, &second, true, log);
+    fingerprint_remember(dir, &weights, &first, true, log); /* back to it */
+    fingerprint_remember(NULL, &weights, &unseen, true, log);
+    assert_int_equal(warnings(log), 1);
+    fingerprint_remember(dir, &unseen, &first, true, log); /* stored before this file existed */
+    assert_int_equal(warnings(log), 2);
+    for (unsigned i = 0; i < 600; i++) { /* more than it remembers */
+        struct hash256 many = {{9, (uint8_t)i, (uint8_t)(i >> 8)}};
+        fingerprint_remember(dir, &many, &many, false, log);
+    }
+    assert_int_equal(warnings(log), 2);
+    log_destroy(&log);
+}
+
+TEST_SUITE(TEST(test_i97_every_part_counts), TEST(test_bits_count_where_they_must),
+           TEST(test_i97_the_processor_variant_counts),
+           TEST(test_context_changes_no_bit_and_threads_do), TEST(test_foreign_state_is_said_once))
