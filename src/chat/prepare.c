@@ -253,25 +253,6 @@ static const char *grammar_param(const struct prepare_run *run)
                                                                        : "response_format";
 }
 
-/* Does the answer's markup consist of control tokens, which are not shown in text by default? */
-static bool needs_control_text(const struct prepared *out)
-{
-    size_t count;
-    bool control = false;
-
-    switch (out->formats.reasoning) {
-    case REASONING_HARMONY:
-    case REASONING_GEMMA:
-    case REASONING_COHERE:
-    case REASONING_MISTRAL:
-        return true;
-    default:
-        break;
-    }
-    (void)toolcall_openers(out->formats.calls, &count, &control);
-    return out->calls && control;
-}
-
 /* ---- the whole preparation ---- */
 
 /* The field to blame when the prompt fails. */
@@ -302,7 +283,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     run.caller.salt = request->cache_salt;
     memset(out, 0, sizeof(*out));
     constraint_init(&out->constraint);
-    out->formats = (struct output_formats){REASONING_NONE, TOOLCALL_NONE};
+    out->formats = (struct output_formats){.calls = TOOLCALL_NONE};
     err = make_tokens(&run);
     if (err == ERR_OK)
         err = place_marks(&run);
@@ -314,7 +295,8 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     err = make_grammar(&run, error);
     if (err != ERR_OK)
         return fail(&run, err, grammar_param(&run), error);
-    out->control_text = request->control_text || needs_control_text(out);
+    /* Control tokens are not shown in text by default, but markup consists of them. */
+    out->control_text = request->control_text || output_has_control(&out->formats, out->calls);
     return ERR_OK;
 }
 

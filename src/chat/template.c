@@ -73,12 +73,16 @@ static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *
     return err_set(info, error->code, "chat template, line %u: %s", error->line, error->message);
 }
 
-/* Where we describe the tools, calls have the format of our description. */
+/* Where we describe the tools, calls have the format of our description, or the one that the model
+ * was trained on. */
 static void choose_formats(struct chat_template *tmpl, struct str source)
 {
     tmpl->formats = output_detect(source);
-    if (!tmpl->caps.tools)
-        tmpl->formats.calls = TOOLCALL_HERMES;
+    const struct call_format *native = output_call_format(&tmpl->formats);
+    if (tmpl->caps.tools || native->form == CALL_MESSAGES)
+        return;
+    tmpl->formats.also = native->control && !native->bare ? tmpl->formats.calls : TOOLCALL_NONE;
+    tmpl->formats.calls = TOOLCALL_HERMES;
 }
 
 enum err chat_template_create(const struct chat_template_options *options,

@@ -9,12 +9,13 @@
  *
  * A thought that the prompt has opened is text up to its closing marker; an optional one begins
  * with its opening marker. Inside a thought, openers that are control tokens begin calls, because
- * the reader takes them so (reasoning.h). gpt-oss has its own frame: its output is messages, and
- * thoughts are those on the channel `analysis`.
+ * the reader takes them so (reasoning.h). Output that is messages (gpt-oss, Muse, Functionary v3.2)
+ * has its own frame.
  */
 #include "grammar/constraint.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "grammar/constraint_impl.h"
@@ -73,23 +74,24 @@ static enum err read_tools(struct constraint_writer *writer, bool *strict)
 
 /* ---- thoughts ---- */
 
-static enum thought thought_of(struct output_formats formats, struct str tail)
+static enum thought thought_of(const struct constraint_request *request)
 {
-    if (reasoning_is_open(formats.reasoning, tail))
+    const struct reasoning_marks *marks = output_thought_marks(&request->formats);
+
+    if (reasoning_is_open(marks, request->prompt_tail))
         return THOUGHT_OPEN;
-    if (reasoning_markers(formats.reasoning).close.len == 0 ||
-        reasoning_is_closed(formats.reasoning, tail))
+    if (marks->close.len == 0 || reasoning_is_closed(marks, request->prompt_tail))
         return THOUGHT_NONE;
     return THOUGHT_MAY_COME;
 }
 
 /* Writes root, the thought before `body`, and gap. */
-static void put_root(struct constraint_writer *writer, enum thought thought,
-                     enum reasoning_format format, const char *body)
+static void put_root(struct constraint_writer *writer, const char *body)
 {
-    struct reasoning_markers markers = reasoning_markers(format);
-    struct constraint_exit exits[1 + TC_OPENERS_MAX] = {{markers.close, "gap body"}};
-    static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
+    const struct reasoning_marks *marks = output_thought_marks(&writer->request->formats);
+    enum thought thought = thought_of(writer->request);
+    struct constraint_exit exits[1 + CALL_OPENERS_MAX] = {{marks->close, "gap body"}};
+    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
     size_t count = 1;
 
     constraint_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
@@ -99,20 +101,30 @@ static void put_root(struct constraint_writer *writer, enum thought thought,
         return;
     }
     if (writer->format != NULL && writer->format->control)
-        for (size_t i = 0; i < TC_OPENERS_MAX && writer->format->openers[i].len > 0; i++)
+        for (size_t i = 0; i < CALL_OPENERS_MAX && writer->format->openers[i].len > 0; i++)
             exits[count++] = (struct constraint_exit){writer->format->openers[i], afters[i]};
     constraint_put_text(writer, "thought", exits, count, false);
     if (thought == THOUGHT_OPEN) {
         constraint_put(writer, "root ::= thought-0\n");
         return;
     }
-    constraint_put(writer, "root ::= gap ( @thought-0 | body )\n", markers.open);
+    constraint_put(writer, "root ::= gap ( @thought-0 | body )\n", marks->open);
 }
 
-/* ---- gpt-oss ---- */
+/* ---- output that is messages ---- */
 
-/* After <|start|>assistant. A message that is not the last ends with <|end|>. */
-static const struct constraint_exit message_exits[] = {
+/* After the prompt's beginning of a message: what each kind of message begins with. */
+struct frame {
+    const char *tail;                    /* the prompt ends with it */
+    const struct constraint_exit *exits; /* of a message; the first leads to the next one */
+    size_t exits_count;
+    const char *thought;         /* NULL: there are none */
+    const char *comment, *final; /* content before calls, and content that ends the output */
+    const char *reply;           /* an answer of a given format */
+};
+
+/* A message that is not the last ends with <|end|>. */
+static const struct constraint_exit harmony_exits[] = {
     {{"<|end|>", 7}, "\"<|start|>assistant\" next"},
     {{"<|start|>", 9}, NULL},
     {{"<|channel|>", 11}, NULL},
@@ -120,33 +132,82 @@ static const struct constraint_exit message_exits[] = {
     {{"<|return|>", 10}, NULL},
 };
 
-static enum err check_harmony_tail(struct constraint_writer *writer, struct str tail)
+static const struct constraint_exit muse_exits[] = {
+    {{"<|eom|>", 7}, "\"<|start|>assistant\" next"},
+    {{"<|start|>", 9}, NULL},
+    {{"<|eot|>", 7}, NULL},
+};
+
+static const struct constraint_exit recipient_exits[] = {{{">>>", 3}, "next"}};
+
+static const struct frame harmony = {
+    "<|start|>assistant",
+    harmony_exits,
+    COUNT_OF(harmony_exits),
+    "\"<|channel|>analysis<|message|>\" ",
+    "\"<|channel|>commentary<|message|>\" ",
+    "\"<|channel|>final<|message|>\" ",
+    "\"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\" ",
+};
+
+static const struct frame muse = {
+    "<|start|>assistant",       muse_exits,
+    COUNT_OF(muse_exits),       "\" to=self<|message|>\" ",
+    "\" to=user<|message|>\" ", "\" to=user<|message|>\" ",
+    "\" to=user<|message|>\" ",
+};
+
+static const struct frame recipients = {
+    ">>>",         recipient_exits, COUNT_OF(recipient_exits), NULL, "\"all\\n\" ",
+    "\"all\\n\" ", "\"all\\n\" ",
+};
+
+/* NULL: the output is not messages. */
+static const struct frame *frame_of(const struct constraint_request *request)
 {
-    if (tail.len == 0 || str_ends(str_trim(tail), STR("<|start|>assistant")))
+    const struct call_format *format = output_call_format(&request->formats);
+
+    if (format->form != CALL_MESSAGES)
+        return NULL;
+    if (format->messages->opening.len > 0)
+        return &recipients;
+    return format->call_begin.len > 0 ? &muse : &harmony;
+}
+
+static enum err check_tail(struct constraint_writer *writer, const struct frame *frame)
+{
+    struct str tail = writer->request->prompt_tail;
+
+    if (tail.len == 0 || str_ends(str_trim(tail), str_from(frame->tail)))
         return ERR_OK;
     return err_set(writer->info, ERR_UNSUPPORTED,
                    "the prompt has begun the model's message already; a grammar needs one that "
-                   "ends with <|start|>assistant");
+                   "ends with %s",
+                   frame->tail);
 }
 
 /* `last` is what the messages end with. */
-static void put_harmony_root(struct constraint_writer *writer, const char *channels,
-                             const char *last)
+static void put_messages(struct constraint_writer *writer, const struct frame *frame, bool comments,
+                         const char *last)
 {
-    constraint_put_text(writer, "message", message_exits, COUNT_OF(message_exits), false);
-    buf_appendf(writer->out,
-                "root ::= next\nnext ::= \"<|channel|>\" ( %s ) \"<|message|>\" message-0 | %s\n",
-                channels, last);
+    if (frame->thought != NULL || comments)
+        constraint_put_text(writer, "message", frame->exits, frame->exits_count, false);
+    constraint_put(writer, "root ::= next\nnext ::= ");
+    if (frame->thought != NULL)
+        buf_appendf(writer->out, "%smessage-0 | ", frame->thought);
+    if (comments)
+        buf_appendf(writer->out, "%smessage-0 | ", frame->comment);
+    buf_appendf(writer->out, "%s\n", last);
 }
 
 /* The answer must not look like another message. */
-static void put_harmony_final(struct constraint_writer *writer)
+static void put_final(struct constraint_writer *writer, const struct frame *frame)
 {
-    struct constraint_exit exits[COUNT_OF(message_exits)];
+    struct constraint_exit exits[CONSTRAINT_EXITS_MAX];
 
-    memcpy(exits, message_exits, sizeof(exits));
+    memcpy(exits, frame->exits, frame->exits_count * sizeof(*exits));
     exits[0].then = NULL;
-    constraint_put_text(writer, "final", exits, COUNT_OF(exits), true);
+    constraint_put_text(writer, "final", exits, frame->exits_count, true);
 }
 
 /* ---- answers ---- */
@@ -175,10 +236,9 @@ static enum err put_reply(struct constraint_writer *writer, struct constraint *c
 
     constraint->answer_refused = err != ERR_OK;
     TRY(err);
-    if (writer->request->formats.calls == TOOLCALL_HARMONY)
-        constraint_put(
-            writer, "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
-                    "\"<|message|>\" answer\n");
+    const struct frame *frame = frame_of(writer->request);
+    if (frame != NULL)
+        buf_appendf(writer->out, "reply ::= %sanswer\n", frame->reply);
     else if (writer->request->formats.reasoning == REASONING_COHERE)
         constraint_put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
     else
@@ -188,16 +248,15 @@ static enum err put_reply(struct constraint_writer *writer, struct constraint *c
 
 static enum err write_answer(struct constraint_writer *writer, struct constraint *constraint)
 {
-    const struct constraint_request *request = writer->request;
+    const struct frame *frame = frame_of(writer->request);
 
     TRY(put_reply(writer, constraint));
-    if (request->formats.calls == TOOLCALL_HARMONY) {
-        TRY(check_harmony_tail(writer, request->prompt_tail));
-        put_harmony_root(writer, "\"analysis\"", "reply");
+    if (frame != NULL) {
+        TRY(check_tail(writer, frame));
+        put_messages(writer, frame, false, "reply");
         return ERR_OK;
     }
-    put_root(writer, thought_of(request->formats, request->prompt_tail), request->formats.reasoning,
-             "reply");
+    put_root(writer, "reply");
     return ERR_OK;
 }
 
@@ -205,73 +264,79 @@ static enum err write_answer(struct constraint_writer *writer, struct constraint
 
 static void put_content(struct constraint_writer *writer)
 {
-    static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
-    struct constraint_exit exits[TC_OPENERS_MAX];
+    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
+    struct constraint_exit exits[CALL_OPENERS_MAX];
     size_t count = 0;
 
-    for (; count < TC_OPENERS_MAX && writer->format->openers[count].len > 0; count++)
+    for (; count < CALL_OPENERS_MAX && writer->format->openers[count].len > 0; count++)
         exits[count] = (struct constraint_exit){writer->format->openers[count], afters[count]};
-    constraint_put_text(writer, "content", exits, count, true);
+    if (count > 0)
+        constraint_put_text(writer, "content", exits, count, true);
+    else
+        constraint_put(writer, "content-0 ::= [^\\x00]*\n");
 }
 
 /* Whether the openers alone show that a call begins. */
-static bool may_be_lazy(const struct constraint_writer *writer, enum thought thought)
+static bool may_be_lazy(const struct constraint_writer *writer)
 {
-    return !writer->format->bare && (thought == THOUGHT_NONE || writer->format->control);
+    return !writer->format->bare &&
+           (thought_of(writer->request) == THOUGHT_NONE || writer->format->control);
 }
 
-static void set_triggers(struct constraint *constraint, const struct tc_format *format)
+static void set_triggers(struct constraint *constraint, const struct call_format *format)
 {
-    for (size_t i = 0; i < TC_OPENERS_MAX && format->openers[i].len > 0; i++)
+    for (size_t i = 0; i < CALL_OPENERS_MAX && format->openers[i].len > 0; i++)
         constraint->triggers[constraint->triggers_count++] = format->openers[i].ptr;
 }
 
-/* A call without an opener begins with a brace where content would begin, so content must not. */
-static const char *content_body(const struct tc_format *format)
+/* A call without an opener begins with a bracket where content would begin, so content must not. */
+static const char *content_body(const struct call_format *format)
 {
-    return format->bare ? "( calls | [^{< \\t\\r\\n] content-0 | \"<\" content-1 )?" : "content-0";
+    if (!format->bare)
+        return "content-0";
+    return format->openers[0].len > 0 ? "( calls | [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
+                                      : "( calls | [^{[ \\t\\r\\n] content-0 )?";
 }
 
-static enum err write_harmony(struct constraint_writer *writer)
+static enum err write_messages(struct constraint_writer *writer, const struct frame *frame)
 {
     const struct constraint_request *request = writer->request;
+    char last[128];
 
-    TRY(check_harmony_tail(writer, request->prompt_tail));
+    TRY(check_tail(writer, frame));
     TRY(constraint_put_calls(writer));
     if (is_either(request)) {
-        put_harmony_root(writer, "\"analysis\"", "calls | reply");
+        put_messages(writer, frame, false, "calls | reply");
     } else if (request->mode == CONSTRAINT_AUTO) {
-        put_harmony_final(writer);
-        put_harmony_root(writer, "\"analysis\" | \"commentary\"",
-                         "calls | \"<|channel|>final<|message|>\" final-0");
+        put_final(writer, frame);
+        snprintf(last, sizeof(last), "calls | %sfinal-0", frame->final);
+        put_messages(writer, frame, true, last);
     } else {
-        put_harmony_root(writer, "\"analysis\"", "calls");
+        put_messages(writer, frame, false, "calls");
     }
     return ERR_OK;
 }
 
 static enum err write_calls(struct constraint_writer *writer, struct constraint *constraint)
 {
-    enum thought thought = thought_of(writer->request->formats, writer->request->prompt_tail);
-    enum reasoning_format reasoning = writer->request->formats.reasoning;
     bool automatic = writer->request->mode == CONSTRAINT_AUTO;
 
     constraint_put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
     if (is_either(writer->request))
         TRY(put_reply(writer, constraint));
-    if (writer->format->all)
-        return write_harmony(writer);
+    if (writer->format->form == CALL_MESSAGES)
+        return write_messages(writer, frame_of(writer->request));
     TRY(constraint_put_calls(writer));
     if (is_either(writer->request)) {
-        put_root(writer, thought, reasoning, "calls | reply");
+        put_root(writer, "calls | reply");
     } else if (!automatic) {
-        put_root(writer, thought, reasoning, "calls");
-    } else if (may_be_lazy(writer, thought)) {
+        put_root(writer, "calls");
+    } else if (may_be_lazy(writer)) {
         constraint_put(writer, "root ::= calls\n");
         set_triggers(constraint, writer->format);
     } else {
         put_content(writer);
-        put_root(writer, thought, reasoning, content_body(writer->format));
+        put_root(writer, content_body(writer->format));
     }
     return ERR_OK;
 }
@@ -319,7 +384,7 @@ static enum err write_all(struct constraint_writer *writer, struct constraint *c
         return ERR_OK;
     if (request->formats.calls == TOOLCALL_NONE)
         return refuse_calls(request, writer->info);
-    writer->format = &tc_formats[request->formats.calls];
+    writer->format = output_call_format(&request->formats);
     return write_calls(writer, constraint);
 }
 

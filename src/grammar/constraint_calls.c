@@ -18,53 +18,36 @@
 
 /* How calls are arranged after an opener. */
 enum shape {
-    SHAPE_NONE,
     SHAPE_OBJECT,  /* a JSON object and the closer; the next call has its own opener */
     SHAPE_LIST,    /* a list of them and the closer */
     SHAPE_SECTION, /* calls, each with its own beginning, and the closer */
     SHAPE_SINGLE,  /* a call that is not JSON and the closer; the next has its own opener */
     SHAPE_ITEMS,   /* expressions in brackets or on lines, and the closer */
     SHAPE_MISTRAL,
-    SHAPE_HARMONY,
 };
 
-struct call_style {
-    enum shape shape;
-    const char *name_key;
-    const char *arguments_key;
-    const char *id;                       /* a member that some models write first, or NULL */
-    const char *before, *between, *after; /* for SHAPE_ITEMS */
-};
+static bool is_lines(const struct call_format *format)
+{
+    return str_starts(format->closers[0], STR("```"));
+}
 
-static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
-                              "\",\" ws )? ";
+static enum shape shape_of(const struct call_format *format)
+{
+    bool section = format->call_begin.len > 0;
 
-/* Shape, key of the name, key of the arguments. */
-static const struct call_style styles[TOOLCALL_COUNT] = {
-    [TOOLCALL_HARMONY] = {SHAPE_HARMONY},
-    [TOOLCALL_DSML] = {SHAPE_SECTION},
-    [TOOLCALL_DEEPSEEK] = {SHAPE_SECTION},
-    [TOOLCALL_KIMI] = {SHAPE_SECTION},
-    [TOOLCALL_MINIMAX] = {SHAPE_SECTION},
-    [TOOLCALL_GEMMA] = {SHAPE_SINGLE},
-    [TOOLCALL_GEMMA_CALL] = {SHAPE_SINGLE},
-    [TOOLCALL_GEMMA_CODE] = {SHAPE_ITEMS, .before = "\"\\n\"", .between = "\"\\n\"",
-                             .after = "\"\\n\""},
-    [TOOLCALL_GLM] = {SHAPE_SINGLE},
-    [TOOLCALL_QWEN_XML] = {SHAPE_SECTION},
-    [TOOLCALL_FUNCTIONARY] = {SHAPE_SINGLE},
-    [TOOLCALL_MISTRAL] = {SHAPE_MISTRAL, "name", "arguments"},
-    [TOOLCALL_LFM] = {SHAPE_ITEMS, .before = "\"[\"", .between = "\",\" \" \"?", .after = "\"]\""},
-    [TOOLCALL_GRANITE] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_NEMOTRON] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_COHERE] = {SHAPE_LIST, "tool_name", "parameters", call_id},
-    [TOOLCALL_COHERE_PLUS] = {SHAPE_LIST, "tool_name", "parameters"},
-    [TOOLCALL_TAGGED_LIST] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_HERMES] = {SHAPE_OBJECT, "name", "arguments"},
-    [TOOLCALL_FUNCTOOLS] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_GIGACHAT] = {SHAPE_OBJECT, "name", "arguments"},
-    [TOOLCALL_LLAMA] = {SHAPE_OBJECT, "name", "parameters"},
-};
+    switch (format->form) {
+    case CALL_OBJECT:
+        return format->list ? SHAPE_LIST : SHAPE_OBJECT;
+    case CALL_NAMED:
+        return format->name_key != NULL ? SHAPE_MISTRAL : section ? SHAPE_SECTION : SHAPE_SINGLE;
+    case CALL_TAGS:
+        return section ? SHAPE_SECTION : SHAPE_SINGLE;
+    default:
+        if (format->bare)
+            return SHAPE_OBJECT;
+        return section ? SHAPE_SINGLE : SHAPE_ITEMS;
+    }
+}
 
 static bool parallel(const struct constraint_writer *writer)
 {
@@ -119,18 +102,28 @@ enum err constraint_put_arguments(struct constraint_writer *writer, size_t index
 
 /* ---- calls of one tool ---- */
 
-static void put_object_call(struct constraint_writer *writer, const struct call_style *style,
-                            size_t index)
+/* Some models of Cohere write an id first. */
+static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
+                              "\",\" ws )? ";
+
+static void put_object_call(struct constraint_writer *writer, size_t index)
 {
+    const struct call_format *format = writer->format;
+    struct str name = writer->tools[index].name;
+
     constraint_put(writer, "\"{\" ws ");
-    constraint_put(writer, style->id != NULL ? style->id : "");
-    constraint_put_json_string(writer, str_from(style->name_key));
-    constraint_put(writer, "\":\" ws ");
-    constraint_put_json_string(writer, writer->tools[index].name);
-    constraint_put(writer, "\",\" ws ");
-    constraint_put_json_string(writer, str_from(style->arguments_key));
+    if (!format->keyed) {
+        bool id = str_eq(str_from(format->name_key), STR("tool_name"));
+        constraint_put(writer, id && format->control ? call_id : "");
+        constraint_put_json_string(writer, str_from(format->name_key));
+        constraint_put(writer, "\":\" ws ");
+        constraint_put_json_string(writer, name);
+        constraint_put(writer, "\",\" ws ");
+        name = str_from(format->arguments_key);
+    }
+    constraint_put_json_string(writer, name);
     buf_appendf(writer->out, "\":\" ws args-%zu ", index);
-    if (style->shape == SHAPE_MISTRAL)
+    if (shape_of(format) == SHAPE_MISTRAL)
         constraint_put(writer,
                        "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
     constraint_put(writer, "ws \"}\" ");
@@ -139,32 +132,37 @@ static void put_object_call(struct constraint_writer *writer, const struct call_
 /* From after the beginning of a call to its end. */
 static void put_named_call(struct constraint_writer *writer, size_t index)
 {
-    const struct tc_named_syntax *syntax = writer->format->syntax;
+    const struct call_format *format = writer->format;
     struct str name = writer->tools[index].name;
 
-    if (syntax->fenced)
+    if (format->id_end.len > 0)
+        constraint_put(writer, "[a-zA-Z0-9_-]{1,64} @", format->id_end);
+    if (format->fenced)
         constraint_put(writer, "( \"function\" @@\"\\n```json\\n\" args-# \"\\n```\" | ",
-                       syntax->name_end, name, index);
-    constraint_put(writer, syntax->numbered ? "\"functions.\" @\":\" [0-9]{1,3} @" : "@@", name,
-                   syntax->name_end);
-    constraint_put(writer, syntax->fenced ? "args-# ) @" : "args-# @", index, syntax->call_end);
+                       format->name_end, name, index);
+    constraint_put(writer, format->numbered ? "\"functions.\" @\":\" [0-9]{1,3} @" : "@@", name,
+                   format->name_end);
+    constraint_put(writer, format->fenced ? "args-# ) @" : "args-# @", index, format->call_end);
 }
 
-static void put_xml_call(struct constraint_writer *writer, size_t index)
+/* Attributes after the name: the number of the call. */
+static void put_tags_call(struct constraint_writer *writer, size_t index)
 {
-    const struct tc_xml_syntax *syntax = writer->format->syntax;
+    const struct call_format *format = writer->format;
 
-    constraint_put(writer, "@@\"\\n\"? params-# @", writer->tools[index].name, syntax->name_end,
-                   index, syntax->call_end);
+    constraint_put_literal(writer, writer->tools[index].name);
+    if (format->head_begin.len > 0)
+        constraint_put(writer, "@( \" index=\\\"\" [0-9]{1,3} \"\\\"\" )? ", format->head_begin);
+    constraint_put(writer, "@\"\\n\"? params-# @", format->name_end, index, format->call_end);
 }
 
 static void put_expr_call(struct constraint_writer *writer, size_t index)
 {
-    const struct tc_expr_syntax *syntax = writer->format->syntax;
-    struct str open = {&syntax->open, 1}, close = {&syntax->close, 1};
+    const struct call_format *format = writer->format;
+    struct str open = {&format->open, 1}, close = {&format->close, 1};
 
-    constraint_put(writer, "@@@params-# @", syntax->prefix, writer->tools[index].name, open, index,
-                   close);
+    constraint_put(writer, "@@@params-# @", format->call_begin, writer->tools[index].name, open,
+                   index, close);
 }
 
 /* Names are written unescaped, so those that could be taken for markup are refused. */
@@ -178,27 +176,25 @@ static enum err check_name(struct constraint_writer *writer, struct str name)
                    CONSTRAINT_NAME(name));
 }
 
-static enum err put_tool(struct constraint_writer *writer, const struct call_style *style,
-                         size_t index)
+static enum err put_tool(struct constraint_writer *writer, size_t index)
 {
-    tc_step_fn *const *steps = writer->format->steps;
-    bool json = style->name_key != NULL;
-    bool xml = steps == tc_xml_steps, expr = steps == tc_expr_steps && !json;
+    enum call_form form = writer->format->form;
+    bool json = writer->format->name_key != NULL || writer->format->keyed;
 
-    if (!json || steps == tc_mistral_steps)
+    if (!json || form == CALL_NAMED)
         TRY(check_name(writer, writer->tools[index].name));
-    if (xml)
+    if (form == CALL_TAGS)
         TRY(constraint_put_xml_params(writer, index));
-    else if (expr)
+    else if (form == CALL_EXPRESSION && !json)
         TRY(constraint_put_expr_params(writer, index));
     else
         TRY(constraint_put_arguments(writer, index));
     buf_appendf(writer->out, "call-%zu ::= ", index);
     if (json)
-        put_object_call(writer, style, index);
-    else if (xml)
-        put_xml_call(writer, index);
-    else if (expr)
+        put_object_call(writer, index);
+    else if (form == CALL_TAGS)
+        put_tags_call(writer, index);
+    else if (form == CALL_EXPRESSION)
         put_expr_call(writer, index);
     else
         put_named_call(writer, index);
@@ -206,10 +202,10 @@ static enum err put_tool(struct constraint_writer *writer, const struct call_sty
     return ERR_OK;
 }
 
-static enum err put_tools(struct constraint_writer *writer, const struct call_style *style)
+static enum err put_tools(struct constraint_writer *writer)
 {
     for (size_t i = 0; i < writer->tools_count; i++)
-        TRY(put_tool(writer, style, i));
+        TRY(put_tool(writer, i));
     constraint_put(writer, "call ::= call-0");
     for (size_t i = 1; i < writer->tools_count; i++)
         buf_appendf(writer->out, " | call-%zu", i);
@@ -250,17 +246,10 @@ static void put_after_list(struct constraint_writer *writer, size_t opener)
     constraint_put(writer, "ws \"]\" ws @", closer_of(writer, opener));
 }
 
-static struct str call_begin_of(const struct constraint_writer *writer)
-{
-    if (writer->format->steps == tc_xml_steps)
-        return ((const struct tc_xml_syntax *)writer->format->syntax)->call_begin;
-    return ((const struct tc_named_syntax *)writer->format->syntax)->call_begin;
-}
-
 /* If the opener itself begins a call, there is no section and so no closer. */
 static void put_after_section(struct constraint_writer *writer, size_t opener)
 {
-    struct str begin = call_begin_of(writer);
+    struct str begin = writer->format->call_begin;
     bool alone = str_eq(writer->format->openers[opener], begin);
 
     constraint_put(writer, alone ? "call " : "\"\\n\"? @call ", begin);
@@ -270,13 +259,15 @@ static void put_after_section(struct constraint_writer *writer, size_t opener)
         constraint_put(writer, "\"\\n\"? @", closer_of(writer, opener));
 }
 
-static void put_after_items(struct constraint_writer *writer, const struct call_style *style)
+/* In brackets, or a line each. */
+static void put_after_items(struct constraint_writer *writer)
 {
-    buf_appendf(writer->out, "%s call ", style->before);
+    bool lines = is_lines(writer->format);
+
+    constraint_put(writer, lines ? "\"\\n\" call " : "\"[\" call ");
     if (parallel(writer))
-        buf_appendf(writer->out, "( %s call )* ", style->between);
-    buf_appendf(writer->out, "%s ", style->after);
-    constraint_put_literal(writer, closer_of(writer, 0));
+        constraint_put(writer, lines ? "( \"\\n\" call )* " : "( \",\" \" \"? call )* ");
+    constraint_put(writer, lines ? "\"\\n\" @" : "\"]\" @", closer_of(writer, 0));
 }
 
 /* name[ARGS]{...}, each after its own opener; or a list of objects. */
@@ -295,11 +286,10 @@ static void put_after_mistral(struct constraint_writer *writer)
     }
 }
 
-static void put_after(struct constraint_writer *writer, const struct call_style *style,
-                      size_t opener)
+static void put_after(struct constraint_writer *writer, size_t opener)
 {
     buf_appendf(writer->out, "after-%zu ::= ", opener);
-    switch (style->shape) {
+    switch (shape_of(writer->format)) {
     case SHAPE_OBJECT:
         put_after_single(writer, opener, true);
         break;
@@ -313,10 +303,9 @@ static void put_after(struct constraint_writer *writer, const struct call_style 
         put_after_section(writer, opener);
         break;
     case SHAPE_ITEMS:
-        put_after_items(writer, style);
+        put_after_items(writer);
         break;
     default:
-        assert(style->shape == SHAPE_MISTRAL);
         put_after_mistral(writer);
     }
     constraint_put(writer, "\n");
@@ -324,35 +313,27 @@ static void put_after(struct constraint_writer *writer, const struct call_style 
 
 enum err constraint_put_calls(struct constraint_writer *writer)
 {
-    const struct call_style *style = &styles[writer->request->formats.calls];
-    size_t count;
-    bool control;
-    const struct str *openers = toolcall_openers(writer->request->formats.calls, &count, &control);
+    const struct str *openers = writer->format->openers;
+    bool any = false;
 
-    if (style->shape == SHAPE_HARMONY)
-        return constraint_put_harmony_calls(writer);
-    TRY(put_tools(writer, style));
-    for (size_t i = 0; i < count; i++)
-        put_after(writer, style, i);
+    if (writer->format->form == CALL_MESSAGES)
+        return constraint_put_message_calls(writer);
+    TRY(put_tools(writer));
+    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++)
+        put_after(writer, i);
     constraint_put(writer, "calls ::= ");
-    for (size_t i = 0; i < count; i++) {
-        constraint_put(writer, i > 0 ? "| " : "");
-        constraint_put(writer, "@after-# ", openers[i], i);
-    }
+    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++, any = true)
+        constraint_put(writer, any ? "| @after-# " : "@after-# ", openers[i], i);
+    constraint_put(writer, any && writer->format->bare ? "| " : "");
     if (writer->format->bare)
-        constraint_put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
+        constraint_put(writer, parallel(writer) ? "call ( \";\" ws call )* " : "call ");
     constraint_put(writer, "\n");
     return ERR_OK;
 }
 
-/* The recipient comes before the channel or after it. */
-enum err constraint_put_harmony_calls(struct constraint_writer *writer)
+/* gpt-oss: the recipient comes before the channel or after it. */
+static void put_harmony_calls(struct constraint_writer *writer)
 {
-    for (size_t i = 0; i < writer->tools_count; i++) {
-        TRY(check_name(writer, writer->tools[i].name));
-        TRY(constraint_put_arguments(writer, i));
-        constraint_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
-    }
     constraint_put(
         writer,
         "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
@@ -361,5 +342,46 @@ enum err constraint_put_harmony_calls(struct constraint_writer *writer)
         buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
                     i > 0 ? "| " : "", i, i, i);
     constraint_put(writer, "\n");
+}
+
+/* A recipient and its arguments, or tags in a message to the recipient. */
+static void put_recipient_calls(struct constraint_writer *writer)
+{
+    const struct call_format *format = writer->format;
+
+    constraint_put(writer, "calls ::= ");
+    for (size_t i = 0; i < writer->tools_count; i++) {
+        struct str name = writer->tools[i].name;
+        constraint_put(writer, i > 0 ? "| " : "");
+        if (format->call_begin.len == 0)
+            constraint_put(writer, "@@args-# ", name, format->messages->header_end, i);
+        else
+            constraint_put(writer, "\" to=\" @@@\"\\n\"? @call-# \"\\n\"? @", name,
+                           format->messages->header_end, format->openers[0], format->call_begin, i,
+                           format->closers[0]);
+    }
+    constraint_put(writer, "\n");
+}
+
+enum err constraint_put_message_calls(struct constraint_writer *writer)
+{
+    bool tags = writer->format->call_begin.len > 0;
+    bool harmony = !tags && writer->format->messages->opening.len == 0;
+
+    for (size_t i = 0; i < writer->tools_count; i++) {
+        TRY(check_name(writer, writer->tools[i].name));
+        TRY(tags ? constraint_put_xml_params(writer, i) : constraint_put_arguments(writer, i));
+        if (harmony)
+            constraint_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
+        if (tags) {
+            buf_appendf(writer->out, "call-%zu ::= ", i);
+            put_tags_call(writer, i);
+            constraint_put(writer, "\n");
+        }
+    }
+    if (harmony)
+        put_harmony_calls(writer);
+    else
+        put_recipient_calls(writer);
     return ERR_OK;
 }

@@ -26,7 +26,7 @@ struct constraint_writer {
     struct buf *out;
     struct errinfo *info;
     const struct constraint_request *request;
-    const struct tc_format *format;
+    const struct call_format *format;
     struct tool tools[CONSTRAINT_TOOLS_MAX]; /* those that may be called */
     size_t tools_count;
 };
@@ -69,16 +69,15 @@ void constraint_put_json_string(struct constraint_writer *writer, struct str tex
  * ERR_UNSUPPORTED. */
 enum err constraint_put_calls(struct constraint_writer *writer) NODISCARD;
 
-/* Calls of gpt-oss: the rule `calls`, which begins after <|start|>assistant. */
-enum err constraint_put_harmony_calls(struct constraint_writer *writer) NODISCARD;
+/* Calls as messages: the rule `calls`, which begins after the prompt's beginning of a message. */
+enum err constraint_put_message_calls(struct constraint_writer *writer) NODISCARD;
 
 /* The arguments of a tool as one JSON object: the rule args-INDEX. */
 enum err constraint_put_arguments(struct constraint_writer *writer, size_t index) NODISCARD;
 
 /* ---- constraint_params.c ---- */
 
-/* Arguments one by one: the rule params-INDEX. For formats with a tc_xml_syntax or a
- * tc_expr_syntax. */
+/* Arguments one by one: the rule params-INDEX. For CALL_TAGS and CALL_EXPRESSION. */
 enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index) NODISCARD;
 enum err constraint_put_expr_params(struct constraint_writer *writer, size_t index) NODISCARD;
 

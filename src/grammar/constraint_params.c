@@ -28,6 +28,7 @@ struct param {
     struct str key;
     yyjson_val *schema;
     char rule[NAME_BYTES]; /* of the value */
+    struct str end;        /* what ends the value */
 };
 
 static struct str text_of(yyjson_val *val)
@@ -237,7 +238,7 @@ struct value {
 
 /* The rule of the value. `types` are those that the reader will see. */
 static enum err put_tag_value(struct constraint_writer *writer, const struct param *param,
-                              const struct tc_xml_syntax *syntax, struct value *value)
+                              const struct call_format *syntax, struct value *value)
 {
     const struct toolcall reader = {
         .options = {.tools = writer->tools, .tools_count = writer->tools_count}};
@@ -247,38 +248,55 @@ static enum err put_tag_value(struct constraint_writer *writer, const struct par
 
     *value = (struct value){.text = types == TC_STRING};
     if (types == TC_STRING) {
-        err = put_string(writer, param, syntax->value_end, &value->closed);
-    } else if (syntax->typed || (types != 0 && !(types & TC_STRING))) {
+        err = put_string(writer, param, param->end, &value->closed);
+    } else if (syntax->attributes_end.len > 0 || (types != 0 && !(types & TC_STRING))) {
         err = put_json(writer, param);
     } else {
         *value = (struct value){true, true};
-        err = put_mixed(writer, param, types, syntax->value_end);
+        err = put_mixed(writer, param, types, param->end);
     }
     if (err != ERR_UNSUPPORTED || writer->tools[param->tool].strict)
         return err;
     buf_truncate(writer->out, mark);
     *value = (struct value){true, true};
-    put_free(writer, param, syntax->value_end);
+    put_free(writer, param, param->end);
     return ERR_OK;
+}
+
+/* DeepSeek says whether it is a string, Kimi which type it is. */
+static void put_attributes(struct constraint_writer *writer, bool text)
+{
+    struct str end = writer->format->attributes_end;
+    bool yes_or_no = str_eq(end, STR(">"));
+
+    if (end.len == 0)
+        return;
+    if (yes_or_no)
+        constraint_put(writer, text ? "\" string=\\\"true\\\"\" @" : "\" string=\\\"false\\\"\" @",
+                       end);
+    else
+        constraint_put(writer,
+                       text ? "\" type=\\\"string\\\"\" @"
+                            : "\" type=\\\"\" ( \"number\" | \"boolean\" | \"null\" | \"object\" | "
+                              "\"array\" ) \"\\\"\" @",
+                       end);
 }
 
 static enum err put_tag_param(struct constraint_writer *writer, const struct param *param)
 {
-    const struct tc_xml_syntax *syntax = writer->format->syntax;
+    const struct call_format *syntax = writer->format;
     struct value value;
 
     TRY(put_tag_value(writer, param, syntax, &value));
     constraint_put(writer, "p#-# ::= @@@", param->tool, param->index, syntax->parameter_begin,
                    param->key, syntax->key_end);
-    if (syntax->typed)
-        constraint_put(writer,
-                       value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
+    put_attributes(writer, value.text);
     if (syntax->value_begin.len > 0)
         constraint_put(writer, "\"\\n\"? @", syntax->value_begin);
     constraint_put(writer, syntax->lines ? "\"\\n\" " : "");
     buf_appendf(writer->out, "%s%s ", param->rule, value.text && value.closed ? "-0" : "");
     if (!value.closed)
-        constraint_put(writer, syntax->lines ? "\"\\n\" @" : "@", syntax->value_end);
+        constraint_put(writer, syntax->lines ? "\"\\n\" @" : "@", param->end);
     constraint_put(writer, "\"\\n\"?\n");
     return ERR_OK;
 }
@@ -289,7 +307,7 @@ static enum err put_tag_param(struct constraint_writer *writer, const struct par
  * */
 static enum err put_literal_param(struct constraint_writer *writer, const struct param *param)
 {
-    const struct tc_expr_syntax *syntax = writer->format->syntax;
+    const struct call_format *syntax = writer->format;
     yyjson_val *root = writer->tools[param->tool].schema;
     yyjson_val *type = yyjson_obj_get(resolve(root, param->schema), "type");
     bool plain = is_plain(root, param->schema);
@@ -354,6 +372,8 @@ static enum err check_schema(struct constraint_writer *writer, size_t index, yyj
 
 static enum err put_param(struct constraint_writer *writer, struct param *param, put_param_fn *fn)
 {
+    struct buf end;
+
     if (!constraint_is_plain_name(param->key))
         return refuse(writer, param,
                       "this call format cannot write the name; use letters, "
@@ -361,7 +381,12 @@ static enum err put_param(struct constraint_writer *writer, struct param *param,
     if (param->key.len == 0)
         return refuse(writer, param, "a parameter needs a name");
     snprintf(param->rule, sizeof(param->rule), "v%zu-%zu", param->tool, param->index);
-    return fn(writer, param);
+    buf_init(&end, CONSTRAINT_BYTES_MAX);
+    tc_value_end(writer->format, param->key, &end);
+    param->end = tc_text(&end);
+    enum err err = end.err == ERR_OK ? fn(writer, param) : end.err;
+    buf_fini(&end);
+    return err;
 }
 
 /* Writes the parameters that can be expressed. Others are left out, unless required or strict. */
@@ -392,15 +417,15 @@ static enum err put_each(struct constraint_writer *writer, size_t index, yyjson_
 /* Any parameters, all of them text. */
 static void put_any_params(struct constraint_writer *writer, size_t index)
 {
-    const struct tc_xml_syntax *syntax = writer->format->syntax;
+    const struct call_format *syntax = writer->format;
     struct param param = {.tool = index};
 
     snprintf(param.rule, sizeof(param.rule), "v%zu", index);
     put_free(writer, &param, syntax->value_end);
     constraint_put(writer, "params-# ::= ( @[a-zA-Z_] [a-zA-Z0-9_-]{0,63} @", index,
                    syntax->parameter_begin, syntax->key_end);
-    constraint_put(writer, syntax->typed ? "\" string=\\\"true\\\">\" @" : "@",
-                   syntax->value_begin);
+    put_attributes(writer, true);
+    constraint_put(writer, "@", syntax->value_begin);
     buf_appendf(writer->out, "%s-0 \"\\n\"? )*\n", param.rule);
 }
 
@@ -412,7 +437,8 @@ enum err constraint_put_xml_params(struct constraint_writer *writer, size_t inde
 
     if (root != NULL) {
         enum err err = check_schema(writer, index, schema);
-        if (err == ERR_UNSUPPORTED && !writer->tools[index].strict) {
+        bool any = writer->format->value_tail.len == 0; /* the closing tag does not name the key */
+        if (err == ERR_UNSUPPORTED && !writer->tools[index].strict && any) {
             put_any_params(writer, index);
             return ERR_OK;
         }

@@ -4,6 +4,7 @@
  */
 #include "output/output.h"
 
+#include "base/attr.h"
 #include "base/mem.h"
 
 struct output {
@@ -13,6 +14,7 @@ struct output {
     void *arg;
     bool drop;    /* REASONING is not reported */
     enum err err; /* from toolcall_push inside a callback */
+    struct str openers[2 * CALL_OPENERS_MAX];
 };
 
 static void on_reasoning(const struct output_event *event, void *arg)
@@ -41,13 +43,48 @@ struct output_formats output_detect(struct str template_text)
                                    .calls = toolcall_detect(template_text)};
 }
 
+const struct reasoning_marks *output_thought_marks(const struct output_formats *formats)
+{
+    return reasoning_row(formats->reasoning, formats->learned_thoughts);
+}
+
+const struct call_format *output_call_format(const struct output_formats *formats)
+{
+    return toolcall_row(formats->calls, formats->learned_calls);
+}
+
+static bool is_messages(const struct output_formats *formats)
+{
+    return output_call_format(formats)->form == CALL_MESSAGES;
+}
+
+bool output_has_control(const struct output_formats *formats, bool calls)
+{
+    return output_thought_marks(formats)->control || is_messages(formats) ||
+           (calls &&
+            (output_call_format(formats)->control || toolcall_row(formats->also, NULL)->control));
+}
+
+/* The marks that begin a call: those of both formats. */
+static void find_openers(struct output *output, const struct toolcall_options *calls)
+{
+    const struct call_format *formats[] = {toolcall_row(calls->format, calls->learned),
+                                           toolcall_row(calls->also, calls->learned)};
+
+    for (size_t i = 0; i < COUNT_OF(output->openers); i++)
+        output->openers[i] = formats[i / CALL_OPENERS_MAX]->openers[i % CALL_OPENERS_MAX];
+}
+
 struct output *output_create(const struct output_options *options, output_event_fn *fn, void *arg)
 {
     struct output *output = mem_alloc(sizeof(*output));
-    /* The channels of gpt-oss are read by the tool call reader, tools or not. */
-    bool calls = options->calls || options->formats.calls == TOOLCALL_HARMONY;
+    const struct output_formats *formats = &options->formats;
+    /* Messages are read by the tool call reader, tools or not. */
+    bool calls = options->calls || is_messages(formats);
     struct toolcall_options call_options = {
-        .format = calls ? options->formats.calls : TOOLCALL_NONE,
+        .format = calls ? formats->calls : TOOLCALL_NONE,
+        .also = calls ? formats->also : TOOLCALL_NONE,
+        .learned = formats->learned_calls,
         .either = options->either && options->reasoning != REASONING_RAW,
         .tools = options->tools,
         .tools_count = options->tools_count,
@@ -56,15 +93,15 @@ struct output *output_create(const struct output_options *options, output_event_
         .calls_max = options->calls_max,
     };
     struct reasoning_options reasoning_options = {
-        .format = options->formats.reasoning,
+        .marks = output_thought_marks(formats),
         .mode = options->reasoning,
         .prompt_tail = options->prompt_tail,
+        .call_openers = output->openers,
+        .call_openers_count = COUNT_OF(output->openers),
         .thought_bytes_max = options->thought_bytes_max,
     };
 
-    reasoning_options.call_openers =
-        toolcall_openers(call_options.format, &reasoning_options.call_openers_count,
-                         &reasoning_options.call_openers_control);
+    find_openers(output, &call_options);
     output->fn = fn;
     output->arg = arg;
     output->drop = options->reasoning == REASONING_DROP;

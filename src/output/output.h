@@ -16,6 +16,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "output/call_format.h"
 #include "output/output_event.h"
 #include "output/reasoning.h"
 #include "output/toolcall.h"
@@ -26,14 +27,24 @@ struct output;
 struct output_formats {
     enum reasoning_format reasoning;
     enum toolcall_format calls;
+    /* calls that the model knows, too, although its prompt describes the others */
+    enum toolcall_format also;
+    const struct reasoning_marks *learned_thoughts; /* of REASONING_LEARNED, borrowed */
+    const struct call_format *learned_calls;        /* of TOOLCALL_LEARNED, borrowed */
 };
+
+/* Their descriptions, and whether their markup has control tokens: those of thoughts, and with
+ * `calls` those of calls. */
+const struct reasoning_marks *output_thought_marks(const struct output_formats *formats);
+const struct call_format *output_call_format(const struct output_formats *formats);
+bool output_has_control(const struct output_formats *formats, bool calls);
 
 struct output_options {
     struct output_formats formats;
     bool calls; /* false: the request has no tools, and call markup is text */
     /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
     bool either;
-    /* for gpt-oss, DROP works and RAW means SPLIT: its raw markup is of no use to clients */
+    /* for formats of messages, DROP works and RAW means SPLIT: raw markup is of no use to clients */
     enum reasoning_mode reasoning;
     const struct tool *tools; /* as in toolcall.h */
     size_t tools_count;

@@ -1,12 +1,14 @@
 /*
- * reasoning.c: three states over held text.
+ * reasoning.c: a few states over held text.
  *
  *      START --opening (or the prompt)--> THOUGHT --closing--> GAP --> ANSWER
- *        `--anything else--> ANSWER          ^---opening that is a control token---'
+ *        `--anything else--> ANSWER        |  ^----opening that is a control token----'
+ *                                          `--opening of a call--> QUOTE --closing--> GAP
+ *                                                                    `--the end--> ANSWER
  *
- * Text is held back only while it may be a marker, or white space next to one. A copy of the
- * thought is kept in case nothing closes it (see the header). If it grows beyond the limit the copy
- * is dropped, not the thought.
+ * Text is held back only while it may be a marker, white space next to one, or a call that a thought
+ * quotes. A copy of the thought is kept in case nothing closes it (see the header). If it grows
+ * beyond the limit the copy is dropped, not the thought.
  */
 #include "output/reasoning.h"
 
@@ -19,13 +21,10 @@
 
 enum { SLICE_BYTES = 4096, THOUGHT_BYTES_MAX = 256 << 10 };
 
-enum state { START, THOUGHT, GAP, ANSWER };
+enum state { START, RAW, THOUGHT, QUOTE, GAP, ANSWER };
 
 struct format {
-    struct str open;
-    struct str close;
-    struct str wrap[2];  /* markup around the answer, dropped */
-    bool control;        /* markers are control tokens */
+    struct reasoning_marks marks;
     struct str shown[2]; /* a template that contains these uses the format */
 };
 
@@ -36,44 +35,69 @@ struct format {
 
 static const struct format formats[REASONING_COUNT] = {
     [REASONING_HARMONY] = {.shown = {S("<|channel|>"), S("analysis")}},
-    [REASONING_GEMMA] = {.open = S("<|channel>thought\n"),
-                         .close = S("<channel|>"),
-                         .control = true,
-                         .shown = {S("<|channel>"), S("<channel|>")}},
-    [REASONING_COHERE] = {.open = S("<|START_THINKING|>"),
-                          .close = S("<|END_THINKING|>"),
-                          .wrap = {S("<|START_RESPONSE|>"), S("<|END_RESPONSE|>")},
-                          .control = true,
-                          .shown = {S("<|START_THINKING|>")}},
-    [REASONING_SEED] = {.open = S("<seed:think>"),
-                        .close = S("</seed:think>"),
-                        .shown = {S("<seed:think>")}},
-    [REASONING_MISTRAL] = {.open = S("[THINK]"),
-                           .close = S("[/THINK]"),
-                           .control = true,
-                           .shown = {S("[THINK]")}},
-    [REASONING_APRIEL] = {.open = S("Here are my reasoning steps:\n"),
-                          .close = S("[BEGIN FINAL RESPONSE]"),
-                          .wrap = {S("[END FINAL RESPONSE]")},
-                          .shown = {S("[BEGIN FINAL RESPONSE]")}},
-    [REASONING_THINK] = {.open = S("<think>"), .close = S("</think>"), .shown = {S("</think>")}},
-    [REASONING_THINKING] = {.open = S("<thinking>"),
-                            .close = S("</thinking>"),
-                            .shown = {S("<thinking>"), S("</thinking>")}},
+    [REASONING_KIMI] = {{.open = S("<|open|>think<|sep|>"),
+                         .close = S("<|close|>think<|sep|>"),
+                         .wraps = {S("<|open|>response<|sep|>"), S("<|close|>response<|sep|>"),
+                                   S("<|close|>message<|sep|>")},
+                         .wraps_open = 1,
+                         .control = true},
+                        {S("'<|open|>'"), S("'<|sep|>'")}},
+    /* a stray opening or closing is dropped */
+    [REASONING_GEMMA] = {{.open = S("<|channel>thought"),
+                          .close = S("<channel|>"),
+                          .wraps = {S("<|channel>"), S("<channel|>")},
+                          .control = true},
+                         {S("<|channel>"), S("<channel|>")}},
+    [REASONING_COHERE] = {{.open = S("<|START_THINKING|>"),
+                           .close = S("<|END_THINKING|>"),
+                           .wraps = {S("<|START_RESPONSE|>"), S("<|START_TEXT|>"),
+                                     S("<|END_RESPONSE|>"), S("<|END_TEXT|>")},
+                           .wraps_open = 2,
+                           .control = true},
+                          {S("<|START_THINKING|>")}},
+    [REASONING_APERTUS] = {{.open = S("<|inner_prefix|>"),
+                            .close = S("<|inner_suffix|>"),
+                            .control = true},
+                           {S("<|inner_prefix|>")}},
+    [REASONING_SOLAR] = {{.open = S("<|think|>"),
+                          .close = S("<|end|>"),
+                          .wraps = {S("<|begin|>assistant"), S("<|content|>"), S("<|end|>")},
+                          .wraps_open = 2,
+                          .control = true},
+                         {S("<|begin|>assistant"), S("<|think|>")}},
+    [REASONING_MINICPM] = {{.open = S("<|thought_start|>"),
+                            .close = S("<|thought_end|>"),
+                            .control = true},
+                           {S("<|thought_start|>")}},
+    [REASONING_SEED] = {{.open = S("<seed:think>"), .close = S("</seed:think>")},
+                        {S("<seed:think>")}},
+    [REASONING_MINIMAX] = {{.open = S("<mm:think>"), .close = S("</mm:think>")}, {S("<mm:think>")}},
+    [REASONING_MISTRAL] = {{.open = S("[THINK]"), .close = S("[/THINK]"), .control = true},
+                           {S("[THINK]")}},
+    [REASONING_APRIEL] = {{.open = S("Here are my reasoning steps:\n"),
+                           .close = S("[BEGIN FINAL RESPONSE]"),
+                           .wraps = {S("[END FINAL RESPONSE]")}},
+                          {S("[BEGIN FINAL RESPONSE]")}},
+    [REASONING_THINK] = {{.open = S("<think>"), .close = S("</think>")}, {S("</think>")}},
+    [REASONING_THINKING] = {{.open = S("<thinking>"), .close = S("</thinking>")},
+                            {S("<thinking>"), S("</thinking>")}},
 };
 
 struct reasoning {
-    const struct format *format;
+    const struct reasoning_marks *marks;
     struct reasoning_options options;
     output_event_fn *fn;
     void *arg;
     struct buf in; /* undecided text, from `at` on */
     size_t at;
+    size_t limit;       /* of the thought, and of a quote */
+    size_t seen;        /* bytes of a quote that are known not to close the thought */
     struct buf thought; /* copy of the open thought; its error says that it was dropped */
     enum state state;
     /* just after an opening: the prompt's (in START) or the text's (in THOUGHT) */
     bool behind_open;
     bool over;
+    bool cut; /* over before the model ended it */
 };
 
 static struct str rest(const struct reasoning *reasoning)
@@ -108,18 +132,18 @@ static void answer(struct reasoning *reasoning, size_t n)
 /* Each step returns whether it made progress; false: more text is needed. */
 static bool step_start(struct reasoning *reasoning)
 {
-    const struct format *format = reasoning->format;
+    const struct reasoning_marks *marks = reasoning->marks;
     struct str text = rest(reasoning);
     size_t space = marker_space(text);
     struct str after = marker_skip(text, space);
-    enum marker_match open = marker_match(after, format->open);
-    enum marker_match close = marker_match(after, format->close);
+    enum marker_match open = marker_match(after, marks->open);
+    enum marker_match close = marker_match(after, marks->close);
 
     if (reasoning->behind_open) { /* in the prompt; models may repeat it */
         reasoning->at += space;
         if (open == MARKER_PART && !reasoning->over)
             return false;
-        reasoning->at += open == MARKER_YES ? format->open.len : 0;
+        reasoning->at += open == MARKER_YES ? marks->open.len : 0;
         reasoning->state = THOUGHT;
         reasoning->behind_open = open == MARKER_YES;
         return true;
@@ -130,16 +154,64 @@ static bool step_start(struct reasoning *reasoning)
     reasoning->state = ANSWER;
     if (space > MARKER_SPACE_MAX || (open != MARKER_YES && close != MARKER_YES))
         return true;
-    reasoning->at += space + (open == MARKER_YES ? format->open.len : format->close.len);
+    reasoning->at += space + (open == MARKER_YES ? marks->open.len : marks->close.len);
     reasoning->state = open == MARKER_YES ? THOUGHT : GAP;
     reasoning->behind_open = open == MARKER_YES;
     return true;
 }
 
+/* A thought that stays in place begins with its opening, even if the prompt wrote it: as there,
+ * with the white space after it. Not if the answer comes at once. */
+static bool step_raw(struct reasoning *reasoning)
+{
+    const struct reasoning_marks *marks = reasoning->marks;
+    struct str text = rest(reasoning);
+    struct str after = marker_skip(text, marker_space(text));
+    bool opened = reasoning->thought.len > 0 && after.len > 0;
+
+    if (after.len == 0 && !reasoning->over)
+        return false;
+    for (size_t i = 0; i < marks->wraps_open; i++) {
+        enum marker_match match = marker_match(after, marks->wraps[i]);
+        if (match == MARKER_PART && !reasoning->over)
+            return false;
+        opened &= match != MARKER_YES;
+    }
+    if (opened)
+        emit(reasoning, OUTPUT_CONTENT,
+             (struct str){buf_str(&reasoning->thought), reasoning->thought.len});
+    reasoning->state = ANSWER;
+    return true;
+}
+
+/* What ends a thought, or may: its closing, the opening of the answer, the opening of a call. */
+enum { ENDS_MAX = 1 + REASONING_WRAPS_MAX + REASONING_OPENERS_MAX };
+
+static size_t ends_of(const struct reasoning *reasoning, struct str ends[ENDS_MAX])
+{
+    const struct reasoning_marks *marks = reasoning->marks;
+    size_t count = 0;
+
+    ends[count++] = marks->close;
+    for (size_t i = 0; i < marks->wraps_open; i++)
+        ends[count++] = marks->wraps[i];
+    for (size_t i = 0; i < reasoning->options.call_openers_count; i++)
+        ends[count++] = reasoning->options.call_openers[i];
+    return count;
+}
+
+static bool close_thought(struct reasoning *reasoning, size_t mark)
+{
+    reasoning->at += marker_space(rest(reasoning)) + mark;
+    buf_clear(&reasoning->thought);
+    reasoning->state = GAP;
+    return true;
+}
+
 static bool step_thought(struct reasoning *reasoning)
 {
-    struct str ends[1 + REASONING_OPENERS_MAX] = {reasoning->format->close};
-    size_t count = 1;
+    struct str ends[ENDS_MAX];
+    size_t count = ends_of(reasoning, ends);
 
     if (reasoning->behind_open) { /* white space after the opening */
         reasoning->at += marker_space(rest(reasoning));
@@ -147,9 +219,6 @@ static bool step_thought(struct reasoning *reasoning)
             return false;
         reasoning->behind_open = false;
     }
-    if (reasoning->options.call_openers_control)
-        for (size_t i = 0; i < reasoning->options.call_openers_count; i++)
-            ends[count++] = reasoning->options.call_openers[i];
     struct str text = rest(reasoning);
     struct marker_hit hit = marker_find(text, ends, count);
     if (hit.which < 0) {
@@ -157,11 +226,31 @@ static bool step_thought(struct reasoning *reasoning)
         return false;
     }
     thought(reasoning, marker_before_space(text, hit.at));
-    reasoning->at += marker_space(rest(reasoning));
-    reasoning->at += hit.which == 0 ? ends[0].len : 0;
-    buf_clear(&reasoning->thought);
-    reasoning->state = GAP;
+    if (hit.which <= (int)reasoning->marks->wraps_open)
+        return close_thought(reasoning, hit.which == 0 ? ends[0].len : 0);
+    reasoning->seen = marker_space(rest(reasoning));
+    reasoning->state = QUOTE;
     return true;
+}
+
+/* From the opening of a call, and the white space before it, to the closing of the thought. */
+static bool step_quote(struct reasoning *reasoning)
+{
+    struct str text = rest(reasoning), close = reasoning->marks->close;
+    struct marker_hit hit = marker_find(marker_skip(text, reasoning->seen), &close, 1);
+
+    reasoning->seen += hit.at;
+    if (hit.which == 0) {
+        thought(reasoning, marker_before_space(text, reasoning->seen));
+        return close_thought(reasoning, close.len);
+    }
+    if (!reasoning->over && text.len <= reasoning->limit)
+        return false;
+    if (reasoning->cut) {
+        thought(reasoning, text.len);
+        return false;
+    }
+    return close_thought(reasoning, 0);
 }
 
 static bool step_gap(struct reasoning *reasoning)
@@ -175,18 +264,23 @@ static bool step_gap(struct reasoning *reasoning)
 
 static bool step_answer(struct reasoning *reasoning)
 {
-    const struct format *format = reasoning->format;
-    struct str marks[] = {format->control ? format->open : STR_NONE, format->wrap[0],
-                          format->wrap[1]};
-    struct str text = rest(reasoning);
-    struct marker_hit hit = marker_find(text, marks, COUNT_OF(marks));
+    const struct reasoning_marks *marks = reasoning->marks;
+    bool opens = marks->control && reasoning->options.mode != REASONING_RAW;
+    struct str found[1 + REASONING_WRAPS_MAX] = {opens ? marks->open : STR_NONE};
 
+    memcpy(found + 1, marks->wraps, sizeof(marks->wraps));
+    if (reasoning->options.mode == REASONING_RAW)
+        for (size_t i = 1; i < COUNT_OF(found); i++)
+            if (str_eq(found[i], marks->close) || str_starts(marks->open, found[i]))
+                found[i] = STR_NONE;
+    struct str text = rest(reasoning);
+    struct marker_hit hit = marker_find(text, found, COUNT_OF(found));
     if (hit.which < 0) {
         answer(reasoning, reasoning->over ? text.len : hit.at);
         return false;
     }
     answer(reasoning, hit.at);
-    reasoning->at += marks[hit.which].len;
+    reasoning->at += found[hit.which].len;
     reasoning->behind_open = hit.which == 0;
     reasoning->state = hit.which == 0 ? THOUGHT : ANSWER;
     return true;
@@ -195,7 +289,8 @@ static bool step_answer(struct reasoning *reasoning)
 static enum err run(struct reasoning *reasoning)
 {
     static bool (*const steps[])(struct reasoning *) = {
-        [START] = step_start, [THOUGHT] = step_thought, [GAP] = step_gap, [ANSWER] = step_answer};
+        [START] = step_start, [RAW] = step_raw, [THOUGHT] = step_thought,
+        [QUOTE] = step_quote, [GAP] = step_gap, [ANSWER] = step_answer};
 
     while (steps[reasoning->state](reasoning))
         ;
@@ -206,7 +301,7 @@ static enum err run(struct reasoning *reasoning)
 
 enum reasoning_format reasoning_detect(struct str template_text)
 {
-    for (int i = REASONING_NONE + 1; i < REASONING_COUNT; i++) {
+    for (int i = REASONING_NONE + 1; i < REASONING_LEARNED; i++) {
         const struct str *shown = formats[i].shown;
         if (str_find(template_text, shown[0]) != SIZE_MAX &&
             (shown[1].len == 0 || str_find(template_text, shown[1]) != SIZE_MAX))
@@ -215,46 +310,60 @@ enum reasoning_format reasoning_detect(struct str template_text)
     return REASONING_NONE;
 }
 
-bool reasoning_is_open(enum reasoning_format format, struct str prompt_tail)
+const struct reasoning_marks *reasoning_row(enum reasoning_format format,
+                                            const struct reasoning_marks *learned)
 {
     assert((unsigned)format < REASONING_COUNT);
-    struct str open = str_trim(formats[format].open);
+    assert(format != REASONING_LEARNED || learned != NULL);
+    return format == REASONING_LEARNED ? learned : &formats[format].marks;
+}
+
+bool reasoning_is_open(const struct reasoning_marks *marks, struct str prompt_tail)
+{
+    struct str open = str_trim(marks->open);
+
     return open.len > 0 && str_ends(str_trim(prompt_tail), open);
 }
 
-bool reasoning_is_closed(enum reasoning_format format, struct str prompt_tail)
+bool reasoning_is_closed(const struct reasoning_marks *marks, struct str prompt_tail)
 {
-    assert((unsigned)format < REASONING_COUNT);
-    struct str close = formats[format].close;
-    return close.len > 0 && str_ends(str_trim(prompt_tail), close);
+    return marks->close.len > 0 && str_ends(str_trim(prompt_tail), marks->close);
 }
 
-struct reasoning_markers reasoning_markers(enum reasoning_format format)
+/* Keeps the opening at the end of the prompt, to repeat it. */
+static void begin_raw(struct reasoning *reasoning, struct str tail)
 {
-    assert((unsigned)format < REASONING_COUNT);
-    return (struct reasoning_markers){formats[format].open, formats[format].close};
+    struct str open = str_trim(reasoning->marks->open), at = tail;
+
+    reasoning->state = RAW;
+    if (!reasoning->behind_open)
+        return;
+    for (size_t found; (found = str_find(at, open)) != SIZE_MAX;) {
+        tail = marker_skip(at, found);
+        at = marker_skip(at, found + open.len);
+    }
+    buf_append(&reasoning->thought, tail.ptr, tail.len);
 }
 
 struct reasoning *reasoning_create(const struct reasoning_options *options, output_event_fn *fn,
                                    void *arg)
 {
-    assert((unsigned)options->format < REASONING_COUNT);
     assert(options->call_openers_count <= REASONING_OPENERS_MAX);
     struct reasoning *reasoning = mem_alloc(sizeof(*reasoning));
     size_t limit = options->thought_bytes_max;
     reasoning->options = *options;
     reasoning->options.prompt_tail = STR_NONE;
-    reasoning->format = &formats[options->format];
+    reasoning->marks = options->marks;
     reasoning->fn = fn;
     reasoning->arg = arg;
-    buf_init(&reasoning->in, 2 * SLICE_BYTES);
-    buf_init(&reasoning->thought, limit > 0 ? limit : THOUGHT_BYTES_MAX);
-    if (reasoning->format->close.len == 0 || options->mode == REASONING_RAW) {
-        reasoning->format = &formats[REASONING_NONE];
+    reasoning->limit = limit > 0 ? limit : THOUGHT_BYTES_MAX;
+    buf_init(&reasoning->in, reasoning->limit + 2 * SLICE_BYTES);
+    buf_init(&reasoning->thought, reasoning->limit);
+    reasoning->behind_open = reasoning_is_open(reasoning->marks, options->prompt_tail);
+    if (reasoning->marks->close.len == 0)
         reasoning->state = ANSWER;
-    } else {
-        reasoning->behind_open = reasoning_is_open(options->format, options->prompt_tail);
-    }
+    else if (options->mode == REASONING_RAW)
+        begin_raw(reasoning, options->prompt_tail);
     return reasoning;
 }
 
@@ -280,23 +389,15 @@ enum err reasoning_push(struct reasoning *reasoning, struct str text)
     return ERR_OK;
 }
 
-/* See "never closed" in the header. */
-static void recover(struct reasoning *reasoning)
-{
-    struct str text = {buf_str(&reasoning->thought), reasoning->thought.len};
-    struct marker_hit hit =
-        marker_find(text, reasoning->options.call_openers, reasoning->options.call_openers_count);
-
-    if (reasoning->thought.err == ERR_OK)
-        emit(reasoning, OUTPUT_CONTENT, marker_skip(text, hit.which >= 0 ? hit.at : 0));
-}
-
 enum err reasoning_finish(struct reasoning *reasoning, bool cut)
 {
     assert(!reasoning->over);
     reasoning->over = true;
+    reasoning->cut = cut;
     TRY(run(reasoning));
-    if (reasoning->state == THOUGHT && !cut)
-        recover(reasoning);
+    /* see "never closed" in the header */
+    if (reasoning->state == THOUGHT && !cut && reasoning->thought.err == ERR_OK)
+        emit(reasoning, OUTPUT_CONTENT,
+             (struct str){buf_str(&reasoning->thought), reasoning->thought.len});
     return ERR_OK;
 }

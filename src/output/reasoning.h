@@ -9,14 +9,15 @@
  *    anywhere; others (<think>) are plain text later on, because an answer may mention them.
  *  - White space next to the markers is dropped (at the end of a thought up to MARKER_SPACE_MAX
  *    bytes).
- *  - A closing marker at the beginning, without a thought, is dropped.
- *  - A tool call ends a thought if its opening is a control token: models forget to close the
- *    thought before a call.
- *  - A thought that is never closed has been reported as REASONING, piece by piece. If generation
- *    stopped by itself, the thought is reported once more as CONTENT, from the opening of a tool
- *    call in it or else from its beginning. So a client that only looks at content gets an answer,
- *    and a call is not lost. This does not happen if generation was cut off (the thought really is
- *    unfinished), nor for thoughts longer than thought_bytes_max.
+ *  - A closing marker at the beginning, without a thought, is dropped. So is markup around the
+ *    answer, wherever it occurs; its opening also ends a thought.
+ *  - Models quote calls in their thoughts, and they forget to close a thought before a call. Text
+ *    from the opening of a call on is held back until that is decided: it is part of the thought if
+ *    the thought is closed after it, and CONTENT if generation ends before that.
+ *  - Any other thought that is never closed has been reported as REASONING, piece by piece. If
+ *    generation stopped by itself, the thought is reported once more as CONTENT, so that a client
+ *    that only looks at content gets an answer. This does not happen if generation was cut off (the
+ *    thought really is unfinished), nor for thoughts longer than thought_bytes_max.
  *
  * gpt-oss thinks on a channel; toolcall.h reads that (TOOLCALL_HARMONY), and this module passes its
  * text through.
@@ -40,34 +41,49 @@ struct reasoning;
 /* In the order of reasoning_detect */
 enum reasoning_format {
     REASONING_NONE,     /* the template shows no thoughts */
-    REASONING_HARMONY,  /* <|channel|>analysis: see above */
+    REASONING_HARMONY,  /* <|channel|>analysis: see above; also messages to=self */
+    REASONING_KIMI,     /* <|open|>think<|sep|> ... <|close|>think<|sep|> */
     REASONING_GEMMA,    /* <|channel>thought ... <channel|> */
     REASONING_COHERE,   /* <|START_THINKING|> ... <|END_THINKING|> */
+    REASONING_APERTUS,  /* <|inner_prefix|> ... <|inner_suffix|> */
+    REASONING_SOLAR,    /* <|think|> ... <|end|> */
+    REASONING_MINICPM,  /* <|thought_start|> ... <|thought_end|> */
     REASONING_SEED,     /* <seed:think> ... </seed:think> */
+    REASONING_MINIMAX,  /* <mm:think> ... </mm:think> */
     REASONING_MISTRAL,  /* [THINK] ... [/THINK] */
     REASONING_APRIEL,   /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */
     REASONING_THINK,    /* <think> ... </think> */
     REASONING_THINKING, /* <thinking> ... </thinking> */
+    REASONING_LEARNED,  /* found in the template's own rendering of a thought */
     REASONING_COUNT
+};
+
+/* The marks of a format; all empty for REASONING_NONE and REASONING_HARMONY. */
+enum { REASONING_WRAPS_MAX = 4 };
+struct reasoning_marks {
+    struct str open, close;
+    struct str wraps[REASONING_WRAPS_MAX]; /* markup around the answer, dropped */
+    unsigned wraps_open;                   /* the first ones, which also end a thought */
+    bool control;                          /* the marks are control tokens */
 };
 
 enum reasoning_mode {
     REASONING_SPLIT, /* thoughts are REASONING */
-    /* thoughts stay in place, with their markers; an opening in the prompt is not repeated */
+    /* thoughts stay in place, with their markers; an opening in the prompt comes first */
     REASONING_RAW,
     REASONING_DROP, /* thoughts are not reported */
 };
 
 struct reasoning_options {
-    enum reasoning_format format;
+    const struct reasoning_marks *marks; /* borrowed */
     enum reasoning_mode mode;
     /* end of the prompt as written by the template; used by reasoning_create only */
     struct str prompt_tail;
-    /* markers that begin tool calls, from toolcall_openers; borrowed, may be NULL */
+    /* markers that begin tool calls; borrowed, may be NULL */
     const struct str *call_openers;
-    size_t call_openers_count; /* at most REASONING_OPENERS_MAX */
-    bool call_openers_control;
-    /* limit of the copy kept in case the thought is never closed; 0 = 256 KiB */
+    size_t call_openers_count; /* at most REASONING_OPENERS_MAX; empty ones are ignored */
+    /* limit of the copy kept in case the thought is never closed, and of text that is held back
+     * because it may be a call; 0 = 256 KiB */
     size_t thought_bytes_max;
 };
 
@@ -76,16 +92,14 @@ enum { REASONING_OPENERS_MAX = 4 };
 /* The format whose markup a chat template shows, or REASONING_NONE. Looks only at the text. */
 enum reasoning_format reasoning_detect(struct str template_text);
 
+/* The marks of a format; `learned` are those of REASONING_LEARNED. */
+const struct reasoning_marks *reasoning_row(enum reasoning_format format,
+                                            const struct reasoning_marks *learned);
+
 /* Does a prompt with this end leave a thought open? Has it opened and closed one, so that no
  * thought follows? */
-bool reasoning_is_open(enum reasoning_format format, struct str prompt_tail);
-bool reasoning_is_closed(enum reasoning_format format, struct str prompt_tail);
-
-/* The markers around a thought; both empty for REASONING_NONE and REASONING_HARMONY. Static. */
-struct reasoning_markers {
-    struct str open, close;
-};
-struct reasoning_markers reasoning_markers(enum reasoning_format format);
+bool reasoning_is_open(const struct reasoning_marks *marks, struct str prompt_tail);
+bool reasoning_is_closed(const struct reasoning_marks *marks, struct str prompt_tail);
 
 /* Never NULL. Destroy accepts a pointer to NULL. */
 struct reasoning *reasoning_create(const struct reasoning_options *options, output_event_fn *fn,

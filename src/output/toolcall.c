@@ -31,7 +31,7 @@ static void check_state(const struct toolcall *call)
 {
     assert(call->at <= call->in.len);
     assert(!call->began || call->mid || call->mode == TC_DEAD);
-    assert(call->mode != TC_CONTENT || !call->format->all);
+    assert(call->mode != TC_CONTENT || call->format->form != CALL_MESSAGES);
 }
 
 struct str tc_rest(const struct toolcall *call)
@@ -73,6 +73,8 @@ enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t 
         if (markers[i].len == 0)
             continue;
         enum marker_match match = marker_match(tc_rest(call), markers[i]);
+        if (match == MARKER_YES && part)
+            break; /* a longer one may follow */
         part |= match == MARKER_PART;
         if (match != MARKER_YES)
             continue;
@@ -100,20 +102,26 @@ enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t c
     return TC_DONE;
 }
 
-static void enter(struct toolcall *call, int opener)
+static void enter(struct toolcall *call, const struct call_format *format, int opener)
 {
+    call->format = format;
     call->mode = TC_CALLS;
-    call->steps = call->format->steps;
+    call->steps = tc_steps[format->form];
     call->state = 0;
     call->opener = opener;
     call->mid = true;
     call->any = false;
-    call->list = opener >= 0 && str_ends(call->format->openers[opener], STR("["));
+    call->list = opener >= 0 && str_ends(format->openers[opener], STR("["));
 }
 
 void tc_leave(struct toolcall *call)
 {
-    assert(!call->began && !call->format->all);
+    assert(!call->began);
+    if (call->format->form == CALL_MESSAGES) {
+        tc_message_end(call);
+        return;
+    }
+    call->format = call->formats[0];
     call->mode = TC_CONTENT;
     call->state = 0;
     call->mid = false;
@@ -128,12 +136,12 @@ bool tc_opened_by(const struct toolcall *call, struct str call_begin)
 
 enum tc_step tc_close(struct toolcall *call)
 {
-    struct str ends[TC_CLOSERS_MAX + TC_OPENERS_MAX];
-
-    memcpy(ends, call->format->closers, sizeof(call->format->closers));
-    memcpy(ends + TC_CLOSERS_MAX, call->format->openers, sizeof(call->format->openers));
+    const struct call_format *format = call->format;
+    struct str ends[] = {format->closers[0], format->closers[1], format->openers[0],
+                         format->openers[1]};
     struct marker_hit hit = marker_find(tc_rest(call), ends, COUNT_OF(ends));
-    bool closer = hit.which >= 0 && hit.which < TC_CLOSERS_MAX;
+    bool closer = hit.which >= 0 && hit.which < CALL_CLOSERS_MAX;
+
     tc_eat(call, hit.at + (closer ? ends[hit.which].len : 0));
     if (hit.which < 0)
         return TC_WAIT;
@@ -198,13 +206,30 @@ static void content(struct toolcall *call, size_t n)
     tc_eat(call, n);
 }
 
+/* The openers of both formats; absent ones are empty. */
+struct openers {
+    struct str marks[2 * CALL_OPENERS_MAX];
+};
+
+static struct openers openers_of(const struct toolcall *call)
+{
+    struct openers openers = {0};
+
+    for (size_t i = 0; i < COUNT_OF(openers.marks); i++)
+        if (call->formats[i / CALL_OPENERS_MAX] != NULL)
+            openers.marks[i] = call->formats[i / CALL_OPENERS_MAX]->openers[i % CALL_OPENERS_MAX];
+    return openers;
+}
+
 /* Does the text begin with an opener? */
 static enum marker_match match_openers(const struct toolcall *call, struct str text)
 {
+    struct openers openers = openers_of(call);
     enum marker_match best = MARKER_NO;
 
-    for (size_t i = 0; i < TC_OPENERS_MAX && call->format->openers[i].len > 0; i++) {
-        enum marker_match match = marker_match(text, call->format->openers[i]);
+    for (size_t i = 0; i < COUNT_OF(openers.marks); i++) {
+        enum marker_match match =
+            openers.marks[i].len > 0 ? marker_match(text, openers.marks[i]) : MARKER_NO;
         if (match == MARKER_YES)
             return MARKER_YES;
         if (match == MARKER_PART)
@@ -234,12 +259,12 @@ static enum tc_step step_fresh(struct toolcall *call)
             tc_eat(call, 1); /* between the calls of Llama */
             return TC_AGAIN;
         }
-        enum marker_match match = tc_json_is_call(call, marker_skip(text, space));
+        enum marker_match match = tc_is_bare_call(call, marker_skip(text, space));
         if (match == MARKER_PART && !call->over)
             return TC_WAIT;
         if (match == MARKER_YES) {
             tc_eat(call, space);
-            enter(call, -1);
+            enter(call, call->format, -1);
             return TC_AGAIN;
         }
     }
@@ -258,18 +283,18 @@ static enum tc_step step_content(struct toolcall *call)
     if (call->fresh)
         return step_fresh(call);
     struct str text = tc_rest(call);
-    struct marker_hit hit = marker_find(text, call->format->openers, TC_OPENERS_MAX);
+    struct openers openers = openers_of(call);
+    struct marker_hit hit = marker_find(text, openers.marks, COUNT_OF(openers.marks));
     if (call->no_calls || (call->over && hit.which < 0)) {
         content(call, text.len);
         return TC_WAIT;
     }
-    content(call,
-            call->options.format == TOOLCALL_NONE ? hit.at : marker_before_space(text, hit.at));
+    content(call, call->format->form == CALL_NONE ? hit.at : marker_before_space(text, hit.at));
     if (hit.which < 0)
         return TC_WAIT;
     tc_skip_space(call);
-    enter(call, hit.which);
-    tc_eat(call, call->format->openers[hit.which].len);
+    enter(call, call->formats[hit.which / CALL_OPENERS_MAX], hit.which % CALL_OPENERS_MAX);
+    tc_eat(call, openers.marks[hit.which].len);
     return TC_AGAIN;
 }
 
@@ -300,7 +325,8 @@ static enum err run(struct toolcall *call)
     buf_consume(&call->in, call->at);
     call->at = 0;
     check_state(call);
-    const struct buf *bufs[] = {&call->in, &call->out, &call->name, &call->key, &call->late};
+    const struct buf *bufs[] = {&call->in,  &call->out,  &call->name,
+                                &call->key, &call->late, &call->end};
     for (size_t i = 0; i < COUNT_OF(bufs); i++)
         if (bufs[i]->err == ERR_NOMEM)
             return ERR_NOMEM;
@@ -326,7 +352,7 @@ static void read_prompt(struct toolcall *call)
     size_t at;
 
     call->options.prompt_tail = STR_NONE;
-    if (!call->format->all || (at = str_find(tail, start)) == SIZE_MAX)
+    if (call->format->form != CALL_MESSAGES || (at = str_find(tail, start)) == SIZE_MAX)
         return;
     while (at != SIZE_MAX) {
         tail = marker_skip(tail, at + start.len);
@@ -346,7 +372,9 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
         call->options.held_bytes_max = HELD_BYTES_MAX;
     if (call->options.calls_max == 0)
         call->options.calls_max = CALLS_MAX;
-    call->format = &tc_formats[options->format];
+    call->formats[0] = call->format = toolcall_row(options->format, options->learned);
+    if (options->also != TOOLCALL_NONE)
+        call->formats[1] = toolcall_row(options->also, options->learned);
     call->fn = fn;
     call->arg = arg;
     buf_init(&call->in, call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX);
@@ -355,9 +383,10 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
     buf_init(&call->late, call->out.limit);
     buf_init(&call->name, TC_NAME_MAX);
     buf_init(&call->key, TC_NAME_MAX);
-    call->fresh = options->format != TOOLCALL_NONE;
-    if (call->format->all) {
-        enter(call, -1);
+    buf_init(&call->end, 2 * TC_NAME_MAX);
+    call->fresh = call->format->form != CALL_NONE;
+    if (call->format->form == CALL_MESSAGES) {
+        enter(call, call->format, -1);
         call->mid = false;
     }
     read_prompt(call);
@@ -373,6 +402,7 @@ void toolcall_destroy(struct toolcall **call)
     buf_fini(&(*call)->late);
     buf_fini(&(*call)->name);
     buf_fini(&(*call)->key);
+    buf_fini(&(*call)->end);
     mem_free(*call);
     *call = NULL;
 }

@@ -41,34 +41,48 @@
 #include "base/str.h"
 #include "output/output_event.h"
 
+struct call_format;
 struct tool;
 struct toolcall;
 
 /* X(value, name), in the order of toolcall_detect */
 #define TOOLCALL_TABLE(X)                                                                          \
     X(TOOLCALL_NONE, "none")               /* all text is content */                               \
+    X(TOOLCALL_MUSE, "muse")               /* to=f<|message|><atem:function_calls>... */           \
     X(TOOLCALL_HARMONY, "harmony")         /* <|channel|>commentary to=functions.f<|message|>{} */ \
+    X(TOOLCALL_RECIPIENTS, "recipients")   /* >>>f\n{} */                                          \
     X(TOOLCALL_DSML, "dsml")               /* <|DSML|invoke name="f">, with wide bars */           \
     X(TOOLCALL_DEEPSEEK, "deepseek")       /* <|tool_calls_begin|>..., wide bars; V3 and V3.1 */   \
     X(TOOLCALL_KIMI, "kimi")               /* <|tool_calls_section_begin|>... */                   \
+    X(TOOLCALL_KIMI_TAGS, "kimi_tags")     /* <|open|>call tool="f"<|sep|>... */                   \
     X(TOOLCALL_MINIMAX, "minimax")         /* <minimax:tool_call><invoke name="f"> */              \
+    X(TOOLCALL_MINIMAX_M3, "minimax_m3")   /* ]<]minimax[>[<invoke name="f"> */                    \
     X(TOOLCALL_GEMMA, "gemma")             /* <|tool_call>call:f{a:1}<tool_call|> */               \
     X(TOOLCALL_GEMMA_CALL, "gemma_call")   /* <start_function_call>call:f{a:1}... */               \
     X(TOOLCALL_GEMMA_CODE, "gemma_code")   /* ```tool_code f(a=1)``` */                            \
     X(TOOLCALL_GLM, "glm")                 /* <tool_call>f <arg_key>a</arg_key>... */              \
+    X(TOOLCALL_SEED, "seed")               /* <seed:tool_call><function=f><parameter=a> */         \
     X(TOOLCALL_QWEN_XML, "qwen_xml")       /* <tool_call><function=f><parameter=a> */              \
+    X(TOOLCALL_MINICPM, "minicpm")         /* <function name="f"><param name="a"> */               \
     X(TOOLCALL_FUNCTIONARY, "functionary") /* <function=f>{}</function> */                         \
     X(TOOLCALL_MISTRAL, "mistral")         /* [TOOL_CALLS][{...}] or [TOOL_CALLS]f[ARGS]{} */      \
+    X(TOOLCALL_SOLAR, "solar")             /* <|tool_call:begin|>id<|tool_call:name|>f... */       \
     X(TOOLCALL_LFM, "lfm")                 /* <|tool_call_start|>[f(a=1)]<|tool_call_end|> */      \
+    X(TOOLCALL_PHI, "phi")                 /* <|tool_call|>[{...}]<|/tool_call|> */                \
     X(TOOLCALL_GRANITE, "granite")         /* <|tool_call|>[{...}] */                              \
     X(TOOLCALL_NEMOTRON, "nemotron")       /* <TOOLCALL>[{...}]</TOOLCALL> */                      \
     X(TOOLCALL_COHERE, "cohere")           /* <|START_ACTION|>[{...}]<|END_ACTION|> */             \
     X(TOOLCALL_COHERE_PLUS, "cohere_plus") /* Action: ```json [{...}]``` */                        \
     X(TOOLCALL_TAGGED_LIST, "tagged_list") /* <tool_calls>[{...}]</tool_calls> */                  \
+    X(TOOLCALL_APERTUS, "apertus")         /* <|tools_prefix|>[{"f": {}}]<|tools_suffix|> */       \
+    X(TOOLCALL_INTERNLM, "internlm")       /* <|action_start|><|plugin|>{...}<|action_end|> */     \
     X(TOOLCALL_HERMES, "hermes")           /* <tool_call>{"name", "arguments"}</tool_call> */      \
     X(TOOLCALL_FUNCTOOLS, "functools")     /* functools[{...}] */                                  \
-    X(TOOLCALL_GIGACHAT, "gigachat")       /* function call<|role_sep|>{...} */                    \
-    X(TOOLCALL_LLAMA, "llama")             /* {"name", "parameters"}, <|python_tag|>f.call(a=1) */
+    X(TOOLCALL_GIGACHAT_CALL, "gigachat_call") /* <|function_call|>{...} */                        \
+    X(TOOLCALL_GIGACHAT, "gigachat")           /* function call<|role_sep|>{...} */                \
+    X(TOOLCALL_LLAMA, "llama")     /* {"name", "parameters"}, <|python_tag|>f.call(a=1) */         \
+    X(TOOLCALL_BARE, "bare")       /* [{"name", "arguments"}] or [f(a=1)], nothing else */         \
+    X(TOOLCALL_LEARNED, "learned") /* found in the template's own rendering of a call */
 
 enum toolcall_format {
 #define X(value, name) value,
@@ -79,6 +93,8 @@ enum toolcall_format {
 
 struct toolcall_options {
     enum toolcall_format format;
+    enum toolcall_format also;         /* a second one that is read, too; TOOLCALL_NONE: only one */
+    const struct call_format *learned; /* of TOOLCALL_LEARNED, borrowed */
     /* calls or content, not both: text that does not begin with a call is content to its end, even
      * if it quotes a call */
     bool either;
@@ -95,9 +111,9 @@ const char *toolcall_format_name(enum toolcall_format format);
 /* The format whose markup a chat template shows, or TOOLCALL_NONE. Looks only at the text. */
 enum toolcall_format toolcall_detect(struct str template_text);
 
-/* The markers that begin calls in the format: *count of them, static. `control`: they are control
- * tokens of the vocabulary, which a model does not write when it merely mentions calls. */
-const struct str *toolcall_openers(enum toolcall_format format, size_t *count, bool *control);
+/* The description of a format; `learned` is that of TOOLCALL_LEARNED. */
+const struct call_format *toolcall_row(enum toolcall_format format,
+                                       const struct call_format *learned);
 
 /* Never NULL. Destroy accepts a pointer to NULL. */
 struct toolcall *toolcall_create(const struct toolcall_options *options, output_event_fn *fn,

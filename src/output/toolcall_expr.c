@@ -19,11 +19,6 @@ enum { ITEM, NAME, ARG, TAIL };
  * one would cost the square of its length. It may be passed on that much later. */
 enum { PATIENT_BYTES = 1024 };
 
-static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
-{
-    return call->format->syntax;
-}
-
 /* Continues to the closer, or to content if the format has none. */
 static enum tc_step calls_over(struct toolcall *call)
 {
@@ -53,8 +48,8 @@ static enum tc_step skip_print(struct toolcall *call)
 
 static enum tc_step step_item(struct toolcall *call)
 {
-    const struct tc_expr_syntax *syntax = syntax_of(call);
-    bool python = syntax->open == '(';
+    const struct call_format *format = call->format;
+    bool python = format->open == '(';
     int which;
 
     tc_skip_space(call);
@@ -75,13 +70,18 @@ static enum tc_step step_item(struct toolcall *call)
         tc_eat(call, 1);
         return TC_AGAIN;
     }
+    if (call->list && call->any && c == ']') {
+        call->list = false;
+        tc_eat(call, 1);
+        return calls_over(call);
+    }
     if (python && tc_literal_name(text) == 0)
         return calls_over(call);
     if (python) {
         call->mid = true;
         return skip_print(call);
     }
-    enum tc_step step = tc_one_of(call, &syntax->prefix, 1, &which);
+    enum tc_step step = tc_one_of(call, &format->call_begin, 1, &which);
     if (step == TC_BAD)
         return calls_over(call);
     if (step != TC_DONE)
@@ -99,13 +99,13 @@ static enum tc_step step_name(struct toolcall *call)
         return tc_bad(call, "the name is too long");
     if (len == text.len)
         return TC_WAIT;
-    if (text.ptr[len] != syntax_of(call)->open)
+    if (text.ptr[len] != call->format->open)
         return tc_bad(call, "the call is not of the form that was announced");
     buf_clear(&call->name);
     buf_append(&call->name, text.ptr, len);
     tc_eat(call, len + 1);
     struct str name = tc_text(&call->name);
-    if (call->options.format == TOOLCALL_LLAMA && str_ends(name, STR(".call"))) {
+    if (call->format->bare && str_ends(name, STR(".call"))) { /* Llama */
         buf_truncate(&call->name, name.len - 5);
         name.len -= 5;
     }
@@ -126,7 +126,7 @@ static enum tc_step end_call(struct toolcall *call)
  * it has no key and none can be derived. */
 static enum marker_match read_key(struct toolcall *call, struct str text, size_t *used)
 {
-    const struct tc_expr_syntax *syntax = syntax_of(call);
+    const struct call_format *format = call->format;
     size_t len = tc_literal_name(text);
     size_t at = len + marker_space(marker_skip(text, len));
 
@@ -134,8 +134,8 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
         return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
     struct str key = {text.ptr, len};
     *used = at + 1;
-    if (len == 0 || len > TC_NAME_MAX || text.ptr[at] != syntax->between) {
-        if (syntax->open != '(')
+    if (len == 0 || len > TC_NAME_MAX || text.ptr[at] != format->between) {
+        if (format->open != '(')
             return MARKER_NO;
         key = tc_parameter(call, tc_text(&call->name), call->position);
         *used = 0;
@@ -149,7 +149,7 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
 
 static enum tc_step step_arg(struct toolcall *call)
 {
-    const struct tc_expr_syntax *syntax = syntax_of(call);
+    const struct call_format *format = call->format;
     size_t used = 0;
     size_t value = 0;
 
@@ -157,7 +157,7 @@ static enum tc_step step_arg(struct toolcall *call)
     struct str text = tc_rest(call);
     if (text.len == 0)
         return TC_WAIT;
-    if (text.ptr[0] == syntax->close)
+    if (text.ptr[0] == format->close)
         return end_call(call);
     if (call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8 && !call->over)
         return TC_WAIT;
@@ -168,7 +168,7 @@ static enum tc_step step_arg(struct toolcall *call)
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
         json_scan_escape(&call->out, tc_text(&call->key));
         buf_append_str(&call->out, "\":");
-        match = tc_literal(marker_skip(text, used), syntax->quote, &call->out, &value);
+        match = tc_literal(marker_skip(text, used), format->quote, &call->out, &value);
     }
     if (match == MARKER_PART)
         return TC_WAIT;
@@ -178,7 +178,7 @@ static enum tc_step step_arg(struct toolcall *call)
     size_t space = marker_space(text);
     if (space == text.len)
         return TC_WAIT;
-    if (text.ptr[space] != ',' && text.ptr[space] != syntax->close)
+    if (text.ptr[space] != ',' && text.ptr[space] != format->close)
         return tc_bad(call, "an argument is not a literal");
     tc_flush(call);
     call->first_arg = false;

@@ -9,12 +9,13 @@
 
 #include "base/buf.h"
 #include "base/json_scan.h"
+#include "output/call_format.h"
 #include "output/marker.h"
 #include "output/toolcall.h"
 
 /* Limits for names of tools and parameters, and headers around them; longer texts are not accepted
  * as such. */
-enum { TC_NAME_MAX = 512, TC_OPENERS_MAX = 2, TC_CLOSERS_MAX = 2 };
+enum { TC_NAME_MAX = 512 };
 
 enum tc_step {
     TC_AGAIN, /* read something, or changed the state */
@@ -27,25 +28,14 @@ enum tc_mode { TC_CONTENT, TC_CALLS, TC_DEAD };
 
 typedef enum tc_step tc_step_fn(struct toolcall *call);
 
-struct tc_format {
-    struct str openers[TC_OPENERS_MAX]; /* lead from content to calls */
-    struct str closers[TC_CLOSERS_MAX]; /* lead back to content; none: the end of the call does */
-    tc_step_fn *const *steps;           /* one for each state; calls begin in the first */
-    const void *syntax;                 /* further data for the steps */
-    bool control;                       /* the openers are control tokens */
-    bool bare;                          /* a JSON object where content would begin is also a call */
-    bool all;            /* the format describes the whole output: there is no other content */
-    struct str shown[3]; /* a template uses the format if it has all of these; without any, or */
-    bool or_opener;      /* with this, if it has the first opener */
-};
-
 static inline struct str tc_text(const struct buf *buf)
 {
     return (struct str){buf_str(buf), buf->len};
 }
 
 struct toolcall {
-    const struct tc_format *format;
+    const struct call_format *format;     /* of the calls, or the first one in content */
+    const struct call_format *formats[2]; /* those that the text may have; the second may be NULL */
     struct toolcall_options options;
     output_event_fn *fn;
     void *arg;
@@ -57,6 +47,7 @@ struct toolcall {
     struct buf name;
     struct buf key;  /* of the argument being read */
     struct buf late; /* arguments that came before their tool's name */
+    struct buf end;  /* what ends the value being read */
 
     enum tc_mode mode;
     tc_step_fn *const *steps; /* of the format, or of another one found inside it */
@@ -78,7 +69,8 @@ struct toolcall {
     const char *reason;
 };
 
-extern const struct tc_format tc_formats[TOOLCALL_COUNT];
+extern const struct call_format tc_formats[TOOLCALL_COUNT];
+extern tc_step_fn *const *const tc_steps[CALL_FORM_COUNT];
 
 /* Reading. */
 struct str tc_rest(const struct toolcall *call);
@@ -119,48 +111,20 @@ void tc_leave(struct toolcall *call);
 void tc_json_start(struct toolcall *call);
 enum tc_step tc_json_arguments(struct toolcall *call);
 
-/* Does the text begin with a JSON object that is a tool call? MARKER_PART if more text is needed.
- * */
-enum marker_match tc_json_is_call(const struct toolcall *call, struct str text);
+/* Does the text begin with a call without an opener: a JSON object, a list of them, or a list of
+ * expressions? MARKER_PART if more text is needed. */
+enum marker_match tc_is_bare_call(const struct toolcall *call, struct str text);
 
 /* Reads arguments in the same way up to the end of the call, then goes to the state `next`. */
 enum tc_step tc_json_arguments_to_end(struct toolcall *call, int next);
 
 /* Steps of the families. */
-extern tc_step_fn *const tc_json_steps[], *const tc_named_steps[], *const tc_mistral_steps[];
-extern tc_step_fn *const tc_xml_steps[], *const tc_expr_steps[], *const tc_harmony_steps[];
+extern tc_step_fn *const tc_json_steps[], *const tc_named_steps[], *const tc_expr_steps[],
+                                                                       *const tc_message_steps[];
 
-/* ---- markers of the formats, for their steps ---- */
-
-/* A name, then JSON (toolcall_named.c). */
-struct tc_named_syntax {
-    /* empty: the opener begins the call, and calls are not in a section */
-    struct str call_begin;
-    struct str name_end;
-    struct str call_end;
-    bool numbered; /* names look like functions.f:0 */
-    bool fenced;   /* the name may be on its own line, the arguments in a code block */
-};
-
-/* Arguments one by one, between tags (toolcall_xml.c). */
-struct tc_xml_syntax {
-    struct str call_begin; /* empty: the opener begins the call */
-    struct str name_end;   /* empty: the next tag or the end of the line */
-    struct str parameter_begin;
-    struct str key_end;
-    struct str value_begin; /* empty: key_end begins the value */
-    struct str value_end;
-    struct str call_end; /* empty: the closer ends the call */
-    bool lines;          /* values are on their own lines */
-    bool typed;          /* key_end is followed by  string="true">  or  string="false">  */
-};
-
-/* Calls written as expressions (toolcall_expr.c). */
-struct tc_expr_syntax {
-    struct str prefix; /* before the name */
-    struct str quote;  /* around strings, which then have no escapes; empty = as in Python */
-    char open, between, close; /* f(a=1) or f{a:1} */
-};
+/* Tags inside the message to a tool, and back to the end of that message. */
+void tc_enter_tags(struct toolcall *call);
+void tc_message_end(struct toolcall *call);
 
 /* ---- literals of Python, and of Gemma's notation, as JSON (toolcall_literal.c) ---- */
 
@@ -196,5 +160,13 @@ struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned p
 
 /* Appends plain text as JSON of one of the types (0 = unknown). */
 void tc_value(struct buf *out, struct str text, unsigned types);
+
+/* What ends the value of this key. */
+void tc_value_end(const struct call_format *format, struct str key, struct buf *out);
+
+/* For formats with nested tags: is the value complete, or does a tag inside it end there? And the
+ * value of call->key as JSON. */
+bool tc_nested_closed(const struct call_format *format, struct str value);
+void tc_nested_value(const struct toolcall *call, struct buf *out, struct str value);
 
 #endif

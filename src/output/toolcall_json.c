@@ -190,7 +190,7 @@ static enum marker_match cut_string(struct str *text, struct str *string, char a
 
 /* {"name": "f", "parameters":  possibly with "type": "function" before it. If tools are known, f
  * must be one of them. */
-enum marker_match tc_json_is_call(const struct toolcall *call, struct str text)
+static enum marker_match is_object_call(const struct toolcall *call, struct str text)
 {
     struct str name = STR_NONE;
     struct str key, value;
@@ -217,6 +217,27 @@ enum marker_match tc_json_is_call(const struct toolcall *call, struct str text)
         if (is_name(key))
             name = value;
     }
+}
+
+/* f(  where f is a tool. */
+static enum marker_match is_expression(const struct toolcall *call, struct str text)
+{
+    size_t len = tc_literal_name(text);
+
+    if (len == text.len)
+        return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
+    return len > 0 && text.ptr[len] == '(' && tc_has_tool(call, (struct str){text.ptr, len})
+               ? MARKER_YES
+               : MARKER_NO;
+}
+
+enum marker_match tc_is_bare_call(const struct toolcall *call, struct str text)
+{
+    if (text.len == 0 || text.ptr[0] != '[')
+        return is_object_call(call, text);
+    text = trimmed(marker_skip(text, 1));
+    return text.len > 0 && text.ptr[0] != '{' ? is_expression(call, text)
+                                              : is_object_call(call, text);
 }
 
 /* After the last call: continues to the closer, or to content if there is none. */
@@ -287,6 +308,10 @@ static enum tc_step step_colon(struct toolcall *call)
         return step == TC_BAD ? tc_bad(call, "the call is not valid JSON") : step;
     tc_json_start(call);
     call->state = SKIP;
+    if (call->format->keyed && !call->began) {
+        call->state = ARGS;
+        return tc_begin(call, key);
+    }
     if (is_name(key) && !call->began)
         call->state = NAME;
     else if (is_arguments(key) && (call->has_args || call->late.len > 0))

@@ -210,3 +210,132 @@ void tc_value(struct buf *out, struct str text, unsigned types)
     json_scan_escape(out, text);
     buf_append_char(out, '"');
 }
+
+/* ---- tags inside tags ----
+ *
+ *      objects  ( PARAMETER_BEGIN key KEY_END value VALUE_END key VALUE_TAIL )*
+ *      lists    the same with `item` as each key
+ */
+
+void tc_value_end(const struct call_format *format, struct str key, struct buf *out)
+{
+    buf_clear(out);
+    buf_append(out, format->value_end.ptr, format->value_end.len);
+    if (format->value_tail.len == 0)
+        return;
+    buf_append(out, key.ptr, key.len);
+    buf_append(out, format->value_tail.ptr, format->value_tail.len);
+}
+
+bool tc_nested_closed(const struct call_format *format, struct str value)
+{
+    struct str marks[] = {format->value_end, format->parameter_begin};
+    size_t open = 0, closed = 0;
+
+    for (;;) {
+        struct marker_hit hit = marker_find(value, marks, COUNT_OF(marks));
+        if (hit.which < 0)
+            return open <= closed;
+        *(hit.which == 0 ? &closed : &open) += 1;
+        value = marker_skip(value, hit.at + marks[hit.which].len);
+    }
+}
+
+struct nest {
+    const struct call_format *format;
+    struct walk walk;
+    struct buf *out;
+    struct buf end; /* of the child being read */
+};
+
+/* The schema of a member, or of the items of a list; NULL: it does not say. */
+static yyjson_val *child_schema(struct nest *nest, yyjson_val *schema, struct str key, bool item,
+                                unsigned depth)
+{
+    static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
+    struct str ref = text_of(member(schema, "$ref"));
+    yyjson_val *found = item ? member(schema, "items") : NULL;
+    size_t i, count;
+    yyjson_val *one;
+
+    if (!yyjson_is_obj(schema) || depth == DEPTH_MAX || ++nest->walk.steps > STEPS_MAX)
+        return NULL;
+    if (ref.len > 1 && ref.ptr[0] == '#')
+        return child_schema(nest, yyjson_ptr_getn(nest->walk.root, ref.ptr + 1, ref.len - 1), key,
+                            item, depth + 1);
+    if (!item && yyjson_is_obj(member(schema, "properties")))
+        found = yyjson_obj_getn(member(schema, "properties"), key.ptr, key.len);
+    for (size_t k = 0; k < COUNT_OF(unions) && found == NULL; k++) {
+        yyjson_val *list = member(schema, unions[k]);
+        yyjson_arr_foreach(list, i, count, one) if (found == NULL) found =
+            child_schema(nest, one, key, item, depth + 1);
+    }
+    return found;
+}
+
+/* Cuts a child off the front of the text. */
+static bool cut_child(struct nest *nest, struct str *text, struct str *key, struct str *value)
+{
+    const struct call_format *format = nest->format;
+    struct str rest = marker_skip(*text, marker_space(*text));
+
+    if (!str_starts(rest, format->parameter_begin) || str_starts(rest, format->value_end))
+        return false;
+    rest = marker_skip(rest, format->parameter_begin.len);
+    struct marker_hit hit = marker_find(rest, &format->key_end, 1);
+    if (hit.which < 0)
+        return false;
+    *key = (struct str){rest.ptr, hit.at};
+    rest = marker_skip(rest, hit.at + format->key_end.len);
+    tc_value_end(format, *key, &nest->end);
+    for (size_t at = 0;;) {
+        size_t found = str_find(marker_skip(rest, at), tc_text(&nest->end));
+        if (found == SIZE_MAX)
+            return false;
+        at += found;
+        *value = (struct str){rest.ptr, at};
+        at += nest->end.len;
+        if (tc_nested_closed(format, *value)) {
+            *text = marker_skip(rest, at);
+            return true;
+        }
+    }
+}
+
+static void put_nested(struct nest *nest, struct str text, yyjson_val *schema, unsigned depth)
+{
+    struct str key, value, rest = text;
+    size_t begin = nest->out->len;
+    bool list = false, any = false;
+
+    while (depth < TC_LITERAL_DEPTH_MAX && cut_child(nest, &rest, &key, &value)) {
+        if (!any)
+            list = str_eq(key, STR("item")) && child_schema(nest, schema, key, false, 0) == NULL;
+        buf_append_char(nest->out, any ? ',' : list ? '[' : '{');
+        if (!list) {
+            buf_append_char(nest->out, '"');
+            json_scan_escape(nest->out, key);
+            buf_append_str(nest->out, "\":");
+        }
+        put_nested(nest, value, child_schema(nest, schema, key, list, 0), depth + 1);
+        any = true;
+    }
+    if (any && str_trim(rest).len == 0) {
+        buf_append_char(nest->out, list ? ']' : '}');
+        return;
+    }
+    buf_truncate(nest->out, begin);
+    tc_value(nest->out, text, schema_types(&nest->walk, schema, 0));
+}
+
+void tc_nested_value(const struct toolcall *call, struct buf *out, struct str value)
+{
+    yyjson_val *schema = find_schema(call, tc_text(&call->name));
+    struct nest nest = {.format = call->format, .walk = {.root = schema}, .out = out};
+
+    buf_init(&nest.end, 2 * TC_NAME_MAX);
+    put_nested(&nest, value, child_schema(&nest, schema, tc_text(&call->key), false, 0), 0);
+    if (nest.end.err == ERR_NOMEM)
+        out->err = ERR_NOMEM;
+    buf_fini(&nest.end);
+}

@@ -139,10 +139,11 @@ static void test_auto_starts_with_the_opening_of_a_call(void **state)
     arena_init(&arena, 1 << 20);
     const struct tool *tools = chat_kit_read_tools(&arena, yyjson_doc_get_root(doc), &tools_count);
     for (int round = 0; round < 4; round++) {
-        struct constraint_request request = {.mode = CONSTRAINT_AUTO,
-                                             .tools = tools,
-                                             .tools_count = tools_count,
-                                             .formats = {REASONING_NONE, TOOLCALL_HERMES}};
+        struct constraint_request request = {
+            .mode = CONSTRAINT_AUTO,
+            .tools = tools,
+            .tools_count = tools_count,
+            .formats = {.reasoning = REASONING_NONE, .calls = TOOLCALL_HERMES}};
         struct output_log log;
         output_log_init(&log);
         say(engine, &request, "<tool_call>", test_random(&seed), &log);

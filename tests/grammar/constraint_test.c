@@ -218,9 +218,15 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_
     request.formats.calls = format;
     constraint_init(&constraint);
     for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
+        const struct call_messages *messages = toolcall_row(format, NULL)->messages;
         bool harmony = format == TOOLCALL_HARMONY;
         request.formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
-        request.prompt_tail = harmony ? STR("<|start|>assistant") : str_from(thoughts[t].tail);
+        request.prompt_tail = str_from(thoughts[t].tail);
+        if (messages != NULL && !harmony)
+            request.formats.reasoning = REASONING_NONE;
+        if (messages != NULL)
+            request.prompt_tail =
+                messages->opening.len > 0 ? messages->opening : STR("<|start|>assistant");
         for (int round = 0; round < 2 * (CONSTRAINT_MODE_COUNT - CONSTRAINT_AUTO); round++) {
             int mode = CONSTRAINT_AUTO + round / 2;
             request.mode = (enum constraint_mode)mode;
@@ -246,7 +252,7 @@ static void test_every_format_is_read_back(void **state)
     (void)state;
     assert_non_null(doc);
     assert_non_null(answer);
-    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_COUNT; format++)
+    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++)
         check_format((enum toolcall_format)format, yyjson_doc_get_root(doc),
                      yyjson_doc_get_root(answer), &seed);
     yyjson_doc_free(answer);
@@ -339,15 +345,13 @@ static void test_auto_is_lazy_where_that_is_safe(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct one one;
-        size_t count;
-        bool control;
         one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", cases[i].calls);
         one.request.mode = CONSTRAINT_AUTO;
         one.request.formats.reasoning = cases[i].reasoning;
         one.request.prompt_tail = str_from(cases[i].tail);
         assert_ok(one_write(&one));
         assert_int_equal(one.constraint.triggers_count, cases[i].triggers);
-        const struct str *openers = toolcall_openers(cases[i].calls, &count, &control);
+        const struct str *openers = toolcall_row(cases[i].calls, NULL)->openers;
         for (size_t k = 0; k < cases[i].triggers; k++)
             assert_string_equal(one.constraint.triggers[k], openers[k].ptr);
         one_fini(&one);
@@ -547,7 +551,8 @@ static void test_answers(void **state)
 
     (void)state;
     one_init(&one, number_json, TOOLCALL_HERMES);
-    *request = (struct constraint_request){.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    *request = (struct constraint_request){
+        .formats = {.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES}};
     assert_ok(one_write(&one));
     assert_int_equal(one.constraint.grammar.len, 0);
     request->answer = CONSTRAINT_ANSWER_OBJECT;
@@ -569,14 +574,16 @@ static void test_answers(void **state)
     assert_true(one_allows(&one, "so</think>{\"n\": 1}"));
     assert_false(one_allows(&one, "{\"n\": 1}"));
     assert_false(one_allows(&one, "so</think>{\"n\": \"1\"}"));
-    request->formats = (struct output_formats){REASONING_HARMONY, TOOLCALL_HARMONY};
+    request->formats =
+        (struct output_formats){.reasoning = REASONING_HARMONY, .calls = TOOLCALL_HARMONY};
     assert_err(one_write(&one), ERR_UNSUPPORTED);
     request->prompt_tail = STR("<|start|>assistant");
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
                                  "<|channel|>final <|constrain|>json<|message|>{\"n\":1}"));
     assert_false(one_allows(&one, "<|channel|>final<|message|>1"));
-    request->formats = (struct output_formats){REASONING_COHERE, TOOLCALL_COHERE};
+    request->formats =
+        (struct output_formats){.reasoning = REASONING_COHERE, .calls = TOOLCALL_COHERE};
     request->prompt_tail = STR_NONE;
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>{\"n\":1}"

@@ -29,26 +29,26 @@
     "\"datetime\": \"now\""
 
 /* How the arguments of the call are given to the template. */
-enum call { CALL_NONE, CALL_OBJECT, CALL_TEXT };
+enum call { WITHOUT_CALL, AS_OBJECT, AS_TEXT };
 
 static void make_vars(struct buf *json, enum call call)
 {
     buf_clear(json);
     buf_append_str(json, "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", " TOOLS
                          ", \"messages\": [{\"role\": \"user\", \"content\": \"Weather?\"}");
-    if (call != CALL_NONE)
+    if (call != WITHOUT_CALL)
         buf_append_str(json, ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": "
                              "[{\"id\": \"abcdefghi\", \"type\": \"function\", \"function\": "
                              "{\"name\": \"get_weather\", \"arguments\": ");
-    if (call == CALL_OBJECT)
+    if (call == AS_OBJECT)
         buf_append_str(json, ARGUMENTS);
-    if (call == CALL_TEXT) {
+    if (call == AS_TEXT) {
         buf_append_char(json, '"');
         json_scan_escape(json, STR(ARGUMENTS));
         buf_append_char(json, '"');
     }
-    buf_appendf(json, "%s], \"add_generation_prompt\": %s}", call != CALL_NONE ? "}}]}" : "",
-                call == CALL_NONE ? "true" : "false");
+    buf_appendf(json, "%s], \"add_generation_prompt\": %s}", call != WITHOUT_CALL ? "}}]}" : "",
+                call == WITHOUT_CALL ? "true" : "false");
 }
 
 static bool render(const struct jinja *tmpl, enum call call, struct buf *text)
@@ -158,7 +158,7 @@ static struct str cut_turn(const struct buf *prompt, const struct buf *whole)
 static bool shows_call(const struct jinja *tmpl, enum call call, struct buf *prompt,
                        struct buf *whole)
 {
-    return render(tmpl, CALL_NONE, prompt) && render(tmpl, call, whole) &&
+    return render(tmpl, WITHOUT_CALL, prompt) && render(tmpl, call, whole) &&
            str_find(cut_turn(prompt, whole), STR("get_weather")) != SIZE_MAX;
 }
 
@@ -174,8 +174,8 @@ static void try_template(const char *name, const char *source, void *arg)
     buf_init(&prompt, 1 << 20);
     buf_init(&whole, 1 << 20);
     /* Some templates can only join arguments to text. */
-    if (!shows_call(tmpl, CALL_OBJECT, &prompt, &whole) &&
-        !shows_call(tmpl, CALL_TEXT, &prompt, &whole)) {
+    if (!shows_call(tmpl, AS_OBJECT, &prompt, &whole) &&
+        !shows_call(tmpl, AS_TEXT, &prompt, &whole)) {
         print_message("%s: shows no call\n", name);
         counts->skipped++;
     } else {

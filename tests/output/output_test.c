@@ -138,43 +138,43 @@ struct golden {
 };
 
 static const struct golden goldens[] = {
-    {{REASONING_THINK, TOOLCALL_HERMES},
+    {{.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES},
      "<|im_start|>assistant\n",
      "<think>\nI see a <tool_call> coming.\n</think>\n\nFine.\n<tool_call>\n{\"name\": \"f\", "
      "\"arguments\": {}}\n</tool_call>",
      "reasoning|I see a <tool_call> coming.\ncontent|Fine.\ncall 0|f|{}\n"},
-    {{REASONING_THINK, TOOLCALL_HERMES},
+    {{.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES},
      "<think>\n",
      "Hm.\n<tool_call>{\"name\": \"f\"}</tool_call>",
-     "reasoning|Hm.\\n<tool_call>{\"name\": \"f\"}</tool_call>\ncall 0|f|{}\n"},
-    {{REASONING_THINK, TOOLCALL_KIMI},
+     "reasoning|Hm.\ncall 0|f|{}\n"},
+    {{.reasoning = REASONING_THINK, .calls = TOOLCALL_KIMI},
      "<think>",
      "Hm. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
      "{}<|tool_call_end|><|tool_calls_section_end|>",
      "reasoning|Hm.\ncall 0|f|{}\n"},
-    {{REASONING_THINK, TOOLCALL_QWEN_XML},
+    {{.reasoning = REASONING_THINK, .calls = TOOLCALL_QWEN_XML},
      "<think>\n",
      "a\n</think>\n\n<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n"
      "</tool_call>",
      "reasoning|a\ncall 0|f|{\"x\":1}\n"},
-    {{REASONING_GEMMA, TOOLCALL_GEMMA},
+    {{.reasoning = REASONING_GEMMA, .calls = TOOLCALL_GEMMA},
      "<|turn>model\n",
      "<|channel>thought\na\n<channel|><|tool_call>call:f{x:<|\"|>y<|\"|>}<tool_call|>",
      "reasoning|a\ncall 0|f|{\"x\":\"y\"}\n"},
-    {{REASONING_MISTRAL, TOOLCALL_MISTRAL},
+    {{.reasoning = REASONING_MISTRAL, .calls = TOOLCALL_MISTRAL},
      "[/INST]",
      "[THINK]a[/THINK]b[TOOL_CALLS]f[ARGS]{\"x\": 1}",
      "reasoning|a\ncontent|b\ncall 0|f|{\"x\": 1}\n"},
-    {{REASONING_COHERE, TOOLCALL_COHERE},
+    {{.reasoning = REASONING_COHERE, .calls = TOOLCALL_COHERE},
      "",
      "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": "
      "{}}]<|END_ACTION|>",
      "reasoning|a\ncall 0|f|{}\n"},
-    {{REASONING_HARMONY, TOOLCALL_HARMONY},
+    {{.reasoning = REASONING_HARMONY, .calls = TOOLCALL_HARMONY},
      "<|start|>assistant",
      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
      "reasoning|a\ncontent|b\n"},
-    {{REASONING_THINK, TOOLCALL_DEEPSEEK},
+    {{.reasoning = REASONING_THINK, .calls = TOOLCALL_DEEPSEEK},
      "<｜Assistant｜></think>",
      "b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{",
      "content|b\nopen 0|f|{\nerror|the call is not complete\n"},
@@ -223,7 +223,8 @@ static void run(struct output_options options, const char *text, const char *eve
 
 static void test_without_tools_markup_is_text(void **state)
 {
-    struct output_options options = {.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    struct output_options options = {
+        .formats = {.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES}};
 
     (void)state;
     run(options, "<think>a</think><tool_call>{}", "reasoning|a\ncontent|<tool_call>{}\n");
@@ -231,13 +232,15 @@ static void test_without_tools_markup_is_text(void **state)
 
 static void test_thoughts_can_be_dropped(void **state)
 {
-    struct output_options options = {.formats = {REASONING_HARMONY, TOOLCALL_HARMONY},
-                                     .reasoning = REASONING_DROP};
+    struct output_options options = {
+        .formats = {.reasoning = REASONING_HARMONY, .calls = TOOLCALL_HARMONY},
+        .reasoning = REASONING_DROP};
 
     (void)state;
     run(options, "<|channel|>analysis<|message|>a<|end|><|channel|>final<|message|>b",
         "content|b\n");
-    options.formats = (struct output_formats){REASONING_THINK, TOOLCALL_HERMES};
+    options.formats =
+        (struct output_formats){.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES};
     run(options, "<think>a</think>b", "content|b\n");
     options.reasoning = REASONING_RAW;
     run(options, "<think>a</think>b", "content|<think>a</think>b\n");
@@ -247,7 +250,9 @@ static void test_thoughts_can_be_dropped(void **state)
 static void test_either_calls_or_content(void **state)
 {
     struct output_options options = {
-        .formats = {REASONING_THINK, TOOLCALL_HERMES}, .calls = true, .either = true};
+        .formats = {.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES},
+        .calls = true,
+        .either = true};
 
     (void)state;
     run(options, "<think>a</think>\n{\"a\":\"<tool_call>{\"}",
@@ -263,8 +268,8 @@ static void test_either_calls_or_content(void **state)
  * that. */
 static void test_i79_nothing_follows_an_error(void **state)
 {
-    struct output_options options = {.formats = {REASONING_MISTRAL, TOOLCALL_MISTRAL},
-                                     .calls = true};
+    struct output_options options = {
+        .formats = {.reasoning = REASONING_MISTRAL, .calls = TOOLCALL_MISTRAL}, .calls = true};
 
     (void)state;
     run(options, "a[TOOL_CALLS]f[ARGS]x[THINK]b[/THINK]c",

@@ -46,8 +46,10 @@ static const struct golden goldens[] = {
     /* never closed */
     {REASONING_THINK, "<think>", "a b ", STOPPED, "reasoning|a b \ncontent|a b \n"},
     {REASONING_THINK, "<think>", "a b ", CUT, "reasoning|a b \n"},
-    {REASONING_THINK, "", "<think>a<tool_call>{}", STOPPED,
-     "reasoning|a<tool_call>{}\ncontent|<tool_call>{}\n"},
+    {REASONING_THINK, "", "<think>a<tool_call>{}", STOPPED, "reasoning|a\ncontent|<tool_call>{}\n"},
+    {REASONING_THINK, "", "<think>a <tool_call>{}", CUT, "reasoning|a <tool_call>{}\n"},
+    {REASONING_THINK, "", "<think>a <tool_call>{} b </think>c<tool_call>", STOPPED,
+     "reasoning|a <tool_call>{} b\ncontent|c<tool_call>\n"},
     {REASONING_THINK, "", "<think>a</thi", STOPPED, "reasoning|a</thi\ncontent|a</thi\n"},
     {REASONING_THINK, "<think>", "", STOPPED, ""},
     /* the others */
@@ -56,10 +58,24 @@ static const struct golden goldens[] = {
     {REASONING_MISTRAL, "", "[THINK]a[/THINK]b[THINK]c[/THINK]d", STOPPED,
      "reasoning|a\ncontent|b\nreasoning|c\ncontent|d\n"},
     {REASONING_MISTRAL, "", "[THINK]a <|call|>f", STOPPED, "reasoning|a\ncontent|<|call|>f\n"},
+    {REASONING_MISTRAL, "", "[THINK]a <|call|>f b[/THINK]<|call|>g", STOPPED,
+     "reasoning|a <|call|>f b\ncontent|<|call|>g\n"},
+    {REASONING_GEMMA, "", "<|channel>thought<channel|>b<channel|>", STOPPED, "content|b\n"},
+    {REASONING_GEMMA, "", "<|channel><|channel>thought\na<channel|>b", STOPPED,
+     "reasoning|a\ncontent|b\n"},
     {REASONING_GEMMA, "", "<|channel>thought\na\n<channel|>b", STOPPED, "reasoning|a\ncontent|b\n"},
     {REASONING_GEMMA, "<|channel>thought\n<channel|>", "b", STOPPED, "content|b\n"},
     {REASONING_COHERE, "", "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>",
      STOPPED, "reasoning|a\ncontent|b\n"},
+    {REASONING_COHERE, "<|START_THINKING|>", "a<|START_TEXT|>b<|END_TEXT|>", STOPPED,
+     "reasoning|a\ncontent|b\n"},
+    {REASONING_KIMI, "<|open|>think<|sep|>",
+     "a<|close|>think<|sep|><|open|>response<|sep|>b<|close|>response<|sep|>"
+     "<|close|>message<|sep|>",
+     STOPPED, "reasoning|a\ncontent|b\n"},
+    {REASONING_KIMI, "<|open|>think<|sep|>", "<|open|>response<|sep|>b", STOPPED, "content|b\n"},
+    {REASONING_SOLAR, "", "<|think|>a<|end|><|begin|>assistant<|content|>b<|end|>", STOPPED,
+     "reasoning|a\ncontent|b\n"},
     {REASONING_APRIEL, "<|begin_assistant|>\nHere are my reasoning steps:\n",
      "a\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]", STOPPED, "reasoning|a\ncontent|b\\n\n"},
     {REASONING_HARMONY, "", "<|channel|>analysis<|message|>a", STOPPED,
@@ -70,11 +86,10 @@ static struct reasoning *begin(const struct golden *golden, struct output_log *l
 {
     bool control = golden->format == REASONING_MISTRAL;
     struct reasoning_options options = {
-        .format = golden->format,
+        .marks = reasoning_row(golden->format, NULL),
         .prompt_tail = str_from(golden->tail),
         .call_openers = control ? openers : tags,
         .call_openers_count = 1,
-        .call_openers_control = control,
     };
 
     output_log_init(log);
@@ -154,9 +169,11 @@ static void test_random_pieces_give_the_same(void **state)
     }
 }
 
-static void run_mode(enum reasoning_mode mode, const char *text, const char *events)
+static void run_after(const char *tail, enum reasoning_mode mode, const char *text,
+                      const char *events)
 {
-    struct reasoning_options options = {.format = REASONING_THINK, .mode = mode};
+    struct reasoning_options options = {
+        .marks = reasoning_row(REASONING_THINK, NULL), .mode = mode, .prompt_tail = str_from(tail)};
     struct output_log log;
 
     output_log_init(&log);
@@ -168,6 +185,11 @@ static void run_mode(enum reasoning_mode mode, const char *text, const char *eve
     output_log_fini(&log);
 }
 
+static void run_mode(enum reasoning_mode mode, const char *text, const char *events)
+{
+    run_after("", mode, text, events);
+}
+
 static void test_modes(void **state)
 {
     (void)state;
@@ -175,13 +197,16 @@ static void test_modes(void **state)
     run_mode(REASONING_DROP, "<think>a</think>b", "content|b\n");
     run_mode(REASONING_DROP, "<think>a", "content|a\n");
     run_mode(REASONING_RAW, "<think>a</think>b", "content|<think>a</think>b\n");
+    run_after("<|im_start|>assistant\n<think>\n", REASONING_RAW, "a</think>b",
+              "content|<think>\\na</think>b\n");
 }
 
 /* A thought that is too long to keep is still reported, only not recovered; white space is bounded.
  */
 static void test_limits(void **state)
 {
-    struct reasoning_options options = {.format = REASONING_THINK, .thought_bytes_max = 1000};
+    struct reasoning_options options = {.marks = reasoning_row(REASONING_THINK, NULL),
+                                        .thought_bytes_max = 1000};
     struct output_log log;
     char piece[5000];
 
@@ -216,7 +241,7 @@ static void discard(const struct output_event *event, void *arg)
 
 static void test_no_memory_is_an_error(void **state)
 {
-    struct reasoning_options options = {.format = REASONING_THINK};
+    struct reasoning_options options = {.marks = reasoning_row(REASONING_THINK, NULL)};
     struct fault fault = {0};
 
     (void)state;

@@ -4,6 +4,7 @@
 #include <yyjson.h>
 
 #include "base/mem.h"
+#include "output/call_format.h"
 #include "support/chat_kit.h"
 #include "support/output_log.h"
 #include "support/toolcall_goldens.h"
@@ -160,16 +161,16 @@ static void test_markup_never_leaks(void **state)
     (void)state;
     for (size_t i = 0; i < toolcall_goldens_count; i++) {
         struct run whole, run;
-        size_t count, len = strlen(toolcall_goldens[i].text);
-        bool control;
+        size_t len = strlen(toolcall_goldens[i].text);
         begin(&whole, (struct toolcall_options){.format = toolcall_goldens[i].format},
               toolcall_goldens[i].tools);
         push(&whole, toolcall_goldens[i].text, len);
         assert_ok(toolcall_finish(whole.call));
         struct buf *all = &whole.log.content;
-        const struct str *openers = toolcall_openers(toolcall_goldens[i].format, &count, &control);
-        for (size_t k = 0; k < count; k++)
-            assert_true(str_find((struct str){buf_str(all), all->len}, openers[k]) == SIZE_MAX);
+        const struct call_format *row = toolcall_row(toolcall_goldens[i].format, NULL);
+        for (size_t k = 0; k < CALL_OPENERS_MAX && row->openers[k].len > 0; k++)
+            assert_true(str_find((struct str){buf_str(all), all->len}, row->openers[k]) ==
+                        SIZE_MAX);
         begin(&run, (struct toolcall_options){.format = toolcall_goldens[i].format},
               toolcall_goldens[i].tools);
         for (size_t at = 0; at < len; at++) {

@@ -8,6 +8,7 @@
 
 enum { WITHOUT, WITH }; /* tools */
 
+#define M3           "]<]minimax[>["
 #define ERROR_JSON   "error|the call is not valid JSON\n"
 #define ERROR_OPEN   "error|the call is not complete\n"
 #define ERROR_OBJECT "error|the arguments are not a JSON object\n"
@@ -147,6 +148,14 @@ const struct toolcall_golden toolcall_goldens[] = {
      "call 0|f|{}\n"},
     {TOOLCALL_LLAMA, WITHOUT, "<|python_tag|>import os\nos.exit()", ERROR_FORM},
 
+    {TOOLCALL_LLAMA, WITH, "[now(), get_weather(city=\"Rome\", days=2)] done",
+     "call 0|now|{}\ncall 1|get_weather|{\"city\":\"Rome\",\"days\":2}\ncontent|done\n"},
+    {TOOLCALL_BARE, WITH,
+     " [{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", \"arguments\": {\"a\": 1}}]",
+     "call 0|now|{}\ncall 1|now|{\"a\": 1}\n"},
+    {TOOLCALL_BARE, WITH, "[now](http://x) and [f(1)]", "content|[now](http://x) and [f(1)]\n"},
+    {TOOLCALL_BARE, WITH, "[", "content|[\n"},
+
     /* Mistral */
     {TOOLCALL_MISTRAL, WITHOUT,
      "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": "
@@ -160,6 +169,11 @@ const struct toolcall_golden toolcall_goldens[] = {
     {TOOLCALL_MISTRAL, WITHOUT, "a [TOOL] b [TOOL_CALL", "content|a [TOOL] b [TOOL_CALL\n"},
 
     /* Functionary */
+    {TOOLCALL_RECIPIENTS, WITH, "all\nHello\n>>> 1 + 1\n2\n>>>now\n{}",
+     "content|Hello\\n>>> 1 + 1\\n2\\n\ncall 0|now|{}\n"},
+    {TOOLCALL_RECIPIENTS, WITH, "now\n{\"a\": 1}\n>>>get_weather\n{}",
+     "call 0|now|{\"a\": 1}\ncall 1|get_weather|{}\n"},
+    {TOOLCALL_RECIPIENTS, WITH, "Hello", "content|Hello\n"},
     {TOOLCALL_FUNCTIONARY, WITHOUT, "ok <function=f>{\"a\": 1}</function><function=g>{}</function>",
      "content|ok\ncall 0|f|{\"a\": 1}\ncall 1|g|{}\n"},
 
@@ -219,6 +233,64 @@ const struct toolcall_golden toolcall_goldens[] = {
      "<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_"
      "end|>?<|tool_call_x<|tool_calls_section_end|>x",
      "call 0|f|{}\ncontent|x\n"},
+
+    {TOOLCALL_MINIMAX_M3, WITH,
+     "ok" M3 "<tool_call>\n" M3 "<invoke name=\"get_weather\">" M3 "<city>12" M3 "</city>" M3
+     "<days>3" M3 "</days>" M3 "<where>" M3 "<x>" M3 "<item>1" M3 "</item>" M3 "<item>b" M3
+     "</item>" M3 "</x>" M3 "<where>y" M3 "</where>" M3 "</where>" M3 "</invoke>\n" M3
+     "<invoke name=\"now\">" M3 "</invoke>\n" M3 "</tool_call>",
+     "content|ok\ncall 0|get_weather|{\"city\":\"12\",\"days\":3,\"where\":{\"x\":[1,\"b\"],"
+     "\"where\":\"y\"}}\ncall 1|now|{}\n"},
+    {TOOLCALL_MINIMAX_M3, WITH,
+     M3 "<tool_call>" M3 "<invoke name=\"get_weather\">" M3 "<where>{\"x\": 1}" M3 "</where>" M3
+        "</invoke>" M3 "</tool_call>x",
+     "call 0|get_weather|{\"where\":{\"x\": 1}}\ncontent|x\n"},
+
+    /* Kimi K3 */
+    {TOOLCALL_KIMI_TAGS, WITHOUT,
+     "ok<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument key=\"a\" "
+     "type=\"number\"<|sep|>1<|close|>argument<|sep|><|open|>argument key=\"b\" "
+     "type=\"string\"<|sep|>true<|close|>argument<|sep|><|close|>call<|sep|><|open|>call "
+     "tool=\"g\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+     "content|ok\ncall 0|f|{\"a\":1,\"b\":\"true\"}\ncall 1|g|{}\n"},
+
+    /* MiniCPM5 */
+    {TOOLCALL_MINICPM, WITH,
+     "<function name=\"write_file\"><param name=\"text\"><![CDATA[</param>\n]]></param><param "
+     "name=\"mode\">1</param></function>\n<function name=\"now\"></function>ok",
+     "call 0|write_file|{\"text\":\"</param>\\n\",\"mode\":1}\ncall 1|now|{}\ncontent|ok\n"},
+
+    /* Seed-OSS */
+    {TOOLCALL_SEED, WITH,
+     "ok\n<seed:tool_call>\n<function=write_file>\n<parameter=text>a\n</parameter>\n</function>\n"
+     "</seed:tool_call>",
+     "content|ok\ncall 0|write_file|{\"text\":\"a\\n\"}\n"},
+
+    /* Muse */
+    {TOOLCALL_MUSE, WITH,
+     " to=self<|message|>a <atem:function_calls> b<|eom|><|start|>assistant to=user<|message|>c"
+     "<|eom|><|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke "
+     "name=\"get_weather\">\n<atem:parameter name=\"days\">3</atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls><|eot|>",
+     "reasoning|a <atem:function_calls> b\ncontent|c\ncall 0|get_weather|{\"days\":3}\n"},
+
+    /* objects in other marks */
+    {TOOLCALL_APERTUS, WITHOUT,
+     "ok <|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>x",
+     "content|ok\ncall 0|f|{\"a\": 1}\ncall 1|g|{}\ncontent|x\n"},
+    {TOOLCALL_GIGACHAT_CALL, WITHOUT,
+     "ok<|function_call|>{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
+     "content|ok\ncall 0|f|{\"a\": 1}\n"},
+    {TOOLCALL_INTERNLM, WITHOUT,
+     "ok<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {}}<|action_end|>\n",
+     "content|ok\ncall 0|f|{}\n"},
+    {TOOLCALL_PHI, WITHOUT, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>ok",
+     "call 0|f|{}\ncontent|ok\n"},
+    {TOOLCALL_SOLAR, WITHOUT,
+     "<|tool_calls|><|tool_call:begin|>abc1<|tool_call:name|>f<|tool_call:args|>{\"a\": 1}"
+     "<|tool_call:end|><|tool_call:begin|>abc2<|tool_call:name|>g<|tool_call:args|>{}"
+     "<|tool_call:end|>",
+     "call 0|f|{\"a\": 1}\ncall 1|g|{}\n"},
 
     /* GLM */
     {TOOLCALL_GLM, WITHOUT,
@@ -324,7 +396,13 @@ const struct toolcall_golden toolcall_goldens[] = {
      "open 0|f|{\"a\":1\n" ERROR_JSON},
     {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=f<|message|><|call|>", "call 0|f|{}\n"},
     {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=python<|message|>print(1)<|call|>",
-     "open 0|python|\n" ERROR_OBJECT},
+     "content|print(1)\n"}, /* not a tool of the client: better shown than lost */
+    {TOOLCALL_HARMONY, WITH, "<|channel|>commentary to=now<|message|>print(1)<|call|>",
+     "open 0|now|\n" ERROR_OBJECT},
+    {TOOLCALL_HARMONY, WITHOUT,
+     "<|channel|>commentary to=assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant"
+     "<|channel|>commentary to=assistant<|channel|>final<|message|>b",
+     "reasoning|a\ncontent|b\n"},
 };
 
 const size_t toolcall_goldens_count = COUNT_OF(toolcall_goldens);
