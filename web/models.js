@@ -9,6 +9,7 @@ const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading
 
 const FACTS = [
     ['Memory', (model) => (model.memory_bytes > 0 ? format.bytes(model.memory_bytes) : '–')],
+    ['GPU memory', (model) => (model.device_bytes > 0 ? format.bytes(model.device_bytes) : '–')],
     ['File', (model) => format.bytes(model.bytes)],
     ['Context', (model) => (model.context > 0 ? `${format.exact(model.context)} tokens` : '–')],
     ['Requests', (model) => format.exact(model.requests)],

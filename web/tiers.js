@@ -76,7 +76,8 @@ function renewTier(element, tier) {
 
 function renewMemory(memory) {
     put($('memory'), memory && memory.ceiling_bytes > 0
-        ? `Memory ${format.bytes(memory.used_bytes)} of ${format.bytes(memory.ceiling_bytes)}, ${memory.level}` : '');
+        ? `Memory ${format.bytes(memory.used_bytes)} of ${format.bytes(memory.ceiling_bytes)}, ${memory.level}` +
+            (memory.device_total_bytes > 0 ? `; GPU ${format.bytes(memory.device_used_bytes)} of ${format.bytes(memory.device_total_bytes)}` : '') : '');
 }
 
 export function showTiers(stats) {

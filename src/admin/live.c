@@ -118,6 +118,7 @@ static void write_loaded(struct json *json, struct api *api, struct model *model
     write_features(json, model);
     json_key_uint(json, "context", model_facts(model)->context);
     json_key_text(json, "architecture", model_facts(model)->architecture);
+    json_key_uint(json, "device_bytes", model_facts(model)->device_bytes);
     json_key_uint(json, "requests", stats.submitted);
     json_key_uint(json, "active", stats.active);
     json_key_uint(json, "queued", stats.queued);

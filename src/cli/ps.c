@@ -29,6 +29,11 @@ static const char *show_ttl(yyjson_val *model, const char *path, char out[FIELDS
     return fields_number(model, path, 0) > 0 ? fields_time(model, path, out) : "never";
 }
 
+static const char *show_device(yyjson_val *model, const char *path, char out[FIELDS_TEXT_BYTES])
+{
+    return fields_number(model, path, 0) > 0 ? fields_size(model, path, out) : "-";
+}
+
 static const char *show_id(yyjson_val *request, const char *path, char out[FIELDS_TEXT_BYTES])
 {
     yyjson_val *id = fields_get(request, path);
@@ -41,6 +46,7 @@ static const struct fields_column model_columns[] = {
     {"id", "MODEL", fields_word, 0},
     {"state", "STATE", fields_word, 0},
     {"memory_bytes", "MEMORY", fields_size, 0},
+    {"device_bytes", "DEVICE", show_device, 0},
     {"context", "CONTEXT", NULL, 0},
     {"ttl_s", "UNLOADED AFTER", show_ttl, 0},
     {"idle_s", "IDLE", fields_time, 0},

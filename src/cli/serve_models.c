@@ -495,6 +495,7 @@ enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
         .check_ms = CHECK_MS,
         .clock = models->cli->setup->clock,
         .log = models->cli->log,
+        .memory = models->memory,
     };
     struct errinfo info = {0};
     struct pool_view view = {0};

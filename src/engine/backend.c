@@ -91,6 +91,23 @@ bool backend_is_gpu(struct ggml_backend_device *device)
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
+/* An integrated GPU uses the machine's memory, which others count. */
+struct backend_memory backend_device_memory(void)
+{
+    struct backend_memory sum = {0, 0};
+
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        size_t free_bytes = 0, total_bytes = 0;
+        if (ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_GPU)
+            continue;
+        ggml_backend_dev_memory(device, &free_bytes, &total_bytes);
+        sum.free += free_bytes;
+        sum.total += total_bytes;
+    }
+    return sum;
+}
+
 /* Asked with heads of a usual size; nothing is allocated or computed. */
 bool backend_has_flash(struct ggml_backend_device *device)
 {

@@ -52,6 +52,13 @@ uint64_t engine_memory(struct engine *engine)
     return engine->ops->memory != NULL ? engine->ops->memory(engine) : 0;
 }
 
+uint64_t engine_device_free(struct engine *engine)
+{
+    bool has = engine->facts.device_total > 0 && engine->ops->device_free != NULL;
+
+    return has ? MIN(engine->ops->device_free(engine), engine->facts.device_total) : 0;
+}
+
 enum err engine_restart(struct engine *engine, struct errinfo *info)
 {
     struct seqs *seqs = &engine->seqs;

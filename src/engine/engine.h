@@ -156,6 +156,8 @@ struct engine_facts {
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
     /* memory of all cells, allocated at load; 0 = unknown, or allocated on use */
     uint64_t kv_bytes;
+    /* of GPUs with their own memory: what loading took of it, measured, and all of it; 0 = none */
+    uint64_t device_bytes, device_total;
     token_id bos, eos, eot;
     bool add_bos;
     /* tokens preserve the bytes of the text, and "a b" is always split before the space */
@@ -179,6 +181,8 @@ bool engine_alive(struct engine *engine);
 /* Bytes of memory that the child process uses and does not share with this one; 0: there is no
  * child, or it is dead. Also unmaps in the child what was freed here. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
+/* Free bytes of facts.device_total now, as drivers say; 0 = unknown. On the engine's thread. */
+uint64_t engine_device_free(struct engine *engine);
 /* Replaces a dead process with a new one, with the same model and options. All sequences must
  * have been released; facts stay as they are. ERR_ENGINE: it failed, or the model is another one
  * now; the engine is still dead and this may be tried again. */
@@ -269,8 +273,7 @@ const float *engine_logits(struct engine *engine, size_t index);
 
 /* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
 void engine_abort(struct engine *engine);
-/* A number that changes while the engine computes, also within a batch where the backend allows it.
- * Any thread. */
+/* A number that changes while the engine computes, within a batch where the backend can. Any thread. */
 uint64_t engine_beats(const struct engine *engine);
 
 /* ---- the library ---- */
@@ -291,8 +294,7 @@ const char *engine_ggml_origin(void);
 const char *engine_backends_dir(const char *backends);
 size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
 
-/* Whether the backend of the plug-in libggml-NAME.so is in use, with or without devices. After
- * engine_backends. */
+/* Whether the plug-in libggml-NAME.so is in use, with or without devices. After engine_backends. */
 bool engine_has_backend(const char *name);
 
 #endif

@@ -279,6 +279,12 @@ static void op_close(struct engine *engine)
     mem_free(llama);
 }
 
+static uint64_t op_device_free(struct engine *engine)
+{
+    (void)engine;
+    return backend_device_memory().free;
+}
+
 static const struct engine_ops ops = {
     .close = op_close,
     .tokenize = op_tokenize,
@@ -295,6 +301,7 @@ static const struct engine_ops ops = {
     .logits = op_logits,
     .abort = op_abort,
     .beats = op_beats,
+    .device_free = op_device_free,
     .rows_capacity = sections_rows_capacity,
     .snapshot_bytes = sections_snapshot_bytes,
     .whole_bytes = sections_whole_bytes,
@@ -353,9 +360,19 @@ static enum err was_cancelled(const struct load *load, struct errinfo *info)
     return err_set(info, ERR_CANCELLED, "loading %s was cancelled", load->options->path);
 }
 
+/* Of the GPUs that may take a part of the weights. Asking a driver takes memory there, so a process
+ * that has the vocabulary alone does not. */
+static struct backend_memory device_memory(const struct load *load)
+{
+    bool used = load->options->gpu_layers >= 0 && !load->vocab_only;
+
+    return used ? backend_device_memory() : (struct backend_memory){0, 0};
+}
+
 static enum err check_memory(const struct load *load, struct errinfo *info)
 {
     uint64_t limit = load->options->memory_max ? load->options->memory_max : sysinfo_memory_total();
+    limit += MIN(device_memory(load).free, UINT64_MAX - limit);
     uint64_t need = gguf_file_bytes(load->file);
     char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
 
@@ -684,8 +701,19 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
 
 /* ---- loading ---- */
 
+/* What loading took is measured: the library does not say which part went where. */
+static void note_device(struct engine_facts *facts, const struct load *load, uint64_t free_before)
+{
+    struct backend_memory now = device_memory(load);
+
+    facts->device_total = now.total;
+    facts->device_bytes = free_before - MIN(now.free, free_before);
+}
+
 static enum err load_all(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
+    uint64_t device_free = device_memory(load).free;
+
     TRY(gguf_file_open(&load->file, load->options->path, info));
     if (!gguf_file_arch_bool(load->file, "attention.causal", true))
         return cannot_generate(load, info);
@@ -701,6 +729,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
         return ERR_OK;
     TRY(load_adapters(llama, load, info));
     TRY(engine_llama_probe(llama, load->file, load->options->log, info));
+    note_device(&llama->base.facts, load, device_free);
     return fingerprint(llama, load, info); /* last: the file is hashed during the self-test */
 }
 

@@ -58,6 +58,7 @@ struct engine_ops {
     bool (*rows_cut)(struct engine *engine, seq_id seq, uint32_t length);
     bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
     bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    uint64_t (*device_free)(struct engine *engine); /* optional */
     /* of an engine in another process; all or none */
     bool (*alive)(struct engine *engine);
     uint64_t (*memory)(struct engine *engine);

@@ -477,6 +477,13 @@ static uint64_t worker_memory_bytes(struct engine *engine)
     return worker_alive(engine) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
 }
 
+static uint64_t worker_device_free(struct engine *engine)
+{
+    struct worker_call call = {.op = WORKER_DEVICE_FREE, .seq = SEQ_NONE, .other = SEQ_NONE};
+
+    return worker_alive(engine) ? ask(worker_of(engine), &call) : 0;
+}
+
 /* The same model in every respect that state and buffers depend on. */
 static bool is_same(const struct engine *engine, const struct worker_facts *now)
 {
@@ -546,6 +553,7 @@ static const struct engine_ops worker_ops = {
     .logits = worker_logits,
     .abort = worker_abort,
     .beats = worker_beats,
+    .device_free = worker_device_free,
     .rows_capacity = worker_rows_capacity,
     .snapshot_bytes = worker_snapshot_bytes,
     .whole_bytes = worker_whole_bytes,

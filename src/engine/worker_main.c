@@ -397,6 +397,8 @@ static uint64_t serve(struct worker *worker, const struct worker_call *call, int
     case WORKER_RUN:
         *err = run(worker, call, info);
         return *err == ERR_OK;
+    case WORKER_DEVICE_FREE:
+        return engine_device_free(worker->engine);
     case WORKER_ROWS_CAPACITY:
         return worker->engine->ops->rows_capacity(worker->engine, call->end);
     default:

@@ -69,7 +69,8 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_IMPORT_ROWS, "import_rows")         \
     X(WORKER_ROWS_CUT, "rows_cut")               \
     X(WORKER_IMPORT_SNAPSHOT, "import_snapshot") \
-    X(WORKER_IMPORT_WHOLE, "import_whole")
+    X(WORKER_IMPORT_WHOLE, "import_whole")       \
+    X(WORKER_DEVICE_FREE, "device_free")
 
 enum worker_op {
 #define X(value, name) value,

@@ -196,7 +196,7 @@ enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info
     entry->adopted = true;
     entry->model = model;
     entry->state = POOL_READY;
-    entry->bytes = facts->weights_bytes + facts->kv_bytes;
+    entry->bytes = pool_host_bytes(facts);
     entry->file.bytes = facts->weights_bytes;
     entry->loads = 1;
     enum err err = add(pool, entry, info);

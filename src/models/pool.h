@@ -102,6 +102,8 @@ struct pool_options {
     uint32_t check_ms;   /* how often the keeper checks; 0 = never: only by pool_check */
     struct clock *clock; /* for TTLs; NULL = the real clock */
     struct log *log;
+    /* from the hard limit on, models that nothing uses are unloaded, one per check; NULL = not */
+    struct memory *memory;
 };
 
 enum err pool_create(struct pool **pool, const struct pool_options *options,
@@ -182,7 +184,8 @@ struct pool_view {
     float progress; /* of LOADING */
     bool pinned, is_default, adopted, file_missing;
     uint32_t uses, waits;
-    uint64_t bytes;      /* of memory: as loaded, else estimated; 0 = unknown */
+    /* of this machine's memory: as loaded, else estimated; 0 = unknown */
+    uint64_t bytes;
     uint64_t file_bytes; /* 0 = unknown */
     uint64_t ttl_ns, idle_ns;
     uint64_t loads;       /* number of loads */

@@ -64,6 +64,14 @@ struct pool {
          entry##_at < (pool)->entries + (pool)->entries_count && ((entry) = *entry##_at, 1); \
          entry##_at++)
 
+/* Weights and cells of a loaded model in this machine's memory. */
+static inline uint64_t pool_host_bytes(const struct engine_facts *facts)
+{
+    uint64_t all = facts->weights_bytes + facts->kv_bytes;
+
+    return all - MIN(facts->device_bytes, all);
+}
+
 /* ---- pool.c ---- */
 
 /* Whether the loaded model matches its file (I83), whose absence is noted. Leaves the lock. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sched/memory.h"
 
 /* ---- waits ---- */
 
@@ -85,6 +86,49 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
     pool_retire_locked(pool, entry);
 }
 
+/* Loaded, used by nothing, and allowed to leave. */
+static bool is_idle(const struct pool_entry *entry)
+{
+    return entry->state == POOL_READY && entry->uses == 0 && !entry->spec.pinned && !entry->adopted;
+}
+
+/* The idle model that was used least recently; NULL: none, or it is the last one that is loaded.
+ * Unloading that one frees memory for no other, and its next request would load it again. */
+static struct pool_entry *next_idle_locked(struct pool *pool) REQUIRES(lock)
+{
+    struct pool_entry *oldest = NULL;
+    size_t ready = 0;
+
+    POOL_FOREACH (entry, pool) {
+        ready += entry->state == POOL_READY;
+        if (is_idle(entry) && (oldest == NULL || entry->used_ns < oldest->used_ns))
+            oldest = entry;
+    }
+    return ready > 1 ? oldest : NULL;
+}
+
+/* Memory is short although the RAM tier has shrunk. One model per check: the next check sees what
+ * that freed. */
+static void relieve(struct pool *pool)
+{
+    struct memory_view view;
+
+    if (pool->options.memory == NULL)
+        return;
+    memory_get_view(pool->options.memory, &view);
+    if (view.level < GUARD_HARD)
+        return;
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = next_idle_locked(pool);
+    if (entry != NULL) {
+        LOG_INFO(pool->options.log, "models", "unloading because memory is short",
+                 LOG_STR("model", entry->spec.name),
+                 LOG_STR("pressure", guard_level_name(view.level)));
+        pool_retire_locked(pool, entry);
+    }
+    lock_leave(&pool->lock);
+}
+
 /* A loaded model needs its file to count as ready; the reported state is updated here (I83). */
 static void check_entry(struct pool *pool, struct pool_entry *entry)
 {
@@ -101,6 +145,7 @@ void pool_check(struct pool *pool)
     size_t count = pool_count(pool);
 
     pool_run_watchdog(pool);
+    relieve(pool);
     for (size_t i = 0; i < count; i++) {
         lock_enter(&pool->lock);
         struct pool_entry *entry = pool->entries[i];

@@ -230,7 +230,7 @@ static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct m
     lock_assert_held(&pool->lock);
     entry->model = model;
     if (facts->weights_bytes > 0) /* else keep the estimate */
-        entry->bytes = facts->weights_bytes + facts->kv_bytes;
+        entry->bytes = pool_host_bytes(facts);
     entry->loads++;
     entry->load_s = (double)(clock_mono_ns(pool->clock) - started_ns) / (double)NS_PER_S;
     entry->used_ns = clock_mono_ns(pool->clock);

@@ -106,7 +106,7 @@ bool guard_is_over(const struct guard_limits *limits, const struct guard_reading
 
 uint64_t guard_model_fixed(const struct guard_model *model)
 {
-    return plus(model->weights, model->cells);
+    return minus(plus(model->weights, model->cells), model->device);
 }
 
 struct guard_need guard_need_of(const struct guard_model *model, const struct guard_ask *ask)
@@ -127,12 +127,20 @@ struct guard_need guard_need_of(const struct guard_model *model, const struct gu
 
 /* ---- decisions ---- */
 
+uint64_t guard_records(const struct guard_limits *limits, const struct guard_need *need)
+{
+    return MAX(limits->queues_max, need->records);
+}
+
+uint64_t guard_least(const struct guard_limits *limits, uint64_t fixed,
+                     const struct guard_need *need)
+{
+    return plus(plus(fixed, need->claim), plus(limits->ram_floor, guard_records(limits, need)));
+}
+
 bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct guard_need *need)
 {
-    uint64_t least = plus(plus(fixed, need->claim), plus(limits->ram_floor, limits->queues_max));
-
-    return limits->ceiling == 0 ||
-           (least <= limits->ceiling && need->records <= limits->queues_max);
+    return limits->ceiling == 0 || guard_least(limits, fixed, need) <= limits->ceiling;
 }
 
 enum guard_verdict guard_admit(const struct guard_limits *limits,
@@ -149,7 +157,11 @@ enum guard_verdict guard_admit(const struct guard_limits *limits,
 bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading,
                  uint64_t records)
 {
-    return limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max;
+    uint64_t alone = plus(plus(reading->fixed, reading->claims), plus(limits->ram_floor, records));
+
+    if (limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max)
+        return true;
+    return reading->queues == 0 && alone <= limits->ceiling;
 }
 
 /* What the machine leaves for the RAM tier, given other programs. */

@@ -55,7 +55,7 @@ struct guard_limits {
     uint64_t soft, hard;
     /* of the RAM tier: its size when there is room, and its guaranteed minimum */
     uint64_t ram_wanted, ram_floor;
-    uint64_t queues_max; /* maximum for the records of all requests together */
+    uint64_t queues_max; /* for the records of all requests together, unless one needs more */
     /* of the machine's memory: left by the RAM tier to other programs */
     uint64_t available_min;
 };
@@ -92,8 +92,10 @@ struct guard_model {
     uint64_t cells;
     uint64_t cell_bytes;     /* per token */
     uint64_t sequence_bytes; /* per sequence, whatever its length */
+    uint64_t device; /* of weights and cells: in the memory of devices, not of this machine */
 };
 
+/* Weights and cells in this machine's memory. */
 uint64_t guard_model_fixed(const struct guard_model *model);
 
 struct guard_ask {
@@ -121,8 +123,13 @@ enum guard_verdict {
     GUARD_REFUSE, /* never */
 };
 
-/* Whether the request fits beside the fixed part when everything else is reduced. Depends only on
- * constants, so a refusal is final. */
+/* Memory for the records of requests while this one runs: its own may exceed the usual share. */
+uint64_t guard_records(const struct guard_limits *limits, const struct guard_need *need);
+/* The least that the process takes with the request: the fixed part, its claim, records, and the
+ * floor of the RAM tier. */
+uint64_t guard_least(const struct guard_limits *limits, uint64_t fixed,
+                     const struct guard_need *need);
+/* Whether that is below the ceiling. Depends only on constants, so a refusal is final. */
 bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct guard_need *need);
 
 /* `alone`: nothing else is running, so waiting would not help. */
@@ -130,7 +137,8 @@ enum guard_verdict guard_admit(const struct guard_limits *limits,
                                const struct guard_reading *reading, const struct guard_need *need,
                                bool alone);
 
-/* Whether there is room for the records of one more request. */
+/* Whether there is room for the records of one more request. One that has more than the share of
+ * all requests is taken while no other is there. */
 bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading,
                  uint64_t records);
 

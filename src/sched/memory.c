@@ -34,6 +34,8 @@ struct memory {
     uint64_t epoch GUARDED_BY(lock);
     size_t members GUARDED_BY(lock), claimants GUARDED_BY(lock);
     uint64_t outside GUARDED_BY(lock); /* of all members: measured in their own processes */
+    uint64_t device_used GUARDED_BY(lock), device_total GUARDED_BY(lock);
+    uint64_t device_models GUARDED_BY(lock);
     uint64_t refused GUARDED_BY(lock), turned_away GUARDED_BY(lock), deferred GUARDED_BY(lock);
     uint64_t shrunk GUARDED_BY(lock), ended GUARDED_BY(lock), ram_moves GUARDED_BY(lock);
 };
@@ -45,7 +47,8 @@ struct memory_member {
     struct guard_cost cost GUARDED_BY(memory->lock);
     uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
     uint64_t outside GUARDED_BY(memory->lock);
-    uint64_t (*observe)(void *arg); /* with its argument and time: owned by the polling thread */
+    void (*observe)(struct memory_outside *outside,
+                    void *arg); /* with its argument and time: owned by the polling thread */
     void *observe_arg;
     uint64_t observed_ns;
 };
@@ -169,6 +172,9 @@ static void fill_view_locked(const struct memory *memory, struct memory_view *vi
         .level = memory->level,
         .used = guard_used(&memory->reading),
         .ram_cap = memory->ram_cap,
+        .device_used = memory->device_used,
+        .device_total = memory->device_total,
+        .device_models = memory->device_models,
         .refused = memory->refused,
         .turned_away = memory->turned_away,
         .deferred = memory->deferred,
@@ -197,7 +203,8 @@ static void account_and_leave(struct memory *memory)
         apply_ram(memory);
 }
 
-void memory_observe(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg)
+void memory_observe(struct memory_member *member,
+                    void (*fn)(struct memory_outside *outside, void *arg), void *arg)
 {
     if (member == NULL)
         return;
@@ -205,13 +212,18 @@ void memory_observe(struct memory_member *member, uint64_t (*fn)(void *arg), voi
     member->observe_arg = arg;
 }
 
-static void set_outside(struct memory_member *member, uint64_t bytes)
+/* Every member sees the same devices: the last one to look is right. */
+static void set_outside(struct memory_member *member, const struct memory_outside *now)
 {
     struct memory *memory = member->memory;
 
     lock_enter(&memory->lock);
-    memory->outside += bytes - member->outside;
-    member->outside = bytes;
+    memory->outside += now->process - member->outside;
+    member->outside = now->process;
+    if (now->device_total > 0) {
+        memory->device_total = now->device_total;
+        memory->device_used = now->device_total - now->device_free;
+    }
     lock_leave(&memory->lock);
 }
 
@@ -224,7 +236,9 @@ static void look_outside(struct memory_member *member, uint64_t now_ns)
     if (member->observe == NULL || !due)
         return;
     member->observed_ns = MAX(now_ns, 1);
-    set_outside(member, member->observe(member->observe_arg));
+    struct memory_outside now = {0};
+    member->observe(&now, member->observe_arg);
+    set_outside(member, &now);
 }
 
 /* The floor stays as it was unless the new size is smaller. */
@@ -267,6 +281,7 @@ struct guard_model memory_model_of(const struct engine_facts *facts)
         .cells = facts->kv_bytes,
         .cell_bytes = facts->rows_bytes_per_token,
         .sequence_bytes = facts->snapshot_bytes_max,
+        .device = facts->device_bytes,
     };
 }
 
@@ -282,6 +297,25 @@ static enum err too_large(const char *name, const struct guard_model *model, uin
         "Use a smaller --ctx-size or a larger --max-memory",
         name, units_format_size(model->weights, weights), units_format_size(model->cells, cells),
         units_format_size(others, rest), units_format_size(ceiling, limit));
+}
+
+/* With its first model loaded, the process itself is already above a ceiling that was set. */
+static bool is_above_locked(const struct memory *memory, uint64_t process) REQUIRES(lock)
+{
+    lock_assert_held(&memory->lock);
+    return !memory->options.guessed && memory->limits.ceiling > 0 && memory->members == 0 &&
+           process > memory->limits.ceiling;
+}
+
+static enum err process_too_large(const char *name, uint64_t process, uint64_t ceiling,
+                                  struct errinfo *info)
+{
+    char has[UNITS_TEXT_BYTES], limit[UNITS_TEXT_BYTES];
+
+    return err_set(info, ERR_LIMIT,
+                   "with %s loaded the process takes %s, and the ceiling is %s. Use a smaller "
+                   "--ctx-size or a larger --max-memory",
+                   name, units_format_size(process, has), units_format_size(ceiling, limit));
 }
 
 /* A guessed ceiling must not reject a model that the user asked for. The new set of limits is
@@ -309,6 +343,7 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     *out = NULL;
     if (memory == NULL)
         return ERR_OK;
+    uint64_t process = memory->options.process ? memory->options.process(memory->options.arg) : 0;
     member = mem_alloc(sizeof(*member));
     member->memory = memory;
     member->model = *model;
@@ -317,12 +352,15 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     uint64_t others = memory->reading.fixed, ceiling = memory->limits.ceiling;
     bool fits =
         fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
-    if (!fits && !lift_ceiling_locked(memory, fixed)) {
+    bool above = fits && is_above_locked(memory, process);
+    if (above || (!fits && !lift_ceiling_locked(memory, fixed))) {
         lock_leave(&memory->lock);
         mem_free(member);
-        return too_large(name, model, others, ceiling, info);
+        return above ? process_too_large(name, process, ceiling, info)
+                     : too_large(name, model, others, ceiling, info);
     }
     memory->reading.fixed += fixed;
+    memory->device_models += model->device;
     memory->members++;
     account_and_leave(memory);
     if (!fits)
@@ -341,10 +379,12 @@ void memory_leave(struct memory_member **out)
     if (member == NULL)
         return;
     struct memory *memory = member->memory;
-    set_outside(member, 0);
+    set_outside(member, &(struct memory_outside){0});
     lock_enter(&memory->lock);
     assert(member->held == 0 && member->claimed == 0); /* a leak (I73) */
     memory->reading.fixed -= guard_model_fixed(&member->model);
+    memory->device_models -= member->model.device;
+    memory->device_used -= MIN(member->model.device, memory->device_used); /* until the next look */
     memory->members--;
     memory->epoch++;
     account_and_leave(memory);
@@ -367,10 +407,29 @@ struct guard_need memory_need(struct memory_member *member, uint32_t cached, uin
     return guard_need_of(&member->model, &ask);
 }
 
+/* The figures add up, in the units that are shown but for rounding. */
+static enum err never_fits(const struct memory_view *view, const struct guard_need *need,
+                           struct errinfo *info)
+{
+    const struct guard_limits *limits = &view->limits;
+    uint64_t fixed = view->reading.fixed;
+    char claim[UNITS_TEXT_BYTES], records[UNITS_TEXT_BYTES], models[UNITS_TEXT_BYTES],
+        cache[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
+
+    return err_set(
+        info, ERR_NOMEM,
+        "the request needs about %s to be computed and %s for its text and tokens, beside %s of "
+        "the models and %s of the cache: %s, and the memory ceiling is %s",
+        units_format_size(need->claim, claim),
+        units_format_size(guard_records(limits, need), records), units_format_size(fixed, models),
+        units_format_size(limits->ram_floor, cache),
+        units_format_size(guard_least(limits, fixed, need), total),
+        units_format_size(limits->ceiling, ceiling));
+}
+
 enum err memory_check(struct memory_member *member, const struct guard_need *need,
                       struct errinfo *info)
 {
-    char total[UNITS_TEXT_BYTES], fixed[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
     struct memory_view view;
 
     if (member == NULL)
@@ -383,12 +442,7 @@ enum err memory_check(struct memory_member *member, const struct guard_need *nee
     lock_leave(&memory->lock);
     if (fits)
         return ERR_OK;
-    return err_set(info, ERR_NOMEM,
-                   "the request needs about %s of memory beside the %s that the model takes, and "
-                   "the ceiling is %s",
-                   units_format_size(need->total, total),
-                   units_format_size(view.reading.fixed, fixed),
-                   units_format_size(view.limits.ceiling, ceiling));
+    return never_fits(&view, need, info);
 }
 
 bool memory_hold(struct memory_member *member, uint64_t records)

@@ -65,9 +65,16 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
                      struct memory_member **member, struct errinfo *info) NODISCARD;
 void memory_leave(struct memory_member **member);
 
+/* Memory outside this process: of the model's own process, and of the devices. */
+struct memory_outside {
+    uint64_t process;
+    uint64_t device_total, device_free; /* 0 = none, or not known */
+};
+
 /* From now on `fn` reports the model's memory outside this process. It is called on the polling
  * thread, as often as the process is measured. Call before that thread starts. */
-void memory_observe(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
+void memory_observe(struct memory_member *member,
+                    void (*fn)(struct memory_outside *outside, void *arg), void *arg);
 
 /* Minimum need of a prompt: in the smallest chunks. */
 struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh,
@@ -119,7 +126,9 @@ struct memory_view {
     struct guard_reading reading;
     enum guard_level level;
     uint64_t used;
-    uint64_t ram_cap;                                                  /* of the RAM tier now */
+    uint64_t ram_cap; /* of the RAM tier now */
+    /* of all devices, as measured last: used by any program, and all; and what our models took */
+    uint64_t device_used, device_total, device_models;
     uint64_t refused, turned_away, deferred, shrunk, ended, ram_moves; /* since the start */
 };
 

@@ -309,9 +309,13 @@ static void publish(struct sched *sched)
     lock_leave(&sched->lock);
 }
 
-static uint64_t engine_bytes(void *arg)
+static void look_outside(struct memory_outside *outside, void *arg)
 {
-    return engine_memory(arg);
+    struct engine *engine = arg;
+
+    outside->process = engine_memory(engine);
+    outside->device_total = engine_facts(engine)->device_total;
+    outside->device_free = engine_device_free(engine);
 }
 
 /* Time until the next scheduled work. Everything else nudges the thread: requests, cancellations,
@@ -452,8 +456,8 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     set_defaults(sched);
     struct guard_model model = memory_model_of(sched->facts);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);
-    if (engine_isolated(sched->engine))
-        memory_observe(sched->memory, engine_bytes, sched->engine);
+    if (engine_isolated(sched->engine) || sched->facts->device_total > 0)
+        memory_observe(sched->memory, look_outside, sched->engine);
     if (err == ERR_OK)
         err = start(sched, info);
     if (err != ERR_OK)

@@ -309,6 +309,9 @@ void props_write_memory(struct json *json, const struct memory_view *view)
     json_key_uint(json, "fixed_bytes", view->reading.fixed);
     json_key_uint(json, "queues_max_bytes", view->limits.queues_max);
     json_key_uint(json, "ram_cap_bytes", view->ram_cap);
+    json_key_uint(json, "device_used_bytes", view->device_used);
+    json_key_uint(json, "device_total_bytes", view->device_total);
+    json_key_uint(json, "device_models_bytes", view->device_models);
 }
 
 void props_key_memory(struct json *json, struct memory *memory)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "sched/memory.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -119,6 +120,32 @@ static void test_i47_cache_of_each_model(void **state)
     api_kit_close(&kit);
 }
 
+/* Memory of a card is shown beside that of the machine. */
+static void test_i78_memory_of_devices(void **state)
+{
+    struct memory *memory = memory_create(&(struct memory_options){.ceiling = 512 << 20});
+    struct api_kit_options options = {.sched.memory = memory,
+                                      .api.memory = memory,
+                                      .fake = {.device_total = 1 << 30, .device_bytes = 1 << 20}};
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_int_equal(json_number_at(doc, "/models/0/device_bytes"), 1 << 20);
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_post(&kit, CHAT, "{\"max_tokens\":2," MESSAGES "}", 200));
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_int_equal(json_number_at(doc, "/memory/device_total_bytes"), 1 << 30);
+    assert_int_equal(json_number_at(doc, "/memory/device_used_bytes"), 1 << 20);
+    assert_int_equal(json_number_at(doc, "/memory/device_models_bytes"), 1 << 20);
+    yyjson_doc_free(doc);
+    assert_true(api_kit_metric(&kit, "hearth_memory_device_total_bytes") == 1 << 30);
+    api_kit_close(&kit);
+    memory_destroy(&memory);
+}
+
 /* All tenants by name, never what they asked; and those that are over with their reasons. */
 static void test_requests_of_everybody(void **state)
 {
@@ -163,4 +190,5 @@ static void test_requests_of_everybody(void **state)
 }
 
 TEST_SUITE(TEST(test_i48_models_say_what_they_can), TEST(test_i48_partial_reuse_depends_on_kinds),
-           TEST(test_i47_cache_of_each_model), TEST(test_requests_of_everybody))
+           TEST(test_i47_cache_of_each_model), TEST(test_i78_memory_of_devices),
+           TEST(test_requests_of_everybody))

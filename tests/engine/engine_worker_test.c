@@ -935,6 +935,25 @@ static void test_no_memory_in_the_parent(void **state)
     kept_fini(&kept);
 }
 
+/* The child asks the driver: the parent has no context on the card. */
+static void test_the_child_measures_its_devices(void **state)
+{
+    struct engine_fake_options fake = {.device_total = 1 << 30, .device_bytes = 1 << 20};
+    struct engine_worker_options worker = {0};
+    struct engine *engine;
+
+    (void)state;
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
+    assert_int_equal(engine_facts(engine)->device_total, 1 << 30);
+    assert_int_equal(engine_facts(engine)->device_bytes, 1 << 20);
+    assert_int_equal(engine_device_free(engine), (1 << 30) - (1 << 20));
+    kill(engine_worker_pid(engine), SIGKILL);
+    while (engine_alive(engine))
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    assert_int_equal(engine_device_free(engine), 0);
+    engine_close(&engine);
+}
+
 TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the_same_there),
            TEST(test_a_hybrid_model_is_the_same_there),
            TEST(test_a_sliding_model_is_the_same_there),
@@ -945,4 +964,4 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
            TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
            TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
-           TEST(test_no_memory_in_the_parent))
+           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "support/engine_fake.h"
 #include "models/pool_impl.h"
+#include "sched/memory.h"
 #include "support/pool_kit.h"
 #include "support/test.h"
 
@@ -346,6 +347,63 @@ static void test_a_busy_model_gives_way(void **state)
     pool_kit_close(&kit);
 }
 
+static uint64_t process_of(void *arg)
+{
+    return *(const uint64_t *)arg;
+}
+
+/* Memory is short: the model that was used least recently leaves, one per check; never one that is
+ * pinned or in use, and never the last. */
+static void test_i68_idle_models_leave_under_pressure(void **state)
+{
+    uint64_t process = 0;
+    struct memory_options limits = {
+        .ceiling = 100 << 20, .process = process_of, .arg = &process, .poll_ns = 1};
+    struct memory *memory = memory_create(&limits);
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct pool_spec pinned = {.name = "p", .path = "5", .pinned = true};
+    struct memory_member *member;
+    struct pool_kit kit;
+
+    (void)state;
+    assert_ok(memory_join(memory, "x", &(struct guard_model){0}, &member, NULL));
+    pool_kit_open(&kit, &(struct pool_options){.clock = clock, .memory = memory}, 3);
+    assert_ok(pool_add(kit.pool, &pinned, NULL));
+    pool_kit_use(&kit, "p");
+    for (size_t i = 0; i < 3; i++) {
+        clock_fake_advance(clock, NS_PER_S);
+        pool_kit_use(&kit, (const char *[]){"b", "a", "c"}[i]);
+    }
+    struct model *busy = pool_kit_get(&kit, "c", NULL);
+    process = 90 << 20; /* soft: the RAM tier's turn */
+    memory_poll(member);
+    pool_check(kit.pool);
+    assert_int_equal(pool_kit_view(&kit, "b").state, POOL_READY);
+    process = 96 << 20; /* hard */
+    memory_poll(member);
+    pool_check(kit.pool);
+    pool_kit_wait_state(&kit, "b", POOL_KNOWN);
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_READY);
+    pool_check(kit.pool);
+    pool_kit_wait_state(&kit, "a", POOL_KNOWN);
+    pool_check(kit.pool);
+    assert_int_equal(pool_kit_view(&kit, "c").state, POOL_READY);
+    assert_int_equal(pool_kit_view(&kit, "p").state, POOL_READY);
+    pool_release(kit.pool, busy);
+    pool_check(kit.pool);
+    pool_kit_wait_state(&kit, "c", POOL_KNOWN);
+    pool_kit_close(&kit);
+    /* the last one stays */
+    pool_kit_open(&kit, &(struct pool_options){.clock = clock, .memory = memory}, 1);
+    pool_kit_use(&kit, "a");
+    pool_check(kit.pool);
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_READY);
+    pool_kit_close(&kit);
+    memory_leave(&member);
+    memory_destroy(&memory);
+    clock_destroy_fake(&clock);
+}
+
 static void test_ttl(void **state)
 {
     struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -628,8 +686,9 @@ TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_un
            TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
            TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling),
            TEST(test_pinned_models_stay), TEST(test_nobody_leaves_for_what_cannot_come),
-           TEST(test_a_busy_model_gives_way), TEST(test_ttl),
-           TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
-           TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
-           TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits),
-           TEST(test_ends_while_loading), TEST(test_faults))
+           TEST(test_a_busy_model_gives_way), TEST(test_i68_idle_models_leave_under_pressure),
+           TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
+           TEST(test_i83_a_missing_file_is_reported), TEST(test_the_cache_outlives_an_unload),
+           TEST(test_numbers_stay_while_a_model_leaves), TEST(test_i6_models_share_nothing),
+           TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_ends_while_loading),
+           TEST(test_faults))

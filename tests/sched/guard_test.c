@@ -163,7 +163,8 @@ static const struct admit_row {
     {"never, even alone", {.fixed = 4000, .claims = 100}, {.claim = 5589}, false, GUARD_REFUSE},
     {"what is measured defers", {.fixed = 4000, .process = 9400}, {.claim = 1}, false, GUARD_DEFER},
     {"... but does not refuse", {.fixed = 4000, .process = 20000}, {.claim = 1}, true, GUARD_ADMIT},
-    {"too many records for any queue", {.fixed = 4000}, {.records = 313}, true, GUARD_REFUSE},
+    {"records up to the ceiling", {.fixed = 4000}, {.records = 5900}, true, GUARD_ADMIT},
+    {"records above it", {.fixed = 4000}, {.records = 5901}, true, GUARD_REFUSE},
     {"sums do not wrap", {.fixed = UINT64_MAX}, {.claim = UINT64_MAX}, false, GUARD_REFUSE},
 };
 

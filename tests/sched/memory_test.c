@@ -83,6 +83,49 @@ static void test_i68_i78_models_share_one_ceiling(void **state)
     memory_destroy(&memory);
 }
 
+/* The figures of a refusal add up to more than the ceiling. */
+static void test_i72_a_refusal_adds_up(void **state)
+{
+    static const struct guard_model model = {.weights = 60 * MIB, .cells = 5 * MIB};
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 96 * MIB, NULL, 0);
+    struct guard_need need = {.compute = 2 * MIB, .claim = 2 * MIB, .records = 29 * MIB};
+    struct errinfo info = {0};
+    struct memory_member *member;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &model, &member, NULL));
+    assert_ok(memory_check(member, &need, &info));  /* 65 + 2 + 29 = 96 */
+    assert_true(memory_hold(member, need.records)); /* more than the share of all, but alone */
+    assert_false(memory_hold(member, 1));
+    memory_drop(member, need.records);
+    need.claim = need.compute = 3 * MIB;
+    assert_err(memory_check(member, &need, &info), ERR_NOMEM);
+    assert_string_equal(info.text,
+                        "the request needs about 3.0 MiB to be computed and 29.0 MiB for its text "
+                        "and tokens, beside 65.0 MiB of the models and 0 B of the cache: 97.0 MiB, "
+                        "and the memory ceiling is 96.0 MiB");
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+/* A ceiling that the process exceeds with its first model is an error, not a level. */
+static void test_i70_the_process_is_above_the_ceiling(void **state)
+{
+    struct machine machine = {.process = 60 * MIB};
+    struct memory *memory = open_on(&machine, 10 * MIB, NULL, 0);
+    struct memory_member *member;
+    struct errinfo info = {0};
+
+    (void)state;
+    assert_err(memory_join(memory, "a", &(struct guard_model){.weights = MIB}, &member, &info),
+               ERR_LIMIT);
+    assert_null(member);
+    assert_non_null(strstr(info.text, "with a loaded the process takes 60.0 MiB, and the ceiling "
+                                      "is 10.0 MiB"));
+    memory_destroy(&memory);
+}
+
 /* A guess is no reason not to serve what was asked for; what was set is one. */
 static void test_a_guessed_ceiling_is_lifted(void **state)
 {
@@ -251,9 +294,9 @@ static void test_i71_i77_measured_pressure(void **state)
     memory_destroy(&memory);
 }
 
-static uint64_t outside_of(void *arg)
+static void outside_of(struct memory_outside *outside, void *arg)
 {
-    return atomic_load((_Atomic uint64_t *)arg);
+    outside->process = atomic_load((_Atomic uint64_t *)arg);
 }
 
 /* A model in its own process is measured with ours, by the thread that owns it, and gone when
@@ -285,6 +328,40 @@ static void test_processes_of_models_are_measured(void **state)
     memory_poll(a);
     assert_true(view_of(memory).reading.process == 10 * MIB);
     memory_leave(&a);
+    memory_destroy(&memory);
+}
+
+static void device_of(struct memory_outside *outside, void *arg)
+{
+    outside->device_total = 1000 * MIB;
+    outside->device_free = *(const uint64_t *)arg;
+}
+
+/* A model on a card takes none of the machine's memory: its weights and cells are the card's, which
+ * is measured with whatever other programs have there. */
+static void test_devices_have_their_own_account(void **state)
+{
+    static const struct guard_model model = {
+        .weights = 600 * MIB, .cells = 300 * MIB, .device = 850 * MIB};
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 500 * MIB, NULL, 0);
+    uint64_t free_bytes = 100 * MIB;
+    struct memory_member *member;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &model, &member, NULL)); /* 900 > 500, but 50 are here */
+    assert_true(view_of(memory).reading.fixed == 50 * MIB);
+    assert_true(view_of(memory).device_models == 850 * MIB);
+    assert_true(view_of(memory).device_total == 0); /* not measured yet */
+    memory_observe(member, device_of, &free_bytes);
+    memory_poll(member);
+    assert_true(view_of(memory).device_total == 1000 * MIB);
+    assert_true(view_of(memory).device_used == 900 * MIB);
+    assert_int_equal(view_of(memory).level, GUARD_OK);
+    memory_leave(&member);
+    assert_true(view_of(memory).reading.fixed == 0);
+    assert_true(view_of(memory).device_models == 0);
+    assert_true(view_of(memory).device_used == 50 * MIB);
     memory_destroy(&memory);
 }
 
@@ -470,9 +547,10 @@ static void test_texts_are_charged(void **state)
 }
 
 TEST_SUITE(TEST(test_texts_are_charged), TEST(test_the_ram_tier_can_be_set),
-           TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted),
+           TEST(test_i68_i78_models_share_one_ceiling), TEST(test_i72_a_refusal_adds_up),
+           TEST(test_i70_the_process_is_above_the_ceiling), TEST(test_a_guessed_ceiling_is_lifted),
            TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
            TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
-           TEST(test_it_is_measured_now_and_then), TEST(test_the_ram_tier_gives_way_first),
-           TEST(test_i71_threads))
+           TEST(test_devices_have_their_own_account), TEST(test_it_is_measured_now_and_then),
+           TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))

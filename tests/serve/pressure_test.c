@@ -4,10 +4,12 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sched/memory.h"
 #include "support/api_kit.h"
+#include "support/models.h"
 #include "support/test.h"
 
 #define MIB (1ull << 20)
@@ -82,7 +84,7 @@ static void expect_refused(struct api_kit *kit, const struct route *route, bool 
     if (status == 413) {
         const char *message = json_at(doc, "/error/message");
         assert_non_null(strstr(message, "the request needs about "));
-        assert_non_null(strstr(message, "the ceiling is 8.0 MiB"));
+        assert_non_null(strstr(message, "the memory ceiling is "));
         assert_non_null(strstr(message, " prompt tokens)"));
     }
     yyjson_doc_free(doc);
@@ -120,6 +122,78 @@ static void test_i72_i73_too_large_for_the_memory(void **state)
         yyjson_doc_free(api_kit_post(&kit, routes[i].path, body_of(&routes[i], false, 100), 200));
     api_kit_close(&kit);
     memory_destroy(&memory);
+}
+
+/* The same with a real model. Its cells are taken at load, so what a prompt needs besides are its
+ * records, and a long one has more than is left beside the model. A short one is answered. */
+static void test_i72_too_large_beside_a_real_model(void **state)
+{
+    enum { LETTERS = 16000 };
+    struct engine_options small = {.context = 16384,
+                                   .sequences = 1,
+                                   .chunk = 128,
+                                   .threads = 1,
+                                   .kv_k = ENGINE_KV_Q8_0,
+                                   .kv_v = ENGINE_KV_Q8_0};
+    struct engine *engine = test_engine("qwen3", &small);
+    struct guard_model model = memory_model_of(engine_facts(engine));
+    uint64_t room = LETTERS * GUARD_RECORD_BYTES * 9 / 10;
+    struct machine machine = {0};
+    struct memory *memory = ceiling_of(guard_model_fixed(&model) + room, &machine);
+    struct api_kit_options options = {
+        .family = "qwen3", .engine = &small, .sched.memory = memory, .api.memory = memory};
+    struct memory_view view;
+    struct api_kit kit;
+
+    (void)state;
+    engine_close(&engine);
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(routes); i++)
+        for (int stream = 0; stream < 2; stream++)
+            expect_refused(&kit, &routes[i], stream, LETTERS, 413, routes[i].type);
+    memory_get_view(memory, &view);
+    assert_int_equal(view.refused, 2 * COUNT_OF(routes));
+    assert_true(view.limits.queues_max < room); /* the ceiling refused it, not the share */
+    yyjson_doc_free(api_kit_post(&kit, routes[1].path, body_of(&routes[1], false, 10), 200));
+    api_kit_close(&kit);
+    memory_destroy(&memory);
+}
+
+/* The prompt tokens of a request with a tool, as a refusal or an answer states them. */
+static unsigned tokens_of(struct memory *memory, int status)
+{
+    static const char body[] =
+        "{\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"}],"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\","
+        "\"description\":\"Tells the weather of a city\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{\"city\":{\"type\":\"string\"}}}}}]}";
+    struct api_kit_options options = options_for(memory);
+    struct api_kit kit;
+
+    api_kit_open(&kit, &options);
+    yyjson_doc *doc = api_kit_post(&kit, routes[0].path, body, (unsigned)status);
+    unsigned tokens = 0;
+    if (status == 413)
+        tokens = (unsigned)strtoul(strrchr(json_at(doc, "/error/message"), '(') + 1, NULL, 10);
+    else
+        tokens = (unsigned)json_number_at(doc, "/usage/prompt_tokens");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+    return tokens;
+}
+
+/* The guard counts the tokens that would be computed, tools included, as the template writes them:
+ * neither an estimate nor a second conversion. */
+static void test_i75_tools_are_counted_as_they_are_computed(void **state)
+{
+    struct machine machine = {0};
+    struct memory *tight = ceiling_of(MIB / 2, &machine);
+
+    (void)state;
+    unsigned refused = tokens_of(tight, 413), answered = tokens_of(NULL, 200);
+    assert_true(answered > 100); /* the tool is part of it */
+    assert_int_equal(refused, answered);
+    memory_destroy(&tight);
 }
 
 static void test_levels_are_shown(void **state)
@@ -224,5 +298,7 @@ static void test_i100_numbers_of_others(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory), TEST(test_levels_are_shown),
+TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory),
+           TEST(test_i72_too_large_beside_a_real_model),
+           TEST(test_i75_tools_are_counted_as_they_are_computed), TEST(test_levels_are_shown),
            TEST(test_i70_ended_for_lack_of_memory), TEST(test_i100_numbers_of_others))

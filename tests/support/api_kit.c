@@ -89,7 +89,7 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
     fake.on_piece = at_gate;
     fake.arg = &kit->gate;
     if (options->family)
-        model.engine = test_engine(options->family, NULL);
+        model.engine = test_engine(options->family, options->engine);
     else
         assert_ok(engine_fake_create(&model.engine, &fake, &info));
     if (model_open(&kit->model, &model, &info) != ERR_OK)

@@ -23,7 +23,8 @@
 
 struct api_kit_options {
     struct engine_fake_options fake;
-    const char *family; /* a real, tiny model instead */
+    const char *family;                  /* a real, tiny model instead */
+    const struct engine_options *engine; /* of that; NULL = as usual */
     struct sched_options sched;
     struct api_options api;
     struct admin_options admin;

@@ -457,6 +457,11 @@ static void fake_close(struct engine *engine)
     mem_free(fake);
 }
 
+static uint64_t fake_device_free(struct engine *engine)
+{
+    return engine->facts.device_total - engine->facts.device_bytes;
+}
+
 static const struct engine_ops fake_ops = {
     .close = fake_close,
     .tokenize = fake_tokenize,
@@ -473,6 +478,7 @@ static const struct engine_ops fake_ops = {
     .logits = fake_logits,
     .abort = fake_abort,
     .beats = fake_beats,
+    .device_free = fake_device_free,
     .rows_capacity = fake_rows_capacity,
     .snapshot_bytes = fake_snapshot_bytes,
     .whole_bytes = fake_whole_bytes,
@@ -585,6 +591,8 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .snapshot_bytes_max = snapshot_bytes_max(options),
         .kv_bytes =
             full && !options->cells_by_use ? (uint64_t)options->context * options->rows_bytes : 0,
+        .device_bytes = options->device_bytes,
+        .device_total = options->device_total,
         .bos = ENGINE_FAKE_BOS,
         .eos = ENGINE_FAKE_EOS,
         .eot = ENGINE_FAKE_TURN_END,

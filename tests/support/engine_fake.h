@@ -54,7 +54,8 @@ struct engine_fake_options {
     uint32_t rows_bytes;     /* of one token, if a kind is full; 0 = 32, at least 16 */
     uint32_t snapshot_bytes; /* of the recurrent state; 0 = 64, at least 16 */
     enum engine_fake_slicing slicing;
-    bool streams;      /* each sequence has its own context / sequences cells, and forks copy */
+    bool streams; /* each sequence has its own context / sequences cells, and forks copy */
+    uint64_t device_total, device_bytes; /* as in facts; what the model does not take is free */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     bool add_bos;
     const char *name;          /* NULL = "fake" */
