@@ -32,8 +32,8 @@ async function errorOf(response) {
     return new ApiError(response.status, body?.error?.message ?? `The server answered ${response.status}.`);
 }
 
-/* GET without a body, else POST. Throws ApiError; status 0: the server is not reachable. */
-export async function ask(path, body) {
+/* GET without a body, else POST. The answer, whose body is still to be read. Throws ApiError; status 0: the server is not reachable. */
+export async function send(path, body, signal) {
     const headers = {};
     const key = sessionStorage.getItem(slot);
     if (key !== null) headers.authorization = `Bearer ${key}`;
@@ -45,13 +45,15 @@ export async function ask(path, body) {
             headers,
             body: body === undefined ? undefined : JSON.stringify(body),
             cache: 'no-store',
-            signal: AbortSignal.timeout(body === undefined ? 10000 : 120000),
+            signal,
         });
     } catch (reason) {
         throw new ApiError(0, `The server is not reachable (${reason.message}).`);
     }
-    if (response.ok) return response.json();
+    if (response.ok) return response;
     const error = await errorOf(response);
     if (error.status === 401 || error.status === 403) denied(error);
     throw error;
 }
+
+export const ask = async (path, body) => (await send(path, body, AbortSignal.timeout(body === undefined ? 10000 : 120000))).json();

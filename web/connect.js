@@ -2,7 +2,7 @@
  * connect.js: lines to paste, with the address that this page came from.
  */
 import { hasKey, serverUrl } from './api.js';
-import { $, announce, h } from './dom.js';
+import { $, copyButton, h } from './dom.js';
 
 function snippets() {
     const url = serverUrl(), key = hasKey() ? '$HEARTH_API_KEY' : 'none';
@@ -19,24 +19,9 @@ function snippets() {
     ];
 }
 
-/* Pages that came without TLS from another machine have no clipboard; the old way still works there. */
-async function copy(pre) {
-    if (navigator.clipboard) return navigator.clipboard.writeText(pre.textContent);
-    getSelection().selectAllChildren(pre);
-    document.execCommand('copy');
-    getSelection().removeAllRanges();
-}
-
 function make([title, text]) {
     const pre = h('pre', { tabindex: '0', 'aria-label': title }, text);
-    const button = h('button', { class: 'quiet', type: 'button', 'aria-label': `Copy the lines for ${title}` }, 'Copy');
-    button.addEventListener('click', async () => {
-        await copy(pre);
-        button.textContent = 'Copied';
-        announce(`Copied the lines for ${title}.`);
-        setTimeout(() => { button.textContent = 'Copy'; }, 1500);
-    });
-    return h('li', { class: 'card' }, h('div', { class: 'head' }, h('h3', {}, title), button), pre);
+    return h('li', { class: 'card' }, h('div', { class: 'head' }, h('h3', {}, title), copyButton(() => text, `Copy the lines for ${title}`)), pre);
 }
 
 export function showSnippets() {

@@ -1,8 +1,10 @@
 /*
  * models.js: the models, their memory and TTL, and the features of each (I48: a feature that is not supported says so).
  */
-import { $, h, put, putAttribute, sync } from './dom.js';
+import { ask } from './api.js';
+import { $, announce, h, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
+import { measure } from './measure.js';
 
 /* The names are those of enum pool_state. */
 const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading: ['wait', 'unloading'], failed: ['bad', 'failed'], known: ['off', 'not loaded'] };
@@ -16,6 +18,8 @@ const FACTS = [
     ['Stays', (model) => stays(model)],
 ];
 
+let changed = () => {};
+
 function stays(model) {
     if (model.pinned) return 'pinned';
     if (!(model.ttl_s > 0)) return 'until memory runs low';
@@ -26,13 +30,47 @@ function stays(model) {
 function makeModel(model) {
     return h('li', { class: 'card model' },
         h('div', { class: 'head' }, h('h3', {}, model.id), h('span', { class: 'badge state' })),
+        h('div', { class: 'model-buttons' }, ...['load', 'unload'].map((what) =>
+            h('button', { type: 'button', class: 'quiet', 'data-do': what, onclick: () => change(model.id, what) }, what === 'load' ? 'Load' : 'Unload')),
+        h('button', { type: 'button', class: 'quiet', 'data-do': 'measure', onclick: (event) => measureHere(event.target, model.id) }, 'Measure speed')),
+        h('div', { class: 'measured', role: 'status' }),
         h('p', { class: 'chips' }),
         h('p', { class: 'error' }),
         h('dl', { class: 'pairs' }, ...FACTS.map(([title]) => h('div', {}, h('dt', {}, title), h('dd', {})))),
         h('ul', { class: 'features', 'aria-label': `Features of ${model.id}` }));
 }
 
+/* The state that follows is shown by the next answer. */
+async function change(id, what) {
+    try {
+        await ask(`v1/models/${id.split('/').map(encodeURIComponent).join('/')}/${what}`, {});
+        announce(what === 'load' ? `Loading ${id}.` : `Unloading ${id}.`);
+        changed();
+    } catch (error) {
+        announce(error.message);
+        const card = [...document.querySelectorAll('.model')].find(({ dataset }) => dataset.key === id);
+        card?.querySelector('.measured').replaceChildren(h('p', { class: 'error' }, error.message));
+    }
+}
+
+async function measureHere(button, id) {
+    const place = button.closest('.model').querySelector('.measured');
+    button.disabled = true;
+    try {
+        await measure(id, place);
+    } finally {
+        button.disabled = false;
+    }
+}
+
+function renewButtons(element, { state }) {
+    element.querySelector('[data-do=load]').hidden = !['known', 'failed'].includes(state);
+    element.querySelector('[data-do=unload]').hidden = state !== 'ready';
+    element.querySelector('[data-do=measure]').hidden = state !== 'ready';
+}
+
 function renewModel(element, model) {
+    renewButtons(element, model);
     const badge = element.querySelector('.state');
     const [mark, word] = STATES[model.state] ?? ['off', model.state];
     const state = model.state === 'loading' && model.progress > 0 ? `${word} ${format.percent(model.progress)}` : word;
@@ -88,4 +126,9 @@ export function showModels({ models }) {
     sync($('model-list'), models, ({ id }) => id, makeModel, renewModel);
     renewCaches(models);
     renewChoice(models);
+}
+
+/* `fn` is called after a model was loaded or unloaded. */
+export function setUpModels(fn) {
+    changed = fn;
 }

@@ -23,7 +23,7 @@ function promptOf(text) {
 }
 
 /* Two texts with their differences marked. */
-function markedPair(have, want) {
+export function markedPair(have, want) {
     let same = 0;
     while (same < have.length && same < want.length && have[same] === want[same]) same++;
     const marked = (text) => [text.slice(0, same), h('mark', {}, text.slice(same) || '(ends here)')];

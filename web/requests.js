@@ -57,14 +57,39 @@ function endOf(status) {
     return h('span', { class: 'badge', 'data-state': 'bad' }, status === CLIENT_LEFT ? 'client disconnected' : `error ${status}`);
 }
 
+/* "claude-cli/2.1.325 (external, cli)" is claude-cli 2.1.325; a browser calls itself Mozilla and names itself later. */
+function clientOf(agent) {
+    if (!agent) return '';
+    if (agent.startsWith('Mozilla/')) return agent.match(/(Firefox|Edg|Chrome|Safari)/)?.[1].replace('Edg', 'Edge') ?? 'Browser';
+    return agent.split(' ')[0].replace('/', ' ');
+}
+
+/* The first words are there for a local user of a server without keys. */
+function requestOf({ words, client, model }) {
+    const name = clientOf(client);
+    return h('td', { class: 'request', 'data-label': 'Request' },
+        words ? h('span', { class: 'first-words', title: words }, words) : null,
+        h('small', { class: 'muted', title: client ?? '' }, [name, model].filter(Boolean).join(' · ')));
+}
+
+const speedOf = ({ generated_tokens: tokens, ttft_s, seconds }) => (tokens > 1 && ttft_s > 0 && seconds > ttft_s ? (tokens - 1) / (seconds - ttft_s) : NaN);
+
+function answerOf(request) {
+    const speed = speedOf(request);
+    return h('td', { class: 'number', 'data-label': 'Answer' }, format.exact(request.generated_tokens),
+        Number.isFinite(speed) ? h('small', { class: 'muted' }, ` ${format.speed(speed)}`) : null);
+}
+
 function makeRecent(request) {
     return h('tr', {},
         cell('When', h('time', { datetime: new Date(request.when * 1000).toISOString() }, format.clock(request.when))),
-        cell('Model', request.model),
+        requestOf(request),
         h('td', { class: 'number', 'data-label': 'Prompt', 'data-value': String(request.prompt_tokens) }, format.exact(request.prompt_tokens)),
         cell('From', bar(request.tokens, Math.max(request.prompt_tokens, 1))),
         h('td', { class: 'why', 'data-label': 'Why' }, ...whyOf(request)),
         h('td', { class: 'number', 'data-label': 'First token' }, request.ttft_s > 0 ? format.duration(request.ttft_s) : '–'),
+        answerOf(request),
+        h('td', { class: 'number', 'data-label': 'Took' }, format.duration(request.seconds)),
         cell('Ended', endOf(request.status)));
 }
 

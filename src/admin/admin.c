@@ -14,6 +14,7 @@
 #include "admin/record.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "models/pool.h"
 #include "serve/log_line.h"
 
@@ -127,6 +128,38 @@ static void publish(struct admin *admin, const struct recent_call *recent)
     buf_fini(&body);
 }
 
+/* The first text of the user. Clients put reminders in tags before it, which would all look the
+ * same. */
+static struct str first_words(const struct gen_request *request)
+{
+    const struct conversation *conversation = &request->conversation;
+    struct str first = request->source == GEN_SOURCE_TEXT ? request->prompt : STR_NONE;
+
+    for (size_t i = 0; request->source == GEN_SOURCE_MESSAGES && i < conversation->count; i++) {
+        const struct message *message = &conversation->messages[i];
+        for (size_t j = 0; message->role == ROLE_USER && j < message->parts_count; j++) {
+            struct str text = str_trim(message->parts[j].text);
+            if (text.len > 0 && text.ptr[0] != '<')
+                return text;
+            if (first.len == 0)
+                first = text;
+        }
+    }
+    return first;
+}
+
+/* Only what its author may see again: see endpoint_admin_requests. */
+static void note_words(const struct admin *admin, const struct call *call,
+                       struct recent_call *recent)
+{
+    struct str words = first_words(&call->request);
+
+    if (!admin->options.show_text && !(call->local && auth_open(api_auth(call->api))))
+        return;
+    words.len = utf8_whole((struct str){words.ptr, MIN(words.len, sizeof(recent->words) - 1)});
+    snprintf(recent->words, sizeof(recent->words), STR_FMT, STR_ARG(words));
+}
+
 static void on_answering(struct call *call, void *arg)
 {
     struct admin *admin = arg;
@@ -150,6 +183,8 @@ static void on_answering(struct call *call, void *arg)
     snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);
     snprintf(recent.model, sizeof(recent.model), "%s", model_name(call->model));
     snprintf(recent.tenant, sizeof(recent.tenant), "%s", call->who);
+    snprintf(recent.client, sizeof(recent.client), "%s", call->agent);
+    note_words(admin, call, &recent);
     monitor_count_call(admin->monitor, &recent);
     publish(admin, &recent);
 }

@@ -262,13 +262,16 @@ void recent_write_message(struct json *json, enum role role, uint32_t message)
     json_key_text(json, "message", role != ROLE_NONE ? text : NULL);
 }
 
-void recent_write_call(struct json *json, const struct recent_call *call)
+static void write_call(struct json *json, const struct recent_call *call, bool words)
 {
     json_open(json, '{');
     json_key_text(json, "id", call->id);
     json_key_text(json, "endpoint", call->endpoint);
     json_key_text(json, "model", call->model);
     json_key_text(json, "tenant", call->tenant);
+    json_key_text(json, "client", call->client);
+    if (words)
+        json_key_text(json, "words", call->words);
     json_key_float(json, "when", call->when_s);
     json_key_uint(json, "prompt_tokens", call->usage.prompt);
     recent_write_tokens(json, &call->usage);
@@ -283,13 +286,18 @@ void recent_write_call(struct json *json, const struct recent_call *call)
     json_close(json, '}');
 }
 
-void recent_write(struct json *json, const struct recent *recent)
+void recent_write_call(struct json *json, const struct recent_call *call)
+{
+    write_call(json, call, false);
+}
+
+void recent_write(struct json *json, const struct recent *recent, bool words)
 {
     uint64_t held = MIN(recent->count, RECENT_MAX);
 
     json_open(json, '[');
     for (uint64_t back = 1; back <= held; back++)
-        recent_write_call(json, &recent->calls[(recent->count - back) % RECENT_MAX]);
+        write_call(json, &recent->calls[(recent->count - back) % RECENT_MAX], words);
     json_close(json, ']');
 }
 
@@ -567,13 +575,13 @@ void monitor_write_history(struct monitor *monitor, struct json *json)
     mem_free(copy);
 }
 
-void monitor_write_recent(struct monitor *monitor, struct json *json)
+void monitor_write_recent(struct monitor *monitor, struct json *json, bool words)
 {
     struct recent *copy = mem_alloc(sizeof(*copy));
 
     lock_enter(&monitor->lock);
     *copy = monitor->recent;
     lock_leave(&monitor->lock);
-    recent_write(json, copy);
+    recent_write(json, copy, words);
     mem_free(copy);
 }

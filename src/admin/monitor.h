@@ -109,13 +109,22 @@ void history_write(struct json *json, struct history *history, uint64_t now_ns, 
 
 /* ---- the last requests that had a prompt ---- */
 
-enum { RECENT_MAX = 64, RECENT_NAME_BYTES = 128, RECENT_GONE_STATUS = 499 };
+enum {
+    RECENT_MAX = 64,
+    RECENT_NAME_BYTES = 128,
+    RECENT_WORDS_BYTES = 96,
+    RECENT_GONE_STATUS = 499
+};
 
-/* Numbers and names only, never text: the reader may not be the author of the request. */
+/* Numbers and names. Text only where readers may see it: the reader may not be the author of the
+ * request. */
 struct recent_call {
     char id[RESPOND_ID_BYTES];
     char model[RECENT_NAME_BYTES]; /* truncated if longer */
     char tenant[AUTH_NAME_BYTES];
+    char client[RECENT_NAME_BYTES]; /* its User-Agent; empty: it named none */
+    /* first words of the conversation; empty: they are not to be shown, or there are none */
+    char words[RECENT_WORDS_BYTES];
     const char *endpoint; /* a literal */
     double when_s;        /* wall time of its end */
     struct gen_usage usage;
@@ -132,9 +141,9 @@ struct recent {
 
 void recent_add(struct recent *recent, const struct recent_call *call);
 
-/* One of them as an object; all of them as an array, newest first. */
+/* One of them as an object, without its words; all of them as an array, newest first. */
 void recent_write_call(struct json *json, const struct recent_call *call);
-void recent_write(struct json *json, const struct recent *recent);
+void recent_write(struct json *json, const struct recent *recent, bool words);
 
 /* "message":"user[3]", as in the log, or null; into an open object. */
 void recent_write_message(struct json *json, enum role role, uint32_t message);
@@ -185,7 +194,7 @@ enum { MONITOR_MODELS_MAX = 64 };
 double monitor_sum_model(struct monitor *monitor, const char *model, uint32_t seconds,
                          struct tally *sum);
 void monitor_write_history(struct monitor *monitor, struct json *json);
-void monitor_write_recent(struct monitor *monitor, struct json *json);
+void monitor_write_recent(struct monitor *monitor, struct json *json, bool words);
 
 /* Saves the sums now; the thread also does so by itself. */
 enum err monitor_save(struct monitor *monitor, struct errinfo *info) NODISCARD;

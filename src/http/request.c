@@ -65,6 +65,19 @@ static enum err decode(struct str text, bool plus_is_space, struct buf *out)
     return out->err;
 }
 
+bool http_request_is_local(const struct http_request *request)
+{
+    static const struct str relayed[] = {STR("forwarded"), STR("via"), STR("x-forwarded-for"),
+                                         STR("x-real-ip")};
+    struct str value, peer = request->peer;
+
+    for (size_t i = 0; i < COUNT_OF(relayed); i++)
+        if (http_request_header(request, relayed[i], &value))
+            return false;
+    return str_starts(peer, STR("127.")) || str_eq(peer, STR("::1")) || str_eq(peer, STR("unix")) ||
+           str_starts(peer, STR("::ffff:127."));
+}
+
 enum err http_percent_decode(struct str text, struct buf *out)
 {
     return decode(text, false, out);

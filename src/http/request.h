@@ -66,6 +66,9 @@ const char *http_method_name(enum http_method method);
 bool http_request_header(const struct http_request *request, struct str name,
                          struct str *value) NODISCARD;
 
+/* It came from this machine, and no proxy says that it came from elsewhere. */
+bool http_request_is_local(const struct http_request *request);
+
 /* Moves the body into `body` (uninitialised; the caller calls buf_fini), so that another thread can
  * read it without a copy. request->body stays valid as long as `body` does. */
 void http_request_take_body(struct http_request *request, struct buf *body);

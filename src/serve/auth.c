@@ -213,6 +213,11 @@ bool auth_wanted(const struct auth *auth)
     return auth->count > auth->admins;
 }
 
+bool auth_open(const struct auth *auth)
+{
+    return auth->count == 0;
+}
+
 bool auth_isolated(const struct auth *auth)
 {
     return auth->isolated;

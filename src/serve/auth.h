@@ -56,6 +56,7 @@ enum err auth_create(struct auth **auth, const struct auth_options *options,
 void auth_destroy(struct auth **auth);
 
 bool auth_wanted(const struct auth *auth);   /* there are keys other than admin ones */
+bool auth_open(const struct auth *auth);     /* there are no keys at all */
 bool auth_isolated(const struct auth *auth); /* tenants share nothing */
 
 enum auth_verdict { AUTH_OK, AUTH_MISSING, AUTH_WRONG };

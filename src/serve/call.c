@@ -57,6 +57,15 @@ static void copy_target(struct call *call, const struct http_request *request)
         buf_append(&call->capture, request->captures[0].ptr, request->captures[0].len);
 }
 
+static void note_client(struct call *call, const struct http_request *request)
+{
+    struct str agent;
+
+    call->local = http_request_is_local(request);
+    if (http_request_header(request, STR("user-agent"), &agent))
+        snprintf(call->agent, sizeof(call->agent), STR_FMT, STR_ARG(agent));
+}
+
 struct call *call_create(struct api *api, const struct endpoint *endpoint,
                          struct http_request *request, struct http_reply *reply,
                          const struct auth_result *auth)
@@ -69,6 +78,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     http_request_take_body(request, &call->body);
     call->large = call->body.len > LARGE_BYTES;
     copy_target(call, request);
+    note_client(call, request);
     call->reply = http_reply_acquire(reply);
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
     snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);

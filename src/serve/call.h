@@ -63,6 +63,8 @@ struct call_choice {
     bool last;                /* no other generation of the call is running */
 };
 
+enum { CALL_AGENT_BYTES = 96 };
+
 struct call {
     struct api *api;
     const struct endpoint *endpoint;
@@ -71,6 +73,8 @@ struct call {
     struct buf query, capture; /* as sent; only for endpoints with such parameters */
     char request_id[RESPOND_ID_BYTES];
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
+    char agent[CALL_AGENT_BYTES]; /* the client's User-Agent, truncated */
+    bool local;                   /* http_request_is_local */
     bool large; /* has a large body: runs on a separate thread with others of its kind */
     uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
 

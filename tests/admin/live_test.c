@@ -189,6 +189,51 @@ static void test_requests_of_everybody(void **state)
     api_kit_close(&kit);
 }
 
+/* The first words of a conversation: only without keys, and only from and to this machine. */
+static void test_words_for_a_local_user_without_keys(void **state)
+{
+    static const char body[] =
+        "{\"max_tokens\":2,\"messages\":[{\"role\":\"system\",\"content\":\"Be brief\"},{\"role\":"
+        "\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<reminder>x\"},{\"type\":\"text\","
+        "\"text\":\" H\u00e9llo there, and this is more than a list of requests has room "
+        "for, so that it "
+        "is cut at \u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\"}]}]}";
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    api_kit_ask(&kit, "POST", CHAT, "user-agent: mine/1\r\n", body, &answer);
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    doc = get_as(&kit, "/admin/requests", "");
+    assert_string_equal(json_at(doc, "/recent/0/client"), "mine/1");
+    assert_string_equal(json_at(doc, "/recent/0/words"),
+                        "H\u00e9llo there, and this is more than a list of requests has "
+                        "room for, so that it is "
+                        "cut at \u00e9\u00e9"); /* a whole character */
+    yyjson_doc_free(doc);
+    doc = get_as(&kit, "/admin/requests", "x-forwarded-for: 10.0.0.1\r\n");
+    assert_null(yyjson_doc_ptr_get(doc, "/recent/0/words"));
+    yyjson_doc_free(doc);
+    api_kit_ask(&kit, "POST", CHAT, "via: 1.1 proxy\r\n", body, &answer);
+    http_answer_fini(&answer);
+    doc = get_as(&kit, "/admin/requests", "");
+    assert_string_equal(json_at(doc, "/recent/0/words"), "");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20, .api.auth.admin = "boss"});
+    api_kit_ask(&kit, "POST", CHAT, "", body, &answer);
+    http_answer_fini(&answer);
+    doc = get_as(&kit, "/admin/requests", BOSS);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/recent")), 1);
+    assert_null(yyjson_doc_ptr_get(doc, "/recent/0/words"));
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i48_models_say_what_they_can), TEST(test_i48_partial_reuse_depends_on_kinds),
            TEST(test_i47_cache_of_each_model), TEST(test_i78_memory_of_devices),
-           TEST(test_requests_of_everybody))
+           TEST(test_requests_of_everybody), TEST(test_words_for_a_local_user_without_keys))

@@ -242,7 +242,7 @@ static yyjson_doc *written(const struct recent *recent)
 
     buf_init(&body, 1 << 20);
     json = json_to(&body);
-    recent_write(&json, recent);
+    recent_write(&json, recent, true);
     doc = yyjson_read(buf_str(&body), body.len, 0);
     assert_non_null(doc);
     buf_fini(&body);
@@ -279,6 +279,8 @@ static void test_every_field(void **state)
         .id = "req_1",
         .model = "m",
         .tenant = "alice",
+        .client = "curl/8",
+        .words = "Hello there",
         .endpoint = "chat",
         .when_s = 5,
         .usage = {.prompt = 10,
@@ -303,6 +305,8 @@ static void test_every_field(void **state)
     assert_string_equal(yyjson_get_str(yyjson_doc_ptr_get(doc, "/0/match")), "lcp");
     assert_string_equal(yyjson_get_str(yyjson_doc_ptr_get(doc, "/0/message")), "user[3]");
     assert_string_equal(yyjson_get_str(yyjson_doc_ptr_get(doc, "/0/tenant")), "alice");
+    assert_string_equal(yyjson_get_str(yyjson_doc_ptr_get(doc, "/0/client")), "curl/8");
+    assert_string_equal(yyjson_get_str(yyjson_doc_ptr_get(doc, "/0/words")), "Hello there");
     assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/0/tokens/ram")), 6);
     assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/0/first_difference")), 6);
     yyjson_doc_free(doc);

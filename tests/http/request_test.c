@@ -23,6 +23,23 @@ static void test_headers(void **state)
     assert_false(http_request_header(&request, STR("x-ke"), &value));
 }
 
+static void test_local_requests(void **state)
+{
+    const struct http_header relayed = {STR("X-Forwarded-For"), STR("10.0.0.1")};
+    static const char *const near[] = {"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "unix"},
+                             *const far[] = {"10.0.0.1", "::2", "", "fe80::1", "1.127.0.0"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(near); i++) {
+        struct http_request request = {.peer = str_from(near[i]), .headers = &relayed};
+        assert_true(http_request_is_local(&request));
+        request.headers_count = 1;
+        assert_false(http_request_is_local(&request));
+    }
+    for (size_t i = 0; i < COUNT_OF(far); i++)
+        assert_false(http_request_is_local(&(struct http_request){.peer = str_from(far[i])}));
+}
+
 static void check_query(const char *query, const char *name, const char *expected)
 {
     struct buf out;
@@ -90,5 +107,5 @@ static void test_method_names(void **state)
     assert_string_equal(http_method_name(HTTP_METHOD_OPTIONS), "OPTIONS");
 }
 
-TEST_SUITE(TEST(test_headers), TEST(test_query), TEST(test_escapes), TEST(test_take_body),
-           TEST(test_method_names))
+TEST_SUITE(TEST(test_headers), TEST(test_local_requests), TEST(test_query), TEST(test_escapes),
+           TEST(test_take_body), TEST(test_method_names))

@@ -23,7 +23,7 @@ const objectsShown = (page, name) => page.locator(`.tier[data-key=${name}] dl di
 /* It goes on until its client leaves, or the large context is full. */
 test('a running request is shown with its numbers, and goes', async () => {
     const { page, close } = await openPage(browser, server.url);
-    assert.ok(await page.isVisible('#live-none'));
+    await page.waitForSelector('#welcome', { state: 'visible' }); /* no request has come yet */
     const leave = new AbortController();
     const answer = fetch(`${server.url}/v1/chat/completions`, {
         method: 'POST', signal: leave.signal, headers: { 'content-type': 'application/json' },
@@ -126,7 +126,7 @@ test('what a probe cannot read is said in the server\'s words', async () => {
 
 test('everything can be reached and done by keys', async () => {
     await talk(server.url, 2, 51);
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { view: '' }); /* an address with a place begins there */
     await page.waitForSelector('#tree summary');
     const focused = () => page.evaluate(() => {
         const element = document.activeElement;

@@ -7,8 +7,8 @@ import { chromium } from 'playwright-core';
 
 export const launch = () => chromium.launch({ executablePath: process.env.BROWSER, args: ['--disable-gpu'] });
 
-/* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. */
-export async function openPage(browser, url, { expected = null, live = true, ...context } = {}) {
+/* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. `view`: where; '' is where the page chooses. */
+export async function openPage(browser, url, { expected = null, live = true, view = '#overview', ...context } = {}) {
     const complaints = [];
     const place = await browser.newContext({ reducedMotion: 'reduce', ...context });
     const page = await place.newPage();
@@ -19,7 +19,7 @@ export async function openPage(browser, url, { expected = null, live = true, ...
     page.on('pageerror', (error) => complain(`error: ${error.message}`));
     page.on('request', (request) => { if (new URL(request.url()).origin !== url) complain(`asked ${request.url()}`); });
     await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective}`)));
-    await page.goto(url);
+    await page.goto(`${url}/${view}`);
     if (live) await page.waitForSelector('#link[data-state=ok]');
     return {
         page,
@@ -75,3 +75,31 @@ export async function becomes(read, want) {
     }
     assert.deepEqual(got, wanted);
 }
+
+/* The lowest contrast of any visible text with what is behind it. */
+export const worstContrast = (page) => page.evaluate(() => {
+    const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const over = (colours) => {
+        context.clearRect(0, 0, 1, 1);
+        for (const colour of colours) {
+            context.fillStyle = colour;
+            context.fillRect(0, 0, 1, 1);
+        }
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = (rgb) => {
+        const [r, g, b] = rgb.map((value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    let worst = [Infinity, ''];
+    for (const element of document.querySelectorAll('body *')) {
+        const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join('');
+        if (!text || !element.checkVisibility({ visibilityProperty: true }) || element.closest('.hidden, .skip, noscript')) continue;
+        const grounds = [];
+        for (let behind = element; behind; behind = behind.parentElement) grounds.unshift(getComputedStyle(behind).backgroundColor);
+        const [a, b] = [light(over([...grounds, getComputedStyle(element).color])), light(over(grounds))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < worst[0]) worst = [ratio, `${element.tagName} "${text.slice(0, 40)}" ${ratio.toFixed(2)}`];
+    }
+    return worst;
+});

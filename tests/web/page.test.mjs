@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { format, get, launch, openPage, becomes, talk } from './browser.mjs';
+import { format, get, launch, openPage, becomes, talk, worstContrast } from './browser.mjs';
 
 let server, browser;
 
@@ -152,34 +152,6 @@ test('the lines to paste work, and are copied', async () => {
 
 /* ---- themes and sizes ---- */
 
-/* The lowest contrast of any visible text with what is behind it. */
-const worstContrast = (page) => page.evaluate(() => {
-    const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-    const over = (colours) => {
-        context.clearRect(0, 0, 1, 1);
-        for (const colour of colours) {
-            context.fillStyle = colour;
-            context.fillRect(0, 0, 1, 1);
-        }
-        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
-    };
-    const light = (rgb) => {
-        const [r, g, b] = rgb.map((value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    let worst = [Infinity, ''];
-    for (const element of document.querySelectorAll('body *')) {
-        const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join('');
-        if (!text || !element.checkVisibility({ visibilityProperty: true }) || element.closest('.hidden, .skip, noscript')) continue;
-        const grounds = [];
-        for (let behind = element; behind; behind = behind.parentElement) grounds.unshift(getComputedStyle(behind).backgroundColor);
-        const [a, b] = [light(over([...grounds, getComputedStyle(element).color])), light(over(grounds))];
-        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-        if (ratio < worst[0]) worst = [ratio, `${element.tagName} "${text.slice(0, 40)}" ${ratio.toFixed(2)}`];
-    }
-    return worst;
-});
-
 for (const colorScheme of ['light', 'dark'])
     test(`the ${colorScheme} theme is legible`, async () => {
         const { page, close } = await openPage(browser, server.url, { colorScheme });
@@ -224,7 +196,8 @@ test('a phone of 360 pixels shows all of it', async () => {
 test('landmarks, names and references are there', async () => {
     const { page, close } = await openPage(browser, server.url);
     await page.waitForSelector('#recent tbody tr');
-    for (const landmark of ['banner', 'navigation', 'main', 'contentinfo']) assert.equal(await page.getByRole(landmark).count(), 1, landmark);
+    for (const landmark of ['banner', 'main', 'contentinfo']) assert.equal(await page.getByRole(landmark).count(), 1, landmark);
+    for (const name of ['Views', 'Sections']) assert.equal(await page.getByRole('navigation', { name }).count(), 1, name);
     for (const name of ['Overview', 'Requests', 'Models', 'Cache', 'Probe', 'Connect'])
         assert.equal(await page.getByRole('region', { name, exact: true }).count(), 1, name);
     const wrong = await page.evaluate(() => {

@@ -34,6 +34,7 @@ run_page() { # FILE
 
 test_page() { run_page page.test.mjs; }
 test_actions() { run_page actions.test.mjs; }
+test_chat() { run_page chat.test.mjs; }
 test_keys() { run_page keys.test.mjs; }
 
 test_a_browser_that_is_not_there_is_named() {
