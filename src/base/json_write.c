@@ -182,6 +182,25 @@ void json_value(struct json *json, yyjson_val *value)
     mem_free(text);
 }
 
+void json_members(struct json *json, yyjson_val *object, const char *const *skip)
+{
+    size_t i, count;
+    yyjson_val *key, *value;
+
+    yyjson_obj_foreach(object, i, count, key, value)
+    {
+        bool skipped = false;
+        for (size_t k = 0; skip[k] != NULL && !skipped; k++)
+            skipped = yyjson_equals_str(key, skip[k]);
+        if (skipped)
+            continue;
+        json_value(json, key);
+        buf_append_char(json->out, ':');
+        json->comma = false;
+        json_value(json, value);
+    }
+}
+
 void json_key_text(struct json *json, const char *key, const char *text)
 {
     json_key(json, key);

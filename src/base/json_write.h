@@ -39,6 +39,8 @@ void json_bool(struct json *json, bool value);
 void json_null(struct json *json);
 void json_raw(struct json *json, struct str value);    /* already JSON */
 void json_value(struct json *json, yyjson_val *value); /* NULL: null */
+/* The members of an object, inside an open one, except those named in `skip` (ends with NULL). */
+void json_members(struct json *json, yyjson_val *object, const char *const *skip);
 
 /* key and value in one call. */
 void json_key_text(struct json *json, const char *key, const char *text);

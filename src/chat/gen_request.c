@@ -11,6 +11,7 @@ void gen_request_init(struct gen_request *request, size_t limit,
     *request = (struct gen_request){
         .choices = 1,
         .tool_choice = CONSTRAINT_AUTO,
+        .format_field = "response_format",
         .parallel_calls = true,
         .cache_read = true,
         .cache_write = true,

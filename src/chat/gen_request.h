@@ -51,6 +51,7 @@ struct gen_request {
     size_t prompt_tokens_count;
     bool continue_final; /* continue the last message, which is an assistant's */
     bool echo;           /* completions: return the prompt before the answer */
+    bool needs_text;     /* an answer without text is an error: it is a summary */
 
     bool stream;
     bool stream_usage;   /* stream_options.include_usage */
@@ -68,8 +69,9 @@ struct gen_request {
     struct str tool_name; /* of CONSTRAINT_NAMED */
     bool parallel_calls;  /* starts as true */
     enum constraint_answer format;
-    yyjson_val *schema; /* of CONSTRAINT_ANSWER_SCHEMA */
-    struct str grammar; /* of CONSTRAINT_ANSWER_GRAMMAR */
+    const char *format_field; /* the client's name for it; starts as "response_format" */
+    yyjson_val *schema;       /* of CONSTRAINT_ANSWER_SCHEMA */
+    struct str grammar;       /* of CONSTRAINT_ANSWER_GRAMMAR */
 
     enum chat_thinking thinking;
     struct str reasoning_effort; /* "low", ...; empty = not set */

@@ -250,7 +250,7 @@ static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 static const char *grammar_param(const struct prepare_run *run)
 {
     return is_about_calls(run) && !run->out->constraint.answer_refused ? "tools"
-                                                                       : "response_format";
+                                                                       : run->request->format_field;
 }
 
 /* ---- the whole preparation ---- */

@@ -55,7 +55,9 @@ static const struct message just_user[] = {USER};
 /* False if the template refuses it. The text is valid until the next call. */
 static bool ask(struct prober *p, struct trial trial, bool tools, struct chat_text *out)
 {
-    const struct tool tool = {STR("needle_tool"), STR("d"), yyjson_doc_get_root(p->schema), false};
+    const struct tool tool = {.name = STR("needle_tool"),
+                              .description = STR("d"),
+                              .schema = yyjson_doc_get_root(p->schema)};
     struct chat_request request = {.messages = trial.messages,
                                    .messages_count = trial.count,
                                    .tools = &tool,

@@ -77,7 +77,7 @@ static enum err turn_take(struct turn *turn, const struct chat_template *tmpl,
                           const struct path *path, size_t end)
 {
     struct message messages[COUNT_OF(script)];
-    struct tool tool = {STR("look"), STR("d"), NULL, false};
+    struct tool tool = {.name = STR("look"), .description = STR("d")};
     struct chat_request request = {.messages = messages,
                                    .tools = &tool,
                                    .tools_count = path->tools ? 1 : 0,

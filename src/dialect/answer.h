@@ -130,11 +130,13 @@ struct dialect {
     /* NULL: `keepalive`. May be called before begin: the first one then opens the stream, and begin
      * does not repeat it. Later ones may be sent any number of times, anywhere in the stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
+    bool keepalive_changes; /* what it writes depends on the events before it */
 };
 
 extern const struct dialect dialect_openai_chat;
 extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
+extern const struct dialect dialect_openai_compact; /* parse, error and body only */
 extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;

@@ -51,6 +51,10 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_key_uint(json, "ephemeral_5m_input_tokens", lasting ? 0 : written);
     json_key_uint(json, "ephemeral_1h_input_tokens", lasting ? written : 0);
     json_close(json, '}');
+    json_key_null(json, "server_tool_use");
+    json_key_text(json, "service_tier", "standard");
+    json_key_null(json, "inference_geo");
+    json_key_null(json, "speed");
     json_key_uint(json, "output_tokens", answer->usage.generated);
     json_key_open(json, "output_tokens_details", '{');
     json_key_uint(json, "thinking_tokens", answer->choices[0].reasoning_tokens);
@@ -74,6 +78,8 @@ static void write_stop(struct json *json, const struct answer_choice *choice)
         json_str(json, choice->stop_text);
     else
         json_null(json);
+    json_key_null(json, "stop_details");
+    json_key_null(json, "container");
 }
 
 static void write_id(struct json *json, const char *prefix, const char *id)
@@ -97,6 +103,7 @@ static void write_text_block(struct json *json, struct str text)
     json_open(json, '{');
     json_key_text(json, "type", "text");
     json_key_str(json, "text", text);
+    json_key_null(json, "citations");
     json_close(json, '}');
 }
 
@@ -116,6 +123,7 @@ static void write_tool_block(struct json *json, const struct answer_call *call, 
     write_id(json, "toolu_", call->id);
     json_key_text(json, "name", call->name);
     json_key_raw(json, "input", input);
+    json_key_raw(json, "caller", STR("{\"type\":\"direct\"}"));
     json_close(json, '}');
 }
 
@@ -172,8 +180,7 @@ static void compose_begin(struct answer *answer, struct buf *out)
     json_key_open(&json, "message", '{');
     write_message_head(&json, answer);
     json_key_raw(&json, "content", STR("[]"));
-    json_key_null(&json, "stop_reason");
-    json_key_null(&json, "stop_sequence");
+    write_stop(&json, &answer->choices[0]); /* all null: it is running */
     write_usage(&json, answer);
     usage_write_x_cache(&json,
                         answer); /* repeated here: SDKs keep extra fields of this event only */

@@ -4,8 +4,9 @@
  *
  * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
  * stop_sequences, thinking, output_config (effort, format), output_format, cache_control; and, as
- * in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Everything else
- * (metadata, service_tier, container, context_management, ...) is ignored.
+ * in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
+ * Anthropic's servers have and that change the answer (mcp_servers, container) are refused.
+ * Everything else (metadata, service_tier, context_management, ...) is ignored.
  *
  * thinking: `adaptive` and `between_tools` enable thinking, like `enabled` without a budget.
  * `display` is ignored: a client that receives the thought can send it back, and then the prompt of
@@ -160,6 +161,7 @@ static enum err read_format(struct gen_request *request, const struct json_reade
     if (request->schema == NULL)
         return json_read_error(&reader, "schema", "is missing: it must be an object");
     request->format = CONSTRAINT_ANSWER_SCHEMA;
+    request->format_field = str_eq(str_from(key), STR("format")) ? "output_config.format" : key;
     return ERR_OK;
 }
 
@@ -188,6 +190,20 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     return json_read_object(body, "chat_template_kwargs", &request->kwargs);
 }
 
+/* An empty list asks for nothing. */
+static enum err refuse_features(const struct json_reader *body)
+{
+    static const char *const features[] = {"mcp_servers", "container"};
+
+    for (size_t i = 0; i < COUNT_OF(features); i++) {
+        yyjson_val *value = json_read_get(body, features[i]);
+        if (value != NULL && !(yyjson_is_arr(value) && yyjson_arr_size(value) == 0))
+            return json_read_error_kind(body, API_ERROR_UNSUPPORTED, features[i],
+                                        "is not supported: tools run on the client only");
+    }
+    return ERR_OK;
+}
+
 /* ---- messages and tools ---- */
 
 static enum err parse(struct gen_request *request, yyjson_val *root, bool generate,
@@ -199,6 +215,7 @@ static enum err parse(struct gen_request *request, yyjson_val *root, bool genera
     if (!yyjson_is_obj(root))
         return api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
     request->source = GEN_SOURCE_MESSAGES;
+    TRY(refuse_features(&body));
     TRY(read_fields(request, &body, generate));
     TRY(anthropic_read_tools(&build, &body));
     TRY(anthropic_read_tool_choice(&build, &body));

@@ -26,6 +26,21 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
     return ERR_OK;
 }
 
+static enum err read_modalities(const struct json_reader *body)
+{
+    yyjson_val *list = NULL, *value;
+    size_t i, count;
+
+    TRY(json_read_array(body, "modalities", &list));
+    yyjson_arr_foreach(list, i, count, value)
+    {
+        if (!yyjson_equals_str(value, "text"))
+            return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "modalities",
+                                        "must be [\"text\"]: the answer has no other form here");
+    }
+    return ERR_OK;
+}
+
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     struct json_reader body = {root, "", error};
@@ -33,6 +48,7 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     request->source = GEN_SOURCE_MESSAGES;
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));
+    TRY(read_modalities(&body));
     TRY(read_logprobs(request, &body));
     TRY(openai_read_tools(request, &body));
     TRY(openai_read_messages(request, &body));

@@ -89,6 +89,8 @@ enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
 /* The reverse, using the tools of the body. */
 struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
+/* "tools" of a response: as sent, and functions completed by the members that they lack. */
+void openai_write_tools(struct json *json, yyjson_val *body);
 /* "input": the text of a custom tool, from the arguments that carry it. */
 void openai_write_input(struct json *json, struct str arguments);
 
@@ -96,6 +98,12 @@ void openai_write_input(struct json *json, struct str arguments);
  * openai_responses_parse.c */
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error) NODISCARD;
+
+/* "usage" of Responses. openai_responses.c */
+void openai_write_usage(struct json *json, const struct answer *answer);
+
+/* What /v1/responses/compact writes before a summary, and input items with one begin with. */
+#define OPENAI_COMPACTION_MARK "hearth:"
 
 /* ---- writing (openai_common.c) ---- */
 

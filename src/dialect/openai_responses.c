@@ -11,17 +11,17 @@
  *            call      function_call_arguments.delta ..., function_call_arguments.done
  *            custom    custom_tool_call_input.done: its text comes as a whole
  *          response.output_item.done
- *      response.completed | response.incomplete | response.failed    no [DONE]
+ *      response.completed | response.incomplete | response.failed, [DONE]
  *
  * Only one item is open at a time: text after a call is a separate message. Finished items are kept
- * as JSON in answer->items, because the last event repeats them. A keep-alive is the event that
- * OpenAI itself sends in long silences, which clients skip. Comments do not work, because some
- * clients do not count them as activity; neither does a second response.in_progress, which resets
- * what they have collected. The keep-alive has no sequence_number: it may be repeated between any
- * two events, while sequence numbers increase by exactly one.
+ * as JSON in answer->items, because the last event repeats them. A keep-alive is an event of our
+ * own, with a prefix as Open Responses demands, which clients skip. Comments do not work, because
+ * some clients do not count them as activity; neither does a second response.in_progress, which
+ * resets what they have collected. The keep-alive may be repeated between any two events, while
+ * sequence numbers increase by exactly one: it has the number of the event before it.
  *
- * A response has one choice. The request's settings are repeated from its body (dialect_data), as
- * far as the official SDKs' type includes them.
+ * A response has one choice. The request's settings are repeated from its body (dialect_data) and
+ * completed: Open Responses demands most members, if only as null.
  */
 #include "dialect/openai_impl.h"
 
@@ -108,12 +108,15 @@ static void write_text_item(struct json *json, const struct answer *answer, cons
     json_close(json, ']');
 }
 
+static yyjson_val *body_of(const struct answer *answer)
+{
+    return (yyjson_val *)(uintptr_t)answer->request->dialect_data;
+}
+
 static struct openai_tool_name call_name(const struct answer *answer,
                                          const struct answer_call *call)
 {
-    yyjson_val *body = (yyjson_val *)(uintptr_t)answer->request->dialect_data;
-
-    return openai_tools_find(body, str_from(call->name));
+    return openai_tools_find(body_of(answer), str_from(call->name));
 }
 
 static const char *call_item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
@@ -154,12 +157,11 @@ static void write_item(struct json *json, const struct answer *answer, const str
 
 /* ---- the response object ---- */
 
-/* A field of the request, or default JSON if it was not sent. */
-static void repeat_field(struct json *json, const struct answer *answer, const char *key,
-                         struct str otherwise)
+/* A member of an object, or default JSON if it was not sent. */
+static void repeat_member(struct json *json, yyjson_val *object, const char *key,
+                          struct str otherwise)
 {
-    yyjson_val *body = (yyjson_val *)(uintptr_t)answer->request->dialect_data;
-    yyjson_val *value = yyjson_obj_get(body, key);
+    yyjson_val *value = yyjson_obj_get(object, key);
 
     json_key(json, key);
     if (value == NULL || yyjson_is_null(value))
@@ -168,25 +170,80 @@ static void repeat_field(struct json *json, const struct answer *answer, const c
         json_value(json, value);
 }
 
+static void repeat_field(struct json *json, const struct answer *answer, const char *key,
+                         struct str otherwise)
+{
+    repeat_member(json, body_of(answer), key, otherwise);
+}
+
+static void write_reasoning(struct json *json, yyjson_val *sent)
+{
+    static const char *const keys[] = {"effort", "summary", NULL};
+
+    json_key_open(json, "reasoning", '{');
+    for (size_t i = 0; keys[i] != NULL; i++)
+        repeat_member(json, sent, keys[i], STR("null"));
+    json_members(json, sent, keys);
+    json_close(json, '}');
+}
+
+static void write_text_settings(struct json *json, yyjson_val *sent)
+{
+    static const char *const keys[] = {"format", NULL}, *const completed[] = {"description",
+                                                                              "strict", NULL};
+    yyjson_val *format = yyjson_obj_get(sent, "format");
+
+    json_key_open(json, "text", '{');
+    if (yyjson_equals_str(yyjson_obj_get(format, "type"), "json_schema")) {
+        json_key_open(json, "format", '{');
+        json_members(json, format, completed);
+        repeat_member(json, format, "description", STR("null"));
+        repeat_member(json, format, "strict", STR("false"));
+        json_close(json, '}');
+    } else {
+        repeat_member(json, sent, "format", STR("{\"type\":\"text\"}"));
+    }
+    json_members(json, sent, keys);
+    json_close(json, '}');
+}
+
+static void write_tool_choice(struct json *json, yyjson_val *body)
+{
+    static const char *const keys[] = {"mode", NULL};
+    yyjson_val *choice = yyjson_obj_get(body, "tool_choice");
+
+    if (!yyjson_equals_str(yyjson_obj_get(choice, "type"), "allowed_tools")) {
+        repeat_member(json, body, "tool_choice", STR("\"auto\""));
+        return;
+    }
+    json_key_open(json, "tool_choice", '{');
+    json_members(json, choice, keys);
+    repeat_member(json, choice, "mode", STR("\"auto\""));
+    json_close(json, '}');
+}
+
 static void write_settings(struct json *json, const struct answer *answer)
 {
+    yyjson_val *body = body_of(answer);
     const struct gen_request *request = answer->request;
 
     repeat_field(json, answer, "instructions", STR("null"));
     repeat_field(json, answer, "max_output_tokens", STR("null"));
-    json_key_null(json, "max_tool_calls");
+    repeat_field(json, answer, "max_tool_calls", STR("null"));
     json_key_bool(json, "parallel_tool_calls", request->parallel_calls);
     json_key_null(json, "previous_response_id");
     repeat_field(json, answer, "prompt_cache_key", STR("null"));
     repeat_field(json, answer, "prompt_cache_retention", STR("null"));
-    repeat_field(json, answer, "reasoning", STR("{\"effort\":null,\"summary\":null}"));
+    write_reasoning(json, yyjson_obj_get(body, "reasoning"));
     repeat_field(json, answer, "safety_identifier", STR("null"));
     json_key_text(json, "service_tier", "default");
     json_key_bool(json, "store", false);
     json_key_single(json, "temperature", request->sample.temperature);
-    repeat_field(json, answer, "text", STR("{\"format\":{\"type\":\"text\"}}"));
-    repeat_field(json, answer, "tool_choice", STR("\"auto\""));
-    repeat_field(json, answer, "tools", STR("[]"));
+    json_key_single(json, "presence_penalty", request->sample.penalty_presence);
+    json_key_single(json, "frequency_penalty", request->sample.penalty_frequency);
+    write_text_settings(json, yyjson_obj_get(body, "text"));
+    write_tool_choice(json, body);
+    openai_write_tools(json, body);
     json_key_uint(json, "top_logprobs", request->sample.logprobs);
     json_key_single(json, "top_p", request->sample.top_p);
     repeat_field(json, answer, "truncation", STR("\"disabled\""));
@@ -194,7 +251,7 @@ static void write_settings(struct json *json, const struct answer *answer)
     repeat_field(json, answer, "metadata", STR("{}"));
 }
 
-static void write_usage(struct json *json, const struct answer *answer)
+void openai_write_usage(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
@@ -225,12 +282,10 @@ static const char *error_code(enum api_error_kind kind)
 static void write_outcome(struct json *json, const struct answer *answer,
                           enum response_status status, const struct api_error *error)
 {
-    bool done = status == COMPLETED || status == INCOMPLETE;
-
     json_key_text(json, "status", status_names[status]);
     json_key_bool(json, "background", false);
     json_key(json, "completed_at");
-    if (done)
+    if (status == COMPLETED)
         json_uint(json, answer->created_s + (uint64_t)(answer_timings(answer).total_ms / 1000));
     else
         json_null(json);
@@ -268,7 +323,7 @@ static void write_response(struct json *json, const struct answer *answer,
     if (status == IN_PROGRESS) {
         json_key_null(json, "usage");
     } else {
-        write_usage(json, answer);
+        openai_write_usage(json, answer);
         openai_write_timings(json, answer);
         usage_write_x_cache(json, answer);
     }
@@ -521,9 +576,8 @@ static void responses_keepalive(struct answer *answer, struct buf *out)
         responses_begin(answer, out);
         return;
     }
-    struct json json = sse_open(out, "keepalive");
-    json_open(&json, '{');
-    json_key_text(&json, "type", "keepalive");
+    answer->sequence--;
+    struct json json = event_begin(answer, "hearth:keepalive", out);
     event_end(&json);
 }
 
@@ -562,12 +616,15 @@ static void responses_choice_end(struct answer *answer, size_t index, struct buf
     close_item(answer, status_of(answer), out);
 }
 
+static const char done_text[] = "data: [DONE]\n\n";
+
 static void responses_end(struct answer *answer, struct buf *out)
 {
     enum response_status status = status_of(answer);
 
     send_response(answer, status == COMPLETED ? "response.completed" : "response.incomplete",
                   status, NULL, out);
+    buf_append_str(out, done_text);
 }
 
 /* Open items stay open: the client's copy of them is incomplete. */
@@ -576,6 +633,7 @@ static void responses_stream_error(struct answer *answer, const struct api_error
 {
     responses_begin(answer, out);
     send_response(answer, "response.failed", FAILED, error, out);
+    buf_append_str(out, done_text);
 }
 
 const struct dialect dialect_openai_responses = {
@@ -589,4 +647,5 @@ const struct dialect dialect_openai_responses = {
     .end = responses_end,
     .stream_error = responses_stream_error,
     .keepalive_event = responses_keepalive,
+    .keepalive_changes = true,
 };

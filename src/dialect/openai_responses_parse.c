@@ -176,6 +176,27 @@ static enum err add_output(struct turn *turn, const struct json_reader *item)
     return openai_read_content(turn->request, item, "output", message);
 }
 
+/* A summary that stands for the turns before it, from openai_compact.c. */
+static enum err add_compaction(struct turn *turn, const struct json_reader *item)
+{
+    static const struct str mark = STR(OPENAI_COMPACTION_MARK);
+    struct str text;
+
+    TRY(openai_need_str(item, "encrypted_content", &text));
+    if (!str_starts(text, mark))
+        return json_read_error(item, "encrypted_content",
+                               "was not written by this server's /v1/responses/compact");
+    TRY(turn_flush(turn));
+    char *told =
+        arena_printf(&turn->request->arena, "Summary of our conversation so far:\n\n" STR_FMT,
+                     (int)(text.len - mark.len), text.ptr + mark.len);
+    if (told == NULL)
+        return turn->request->arena.err;
+    return conversation_add_text(&turn->request->conversation, ROLE_USER, str_from(told)) != NULL
+               ? ERR_OK
+               : turn->request->arena.err;
+}
+
 static enum err add_nothing(struct turn *turn, const struct json_reader *item)
 {
     (void)turn;
@@ -201,6 +222,7 @@ static const struct {
     {{"reasoning", 9}, add_reasoning},
     {{"custom_tool_call", 16}, add_custom_call},
     {{"custom_tool_call_output", 23}, add_output},
+    {{"compaction", 10}, add_compaction},
     {{"additional_tools", 16}, add_nothing}, /* openai_responses_tools.c */
     {{"item_reference", 14}, refuse_reference},
 };
@@ -289,7 +311,10 @@ static enum err read_text(struct gen_request *request, const struct json_reader 
 
     TRY(json_read_nested(body, "text", &text));
     TRY(json_read_nested(&text, "format", &format));
-    return format.object != NULL ? openai_read_format(request, &format) : ERR_OK;
+    if (format.object == NULL)
+        return ERR_OK;
+    request->format_field = "text.format";
+    return openai_read_format(request, &format);
 }
 
 /* Log-probabilities are returned if they are included, or if some are requested. */
@@ -316,10 +341,12 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
 {
     static const char *const truncations[] = {"auto", "disabled", NULL};
     struct json_reader body = {root, "", error};
+    yyjson_val *metadata = NULL;
     size_t ignored;
 
     request->source = GEN_SOURCE_MESSAGES;
     request->dialect_data = root;
+    TRY(json_read_object(&body, "metadata", &metadata));
     TRY(refuse_state(&body));
     TRY(openai_read_settings(request, &body));
     TRY(read_text(request, &body));

@@ -129,6 +129,34 @@ struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat)
     return found;
 }
 
+/* ---- the list in a response ---- */
+
+void openai_write_tools(struct json *json, yyjson_val *body)
+{
+    static const char *const keys[] = {"description", "parameters", "strict", NULL};
+    size_t i, count;
+    yyjson_val *tool;
+
+    json_key_open(json, "tools", '[');
+    yyjson_arr_foreach(yyjson_obj_get(body, "tools"), i, count, tool)
+    {
+        if (kind_of(tool) != TOOL_FUNCTION) {
+            json_value(json, tool);
+            continue;
+        }
+        json_open(json, '{');
+        if (yyjson_obj_get(tool, "type") == NULL)
+            json_key_text(json, "type", "function");
+        json_members(json, tool, keys);
+        for (size_t k = 0; keys[k] != NULL; k++) {
+            json_key(json, keys[k]);
+            json_value(json, yyjson_obj_get(tool, keys[k]));
+        }
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 /* ---- calls of custom tools ---- */
 
 void openai_write_input(struct json *json, struct str arguments)

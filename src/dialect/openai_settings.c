@@ -301,6 +301,7 @@ static enum err read_formats(struct gen_request *request, const struct json_read
         TRY(openai_read_format(request, &format));
     if (json_read_get(body, "json_schema") != NULL) {
         TRY(check_single_format(request, body, "json_schema"));
+        request->format_field = "json_schema";
         TRY(set_schema(request, body, "json_schema"));
     }
     TRY(json_read_str(body, "grammar", &request->grammar));

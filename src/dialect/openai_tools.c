@@ -66,18 +66,18 @@ enum err openai_read_tools(struct gen_request *request, const struct json_reader
 
 /* ---- tool_choice ---- */
 
-static bool has_tool(const struct conversation *talk, struct str name)
+static struct tool *find_tool(const struct conversation *talk, struct str name)
 {
     for (size_t i = 0; i < talk->tools_count; i++)
         if (str_eq(talk->tools[i].name, name))
-            return true;
-    return false;
+            return &talk->tools[i];
+    return NULL;
 }
 
 /* {"type":"function","function":{"name":...}}; or flat, of another callable type, and perhaps with
  * a namespace. */
-static enum err read_named(struct gen_request *request, const struct json_reader *body,
-                           yyjson_val *choice)
+static enum err read_name(struct gen_request *request, const struct json_reader *body,
+                          yyjson_val *choice, struct tool **tool)
 {
     yyjson_val *function = yyjson_obj_get(choice, "function");
     struct str type = json_read_text(yyjson_obj_get(choice, "type"));
@@ -90,11 +90,50 @@ static enum err read_named(struct gen_request *request, const struct json_reader
     if (name.len == 0)
         return json_read_error(body, "tool_choice", "must have the name of a function");
     TRY(openai_tools_name(request, json_read_text(yyjson_obj_get(choice, "namespace")), &name));
-    if (!has_tool(&request->conversation, name))
+    *tool = find_tool(&request->conversation, name);
+    if (*tool == NULL)
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
                                STR_ARG(name));
+    return ERR_OK;
+}
+
+static enum err read_named(struct gen_request *request, const struct json_reader *body,
+                           yyjson_val *choice)
+{
+    struct tool *tool;
+
+    TRY(read_name(request, body, choice, &tool));
     request->tool_choice = CONSTRAINT_NAMED;
-    request->tool_name = name;
+    request->tool_name = tool->name;
+    return ERR_OK;
+}
+
+/* {"type":"allowed_tools","mode":...,"tools":[...]}; in chat both are in a nested object. All tools
+ * stay in the prompt, so it is cached as before. */
+static enum err read_allowed(struct gen_request *request, const struct json_reader *body,
+                             yyjson_val *choice)
+{
+    yyjson_val *nested = yyjson_obj_get(choice, "allowed_tools"), *entry;
+    yyjson_val *allowed = yyjson_is_obj(nested) ? nested : choice;
+    yyjson_val *tools = yyjson_obj_get(allowed, "tools"), *mode = yyjson_obj_get(allowed, "mode");
+    struct tool *tool;
+    size_t i, count;
+
+    if (!yyjson_is_arr(tools) || yyjson_arr_size(tools) == 0)
+        return json_read_error(body, "tool_choice", "must list the allowed 'tools'");
+    if (mode != NULL && !yyjson_equals_str(mode, "auto") && !yyjson_equals_str(mode, "required") &&
+        !yyjson_equals_str(mode, "none"))
+        return json_read_error(body, "tool_choice", "must have the mode auto, required or none");
+    for (i = 0; i < request->conversation.tools_count; i++)
+        request->conversation.tools[i].barred = true;
+    yyjson_arr_foreach(tools, i, count, entry)
+    {
+        TRY(read_name(request, body, entry, &tool));
+        tool->barred = false;
+    }
+    request->tool_choice = yyjson_equals_str(mode, "required") ? CONSTRAINT_REQUIRED
+                           : yyjson_equals_str(mode, "none")   ? CONSTRAINT_NONE
+                                                               : CONSTRAINT_AUTO;
     return ERR_OK;
 }
 
@@ -105,6 +144,8 @@ static enum err read_choice(struct gen_request *request, const struct json_reade
 
     if (choice == NULL)
         return ERR_OK;
+    if (yyjson_equals_str(yyjson_obj_get(choice, "type"), "allowed_tools"))
+        return read_allowed(request, body, choice);
     if (yyjson_is_obj(choice))
         return read_named(request, body, choice);
     if (str_eq(name, STR("none")))

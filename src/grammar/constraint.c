@@ -47,7 +47,7 @@ static enum err check_tool(struct constraint_writer *writer, const struct tool *
     return ERR_OK;
 }
 
-/* Reads the tools that may be called; *strict: at least one of them is. */
+/* Reads the tools that may be called. *strict: one of them is, or others may not be called. */
 static enum err read_tools(struct constraint_writer *writer, bool *strict)
 {
     const struct constraint_request *request = writer->request;
@@ -58,10 +58,12 @@ static enum err read_tools(struct constraint_writer *writer, bool *strict)
         if (writer->tools_count == CONSTRAINT_TOOLS_MAX)
             return err_set(writer->info, ERR_LIMIT, "more than %d tools", CONSTRAINT_TOOLS_MAX);
         TRY(check_tool(writer, tool));
+        *strict |= tool->strict || tool->barred;
+        if (tool->barred)
+            continue;
         if (request->mode == CONSTRAINT_NAMED && !str_eq(request->name, tool->name))
             continue;
         writer->tools[writer->tools_count++] = *tool;
-        *strict |= tool->strict;
     }
     if (writer->tools_count > 0 || request->mode == CONSTRAINT_AUTO)
         return ERR_OK;
@@ -85,13 +87,21 @@ static enum thought thought_of(const struct constraint_request *request)
     return THOUGHT_MAY_COME;
 }
 
+/* What follows opener `i`: a call. If no tool may be called, the opener must not occur. */
+static struct constraint_exit call_exit(const struct constraint_writer *writer, size_t i)
+{
+    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
+
+    return (struct constraint_exit){writer->format->openers[i],
+                                    writer->tools_count > 0 ? afters[i] : NULL};
+}
+
 /* Writes root, the thought before `body`, and gap. */
 static void put_root(struct constraint_writer *writer, const char *body)
 {
     const struct reasoning_marks *marks = output_thought_marks(&writer->request->formats);
     enum thought thought = thought_of(writer->request);
     struct constraint_exit exits[1 + CALL_OPENERS_MAX] = {{marks->close, "gap body"}};
-    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
     size_t count = 1;
 
     constraint_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
@@ -102,7 +112,7 @@ static void put_root(struct constraint_writer *writer, const char *body)
     }
     if (writer->format != NULL && writer->format->control)
         for (size_t i = 0; i < CALL_OPENERS_MAX && writer->format->openers[i].len > 0; i++)
-            exits[count++] = (struct constraint_exit){writer->format->openers[i], afters[i]};
+            exits[count++] = call_exit(writer, i);
     constraint_put_text(writer, "thought", exits, count, false);
     if (thought == THOUGHT_OPEN) {
         constraint_put(writer, "root ::= thought-0\n");
@@ -264,12 +274,11 @@ static enum err write_answer(struct constraint_writer *writer, struct constraint
 
 static void put_content(struct constraint_writer *writer)
 {
-    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
     struct constraint_exit exits[CALL_OPENERS_MAX];
     size_t count = 0;
 
     for (; count < CALL_OPENERS_MAX && writer->format->openers[count].len > 0; count++)
-        exits[count] = (struct constraint_exit){writer->format->openers[count], afters[count]};
+        exits[count] = call_exit(writer, count);
     if (count > 0)
         constraint_put_text(writer, "content", exits, count, true);
     else
@@ -314,6 +323,29 @@ static enum err write_messages(struct constraint_writer *writer, const struct fr
     } else {
         put_messages(writer, frame, false, "calls");
     }
+    return ERR_OK;
+}
+
+/* All tools are barred: any thought, any text, and no call. */
+static enum err write_no_calls(struct constraint_writer *writer)
+{
+    const struct frame *frame = frame_of(writer->request);
+    const struct call_format *format = output_call_format(&writer->request->formats);
+    char last[128];
+
+    writer->format = format;
+    if (frame != NULL) {
+        TRY(check_tail(writer, frame));
+        put_final(writer, frame);
+        snprintf(last, sizeof(last), "%sfinal-0", frame->final);
+        put_messages(writer, frame, false, last);
+        return ERR_OK;
+    }
+    put_content(writer);
+    put_root(writer, !format->bare ? "content-0"
+                     : format->openers[0].len > 0
+                         ? "( [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
+                         : "( [^{[ \\t\\r\\n] content-0 )?");
     return ERR_OK;
 }
 
@@ -377,9 +409,10 @@ static enum err write_all(struct constraint_writer *writer, struct constraint *c
 
     if (request->mode != CONSTRAINT_NONE)
         TRY(read_tools(writer, &strict));
+    if (writer->tools_count == 0 && request->answer != CONSTRAINT_ANSWER_TEXT)
+        return write_answer(writer, constraint);
     if (writer->tools_count == 0)
-        return request->answer == CONSTRAINT_ANSWER_TEXT ? ERR_OK
-                                                         : write_answer(writer, constraint);
+        return strict && request->formats.calls != TOOLCALL_NONE ? write_no_calls(writer) : ERR_OK;
     if (request->mode == CONSTRAINT_AUTO && request->answer == CONSTRAINT_ANSWER_TEXT && !strict)
         return ERR_OK;
     if (request->formats.calls == TOOLCALL_NONE)

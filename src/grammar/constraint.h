@@ -10,6 +10,9 @@
  *      required   an optional thought, then calls and nothing else
  *      named      the same, for that one tool
  *
+ * Tools that are `barred` cannot be called in any mode: other calls are held to the grammar, and if
+ * all are barred, no call may begin.
+ *
  * A FORMAT of the answer (json_object, json_schema) applies to text generated instead of calls:
  *
  *      none       an optional thought, then the JSON and nothing else

@@ -45,48 +45,56 @@ static struct http_chunk *make(const struct http_head *head, const struct http_f
 
 /* Returns the content type. */
 static const char *write_body(const struct http_options *options, enum http_problem problem,
-                              struct str path, struct buf *body)
+                              struct str path, char id[HTTP_ID_BYTES], struct buf *body)
 {
+    id[0] = '\0';
     if (options->error_body == NULL) {
         buf_appendf(body, "%s\n", http_problem_sentence(problem));
         return "text/plain; charset=utf-8";
     }
-    options->error_body(problem, path, body, options->error_arg);
+    options->error_body(problem, path, id, body, options->error_arg);
     return options->error_content_type != NULL ? options->error_content_type : "application/json";
 }
 
-/* Writes the header that goes with some problems; returns false for the others. */
-static bool write_header(const struct http_shared *shared, enum http_problem problem,
-                         const struct http_request *request, struct buf *allow,
-                         struct http_header *header)
+enum { PROBLEM_HEADERS_MAX = 3 };
+
+/* Writes the id, and the header that goes with some problems. Returns how many. */
+static size_t write_headers(const struct http_shared *shared, enum http_problem problem,
+                            const struct http_request *request, const char *id, struct buf *allow,
+                            struct http_header headers[PROBLEM_HEADERS_MAX])
 {
-    if (problem == HTTP_PROBLEM_BUSY) {
-        *header = (struct http_header){STR("retry-after"), STR("1")};
-        return true;
+    size_t count = 0;
+
+    if (id[0] != '\0') {
+        headers[count++] = (struct http_header){STR("x-request-id"), str_from(id)};
+        headers[count++] = (struct http_header){STR("request-id"), str_from(id)};
     }
-    if (problem != HTTP_PROBLEM_NO_METHOD)
-        return false;
-    http_route_allow(shared->routes, shared->routes_count, request->path, allow);
-    *header = (struct http_header){STR("allow"), {buf_str(allow), allow->len}};
-    return true;
+    if (problem == HTTP_PROBLEM_BUSY)
+        headers[count++] = (struct http_header){STR("retry-after"), STR("1")};
+    if (problem == HTTP_PROBLEM_NO_METHOD) {
+        http_route_allow(shared->routes, shared->routes_count, request->path, allow);
+        headers[count++] = (struct http_header){STR("allow"), {buf_str(allow), allow->len}};
+    }
+    return count;
 }
 
 struct http_chunk *http_answer_problem(const struct http_shared *shared, enum http_problem problem,
                                        const struct http_request *request, bool keep_alive)
 {
     bool head_only = request != NULL && request->method == HTTP_METHOD_HEAD;
-    struct http_header header;
+    struct http_header headers[PROBLEM_HEADERS_MAX];
+    char id[HTTP_ID_BYTES];
     struct buf body, allow;
 
     buf_init(&body, ERROR_BYTES_MAX);
     buf_init(&allow, ALLOW_BYTES_MAX);
-    const char *type =
-        write_body(&shared->options, problem, request != NULL ? request->path : STR_NONE, &body);
+    const char *type = write_body(&shared->options, problem,
+                                  request != NULL ? request->path : STR_NONE, id, &body);
     struct http_head head = {
         .status = http_problem_status(problem),
         .content_type = str_from(type),
-        .headers = &header,
-        .headers_count = write_header(shared, problem, request, &allow, &header),
+        .headers = headers,
+        .headers_count = write_headers(shared, problem, request, id, &allow, headers),
     };
     struct http_frame frame = frame_of(shared, request, keep_alive);
     frame.bytes = body.len;

@@ -36,6 +36,8 @@
     X(HTTP_PROBLEM_BUSY, 503, "overloaded", "Too many connections or requests. Try again later.") \
     X(HTTP_PROBLEM_VERSION, 505, "bad_version", "This server speaks HTTP/1.1 and HTTP/1.0.")
 
+enum { HTTP_ID_BYTES = 40 }; /* of the id of a refused request */
+
 enum http_problem {
 #define X(value, status, name, sentence) value,
     HTTP_PROBLEM_TABLE(X)

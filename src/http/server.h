@@ -70,8 +70,10 @@ struct http_options {
     uint32_t tick_ms;          /* how often deadlines are checked; 0 = 100 */
 
     /* Writes the body of refusals by this layer, on the loop thread. NULL = the problem's sentence
-     * as plain text. `path` is that of the request as far as it could be read, else empty. */
-    void (*error_body)(enum http_problem problem, struct str path, struct buf *body, void *arg);
+     * as plain text. `path` is that of the request as far as it could be read, else empty. `id` is
+     * sent in the headers x-request-id and request-id; a text may be written there. */
+    void (*error_body)(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
+                       struct buf *body, void *arg);
     const char *error_content_type; /* of error_body; NULL = application/json */
     void *error_arg;
 };

@@ -17,6 +17,7 @@ struct tool {
     struct str description;    /* ptr == NULL: none */
     struct yyjson_val *schema; /* of the parameters; NULL: it takes none */
     bool strict;
+    bool barred; /* shown to the model, but not to be called: the prompt stays the same */
 };
 
 #endif

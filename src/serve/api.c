@@ -46,6 +46,7 @@ static const struct endpoint api_endpoints[] = {
     {GENERATE("/chat/completions", "chat", dialect_openai_chat)},
     {GENERATE("/v1/completions", "completions", dialect_openai_completions)},
     {GENERATE("/v1/responses", "responses", dialect_openai_responses)},
+    {GENERATE("/v1/responses/compact", "compact", dialect_openai_compact)},
     {GENERATE("/v1/messages", "messages", dialect_anthropic_messages)},
     {POST("/v1/messages/count_tokens", "count_tokens"), .dialect = &dialect_anthropic_count,
      .answer = endpoint_count_tokens},
@@ -291,7 +292,8 @@ static enum api_error_kind kind_of_status(int status)
     return status < 500 ? API_ERROR_INVALID : API_ERROR_SERVER;
 }
 
-void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg)
+void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
+                    struct buf *body, void *arg)
 {
     bool anthropic = str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/"));
     const struct dialect *dialect = anthropic ? &dialect_anthropic_messages : &dialect_openai_chat;
@@ -301,7 +303,8 @@ void api_http_error(enum http_problem problem, struct str path, struct buf *body
     api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
                   http_problem_sentence(problem));
     error.code = http_problem_name(problem);
-    dialect->error(&error, NULL, body); /* no request id exists yet */
+    make_request_id(id);
+    dialect->error(&error, id, body);
 }
 
 /* ---- keys ---- */

@@ -106,7 +106,8 @@ const struct http_route *api_routes(const struct api *api, size_t *count);
 
 /* For http_options.error_body: errors from http itself, in Anthropic's form below /v1/messages,
  * else in OpenAI's. `arg` is not used. */
-void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg);
+void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
+                    struct buf *body, void *arg);
 
 /* Reports not ready: new calls get a 503. Waits until running calls are answered. At the timeout it
  * ends the rest, each with its protocol's own ending (keeps I109), and waits for that. False: some

@@ -33,6 +33,13 @@ enum { KEEPALIVE_BYTES_MAX = 4096 };
 
 /* ---- the stream ---- */
 
+/* Sets the text that is sent in a silence. */
+static void set_keepalive(struct call *call, struct str text)
+{
+    if (text.len <= KEEPALIVE_BYTES_MAX)
+        http_reply_keepalive(call->reply, call->api->options.keepalive_ms, text);
+}
+
 /* Sets the keep-alive text. An event made by a dialect opens the stream the first time; that one is
  * sent at once. */
 static void start_keepalive(struct call *call)
@@ -51,8 +58,8 @@ static void start_keepalive(struct call *call)
     } else {
         buf_append_str(&text, dialect->keepalive);
     }
-    if (text.err == ERR_OK && text.len <= KEEPALIVE_BYTES_MAX)
-        http_reply_keepalive(call->reply, call->api->options.keepalive_ms, buf_text(&text));
+    if (text.err == ERR_OK)
+        set_keepalive(call, buf_text(&text));
 out:
     buf_fini(&text);
 }
@@ -80,12 +87,23 @@ static void break_off(struct call *call)
 
 void call_flush(struct call *call)
 {
+    const struct dialect *dialect = api_dialect(call->endpoint);
     struct str data = {call->out.data, call->out.len};
 
-    if (!call->broken && (call->out.err != ERR_OK ||
-                          (data.len > 0 && http_reply_write(call->reply, data) != HTTP_OK)))
+    if (data.len == 0 && call->out.err == ERR_OK)
+        return;
+    if (dialect->keepalive_changes) /* the old text must not follow these events */
+        set_keepalive(call, STR_NONE);
+    if (!call->broken &&
+        (call->out.err != ERR_OK || http_reply_write(call->reply, data) != HTTP_OK))
         break_off(call);
     buf_clear(&call->out);
+    if (dialect->keepalive_changes && !call->broken) {
+        dialect->keepalive_event(&call->answer, &call->out);
+        if (call->out.err == ERR_OK)
+            set_keepalive(call, buf_text(&call->out));
+        buf_clear(&call->out);
+    }
 }
 
 /* ---- events of the text ---- */
@@ -337,6 +355,12 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
         fail_with(choice, ERR_CANCELLED, NULL);
     if (failed(choice))
         return;
+    if (choice->call->request.needs_text && answer->content.len == 0) {
+        answer->finish = ANSWER_FAILED;
+        api_error_set(&choice->call->answer.error, API_ERROR_SERVER, NULL,
+                      "The model wrote no summary.");
+        return;
+    }
     answer->finish = finish_of(choice, result->end);
     if (answer->finish == ANSWER_STOP_TEXT)
         answer->stop_text = str_from(choice->call->request.stops[choice->stop.found]);

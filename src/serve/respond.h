@@ -10,9 +10,10 @@
 #include "chat/error.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "http/problem.h"
 #include "http/reply.h"
 
-enum { RESPOND_ID_BYTES = 40, RESPOND_BYTES_MAX = 64 * 1024 * 1024 };
+enum { RESPOND_ID_BYTES = HTTP_ID_BYTES, RESPOND_BYTES_MAX = 64 * 1024 * 1024 };
 
 /* A body of JSON, or of another type. A buffer that has failed is answered with a server error. */
 void respond_json(struct http_reply *reply, int status, const char *request_id,

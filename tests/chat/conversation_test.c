@@ -134,7 +134,7 @@ static enum err add_all(struct conversation *talk)
         struct tool *tool = conversation_add_tool(talk);
         if (tool == NULL)
             return talk->arena->err;
-        *tool = (struct tool){STR("f"), STR_NONE, schema, true};
+        *tool = (struct tool){.name = STR("f"), .schema = schema, .strict = true};
     }
     return ERR_OK;
 }
@@ -169,7 +169,7 @@ static void test_no_room(void **state)
 static void test_a_tool_as_json(void **state)
 {
     yyjson_doc *doc = yyjson_read("{\"type\":\"object\"}", 17, 0);
-    const struct tool tools[] = {{STR("f"), STR("d\n"), yyjson_doc_get_root(doc), true},
+    const struct tool tools[] = {{STR("f"), STR("d\n"), yyjson_doc_get_root(doc), true, false},
                                  {.name = STR("g")}};
     struct buf text;
 

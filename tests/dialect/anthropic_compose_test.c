@@ -157,17 +157,18 @@ static void assert_stream(const struct talk *talk, const char *const *golden)
 #define USAGE(generated, thoughts)                                                             \
     "'usage':{'input_tokens':1,'cache_creation_input_tokens':34,'cache_read_input_tokens':65," \
     "'cache_creation':{'ephemeral_5m_input_tokens':34,'ephemeral_1h_input_tokens':0},"         \
+    "'server_tool_use':null,'service_tier':'standard','inference_geo':null,'speed':null,"      \
     "'output_tokens':" generated ",'output_tokens_details':{'thinking_tokens':" thoughts "}}"
 #define X_CACHE                                                                           \
     "'x_cache':{'device':10,'ram':20,'ssd':30,'remote':5,'computed':35,'match':'prefix'," \
     "'reason':'short','first_difference':65}"
-#define START                                                                              \
-    "{'type':'message_start','message':{'id':'msg_A','type':'message','role':'assistant'," \
-    "'model':'tiny','content':[],'stop_reason':null,'stop_sequence':null," USAGE(          \
-        "0", "0") "," X_CACHE "}}"
+#define START                                                                                  \
+    "{'type':'message_start','message':{'id':'msg_A','type':'message','role':'assistant',"     \
+    "'model':'tiny','content':[],'stop_reason':null,'stop_sequence':null,'stop_details':null," \
+    "'container':null," USAGE("0", "0") "," X_CACHE "}}"
 #define END(reason, sequence)                                                               \
     "{'type':'message_delta','delta':{'stop_reason':'" reason "','stop_sequence':" sequence \
-    "}," USAGE("7", "3") "," X_CACHE "}",                                                   \
+    ",'stop_details':null,'container':null}," USAGE("7", "3") "," X_CACHE "}",              \
         "{'type':'message_stop'}", NULL
 #define BLOCK_START(index, block) \
     "{'type':'content_block_start','index':" index ",'content_block':" block "}"
@@ -176,13 +177,14 @@ static void assert_stream(const struct talk *talk, const char *const *golden)
     "'}}"
 #define BLOCK_STOP(index) "{'type':'content_block_stop','index':" index "}"
 
-#define TEXT_START(index)        BLOCK_START(index, "{'type':'text','text':''}")
+#define TEXT_START(index)        BLOCK_START(index, "{'type':'text','text':'','citations':null}")
 #define TEXT_DELTA(index, text)  DELTA(index, "text_delta", "text", text)
 #define THINK_START(index)       BLOCK_START(index, "{'type':'thinking','thinking':'','signature':''}")
 #define THINK_DELTA(index, text) DELTA(index, "thinking_delta", "thinking", text)
 #define SIGNATURE(index)         DELTA(index, "signature_delta", "signature", "")
-#define TOOL_START(index, id, name) \
-    BLOCK_START(index, "{'type':'tool_use','id':'toolu_" id "','name':'" name "','input':{}}")
+#define TOOL_START(index, id, name)                                           \
+    BLOCK_START(index, "{'type':'tool_use','id':'toolu_" id "','name':'" name \
+                       "','input':{},'caller':{'type':'direct'}}")
 #define TOOL_DELTA(index, text) DELTA(index, "input_json_delta", "partial_json", text)
 
 static const struct {
@@ -196,68 +198,71 @@ static const struct {
      ANSWER_STOP,
      {START, END("end_turn", "null")},
      "[]",
-     "'stop_reason':'end_turn','stop_sequence':null"},
+     "'stop_reason':'end_turn','stop_sequence':null,'stop_details':null,'container':null"},
     {{"c|Hel", "c|lo\n", NULL},
      ANSWER_STOP,
      {START, TEXT_START("0"), TEXT_DELTA("0", "Hel"), TEXT_DELTA("0", "lo\\n"), BLOCK_STOP("0"),
       END("end_turn", "null")},
-     "[{'type':'text','text':'Hello\\n'}]",
-     "'stop_reason':'end_turn','stop_sequence':null"},
+     "[{'type':'text','text':'Hello\\n','citations':null}]",
+     "'stop_reason':'end_turn','stop_sequence':null,'stop_details':null,'container':null"},
     {{"r|Well", "r|...", "c|Yes", NULL},
      ANSWER_STOP,
      {START, THINK_START("0"), THINK_DELTA("0", "Well"), THINK_DELTA("0", "..."), SIGNATURE("0"),
       BLOCK_STOP("0"), TEXT_START("1"), TEXT_DELTA("1", "Yes"), BLOCK_STOP("1"),
       END("end_turn", "null")},
-     "[{'type':'thinking','thinking':'Well...','signature':''},{'type':'text','text':'Yes'}]",
-     "'stop_reason':'end_turn','stop_sequence':null"},
+     "[{'type':'thinking','thinking':'Well...','signature':''},{'type':'text','text':'Yes','"
+     "citations':null}]",
+     "'stop_reason':'end_turn','stop_sequence':null,'stop_details':null,'container':null"},
     {{"b|f", "a|{'x'", "a|:1}", "e|", NULL},
      ANSWER_CALLS,
      {START, TOOL_START("0", "C0", "f"), TOOL_DELTA("0", "{\\'x\\'"), TOOL_DELTA("0", ":1}"),
       BLOCK_STOP("0"), END("tool_use", "null")},
-     "[{'type':'tool_use','id':'toolu_C0','name':'f','input':{'x':1}}]",
-     "'stop_reason':'tool_use','stop_sequence':null"},
+     "[{'type':'tool_use','id':'toolu_C0','name':'f','input':{'x':1},'caller':{'type':'direct'}}]",
+     "'stop_reason':'tool_use','stop_sequence':null,'stop_details':null,'container':null"},
     {{"b|f", "a|{}", "e|", "b|g", "a|{'y':[]}", "e|", NULL},
      ANSWER_CALLS,
      {START, TOOL_START("0", "C0", "f"), TOOL_DELTA("0", "{}"), BLOCK_STOP("0"),
       TOOL_START("1", "C1", "g"), TOOL_DELTA("1", "{\\'y\\':[]}"), BLOCK_STOP("1"),
       END("tool_use", "null")},
-     "[{'type':'tool_use','id':'toolu_C0','name':'f','input':{}},{'type':'tool_use','id':'toolu_C1'"
-     ",'name':'g','input':{'y':[]}}]",
-     "'stop_reason':'tool_use','stop_sequence':null"},
+     "[{'type':'tool_use','id':'toolu_C0','name':'f','input':{},'caller':{'type':'direct'}},{'type'"
+     ":'tool_use','id':'toolu_C1'"
+     ",'name':'g','input':{'y':[]},'caller':{'type':'direct'}}]",
+     "'stop_reason':'tool_use','stop_sequence':null,'stop_details':null,'container':null"},
     {{"c|Let me see.", "b|f", "a|{}", "e|", "c|Done?", NULL},
      ANSWER_CALLS,
      {START, TEXT_START("0"), TEXT_DELTA("0", "Let me see."), BLOCK_STOP("0"),
       TOOL_START("1", "C0", "f"), TOOL_DELTA("1", "{}"), BLOCK_STOP("1"), TEXT_START("2"),
       TEXT_DELTA("2", "Done?"), BLOCK_STOP("2"), END("tool_use", "null")},
      "[{'type':'text','text':'Let me "
-     "see.Done?'},{'type':'tool_use','id':'toolu_C0','name':'f','input':{}}]",
-     "'stop_reason':'tool_use','stop_sequence':null"},
+     "see.Done?','citations':null},{'type':'tool_use','id':'toolu_C0','name':'f','input':{},'"
+     "caller':{'type':'direct'}}]",
+     "'stop_reason':'tool_use','stop_sequence':null,'stop_details':null,'container':null"},
     {{"r|hm", "b|f", "a|{}", "e|", NULL},
      ANSWER_CALLS,
      {START, THINK_START("0"), THINK_DELTA("0", "hm"), SIGNATURE("0"), BLOCK_STOP("0"),
       TOOL_START("1", "C0", "f"), TOOL_DELTA("1", "{}"), BLOCK_STOP("1"), END("tool_use", "null")},
      "[{'type':'thinking','thinking':'hm','signature':''},{'type':'tool_use','id':'toolu_C0','name'"
-     ":'f','input':{}}]",
-     "'stop_reason':'tool_use','stop_sequence':null"},
+     ":'f','input':{},'caller':{'type':'direct'}}]",
+     "'stop_reason':'tool_use','stop_sequence':null,'stop_details':null,'container':null"},
     {{"c|Once upon", NULL},
      ANSWER_LENGTH,
      {START, TEXT_START("0"), TEXT_DELTA("0", "Once upon"), BLOCK_STOP("0"),
       END("max_tokens", "null")},
-     "[{'type':'text','text':'Once upon'}]",
-     "'stop_reason':'max_tokens','stop_sequence':null"},
+     "[{'type':'text','text':'Once upon','citations':null}]",
+     "'stop_reason':'max_tokens','stop_sequence':null,'stop_details':null,'container':null"},
     {{"c|One", NULL},
      ANSWER_STOP_TEXT,
      {START, TEXT_START("0"), TEXT_DELTA("0", "One"), BLOCK_STOP("0"),
       END("stop_sequence", "'EN\\'D'")},
-     "[{'type':'text','text':'One'}]",
-     "'stop_reason':'stop_sequence','stop_sequence':'EN\\'D'"},
+     "[{'type':'text','text':'One','citations':null}]",
+     "'stop_reason':'stop_sequence','stop_sequence':'EN\\'D','stop_details':null,'container':null"},
     /* Cut off within a call: its block is closed; a body does not have it. */
     {{"c|So:", "b|f", "a|{'x", NULL},
      ANSWER_LENGTH,
      {START, TEXT_START("0"), TEXT_DELTA("0", "So:"), BLOCK_STOP("0"), TOOL_START("1", "C0", "f"),
       TOOL_DELTA("1", "{\\'x"), BLOCK_STOP("1"), END("max_tokens", "null")},
-     "[{'type':'text','text':'So:'}]",
-     "'stop_reason':'max_tokens','stop_sequence':null"},
+     "[{'type':'text','text':'So:','citations':null}]",
+     "'stop_reason':'max_tokens','stop_sequence':null,'stop_details':null,'container':null"},
 };
 
 static void test_streams(void **state)

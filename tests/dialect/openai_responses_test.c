@@ -37,6 +37,12 @@ static void expect(struct api_stream *stream, int number, const char *name, cons
     yyjson_doc_free(api_next(stream, name));
 }
 
+static void expect_done(struct api_stream *stream)
+{
+    api_expect(stream, "data: [DONE]");
+    api_expect_end(stream);
+}
+
 /* An event that carries the response: its status, and how many items it has. */
 static void expect_response(struct api_stream *stream, int number, const char *name,
                             const char *status, size_t items)
@@ -95,7 +101,7 @@ static void test_plain_text(void **state)
     expect(&stream, 8, "response.output_item.done",
            "'output_index':0,'item':" MESSAGE("0", TEXT("ab"), "completed"));
     expect_response(&stream, 9, "response.completed", "completed", 1);
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
@@ -151,7 +157,7 @@ static void test_reasoning_then_calls(void **state)
                     "[" REASONING("0", THINK("hm"), "completed") "," CALL(
                         "0", "f", "{}", "completed") "," CALL("1", "g", "{}", "completed") "]");
     yyjson_doc_free(doc);
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
@@ -234,7 +240,7 @@ static void test_custom_calls(void **state)
     expect(&stream, 7, "response.output_item.done",
            "'output_index':1,'item':" CUSTOM("1", "{oops", "completed"));
     expect_response(&stream, 8, "response.completed", "completed", 2);
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
@@ -290,7 +296,7 @@ static void test_empty_answer(void **state)
     expect(&stream, 6, "response.output_item.done",
            "'output_index':0,'item':" MESSAGE("0", TEXT(""), "completed"));
     expect_response(&stream, 7, "response.completed", "completed", 1);
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
@@ -316,7 +322,7 @@ static void test_length_is_incomplete(void **state)
                         "max_output_tokens");
     assert_int_equal(api_uint_at(root, "response.max_output_tokens"), 8);
     yyjson_doc_free(doc);
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
@@ -350,12 +356,12 @@ static void test_logprobs(void **state)
         if (last)
             break;
     }
-    api_expect_end(&stream);
+    expect_done(&stream);
     api_stream_fini(&stream);
 }
 
-/* The first keep-alive of all opens the stream; the others are events without a number, which tell
- * nothing new. */
+/* The first keep-alive of all opens the stream; the others have the number of the event before
+ * them, and tell nothing new. */
 static void test_keepalives(void **state)
 {
     struct api_stream stream;
@@ -367,8 +373,8 @@ static void test_keepalives(void **state)
     stream.dialect->begin(&stream.answer, &stream.out);
     api_say(&stream, 0, OUTPUT_CONTENT, "a");
     expect_begin(&stream);
-    yyjson_doc *doc = api_next(&stream, "keepalive");
-    api_assert_json(yyjson_doc_get_root(doc), "{'type':'keepalive'}");
+    yyjson_doc *doc = api_next(&stream, "hearth:keepalive");
+    api_assert_json(yyjson_doc_get_root(doc), "{'type':'hearth:keepalive','sequence_number':1}");
     yyjson_doc_free(doc);
     expect(&stream, 2, "response.output_item.added",
            "'output_index':0,'item':" MESSAGE("0", "", "in_progress"));
@@ -422,7 +428,7 @@ static void test_errors_in_the_stream(void **state)
         assert_string_equal(api_text_at(root, "response.error.code"), cases[i].code);
         assert_string_equal(api_text_at(root, "response.error.message"), "no");
         yyjson_doc_free(doc);
-        api_expect_end(&stream);
+        expect_done(&stream);
         api_stream_fini(&stream);
     }
 }
@@ -458,7 +464,8 @@ static void test_whole_answer(void **state)
                              "effort':null,"
                              "'summary':null},'safety_identifier':null,'service_tier':'default','"
                              "store':false,"
-                             "'temperature':0.7,'text':{'format':{'type':'text'}},'tool_choice':'"
+                             "'temperature':0.7,'presence_penalty':0.0,'frequency_penalty':0.0,'"
+                             "text':{'format':{'type':'text'}},'tool_choice':'"
                              "auto','tools':[{"
                              "'type':'web_search'}],'top_logprobs':0,'top_p':0.9,'truncation':'"
                              "auto','user':'u',"

@@ -67,6 +67,39 @@ static void test_choices(void **state)
     }
 }
 
+/* Tools that are not allowed stay in the list, so the prompt is the same. */
+static void test_allowed_tools(void **state)
+{
+    static const struct {
+        const struct dialect *dialect;
+        const char *body;
+        enum constraint_mode choice;
+    } cases[] = {
+        {&dialect_openai_chat,
+         CHAT("'tools':[" NESTED("f") "," NESTED(
+             "g") "],'tool_choice':{'type':'allowed_tools',"
+                  "'allowed_tools':{'mode':'required','tools':[" NESTED("g") "]}}"),
+         CONSTRAINT_REQUIRED},
+        {&dialect_openai_responses,
+         RESPONSES("'tools':[" FLAT("f") "," FLAT("g") "],'tool_choice':{'type':'allowed_tools',"
+                                                       "'tools':[" FLAT("g") "]}"),
+         CONSTRAINT_AUTO},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct api_parsed parsed;
+        parse(&parsed, cases[i].dialect, cases[i].body);
+        const struct conversation *talk = &parsed.request.conversation;
+        assert_int_equal(parsed.request.tool_choice, cases[i].choice);
+        assert_int_equal(talk->tools_count, 2);
+        assert_int_equal(talk->tools_shown, 2);
+        assert_true(talk->tools[0].barred);
+        assert_false(talk->tools[1].barred);
+        api_parsed_fini(&parsed);
+    }
+}
+
 static const struct api_bad bad_chat[] = {
     {CHAT("'tools':5"), API_ERROR_INVALID, "tools", "must be an array"},
     {CHAT("'tools':[5]"), API_ERROR_INVALID, "tools[0]", "must be an object"},
@@ -85,8 +118,14 @@ static const struct api_bad bad_chat[] = {
      "names 'g', which is not in 'tools'"},
     {CHAT("'tools':[" NESTED("f") "],'tool_choice':{'type':'function'}"), API_ERROR_INVALID,
      "tool_choice", "must have the name"},
-    {CHAT("'tools':[" NESTED("f") "],'tool_choice':{'type':'allowed_tools'}"),
-     API_ERROR_UNSUPPORTED, "tool_choice", "must be none"},
+    {CHAT("'tools':[" NESTED("f") "],'tool_choice':{'type':'allowed_tools'}"), API_ERROR_INVALID,
+     "tool_choice", "must list the allowed"},
+    {CHAT("'tools':[" NESTED("f") "],'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':"
+                                  "'any','tools':[" NESTED("f") "]}}"),
+     API_ERROR_INVALID, "tool_choice", "must have the mode"},
+    {CHAT("'tools':[" NESTED("f") "],'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools'"
+                                  ":[" NESTED("g") "]}}"),
+     API_ERROR_INVALID, "tool_choice", "names 'g', which is not in 'tools'"},
     {CHAT("'parallel_tool_calls':1"), API_ERROR_INVALID, "parallel_tool_calls",
      "must be true or false"},
 };
@@ -124,5 +163,5 @@ static void test_too_many_tools(void **state)
     api_assert_refused(&dialect_openai_chat, &entry);
 }
 
-TEST_SUITE(TEST(test_nested), TEST(test_choices), TEST(test_bad_tools_are_named),
-           TEST(test_too_many_tools))
+TEST_SUITE(TEST(test_nested), TEST(test_choices), TEST(test_allowed_tools),
+           TEST(test_bad_tools_are_named), TEST(test_too_many_tools))

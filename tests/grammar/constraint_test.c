@@ -205,6 +205,20 @@ static const struct {
     {REASONING_MISTRAL, "[/INST]"},
 };
 
+static void use_thought(struct constraint_request *request, enum toolcall_format format, size_t t)
+{
+    const struct call_messages *messages = toolcall_row(format, NULL)->messages;
+    bool harmony = format == TOOLCALL_HARMONY;
+
+    request->formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
+    request->prompt_tail = str_from(thoughts[t].tail);
+    if (messages != NULL && !harmony)
+        request->formats.reasoning = REASONING_NONE;
+    if (messages != NULL)
+        request->prompt_tail =
+            messages->opening.len > 0 ? messages->opening : STR("<|start|>assistant");
+}
+
 static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_val *schema,
                          uint64_t *seed)
 {
@@ -218,15 +232,7 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_
     request.formats.calls = format;
     constraint_init(&constraint);
     for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
-        const struct call_messages *messages = toolcall_row(format, NULL)->messages;
-        bool harmony = format == TOOLCALL_HARMONY;
-        request.formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
-        request.prompt_tail = str_from(thoughts[t].tail);
-        if (messages != NULL && !harmony)
-            request.formats.reasoning = REASONING_NONE;
-        if (messages != NULL)
-            request.prompt_tail =
-                messages->opening.len > 0 ? messages->opening : STR("<|start|>assistant");
+        use_thought(&request, format, t);
         for (int round = 0; round < 2 * (CONSTRAINT_MODE_COUNT - CONSTRAINT_AUTO); round++) {
             int mode = CONSTRAINT_AUTO + round / 2;
             request.mode = (enum constraint_mode)mode;
@@ -390,6 +396,43 @@ static void test_whole_output_leaves_content_and_thoughts_free(void **state)
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "so <tool_call></think>\n\n" CALL));
     assert_false(one_allows(&one, CALL));
+    one_fini(&one);
+}
+
+/* Barred tools are not called; if all are, no call begins, in any format and after any thought. */
+static void test_barred_tools_are_not_called(void **state)
+{
+    struct tool tools[2];
+    uint64_t seed = test_seed();
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"},{\"name\":\"g\"}]", TOOLCALL_HERMES);
+    memcpy(tools, one.request.tools, sizeof(tools));
+    one.request.tools = tools;
+    one.request.mode = CONSTRAINT_AUTO;
+    one.request.formats.reasoning = REASONING_THINK;
+    tools[1].barred = true;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "Yes: " CALL));
+    assert_false(one_allows(&one, "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>"));
+    tools[0].barred = true;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "<think>I could <tool_call> f.</think>\n\nNo <tool_."));
+    assert_false(one_allows(&one, "Yes: " CALL));
+    one.request.mode = CONSTRAINT_REQUIRED;
+    assert_err(one_write(&one), ERR_INVALID);
+    one.request.mode = CONSTRAINT_AUTO;
+    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++)
+        for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
+            one.request.formats.calls = (enum toolcall_format)format;
+            use_thought(&one.request, one.request.formats.calls, t);
+            assert_ok(one_write(&one));
+            assert_true(one.constraint.grammar.len > 0);
+            one.request.tools_count = 0; /* so that any call would be a wrong one */
+            check_texts(&one.request, &one.constraint, &seed);
+            one.request.tools_count = 2;
+        }
     one_fini(&one);
 }
 
@@ -771,7 +814,7 @@ static void test_alternatives_that_multiply_cost_little(void **state)
 TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
            TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
            TEST(test_whole_output_leaves_content_and_thoughts_free),
-           TEST(test_control_openers_end_a_thought),
+           TEST(test_control_openers_end_a_thought), TEST(test_barred_tools_are_not_called),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
            TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),

@@ -220,8 +220,10 @@ static void test_problems(void **state)
     http_pair_fini(&pair);
 }
 
-static void write_json(enum http_problem problem, struct str path, struct buf *body, void *arg)
+static void write_json(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
+                       struct buf *body, void *arg)
 {
+    snprintf(id, HTTP_ID_BYTES, "req_7");
     buf_appendf(body, "{\"%s\":\"%s " STR_FMT "\"}", (const char *)arg, http_problem_name(problem),
                 STR_ARG(path));
 }
@@ -236,8 +238,10 @@ static void test_error_body(void **state)
     http_pair_init(&pair, &options);
     check_answer(&pair, GET("/x"), 404, true);
     check_sent(&pair, "content-type: application/json\r\n");
+    check_sent(&pair, "x-request-id: req_7\r\nrequest-id: req_7\r\n");
     check_sent(&pair, "{\"code\":\"not_found /x\"}");
     check_answer(&pair, "PUT /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nab", 405, false);
+    check_sent(&pair, "request-id: req_7\r\nallow: ");
     check_sent(&pair, "{\"code\":\"method_not_allowed /echo\"}");
     http_pair_reconnect(&pair);
     check_answer(&pair, "GET / HTTP/1.1\r\n\r\n", 400, false);
