@@ -60,7 +60,6 @@ struct recovery {
     struct deferred deferred;
     uint64_t charged; /* to the ledger, for all of this */
     bool complete;    /* nothing was left out for lack of memory */
-    uint64_t largest; /* bytes of an object */
 };
 
 /* Memory charged to the ledger while recovering; NULL: no room, so something will be left out. */
@@ -346,7 +345,6 @@ static bool on_record(const struct tier_meta *meta, void *arg)
 
     if (!recover_fits(recovery->cache, meta))
         return true;
-    recovery->largest = MAX(recovery->largest, meta->bytes);
     if (find_parent(recovery, meta, &parent))
         adopt(recovery, meta, parent);
     else
@@ -450,5 +448,4 @@ void cache_attach_tier(struct hearth_cache *cache, enum hearth_tier level, struc
     assert(recovery.charged == 0);
     cache_leave(cache, &recovery.deferred);
     map_fini(&recovery.known);
-    pages_expect(cache->pages, recovery.largest);
 }

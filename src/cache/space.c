@@ -21,8 +21,6 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-enum { RUN_FIXED_BYTES = 64 << 10 }; /* of a run of rows beside the rows, at most */
-
 /* ---- all objects of a space ---- */
 
 struct gathering {
@@ -211,9 +209,6 @@ static bool wake(struct hearth_space *space, const struct hearth_model *model, c
     if (!own(space, share))
         return false;
     space->model = *model;
-    if (model->rows_bytes_per_token > 0)
-        pages_expect(space->cache->pages,
-                     space->cache->run_tokens * model->rows_bytes_per_token + RUN_FIXED_BYTES);
     space->dormant = false;
     return true;
 }

@@ -276,26 +276,12 @@ static struct model *create(const struct model_options *options)
     return model;
 }
 
-/* The cache learns the size of this model's objects before the first request, and takes memory for
- * them meanwhile. */
-static void announce(const struct model *model)
-{
-    struct hearth_model record = describe(engine_facts(model->engine));
-    struct hearth_space *space;
-
-    if (model->cache != NULL &&
-        hearth_space_open(model->cache, &record, "", 0, &space) == HEARTH_OK)
-        hearth_space_close(&space);
-}
-
 enum err model_open(struct model **out, const struct model_options *options, struct errinfo *info)
 {
     struct model *model = create(options);
     enum err err = open_parts(model, options, info);
 
-    if (err == ERR_OK)
-        announce(model);
-    else
+    if (err != ERR_OK)
         model_close(&model);
     *out = model;
     return err;

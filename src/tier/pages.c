@@ -58,6 +58,8 @@
 /* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
 enum { AHEAD_ROOM = 8, QUIET_MS = 1000 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
+/* With ahead_bytes: of several objects, whatever their size, so that little is left over. */
+#define AHEAD_ARENA_BYTES_MAX (UINT64_C(2) << 30)
 
 enum { PAGE = PAGES_PAGE_BYTES };
 /* An arena has room for this many objects of the size it is made for. Measured held/used ratio in a
@@ -105,7 +107,8 @@ struct pages {
     uint64_t bytes_empty GUARDED_BY(lock);   /* of the arenas in `empty` */
     uint64_t random GUARDED_BY(lock);
     struct cond wanted; /* signalled when an arena should be made ahead, and when closing */
-    /* size of the next arena made ahead: that of the last one made on demand */
+    /* size of the next arena made ahead: that of the last one made on demand, or with ahead_bytes
+     * always arena_bytes */
     uint64_t bytes_ahead GUARDED_BY(lock);
     uint64_t used_ns GUARDED_BY(lock); /* the last allocation; 0 = none yet */
     bool closing GUARDED_BY(lock);
@@ -415,16 +418,7 @@ static struct page_arena *take_empty_locked(struct pages *pages) REQUIRES(pages-
     return arena;
 }
 
-/* Whether the arena that has been empty longest is too small for what is expected. */
-static bool has_small_locked(const struct pages *pages) REQUIRES(pages->lock)
-{
-    lock_assert_held(&pages->lock);
-    return pages->options.ahead_bytes > 0 && !list_empty(&pages->empty) &&
-           LIST_ENTRY(list_first(&pages->empty), struct page_arena, empty_link)->bytes <
-               pages->bytes_ahead;
-}
-
-/* An empty arena in excess of `spare`, or too small for what is expected; or NULL. */
+/* An empty arena in excess of `spare`, or NULL. */
 static struct page_arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
@@ -436,7 +430,7 @@ static struct page_arena *take_surplus_locked(struct pages *pages) REQUIRES(page
     uint64_t spare = MAX(options->spare_bytes,
                          options->ahead_bytes > 0 ? options->ahead_bytes + pages->bytes_ahead : 0);
     bool many = spare > 0 ? pages->bytes_empty > spare : pages->empty.count > 1;
-    return over || many || has_small_locked(pages) ? take_empty_locked(pages) : NULL;
+    return over || many ? take_empty_locked(pages) : NULL;
 }
 
 static void give_back(struct pages *pages, struct page_arena *arena)
@@ -486,18 +480,6 @@ static void arrive_locked(struct pages *pages, struct page_arena *arena, uint64_
         pages->bytes_held -= bytes;
 }
 
-/* An arena of `bytes` was needed, or will be. */
-static void expect_locked(struct pages *pages, uint64_t bytes) REQUIRES(pages->lock)
-{
-    const struct pages_options *options = &pages->options;
-
-    lock_assert_held(&pages->lock);
-    if (options->ahead_bytes > 0)
-        pages->bytes_ahead = MAX(pages->bytes_ahead, MAX(bytes, options->arena_bytes));
-    else
-        pages->bytes_ahead = MAX(options->arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
-}
-
 /* An extent in a new arena of `bytes`, which are already counted; NULL when the allocation
  * fails. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
@@ -508,7 +490,8 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     lock_enter(&pages->lock);
     arrive_locked(pages, arena, bytes);
     if (arena != NULL) {
-        expect_locked(pages, bytes);
+        if (pages->options.ahead_bytes == 0)
+            pages->bytes_ahead = MAX(pages->options.arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
         extent = take_fit_locked(pages, count);
         assert(extent != NULL);
     }
@@ -517,17 +500,6 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
 }
 
 /* ---- making arenas ahead ---- */
-
-/* Empty arenas that are large enough for what is expected. */
-static uint64_t bytes_ready_locked(const struct pages *pages) REQUIRES(pages->lock)
-{
-    uint64_t bytes = 0;
-
-    lock_assert_held(&pages->lock);
-    LIST_FOREACH (struct page_arena, arena, &pages->empty, empty_link)
-        bytes += arena->bytes >= pages->bytes_ahead ? arena->bytes : 0;
-    return bytes;
-}
 
 /* A quarter of the limit is left to what is needed at once. */
 static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
@@ -539,7 +511,7 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
         return false;
     uint64_t room = options->limit_bytes - pages->bytes_held;
     if (options->ahead_bytes > 0)
-        return pages->bytes_ahead > 0 && bytes_ready_locked(pages) < options->ahead_bytes &&
+        return pages->bytes_empty < options->ahead_bytes &&
                room >= pages->bytes_ahead + options->limit_bytes / 4;
     return pages->empty.count == 0 && room / AHEAD_ROOM >= pages->bytes_ahead;
 }
@@ -577,8 +549,7 @@ static bool must_wait_locked(const struct pages *pages, uint64_t until_ns) REQUI
 
     lock_assert_held(&pages->lock);
     return options->ahead_bytes > 0 && pages->used_ns > 0 &&
-           bytes_ready_locked(pages) >= options->ahead_bytes / 8 &&
-           clock_mono_ns(clock_real()) < until_ns;
+           pages->bytes_empty >= options->ahead_bytes / 8 && clock_mono_ns(clock_real()) < until_ns;
 }
 
 /* Whether to make an arena now. False: it waited, ask again. */
@@ -664,10 +635,12 @@ struct pages *pages_create(const struct pages_options *options)
 
     assert((options->alloc == NULL) == (options->free == NULL));
     pages->options = *options;
+    if (pages->options.arena_bytes == 0 && options->ahead_bytes > 0)
+        pages->options.arena_bytes = MIN(options->ahead_bytes / 2, AHEAD_ARENA_BYTES_MAX);
     if (pages->options.arena_bytes == 0)
         pages->options.arena_bytes = ARENA_BYTES_DEFAULT;
     pages->options.arena_bytes = (pages->options.arena_bytes + PAGE - 1) / PAGE * PAGE;
-    pages->bytes_ahead = options->ahead_bytes > 0 ? 0 : pages->options.arena_bytes;
+    pages->bytes_ahead = pages->options.arena_bytes;
     lock_init(&pages->lock, "pages", LOCK_RANK_TIER);
     list_init(&pages->arenas);
     list_init(&pages->empty);
@@ -753,17 +726,6 @@ void pages_free(struct pages *pages, void *ptr)
     set_free_locked(pages, extent);
     lock_leave(&pages->lock);
     give_back_surplus(pages);
-}
-
-void pages_expect(struct pages *pages, uint64_t bytes)
-{
-    uint64_t skew = pages->options.alloc ? PAGE : 0;
-
-    lock_enter(&pages->lock);
-    if (pages->options.ahead_bytes > 0)
-        expect_locked(pages, (bytes + PAGE - 1) / PAGE * PAGE + skew);
-    cond_signal(&pages->wanted);
-    lock_leave(&pages->lock);
 }
 
 void pages_set_limit(struct pages *pages, uint64_t limit_bytes)

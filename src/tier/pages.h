@@ -30,14 +30,14 @@ enum {
 struct pages;
 
 struct pages_options {
-    uint64_t arena_bytes; /* 0 = 64 MiB */
+    uint64_t arena_bytes; /* 0 = 64 MiB, with ahead_bytes half of that, at most 2 GiB */
     uint64_t spare_bytes; /* empty bytes to keep; 0 = one arena */
     uint64_t limit_bytes; /* total of all arenas; allocations beyond it return NULL */
     /* a thread keeps one prefaulted arena ready, if the limit has room for many arenas, so that
      * storing does not wait for page faults */
     bool ahead;
-    /* bytes that the thread keeps empty and ready, in arenas for objects of the expected size; 0 =
-     * one arena. For memory that takes longer to get than to fill, such as pinned memory. */
+    /* bytes that the thread keeps empty and ready, in arenas of arena_bytes; 0 = one arena. For
+     * memory that takes longer to get than to fill, such as pinned memory. */
     uint64_t ahead_bytes;
     /* NULL = anonymous pages. Both are called without locks held, from any thread; any alignment is
      * accepted. */
@@ -54,10 +54,6 @@ void *pages_alloc(struct pages *pages, uint64_t bytes) NODISCARD;
 /* Frees the pages after the first `bytes` (>= 1). */
 void pages_shrink(struct pages *pages, void *ptr, uint64_t bytes);
 void pages_free(struct pages *pages, void *ptr);
-
-/* Objects of this size are coming: arenas made ahead fit them. With ahead_bytes nothing is made
- * ahead before the first size is known. */
-void pages_expect(struct pages *pages, uint64_t bytes);
 
 /* gives back empty arenas above the limit */
 void pages_set_limit(struct pages *pages, uint64_t limit_bytes);
