@@ -462,6 +462,7 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
                                  .started_ns = clock_mono_ns(cache->clock)};
     if (options != NULL)
         memcpy(&plan->options, options, MIN(options->struct_size, sizeof(plan->options)));
+    pages_note_work(cache->pages);
     cache_enter(cache, &deferred);
     deferred.request = plan->options.request;
     manage_expire_due(cache, &deferred);

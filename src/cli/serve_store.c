@@ -42,10 +42,10 @@ static const char turns_name[] = "replay.turns";
 
 enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes */
 /* Pinned memory that is taken ahead of its use: a share of the RAM tier, at most this much. Most
- * of it is taken while the model loads. Later it would hold up the device: 32 clients fill 600 MB
- * per second, and pinning a gigabyte takes 0.3 s. */
+ * of it is taken while the model loads: later, pinning a gigabyte stops the device for half a
+ * second. */
 enum { AHEAD_SHARE = 2 };
-#define AHEAD_BYTES_MAX (UINT64_C(16) << 30)
+#define AHEAD_BYTES_MAX (UINT64_C(8) << 30)
 /* A smaller tier has no room for objects of hundreds of megabytes and memory taken ahead. */
 #define AHEAD_RAM_MIN (UINT64_C(4) << 30)
 

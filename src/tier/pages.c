@@ -59,7 +59,7 @@
 enum { AHEAD_ROOM = 8, QUIET_MS = 1000 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
 /* With ahead_bytes: of several objects, whatever their size, so that little is left over. */
-#define AHEAD_ARENA_BYTES_MAX (UINT64_C(2) << 30)
+#define AHEAD_ARENA_BYTES_MAX (UINT64_C(1) << 30)
 
 enum { PAGE = PAGES_PAGE_BYTES };
 /* An arena has room for this many objects of the size it is made for. Measured held/used ratio in a
@@ -110,7 +110,7 @@ struct pages {
     /* size of the next arena made ahead: that of the last one made on demand, or with ahead_bytes
      * always arena_bytes */
     uint64_t bytes_ahead GUARDED_BY(lock);
-    uint64_t used_ns GUARDED_BY(lock); /* the last allocation; 0 = none yet */
+    uint64_t used_ns GUARDED_BY(lock); /* the last sign of work; 0 = none yet */
     bool closing GUARDED_BY(lock);
     struct thread thread;
 };
@@ -541,8 +541,8 @@ static bool add_ahead(struct pages *pages, uint64_t bytes)
     return arena != NULL;
 }
 
-/* Pinning memory stops every transfer of the device. As long as there is enough, it is done when
- * nothing has been allocated for a while. */
+/* Pinning memory stops the device. As long as there is enough, it is done when there has been no
+ * sign of work for a while. */
 static bool must_wait_locked(const struct pages *pages, uint64_t until_ns) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
@@ -677,6 +677,13 @@ void pages_destroy(struct pages **pages)
     *pages = NULL;
 }
 
+void pages_note_work(struct pages *pages)
+{
+    lock_enter(&pages->lock);
+    pages->used_ns = clock_mono_ns(clock_real());
+    lock_leave(&pages->lock);
+}
+
 void *pages_alloc(struct pages *pages, uint64_t bytes)
 {
     uint64_t count = bytes / PAGE + (bytes % PAGE != 0);
@@ -686,7 +693,7 @@ void *pages_alloc(struct pages *pages, uint64_t bytes)
     for (;;) {
         lock_enter(&pages->lock);
         struct extent *extent = take_fit_locked(pages, count);
-        pages->used_ns = pages->options.ahead_bytes > 0 ? clock_mono_ns(clock_real()) : 0;
+        pages->used_ns = clock_mono_ns(clock_real());
         uint64_t size = extent ? 0 : arena_bytes_locked(pages, count, least);
         pages->bytes_held += size;
         pages->bytes_coming += size;

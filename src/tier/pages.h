@@ -30,7 +30,7 @@ enum {
 struct pages;
 
 struct pages_options {
-    uint64_t arena_bytes; /* 0 = 64 MiB, with ahead_bytes half of that, at most 2 GiB */
+    uint64_t arena_bytes; /* 0 = 64 MiB, with ahead_bytes half of that, at most 1 GiB */
     uint64_t spare_bytes; /* empty bytes to keep; 0 = one arena */
     uint64_t limit_bytes; /* total of all arenas; allocations beyond it return NULL */
     /* a thread keeps one prefaulted arena ready, if the limit has room for many arenas, so that
@@ -54,6 +54,9 @@ void *pages_alloc(struct pages *pages, uint64_t bytes) NODISCARD;
 /* Frees the pages after the first `bytes` (>= 1). */
 void pages_shrink(struct pages *pages, void *ptr, uint64_t bytes);
 void pages_free(struct pages *pages, void *ptr);
+
+/* A request is being served: memory that is slow to get can wait. pages_alloc implies it. */
+void pages_note_work(struct pages *pages);
 
 /* gives back empty arenas above the limit */
 void pages_set_limit(struct pages *pages, uint64_t limit_bytes);
