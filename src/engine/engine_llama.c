@@ -200,6 +200,7 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
     struct llama_batch *batch = &llama->batch;
     int32_t n = 0;
 
+    llama->wanted = false;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = seqs_length(&llama->base.seqs, items[i].seq);
         for (uint32_t k = 0; k < items[i].count; k++, n++) {
@@ -210,6 +211,7 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
             batch->logits[n] = items[i].logits && k + 1 == items[i].count;
         }
         llama->outputs[i] = items[i].logits ? n - 1 : -1;
+        llama->wanted = llama->wanted || items[i].logits;
     }
     batch->n_tokens = n;
 }
@@ -219,6 +221,10 @@ static void call_decode(void *arg)
     struct engine_llama *llama = arg;
 
     llama->decoded = llama_decode(llama->ctx, llama->batch);
+    /* A device may still compute. The caller reads the logits at once, so waiting here costs
+     * nothing, and the run takes as long as it seems. */
+    if (llama->decoded == 0 && llama->wanted)
+        llama_synchronize(llama->ctx);
 }
 
 static int32_t decode(struct engine_llama *llama)
