@@ -4,8 +4,9 @@
  *      | decode: one token each | prefill: next chunk of the fairest job | of the next one | ...
  *
  * Decoding comes first and never waits for a prompt. Prompts share the rest of the batch, limited
- * to a bounded number of tokens while any job decodes. An exact scheduler runs one job, one chunk
- * of its schedule at a time, and settles after each.
+ * to a bounded number of tokens while any job decodes, and a part of the time belongs to decoding
+ * alone. An exact scheduler runs one job, one chunk of its schedule at a time, and settles after
+ * each.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,7 +15,13 @@
 #include "base/progress.h"
 #include "sched/sched_impl.h"
 
-enum { PIECE_MIN = 64, BAR_TOKENS_MIN = 2048 };
+enum {
+    PIECE_MIN = 64,
+    BAR_TOKENS_MIN = 2048,
+    /* answers that go on beside prefills get one part in this many of that time for themselves */
+    DECODE_PART = 4,
+    DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
+};
 
 /* ---- filling ---- */
 
@@ -43,12 +50,24 @@ static bool in_batch(const struct sched *sched, const struct job *job)
     return false;
 }
 
+/* Whether answers of the same tenant go on alone now. */
+static bool must_wait(const struct sched *sched, const struct job *job)
+{
+    if (sched->decode_owed_ns == 0)
+        return false;
+    LIST_FOREACH (const struct job, other, &sched->jobs, link) {
+        if (other->phase == GEN_DECODE && other->tenant == job->tenant)
+            return true;
+    }
+    return false;
+}
+
 static struct job *next_prefill(struct sched *sched)
 {
     struct job *best = NULL;
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->phase == GEN_PREFILL && !in_batch(sched, job) &&
+        if (job->phase == GEN_PREFILL && !in_batch(sched, job) && !must_wait(sched, job) &&
             (best == NULL || fair_before(job, best)))
             best = job;
     }
@@ -59,8 +78,6 @@ static struct job *next_prefill(struct sched *sched)
  * state kinds allow that only while the sequence is exactly that long. */
 static uint32_t stop_for_followers(const struct job *job, uint32_t end)
 {
-    if (job->sched->cuttable)
-        return end;
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other->wait.leader == job && other->wait.until > job->done)
             end = MIN(end, other->wait.until);
@@ -68,23 +85,22 @@ static uint32_t stop_for_followers(const struct job *job, uint32_t end)
     return end;
 }
 
-/* Where the next chunk of a job ends. A job that needs no snapshot runs through to its last
- * token. */
+/* Where the next chunk of a job ends. A job that needs no snapshot has no cuts. */
 static uint32_t chunk_end(const struct job *job)
 {
-    uint32_t end = schedule_next(&job->schedule, job->done);
-
-    if (!job->sched->options.exact && job->sched->cuttable && end == job->target - 1 &&
-        job->target - job->done <= job->schedule.grid)
-        end = job->target;
-    return stop_for_followers(job, end);
+    if (!job->sched->options.exact && job->sched->cuttable)
+        return MIN(job->done + job->schedule.grid, job->target);
+    return stop_for_followers(job, schedule_next(&job->schedule, job->done));
 }
 
 static void add_prefilling(struct sched *sched)
 {
     bool beside = sched->batch_count > 0;
+    /* One more token than the engine computes at once would take a second run for that token. */
     uint32_t left =
-        beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
+        sched->facts->chunk - MIN((uint32_t)sched->batch_count, sched->facts->chunk / 2);
+    if (beside)
+        left = MIN(sched->options.prefill_beside, left);
     struct job *first = NULL;
 
     /* An exact run cannot choose its chunks. */
@@ -254,12 +270,21 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
     sched->stats.prefill_ns += ns - decode_ns;
     sched->stats.decode_ns += decode_ns;
     lock_leave(&sched->lock);
-    if (decoding > 0 || tokens < PIECE_MIN || ns == 0)
-        return;
-    sched_learn_speed(&sched->prefill_per_s, tokens, ns);
-    struct job *job = sched->batch[0];
-    if (job->space != NULL)
-        hearth_space_set_speed(job->space, sched->prefill_per_s, sched->import_bytes_per_s);
+    device_learn(sched, tokens, ns);
+    if (tokens >= PIECE_MIN && tokens >= DECODE_SMALL * decoding)
+        sched_learn_speed(&sched->prefill_per_s, tokens, ns);
+}
+
+/* Without this, each token of an answer would take as long as a chunk of a prompt, and more answers
+ * would be under way at a time, whose cells slow down all of them. */
+static void share_time(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t ns)
+{
+    if (decoding == 0)
+        sched->decode_owed_ns = 0;
+    else if (tokens > decoding)
+        sched->decode_owed_ns += ns / DECODE_PART;
+    else
+        sched->decode_owed_ns -= MIN(ns, sched->decode_owed_ns);
 }
 
 /* ---- no room ---- */
@@ -366,9 +391,10 @@ bool batch_run(struct sched *sched)
     if (sched->batch_count == 0)
         return false;
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
+    uint64_t tokens = tokens_of(sched);
     enum err err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
     if (err == ERR_LIMIT) {
-        ladder_refused(sched, tokens_of(sched));
+        ladder_refused(sched, tokens);
         return true;
     }
     if (err == ERR_CANCELLED) {
@@ -383,9 +409,11 @@ bool batch_run(struct sched *sched)
         return true;
     }
     ladder_ran(sched);
-    watchdog_ran(sched, tokens_of(sched));
-    memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens_of(sched));
-    measure(sched, tokens_of(sched), decoding, sched_now_ns(sched) - begin_ns);
+    watchdog_ran(sched, tokens);
+    memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens);
+    uint64_t ns = sched_now_ns(sched) - begin_ns;
+    measure(sched, tokens, decoding, ns);
+    share_time(sched, tokens, decoding, ns);
     for (size_t i = 0; i < sched->batch_count; i++)
         after_item(sched->batch[i], i, sched->items[i].count);
     return true;

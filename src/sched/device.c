@@ -3,9 +3,9 @@
  *
  * A fork copies nothing, so using a prefix of a sequence leaves it in place for the next request. A
  * sequence whose state kinds can be truncated yields any number of its tokens; any other yields all
- * or none. When room is needed, residents are evicted, least recently used first. The cache has
- * their state, unless storing it would have cost too much (save_later.c). So eviction costs only
- * time.
+ * or none. Residents are evicted when room is needed, least recently used first, and when their
+ * cells have cost others too much. The cache has their state, unless storing it would have cost too
+ * much (save_later.c). So eviction costs only time.
  */
 #include <assert.h>
 #include <string.h>
@@ -125,6 +125,63 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     return best;
 }
 
+/* ---- what residents cost ---- */
+
+/* Attention looks at all cells in use, whichever sequence they belong to. So a resident slows down
+ * every token that is computed beside it. It leaves when that has cost as much as restoring it
+ * does; then it costs at most twice what the best choice would have cost. */
+
+static const double cells_decay = 0.995; /* the number of cells changes slowly */
+
+void device_learn(struct sched *sched, uint64_t tokens, uint64_t ns)
+{
+    uint32_t cells = sched->facts->context - engine_cells_free(sched->engine);
+
+    sched->computed += tokens;
+    if (tokens >= sched->facts->chunk * 3 / 4) /* smaller batches have other costs per token */
+        line_learn(&sched->cells_cost, cells_decay, cells, (double)ns / (double)tokens);
+}
+
+/* How many tokens may be computed beside a resident before its cells have cost `ns` for each of
+ * them; 0: not known. */
+static double tokens_worth(const struct sched *sched, double ns)
+{
+    double slope = line_slope(&sched->cells_cost); /* per token and cell */
+
+    return slope > 0 ? ns / slope : 0;
+}
+
+static double until_restored(const struct sched *sched)
+{
+    double bytes = (double)sched->facts->rows_bytes_per_token;
+
+    return sched->import_bytes_per_s > 0
+               ? tokens_worth(sched, bytes * NS_PER_S / sched->import_bytes_per_s)
+               : 0;
+}
+
+/* The same for state that is lost, if one in STORE_EVICTED of such states is used again. */
+static double until_computed(const struct sched *sched)
+{
+    return sched->prefill_per_s > 0
+               ? tokens_worth(sched, NS_PER_S / sched->prefill_per_s / STORE_EVICTED)
+               : 0;
+}
+
+/* Whether that many cells of a resident, beside which `work` tokens are computed, cost more than
+ * restoring them, and storing any unsaved part. */
+static bool costs_too_much(const struct resident *resident, uint32_t cells, uint64_t work,
+                           double patience)
+{
+    const struct job *unsaved = resident->unsaved;
+    uint32_t to_store = unsaved != NULL && unsaved->keep.stores
+                            ? resident->count - MIN(unsaved->keep.stored, resident->count)
+                            : 0;
+
+    return (double)cells * (double)work >
+           patience * (cells + (double)DEVICE_STORE_PRICE * to_store);
+}
+
 /* ---- taking and freeing ---- */
 
 /* Stores its state first, if that is worth the price. */
@@ -158,27 +215,11 @@ static bool is_kept(struct resident *resident)
            resident->count;
 }
 
-/* Whether the job, which has its first `have` tokens, is better off without that many cells of a
- * resident: attention scans all cells in use, regardless of owner. Compares the cost of the cells
- * for each token that the job computes with restoring them once and storing any unsaved part. */
-static bool costs_more_than_restoring(const struct job *job, uint32_t have,
-                                      const struct resident *resident, uint32_t cells)
+/* Whether a job that is already submitted, other than `job`, will continue from it: then its cells
+ * are needed anyway. */
+static bool is_awaited(const struct sched *sched, const struct job *job,
+                       const struct resident *resident)
 {
-    uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
-    const struct job *unsaved = resident->unsaved;
-    uint64_t to_store = unsaved != NULL && unsaved->keep.stores
-                            ? resident->count - MIN(unsaved->keep.stored, resident->count)
-                            : 0;
-
-    return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
-}
-
-/* Whether a job that is already submitted will continue from it: then its cells are needed
- * anyway. */
-static bool is_awaited(const struct job *job, const struct resident *resident)
-{
-    const struct sched *sched = job->sched;
-
     LIST_FOREACH (const struct job, other, &sched->jobs, link) {
         if (other == job || other->seq != SEQ_NONE ||
             !same_space(other, resident->space, resident->tenant))
@@ -196,8 +237,16 @@ static bool is_awaited(const struct job *job, const struct resident *resident)
 static bool should_leave(const struct job *job, uint32_t have, struct resident *resident,
                          uint32_t length)
 {
-    return costs_more_than_restoring(job, have, resident, resident->count - length) &&
-           !is_awaited(job, resident) && is_kept(resident);
+    const struct sched *sched = job->sched;
+    uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
+    double patience = until_restored(sched);
+
+    if (patience > 0)
+        work += sched->computed - resident->since;
+    else
+        patience = DEVICE_PATIENCE;
+    return costs_too_much(resident, resident->count - length, work, patience) &&
+           !is_awaited(sched, job, resident) && is_kept(resident);
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */
@@ -243,8 +292,10 @@ bool device_take(struct job *job, const struct device_match *match)
             return false;
     if (err != ERR_OK || !cut(job, match->length))
         return false;
-    if (keep != NULL)
+    if (keep != NULL) {
         list_move_back(&sched->residents, &match->resident->link);
+        match->resident->since = sched->computed;
+    }
     lock_enter(&sched->lock);
     sched->stats.forks++;
     lock_leave(&sched->lock);
@@ -280,6 +331,7 @@ bool device_park(struct job *job)
                                   .tenant = job->tenant->name,
                                   .tokens = job->tokens,
                                   .count = job->done,
+                                  .since = sched->computed,
                                   .seq = job->seq,
                                   .scatter = job->keep.scatter};
     list_push_back(&sched->residents, &resident->link);
@@ -291,15 +343,20 @@ bool device_park(struct job *job)
     return true;
 }
 
+static void evict(struct sched *sched, struct resident *resident, enum store_price price)
+{
+    free_resident(sched, resident, price);
+    lock_enter(&sched->lock);
+    sched->stats.reclaimed++;
+    lock_leave(&sched->lock);
+}
+
 static bool reclaim(struct sched *sched, const struct resident *keep, enum store_price price)
 {
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         if (resident == keep)
             continue;
-        free_resident(sched, resident, price);
-        lock_enter(&sched->lock);
-        sched->stats.reclaimed++;
-        lock_leave(&sched->lock);
+        evict(sched, resident, price);
         return true;
     }
     return false;
@@ -334,8 +391,39 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have)
 
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         if (resident != keep && should_leave(job, have, resident, 0))
-            free_resident(sched, resident, STORE_UNFORCED);
+            evict(sched, resident, STORE_UNFORCED);
     }
+}
+
+/* Whether the cache can restore it, or its cells have cost more than computing it again. */
+static bool may_go(struct sched *sched, struct resident *resident)
+{
+    double patience = until_computed(sched);
+
+    if (resident->unsaved == NULL && is_kept(resident))
+        return true;
+    return patience > 0 && (double)(sched->computed - resident->since) > patience;
+}
+
+bool device_tidy(struct sched *sched)
+{
+    double patience = until_restored(sched);
+
+    LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
+        if (patience <= 0)
+            return false;
+        uint64_t work = sched->computed - resident->since;
+        if (!costs_too_much(resident, resident->count, work, patience) ||
+            is_awaited(sched, NULL, resident))
+            continue;
+        if (resident->unsaved != NULL && save_piece(resident, STORE_EVICTED))
+            return true;
+        if (may_go(sched, resident)) {
+            evict(sched, resident, STORE_UNFORCED);
+            return true;
+        }
+    }
+    return false;
 }
 
 void device_clear(struct sched *sched)

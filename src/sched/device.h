@@ -27,10 +27,10 @@ enum {
      * are free: the residents that are evicted next are then stored in advance */
     DEVICE_TIGHT_CELLS = 8,
     DEVICE_TIGHT_SEQS = 2,
-    /* to restore a token of state, relative to what a resident token costs each token computed
-     * beside it */
-    DEVICE_COST_RESTORE = 16,
-    DEVICE_COST_STORE = 64, /* to store one; includes touching memory for the first time */
+    /* as long as it is not measured: how many tokens may be computed beside a resident before its
+     * cells have cost as much as restoring it */
+    DEVICE_PATIENCE = 16,
+    DEVICE_STORE_PRICE = 4, /* of storing a token, relative to restoring it */
 };
 
 /* A finished sequence that stays on the device. */
@@ -40,6 +40,7 @@ struct resident {
     const char *tenant; /* the tenant's name: never freed before the scheduler */
     token_id *tokens;
     uint32_t count;
+    uint64_t since; /* sched->computed when it was used last */
     seq_id seq;
     struct scatter scatter;
     /* the ended job whose state is not in the cache yet (save_later.c); NULL = it is stored, or
@@ -100,6 +101,11 @@ void device_lose(struct sched *sched);
 /* Before a job that has `have` tokens starts: frees residents other than `keep` if the job is
  * better off without them and the cache has them. */
 void device_trim(struct job *job, const struct resident *keep, uint32_t have);
+/* A batch of this many tokens took so long: teaches what cells in use cost. */
+void device_learn(struct sched *sched, uint64_t tokens, uint64_t ns);
+/* Between two batches: stores a piece of a resident whose cells have cost too much, or frees it.
+ * False: there is none. */
+bool device_tidy(struct sched *sched);
 /* Length of the common prefix. */
 uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 
@@ -132,7 +138,9 @@ void save_begin(struct resident *resident, struct job *job);
 /* Stores all that is worth the price, before the resident is evicted, and counts the rest. A no-op
  * when there is nothing to store. */
 void save_now(struct resident *resident, enum store_price price);
-/* The same for a resident that may stay. False: some of it was too expensive and is still
+/* Stores the next piece of an unsaved one. False: that is too expensive, now or earlier. */
+bool save_piece(struct resident *resident, enum store_price price);
+/* All pieces of a resident that may stay. False: some of it was too expensive and is still
  * unsaved. */
 bool save_try(struct resident *resident, enum store_price price);
 /* A longer sequence, which is stored when `to` ends, contains all of it. NULL: there is none. */

@@ -268,9 +268,11 @@ void restore_lookup(struct job *job)
     restore_drop(job);
     if (!job->started)
         job->usage.reason = HEARTH_REASON_DISABLED;
-    if (job->space == NULL || job->gen->cache.no_read ||
-        hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
-            HEARTH_OK)
+    if (job->space == NULL || job->gen->cache.no_read)
+        return;
+    hearth_space_set_speed(job->space, job->sched->prefill_per_s, job->sched->import_bytes_per_s);
+    if (hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
+        HEARTH_OK)
         return;
     note_plan(job);
     if (!begin(job))

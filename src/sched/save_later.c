@@ -102,7 +102,7 @@ static void leave_out(struct resident *resident)
 
 /* Stores the next piece. DONE: the resident has no unsaved job any more. COSTLY: the rest is too
  * expensive. */
-static enum retained save_piece(struct resident *resident, enum store_price price)
+static enum retained save_next(struct resident *resident, enum store_price price)
 {
     struct job *job = resident->unsaved;
     enum retained retained = retain_piece(job, price);
@@ -118,12 +118,20 @@ static enum retained save_piece(struct resident *resident, enum store_price pric
     return retained;
 }
 
+/* Whether it was found too expensive at this price. */
+static bool was_refused(const struct job *job, enum store_price price)
+{
+    return job->keep.refused != STORE_ANY_PRICE && price >= job->keep.refused;
+}
+
 bool save_try(struct resident *resident, enum store_price price)
 {
     enum retained retained = resident->unsaved == NULL ? RETAIN_DONE : RETAIN_MORE;
 
+    if (retained == RETAIN_MORE && was_refused(resident->unsaved, price))
+        return false;
     while (retained == RETAIN_MORE)
-        retained = save_piece(resident, price);
+        retained = save_next(resident, price);
     return retained == RETAIN_DONE;
 }
 
@@ -148,10 +156,10 @@ void save_pass_on(struct resident *resident, struct job *to)
         end(resident);
 }
 
-/* Whether it was found too expensive at this price. */
-static bool was_refused(const struct job *job, enum store_price price)
+bool save_piece(struct resident *resident, enum store_price price)
 {
-    return job->keep.refused != STORE_ANY_PRICE && price >= job->keep.refused;
+    assert(resident->unsaved != NULL);
+    return !was_refused(resident->unsaved, price) && save_next(resident, price) != RETAIN_COSTLY;
 }
 
 /* The one that has waited longest; NULL = none. */
@@ -172,7 +180,7 @@ bool save_oldest(struct sched *sched)
     struct resident *first = first_unsaved(sched, STORE_ANY_PRICE);
 
     if (first != NULL)
-        save_piece(first, STORE_ANY_PRICE);
+        save_next(first, STORE_ANY_PRICE);
     return first != NULL;
 }
 
@@ -211,10 +219,10 @@ void save_beside(struct sched *sched)
         return;
     struct resident *leaving = is_tight(sched) ? next_to_leave(sched) : NULL;
     if (leaving != NULL) {
-        save_piece(leaving, STORE_EVICTED);
+        save_next(leaving, STORE_EVICTED);
         return;
     }
     struct resident *first = first_unsaved(sched, STORE_UNFORCED);
     if (first != NULL && is_overdue(sched, first))
-        save_piece(first, STORE_UNFORCED);
+        save_next(first, STORE_UNFORCED);
 }

@@ -370,7 +370,7 @@ static void run(void *arg)
             watchdog_note(sched);
             ran = batch_run(sched);
         }
-        if (ran && sched->jobs.count > 0)
+        if (ran && sched->jobs.count > 0 && !device_tidy(sched))
             save_beside(sched);
         watchdog_note(sched);
         publish(sched);

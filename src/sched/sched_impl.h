@@ -147,6 +147,9 @@ struct sched {
     uint32_t unsaved; /* residents whose state is not in the cache yet */
     bool saving;      /* some of them were stored since the thread became idle */
     struct store_cost store_cost;
+    struct line cells_cost;  /* nanoseconds per computed token, by cells in use (device.c) */
+    uint64_t computed;       /* tokens */
+    uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
     uint64_t served_time; /* fair.c: virtual time, the reference for accounts */

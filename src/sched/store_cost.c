@@ -7,53 +7,12 @@
 
 /* Weight of a sample relative to the next one: the last ten or so count. */
 static const double decay = 0.9;
-/* A sample counts as at most this multiple of the expected time: if the thread was not scheduled
- * for a while, that says nothing about exports. */
-static const double surprise_max = 2;
-
-/* The line through the samples. If they are too similar to separate the cost of a call from that of
- * a byte, all of the cost is attributed to the bytes. */
-static double line_ns(const struct store_line *line, double bytes)
-{
-    double spread = line->weight * line->xx - line->x * line->x;
-    double each = line->x > 0 ? line->y / line->x : 0, call = 0;
-
-    if (spread > 0.01 * line->x * line->x) {
-        double slope = (line->weight * line->xy - line->x * line->y) / spread;
-        double start = (line->y - slope * line->x) / line->weight;
-        if (slope >= 0 && start >= 0) {
-            each = slope;
-            call = start;
-        }
-    }
-    return call + each * bytes;
-}
-
-static bool line_known(const struct store_line *line)
-{
-    return line->samples >= STORE_COST_SAMPLES;
-}
-
-static void line_learn(struct store_line *line, double bytes, double ns)
-{
-    double most = surprise_max * line_ns(line, bytes);
-
-    if (line_known(line) && most > 0 && ns > most)
-        ns = most;
-    line->weight = decay * line->weight + 1;
-    line->x = decay * line->x + bytes;
-    line->xx = decay * line->xx + bytes * bytes;
-    line->y = decay * line->y + ns;
-    line->xy = decay * line->xy + bytes * ns;
-    if (!line_known(line))
-        line->samples++;
-}
 
 static double contiguous_ns(const struct store_cost *cost, const struct store_piece *piece)
 {
     uint64_t bytes = piece->bytes - piece->scattered;
 
-    return bytes > 0 ? line_ns(&cost->rows, (double)bytes) : 0;
+    return bytes > 0 ? line_at(&cost->rows, (double)bytes) : 0;
 }
 
 void store_cost_learn(struct store_cost *cost, const struct store_piece *piece, uint64_t ns)
@@ -61,12 +20,12 @@ void store_cost_learn(struct store_cost *cost, const struct store_piece *piece, 
     if (piece->bytes < STORE_COST_BYTES_MIN)
         return;
     if (piece->snapshot) {
-        line_learn(&cost->snapshots, (double)piece->bytes, (double)ns);
+        line_learn(&cost->snapshots, decay, (double)piece->bytes, (double)ns);
     } else if (piece->scattered == 0) {
-        line_learn(&cost->rows, (double)piece->bytes, (double)ns);
+        line_learn(&cost->rows, decay, (double)piece->bytes, (double)ns);
     } else {
         double rest = (double)ns - contiguous_ns(cost, piece);
-        line_learn(&cost->scattered, (double)piece->scattered, MAX(rest, 0));
+        line_learn(&cost->scattered, decay, (double)piece->scattered, MAX(rest, 0));
     }
 }
 
@@ -75,12 +34,12 @@ double store_cost_ns(const struct store_cost *cost, const struct store_piece *pi
     if (piece->bytes < STORE_COST_BYTES_MIN)
         return 0;
     if (piece->snapshot)
-        return line_known(&cost->snapshots) ? line_ns(&cost->snapshots, (double)piece->bytes) : 0;
+        return line_known(&cost->snapshots) ? line_at(&cost->snapshots, (double)piece->bytes) : 0;
     if (piece->scattered == 0)
         return line_known(&cost->rows) ? contiguous_ns(cost, piece) : 0;
     if (!line_known(&cost->scattered))
         return 0;
-    return contiguous_ns(cost, piece) + line_ns(&cost->scattered, (double)piece->scattered);
+    return contiguous_ns(cost, piece) + line_at(&cost->scattered, (double)piece->scattered);
 }
 
 bool store_cost_pays(struct store_cost *cost, double ns, double compute_ns, enum store_price price)

@@ -7,7 +7,7 @@
  * were decoded beside other sequences are scattered over the shared cells, and each costs several
  * copies. So these rows have their own line, and so do snapshots.
  *
- * A line counts as unknown until it has STORE_COST_SAMPLES samples. Exports of less than
+ * A line counts as unknown until it has LINE_SAMPLES samples. Exports of less than
  * STORE_COST_BYTES_MIN are neither learned nor judged: the clock's noise is larger than their cost.
  *
  * Owner: the scheduler's thread.
@@ -18,8 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/line.h"
+
 enum {
-    STORE_COST_SAMPLES = 4,
     STORE_COST_BYTES_MIN = 1 << 20,
     /* of the exports that were too expensive for evicted state, one in this many is made anyway, so
      * that an outdated estimate is corrected */
@@ -40,14 +41,8 @@ enum store_price {
     STORE_UNFORCED = 32,
 };
 
-/* A line through decayed samples of (bytes, nanoseconds). */
-struct store_line {
-    double weight, x, xx, y, xy; /* sums */
-    uint32_t samples;
-};
-
 struct store_cost {
-    struct store_line rows, scattered, snapshots;
+    struct line rows, scattered, snapshots;
     uint32_t refused; /* of evicted state, since the last one that was made nevertheless */
 };
 

@@ -57,7 +57,7 @@ static void test_nothing_is_known_at_first(void **state)
     struct store_cost cost = {0};
 
     (void)state;
-    for (int i = 1; i < STORE_COST_SAMPLES; i++)
+    for (int i = 1; i < LINE_SAMPLES; i++)
         learn(&cost, rows_of(8, 0), 16);
     assert_int_equal(ms_of(&cost, rows_of(8, 0)), 0);
     learn(&cost, rows_of(8, 0), 16);
@@ -83,7 +83,7 @@ static void test_scattered_rows_and_snapshots_have_their_own(void **state)
     assert_int_equal(ms_of(&cost, rows_of(10, 0)), 23);
     assert_int_equal(ms_of(&cost, rows_of(10, 1)), 3 + 2 * 9 + 50);
     assert_int_equal(ms_of(&cost, snapshot), 0);
-    for (int i = 0; i < STORE_COST_SAMPLES; i++)
+    for (int i = 0; i < LINE_SAMPLES; i++)
         learn(&cost, snapshot, 7);
     assert_int_equal(ms_of(&cost, snapshot), 7);
 }

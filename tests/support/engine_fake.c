@@ -217,9 +217,12 @@ static void run_piece(struct engine_fake *fake, const struct engine_item *items,
         }
     }
     fake->stats.pieces++;
+    uint64_t token_ns = fake->options.prefill_ns;
+    if (fake->options.cell_ns > 0)
+        token_ns += fake->options.cell_ns * fake_memory_cells_used(fake->memory);
     if (fake->options.clock != NULL)
         clock_sleep_ns(fake->options.clock,
-                       prefill * fake->options.prefill_ns + (decode ? fake->options.decode_ns : 0));
+                       prefill * token_ns + (decode ? fake->options.decode_ns : 0));
 }
 
 /* The memory counts for itself: that engine.c's books agree with it is what tests want to see. */

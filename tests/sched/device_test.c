@@ -1,0 +1,139 @@
+/*
+ * device_test.c: residents leave when their cells have cost more than bringing them back.
+ */
+#include "sched/device.h"
+
+#include "base/clock.h"
+#include "support/sched_kit.h"
+#include "support/test.h"
+
+enum {
+    CHUNK = 128,
+    PROMPT = 4 * CHUNK,
+    SHORT = 40,
+    ROW = 16 << 10,
+    RAM = 256 << 20,
+    CELL_NS = 10,
+    IMPORT_NS = 100000, /* of 64 tokens: each costs as much as 156 tokens beside its cell */
+};
+#define HOUR_MS (UINT64_C(3600) * 1000)
+
+struct rig {
+    struct sched_kit kit;
+    struct clock *clock;
+    struct kit_gen first;
+};
+
+static uint32_t on_device(struct rig *rig)
+{
+    struct sched_prompt prompt = {rig->kit.space, "", rig->first.prompt, PROMPT};
+    struct sched_device found;
+
+    assert_ok(sched_probe(rig->kit.sched, &prompt, HOUR_MS, &found, NULL));
+    return found.length;
+}
+
+static void run_once(struct rig *rig, uint32_t seed, uint32_t count)
+{
+    static struct kit_gen gen;
+
+    kit_gen_init(&gen, &rig->kit, seed, count, 2);
+    kit_gen_run(&rig->kit, &gen);
+    kit_gen_fini(&gen);
+}
+
+/* The scheduler has measured prefills at several counts of cells, and an import. */
+static void rig_open(struct rig *rig, uint64_t export_ns)
+{
+    *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
+    struct engine_fake_options fake = {.chunk = CHUNK,
+                                       .context = 8192,
+                                       .sequences = 64,
+                                       .rows_bytes = ROW,
+                                       .clock = rig->clock,
+                                       .prefill_ns = 20000,
+                                       .decode_ns = 1000,
+                                       .cell_ns = CELL_NS,
+                                       .import_ns = IMPORT_NS,
+                                       .export_ns = export_ns};
+    struct sched_options options = {.park = true, .linger_ms = HOUR_MS, .clock = rig->clock};
+    uint64_t tokens;
+
+    sched_kit_open(&rig->kit, &fake, RAM, &options);
+    run_once(rig, 99, PROMPT);
+    assert_ok(sched_forget(rig->kit.sched, NULL, HOUR_MS, &tokens, NULL));
+    run_once(rig, 99, PROMPT); /* from the cache */
+    assert_ok(sched_forget(rig->kit.sched, NULL, HOUR_MS, &tokens, NULL));
+    kit_gen_init(&rig->first, &rig->kit, 1, PROMPT, 2);
+    kit_gen_run(&rig->kit, &rig->first);
+    assert_int_equal(on_device(rig), PROMPT - 1);
+}
+
+static void rig_close(struct rig *rig)
+{
+    kit_gen_fini(&rig->first);
+    sched_kit_close(&rig->kit);
+    clock_destroy_fake(&rig->clock);
+}
+
+static uint32_t in_cache(struct rig *rig)
+{
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+
+    assert_int_equal(hearth_probe(rig->kit.space, rig->first.prompt, PROMPT, &probe, NULL, 0),
+                     HEARTH_OK);
+    return probe.boundary;
+}
+
+/* Runs short requests until the first one leaves; far fewer than there are sequences. */
+static void run_until_it_leaves(struct rig *rig)
+{
+    for (uint32_t seed = 3; seed < 50 && on_device(rig) > 0; seed++)
+        run_once(rig, seed, SHORT);
+    assert_int_equal(on_device(rig), 0);
+}
+
+/* One short request is no reason to leave, many are. */
+static void test_many_short_requests_add_up(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, 0);
+    run_once(&rig, 2, SHORT);
+    assert_int_equal(on_device(&rig), PROMPT - 1);
+    run_until_it_leaves(&rig);
+    assert_true(in_cache(&rig) >= PROMPT - CHUNK);
+    rig_close(&rig);
+}
+
+/* Storing costs a tenth of computing: too much for a request that begins, not for one that has to
+ * leave. */
+static void test_stored_between_batches(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, NS_PER_MS / 10);
+    run_until_it_leaves(&rig);
+    assert_true(in_cache(&rig) >= PROMPT - CHUNK);
+    rig_close(&rig);
+}
+
+/* It cannot be stored at a reasonable price: it leaves when its cells have cost more than computing
+ * it again would, and is counted. */
+static void test_lost_when_storing_costs_too_much(void **state)
+{
+    struct sched_stats stats;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, 50 * NS_PER_MS);
+    run_until_it_leaves(&rig);
+    sched_get_stats(rig.kit.sched, &stats);
+    assert_true(stats.not_stored > 0);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_many_short_requests_add_up), TEST(test_stored_between_batches),
+           TEST(test_lost_when_storing_costs_too_much))
