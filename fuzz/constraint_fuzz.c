@@ -72,11 +72,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .tools = tools,
         .tools_count = read_tools(yyjson_doc_get_root(doc), tools),
         .formats = {.reasoning = data[0] & 0x80 ? REASONING_THINK : REASONING_NONE,
-                    .calls = (enum toolcall_format)(data[0] % TOOLCALL_COUNT)},
+                    .calls = (enum toolcall_format)(data[0] % TOOLCALL_LEARNED)},
         .prompt_tail = str_from(tails[(data[1] >> 3) % COUNT_OF(tails)]),
     };
-    if (request.formats.calls == TOOLCALL_HARMONY)
-        request.prompt_tail = STR("<|start|>assistant");
+    const struct call_messages *messages = output_call_format(&request.formats)->messages;
+    if (messages != NULL)
+        request.prompt_tail =
+            messages->opening.len > 0 ? messages->opening : STR("<|start|>assistant");
     check(&request);
     yyjson_doc_free(doc);
     return 0;

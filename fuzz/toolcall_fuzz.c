@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     yyjson_doc *schema = yyjson_read(schema_json, sizeof(schema_json) - 1, 0);
     const struct tool tool = {.name = STR("f"), .schema = yyjson_doc_get_root(schema)};
     struct output_options options = {
-        .formats = {.calls = data[0] % TOOLCALL_COUNT, .reasoning = data[1] % REASONING_COUNT},
+        .formats = {.calls = data[0] % TOOLCALL_LEARNED, .reasoning = data[1] % REASONING_LEARNED},
         .calls = true,
         .tools = data[2] & 1 ? &tool : NULL,
         .tools_count = data[2] & 1,
