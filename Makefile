@@ -186,7 +186,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity malformed timing stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -294,6 +294,11 @@ fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity
 fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
+
+# Every template in DIR renders calls and thoughts, which are read back; cases.jsonl there has texts of models.
+DIR ?= tests/data/formats
+formats: $(B)/tests/chat/template_learn_test ## read back what the chat templates of a folder write (DIR=)
+	@HEARTH_FORMATS=$(DIR) $(B)/tests/chat/template_learn_test
 
 # N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
 N ?= 100000

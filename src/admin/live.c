@@ -64,7 +64,8 @@ static void write_features(struct json *json, const struct model *model)
     write_reuse(json, model);
     write_partial_reuse(json, model);
     json_key_text(json, "exact", facts->exact ? "ok" : "no");
-    json_key_text(json, "tools", caps->tools ? "ok" : "no");
+    bool read = chat_template_calls(model_template(model)) != CHAT_CALLS_UNREADABLE;
+    json_key_text(json, "tools", !caps->tools ? "no" : read ? "ok" : "calls cannot be read");
     json_key_text(json, "thinking", caps->thinking ? "ok" : "no");
     json_close(json, '}');
 }

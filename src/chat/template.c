@@ -63,6 +63,33 @@ struct output_formats chat_template_formats(const struct chat_template *tmpl)
     return tmpl->formats;
 }
 
+enum chat_calls chat_template_calls(const struct chat_template *tmpl)
+{
+    return tmpl->calls;
+}
+
+const char *chat_calls_name(enum chat_calls calls)
+{
+    static const char *const names[] = {
+#define X(value, name, sentence) name,
+        CHAT_CALLS_TABLE(X)
+#undef X
+    };
+    assert((unsigned)calls < COUNT_OF(names));
+    return names[calls];
+}
+
+const char *chat_calls_sentence(enum chat_calls calls)
+{
+    static const char *const sentences[] = {
+#define X(value, name, sentence) sentence,
+        CHAT_CALLS_TABLE(X)
+#undef X
+    };
+    assert((unsigned)calls < COUNT_OF(sentences));
+    return sentences[calls];
+}
+
 /* ---- life ---- */
 
 /* Errors of the template's author are passed on as they are; our own get the position. */
@@ -71,18 +98,6 @@ static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *
     if (error->raised || error->line == 0)
         return err_set(info, error->code, "%s", error->message);
     return err_set(info, error->code, "chat template, line %u: %s", error->line, error->message);
-}
-
-/* Where we describe the tools, calls have the format of our description, or the one that the model
- * was trained on. */
-static void choose_formats(struct chat_template *tmpl, struct str source)
-{
-    tmpl->formats = output_detect(source);
-    const struct call_format *native = output_call_format(&tmpl->formats);
-    if (tmpl->caps.tools || native->form == CALL_MESSAGES)
-        return;
-    tmpl->formats.also = native->control && !native->bare ? tmpl->formats.calls : TOOLCALL_NONE;
-    tmpl->formats.calls = TOOLCALL_HERMES;
 }
 
 enum err chat_template_create(const struct chat_template_options *options,
@@ -102,11 +117,12 @@ enum err chat_template_create(const struct chat_template_options *options,
         err = chat_probe(tmpl, info);
     if (err == ERR_OK)
         err = chat_stable_measure(tmpl, info);
+    if (err == ERR_OK)
+        err = chat_learn(tmpl, source, info);
     if (err != ERR_OK) {
         chat_template_destroy(&tmpl);
         return err;
     }
-    choose_formats(tmpl, source);
     tmpl->ready = true;
     *out = tmpl;
     return ERR_OK;
@@ -117,6 +133,9 @@ void chat_template_destroy(struct chat_template **tmpl)
     if (*tmpl == NULL)
         return;
     jinja_destroy(&(*tmpl)->jinja);
+    if ((*tmpl)->learned != NULL)
+        arena_fini(&(*tmpl)->learned->arena);
+    mem_free((*tmpl)->learned);
     mem_free((*tmpl)->bos);
     mem_free((*tmpl)->eos);
     mem_free(*tmpl);

@@ -75,10 +75,28 @@ enum err chat_template_create(const struct chat_template_options *options,
                               struct chat_template **out, struct errinfo *info) NODISCARD;
 void chat_template_destroy(struct chat_template **tmpl);
 
-/* Both are valid as long as the template. */
+/* How sure it is that calls can be read; X(value, name, sentence) */
+#define CHAT_CALLS_TABLE(X)                                                                      \
+    X(CHAT_CALLS_NONE, "none", "the template has no tools")                                      \
+    X(CHAT_CALLS_READ, "read", "a call that the template renders is read back")                  \
+    X(CHAT_CALLS_OURS, "described", "the template has no tools, so hearth describes them")       \
+    X(CHAT_CALLS_ASSUMED, "assumed", "the template renders no calls; its text shows the format") \
+    X(CHAT_CALLS_UNREADABLE, "unreadable",                                                       \
+      "the template has tools, but hearth cannot read the calls that it renders")
+
+enum chat_calls {
+#define X(value, name, sentence) value,
+    CHAT_CALLS_TABLE(X)
+#undef X
+};
+const char *chat_calls_name(enum chat_calls calls);
+const char *chat_calls_sentence(enum chat_calls calls);
+
+/* All are valid as long as the template. */
 const struct chat_caps *chat_template_caps(const struct chat_template *tmpl);
 struct output_formats
 chat_template_formats(const struct chat_template *tmpl); /* how to read the answers */
+enum chat_calls chat_template_calls(const struct chat_template *tmpl);
 
 /* One request, all borrowed for the call. */
 struct chat_request {

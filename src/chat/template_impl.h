@@ -6,6 +6,7 @@
 #ifndef HEARTH_CHAT_TEMPLATE_IMPL_H
 #define HEARTH_CHAT_TEMPLATE_IMPL_H
 
+#include "base/arena.h"
 #include "jinja/jinja.h"
 #include "chat/template.h"
 
@@ -19,12 +20,21 @@ enum chat_tools_style {
     CHAT_TOOLS_STYLE_COUNT
 };
 
+/* Formats found in the template's own renderings; their marks point into the arena. */
+struct chat_learned {
+    struct arena arena;
+    struct call_format calls;
+    struct reasoning_marks thoughts;
+};
+
 struct chat_template {
     struct jinja *jinja;
     struct chat_caps caps;
     enum chat_tools_style tools_style;
     struct output_formats formats;
-    char *bos, *eos; /* owned */
+    enum chat_calls calls;
+    struct chat_learned *learned; /* owned */
+    char *bos, *eos;              /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is unknown. */
     bool mark_off[MARK_COUNT][ROLE_COUNT];
     /* system text or tools are inside messages, and not always in the same one */
@@ -195,6 +205,11 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
 
 /* Fills caps and tools_style. */
 enum err chat_probe(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
+
+/* ---- template_learn.c ---- */
+
+/* Fills formats and calls; after the caps are known. */
+enum err chat_learn(struct chat_template *tmpl, struct str source, struct errinfo *info) NODISCARD;
 
 /* ---- template_stable.c ---- */
 

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "chat/template.h"
 #include "cli/cli.h"
 #include "cli/model_settings.h"
 #include "engine/model_make.h"
@@ -185,30 +186,43 @@ static void show_state(const struct cli *cli, const struct engine *engine)
                                    : "not needed");
 }
 
-/* Features that the chat template mentions; for display only. */
-static void show_template(const struct cli *cli, const char *template)
+/* What the template supports, found out as the server does. */
+static void show_template(const struct cli *cli, const char *source)
 {
-    static const struct {
-        const char *word, *feature;
-    } features[] = {
-        {"tools", "tools"},     {"tool_calls", "tool calls"},
-        {"think", "reasoning"}, {"enable_thinking", "a switch for it"},
-        {"image", "images"},
-    };
-    const char *separator = ": ";
+    struct chat_template *template;
+    struct errinfo info = {0};
 
-    if (template == NULL) {
+    if (source == NULL) {
         line(cli, "chat template", "none");
         return;
     }
-    fprintf(cli->out, "%-14s %zu bytes", "chat template", strlen(template));
+    fprintf(cli->out, "%-14s %zu bytes", "chat template", strlen(source));
+    if (chat_template_create(&(struct chat_template_options){.source = source}, &template, &info) !=
+        ERR_OK) {
+        fprintf(cli->out, ", cannot be used: %s\n", info.text);
+        return;
+    }
+    const struct chat_caps *caps = chat_template_caps(template);
+    struct output_formats formats = chat_template_formats(template);
+    enum chat_calls calls = chat_template_calls(template);
+    const struct {
+        bool has;
+        const char *feature;
+    } features[] = {{caps->tools, "tools"},
+                    {caps->calls, "tool calls"},
+                    {formats.reasoning != REASONING_NONE, "reasoning"},
+                    {caps->thinking, "a switch for it"}};
+    const char *separator = ": ";
     for (size_t i = 0; i < COUNT_OF(features); i++) {
-        if (strstr(template, features[i].word) != NULL) {
+        if (features[i].has) {
             fprintf(cli->out, "%s%s", separator, features[i].feature);
             separator = ", ";
         }
     }
     fputc('\n', cli->out);
+    fprintf(cli->out, "%-14s %s: %s\n", "tool calls", toolcall_format_name(formats.calls),
+            chat_calls_sentence(calls));
+    chat_template_destroy(&template);
 }
 
 static void show_size(const struct cli *cli, const struct engine_facts *facts)

@@ -77,6 +77,16 @@ static enum err open_template(struct model *model, const char *text, struct log 
     return chat_template_create(&options, &model->tmpl, info);
 }
 
+/* A client that sends tools to such a model gets its calls as text. */
+static void report_calls(const struct model *model, struct log *log)
+{
+    enum chat_calls calls = chat_template_calls(model->tmpl);
+
+    if (calls == CHAT_CALLS_UNREADABLE)
+        LOG_WARN(log, "model", "tool calls of this model come as text",
+                 LOG_STR("model", model->name), LOG_STR("reason", chat_calls_sentence(calls)));
+}
+
 static enum err open_tokens(struct model *model, uint64_t bytes_max, struct errinfo *info)
 {
     struct tokens_options options = {.engine = model->engine, .memory_bytes_max = bytes_max};
@@ -219,6 +229,7 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     struct sched_options sched = options->sched;
 
     TRY(open_template(model, options->template_text, options->log, info));
+    report_calls(model, options->log);
     TRY(open_tokens(model, options->tokens_cache_bytes, info));
     TRY(open_shared_spaces(model, info));
     sched.engine = model->engine;

@@ -60,7 +60,9 @@ static bool is_messages(const struct output_formats *formats)
 
 bool output_has_control(const struct output_formats *formats, bool calls)
 {
-    return output_thought_marks(formats)->control || is_messages(formats) ||
+    bool learned = formats->reasoning == REASONING_LEARNED || formats->calls == TOOLCALL_LEARNED;
+
+    return learned || output_thought_marks(formats)->control || is_messages(formats) ||
            (calls &&
             (output_call_format(formats)->control || toolcall_row(formats->also, NULL)->control));
 }

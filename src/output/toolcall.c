@@ -255,8 +255,8 @@ static enum tc_step step_fresh(struct toolcall *call)
     if (nothing && !call->over)
         return TC_WAIT;
     if (call->format->bare && space < text.len) {
-        if (call->index > 0 && text.ptr[0] == ';') {
-            tc_eat(call, 1); /* between the calls of Llama */
+        if (call->index > 0 && (text.ptr[0] == ';' || text.ptr[0] == ',')) {
+            tc_eat(call, 1); /* between the calls of Llama and Phi */
             return TC_AGAIN;
         }
         enum marker_match match = tc_is_bare_call(call, marker_skip(text, space));

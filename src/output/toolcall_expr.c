@@ -147,17 +147,83 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
     return MARKER_YES;
 }
 
+/* a=  at the front of the text: the next argument. */
+static enum marker_match is_argument(const struct toolcall *call, struct str text)
+{
+    size_t len = tc_literal_name(text);
+
+    if (len == text.len)
+        return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
+    return len > 0 && text.ptr[len] == call->format->between ? MARKER_YES : MARKER_NO;
+}
+
+/* Some templates write strings without quotes, and models learn that: the text ends at the bracket,
+ * or at a comma before another argument. */
+static enum marker_match bare_text(struct toolcall *call, struct str text, size_t *used)
+{
+    for (size_t at = 0; at < text.len; at++) {
+        enum marker_match match = MARKER_NO;
+        if (text.ptr[at] == ',') {
+            struct str rest = marker_skip(text, at + 1);
+            match = is_argument(call, marker_skip(rest, marker_space(rest)));
+        }
+        if (match == MARKER_PART)
+            return MARKER_PART;
+        if (match == MARKER_NO && text.ptr[at] != call->format->close)
+            continue;
+        buf_append_char(&call->out, '"');
+        json_scan_escape(&call->out, str_trim((struct str){text.ptr, at}));
+        buf_append_char(&call->out, '"');
+        *used = at;
+        return MARKER_YES;
+    }
+    return MARKER_PART;
+}
+
+/* The value, of the type that the schema demands: a quoted number is a number. */
+static enum marker_match read_value(struct toolcall *call, struct str text, size_t *used)
+{
+    unsigned types = tc_types(call, tc_text(&call->name), tc_text(&call->key));
+    size_t begin = call->out.len;
+    enum marker_match match = tc_literal(text, call->format->quote, &call->out, used);
+
+    if (match == MARKER_NO && types == TC_STRING && call->format->open == '(') {
+        buf_truncate(&call->out, begin);
+        return bare_text(call, text, used);
+    }
+    struct str literal = {buf_str(&call->out) + begin, call->out.len - begin};
+    if (match == MARKER_YES && types != 0 && !(types & TC_STRING) && literal.len > 0 &&
+        literal.ptr[0] == '"' && tc_decode(literal, &call->late)) {
+        buf_truncate(&call->out, begin);
+        tc_value(&call->out, tc_text(&call->late), types);
+    }
+    return match;
+}
+
+/* What follows an argument: *next is where the rest begins. Templates forget the comma. */
+static enum marker_match after_argument(const struct toolcall *call, struct str text, size_t *next)
+{
+    *next = marker_space(text);
+    if (*next == text.len)
+        return MARKER_PART;
+    if (text.ptr[*next] == call->format->close)
+        return MARKER_YES;
+    if (text.ptr[*next] == ',') {
+        ++*next;
+        return MARKER_YES;
+    }
+    return is_argument(call, marker_skip(text, *next));
+}
+
 static enum tc_step step_arg(struct toolcall *call)
 {
-    const struct call_format *format = call->format;
-    size_t used = 0;
-    size_t value = 0;
+    size_t used = 0, value = 0, next = 0;
 
     tc_skip_space(call);
     struct str text = tc_rest(call);
     if (text.len == 0)
         return TC_WAIT;
-    if (text.ptr[0] == format->close)
+    if (text.ptr[0] == call->format->close)
         return end_call(call);
     if (call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8 && !call->over)
         return TC_WAIT;
@@ -168,22 +234,18 @@ static enum tc_step step_arg(struct toolcall *call)
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
         json_scan_escape(&call->out, tc_text(&call->key));
         buf_append_str(&call->out, "\":");
-        match = tc_literal(marker_skip(text, used), format->quote, &call->out, &value);
+        match = read_value(call, marker_skip(text, used), &value);
     }
+    if (match == MARKER_YES)
+        match = after_argument(call, marker_skip(text, used + value), &next);
     if (match == MARKER_PART)
         return TC_WAIT;
     if (match == MARKER_NO)
         return tc_bad(call, "an argument is not a literal");
-    text = marker_skip(text, used + value);
-    size_t space = marker_space(text);
-    if (space == text.len)
-        return TC_WAIT;
-    if (text.ptr[space] != ',' && text.ptr[space] != format->close)
-        return tc_bad(call, "an argument is not a literal");
     tc_flush(call);
     call->first_arg = false;
     call->position++;
-    tc_eat(call, used + value + space + (text.ptr[space] == ',' ? 1 : 0));
+    tc_eat(call, used + value + next);
     return TC_AGAIN;
 }
 

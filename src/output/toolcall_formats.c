@@ -169,7 +169,7 @@ const struct call_format tc_formats[TOOLCALL_COUNT] = {
                           .arguments_key = "arguments",
                           .control = true},
     [TOOLCALL_SOLAR] = {.form = CALL_NAMED,
-                        .openers = {S("<|tool_calls|>"), S("<|tool_call:begin|>")},
+                        .openers = {S("<|begin|>assistant<|tool_calls|>"), S("<|tool_calls|>")},
                         .call_begin = S("<|tool_call:begin|>"),
                         .id_end = S("<|tool_call:name|>"),
                         .name_end = S("<|tool_call:args|>"),

@@ -115,6 +115,9 @@ enum tc_step tc_json_arguments(struct toolcall *call);
  * expressions? MARKER_PART if more text is needed. */
 enum marker_match tc_is_bare_call(const struct toolcall *call, struct str text);
 
+/* Decodes a complete JSON string into buf. */
+bool tc_decode(struct str text, struct buf *buf);
+
 /* Reads arguments in the same way up to the end of the call, then goes to the state `next`. */
 enum tc_step tc_json_arguments_to_end(struct toolcall *call, int next);
 

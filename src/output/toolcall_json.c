@@ -35,8 +35,7 @@ static enum tc_step scan_result(struct toolcall *call, enum json_scan_result res
     return result == JSON_SCAN_DONE ? TC_DONE : TC_WAIT;
 }
 
-/* Decodes the inside of a complete JSON string into buf. */
-static bool decode(struct str text, struct buf *buf)
+bool tc_decode(struct str text, struct buf *buf)
 {
     yyjson_doc *doc = yyjson_read(text.ptr, text.len, YYJSON_READ_ALLOW_INVALID_UNICODE);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -57,7 +56,7 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     buf_clear(&call->late);
     json_scan_init(&scan);
     (void)json_scan_text(&scan, (struct str){tc_rest(call).ptr, len}, &used, &call->late);
-    bool good = decode(tc_text(&call->late), &call->out);
+    bool good = tc_decode(tc_text(&call->late), &call->out);
     struct str inner = str_trim(tc_text(&call->out));
     good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
     buf_clear(&call->late);
@@ -150,20 +149,27 @@ static enum tc_step read_string(struct toolcall *call, struct buf *buf)
     size_t len = string_len(text);
     if (len == 0)
         return TC_WAIT;
-    if (len == SIZE_MAX || !decode((struct str){text.ptr, len}, buf))
+    if (len == SIZE_MAX || !tc_decode((struct str){text.ptr, len}, buf))
         return tc_bad(call, "the call is not valid JSON");
     tc_eat(call, len);
     return TC_DONE;
 }
 
-static bool is_name(struct str key)
+static bool is_key(struct str key, const char *own)
 {
-    return str_eq(key, STR("name")) || str_eq(key, STR("tool_name"));
+    return own != NULL && str_eq(key, str_from(own));
 }
 
-static bool is_arguments(struct str key)
+static bool is_name(const struct toolcall *call, struct str key)
 {
-    return str_eq(key, STR("arguments")) || str_eq(key, STR("parameters"));
+    return str_eq(key, STR("name")) || str_eq(key, STR("tool_name")) ||
+           is_key(key, call->format->name_key);
+}
+
+static bool is_arguments(const struct toolcall *call, struct str key)
+{
+    return str_eq(key, STR("arguments")) || str_eq(key, STR("parameters")) ||
+           is_key(key, call->format->arguments_key);
 }
 
 static struct str trimmed(struct str text)
@@ -203,9 +209,9 @@ static enum marker_match is_object_call(const struct toolcall *call, struct str 
     text = marker_skip(text, 1);
     for (;;) {
         enum marker_match match = cut_string(&text, &key, ':');
-        if (match == MARKER_YES && is_arguments(key))
+        if (match == MARKER_YES && is_arguments(call, key))
             return name.len > 0 && tc_has_tool(call, name) ? MARKER_YES : MARKER_NO;
-        if (match == MARKER_YES && !is_name(key) && !str_eq(key, STR("type")) &&
+        if (match == MARKER_YES && !is_name(call, key) && !str_eq(key, STR("type")) &&
             !str_eq(key, STR("id")))
             return MARKER_NO;
         if (match == MARKER_YES)
@@ -214,7 +220,7 @@ static enum marker_match is_object_call(const struct toolcall *call, struct str 
             return MARKER_NO;
         if (match != MARKER_YES)
             return match;
-        if (is_name(key))
+        if (is_name(call, key))
             name = value;
     }
 }
@@ -312,11 +318,11 @@ static enum tc_step step_colon(struct toolcall *call)
         call->state = ARGS;
         return tc_begin(call, key);
     }
-    if (is_name(key) && !call->began)
+    if (is_name(call, key) && !call->began)
         call->state = NAME;
-    else if (is_arguments(key) && (call->has_args || call->late.len > 0))
+    else if (is_arguments(call, key) && (call->has_args || call->late.len > 0))
         return tc_bad(call, "the call has two sets of arguments");
-    else if (is_arguments(key))
+    else if (is_arguments(call, key))
         call->state = call->began ? ARGS : LATE;
     return TC_AGAIN;
 }

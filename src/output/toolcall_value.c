@@ -193,10 +193,26 @@ static void append_json(struct buf *out, struct str json)
     (void)json_scan_text(&scan, json, &used, out);
 }
 
+/* Templates print lists and dicts as Python does, and models learn that. */
+static bool append_python(struct buf *out, struct str text, unsigned types)
+{
+    bool list = text.len > 1 && text.ptr[0] == '[' && (types & TC_ARRAY) != 0;
+    bool dict = text.len > 1 && text.ptr[0] == '{' && (types & TC_OBJECT) != 0;
+    size_t begin = out->len, used = 0;
+
+    if ((list || dict) && tc_literal(text, STR_NONE, out, &used) == MARKER_YES && used == text.len)
+        return true;
+    buf_truncate(out, begin);
+    return false;
+}
+
 void tc_value(struct buf *out, struct str text, unsigned types)
 {
     struct str json = python_literal(str_trim(text), types);
     bool valid = json_scan_valid(json);
+
+    if (!valid && append_python(out, json, types))
+        return;
 
     if (types == 0)
         valid = valid && json.ptr[0] != '"';

@@ -223,14 +223,21 @@ static void write_sampling(struct json *json, const struct sample_params *sample
     json_close(json, '}');
 }
 
-static void write_caps(struct json *json, const struct chat_caps *caps)
+static void write_caps(struct json *json, const struct chat_template *tmpl)
 {
+    const struct chat_caps *caps = chat_template_caps(tmpl);
+    enum chat_calls calls = chat_template_calls(tmpl);
+
     json_key_open(json, "chat_template_caps", '{');
     json_key_bool(json, "supports_system_role", caps->system);
     json_key_bool(json, "supports_tools", caps->tools);
     json_key_bool(json, "supports_tool_calls", caps->calls);
     json_key_bool(json, "supports_parallel_tool_calls", caps->calls_parallel);
     json_key_bool(json, "supports_thinking", caps->thinking);
+    json_key_text(json, "tool_call_format",
+                  toolcall_format_name(chat_template_formats(tmpl).calls));
+    json_key_text(json, "tool_calls", chat_calls_name(calls));
+    json_key_text(json, "tool_calls_reason", chat_calls_sentence(calls));
     json_close(json, '}');
 }
 
@@ -342,7 +349,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     if (model_cache(model) != MODEL_CACHE_ON)
         json_key_text(json, "cache_reason", model_cache_reason(model));
     json_key_text(json, "chat_template", facts->chat_template);
-    write_caps(json, chat_template_caps(model_template(model)));
+    write_caps(json, model_template(model));
     json_key_open(json, "modalities", '{');
     json_key_bool(json, "vision", facts->images);
     json_key_bool(json, "audio", false);

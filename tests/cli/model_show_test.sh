@@ -35,6 +35,7 @@ expect_shown() { # FAMILY LINES
     expect_line '^size           [0-9.,]+[KMB]* parameters, [0-9.]+ [KMG]iB of weights, vocabulary of [0-9]+$'
     expect_line '^context        512 tokens here, trained for 8,192$'
     expect_line '^chat template  [0-9]+ bytes: tools, tool calls, reasoning'
+    expect_line '^tool calls     [a-z_]+: a call that the template renders is read back$'
     expect_line '^fingerprint    [0-9a-f]{64}$'
     expect_line '^loaded in      [0-9.]+ s on .+'
     expect_line '^state          rows and snapshots, bit-identical after a restore$'
@@ -48,7 +49,7 @@ fingerprint() {
 test_dense() {
     make_model qwen3
     show qwen3.gguf
-    expect_shown qwen3 12
+    expect_shown qwen3 13
     expect_line '^layers         4 full \(4 in all\)$'
     expect_line '^rows           [0-9.]+ KiB per token, [0-9.]+ KiB per block of 256$'
     expect_line '^snapshot       not needed$'
@@ -58,7 +59,7 @@ test_dense() {
 test_hybrid() {
     make_model qwen35
     show qwen35.gguf
-    expect_shown qwen35 12
+    expect_shown qwen35 13
     expect_line '^layers         1 full, 3 recurrent \(4 in all\)$'
     expect_line '^rows           [0-9]+ B per token, [0-9.]+ KiB per block of 256$'
     expect_line '^snapshot       [0-9.]+ [KM]iB$'
@@ -68,7 +69,7 @@ test_hybrid() {
 test_sliding() {
     make_model gemma3
     show gemma3.gguf
-    expect_shown gemma3 13
+    expect_shown gemma3 14
     expect_line '^layers         1 full, 3 sliding \(4 in all\)$'
     expect_line '^window         128 tokens$'
     expect_line '^snapshot       [0-9.]+ [KM]iB$'
@@ -77,7 +78,7 @@ test_sliding() {
 test_recurrent() {
     make_model mamba2
     show mamba2.gguf
-    expect_shown mamba2 12
+    expect_shown mamba2 13
     expect_line '^layers         4 recurrent \(4 in all\)$'
     expect_line '^rows           0 B per token, 0 B per block of 256$'
 }
@@ -108,7 +109,7 @@ test_shards_need_all_of_them() {
     make_model qwen3
     cp qwen3.gguf m-00001-of-00001.gguf
     show m-00001-of-00001.gguf
-    expect_shown qwen3 12
+    expect_shown qwen3 13
     mv qwen3.gguf m-00001-of-00002.gguf
     show m-00001-of-00002.gguf
     expect_status 1

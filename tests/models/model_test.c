@@ -308,7 +308,33 @@ static void test_bad_templates(void **state)
     assert_null(model);
 }
 
-TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants),
-           TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk),
-           TEST(test_without_a_cache), TEST(test_i48_unsupported_is_not_off),
+/* Tools in, calls that nothing reads out: said when the model is loaded. */
+static void test_unreadable_calls_are_reported(void **state)
+{
+    static const char source[] =
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role ~ ': ' ~ "
+        "m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name | upper }}{% endfor %}\n"
+        "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+    struct engine_fake_options fake = {.chat_template = source};
+    struct model *model;
+    char path[4096];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/log", test_dir());
+    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    struct log *log = log_create(&(struct log_options){.fd = fd, .clock = clock_real()});
+    struct model_options options = {.clock = clock_real(), .log = log};
+    assert_ok(engine_fake_create(&options.engine, &fake, NULL));
+    assert_ok(model_open(&model, &options, NULL));
+    assert_int_equal(count_lines(path, "tool calls of this model come as text"), 1);
+    assert_int_equal(chat_template_calls(model_template(model)), CHAT_CALLS_UNREADABLE);
+    model_close(&model);
+    log_destroy(&log);
+    close(fd);
+}
+
+TEST_SUITE(TEST(test_unreadable_calls_are_reported), TEST(test_has_all_parts),
+           TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants),
+           TEST(test_i100_shares_of_the_disk), TEST(test_without_a_cache),
+           TEST(test_i48_unsupported_is_not_off),
            TEST(test_i48_hybrids_say_that_they_have_no_tails), TEST(test_bad_templates))

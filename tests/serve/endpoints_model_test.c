@@ -68,6 +68,8 @@ static void test_props(void **state)
     assert_true(yyjson_is_obj(yyjson_doc_ptr_get(doc, "/replay")));
     assert_false(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/keys")));
     assert_true(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/chat_template_caps/supports_tools")));
+    assert_string_equal(json_at(doc, "/chat_template_caps/tool_call_format"), "hermes");
+    assert_string_equal(json_at(doc, "/chat_template_caps/tool_calls"), "read");
     yyjson_doc_free(doc);
     api_kit_close(&kit);
     api_kit_open(&kit, &(struct api_kit_options){0}); /* what is off is null */
