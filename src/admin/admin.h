@@ -60,6 +60,10 @@ void admin_destroy(struct admin **admin);
 /* Like api_set_pool. */
 void admin_set_pool(struct admin *admin, struct pool *pool);
 
+struct api;
+/* Applies the settings that were changed in an earlier run. Call once, with the pool set. */
+void admin_restore_settings(struct admin *admin, struct api *api);
+
 /* Also shown by /metrics; valid until set to NULL. Call before requests arrive. */
 void admin_set_http_metrics(struct admin *admin, const struct metric_set *metrics);
 

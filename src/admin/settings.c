@@ -4,11 +4,11 @@
  *      GET  /admin/settings                  {"settings": [{"name", "value", "default", "runtime",
  *           "help"}]}
  *      POST /admin/settings {"name": value}  all or none: the first invalid change is reported, and
- *                                            nothing is changed
+ *                                            nothing is changed. null: as at the start
  *
- * A change lasts until the server ends; permanent settings belong in its configuration. "default"
- * is the value at the start, for settings that can be changed. Sizes are in bytes, times in
- * seconds.
+ * Changes are kept in the state folder, each with the value that the configuration had: the next
+ * start applies it again, unless the configuration has another value by then. "default" is the value
+ * of the configuration, for settings that can be changed. Sizes are in bytes, times in seconds.
  */
 #include "admin/admin_impl.h"
 
@@ -17,7 +17,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "models/pool.h"
 #include "sched/memory.h"
 
@@ -233,8 +235,8 @@ static enum err read_level(const struct json_reader *body, const char *key, uint
 }
 
 /* Validates every name and value before changing any. */
-static enum err read_changes(const struct json_reader *body, struct change changes[ADMIN_SETTINGS],
-                             size_t *count)
+static enum err read_changes(const struct json_reader *body, const uint64_t begin[ADMIN_SETTINGS],
+                             struct change changes[ADMIN_SETTINGS], size_t *count)
 {
     size_t i, all;
     yyjson_val *key, *value;
@@ -252,11 +254,11 @@ static enum err read_changes(const struct json_reader *body, struct change chang
                 "GET /admin/settings lists them.",
                 yyjson_get_str(key));
         const struct setting *setting = &settings[id];
-        if (yyjson_is_null(value))
-            return json_read_error(body, setting->name, "must have a value");
-        TRY(id == LEVEL
-                ? read_level(body, setting->name, &change->value)
-                : json_read_uint(body, setting->name, setting->min, setting->max, &change->value));
+        change->value = begin[id];
+        if (!yyjson_is_null(value))
+            TRY(id == LEVEL ? read_level(body, setting->name, &change->value)
+                            : json_read_uint(body, setting->name, setting->min, setting->max,
+                                             &change->value));
         change->id = (enum setting_id)id;
         ++*count;
     }
@@ -277,13 +279,86 @@ static enum err apply(struct call *call, const struct change *change, struct api
     return ERR_OK;
 }
 
+/* ---- keeping ---- */
+
+static const char file_name[] = "settings.json";
+enum { FILE_BYTES_MAX = 16 * 1024, FILE_MODE = 0600 };
+
+/* Changes that cannot be kept are still in effect. */
+static void keep(struct admin *admin, struct api *api)
+{
+    struct errinfo info = {0};
+    struct buf text;
+
+    if (!admin->options.state_fs)
+        return;
+    struct json json = json_begin(&text, FILE_BYTES_MAX, '{');
+    for (int id = 0; id < ADMIN_SETTINGS; id++) {
+        uint64_t value = get(admin, api, (enum setting_id)id), begin = admin->settings_begin[id];
+        if (value == begin)
+            continue;
+        json_key_open(&json, settings[id].name, '{');
+        json_key_uint(&json, "value", value);
+        json_key_uint(&json, "configured", begin);
+        json_close(&json, '}');
+    }
+    json_close(&json, '}');
+    enum err err = text.err != ERR_OK
+                       ? text.err
+                       : file_replace(admin->options.state_fs, admin->options.state_dir, file_name,
+                                      text.data, text.len, FILE_MODE, &info);
+    if (err != ERR_OK)
+        LOG_WARN(admin->log, "api", "the changed settings are lost at the next start",
+                 LOG_STR("reason", info.text));
+    buf_fini(&text);
+}
+
+/* `kept` is NULL when the setting was not changed. */
+static void restore(struct admin *admin, struct api *api, enum setting_id id, yyjson_val *kept)
+{
+    yyjson_val *value = yyjson_obj_get(kept, "value");
+    uint64_t number = yyjson_get_uint(value), max = settings[id].max;
+
+    if (!yyjson_is_uint(value) || number < settings[id].min ||
+        number > (id == LEVEL ? LOG_LEVEL_OFF : max) ||
+        yyjson_get_uint(yyjson_obj_get(kept, "configured")) != admin->settings_begin[id])
+        return;
+    if (set(admin, api, id, number))
+        LOG_INFO(admin->log, "api", "a changed setting is in effect again",
+                 LOG_STR("name", settings[id].name), LOG_UINT("value", number));
+}
+
 enum err endpoint_admin_change(struct call *call, const struct json_reader *body, struct json *json)
 {
     struct change changes[ADMIN_SETTINGS];
     size_t count;
 
-    TRY(read_changes(body, changes, &count));
+    TRY(read_changes(body, admin_of(call->api)->settings_begin, changes, &count));
     for (size_t i = 0; i < count; i++)
         TRY(apply(call, &changes[i], body->error));
+    keep(admin_of(call->api), call->api);
     return write_settings(json, call->api);
+}
+
+void admin_restore_settings(struct admin *admin, struct api *api)
+{
+    struct errinfo info = {0};
+    char *data = NULL;
+    size_t len = 0;
+
+    if (!admin->options.state_fs)
+        return;
+    enum err err = file_read_all(admin->options.state_fs, admin->options.state_dir, file_name,
+                                 FILE_BYTES_MAX, &data, &len, &info);
+    if (err == ERR_NOT_FOUND)
+        return;
+    yyjson_doc *doc = err == ERR_OK ? yyjson_read(data, len, 0) : NULL;
+    if (!yyjson_is_obj(yyjson_doc_get_root(doc)))
+        LOG_WARN(admin->log, "api", "the kept settings cannot be read: they are as configured",
+                 LOG_STR("file", file_name));
+    for (int id = 0; id < ADMIN_SETTINGS; id++)
+        restore(admin, api, (enum setting_id)id,
+                yyjson_obj_get(yyjson_doc_get_root(doc), settings[id].name));
+    yyjson_doc_free(doc);
+    mem_free(data);
 }

@@ -415,6 +415,7 @@ static enum cli_exit open_models(struct server *server)
     if (status == CLI_EXIT_OK) {
         admin_set_pool(server->admin, server->pool);
         api_set_pool(server->api, server->pool);
+        admin_restore_settings(server->admin, server->api);
     }
     return status;
 }

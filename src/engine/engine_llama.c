@@ -590,6 +590,19 @@ static bool cuts_words(const struct engine_llama *llama, const struct gguf_file 
     return false;
 }
 
+/* "qwen3 0.6B Q4_K - Medium". The library writes "?B" for a size that it has no name for. */
+static void describe(const struct llama_model *model, char *out, size_t size)
+{
+    char text[128], millions[32];
+
+    llama_model_desc(model, text, sizeof(text));
+    const char *unknown = strstr(text, "?B");
+    int before = unknown != NULL ? (int)(unknown - text) : (int)strlen(text);
+    snprintf(millions, sizeof(millions), "%.1fM", (double)llama_model_n_params(model) / 1e6);
+    snprintf(out, size, "%.*s%s%s", before, text, unknown != NULL ? millions : "",
+             unknown != NULL ? unknown + 2 : "");
+}
+
 static void fill_facts(struct engine_llama *llama, const struct load *load)
 {
     struct engine_facts *facts = &llama->base.facts;
@@ -597,7 +610,7 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     const char *template = llama_model_chat_template(llama->model, NULL);
     char description[128];
 
-    llama_model_desc(llama->model, description, sizeof(description));
+    describe(llama->model, description, sizeof(description));
     llama->name = mem_strdup(name ? name : file_name(load->options->path));
     llama->description = mem_strdup(description);
     llama->chat_template = template ? mem_strdup(template) : NULL;

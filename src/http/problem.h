@@ -17,8 +17,8 @@
     X(HTTP_PROBLEM_FRAMING, 400, "bad_framing",                                                   \
       "The length of the request body is ambiguous or invalid.")                                  \
     X(HTTP_PROBLEM_HOST, 403, "host_not_allowed",                                                 \
-      "This server does not answer to that host name. Allow it in the server's options.")         \
-    X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "There is nothing at this path.")                   \
+      "This server does not answer to that host name. --allow-host NAME allows it.")              \
+    X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "Unknown endpoint.")                                \
     X(HTTP_PROBLEM_NO_METHOD, 405, "method_not_allowed",                                          \
       "This path does not support that method. See the Allow header.")                            \
     X(HTTP_PROBLEM_SLOW, 408, "request_timeout", "The request did not arrive in time.")           \

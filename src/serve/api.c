@@ -21,6 +21,7 @@
 #include "models/pool.h"
 
 enum {
+    PATH_SHOWN_MAX = 100, /* of an unknown endpoint, in its error */
     WORKERS_DEFAULT = 2,
     QUEUE_DEFAULT = 256,
     SLOW_QUEUE = 8,
@@ -300,8 +301,14 @@ void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_
     struct api_error error = {0};
 
     (void)arg;
-    api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
-                  http_problem_sentence(problem));
+    if (problem == HTTP_PROBLEM_NO_PATH)
+        api_error_set(&error, API_ERROR_NOT_FOUND, NULL,
+                      "Unknown endpoint %.*s. Prompts go to /v1/chat/completions, "
+                      "/v1/completions, /v1/responses or /v1/messages; docs/api.md lists all.",
+                      (int)MIN(path.len, PATH_SHOWN_MAX), path.ptr);
+    else
+        api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
+                      http_problem_sentence(problem));
     error.code = http_problem_name(problem);
     make_request_id(id);
     dialect->error(&error, id, body);

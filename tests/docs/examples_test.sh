@@ -125,6 +125,14 @@ test_architecture_names_every_module() {
 }
 
 # Links between the pages lead somewhere.
+# The reasons in the table of docs/cache.md are those on the wire.
+test_reasons_are_those_on_the_wire() {
+    sed -n 's/^    \[HEARTH_REASON_[A-Z_]*\] = "\([a-z_]*\)",$/\1/p' "$top/src/cache/names.c" | sort >wire
+    [ "$(wc -l <wire)" -ge 13 ] || fail 'no names in names.c'
+    sed -n '/^| reason /,/^$/s/^| `\([a-z_]*\)` |.*/\1/p' "$top/docs/cache.md" | sort >table
+    diff wire table >different || fail "docs/cache.md and names.c differ: $(cat different)"
+}
+
 test_links_lead_somewhere() {
     for page in "$top"/*.md "$top"/docs/*.md "$top"/docs/*/*.md; do
         grep -oE '\]\([^)#: ]+[)#]' "$page" | sed 's/^](//; s/.$//' | while read -r target; do

@@ -343,6 +343,8 @@ static void test_what_http_refuses_is_json_too(void **state)
     doc = api_kit_get(&kit, "/nowhere", 404);
     assert_string_equal(json_at(doc, "/error/type"), "not_found_error");
     assert_string_equal(json_at(doc, "/error/code"), "not_found");
+    assert_non_null(
+        strstr(json_at(doc, "/error/message"), "Unknown endpoint /nowhere. Prompts go "));
     yyjson_doc_free(doc);
     doc = api_kit_get(&kit, CHAT, 405);
     assert_string_equal(json_at(doc, "/error/type"), "invalid_request_error");
