@@ -4,8 +4,9 @@
 #   tools/deps.sh            make .deps/config.mk say where the libraries are (does the least it can)
 #   tools/deps.sh --update   forget what was resolved and ask the mirror again
 #   tools/deps.sh --peer     add llama-server, the peer that benchmarks compare with
-#   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools, and a Vulkan device in software
-#                            with its plug-in into .deps/vulkan
+#   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools, a Vulkan device in software
+#                            with its plug-in into .deps/vulkan, and servers of Valkey and Redis into .deps/fleet
+#   tools/deps.sh --fleet    of that, only the servers of Valkey and Redis
 #   tools/deps.sh --status   say what is there, change nothing
 #
 # Two outcomes, written to .deps/config.mk for the Makefile:
@@ -65,6 +66,9 @@ hip_packages='libggml0-backend-hip'
 cuda_packages='libggml0-backend-cuda'
 # For tests: llvmpipe, a Vulkan device that computes on the CPU.
 software_packages='libggml0-backend-vulkan mesa-vulkan-drivers'
+
+# For tests of a shared store: servers, and the programs that drive them.
+fleet_packages='valkey-server valkey-tools redis-server redis-tools'
 
 # Programs for tests, and what else of the machine's own suite they need. Not installed: unpacked below .deps/tools.
 tool_packages='prometheus mandoc zsh zsh-common fish fish-common libpcre2-32-0'
@@ -493,6 +497,35 @@ fetch_software() { # PACKAGES
     say "Vulkan in software for tests: $(size_of "$deps/vulkan") in .deps/vulkan"
 }
 
+# Valkey and Redis: the packages that the sysroot does not have, and in bin/ a script per program, because they run with the sysroot's loader.
+fetch_fleet() { # PACKAGES
+    manifest=$(manifest_name "$1")
+    if ! have_debs "$manifest"; then
+        download "$manifest" "$1"
+        keep_debs "$manifest"
+    fi
+    rm -rf "$deps/fleet.new"
+    mkdir -p "$deps/fleet.new/bin"
+    while read -r _ file; do
+        grep -q " ${file%%_*}_" "$deps/sysroot.manifest" || dpkg-deb -x "$deps/debs/$file" "$deps/fleet.new" || die "cannot unpack $file (disk full?)."
+    done <"$deps/$manifest"
+    triplet=$(cd "$sysroot/usr/lib" && ls -d ./*/libllama.so | head -n 1 | cut -d/ -f2)
+    for program in "$deps/fleet.new"/usr/bin/valkey-* "$deps/fleet.new"/usr/bin/redis-*; do
+        [ -x "$program" ] || continue
+        cat >"$deps/fleet.new/bin/${program##*/}" <<EOC
+#!/bin/sh
+here=\$(cd "\$(dirname "\$0")/.." && pwd)
+lib=\$here/../sysroot/usr/lib/$triplet
+set -- --argv0 ${program##*/} --library-path "\$here/usr/lib/$triplet:\$lib" "\$here/usr/bin/${program##*/}" "\$@"
+exec "\$(ls "\$here"/../sysroot/usr/lib64/ld-linux*.so.* "\$lib"/ld-linux*.so.* 2>/dev/null | head -n 1)" "\$@"
+EOC
+        chmod +x "$deps/fleet.new/bin/${program##*/}"
+    done
+    rm -rf "$deps/fleet"
+    mv "$deps/fleet.new" "$deps/fleet"
+    say "Valkey and Redis for tests: $(size_of "$deps/fleet") in .deps/fleet"
+}
+
 # ---- main ------------------------------------------------------------------------------------------------
 
 status() {
@@ -520,7 +553,8 @@ write_config() { # FUNCTION
 case ${1:-} in
     '') ;;
     --status) status; exit 0 ;;
-    --tools) mkdir -p "$deps"; fetch_tools; [ ! -f "$deps/sysroot.manifest" ] || fetch_software "$packages $software_packages"; exit 0 ;;
+    --tools) mkdir -p "$deps"; fetch_tools; [ ! -f "$deps/sysroot.manifest" ] || { fetch_software "$packages $software_packages"; fetch_fleet "$packages $fleet_packages"; }; exit 0 ;;
+    --fleet) fetch_fleet "$packages $fleet_packages"; exit 0 ;;
     --update) rm -f "$deps"/manifest-* "$deps/sysroot.manifest" "$cache/debs/manifest-$suite"-* ; rm -rf "$deps/debs" ;;
     --peer) packages="$packages $peer_packages"; mode=sysroot ;;
     *) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;

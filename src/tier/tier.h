@@ -48,7 +48,7 @@ enum tier_result {
         TIER_RESULT_COUNT
 };
 
-enum { TIER_SHAPE_BYTES_MAX = 160 };
+enum { TIER_SHAPE_BYTES_MAX = 160, TIER_PAGE_ENTRIES = 24 };
 
 /* Metadata stored with the bytes, so that an index can be rebuilt from a tier alone. */
 struct tier_meta {
@@ -66,6 +66,23 @@ struct tier_meta {
     unsigned char shape[TIER_SHAPE_BYTES_MAX];
     const int32_t *tokens; /* of the blocks it covers; borrowed for the call */
     uint32_t tokens_count;
+    /* For tiers with `find`, borrowed: the key of the block before its first one, then of each
+     * whole block that it covers. */
+    const struct hash256 *places;
+    uint32_t places_count;
+    uint32_t urgency; /* 0 is written first */
+};
+
+/* What other processes have stored at one place (the block after a key), as far as is known. */
+struct tier_entry {
+    struct hash256 key;
+    struct hash256 child; /* key of the whole block at this place that it covers; else zero */
+    uint32_t kind, begin, end;
+};
+
+struct tier_page {
+    struct tier_entry entries[TIER_PAGE_ENTRIES];
+    uint32_t count;
 };
 
 /* DEGRADED: works in part: the last write failed, or something cannot be read or removed. */
@@ -136,6 +153,14 @@ struct tier_ops {
     bool (*set_share)(struct tier *tier, const struct hash256 *space, uint64_t bytes);
     /* False: it has no such limits, or is read-only. */
     bool (*set_limits)(struct tier *tier, const struct tier_limits *limits);
+    /* For tiers that other processes fill; both wait for answers, at most until the deadline
+     * (clock_real). find: fills the page of each place of a space; false: it could not ask.
+     * read_meta: calls fn for each of the objects that is there, in order; fn borrows meta. */
+    bool (*find)(struct tier *tier, const struct hash256 *space, const struct hash256 *places,
+                 size_t count, uint64_t deadline_ns, struct tier_page *pages);
+    void (*read_meta)(struct tier *tier, const struct hash256 *keys, size_t count,
+                      uint64_t deadline_ns, void (*fn)(const struct tier_meta *meta, void *arg),
+                      void *arg);
     /* frees it; running operations are cancelled or finished, and their callbacks made, before it
      * returns */
     void (*close)(struct tier *tier);

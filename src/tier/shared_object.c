@@ -1,0 +1,312 @@
+/*
+ * shared_object.c: batches of operations. A batch is some parts at once, so that a deadline, a
+ * cancellation and reads that come first are noticed between two of them.
+ *
+ * Pages are read, changed and written without a lock: when two servers do so at the same time, one
+ * entry is lost. Its object is not found then, which costs time but is never wrong.
+ */
+#include "tier/shared_object.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+enum {
+    BATCH_PARTS = 4,
+    PAGES_AT_ONCE = 64,
+    HEAD_BYTES = 64 << 10, /* what most heads fit into */
+    HEAD_BYTES_MAX = 80 << 20,
+};
+
+static enum tier_result result_of(enum kv_result result)
+{
+    switch (result) {
+    case KV_OK:
+        return TIER_OK;
+    case KV_MISSING:
+        return TIER_MISSING;
+    case KV_FULL:
+        return TIER_FULL;
+    case KV_TIMEOUT:
+        return TIER_TIMEOUT;
+    default:
+        return TIER_ERROR;
+    }
+}
+
+static uint64_t deadline_of(const struct shared_io *io)
+{
+    return clock_deadline_ns(clock_real(), io->timeout_ns);
+}
+
+/* ---- parts ---- */
+
+static void name_part(const struct shared_io *io, const struct shared_head *head, uint32_t part,
+                      struct kv_op *op)
+{
+    shared_part_name(&io->format, kv_prefix(io->kv), head, part, op->name, sizeof(op->name));
+}
+
+/* Stores parts [first, first + count). `room`: memory for sealed ones. */
+static enum tier_result write_batch(const struct shared_io *io, struct shared_head *head,
+                                    uint32_t first, uint32_t count, const char *data, char *room)
+{
+    struct kv_op *ops = mem_alloc_array(count, sizeof(*ops));
+    enum tier_result result = TIER_OK;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes, at = shared_part_at(head, first + i, &bytes);
+        char *sealed = room + i * io->part_bytes;
+        shared_part_close(&io->format, head, first + i, data + at, sealed);
+        ops[i] = (struct kv_op){
+            .verb = KV_PUT, .data = io->format.sealed ? sealed : data + at, .bytes = bytes};
+        name_part(io, head, first + i, &ops[i]);
+    }
+    kv_run(io->kv, ops, count, deadline_of(io));
+    for (uint32_t i = 0; i < count && result == TIER_OK; i++)
+        result = result_of(ops[i].result);
+    mem_free(ops);
+    return result;
+}
+
+static enum tier_result write_parts(const struct shared_io *io, struct shared_head *head,
+                                    const void *data, shared_step_fn step, void *arg)
+{
+    enum tier_result result = TIER_OK;
+    char *room = NULL;
+
+    if (io->format.sealed) {
+        room = mem_try_alloc(MIN(head->parts, BATCH_PARTS) * io->part_bytes);
+        if (room == NULL)
+            return TIER_ERROR;
+    }
+    for (uint32_t i = 0; i < head->parts && result == TIER_OK; i += BATCH_PARTS) {
+        if (!step(arg))
+            result = TIER_CANCELLED;
+        else
+            result = write_batch(io, head, i, MIN(head->parts - i, BATCH_PARTS), data, room);
+    }
+    mem_free(room);
+    return result;
+}
+
+/* Reads parts [first, first + count) to their places, and verifies them. */
+static enum tier_result read_batch(const struct shared_io *io, const struct shared_head *head,
+                                   uint32_t first, uint32_t count, char *dst)
+{
+    struct kv_op *ops = mem_alloc_array(count, sizeof(*ops));
+    enum tier_result result = TIER_OK;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes, at = shared_part_at(head, first + i, &bytes);
+        ops[i] = (struct kv_op){.verb = KV_GET, .dst = dst + at, .capacity = bytes};
+        name_part(io, head, first + i, &ops[i]);
+    }
+    kv_run(io->kv, ops, count, deadline_of(io));
+    for (uint32_t i = 0; i < count && result == TIER_OK; i++) {
+        bool other = ops[i].got != ops[i].capacity &&
+                     (ops[i].result == KV_OK || (ops[i].result == KV_ERROR && ops[i].got > 0));
+        if (other)
+            result = TIER_DAMAGED; /* too short, or too long */
+        else
+            result = result_of(ops[i].result);
+        if (result == TIER_OK && !shared_part_open(&io->format, head, first + i, ops[i].dst))
+            result = TIER_DAMAGED;
+    }
+    mem_free(ops);
+    return result;
+}
+
+enum tier_result shared_read_parts(const struct shared_io *io, const struct shared_head *head,
+                                   void *dst, shared_step_fn step, void *arg)
+{
+    const struct hash128 none = {{0}};
+    enum tier_result result = TIER_OK;
+
+    for (uint32_t i = 0; i < head->parts && result == TIER_OK; i += BATCH_PARTS) {
+        if (!step(arg))
+            result = TIER_CANCELLED;
+        else
+            result = read_batch(io, head, i, MIN(head->parts - i, BATCH_PARTS), dst);
+    }
+    if (result == TIER_OK && !hash128_eq(&head->meta.digest, &none)) {
+        struct hash128 digest = hash128_of(dst, head->meta.bytes);
+        result = hash128_eq(&digest, &head->meta.digest) ? TIER_OK : TIER_DAMAGED;
+    }
+    return result;
+}
+
+/* ---- heads ---- */
+
+static struct kv_op head_op(const struct shared_io *io, const struct hash256 *key,
+                            enum kv_verb verb)
+{
+    struct kv_op op = {.verb = verb};
+
+    shared_head_name(&io->format, kv_prefix(io->kv), key, op.name, sizeof(op.name));
+    return op;
+}
+
+enum tier_result shared_read_head(const struct shared_io *io, const struct hash256 *key,
+                                  uint64_t deadline_ns, struct shared_head *head)
+{
+    struct kv_op op = head_op(io, key, KV_GET);
+    enum tier_result result = TIER_ERROR;
+    uint64_t capacity = HEAD_BYTES;
+
+    for (int i = 0; i < 2; i++) {
+        op.dst = mem_try_alloc(capacity);
+        op.capacity = op.dst != NULL ? capacity : 0;
+        kv_run(io->kv, &op, 1, deadline_ns);
+        result = result_of(op.result);
+        if (op.result != KV_ERROR || op.got <= capacity || op.got > HEAD_BYTES_MAX)
+            break;
+        mem_free(op.dst);
+        capacity = op.got;
+    }
+    if (result == TIER_OK && !shared_head_decode(&io->format, key, op.dst, op.got, head))
+        result = TIER_DAMAGED;
+    mem_free(op.dst);
+    return result;
+}
+
+static enum tier_result write_head(const struct shared_io *io, const struct shared_head *head)
+{
+    struct kv_op op = head_op(io, &head->meta.key, KV_PUT);
+    struct buf bytes;
+
+    buf_init(&bytes, HEAD_BYTES_MAX);
+    shared_head_encode(&io->format, head, &bytes);
+    enum tier_result result = TIER_ERROR;
+    if (bytes.err == ERR_OK) {
+        op.data = bytes.data;
+        op.bytes = bytes.len;
+        kv_run(io->kv, &op, 1, deadline_of(io));
+        result = result_of(op.result);
+    }
+    buf_fini(&bytes);
+    return result;
+}
+
+enum tier_result shared_write(const struct shared_io *io, const struct tier_meta *meta,
+                              const void *data, shared_step_fn step, void *arg, bool *existed,
+                              struct shared_head *head)
+{
+    struct kv_op op = head_op(io, &meta->key, KV_EXISTS);
+
+    kv_run(io->kv, &op, 1, deadline_of(io));
+    *existed = op.result == KV_OK;
+    if (op.result == KV_OK)
+        return shared_read_head(io, &meta->key, deadline_of(io), head);
+    if (op.result != KV_MISSING)
+        return result_of(op.result);
+    shared_head_init(head, meta, io->part_bytes);
+    enum tier_result result = write_parts(io, head, data, step, arg);
+    if (result == TIER_OK)
+        result = write_head(io, head);
+    if (result != TIER_OK)
+        shared_head_fini(head);
+    return result;
+}
+
+bool shared_erase(const struct shared_io *io, const struct hash256 *key)
+{
+    struct kv_op op = head_op(io, key, KV_DELETE), part = {.verb = KV_DELETE};
+    struct shared_head head;
+    bool known = shared_read_head(io, key, deadline_of(io), &head) == TIER_OK;
+
+    kv_run(io->kv, &op, 1, deadline_of(io));
+    for (uint32_t i = 0; known && i < head.parts; i++) {
+        name_part(io, &head, i, &part);
+        kv_run(io->kv, &part, 1, deadline_of(io));
+    }
+    if (known)
+        shared_head_fini(&head);
+    return op.result == KV_OK || op.result == KV_MISSING;
+}
+
+/* ---- pages ---- */
+
+bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
+                       const struct hash256 *places, const bool *ask, size_t count,
+                       uint64_t deadline_ns, struct tier_page *pages)
+{
+    struct kv_op *ops = mem_alloc_array(count + 1, sizeof(*ops));
+    char *room = mem_alloc_array(count + 1, SHARED_PAGE_BYTES_MAX);
+    size_t asked = 0, answered = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        pages[i].count = 0;
+        if (!ask[i])
+            continue;
+        ops[asked] = (struct kv_op){.verb = KV_GET,
+                                    .dst = room + asked * SHARED_PAGE_BYTES_MAX,
+                                    .capacity = SHARED_PAGE_BYTES_MAX};
+        shared_page_name(&io->format, kv_prefix(io->kv), space, &places[i], ops[asked].name,
+                         sizeof(ops[asked].name));
+        asked++;
+    }
+    kv_run(io->kv, ops, asked, deadline_ns);
+    for (size_t i = 0, k = 0; i < count; i++) {
+        if (!ask[i])
+            continue;
+        const struct kv_op *op = &ops[k++];
+        answered += op->result == KV_OK || op->result == KV_MISSING;
+        if (op->result == KV_OK &&
+            !shared_page_decode(&io->format, space, &places[i], op->dst, op->got, &pages[i]))
+            pages[i].count = 0; /* damaged or foreign: as if it were not there */
+    }
+    mem_free(room);
+    mem_free(ops);
+    return asked == 0 || answered > 0;
+}
+
+static bool write_pages(const struct shared_io *io, const struct tier_meta *meta, size_t count,
+                        const struct tier_page *pages)
+{
+    struct kv_op *ops = mem_alloc_array(count, sizeof(*ops));
+    struct buf *bytes = mem_alloc_array(count, sizeof(*bytes));
+    bool good = true;
+
+    for (size_t i = 0; i < count; i++) {
+        buf_init(&bytes[i], SHARED_PAGE_BYTES_MAX);
+        shared_page_encode(&io->format, &meta->space, &meta->places[i], &pages[i], &bytes[i]);
+        ops[i] = (struct kv_op){.verb = KV_PUT, .data = bytes[i].data, .bytes = bytes[i].len};
+        shared_page_name(&io->format, kv_prefix(io->kv), &meta->space, &meta->places[i],
+                         ops[i].name, sizeof(ops[i].name));
+    }
+    kv_run(io->kv, ops, count, deadline_of(io));
+    for (size_t i = 0; i < count; i++) {
+        good &= ops[i].result == KV_OK;
+        buf_fini(&bytes[i]);
+    }
+    mem_free(bytes);
+    mem_free(ops);
+    return good;
+}
+
+void shared_publish(const struct shared_io *io, const struct tier_meta *meta)
+{
+    /* The last key is that of the last whole block: it has a page only as a parent. */
+    size_t count =
+        MIN(meta->places_count > 1 ? meta->places_count - 1 : meta->places_count, PAGES_AT_ONCE);
+    struct tier_page *pages = count > 0 ? mem_alloc_array(count, sizeof(*pages)) : NULL;
+    bool ask[PAGES_AT_ONCE];
+
+    for (size_t i = 0; i < count; i++)
+        ask[i] = true;
+    if (count > 0 &&
+        shared_read_pages(io, &meta->space, meta->places, ask, count, deadline_of(io), pages)) {
+        for (size_t i = 0; i < count; i++) {
+            struct tier_entry entry = {
+                .key = meta->key, .kind = meta->kind, .begin = meta->begin, .end = meta->end};
+            if (i + 1 < meta->places_count)
+                entry.child = meta->places[i + 1];
+            shared_page_add(&pages[i], &entry);
+        }
+        (void)write_pages(io, meta, count, pages);
+    }
+    mem_free(pages);
+}

@@ -1,0 +1,54 @@
+/*
+ * shared_object.h: objects and pages in a shared store, over kv.h. Each function waits for the
+ * servers, at most until its deadline.
+ *
+ *      write   head there? -> parts -> head -> pages
+ *      read    head -> parts, verified
+ *
+ * An object can be found when its head is there, and its head is written after its parts. Whatever
+ * is missing, of another size or of another digest makes the object a miss, and removes its head.
+ *
+ * Threads: any; nothing here has state.
+ */
+#ifndef HEARTH_TIER_SHARED_OBJECT_H
+#define HEARTH_TIER_SHARED_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "tier/kv.h"
+#include "tier/shared_format.h"
+#include "tier/tier.h"
+
+struct shared_io {
+    struct kv *kv;
+    struct shared_format format;
+    uint64_t part_bytes;
+    uint64_t timeout_ns; /* of a batch: a few parts */
+};
+
+/* Between two batches; false ends the operation with TIER_CANCELLED. */
+typedef bool (*shared_step_fn)(void *arg);
+
+/* *existed: it was there, and nothing was sent. The head is the caller's unless it fails. */
+enum tier_result shared_write(const struct shared_io *io, const struct tier_meta *meta,
+                              const void *data, shared_step_fn step, void *arg, bool *existed,
+                              struct shared_head *head);
+/* Adds the object to the pages of its places. Best effort: an object on no page is not found. */
+void shared_publish(const struct shared_io *io, const struct tier_meta *meta);
+
+enum tier_result shared_read_head(const struct shared_io *io, const struct hash256 *key,
+                                  uint64_t deadline_ns, struct shared_head *head);
+/* Reads and verifies the payload. */
+enum tier_result shared_read_parts(const struct shared_io *io, const struct shared_head *head,
+                                   void *dst, shared_step_fn step, void *arg);
+/* Removes the head; the parts follow if it could be read. False: it could not be removed. */
+bool shared_erase(const struct shared_io *io, const struct hash256 *key);
+
+/* Fills the pages of the places for which `ask` is true; false: no server answered. */
+bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
+                       const struct hash256 *places, const bool *ask, size_t count,
+                       uint64_t deadline_ns, struct tier_page *pages);
+
+#endif

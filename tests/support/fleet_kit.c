@@ -1,0 +1,267 @@
+/*
+ * fleet_kit.c: fork, exec, and a socket to talk to the server.
+ */
+#include "support/fleet_kit.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "support/test.h"
+
+enum { ARGS_MAX = 40, WAIT_TRIES = 600, PAUSE_MS = 50 };
+
+static pid_t running[16];
+
+static void kill_running(void)
+{
+    for (size_t i = 0; i < COUNT_OF(running); i++)
+        if (running[i] > 0)
+            kill(running[i], SIGKILL);
+}
+
+static void remember(pid_t old, pid_t new)
+{
+    static bool registered;
+
+    if (!registered)
+        atexit(kill_running);
+    registered = true;
+    for (size_t i = 0; i < COUNT_OF(running); i++) {
+        if (running[i] != old)
+            continue;
+        running[i] = new;
+        return;
+    }
+    fail_msg("too many servers");
+}
+
+static void pause_briefly(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+}
+
+/* The path of a program; NULL: there is none. Borrowed until the next call. */
+static const char *find_program(const char *name)
+{
+    static char path[1024];
+    char *dirs = strdup(getenv("PATH") ? getenv("PATH") : "");
+    const char *found = NULL;
+
+    snprintf(path, sizeof(path), ".deps/fleet/bin/%s", name);
+    if (access(path, X_OK) == 0)
+        found = path;
+    for (char *rest = dirs, *dir; found == NULL && (dir = strsep(&rest, ":")) != NULL;) {
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
+        found = access(path, X_OK) == 0 ? path : NULL;
+    }
+    free(dirs);
+    return found;
+}
+
+void fleet_need(const char *program)
+{
+    if (find_program(program) == NULL)
+        TEST_SKIP("no Valkey or Redis server here; tools/deps.sh --tools fetches them");
+}
+
+uint16_t fleet_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+
+    for (;;) { /* a cluster needs the port 10,000 above it as well */
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        address.sin_port = 0;
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+        close(fd);
+        if (ntohs(address.sin_port) < 50000)
+            return ntohs(address.sin_port);
+    }
+}
+
+static int connect_to(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The first line of the reply; false: none came. */
+static bool ask(uint16_t port, const char *command, char *reply, size_t size)
+{
+    char line[1024];
+    int fd = connect_to(port);
+    size_t len = 0;
+    ssize_t got = 1;
+
+    if (fd < 0)
+        return false;
+    int n = snprintf(line, sizeof(line), "%s\r\n", command);
+    if (send(fd, line, (size_t)n, MSG_NOSIGNAL) != n)
+        got = 0;
+    while (got > 0 && len < size - 1) {
+        got = recv(fd, reply + len, size - 1 - len, 0);
+        len += got > 0 ? (size_t)got : 0;
+        reply[len] = '\0';
+        if (strstr(reply, "\r\n") != NULL)
+            break;
+    }
+    close(fd);
+    reply[strcspn(reply, "\r")] = '\0';
+    return len > 0;
+}
+
+const char *fleet_ask(const struct fleet_server *server, const char *command)
+{
+    static char reply[4096];
+
+    if (!ask(server->port, command, reply, sizeof(reply)))
+        fail_msg("%s: no answer to %s", server->url, command);
+    return reply;
+}
+
+/* Splits at blanks, in place. */
+static size_t split(char *text, char **words, size_t max)
+{
+    size_t count = 0;
+
+    for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;)
+        if (word[0] != '\0' && count < max)
+            words[count++] = word;
+    return count;
+}
+
+static void launch(struct fleet_server *server)
+{
+    char port[8], args[512], *argv[ARGS_MAX], log[600];
+    const char *program = find_program(server->program);
+
+    assert_non_null(program);
+    snprintf(port, sizeof(port), "%u", server->port);
+    snprintf(args, sizeof(args), "%s", server->args);
+    snprintf(log, sizeof(log), "%s/log", server->dir);
+    const char *fixed[] = {program, "--port",       port, "--bind", "127.0.0.1", "--save",
+                           "",      "--appendonly", "no", "--dir",  server->dir};
+    memcpy(argv, fixed, sizeof(fixed));
+    size_t count = COUNT_OF(fixed);
+    count += split(args, argv + count, ARGS_MAX - count - 1);
+    argv[count] = NULL;
+    pid_t parent = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent)
+            execv(program, argv);
+        _exit(127);
+    }
+    server->pid = pid;
+    remember(0, pid);
+}
+
+static void wait_until_up(struct fleet_server *server)
+{
+    char reply[256];
+
+    for (int i = 0; i < WAIT_TRIES; i++) {
+        if (ask(server->port, "PING", reply, sizeof(reply)) &&
+            (strcmp(reply, "+PONG") == 0 || strstr(reply, "NOAUTH") != NULL))
+            return;
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
+            remember(server->pid, 0);
+            fail_msg("%s does not start: see %s/log", server->program, server->dir);
+        }
+        pause_briefly();
+    }
+    fail_msg("%s does not answer", server->program);
+}
+
+void fleet_start(struct fleet_server *server, const char *program, const char *args)
+{
+    static unsigned number;
+
+    fleet_need(program);
+    *server = (struct fleet_server){.program = program, .port = fleet_free_port()};
+    snprintf(server->args, sizeof(server->args), "%s", args);
+    snprintf(server->dir, sizeof(server->dir), "%s/kv.%u", test_dir(), number++);
+    snprintf(server->url, sizeof(server->url), "valkey://127.0.0.1:%u/test", server->port);
+    assert_int_equal(mkdir(server->dir, 0700), 0);
+    launch(server);
+    wait_until_up(server);
+}
+
+void fleet_restart(struct fleet_server *server)
+{
+    launch(server);
+    wait_until_up(server);
+}
+
+void fleet_kill(struct fleet_server *server)
+{
+    kill(server->pid, SIGKILL);
+    waitpid(server->pid, NULL, 0);
+    remember(server->pid, 0);
+    server->pid = 0;
+}
+
+void fleet_cli(const char *args)
+{
+    char command[2048];
+
+    fleet_need("valkey-cli");
+    snprintf(command, sizeof(command), "%s %s >%s/cli.log 2>&1 </dev/null",
+             find_program("valkey-cli"), args, test_dir());
+    int status = system(command);
+    if (status != 0)
+        fail_msg("'%s' gave %d: see cli.log", command, status);
+}
+
+/* Its cluster is whole, as far as this server knows. */
+void fleet_wait_cluster(const struct fleet_server *server)
+{
+    for (int i = 0; i < WAIT_TRIES; i++) {
+        if (strcmp(fleet_ask(server, "SET {probe}x 1"), "+OK") == 0 ||
+            strncmp(fleet_ask(server, "SET {probe}x 1"), "-MOVED", 6) == 0)
+            return;
+        pause_briefly();
+    }
+    fail_msg("the cluster is not whole: %s", fleet_ask(server, "SET {probe}x 1"));
+}
+
+void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER])
+{
+    char args[512] = "--cluster create";
+
+    fleet_need("valkey-cli");
+    for (int i = 0; i < FLEET_CLUSTER; i++) {
+        fleet_start(&servers[i], "valkey-server",
+                    "--cluster-enabled yes --cluster-node-timeout 1500 "
+                    "--cluster-replica-validity-factor 0");
+        snprintf(args + strlen(args), sizeof(args) - strlen(args), " 127.0.0.1:%u",
+                 servers[i].port);
+    }
+    strcat(args, " --cluster-replicas 1 --cluster-yes");
+    fleet_cli(args);
+    for (int i = 0; i < FLEET_CLUSTER; i++)
+        fleet_wait_cluster(&servers[i]);
+}

@@ -1,0 +1,44 @@
+/*
+ * fleet_kit.h: real Valkey and Redis servers as processes, on free ports of loopback.
+ *
+ * The programs are those of PATH, or those that `tools/deps.sh --tools` has unpacked into
+ * .deps/fleet. A server never outlives the test, and is started again with the same port.
+ *
+ * Threads: all functions belong to the test's thread.
+ */
+#ifndef HEARTH_TESTS_SUPPORT_FLEET_KIT_H
+#define HEARTH_TESTS_SUPPORT_FLEET_KIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct fleet_server {
+    pid_t pid;
+    uint16_t port;
+    char url[128]; /* valkey://127.0.0.1:PORT/test */
+    char dir[512];
+    const char *program; /* a literal */
+    char args[512];
+};
+
+/* Skips the test when there is no such program. `args`: more options, separated by blanks. */
+void fleet_need(const char *program);
+void fleet_start(struct fleet_server *server, const char *program, const char *args);
+void fleet_restart(struct fleet_server *server);
+void fleet_kill(struct fleet_server *server); /* SIGKILL */
+/* Sends one command, with its words separated by blanks, and returns the first line of the reply,
+ * borrowed until the next call. Fails when there is none. */
+const char *fleet_ask(const struct fleet_server *server, const char *command);
+
+uint16_t fleet_free_port(void);
+
+/* Three masters with a replica each; skips the test where valkey-cli is missing. */
+enum { FLEET_CLUSTER = 6 };
+void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER]);
+/* Waits until the cluster is whole, as far as this server knows. */
+void fleet_wait_cluster(const struct fleet_server *server);
+/* Runs valkey-cli with these arguments, and expects success. */
+void fleet_cli(const char *args);
+
+#endif
