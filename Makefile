@@ -186,7 +186,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format formats fidelity malformed timing stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity malformed timing lies stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -312,6 +312,10 @@ PAIRS ?= 2000
 timing_suites := $(B)/tests/sched/timing_test $(B)/tests/serve/timing_test
 timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
+
+LIES ?= 10000
+lies: $(B)/tests/cache/discover_test $(B)/tests/run ## a shared store that lies, LIES=10000 times
+	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_LIES=$(LIES) $(B)/tests/cache/discover_test --run test_lies
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Protocol, Sequence, Union
 
-API_VERSION = 5  # of the header that this file was written for
+API_VERSION = 6  # of the header that this file was written for
 KEY_BYTES = 32
 SHAPE_BYTES_MAX = 160
 MESSAGE_BYTES = 256

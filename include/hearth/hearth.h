@@ -23,8 +23,8 @@
  * stored. A damaged, late or missing object is a miss, never an error.
  *
  * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at
- * a time. Nothing here waits for the disk except hearth_plan_fetch, hearth_verify, hearth_export,
- * hearth_import and hearth_close.
+ * a time. Nothing here waits for a disk or a server except hearth_plan_fetch, hearth_discover,
+ * hearth_verify, hearth_export, hearth_import and hearth_close.
  *
  * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer
  * header adds are zero for older programs. Functions return HEARTH_OK (0) or an enum hearth_error;
@@ -45,7 +45,7 @@ extern "C" {
 
 /* Increases with every addition; the SONAME increases with every incompatible change. Makefiles
  * read this line. */
-#define HEARTH_API_VERSION 5
+#define HEARTH_API_VERSION 6
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -218,6 +218,49 @@ struct hearth_ssd_options {
 HEARTH_API int hearth_attach_ssd(struct hearth_cache *cache,
                                  const struct hearth_ssd_options *options, char *message);
 
+/* ---- a store that other machines use as well ---- */
+
+struct hearth_shared_options {
+    size_t struct_size;
+    /* valkey://[user:pass@]host:port[,host:port...]/prefix (valkeys:// with TLS), or
+     * s3://bucket/prefix */
+    const char *url;
+    uint64_t ttl_s;                /* of everything written; 0 = a day */
+    uint32_t timeout_ms;           /* of a question, or of a few parts of an object; 0 = 2,000 */
+    const unsigned char *seal_key; /* as in hearth_ssd_options */
+    const char *ca_file;           /* certificates that TLS trusts; NULL = those of the system */
+    uint64_t drain_ms;             /* how long hearth_close may keep writing; 0 = 5,000 */
+};
+
+/* As hearth_attach_ssd. Machines share objects when their caches have the same key and block
+ * size, and their models the same fingerprint. A server that does not answer is not an error:
+ * INVALID is a URL that cannot be read. What other machines have stored is found by
+ * hearth_discover. */
+HEARTH_API int hearth_attach_shared(struct hearth_cache *cache,
+                                    const struct hearth_shared_options *options, char *message);
+
+/* Small values beside the objects (at most 512 KiB), by a key of HEARTH_KEY_BYTES: what another
+ * machine must know to continue, such as the exact tokens of a turn. put returns at once. get:
+ * *len bytes of *data, to be freed with hearth_free; MISSING: there is none, or no answer came in
+ * time. */
+HEARTH_API void hearth_put_note(struct hearth_cache *cache, const unsigned char *key,
+                                const void *data, size_t len);
+HEARTH_API int hearth_get_note(struct hearth_cache *cache, const unsigned char *key,
+                               uint32_t timeout_ms, void **data, size_t *len);
+HEARTH_API void hearth_free(void *data);
+
+struct hearth_shared_server {
+    size_t struct_size;
+    char name[264];      /* host:port */
+    const char *breaker; /* a literal: "closed" (in use), "open" (not asked), "half-open" */
+    uint64_t replies, failures;
+    uint64_t opened;     /* how often the breaker was opened */
+    double round_trip_s; /* averaged; 0 = unknown */
+};
+/* INVALID: there are not that many. */
+HEARTH_API int hearth_get_shared_server(struct hearth_cache *cache, size_t index,
+                                        struct hearth_shared_server *server);
+
 /* ---- a space: one model as it is configured, one tenant ---- */
 
 struct hearth_model {
@@ -347,6 +390,11 @@ struct hearth_plan_info {
 
 struct hearth_plan;
 
+/* Asks a shared store what other machines have stored of these tokens, and lets the next lookup
+ * find it. Waits for the answer, at most for the timeout; at once when all of it is cached here,
+ * when there is no such store, or when its servers are known to be down. */
+HEARTH_API int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
+                               uint32_t timeout_ms);
 /* Always returns a plan, a cold one at worst, and leases all of its objects. Copies the tokens.
  * options may be NULL. MEMORY: no room even for the tokens; compute. */
 HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count,

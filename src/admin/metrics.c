@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "admin/admin_impl.h"
 #include "admin/monitor.h"
@@ -425,6 +426,31 @@ void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
         write_tiers(stats, &tier_fields[i], out);
 }
 
+static void write_shared(struct hearth_cache *cache, struct buf *out)
+{
+    static const char queue[] = "hearth_shared_queue_length",
+                      errors[] = "hearth_shared_errors_total",
+                      breaker[] = "hearth_shared_breaker_closed",
+                      failures[] = "hearth_shared_failures_total";
+    struct hearth_tier_stats tier = {.struct_size = sizeof(tier)};
+    struct hearth_shared_server server = {.struct_size = sizeof(server)};
+
+    if (hearth_get_tier(cache, HEARTH_TIER_REMOTE, &tier) != HEARTH_OK ||
+        tier.state == HEARTH_STATE_OFF)
+        return;
+    write_head(out, queue, "Operations of the shared store that wait or run.", true);
+    buf_appendf(out, "%s %" PRIu64 "\n", queue, tier.queued);
+    write_head(out, errors, "Reads and writes of the shared store that failed.", false);
+    buf_appendf(out, "%s %" PRIu64 "\n", errors, tier.errors);
+    write_head(out, breaker, "1: the server is in use. 0: its breaker is open or half-open.", true);
+    for (size_t i = 0; hearth_get_shared_server(cache, i, &server) == HEARTH_OK; i++)
+        buf_appendf(out, "%s{server=\"%s\"} %d\n", breaker, server.name,
+                    strcmp(server.breaker, "closed") == 0);
+    write_head(out, failures, "Failed requests to the server.", false);
+    for (size_t i = 0; hearth_get_shared_server(cache, i, &server) == HEARTH_OK; i++)
+        buf_appendf(out, "%s{server=\"%s\"} %" PRIu64 "\n", failures, server.name, server.failures);
+}
+
 void stats_write_memory(const struct memory_view *view, struct buf *out)
 {
     static const char name[] = "hearth_memory_level";
@@ -529,6 +555,8 @@ void endpoint_metrics(const struct loop_request *req)
     write_model_numbers(admin, pool, &body);
     if (api->options.cache)
         write_cache_numbers(api->options.cache, &body);
+    if (api->options.cache)
+        write_shared(api->options.cache, &body);
     if (api->options.cache && pool)
         write_cache_by_model(pool, &body);
     if (api->options.memory) {

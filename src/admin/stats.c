@@ -192,6 +192,26 @@ static void write_tiers(struct json *json, struct api *api, struct pool *pool,
     json_close(json, ']');
 }
 
+/* Servers of the shared store, and whether they are asked. */
+static void write_servers(struct json *json, struct hearth_cache *cache)
+{
+    struct hearth_shared_server server = {.struct_size = sizeof(server)};
+
+    json_key_open(json, "shared", '[');
+    for (size_t i = 0; cache != NULL && hearth_get_shared_server(cache, i, &server) == HEARTH_OK;
+         i++) {
+        json_open(json, '{');
+        json_key_text(json, "server", server.name);
+        json_key_text(json, "breaker", server.breaker);
+        json_key_uint(json, "replies", server.replies);
+        json_key_uint(json, "failures", server.failures);
+        json_key_uint(json, "opened", server.opened);
+        json_key_float(json, "round_trip_ms", server.round_trip_s * 1000);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 /* ---- all of it ---- */
 
 enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
@@ -211,6 +231,7 @@ enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
     write_misses(json, &stats);
     write_tiers(json, api, pool, &stats);
     write_tails(json, api);
+    write_servers(json, api->options.cache);
     props_key_memory(json, api->options.memory);
     return ERR_OK;
 }

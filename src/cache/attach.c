@@ -1,6 +1,6 @@
 /*
- * attach.c: a disk tier below memory, for users of the public header: attaching one, its limits,
- * and the statistics of each tier.
+ * attach.c: a disk and a shared store below memory, for users of the public header: attaching them,
+ * limits, and the statistics of each tier.
  *
  * The key of the folder is derived from the cache's key, so objects of another installation are
  * recognised before anything else in them is trusted.
@@ -9,12 +9,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/seal.h"
 #include "cache/cache.h"
+#include "tier/tier_shared.h"
 #include "tier/tier_ssd.h"
 
-enum { DRAIN_MS_DEFAULT = 5000, REST_PART = 8 };
+enum {
+    DRAIN_MS_DEFAULT = 5000,
+    REST_PART = 8,
+    TTL_S_DEFAULT = 24 * 3600,
+    NOTE_BYTES_MAX = 512 << 10
+};
 #define BYTES_MAX_DEFAULT (UINT64_C(32) << 30)
 #define REST_BYTES_MAX    (UINT64_C(512) << 20)
 
@@ -90,6 +98,112 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     }
     cache->tiers[HEARTH_TIER_SSD].sealed = options.seal_key != NULL;
     cache_attach_tier(cache, HEARTH_TIER_SSD, tier, options.bytes_per_s);
+    return HEARTH_OK;
+}
+
+/* ---- a shared store ---- */
+
+int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_options *given,
+                         char *message)
+{
+    struct hearth_shared_options options = {0};
+    struct errinfo info = {0};
+    struct hash256 seal_key;
+    struct tier *tier;
+
+    if (given == NULL || given->struct_size < offsetof(struct hearth_shared_options, ttl_s) ||
+        cache->tiers[HEARTH_TIER_REMOTE].tier != NULL)
+        return HEARTH_ERROR_INVALID;
+    memcpy(&options, given, MIN(given->struct_size, sizeof(options)));
+    struct tier_shared_options shared = {
+        .kv = {.url = options.url != NULL ? options.url : "",
+               .ttl_s = options.ttl_s > 0 ? options.ttl_s : TTL_S_DEFAULT,
+               .ca_file = options.ca_file,
+               .log = cache->disk_log},
+        .key = cache->key,
+        .timeout_ns = options.timeout_ms * NS_PER_MS,
+        .close_wait_ns = (options.drain_ms > 0 ? options.drain_ms : DRAIN_MS_DEFAULT) * NS_PER_MS,
+    };
+    if (options.seal_key != NULL) {
+        memcpy(seal_key.bytes, options.seal_key, sizeof(seal_key.bytes));
+        shared.seal_key = &seal_key;
+    }
+    enum err err = tier_shared_open(&tier, &shared, &info);
+    seal_wipe(&seal_key, sizeof(seal_key));
+    if (err != ERR_OK)
+        return cache_say(message, error_of(err), info.text);
+    cache->tiers[HEARTH_TIER_REMOTE].sealed = options.seal_key != NULL;
+    cache_attach_tier(cache, HEARTH_TIER_REMOTE, tier, 0);
+    return HEARTH_OK;
+}
+
+/* NULL: there is no shared store. */
+static struct tier *shared_tier(const struct hearth_cache *cache)
+{
+    struct tier *tier = cache->tiers[HEARTH_TIER_REMOTE].tier;
+
+    return tier != NULL && tier->ops->find != NULL ? tier : NULL;
+}
+
+static struct hash256 note_key(const unsigned char *key)
+{
+    struct hash256 hash;
+
+    memcpy(hash.bytes, key, sizeof(hash.bytes));
+    return hash;
+}
+
+void hearth_put_note(struct hearth_cache *cache, const unsigned char *key, const void *data,
+                     size_t len)
+{
+    struct tier *tier = shared_tier(cache);
+    struct hash256 hash = note_key(key);
+
+    if (tier != NULL && len <= NOTE_BYTES_MAX)
+        tier_shared_put_note(tier, &hash, data, len);
+}
+
+int hearth_get_note(struct hearth_cache *cache, const unsigned char *key, uint32_t timeout_ms,
+                    void **data, size_t *len)
+{
+    struct tier *tier = shared_tier(cache);
+    struct hash256 hash = note_key(key);
+    struct buf note;
+
+    *data = NULL;
+    buf_init(&note, NOTE_BYTES_MAX);
+    if (tier != NULL &&
+        tier_shared_get_note(tier, &hash, clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS),
+                             &note)) {
+        *len = note.len;
+        *data = buf_take(&note);
+    }
+    buf_fini(&note);
+    return *data != NULL ? HEARTH_OK : HEARTH_ERROR_MISSING;
+}
+
+void hearth_free(void *data)
+{
+    mem_free(data);
+}
+
+int hearth_get_shared_server(struct hearth_cache *cache, size_t index,
+                             struct hearth_shared_server *out)
+{
+    struct hearth_shared_server server = {.struct_size = MIN(out->struct_size, sizeof(server))};
+    struct tier *tier = shared_tier(cache);
+    struct kv_server_stats stats;
+
+    if (tier == NULL || index >= tier_shared_servers(tier))
+        return HEARTH_ERROR_INVALID;
+    tier_shared_server(tier, index, &stats);
+    snprintf(server.name, sizeof(server.name), "%s", stats.name);
+    server.breaker = kv_breaker_name(stats.breaker);
+    server.replies = stats.replies;
+    server.failures = stats.failures;
+    server.opened = stats.opened;
+    server.round_trip_s = stats.round_trip_s;
+    memcpy(out, &server, server.struct_size);
     return HEARTH_OK;
 }
 

@@ -67,6 +67,10 @@ static void note_key(struct hearth_cache *cache, struct deferred_keys *by_tier, 
 void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                      const struct hash256 *key)
 {
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (cache->tiers[level].tier != NULL && cache->tiers[level].tier->ops->find != NULL &&
+            !deferred->erase)
+            tiers &= ~TIER_BIT(level); /* others may need it, and its time to live ends it */
     note_key(cache, deferred->drops, tiers, key);
 }
 
@@ -322,6 +326,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     list_init(&cache->dropped_in_write);
     list_init(&cache->expiring);
     list_init(&cache->awaiting);
+    list_init(&cache->searches);
     cache->books_bytes = mine.books_bytes;
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(
@@ -437,6 +442,7 @@ uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, en
     if (tier > HEARTH_TIER_COUNT)
         return 0;
     cache_enter(cache, &deferred);
+    deferred.erase = true;
     LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
         if (space == NULL || space == each)
             bytes += clear_space(each, tier, &deferred);

@@ -14,6 +14,7 @@
  *      manage.c    single objects by key: pinning, evicting, expiring
  *      verify.c    checking the bytes of cached objects
  *      exchange.c  export to and import from a folder
+ *      discover.c  what other machines have stored in a shared tier
  *      recover.c   adopting objects that an earlier process left in a slower tier
  *      session.c   lookup and insert in one call each
  *
@@ -109,8 +110,11 @@ struct tier_counts {
 /* One level of tiers[]. For memory, only the counts are used. */
 struct cache_tier {
     /* set by cache_attach_tier, before the first lookup; read without the lock */
-    struct tier *tier; /* owned; NULL: no tier is attached at this level */
-    double bytes_per_s;
+    struct tier *tier;               /* owned; NULL: no tier is attached at this level */
+    double bytes_per_s;              /* expected, or measured: see mover.c */
+    double latency_s;                /* of a read */
+    uint32_t reads GUARDED_BY(lock); /* running, while their speed is measured */
+    uint64_t reads_bytes GUARDED_BY(lock), reads_since_ns GUARDED_BY(lock);
     bool sealed;                           /* its objects are encrypted */
     struct list declined GUARDED_BY(lock); /* objects that it declined, by retry_links */
     /* declined objects that may be retried, because operations there have ended since */
@@ -142,6 +146,7 @@ struct deferred {
     /* to mark as used in this tier, because they were used in another one */
     struct deferred_keys touches[HEARTH_TIER_COUNT];
     struct deferred_put *puts;
+    bool erase;                 /* a user asked for the drops: they are for all machines */
     struct hearth_plan **ready; /* plans whose `ready` callback is due */
     size_t ready_count, ready_cap;
 };
@@ -185,6 +190,7 @@ struct hearth_cache {
     /* objects that were dropped while being written, by aside_link */
     struct list dropped_in_write GUARDED_BY(lock);
     struct list awaiting GUARDED_BY(lock); /* plans that wait for an object, by await_link */
+    struct list searches GUARDED_BY(lock); /* running ones of discover.c */
     /* objects with an expiry time, the earliest first, by expiry_link */
     struct list expiring GUARDED_BY(lock);
     struct hearth_stats stats GUARDED_BY(lock);

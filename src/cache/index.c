@@ -606,21 +606,28 @@ struct hash256 index_block_key(const struct index *index, const struct node *par
     return node_key_behind(&index->space_key, parent ? parent : index->root, tokens, count);
 }
 
+struct hash256 index_name(const struct hash256 *space_key, const struct hash256 *tokens_key,
+                          enum hearth_object_kind kind, uint32_t begin)
+{
+    struct hash256_state state;
+
+    hash256_init_keyed(&state, space_key);
+    hash256_update_framed(&state, tokens_key->bytes, sizeof(tokens_key->bytes));
+    hash256_update_u32(&state, kind);
+    hash256_update_u32(&state, begin);
+    return hash256_final(&state);
+}
+
 struct hash256 index_object_key(const struct index *index, const struct node *last,
                                 const struct object *object)
 {
     struct hash256 tokens_key = last->key;
-    struct hash256_state state;
 
     assert(object->end > last->begin && object->end <= node_end(last));
     if (object->end < node_end(last))
         tokens_key = node_key_behind(&index->space_key, last->parent, last->tokens,
                                      object->end - last->begin);
-    hash256_init_keyed(&state, &index->space_key);
-    hash256_update_framed(&state, tokens_key.bytes, sizeof(tokens_key.bytes));
-    hash256_update_u32(&state, object->kind);
-    hash256_update_u32(&state, object->begin);
-    return hash256_final(&state);
+    return index_name(&index->space_key, &tokens_key, object->kind, object->begin);
 }
 
 /* From `node` on, up to the end of what is below `top`. */

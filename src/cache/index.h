@@ -191,6 +191,13 @@ struct hash256 index_block_key(const struct index *index, const struct node *par
 struct hash256 index_object_key(const struct index *index, const struct node *last,
                                 const struct object *object);
 
+/* The same without a tree. index_key_after: the key of `count` tokens after a block; the key
+ * before the first block is zero. index_name: of an object whose last tokens have that key. */
+struct hash256 index_key_after(const struct hash256 *space_key, const struct hash256 *parent,
+                               const int32_t *tokens, uint32_t count);
+struct hash256 index_name(const struct hash256 *space_key, const struct hash256 *tokens_key,
+                          enum hearth_object_kind kind, uint32_t begin);
+
 /* Visits nodes, parents first; fn returns false to stop and must not change the index. */
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg);
 /* The same for `top` and all nodes below it. */

@@ -21,6 +21,8 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
+#define LATENCY_S 0.0001 /* of a slower tier, at least */
+
 /* The index's answer for the prompt of a plan. */
 struct view {
     struct index_match match;
@@ -326,7 +328,8 @@ static void estimate(struct hearth_plan *plan, const struct weight *weight)
         if (weight->bytes[level] > 0)
             plan->info.fetch_s +=
                 policy_fetch_seconds(weight->bytes[level], space->cache->tiers[level].bytes_per_s,
-                                     0.0001, space->model.import_bytes_per_s);
+                                     MAX(space->cache->tiers[level].latency_s, LATENCY_S),
+                                     space->model.import_bytes_per_s);
     plan->info.compute_s = space->model.prefill_tokens_per_s > 0
                                ? plan->info.boundary / space->model.prefill_tokens_per_s
                                : 0;

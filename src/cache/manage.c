@@ -75,6 +75,7 @@ int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key, struc
     struct object *object = place_find(cache, key);
     if (object != NULL)
         error = room_is_pinned(object) ? HEARTH_ERROR_REFUSED : HEARTH_OK;
+    deferred.erase = true;
     if (error == HEARTH_OK)
         leave_with_all_behind(object, &leaving);
     cache_leave(cache, &deferred);

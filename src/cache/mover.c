@@ -28,7 +28,10 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-enum { RETRIES_AT_ONCE = 4 }; /* the thread that frees a place in the tier has other work */
+enum {
+    RETRIES_AT_ONCE = 4,       /* the thread that frees a place in the tier has other work */
+    SPEED_BYTES_MIN = 1 << 20, /* less says nothing about the speed of a transfer */
+};
 
 /* A running operation of a slower tier. */
 struct move {
@@ -37,6 +40,7 @@ struct move {
     enum hearth_tier level;
     void *memory;     /* of a read */
     bool listed;      /* the tier had it when the read began */
+    bool measured;    /* counted in `reads` of its tier */
     uint64_t request; /* that needs the read */
     uint64_t started_ns;
 };
@@ -224,6 +228,36 @@ bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_
     return true;
 }
 
+/* Keys of the block before the object and of the whole blocks that it covers, for a tier that other
+ * processes search; free with mem_free. */
+static struct hash256 *list_places(const struct object *object, uint32_t *count)
+{
+    const struct node *node = object->last;
+    uint32_t begin = object->kind == HEARTH_OBJECT_SNAPSHOT ? node_begin(node) : object->begin;
+    uint32_t block = object->space->cache->block_tokens, at = (object->end - begin) / block + 1;
+    struct hash256 *places;
+
+    at = object->kind == HEARTH_OBJECT_SNAPSHOT ? 1 : at;
+    *count = at;
+    places = mem_alloc_array(at, sizeof(*places));
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT || object->end % block != 0)
+        node = node_parent(node);
+    for (; at > 0 && node != NULL; node = node_parent(node))
+        places[--at] = *node_key(node); /* before the first block the key is zero */
+    return places;
+}
+
+/* What a second machine could need first is written first: system prompts, then places where
+ * prompts branch and where turns end. */
+static uint32_t urgency_of(const struct object *object)
+{
+    if (object->entry == HEARTH_ENTRY_SYSTEM)
+        return 0;
+    if (object->superseded)
+        return 3;
+    return object->shared || object->turn_end || object->entry == HEARTH_ENTRY_ASSISTANT ? 1 : 2;
+}
+
 /* Call without the lock. The object is leased, so its memory stays valid; its place in the index
  * may change and is read under the lock. False when the tier declined. */
 static bool start_put(struct hearth_cache *cache, struct object *object, enum hearth_tier level)
@@ -232,12 +266,17 @@ static bool start_put(struct hearth_cache *cache, struct object *object, enum he
     struct deferred deferred;
     struct tier_meta meta;
     int32_t *tokens = NULL;
+    struct hash256 *places = NULL;
     struct move *move = mem_alloc(sizeof(*move));
 
     *move = (struct move){
         .cache = cache, .object = object, .level = level, .started_ns = cache_now_ns(cache)};
     cache_enter(cache, &deferred);
     bool wanted = object->last != NULL && mover_fill_meta(object, &meta, &tokens);
+    if (wanted && tier->ops->find != NULL) {
+        meta.places = places = list_places(object, &meta.places_count);
+        meta.urgency = urgency_of(object);
+    }
     cache_leave(cache, &deferred);
     bool taken = wanted && tier->ops->put(tier, &meta, object->data, on_written, move);
     if (!taken) {
@@ -249,6 +288,7 @@ static bool start_put(struct hearth_cache *cache, struct object *object, enum he
         mem_free(move);
     }
     mem_free(tokens);
+    mem_free(places);
     return taken || !wanted;
 }
 
@@ -395,12 +435,37 @@ static void note_failure(const struct move *move, enum tier_result result,
 
 static void on_read(enum tier_result result, void *arg);
 
+/* Measures the speed of a tier whose servers are elsewhere: bytes of reads that overlap, by the
+ * time in which there was one. */
+static void learn_speed(struct cache_tier *tier, const struct object *object, bool good,
+                        uint64_t now_ns)
+{
+    assert(tier->reads > 0);
+    tier->reads_bytes += good ? object->bytes : 0;
+    if (--tier->reads > 0)
+        return;
+    double took = (double)(now_ns - tier->reads_since_ns) / (double)NS_PER_S;
+    if (tier->reads_bytes >= SPEED_BYTES_MIN && took > 0) {
+        double speed = (double)tier->reads_bytes / took;
+        tier->bytes_per_s = tier->bytes_per_s > 0 ? 0.7 * tier->bytes_per_s + 0.3 * speed : speed;
+    }
+    tier->reads_bytes = 0;
+}
+
 static void start_get(struct move *move)
 {
     struct tier *tier = move->cache->tiers[move->level].tier;
     const struct object *object = move->object;
 
     move->started_ns = cache_now_ns(move->cache);
+    if (tier->ops->find != NULL) {
+        struct cache_tier *level = &move->cache->tiers[move->level];
+        lock_enter(&move->cache->lock);
+        if (level->reads++ == 0)
+            level->reads_since_ns = move->started_ns;
+        lock_leave(&move->cache->lock);
+        move->measured = true;
+    }
     move->listed = tier->ops->has(tier, &object->key);
     tier->ops->get(tier, &object->key, move->memory, object->bytes, on_read, move, NULL);
 }
@@ -416,6 +481,9 @@ static void on_read(enum tier_result result, void *arg)
 
     cache_enter(cache, &deferred);
     deferred.request = move->request;
+    if (move->measured)
+        learn_speed(&cache->tiers[level], object, result == TIER_OK, cache_now_ns(cache));
+    move->measured = false;
     if (result == TIER_OK) {
         COUNT_BY(object, bytes_read_by_tier[level], object->bytes);
         COUNT_BY(object, ns_read_by_tier[level], cache_now_ns(cache) - move->started_ns);

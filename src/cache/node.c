@@ -50,16 +50,22 @@ struct object *object_of_mark(const struct treap_node *mark)
     return mark ? CONTAINER_OF(mark, struct object, mark) : NULL;
 }
 
-struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,
+struct hash256 index_key_after(const struct hash256 *space_key, const struct hash256 *parent,
                                const int32_t *tokens, uint32_t count)
 {
     struct hash256_state state;
 
     hash256_init_keyed(&state, space_key);
-    hash256_update_framed(&state, parent->key.bytes, sizeof(parent->key.bytes));
+    hash256_update_framed(&state, parent->bytes, sizeof(parent->bytes));
     hash256_update_u32(&state, count);
     hash_tokens(&state, tokens, count);
     return hash256_final(&state);
+}
+
+struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,
+                               const int32_t *tokens, uint32_t count)
+{
+    return index_key_after(space_key, &parent->key, tokens, count);
 }
 
 struct object **node_slot(struct node *node, enum hearth_object_kind kind)

@@ -55,6 +55,11 @@ void cache_attach_tier(struct hearth_cache *cache, enum hearth_tier level, struc
  * real one), and its log (keeps I65). Both outlive the cache. */
 void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log);
 
+/* Adopts one object of a shared tier, found for a prompt of `count` tokens. It is ignored when it
+ * is not of this space, or does not prove its key with its tokens. */
+void recover_found(struct hearth_space *space, enum hearth_tier level, const struct tier_meta *meta,
+                   const int32_t *tokens, size_t count);
+
 /* The parts of tier_meta.kind, and where its tokens begin. */
 enum hearth_object_kind recover_kind(const struct tier_meta *meta);
 uint8_t recover_entry(const struct tier_meta *meta);

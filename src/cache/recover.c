@@ -420,6 +420,30 @@ static void forget_known(struct map_node *node, void *arg)
 
 /* ---- the tier is read without the lock, records are adopted under it ---- */
 
+void recover_found(struct hearth_space *space, enum hearth_tier level, const struct tier_meta *meta,
+                   const int32_t *tokens, size_t count)
+{
+    struct hearth_cache *cache = space->cache;
+    struct recovery recovery = {.cache = cache, .level = level, .complete = true};
+    uint64_t bytes = (uint64_t)meta->end * sizeof(int32_t);
+
+    if (!recover_fits(cache, meta) || !hash256_eq(&meta->space, &space->key) ||
+        recover_begin(meta) > count)
+        return;
+    list_init(&recovery.adopted);
+    cache_enter(cache, &recovery.deferred);
+    int32_t *path = take(&recovery, bytes);
+    if (path != NULL) {
+        memcpy(path, tokens, recover_begin(meta) * sizeof(*path));
+        memcpy(path + recover_begin(meta), meta->tokens, meta->tokens_count * sizeof(*path));
+        (void)attach(&recovery, space, meta, path);
+        give(&recovery, path, bytes);
+    }
+    release_adopted(&recovery);
+    assert(recovery.charged == 0);
+    cache_leave(cache, &recovery.deferred);
+}
+
 static bool on_record_unlocked(const struct tier_meta *meta, void *arg)
 {
     struct recovery *recovery = arg;

@@ -205,21 +205,63 @@ static struct recall_entry *use_locked(struct recall *recall, struct recall_entr
     return entry;
 }
 
-struct recall_entry *recall_find_id(struct recall *recall, const struct hash256 *id)
+static struct recall_entry *find_here(struct recall *recall, const struct hash256 *key, bool id)
 {
     lock_enter(&recall->lock);
-    struct recall_id *found = id_locked(recall, id);
-    struct recall_entry *entry = use_locked(recall, found != NULL ? found->entry : NULL);
+    struct recall_id *found = id ? id_locked(recall, key) : NULL;
+    struct recall_entry *entry =
+        id ? (found != NULL ? found->entry : NULL) : entry_by_key_locked(recall, key);
+    entry = use_locked(recall, entry);
     lock_leave(&recall->lock);
     return entry;
 }
 
+/* ---- turns of other machines ---- */
+
+enum { SHARED_BYTES_MAX = 512 << 10 };
+
+/* Shares a turn under its key and under each of its ids. */
+static void publish(struct recall *recall, const struct hash256 *key)
+{
+    struct recall_entry *entry = recall->share.put != NULL ? find_here(recall, key, false) : NULL;
+    struct buf bytes;
+
+    if (entry == NULL)
+        return;
+    buf_init(&bytes, SHARED_BYTES_MAX);
+    if (recall_encode(&bytes, &entry, 1, &recall->share.key) == ERR_OK) {
+        recall->share.put(recall->share.arg, key, bytes.data, bytes.len);
+        for (size_t i = 0; i < entry->ids_count; i++)
+            recall->share.put(recall->share.arg, &entry->ids[i].hash, bytes.data, bytes.len);
+    }
+    buf_fini(&bytes);
+    recall_release(recall, &entry, 1);
+}
+
+/* Found here, or else where turns are shared. */
+static struct recall_entry *find(struct recall *recall, const struct hash256 *key, bool id)
+{
+    struct recall_entry *entry = find_here(recall, key, id);
+    struct buf bytes;
+
+    if (entry != NULL || recall->share.get == NULL)
+        return entry;
+    buf_init(&bytes, SHARED_BYTES_MAX);
+    if (recall->share.get(recall->share.arg, key, &bytes) &&
+        recall_decode(recall, buf_text(&bytes), &recall->share.key) == ERR_OK)
+        entry = find_here(recall, key, id);
+    buf_fini(&bytes);
+    return entry;
+}
+
+struct recall_entry *recall_find_id(struct recall *recall, const struct hash256 *id)
+{
+    return find(recall, id, true);
+}
+
 struct recall_entry *recall_find_key(struct recall *recall, const struct hash256 *key)
 {
-    lock_enter(&recall->lock);
-    struct recall_entry *entry = use_locked(recall, entry_by_key_locked(recall, key));
-    lock_leave(&recall->lock);
-    return entry;
+    return find(recall, key, false);
 }
 
 void recall_release(struct recall *recall, struct recall_entry **entries, size_t count)
@@ -259,6 +301,8 @@ struct recall *recall_create(const struct recall_options *options)
     hash_random(&recall->seed, sizeof(recall->seed));
     recall->bytes_max = options->bytes_max > 0 ? options->bytes_max : BYTES_MAX_DEFAULT;
     recall->log = options->log;
+    if (options->share != NULL)
+        recall->share = *options->share;
     recall->sealed = options->seal_key != NULL;
     if (recall->sealed)
         recall->seal_key = hash256_derive("hearth replay seal 1", options->seal_key->bytes,
@@ -330,7 +374,9 @@ enum err recall_remember(struct recall *recall, const struct recall_turn *turn)
         .raw = turn->raw,
         .reasoning = str_trim(turn->message.reasoning),
     };
-    return recall_add(recall, &record);
+    TRY(recall_add(recall, &record));
+    publish(recall, &record.key);
+    return ERR_OK;
 }
 
 struct recall_entry *recall_find_message(struct recall *recall, const struct hash256 *space,

@@ -64,11 +64,21 @@ enum {
     RECALL_TURN_BYTES_MAX = 16 << 20, /* larger turns are not remembered */
 };
 
+/* A place where machines share turns, so that a conversation can move. get appends to `out`; it may
+ * wait for a moment. Both may be called from any thread. */
+struct recall_share {
+    void (*put)(void *arg, const struct hash256 *key, const void *data, size_t len);
+    bool (*get)(void *arg, const struct hash256 *key, struct buf *out);
+    void *arg;
+    struct hash256 key; /* authenticates turns: the same on all machines */
+};
+
 struct recall_options {
     size_t bytes_max; /* of all turns and their bookkeeping; 0: 64 MiB */
     struct log *log;  /* borrowed, may be NULL */
     /* encrypts the file; an unencrypted file is then ignored. NULL = not encrypted. Copied */
     const struct hash256 *seal_key;
+    const struct recall_share *share; /* NULL = none. Copied */
 };
 
 /* An assistant message, as the client received it or as it sent it back. */

@@ -45,7 +45,8 @@ struct recall {
     uint64_t seed;
     struct log *log;
     bool sealed;
-    struct hash256 seal_key; /* derived; of the file */
+    struct hash256 seal_key;   /* derived; of the file */
+    struct recall_share share; /* put == NULL: none */
 };
 
 /* ---- recall.c ---- */

@@ -54,6 +54,8 @@ struct serve_options {
     const char *ssd_dir;
     uint64_t ssd_bytes, ssd_free, ssd_day_bytes;
     const char *ssd_key_file;
+    const char *shared, *shared_ca; /* NULL = none */
+    uint64_t shared_ttl_ns, shared_wait_ns;
     const char *state_dir;
     const char *record; /* NULL = nothing is recorded */
     uint64_t record_bytes, record_block;
@@ -85,6 +87,7 @@ struct serve_store {
     uint64_t ram_bytes;
     const char *ssd_dir;           /* NULL = none */
     struct file_fault *disk_fault; /* NULL = no injected faults */
+    uint32_t shared_wait_ms;       /* 0: there is no shared store */
 };
 
 /* The memory ceiling: --max-memory, or derived from the machine. *guessed: the latter. */

@@ -329,12 +329,63 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     return false;
 }
 
+/* Objects are found again by machines with the same installation key only. */
+static bool open_shared(struct serve_store *store, const struct cli *cli,
+                        const struct serve_options *options)
+{
+    char message[HEARTH_MESSAGE_BYTES] = "";
+    struct hearth_shared_options shared = {
+        .struct_size = sizeof(shared),
+        .url = options->shared,
+        .ttl_s = options->shared_ttl_ns / NS_PER_S,
+        .ca_file = options->shared_ca,
+        .drain_ms = options->drain_ns / NS_PER_MS,
+        .seal_key = store->sealed ? store->seal_key.bytes : NULL,
+    };
+
+    if (options->shared == NULL)
+        return true;
+    cache_set_disk(store->cache, store->cache->fs, cli->log);
+    int error = hearth_attach_shared(store->cache, &shared, message);
+    store->shared_wait_ms = (uint32_t)(options->shared_wait_ns / NS_PER_MS);
+    if (error == HEARTH_OK)
+        return true;
+    cli_error(cli, "--shared: %s", message[0] != '\0' ? message : hearth_error_text(error));
+    return false;
+}
+
+/* ---- turns ---- */
+
+static void put_turn(void *arg, const struct hash256 *key, const void *data, size_t len)
+{
+    const struct serve_store *store = arg;
+
+    hearth_put_note(store->cache, key->bytes, data, len);
+}
+
+static bool get_turn(void *arg, const struct hash256 *key, struct buf *out)
+{
+    const struct serve_store *store = arg;
+    void *data;
+    size_t len;
+
+    if (hearth_get_note(store->cache, key->bytes, store->shared_wait_ms, &data, &len) != HEARTH_OK)
+        return false;
+    bool kept = buf_append(out, data, len) == ERR_OK;
+    hearth_free(data);
+    return kept;
+}
+
 static void open_recall(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
+    const struct recall_share share = {
+        .put = put_turn, .get = get_turn, .arg = store, .key = store->key};
 
-    store->recall = recall_create(&(struct recall_options){
-        .log = cli->log, .seal_key = store->sealed ? &store->seal_key : NULL});
+    store->recall =
+        recall_create(&(struct recall_options){.log = cli->log,
+                                               .seal_key = store->sealed ? &store->seal_key : NULL,
+                                               .share = store->shared_wait_ms > 0 ? &share : NULL});
     if (store->dir != FILE_NO && recall_load(store->recall, cli->setup->fs, store->dir, turns_name,
                                              &store->key, &info) != ERR_OK)
         LOG_WARN(cli->log, "serve", "cannot read the saved turns", LOG_STR("reason", info.text));
@@ -361,7 +412,8 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     }
     open_state(store, cli, options);
     load_key(store, cli);
-    if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))
+    if (!open_cache(store, cli, options) || !open_ssd(store, cli, options) ||
+        !open_shared(store, cli, options))
         return false;
     open_recall(store, cli);
     open_vet(store, cli);

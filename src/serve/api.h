@@ -72,7 +72,9 @@ struct api_options {
     struct neutral *neutral; /* NULL = texts are used as they are */
     struct recall *recall;   /* NULL = off */
     bool recall_keep;
-    struct hearth_cache *cache;   /* for its statistics; NULL = off */
+    struct hearth_cache *cache; /* for its statistics; NULL = off */
+    /* how long a call waits to learn what other machines have stored of its prompt; 0 = not */
+    uint32_t discover_ms;
     struct memory *memory;        /* for its statistics; NULL = no ceiling */
     bool public_metrics;          /* /metrics needs no key */
     const char *version, *commit; /* of the program; NULL = unknown */

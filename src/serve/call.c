@@ -491,6 +491,11 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 static void make_choices(struct call *call)
 {
     struct hearth_space *space = call_space(call);
+    const struct prepared *prepared = &call->prepared;
+
+    if (space != NULL && call->api->options.discover_ms > 0 && call->request.cache_read)
+        (void)hearth_discover(space, prepared->prompt.tokens, prepared->prompt.count,
+                              call->api->options.discover_ms); /* a failure is a miss */
 
     call->choices_count = call->request.choices;
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));

@@ -637,7 +637,6 @@ static const struct {
     {"valkeys://", &kv_valkey, kv_valkey_init, true},
     {"redis://", &kv_valkey, kv_valkey_init, false},
     {"rediss://", &kv_valkey, kv_valkey_init, true},
-    {"s3://", &kv_s3, kv_s3_init, false},
 };
 
 static enum err read_url(struct kv *kv, struct errinfo *info)

@@ -33,9 +33,12 @@ enum {
     FLAG_SEALED = 1,
     ENTRY_BYTES = 80,
     PAGE_HEAD_BYTES = 16,
+    NOTE_AT_ID = 8,
+    NOTE_AT_TAG = NOTE_AT_ID + SHARED_ID_BYTES,
+    NOTE_AT_DATA = NOTE_AT_TAG + SEAL_TAG_BYTES,
 };
 
-static const char head_magic[] = "HEARTHS1", page_magic[] = "HEARTHP1";
+static const char head_magic[] = "HEARTHS1", page_magic[] = "HEARTHP1", note_magic[] = "HEARTHN1";
 
 _Static_assert(AT_ID + SHARED_ID_BYTES == AT_PRIVATE, "layout");
 _Static_assert(PAGE_HEAD_BYTES + TIER_PAGE_ENTRIES * ENTRY_BYTES + HASH256_BYTES <=
@@ -100,6 +103,12 @@ void shared_page_name(const struct shared_format *format, const char *prefix,
                       size_t size)
 {
     name_of(format, prefix, space, place, "d", name, size);
+}
+
+void shared_note_name(const struct shared_format *format, const char *prefix,
+                      const struct hash256 *key, char *name, size_t size)
+{
+    name_of(format, prefix, key, NULL, "n", name, size);
 }
 
 /* ---- parts ---- */
@@ -379,6 +388,61 @@ bool shared_page_decode(const struct shared_format *format, const struct hash256
         memcpy(entry->child.bytes, at + 48, HASH256_BYTES);
     }
     page->count = count;
+    return true;
+}
+
+/* ---- notes: magic, nonce, tag, bytes, MAC ---- */
+
+static struct seal note_seal(const struct shared_format *format, const struct hash256 *key,
+                             const uint8_t *bytes)
+{
+    return (struct seal){.key = &format->private_key,
+                         .drawn = bytes + NOTE_AT_ID,
+                         .number = UINT64_MAX,
+                         .data = key->bytes,
+                         .data_len = sizeof(key->bytes)};
+}
+
+void shared_note_encode(const struct shared_format *format, const struct hash256 *key,
+                        const void *data, size_t len, struct buf *out)
+{
+    uint8_t *bytes = (uint8_t *)buf_reserve(out, NOTE_AT_DATA + len);
+
+    if (bytes == NULL)
+        return;
+    memset(bytes, 0, NOTE_AT_DATA);
+    memcpy(bytes, note_magic, NOTE_AT_ID);
+    hash_random(bytes + NOTE_AT_ID, SHARED_ID_BYTES);
+    struct seal seal = note_seal(format, key, bytes);
+    if (format->sealed)
+        seal_close(&seal, data, bytes + NOTE_AT_DATA, len, bytes + NOTE_AT_TAG);
+    else
+        memcpy(bytes + NOTE_AT_DATA, data, len);
+    buf_commit(out, NOTE_AT_DATA + len);
+    struct hash256 mac = page_mac(format, key, key, out->data, out->len);
+    buf_append(out, mac.bytes, sizeof(mac.bytes));
+}
+
+bool shared_note_decode(const struct shared_format *format, const struct hash256 *key,
+                        const void *data, size_t len, struct buf *out)
+{
+    const uint8_t *bytes = data;
+    struct hash256 stored;
+
+    if (len < NOTE_AT_DATA + HASH256_BYTES || memcmp(bytes, note_magic, NOTE_AT_ID) != 0)
+        return false;
+    size_t content = len - HASH256_BYTES, note = content - NOTE_AT_DATA;
+    struct hash256 mac = page_mac(format, key, key, bytes, content);
+    memcpy(stored.bytes, bytes + content, HASH256_BYTES);
+    char *to = hash256_eq(&mac, &stored) ? buf_reserve(out, note) : NULL;
+    if (to == NULL)
+        return false;
+    struct seal seal = note_seal(format, key, bytes);
+    if (format->sealed && !seal_open(&seal, bytes + NOTE_AT_DATA, to, note, bytes + NOTE_AT_TAG))
+        return false;
+    if (!format->sealed)
+        memcpy(to, bytes + NOTE_AT_DATA, note);
+    buf_commit(out, note);
     return true;
 }
 

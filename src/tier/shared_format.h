@@ -5,6 +5,7 @@
  *      PREFIX:h1:NAME:ID:0 ...  parts of the payload. ID is drawn for each write, so that the parts
  *                               of two writers never mix
  *      PREFIX:h1:NAME:d         page: objects that begin or end at one place
+ *      PREFIX:h1:NAME:n         note: a small value, such as the exact tokens of a turn
  *
  * NAME is a keyed hash of an object's key, or of a space and a place. An object's key is itself a
  * keyed hash of the space (fingerprint of the model in full, tenant, block size) and of all tokens:
@@ -64,6 +65,9 @@ void shared_page_name(const struct shared_format *format, const char *prefix,
                       const struct hash256 *space, const struct hash256 *place, char *name,
                       size_t size);
 
+void shared_note_name(const struct shared_format *format, const char *prefix,
+                      const struct hash256 *key, char *name, size_t size);
+
 /* A head for these metadata (borrowed tokens), with a new id and without digests. */
 void shared_head_init(struct shared_head *head, const struct tier_meta *meta, uint64_t part_bytes);
 void shared_head_fini(struct shared_head *head);
@@ -87,6 +91,11 @@ void shared_page_encode(const struct shared_format *format, const struct hash256
 bool shared_page_decode(const struct shared_format *format, const struct hash256 *space,
                         const struct hash256 *place, const void *bytes, size_t len,
                         struct tier_page *page) NODISCARD;
+/* A small value of the caller's own; decode appends its bytes to `out`. */
+void shared_note_encode(const struct shared_format *format, const struct hash256 *key,
+                        const void *data, size_t len, struct buf *out);
+bool shared_note_decode(const struct shared_format *format, const struct hash256 *key,
+                        const void *bytes, size_t len, struct buf *out) NODISCARD;
 /* Adds or replaces; when it is full, the oldest entry leaves. */
 void shared_page_add(struct tier_page *page, const struct tier_entry *entry);
 

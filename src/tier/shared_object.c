@@ -18,6 +18,7 @@ enum {
     PAGES_AT_ONCE = 64,
     HEAD_BYTES = 64 << 10, /* what most heads fit into */
     HEAD_BYTES_MAX = 80 << 20,
+    NOTE_BYTES_MAX = 1 << 20,
 };
 
 static enum tier_result result_of(enum kv_result result)
@@ -225,6 +226,41 @@ bool shared_erase(const struct shared_io *io, const struct hash256 *key)
     if (known)
         shared_head_fini(&head);
     return op.result == KV_OK || op.result == KV_MISSING;
+}
+
+/* ---- notes ---- */
+
+enum tier_result shared_write_note(const struct shared_io *io, const struct hash256 *key,
+                                   const void *data, size_t len)
+{
+    struct kv_op op = {.verb = KV_PUT};
+    struct buf bytes;
+
+    buf_init(&bytes, HEAD_BYTES_MAX);
+    shared_note_encode(&io->format, key, data, len, &bytes);
+    shared_note_name(&io->format, kv_prefix(io->kv), key, op.name, sizeof(op.name));
+    op.data = bytes.data;
+    op.bytes = bytes.len;
+    op.result = KV_ERROR;
+    if (bytes.err == ERR_OK)
+        kv_run(io->kv, &op, 1, deadline_of(io));
+    buf_fini(&bytes);
+    return result_of(op.result);
+}
+
+enum tier_result shared_read_note(const struct shared_io *io, const struct hash256 *key,
+                                  uint64_t deadline_ns, struct buf *out)
+{
+    struct kv_op op = {.verb = KV_GET, .capacity = NOTE_BYTES_MAX};
+
+    op.dst = mem_alloc(NOTE_BYTES_MAX);
+    shared_note_name(&io->format, kv_prefix(io->kv), key, op.name, sizeof(op.name));
+    kv_run(io->kv, &op, 1, deadline_ns);
+    enum tier_result result = result_of(op.result);
+    if (result == TIER_OK && !shared_note_decode(&io->format, key, op.dst, op.got, out))
+        result = TIER_MISSING;
+    mem_free(op.dst);
+    return result;
 }
 
 /* ---- pages ---- */

@@ -46,6 +46,12 @@ enum tier_result shared_read_parts(const struct shared_io *io, const struct shar
 /* Removes the head; the parts follow if it could be read. False: it could not be removed. */
 bool shared_erase(const struct shared_io *io, const struct hash256 *key);
 
+/* Notes: small values. read appends to `out`; MISSING also when it is damaged or foreign. */
+enum tier_result shared_write_note(const struct shared_io *io, const struct hash256 *key,
+                                   const void *data, size_t len);
+enum tier_result shared_read_note(const struct shared_io *io, const struct hash256 *key,
+                                  uint64_t deadline_ns, struct buf *out);
+
 /* Fills the pages of the places for which `ask` is true; false: no server answered. */
 bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
                        const struct hash256 *places, const bool *ask, size_t count,

@@ -46,6 +46,7 @@ struct put {
     struct list_node link;
     struct tier_meta meta; /* tokens and places are copies, owned */
     const void *data;
+    bool note; /* its data is a copy, owned; without done */
     tier_done_fn done;
     void *arg;
 };
@@ -80,6 +81,7 @@ struct tier_shared {
     struct cond for_writer, for_readers, for_idle;
     struct list puts GUARDED_BY(lock); /* by urgency, then in order */
     uint64_t puts_bytes GUARDED_BY(lock);
+    uint64_t objects_queued GUARDED_BY(lock); /* puts that have not ended, without notes */
     bool writing GUARDED_BY(lock);
     struct list gets GUARDED_BY(lock), gets_running GUARDED_BY(lock);
     struct list doomed GUARDED_BY(lock);
@@ -348,14 +350,23 @@ static void shared_cancel(struct tier *tier, struct tier_op *op)
 
 static void free_put(struct put *put)
 {
+    if (put->note)
+        mem_free((void *)(uintptr_t)put->data);
     mem_free((void *)(uintptr_t)put->meta.tokens);
     mem_free((void *)(uintptr_t)put->meta.places);
     mem_free(put);
 }
 
-static void end_put(struct put *put, enum tier_result result)
+static void end_put(struct tier_shared *shared, struct put *put, enum tier_result result)
 {
-    put->done(result, put->arg);
+    lock_enter(&shared->lock);
+    shared->objects_queued -= !put->note;
+    shared->stats.puts_done += !put->note && result == TIER_OK;
+    shared->stats.puts_cancelled += !put->note && result == TIER_CANCELLED;
+    shared->stats.puts_failed += !put->note && result != TIER_OK && result != TIER_CANCELLED;
+    lock_leave(&shared->lock);
+    if (!put->note)
+        put->done(result, put->arg);
     free_put(put);
 }
 
@@ -375,11 +386,17 @@ static bool put_goes_on(void *arg)
     return goes_on;
 }
 
+/* Of a page, by its space and place; a note has no space. */
+static uint64_t page_hash(const struct hash256 *space, const struct hash256 *place)
+{
+    return map_hash(place->bytes, sizeof(place->bytes), space != NULL ? hash_of(space) : 1);
+}
+
 static void forget_negatives(struct tier_shared *shared, const struct tier_meta *meta)
 {
     lock_enter(&shared->lock);
     for (uint32_t i = 0; i < meta->places_count; i++)
-        shared->negatives[hash_of(&meta->places[i]) % NEGATIVES].until_ns = 0;
+        shared->negatives[page_hash(&meta->space, &meta->places[i]) % NEGATIVES].until_ns = 0;
     lock_leave(&shared->lock);
 }
 
@@ -408,7 +425,6 @@ static enum tier_result write_object(struct tier_shared *shared, struct put *put
     shared->stats.errors += result != TIER_OK && result != TIER_FULL && result != TIER_CANCELLED;
     shared->failing = result != TIER_OK && result != TIER_CANCELLED;
     if (result == TIER_OK) {
-        shared->stats.puts_done++;
         shared->stats.bytes_written += existed ? 0 : put->meta.bytes;
         know_locked(shared, &head);
     }
@@ -447,11 +463,15 @@ static void writer_run(void *arg)
             struct put *put = CONTAINER_OF(link, struct put, link);
             shared->writing = true;
             lock_leave(&shared->lock);
-            enum tier_result result = write_object(shared, put);
+            enum tier_result result = TIER_OK;
+            if (put->note)
+                (void)shared_write_note(&shared->io, &put->meta.key, put->data, put->meta.bytes);
+            else
+                result = write_object(shared, put);
             lock_enter(&shared->lock);
             shared->puts_bytes -= put->meta.bytes;
             lock_leave(&shared->lock);
-            end_put(put, result);
+            end_put(shared, put, result);
             lock_enter(&shared->lock);
         } else if (shared->stop) {
             break;
@@ -526,7 +546,8 @@ static void enqueue_locked(struct tier_shared *shared, struct put *put) REQUIRES
     else
         list_push_back(&shared->puts, &put->link);
     shared->puts_bytes += put->meta.bytes;
-    shared->stats.puts++;
+    shared->stats.puts += !put->note;
+    shared->objects_queued += !put->note;
     cond_signal(&shared->for_writer);
 }
 
@@ -565,8 +586,79 @@ static bool shared_put(struct tier *tier, const struct tier_meta *meta, const vo
     if (refused != NULL)
         free_put(put);
     while ((link = list_pop_front(&displaced)) != NULL)
-        end_put(CONTAINER_OF(link, struct put, link), TIER_FULL);
+        end_put(shared, CONTAINER_OF(link, struct put, link), TIER_FULL);
     return refused == NULL;
+}
+
+/* Which places are asked for: all but those that were empty a moment ago. */
+static size_t choose_asked(struct tier_shared *shared, const struct hash256 *space,
+                           const struct hash256 *places, size_t count, bool *ask)
+{
+    uint64_t now = clock_mono_ns(clock_real());
+    size_t asked = 0;
+
+    lock_enter(&shared->lock);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t hash = page_hash(space, &places[i]);
+        const struct negative *negative = &shared->negatives[hash % NEGATIVES];
+        ask[i] = negative->hash != hash || now >= negative->until_ns;
+        asked += ask[i];
+    }
+    shared->counters.finds += asked > 0;
+    shared->counters.pages_asked += asked;
+    shared->counters.pages_skipped += count - asked;
+    lock_leave(&shared->lock);
+    return asked;
+}
+
+static void note_empty(struct tier_shared *shared, const struct hash256 *space,
+                       const struct hash256 *places, size_t count, const bool *ask,
+                       const struct tier_page *pages)
+{
+    uint64_t until_ns = clock_deadline_ns(clock_real(), shared->options.negative_ns);
+
+    lock_enter(&shared->lock);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t hash = page_hash(space, &places[i]);
+        if (ask[i] && pages[i].count == 0)
+            shared->negatives[hash % NEGATIVES] = (struct negative){hash, until_ns};
+    }
+    lock_leave(&shared->lock);
+}
+
+void tier_shared_put_note(struct tier *tier, const struct hash256 *key, const void *data,
+                          size_t len)
+{
+    struct tier_shared *shared = shared_of(tier);
+    struct put *put = mem_alloc(sizeof(*put));
+    bool down = kv_is_down(shared->io.kv);
+
+    *put = (struct put){.meta = {.key = *key, .bytes = len}, .note = true};
+    put->data = copy_of(data, len);
+    lock_enter(&shared->lock);
+    shared->negatives[page_hash(NULL, key) % NEGATIVES].until_ns = 0;
+    if (!down && !shared->closing && fits_locked(shared, len)) {
+        enqueue_locked(shared, put);
+        put = NULL;
+    }
+    lock_leave(&shared->lock);
+    if (put != NULL)
+        free_put(put);
+}
+
+bool tier_shared_get_note(struct tier *tier, const struct hash256 *key, uint64_t deadline_ns,
+                          struct buf *out)
+{
+    struct tier_shared *shared = shared_of(tier);
+    const struct tier_page empty = {.count = 0};
+    bool ask;
+
+    if (kv_is_down(shared->io.kv) || choose_asked(shared, NULL, key, 1, &ask) == 0)
+        return false;
+    enum tier_result result = shared_read_note(&shared->io, key, deadline_ns, out);
+    if (result == TIER_MISSING)
+        note_empty(shared, NULL, key, 1, &ask, &empty);
+    return result == TIER_OK;
 }
 
 /* ---- other operations ---- */
@@ -598,7 +690,7 @@ static void shared_drop(struct tier *tier, const struct hash256 *key)
     lock_leave(&shared->lock);
     mem_free(doomed);
     if (unwanted != NULL)
-        end_put(unwanted, TIER_CANCELLED);
+        end_put(shared, unwanted, TIER_CANCELLED);
 }
 
 static bool shared_has(struct tier *tier, const struct hash256 *key)
@@ -630,6 +722,7 @@ static void shared_stats(struct tier *tier, struct tier_stats *stats)
     stats->state = down || shared->failing ? TIER_STATE_DEGRADED : TIER_STATE_OK;
     stats->objects = shared->known.count;
     stats->bytes = shared->known_bytes;
+    stats->puts_queued = shared->objects_queued;
     stats->queue_length = shared->puts.count + shared->writing + shared->gets.count;
     lock_leave(&shared->lock);
 }
@@ -669,41 +762,6 @@ static bool shared_digest(struct tier *tier, const struct hash256 *key, struct h
 
 /* ---- asking ---- */
 
-/* Which places are asked for: all but those that were empty a moment ago. */
-static size_t choose_asked(struct tier_shared *shared, const struct hash256 *places, size_t count,
-                           bool *ask)
-{
-    uint64_t now = clock_mono_ns(clock_real());
-    size_t asked = 0;
-
-    lock_enter(&shared->lock);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t hash = hash_of(&places[i]);
-        const struct negative *negative = &shared->negatives[hash % NEGATIVES];
-        ask[i] = negative->hash != hash || now >= negative->until_ns;
-        asked += ask[i];
-    }
-    shared->counters.finds += asked > 0;
-    shared->counters.pages_asked += asked;
-    shared->counters.pages_skipped += count - asked;
-    lock_leave(&shared->lock);
-    return asked;
-}
-
-static void note_empty(struct tier_shared *shared, const struct hash256 *places, size_t count,
-                       const bool *ask, const struct tier_page *pages)
-{
-    uint64_t until_ns = clock_deadline_ns(clock_real(), shared->options.negative_ns);
-
-    lock_enter(&shared->lock);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t hash = hash_of(&places[i]);
-        if (ask[i] && pages[i].count == 0)
-            shared->negatives[hash % NEGATIVES] = (struct negative){hash, until_ns};
-    }
-    lock_leave(&shared->lock);
-}
-
 static bool shared_find(struct tier *tier, const struct hash256 *space,
                         const struct hash256 *places, size_t count, uint64_t deadline_ns,
                         struct tier_page *pages)
@@ -714,12 +772,12 @@ static bool shared_find(struct tier *tier, const struct hash256 *space,
     assert(count <= FIND_MAX);
     for (size_t i = 0; i < count; i++)
         pages[i].count = 0;
-    if (choose_asked(shared, places, count, ask) == 0)
+    if (choose_asked(shared, space, places, count, ask) == 0)
         return true;
     if (kv_is_down(shared->io.kv) ||
         !shared_read_pages(&shared->io, space, places, ask, count, deadline_ns, pages))
         return false;
-    note_empty(shared, places, count, ask, pages);
+    note_empty(shared, space, places, count, ask, pages);
     return true;
 }
 
@@ -787,7 +845,7 @@ static void end_operations(struct tier_shared *shared)
     }
     while ((link = list_pop_front(&shared->puts)) != NULL) {
         lock_leave(&shared->lock);
-        end_put(CONTAINER_OF(link, struct put, link), TIER_CANCELLED);
+        end_put(shared, CONTAINER_OF(link, struct put, link), TIER_CANCELLED);
         lock_enter(&shared->lock);
     }
     lock_leave(&shared->lock);

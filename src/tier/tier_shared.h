@@ -12,7 +12,7 @@
  *
  * An object is never replaced: two processes that store the same tokens of the same space may have
  * either one's bytes. `drop` deletes it for all; the cache calls it for the shared tier only when
- * somebody asked for it. Everything else ends by its time to live.
+ * a user asked for it. Everything else ends by its time to live.
  *
  * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or
  * from within put and get.
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "tier/kv.h"
@@ -73,6 +74,14 @@ struct tier_shared_stats {
 void tier_shared_stats(struct tier *tier, struct tier_shared_stats *stats);
 size_t tier_shared_servers(struct tier *tier);
 void tier_shared_server(struct tier *tier, size_t index, struct kv_server_stats *stats);
+
+/* Small values of the caller's own, such as the tokens of a turn. put: queued with the objects,
+ * dropped when the queue is full. get: appends to `out`; false: there is none, or it could not be
+ * asked for in time. */
+void tier_shared_put_note(struct tier *tier, const struct hash256 *key, const void *data,
+                          size_t len);
+bool tier_shared_get_note(struct tier *tier, const struct hash256 *key, uint64_t deadline_ns,
+                          struct buf *out);
 
 /* While held (true), new puts and gets stay in their queues. For tests of queued requests. */
 void tier_shared_hold(struct tier *tier, bool hold);

@@ -125,7 +125,6 @@ static bool ask(uint16_t port, const char *command, char *reply, size_t size)
             break;
     }
     close(fd);
-    reply[strcspn(reply, "\r")] = '\0';
     return len > 0;
 }
 
@@ -135,7 +134,19 @@ const char *fleet_ask(const struct fleet_server *server, const char *command)
 
     if (!ask(server->port, command, reply, sizeof(reply)))
         fail_msg("%s: no answer to %s", server->url, command);
+    reply[strcspn(reply, "\r")] = '\0';
     return reply;
+}
+
+const char *fleet_ask_value(const struct fleet_server *server, const char *command)
+{
+    static char reply[4096];
+
+    if (!ask(server->port, command, reply, sizeof(reply)) || reply[0] != '$')
+        fail_msg("%s: no value for %s", server->url, command);
+    char *value = strchr(reply, '\n') + 1;
+    value[strcspn(value, "\r")] = '\0';
+    return value;
 }
 
 /* Splits at blanks, in place. */
@@ -185,7 +196,7 @@ static void wait_until_up(struct fleet_server *server)
 
     for (int i = 0; i < WAIT_TRIES; i++) {
         if (ask(server->port, "PING", reply, sizeof(reply)) &&
-            (strcmp(reply, "+PONG") == 0 || strstr(reply, "NOAUTH") != NULL))
+            (strncmp(reply, "+PONG", 5) == 0 || strstr(reply, "NOAUTH") != NULL))
             return;
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
             remember(server->pid, 0);
@@ -260,7 +271,8 @@ void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER])
         snprintf(args + strlen(args), sizeof(args) - strlen(args), " 127.0.0.1:%u",
                  servers[i].port);
     }
-    strcat(args, " --cluster-replicas 1 --cluster-yes");
+    snprintf(args + strlen(args), sizeof(args) - strlen(args),
+             " --cluster-replicas 1 --cluster-yes");
     fleet_cli(args);
     for (int i = 0; i < FLEET_CLUSTER; i++)
         fleet_wait_cluster(&servers[i]);

@@ -30,6 +30,8 @@ void fleet_kill(struct fleet_server *server); /* SIGKILL */
 /* Sends one command, with its words separated by blanks, and returns the first line of the reply,
  * borrowed until the next call. Fails when there is none. */
 const char *fleet_ask(const struct fleet_server *server, const char *command);
+/* The same for a reply that is a short string. */
+const char *fleet_ask_value(const struct fleet_server *server, const char *command);
 
 uint16_t fleet_free_port(void);
 

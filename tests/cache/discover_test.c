@@ -1,0 +1,369 @@
+/*
+ * discover_test.c: caches that share a real store: what one has stored another finds, and a store
+ * that lies is never believed. HEARTH_LIES=N tells more lies (`make lies`).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+#include "support/cache_kit.h"
+#include "support/fleet_kit.h"
+#include "support/test.h"
+#include "tier/kv.h"
+#include "tier/tier_shared.h"
+
+enum { TOKENS = 150, WAIT_MS = 20000, LIES = 300 };
+
+static const unsigned char key[HEARTH_KEY_BYTES] = "a fleet";
+static struct fleet_server server;
+
+static void open_kit(struct kit *kit, uint32_t kinds, const unsigned char *with, bool sealed)
+{
+    struct hearth_options options = kit_options(1 << 20);
+    struct hearth_model model = kit_model(kinds);
+    struct hearth_shared_options shared = {.struct_size = sizeof(shared),
+                                           .seal_key = sealed ? key : NULL};
+
+    if (server.pid == 0)
+        fleet_start(&server, "valkey-server", "");
+    shared.url = server.url;
+    options.key = with;
+    kit_open_with(kit, &options, &model);
+    assert_int_equal(hearth_attach_shared(kit->cache, &shared, NULL), HEARTH_OK);
+}
+
+static void flush(const struct kit *kit)
+{
+    struct tier *tier = kit->cache->tiers[HEARTH_TIER_REMOTE].tier;
+
+    assert_true(tier->ops->flush(tier, WAIT_MS * NS_PER_MS));
+    mover_drain(kit->cache, WAIT_MS);
+}
+
+static uint32_t find(const struct kit *kit, const int32_t *tokens, uint32_t count)
+{
+    assert_int_equal(hearth_discover(kit->space, tokens, count, WAIT_MS), HEARTH_OK);
+    return kit_restore(kit, tokens, count, NULL);
+}
+
+/* ---- finding ---- */
+
+static void check_found(uint32_t kinds, bool sealed)
+{
+    int32_t tokens[TOKENS + 20];
+    struct kit a, b;
+
+    kit_tokens(tokens, TOKENS + 20, 1);
+    open_kit(&a, kinds, key, sealed);
+    open_kit(&b, kinds, key, sealed);
+    kit_store(&a, tokens, TOKENS, NULL);
+    if (kinds & HEARTH_KIND_RECURRENT)
+        assert_int_equal(kit_snapshot(&a, tokens, TOKENS, TOKENS), HEARTH_OK);
+    flush(&a);
+    assert_int_equal(kit_restore(&b, tokens, TOKENS + 20, NULL), 0); /* not asked yet */
+    assert_int_equal(find(&b, tokens, TOKENS + 20), TOKENS);
+    struct hearth_stats stats = kit_stats(&b);
+    assert_int_equal(stats.tokens_reused_by_tier[HEARTH_TIER_REMOTE], TOKENS);
+    assert_int_equal(find(&b, tokens, TOKENS + 20), TOKENS); /* from memory now */
+    stats = kit_stats(&b);
+    assert_int_equal(stats.tokens_reused_by_tier[HEARTH_TIER_REMOTE], TOKENS);
+    kit_check(&b);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+static void test_rows_are_found(void **state)
+{
+    (void)state;
+    check_found(HEARTH_KIND_FULL, false);
+    check_found(HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT, false);
+}
+
+static void test_sealed_rows_are_found(void **state)
+{
+    (void)state;
+    check_found(HEARTH_KIND_FULL, true);
+}
+
+static void test_snapshots_without_rows_are_found(void **state)
+{
+    int32_t tokens[TOKENS + 20];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS + 20, 1);
+    open_kit(&a, HEARTH_KIND_RECURRENT, key, false);
+    open_kit(&b, HEARTH_KIND_RECURRENT, key, false);
+    assert_int_equal(kit_snapshot(&a, tokens, TOKENS, TOKENS), HEARTH_OK);
+    flush(&a);
+    assert_int_equal(find(&b, tokens, TOKENS + 20), TOKENS);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+/* Prompts that differ after some blocks share those, whoever stored them. */
+static void test_branches(void **state)
+{
+    int32_t tokens[TOKENS], other[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    kit_tokens(other, TOKENS, 2);
+    memcpy(other, tokens, 5 * KIT_BLOCK * sizeof(*tokens)); /* in the middle of a run */
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    assert_int_equal(find(&b, other, TOKENS), 5 * KIT_BLOCK);
+    kit_store(&b, other, TOKENS, NULL); /* the rest of it */
+    flush(&b);
+    assert_int_equal(find(&a, other, TOKENS), TOKENS - 1);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+static void test_other_installations_and_tenants_find_nothing(void **state)
+{
+    static const unsigned char foreign[HEARTH_KEY_BYTES] = "another fleet";
+    struct hearth_model model = kit_model(HEARTH_KIND_FULL);
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    open_kit(&b, HEARTH_KIND_FULL, foreign, false);
+    assert_int_equal(find(&b, tokens, TOKENS), 0);
+    kit_close(&b);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    struct kit tenant = kit_space(&b, &model, "somebody", 0);
+    assert_int_equal(find(&tenant, tokens, TOKENS), 0);
+    hearth_space_close(&tenant.space);
+    model.fingerprint[HEARTH_KEY_BYTES - 1] ^= 1;
+    struct kit other = kit_space(&b, &model, "", 0);
+    assert_int_equal(find(&other, tokens, TOKENS), 0);
+    hearth_space_close(&other.space);
+    assert_int_equal(find(&b, tokens, TOKENS), TOKENS - 1);
+    kit_close(&b);
+    kit_close(&a);
+}
+
+/* Clearing is for all machines; evicting is not. */
+static void test_clearing_reaches_the_store(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    hearth_evict_older(a.cache, NULL, 0, NULL);
+    flush(&a);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    assert_int_equal(find(&b, tokens, TOKENS), TOKENS - 1);
+    kit_close(&b);
+    assert_int_equal(find(&a, tokens, TOKENS), TOKENS - 1);
+    (void)hearth_clear(a.cache, NULL, HEARTH_TIER_COUNT);
+    flush(&a);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    assert_int_equal(find(&b, tokens, TOKENS), 0);
+    kit_close(&b);
+    kit_close(&a);
+}
+
+/* Nothing waits for a store that is dead, and nothing is lost but the store. */
+static void test_dead_store(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit a;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    fleet_kill(&server);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(find(&a, tokens, TOKENS), 0);
+    kit_store(&a, tokens, TOKENS, NULL);
+    assert_int_equal(find(&a, tokens, TOKENS), TOKENS - 1);
+    struct hearth_shared_server stats = {.struct_size = sizeof(stats)};
+    assert_int_equal(hearth_get_shared_server(a.cache, 0, &stats), HEARTH_OK);
+    assert_string_not_equal(stats.breaker, "closed");
+    assert_int_equal(hearth_get_shared_server(a.cache, 99, &stats), HEARTH_ERROR_INVALID);
+    kit_close(&a);
+}
+
+static void test_notes(void **state)
+{
+    static const unsigned char name[HEARTH_KEY_BYTES] = "a turn";
+    struct kit a, b;
+    void *data;
+    size_t len;
+
+    (void)state;
+    open_kit(&a, HEARTH_KIND_FULL, key, true);
+    open_kit(&b, HEARTH_KIND_FULL, key, true);
+    assert_int_equal(hearth_get_note(b.cache, key, WAIT_MS, &data, &len), HEARTH_ERROR_MISSING);
+    hearth_put_note(a.cache, name, "tokens", 6);
+    flush(&a);
+    assert_int_equal(hearth_get_note(b.cache, name, WAIT_MS, &data, &len), HEARTH_OK);
+    assert_int_equal(len, 6);
+    assert_memory_equal(data, "tokens", 6);
+    hearth_free(data);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+/* ---- lies ---- */
+
+enum { VALUES_MAX = 256, VALUE_BYTES_MAX = 64 << 10 };
+
+struct value {
+    char name[KV_NAME_BYTES];
+    char *data;
+    size_t len;
+};
+
+struct truth {
+    struct kv *kv;
+    struct value values[VALUES_MAX];
+    size_t count;
+};
+
+static void put_value(struct truth *truth, const char *name, const void *data, size_t len)
+{
+    struct kv_op op = {.verb = KV_PUT, .data = data, .bytes = len};
+
+    snprintf(op.name, sizeof(op.name), "%s", name);
+    kv_run(truth->kv, &op, 1, UINT64_MAX);
+    assert_int_equal(op.result, KV_OK);
+}
+
+static void read_value(struct truth *truth, struct value *value)
+{
+    struct kv_op op = {.verb = KV_GET, .capacity = VALUE_BYTES_MAX};
+
+    op.dst = value->data = mem_alloc(VALUE_BYTES_MAX);
+    memcpy(op.name, value->name, sizeof(op.name));
+    kv_run(truth->kv, &op, 1, UINT64_MAX);
+    assert_int_equal(op.result, KV_OK);
+    value->len = op.got;
+}
+
+/* All that the server has, beginning with value `first` of the truth. */
+static void read_truth(struct truth *truth)
+{
+    static const char command[] = "*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n";
+    static char reply[1 << 17];
+    struct kv_op op = {.verb = KV_ASK,
+                       .data = command,
+                       .bytes = sizeof(command) - 1,
+                       .dst = reply,
+                       .capacity = sizeof(reply) - 1};
+
+    kv_run(truth->kv, &op, 1, UINT64_MAX);
+    assert_int_equal(op.result, KV_OK);
+    reply[op.got] = '\0';
+    for (char *at = reply; (at = strstr(at, "test:")) != NULL;) {
+        struct value *value = &truth->values[truth->count++];
+        assert_true(truth->count < VALUES_MAX);
+        snprintf(value->name, sizeof(value->name), "%.*s", (int)strcspn(at, "\r"), at);
+        at += strlen(value->name);
+        read_value(truth, value);
+    }
+}
+
+/* One value becomes another. */
+static void tell_lie(struct truth *truth, uint64_t *seed)
+{
+    struct value *value = &truth->values[test_random_below(seed, truth->count)];
+    struct value *other = &truth->values[test_random_below(seed, truth->count)];
+    char *data = mem_alloc(VALUE_BYTES_MAX + 64);
+    size_t len = value->len;
+
+    memcpy(data, value->data, len);
+    switch (test_random_below(seed, 6)) {
+    case 0: /* a flipped bit */
+        data[test_random_below(seed, len)] ^= (char)(1 << test_random_below(seed, 8));
+        break;
+    case 1: /* too short */
+        len = test_random_below(seed, len);
+        break;
+    case 2: /* too long */
+        len += 1 + test_random_below(seed, 60);
+        break;
+    case 3: /* another value, perhaps of another time */
+        memcpy(data, other->data, other->len);
+        len = other->len;
+        break;
+    case 4: /* two values in each other's place */
+        put_value(truth, other->name, data, len);
+        memcpy(data, other->data, other->len);
+        len = other->len;
+        break;
+    default: /* bytes of another value, of the right length */
+        memcpy(data, other->data, MIN(len, other->len));
+        break;
+    }
+    put_value(truth, value->name, data, len);
+    mem_free(data);
+}
+
+/* Two times the same prompts were stored: values of the first time are lies in the second. */
+static void test_lies(void **state)
+{
+    const char *more = getenv("HEARTH_LIES");
+    uint64_t seed = test_seed();
+    int32_t tokens[2][TOKENS];
+    struct truth truth = {0};
+    unsigned right = 0, lies = LIES;
+    const uint32_t kinds = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
+    struct kit kit;
+    uint64_t asked;
+
+    (void)state;
+    if (more != NULL && str_to_u64(str_from(more), &asked))
+        lies = (unsigned)asked;
+    for (int time = 0; time < 2; time++) {
+        open_kit(&kit, kinds, key, false);
+        for (uint32_t i = 0; i < 2; i++) {
+            kit_tokens(tokens[i], TOKENS, i + 1);
+            kit_store(&kit, tokens[i], TOKENS, NULL);
+            (void)kit_snapshot(&kit, tokens[i], TOKENS, TOKENS - 1);
+        }
+        flush(&kit);
+        kit_close(&kit);
+        if (truth.kv == NULL)
+            assert_ok(kv_open(&truth.kv, &(struct kv_options){.url = server.url}, NULL));
+        read_truth(&truth);
+        if (time == 0)
+            assert_string_equal(fleet_ask(&server, "FLUSHALL"), "+OK");
+    }
+    for (unsigned i = 0; i < lies; i++) {
+        size_t times = 1 + test_random_below(&seed, 3);
+        while (times-- > 0)
+            tell_lie(&truth, &seed);
+        open_kit(&kit, kinds, key, false);
+        for (int k = 0; k < 2; k++) /* fails when one byte is not of these tokens */
+            right += find(&kit, tokens[k], TOKENS) == TOKENS - 1;
+        kit_close(&kit);
+        for (size_t k = 0; k < truth.count; k++)
+            put_value(&truth, truth.values[k].name, truth.values[k].data, truth.values[k].len);
+    }
+    printf("%u lies, %u of %u restores were whole\n", lies, right, 2 * lies);
+    assert_true(right > 0 && right < 2 * lies); /* lies mattered, and not all of them */
+    kv_close(&truth.kv);
+}
+
+TEST_SUITE(TEST(test_rows_are_found), TEST(test_sealed_rows_are_found),
+           TEST(test_snapshots_without_rows_are_found), TEST(test_branches),
+           TEST(test_other_installations_and_tenants_find_nothing),
+           TEST(test_clearing_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
+           TEST(test_lies))

@@ -1,0 +1,212 @@
+/*
+ * kv_valkey_test.c: real servers: values, passwords, memory limits, a cluster whose slots move and
+ * whose masters die.
+ */
+#include "tier/kv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "support/fleet_kit.h"
+#include "support/test.h"
+
+enum { NAMES = 200, VALUE_BYTES = 3000 };
+#define WAIT_NS (30 * NS_PER_S)
+
+static struct kv *open_kv(const char *url)
+{
+    struct kv_options options = {.url = url, .ttl_s = 60, .retry_ns = 20 * NS_PER_MS};
+    struct errinfo info = {0};
+    struct kv *kv;
+
+    if (kv_open(&kv, &options, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    return kv;
+}
+
+static uint64_t soon(void)
+{
+    return clock_deadline_ns(clock_real(), WAIT_NS);
+}
+
+static void fill(unsigned char *data, size_t n)
+{
+    for (size_t i = 0; i < VALUE_BYTES; i++)
+        data[i] = (unsigned char)(i * 31 + n * 7);
+}
+
+/* Puts or gets all names in one run; how many were right. */
+static size_t run_names(struct kv *kv, enum kv_verb verb)
+{
+    struct kv_op *ops = mem_alloc_array(NAMES, sizeof(*ops));
+    unsigned char *data = mem_alloc_array(NAMES, VALUE_BYTES), expected[VALUE_BYTES];
+    size_t good = 0;
+
+    for (size_t i = 0; i < NAMES; i++) {
+        unsigned char *at = data + i * VALUE_BYTES;
+        ops[i] = (struct kv_op){
+            .verb = verb, .data = at, .bytes = VALUE_BYTES, .dst = at, .capacity = VALUE_BYTES};
+        snprintf(ops[i].name, sizeof(ops[i].name), "test:%zu", i);
+        if (verb == KV_PUT)
+            fill(at, i);
+    }
+    kv_run(kv, ops, NAMES, soon());
+    for (size_t i = 0; i < NAMES; i++) {
+        fill(expected, i);
+        bool ok = ops[i].result == KV_OK;
+        if (ok && verb == KV_GET)
+            assert_memory_equal(data + i * VALUE_BYTES, expected, VALUE_BYTES);
+        good += ok;
+    }
+    mem_free(data);
+    mem_free(ops);
+    return good;
+}
+
+static struct kv_op run_one(struct kv *kv, enum kv_verb verb, const char *name, bool once)
+{
+    static char dst[16];
+    struct kv_op op = {.verb = verb,
+                       .data = "data",
+                       .bytes = 4,
+                       .dst = dst,
+                       .capacity = sizeof(dst),
+                       .once = once};
+
+    snprintf(op.name, sizeof(op.name), "%s", name);
+    kv_run(kv, &op, 1, soon());
+    return op;
+}
+
+static void check_values(const char *program)
+{
+    struct fleet_server server;
+
+    fleet_start(&server, program, "");
+    struct kv *kv = open_kv(server.url);
+    assert_int_equal(run_one(kv, KV_GET, "a", false).result, KV_MISSING);
+    assert_int_equal(run_one(kv, KV_EXISTS, "a", false).result, KV_MISSING);
+    assert_int_equal(run_one(kv, KV_PUT, "a", true).result, KV_OK);
+    assert_int_equal(run_one(kv, KV_PUT, "a", true).result, KV_OK); /* it stays */
+    assert_int_equal(run_one(kv, KV_EXISTS, "a", false).result, KV_OK);
+    assert_int_equal(run_one(kv, KV_GET, "a", false).got, 4);
+    long ttl = strtol(fleet_ask(&server, "TTL a") + 1, NULL, 10);
+    assert_true(ttl > 50 && ttl <= 60);
+    assert_int_equal(run_one(kv, KV_DELETE, "a", false).result, KV_OK);
+    assert_int_equal(run_one(kv, KV_GET, "a", false).result, KV_MISSING);
+    assert_int_equal(run_names(kv, KV_PUT), NAMES);
+    assert_int_equal(run_names(kv, KV_GET), NAMES);
+    kv_close(&kv);
+}
+
+static void test_valkey(void **state)
+{
+    (void)state;
+    check_values("valkey-server");
+}
+
+static void test_redis(void **state)
+{
+    (void)state;
+    check_values("redis-server");
+}
+
+/* The wrong password costs nothing but the tier; the right one works after it. */
+static void test_passwords(void **state)
+{
+    (void)state;
+    struct fleet_server server;
+    char url[256];
+
+    fleet_start(&server, "valkey-server", "--requirepass s3cret:@x");
+    snprintf(url, sizeof(url), "valkey://:wrong@127.0.0.1:%u", server.port);
+    struct kv *kv = open_kv(url);
+    assert_int_not_equal(run_one(kv, KV_PUT, "a", false).result, KV_OK);
+    kv_close(&kv);
+    snprintf(url, sizeof(url), "valkey://:s3cret:@x@127.0.0.1:%u", server.port);
+    kv = open_kv(url);
+    assert_int_equal(run_one(kv, KV_PUT, "a", false).result, KV_OK);
+    /* lost while it is connected */
+    assert_string_equal(fleet_ask(&server, "PING"), "-NOAUTH Authentication required.");
+    kv_close(&kv);
+}
+
+/* Writing stops before the server refuses, and a refusal stops it as well. */
+static void test_full(void **state)
+{
+    (void)state;
+    struct fleet_server server;
+    char command[64];
+
+    fleet_start(&server, "valkey-server", "--maxmemory-policy noeviction --maxmemory 100mb");
+    struct kv *kv = open_kv(server.url);
+    assert_true(kv_has_room(kv, soon()));
+    kv_close(&kv);
+    snprintf(command, sizeof(command), "CONFIG SET maxmemory 1000");
+    assert_string_equal(fleet_ask(&server, command), "+OK");
+    kv = open_kv(server.url);
+    assert_int_equal(run_one(kv, KV_PUT, "a", false).result, KV_FULL);
+    assert_false(kv_has_room(kv, soon()));
+    kv_close(&kv);
+    kv = open_kv(server.url);
+    assert_false(kv_has_room(kv, soon())); /* asked, before anything is sent */
+    kv_close(&kv);
+}
+
+/* A server that is killed and comes back is used again, by itself. */
+static void test_killed(void **state)
+{
+    (void)state;
+    struct fleet_server server;
+
+    fleet_start(&server, "valkey-server", "");
+    struct kv *kv = open_kv(server.url);
+    assert_int_equal(run_names(kv, KV_PUT), NAMES);
+    fleet_kill(&server);
+    assert_int_equal(run_names(kv, KV_GET), 0);
+    fleet_restart(&server);
+    while (run_one(kv, KV_PUT, "a", false).result != KV_OK)
+        clock_sleep_ns(clock_real(), 5 * NS_PER_MS);
+    assert_int_equal(run_names(kv, KV_PUT), NAMES);
+    kv_close(&kv);
+}
+
+/* ---- a cluster ---- */
+
+static void test_cluster(void **state)
+{
+    (void)state;
+    struct fleet_server servers[FLEET_CLUSTER];
+    char args[512], from[64];
+    unsigned failed = 0;
+
+    fleet_start_cluster(servers);
+    struct kv *kv = open_kv(servers[0].url); /* the others are found */
+    assert_int_equal(run_names(kv, KV_PUT), NAMES);
+    assert_int_equal(run_names(kv, KV_GET), NAMES);
+    assert_true(kv_servers(kv) >= 3);
+    /* slots move while they are read */
+    snprintf(from, sizeof(from), "%s", fleet_ask_value(&servers[0], "CLUSTER MYID"));
+    snprintf(args, sizeof(args),
+             "--cluster reshard 127.0.0.1:%u --cluster-from %s --cluster-to %s --cluster-slots 400 "
+             "--cluster-yes",
+             servers[0].port, from, fleet_ask_value(&servers[1], "CLUSTER MYID"));
+    fleet_cli(args);
+    assert_int_equal(run_names(kv, KV_GET), NAMES);
+    assert_int_equal(run_names(kv, KV_PUT), NAMES);
+    /* a master dies: its replica takes over, and until then only its own names are missing */
+    fleet_kill(&servers[0]);
+    while (run_names(kv, KV_PUT) < NAMES) {
+        failed++;
+        clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
+    }
+    assert_int_equal(run_names(kv, KV_GET), NAMES);
+    assert_true(failed > 0);
+    kv_close(&kv);
+}
+
+TEST_SUITE(TEST(test_valkey), TEST(test_redis), TEST(test_passwords), TEST(test_full),
+           TEST(test_killed), TEST(test_cluster))
