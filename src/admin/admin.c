@@ -128,24 +128,38 @@ static void publish(struct admin *admin, const struct recent_call *recent)
     buf_fini(&body);
 }
 
-/* The first text of the user. Clients put reminders in tags before it, which would all look the
- * same. */
+/* The text after leading <tag>...</tag> blocks: agents put reminders there, which all look the
+ * same. Empty: there is nothing else. */
+static struct str skip_tags(struct str text)
+{
+    for (text = str_trim(text); text.len > 0 && text.ptr[0] == '<'; text = str_trim(text)) {
+        struct str rest = {text.ptr + 1, text.len - 1}, tag;
+        char end[64];
+        if (!str_next(&rest, '>', &tag))
+            return STR_NONE;
+        snprintf(end, sizeof(end), "</" STR_FMT ">", STR_ARG(tag));
+        size_t at = str_find(rest, str_from(end));
+        if (at == SIZE_MAX)
+            return STR_NONE;
+        text = (struct str){rest.ptr + at + strlen(end), rest.len - at - strlen(end)};
+    }
+    return text;
+}
+
+/* The first words of the user. */
 static struct str first_words(const struct gen_request *request)
 {
     const struct conversation *conversation = &request->conversation;
-    struct str first = request->source == GEN_SOURCE_TEXT ? request->prompt : STR_NONE;
 
     for (size_t i = 0; request->source == GEN_SOURCE_MESSAGES && i < conversation->count; i++) {
         const struct message *message = &conversation->messages[i];
         for (size_t j = 0; message->role == ROLE_USER && j < message->parts_count; j++) {
-            struct str text = str_trim(message->parts[j].text);
-            if (text.len > 0 && text.ptr[0] != '<')
+            struct str text = skip_tags(message->parts[j].text);
+            if (text.len > 0)
                 return text;
-            if (first.len == 0)
-                first = text;
         }
     }
-    return first;
+    return request->source == GEN_SOURCE_TEXT ? str_trim(request->prompt) : STR_NONE;
 }
 
 /* Only what its author may see again: see endpoint_admin_requests. */

@@ -2,9 +2,10 @@
  * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints the
  * settings it needs.
  *
- * First asks the server whether it is up, which model it serves, and how long its context is. Then
- * execs the client with a few more variables and arguments (the table of clients). With --print
- * nothing is started, and keys are not shown: the lines name the variable that holds the key.
+ * First asks the server whether it is up, which model it serves, and whether the client's first
+ * prompt fits into the context. Then execs the client with a few more variables and arguments (the
+ * table of clients). With --print nothing is started, and keys are not shown: the lines name the
+ * variable that holds the key.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,22 +18,24 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json_scan.h"
-#include "base/mem.h"
+#include "base/units.h"
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/remote.h"
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
  *
  * The texts of a row contain {url} (the server), {v1} (the same with /v1), {key}, {model},
- * {context} (tokens), {output} (maximum tokens of an answer), and {model:json}: the name inside a
- * quoted JSON or TOML text. A row sets environment variables and arguments for the client only. No
- * user file is ever written: if a client reads providers only from a file, the row has the lines
- * for it, and they are printed. */
+ * {context} (tokens), {output} (maximum tokens of an answer), {file}, and {model:json}: the name
+ * inside a quoted JSON or TOML text. A row sets environment variables and arguments for the client
+ * only. No user file is ever written: a client that reads providers only from files gets one in
+ * hearth's own state folder. */
 
 enum { LAUNCH_ENV_MAX = 16, LAUNCH_ARGS_MAX = 24 };
 
 struct launch_client {
     const char *name;    /* as it is typed */
+    const char *alias;   /* another name, or NULL */
     const char *program; /* in PATH; NULL: nothing is started, lines are printed */
     const char *get;     /* how to install it */
     struct launch_env {
@@ -40,10 +43,10 @@ struct launch_client {
         const char *name, *value;
     } env[LAUNCH_ENV_MAX];             /* ended by a name that is NULL, as are the arguments */
     const char *args[LAUNCH_ARGS_MAX]; /* before those of the user */
-    /* below the home folder, where the client looks for `lines`; NULL: it needs none */
-    const char *file;
-    const char *lines; /* must be there */
-    const char *mark;  /* text that shows that they are there */
+    const char *file;                  /* in the state folder, with `lines`; NULL: it needs none */
+    const char *lines;
+    /* of its first prompt, for a short question: as many bytes of SAMPLE have as many tokens */
+    uint32_t prompt_bytes;
 };
 
 #define NPM(package) "npm install -g " package
@@ -67,7 +70,8 @@ static const struct launch_client launch_clients[] = {
              /* changes each turn: nothing after it could be reused */
              {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
              {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
-             {"API_TIMEOUT_MS", "3000000"}}}, /* a first prefill may take long */
+             {"API_TIMEOUT_MS", "3000000"}}, /* a first prefill may take long */
+     .prompt_bytes = 77000},
     {.name = "codex",
      .program = "codex",
      .get = NPM("@openai/codex"),
@@ -77,7 +81,8 @@ static const struct launch_client launch_clients[] = {
               "model_providers.hearth.wire_api=\"responses\"", "-c",
               "model_providers.hearth.env_key=\"HEARTH_API_KEY\"", "-c",
               "model_providers.hearth.stream_idle_timeout_ms=3000000", "-c",
-              "model_context_window={context}", "-c", "model=\"{model:json}\""}},
+              "model_context_window={context}", "-c", "model=\"{model:json}\""},
+     .prompt_bytes = 35000},
     {.name = "opencode",
      .program = "opencode",
      .get = NPM("opencode-ai"),
@@ -86,29 +91,34 @@ static const struct launch_client launch_clients[] = {
               "openai-compatible\",\"name\":\"hearth\",\"options\":{\"baseURL\":\"{v1}\","
               "\"apiKey\":\"{key}\"},\"models\":{\"{model:json}\":{\"limit\":{\"context\":{context}"
               ",\"output\":{output}}}}}},"
-              "\"model\":\"hearth/{model:json}\",\"small_model\":\"hearth/{model:json}\"}"}}},
+              "\"model\":\"hearth/{model:json}\",\"small_model\":\"hearth/{model:json}\"}"}},
+     .prompt_bytes = 28000},
     {.name = "pi",
      .program = "pi",
      .get = NPM("@mariozechner/pi-coding-agent"),
      .env = {{"HEARTH_API_KEY", "{key}"}},
-     .args = {"--provider", "hearth", "--model", "{model}"},
-     .file = ".pi/agent/models.json",
-     .mark = "\"hearth\"",
-     .lines = "{\"providers\":{\"hearth\":{\"baseUrl\":\"{v1}\",\"api\":\"openai-completions\","
-              "\"apiKey\":\"HEARTH_API_KEY\","
-              "\"models\":[{\"id\":\"{model:json}\",\"contextWindow\":{context},\"maxTokens\":{"
-              "output}}]}}}"},
+     .args = {"--extension", "{file}", "--provider", "hearth", "--model", "{model}"},
+     .file = "launch-pi.mjs",
+     .lines = "export default function (pi) {\n"
+              "  pi.registerProvider('hearth', {\n"
+              "    baseUrl: '{v1}', api: 'openai-completions', apiKey: 'HEARTH_API_KEY',\n"
+              "    models: [{ id: \"{model:json}\", name: \"{model:json}\", reasoning: false,\n"
+              "      input: ['text'], cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },\n"
+              "      contextWindow: {context}, maxTokens: {output} }],\n"
+              "  });\n"
+              "}\n",
+     .prompt_bytes = 5500},
     {.name = "aider",
      .program = "aider",
      .get = "python -m pip install aider-install && aider-install",
      .env = {{"OPENAI_API_BASE", "{v1}"}, {"OPENAI_API_KEY", "{key}"}},
      .args = {"--model", "openai/{model}"}},
     {.name = "qwen",
+     .alias = "qwen-code",
      .program = "qwen",
      .get = NPM("@qwen-code/qwen-code"),
-     .env = {{"OPENAI_BASE_URL", "{v1}"},
-             {"OPENAI_API_KEY", "{key}"},
-             {"OPENAI_MODEL", "{model}"}}},
+     .env = {{"OPENAI_BASE_URL", "{v1}"}, {"OPENAI_API_KEY", "{key}"}, {"OPENAI_MODEL", "{model}"}},
+     .prompt_bytes = 61000},
     {.name = "goose",
      .program = "goose",
      .get = "see goose-docs.ai",
@@ -148,7 +158,7 @@ enum {
 struct launch_options {
     struct remote_options remote;
     const char *model;
-    bool print;
+    bool print, force;
 };
 
 #define AT(field) offsetof(struct launch_options, field)
@@ -156,6 +166,8 @@ struct launch_options {
 static const struct option_desc options_table[] = {
     {"print", 'p', OPTION_FLAG, AT(print), HERE, .group = "Client",
      .help = "Print the command line and environment without starting the client."},
+    {"force", 'f', OPTION_FLAG, AT(force), HERE,
+     .help = "Start the client even if its first prompt does not fit into the context."},
     {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME",
      .help = "Model to use; default: the server's."},
     REMOTE_OPTIONS(struct launch_options, remote),
@@ -168,6 +180,7 @@ struct launch {
     struct remote remote;
     char url[CLIENT_URL_BYTES];
     const char *model; /* in the arena */
+    const char *file;  /* of the client's lines, in the arena; NULL: it needs none */
     uint64_t context;
     bool show; /* for display: the key is not shown */
 };
@@ -208,6 +221,60 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
     return err;
 }
 
+/* ---- whether it fits ---- */
+
+/* Text like that of agents' prompts: tokenizers differ by a factor of two and more. */
+#define SAMPLE                                                                                    \
+    "You are an agent that helps users with software engineering tasks. Use the tools below. "    \
+    "IMPORTANT: never guess URLs; read files before you edit them, and run the tests.\n"          \
+    "- `file_path`: the absolute path of the file to read, e.g. /home/user/project/src/main.py\n" \
+    "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", "                \
+    "\"description\": \"The command to execute\"}}, \"required\": [\"command\"]}\n"
+
+enum { ANSWER_ROOM = 8192, CONTEXT_STEP = 16384 };
+
+static enum err count_sample(struct launch *launch, uint64_t *count, struct errinfo *info)
+{
+    yyjson_doc *doc;
+    struct buf body;
+
+    buf_init(&body, TEXT_BYTES_MAX);
+    buf_append_str(&body, "{\"content\":\"");
+    json_scan_escape(&body, STR(SAMPLE));
+    buf_append_str(&body, "\",\"model\":\"");
+    json_scan_escape(&body, str_from(launch->model));
+    buf_append_str(&body, "\"}");
+    enum err err = body.err != ERR_OK
+                       ? err_set(info, body.err, "no memory for a request")
+                       : remote_ask_json(&launch->remote, "/tokenize", buf_str(&body), &doc, info);
+    buf_fini(&body);
+    TRY(err);
+    *count = yyjson_arr_size(fields_get(yyjson_doc_get_root(doc), "tokens"));
+    yyjson_doc_free(doc);
+    return ERR_OK;
+}
+
+/* ERR_LIMIT: the client's first request would be refused. */
+static enum err check_context(struct launch *launch, struct errinfo *info)
+{
+    char need_text[UNITS_TEXT_BYTES], context_text[UNITS_TEXT_BYTES];
+    uint64_t sample;
+
+    if (launch->client->prompt_bytes == 0 || launch->context == 0 || launch->options->force)
+        return ERR_OK;
+    TRY(count_sample(launch, &sample, info));
+    uint64_t need = launch->client->prompt_bytes * sample / (sizeof(SAMPLE) - 1);
+    if (need <= launch->context)
+        return ERR_OK;
+    return err_set(
+        info, ERR_LIMIT,
+        "the first prompt of %s has about %s tokens with this model, and the context has "
+        "%s: start the server with '-c %llu', or use --force",
+        launch->client->name, units_format_count(need / 1000 * 1000, need_text),
+        units_format_count(launch->context, context_text),
+        (unsigned long long)((need + ANSWER_ROOM) / CONTEXT_STEP + 1) * CONTEXT_STEP);
+}
+
 /* ---- texts of a row ---- */
 
 /* A client gets the admin key only if there is no other. */
@@ -229,7 +296,7 @@ static size_t append_place(const struct launch *launch, const char *text, struct
         {"{url}", launch->url},     {"{v1}", v1},
         {"{context}", tokens},      {"{output}", output},
         {"{model}", launch->model}, {"{key}", key == NULL ? "none" : launch->show ? KEY_MARK : key},
-        {"{model:json}", NULL},
+        {"{file}", launch->file},   {"{model:json}", NULL},
     };
 
     snprintf(v1, sizeof(v1), "%s/v1", launch->url);
@@ -240,8 +307,8 @@ static size_t append_place(const struct launch *launch, const char *text, struct
         size_t len = strlen(places[i].name);
         if (strncmp(text, places[i].name, len) != 0)
             continue;
-        if (places[i].value != NULL)
-            buf_append_str(out, places[i].value);
+        if (i + 1 < COUNT_OF(places))
+            buf_append_str(out, places[i].value != NULL ? places[i].value : "");
         else
             json_scan_escape(out, str_from(launch->model));
         return len;
@@ -337,10 +404,11 @@ static enum cli_exit print(struct launch *launch)
 
     launch->show = true;
     buf_init(&out, TEXT_BYTES_MAX);
-    if (launch->client->lines != NULL) {
+    if (launch->file != NULL) {
         const char *lines = filled(launch, launch->client->lines);
-        buf_appendf(&out, "# once, into ~/%s: %s\n", launch->client->file,
-                    lines != NULL ? lines : "");
+        buf_append_str(&out, "cat >");
+        append_quoted(&out, launch->file);
+        buf_appendf(&out, " <<'END'\n%sEND\n", lines != NULL ? lines : "");
     }
     print_env(launch, &out);
     print_command(launch, &out);
@@ -354,24 +422,34 @@ static enum cli_exit print(struct launch *launch)
 
 /* ---- starting ---- */
 
-/* Whether the client's own file has our lines; false if it cannot be read. */
-static bool file_is_ready(const struct launch *launch)
+/* The place of the client's lines, if it needs some. */
+static enum err choose_file(struct launch *launch, struct errinfo *info)
 {
-    const struct launch_client *client = launch->client;
-    const char *home = cli_env(launch->cli->setup, "HOME");
-    char *data;
-    size_t len;
+    const char *dir = folders_state(launch->cli, NULL);
 
-    if (client->file == NULL)
-        return true;
-    const char *path =
-        home != NULL ? arena_printf(launch->cli->arena, "%s/%s", home, client->file) : NULL;
-    if (path == NULL || file_read_all(launch->cli->setup->fs, AT_FDCWD, path, TEXT_BYTES_MAX, &data,
-                                      &len, NULL) != ERR_OK)
-        return false;
-    bool ready = str_find((struct str){data, len}, str_from(client->mark)) != SIZE_MAX;
-    mem_free(data);
-    return ready;
+    if (launch->client->file == NULL)
+        return ERR_OK;
+    if (dir == NULL)
+        return err_set(info, ERR_NOT_FOUND, "%s needs a file, and there is no home folder for it",
+                       launch->client->name);
+    launch->file = arena_printf(launch->cli->arena, "%s/%s", dir, launch->client->file);
+    return launch->file != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a path");
+}
+
+static enum err write_file(const struct launch *launch, struct errinfo *info)
+{
+    const struct file_sys *fs = launch->cli->setup->fs;
+    int dir = FILE_NO;
+
+    if (launch->file == NULL)
+        return ERR_OK;
+    const char *lines = filled(launch, launch->client->lines);
+    if (lines == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a file");
+    TRY(file_open_dir(fs, folders_state(launch->cli, NULL), true, &dir, info));
+    enum err err = file_replace(fs, dir, launch->client->file, lines, strlen(lines), 0600, info);
+    file_close(fs, &dir);
+    return err;
 }
 
 /* The program's path, in the arena; NULL: not in PATH. */
@@ -446,19 +524,15 @@ static enum cli_exit start(struct launch *launch)
 {
     const struct launch_client *client = launch->client;
     const char *path = find_program(launch);
+    struct errinfo info = {0};
 
     if (path == NULL)
         return cli_error(
             launch->cli,
             "%s is not in PATH: install it with '%s', or use --print to see its settings",
             client->program, client->get);
-    if (!file_is_ready(launch)) {
-        return cli_error(
-            launch->cli,
-            "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s "
-            "--print' shows the lines",
-            client->name, client->file, client->name);
-    }
+    if (check_context(launch, &info) != ERR_OK || write_file(launch, &info) != ERR_OK)
+        return cli_error(launch->cli, "%s", info.text);
     const char **argv = make_args(launch), **env = make_env(launch);
     if (argv == NULL || env == NULL)
         return cli_error(launch->cli, "no memory for its arguments");
@@ -475,7 +549,8 @@ static const struct launch_client *find_client(const struct cli *cli)
     struct buf all;
 
     for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
-        if (strcmp(launch_clients[i].name, cli->args[0]) == 0)
+        if (strcmp(launch_clients[i].name, cli->args[0]) == 0 ||
+            (launch_clients[i].alias != NULL && strcmp(launch_clients[i].alias, cli->args[0]) == 0))
             return &launch_clients[i];
     buf_init(&all, TEXT_BYTES_MAX);
     for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
@@ -493,6 +568,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (launch.client == NULL)
         return CLI_EXIT_USAGE;
     enum err err = ask_server(&launch, &info);
+    if (err == ERR_OK)
+        err = choose_file(&launch, &info);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
     if (err != ERR_OK)

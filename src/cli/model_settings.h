@@ -44,7 +44,7 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
 #define MODEL_SETTINGS_OPTIONS(type, field) \
     {"ctx-size", 'c', OPTION_UINT, offsetof(type, field.context), .value = "N", .max = 1u << 30, \
      .group = "Model", \
-     .help = "Context size in tokens, shared by all sequences; 0 = the model's, at most 32768."}, \
+     .help = "Context size in tokens, shared by all sequences; 0 = the model's, limited by memory (serve) or 32768."}, \
     {"parallel", 0, OPTION_UINT, offsetof(type, field.sequences), .value = "N", .initial = "8", \
      .min = 1, .max = 254, .alias = "np", \
      .help = "Maximum number of sequences that run at the same time."}, \

@@ -22,6 +22,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/serve.h"
+#include "engine/backend.h"
 #include "engine/gguf_file.h"
 #include "models/pool.h"
 #include "models/resolve.h"
@@ -267,6 +268,36 @@ static void set_sequences(struct model_settings *settings, bool exact)
         settings->sequences += MIN(settings->sequences, RESIDENTS_MAX);
 }
 
+/* Bytes for weights and rows: of the GPUs, where there are some, else what the RAM tier leaves. */
+static uint64_t room_of(const struct serve_options *options)
+{
+    struct backend_memory device = {0, 0};
+    bool guessed;
+    uint64_t ceiling = serve_ceiling(options, &guessed);
+    uint64_t ram = options->ram_bytes > 0 ? options->ram_bytes : ceiling / 4;
+
+    if (options->model.gpu_layers >= 0) {
+        backend_init(options->model.backends);
+        device = backend_device_memory();
+    }
+    return device.total > 0 ? device.free : ceiling - MIN(ceiling, ram);
+}
+
+/* A context that fits, for a model that has the memory for itself. A child process loads the
+ * backends of --isolate: nothing is known about its devices here. */
+static void choose_context(const struct reading *reading, const struct serve_model *model,
+                           struct preset *preset)
+{
+    double bytes = (value_bytes(preset->model.kv_k) + value_bytes(preset->model.kv_v)) / 2;
+    uint32_t tokens = 0;
+
+    if (preset->model.context > 0 || reading->models->count > 1 || preset->model.isolate)
+        return;
+    if (model_file_fit(model->path, bytes, room_of(reading->models->options), &tokens, NULL) ==
+        ERR_OK) /* otherwise loading reports the error */
+        preset->model.context = tokens;
+}
+
 static void fill(struct reading *reading, struct serve_model *model)
 {
     const struct serve_options *options = reading->models->options;
@@ -276,6 +307,7 @@ static void fill(struct reading *reading, struct serve_model *model)
     if (!read_preset(reading, model->name, &preset) ||
         !read_template(reading, preset.template_file, &model->template_text))
         return;
+    choose_context(reading, model, &preset);
     model->parallel = (uint32_t)preset.model.sequences;
     set_sequences(&preset.model, options->exact);
     model->settings = preset.model;

@@ -15,7 +15,10 @@
 #include "engine/gguf_file.h"
 
 enum {
-    CONTEXT_MAX = 32768, /* default for models that do not say, as in engine.h */
+    CONTEXT_MAX = 32768,      /* default for models that do not say, as in engine.h */
+    CONTEXT_FIT_MAX = 131072, /* more costs memory that few prompts use */
+    CONTEXT_FLOOR = 4096,
+    CONTEXT_STEP = 256,
     SHARD_DIGITS = 5,
     SHARD_TAIL = 2 * SHARD_DIGITS + 4 + 5, /* "00001-of-00003.gguf" */
 };
@@ -122,22 +125,59 @@ enum err model_file_stamp(const struct file_sys *fs, const char *path, struct mo
 
 /* ---- all of it ---- */
 
-static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file_context *context)
+/* Bytes of all rows of a token, at least 1. In floating point: the numbers come from a file, and
+ * their product may be anything. */
+static double token_bytes(const struct gguf_file *gguf, double bytes_per_value)
 {
-    uint64_t trained = gguf_file_arch_uint(gguf, "context_length", CONTEXT_MAX);
-    uint64_t tokens = context->tokens > 0 ? context->tokens : MIN(trained, CONTEXT_MAX);
     uint64_t layers = gguf_file_arch_uint(gguf, "block_count", 0);
     uint64_t heads = MAX(gguf_file_arch_uint(gguf, "attention.head_count", 1), 1);
     uint64_t width = gguf_file_arch_uint(gguf, "embedding_length", 0) / heads;
     uint64_t heads_kv = gguf_file_arch_uint(gguf, "attention.head_count_kv", heads);
     uint64_t key = gguf_file_arch_uint(gguf, "attention.key_length", width);
     uint64_t value = gguf_file_arch_uint(gguf, "attention.value_length", width);
-    double each = context->bytes_per_value > 0 ? context->bytes_per_value : VALUE_BYTES_F16;
-    /* In floating point: the numbers come from a file, and their product may be anything. */
-    double bytes =
-        each * (double)tokens * (double)layers * (double)heads_kv * ((double)key + (double)value);
+    double each = bytes_per_value > 0 ? bytes_per_value : VALUE_BYTES_F16;
+
+    return MAX(each * (double)layers * (double)heads_kv * ((double)key + (double)value), 1.0);
+}
+
+static uint64_t trained_tokens(const struct gguf_file *gguf)
+{
+    return gguf_file_arch_uint(gguf, "context_length", CONTEXT_MAX);
+}
+
+static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file_context *context)
+{
+    uint64_t tokens =
+        context->tokens > 0 ? context->tokens : MIN(trained_tokens(gguf), CONTEXT_MAX);
+    double bytes = (double)tokens * token_bytes(gguf, context->bytes_per_value);
 
     return bytes < (double)(UINT64_MAX / 4) ? (uint64_t)bytes : UINT64_MAX / 4;
+}
+
+/* Without room for the weights, nothing can be said about the rest. */
+static uint64_t fit(const struct gguf_file *gguf, double bytes_per_value, uint64_t room)
+{
+    uint64_t weights = gguf_file_bytes(gguf), trained = trained_tokens(gguf);
+    uint64_t usual = MIN(trained, CONTEXT_MAX);
+
+    if (room <= weights)
+        return usual;
+    uint64_t most = (uint64_t)((double)(room - weights) / token_bytes(gguf, bytes_per_value));
+    uint64_t half = most / 2 / CONTEXT_STEP * CONTEXT_STEP;
+    if (half > usual)
+        return MIN(MIN(trained, CONTEXT_FIT_MAX), half);
+    return MIN(usual, MAX(most / CONTEXT_STEP * CONTEXT_STEP, CONTEXT_FLOOR));
+}
+
+enum err model_file_fit(const char *path, double bytes_per_value, uint64_t room, uint32_t *tokens,
+                        struct errinfo *info)
+{
+    struct gguf_file *gguf;
+
+    TRY(gguf_file_open(&gguf, path, info));
+    *tokens = (uint32_t)fit(gguf, bytes_per_value, room);
+    gguf_file_close(&gguf);
+    return ERR_OK;
 }
 
 enum err model_file_inspect(const struct file_sys *fs, const char *path,

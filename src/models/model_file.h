@@ -42,6 +42,12 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
                             const struct model_file_context *context, struct model_file *file,
                             struct errinfo *info) NODISCARD;
 
+/* The context for a model if none is set: what it was trained for, at most 131,072 tokens, as far
+ * as `room` bytes of memory for weights and rows allow. More than 32,768 tokens get at most half of
+ * what the weights leave: other state needs memory as well. Errors as for gguf_file_open. */
+enum err model_file_fit(const char *path, double bytes_per_value, uint64_t room, uint32_t *tokens,
+                        struct errinfo *info) NODISCARD;
+
 /* The number of shards in a path's name ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for a
  * shard that is not the first. */
 unsigned model_file_shards(const char *path);

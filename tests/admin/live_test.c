@@ -195,6 +195,7 @@ static void test_words_for_a_local_user_without_keys(void **state)
     static const char body[] =
         "{\"max_tokens\":2,\"messages\":[{\"role\":\"system\",\"content\":\"Be brief\"},{\"role\":"
         "\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<reminder>x\"},{\"type\":\"text\","
+        "\"text\":\"<a>x</a><b>y</b>\"},{\"type\":\"text\","
         "\"text\":\" H\u00e9llo there, and this is more than a list of requests has room "
         "for, so that it "
         "is cut at \u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\"}]}]}";

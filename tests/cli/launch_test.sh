@@ -20,7 +20,7 @@ test_claude_is_started() {
     start
     client claude
     export ANTHROPIC_API_KEY=elsewhere ANTHROPIC_BASE_URL=http://elsewhere
-    run "$HEARTH" launch claude -- --continue 'two words'
+    run "$HEARTH" launch claude --force -- --continue 'two words'
     expect_status 7 # its own
     expect_out 'arg: --continue'
     expect_out 'arg: two words'
@@ -43,7 +43,7 @@ test_printed_lines_start_it() {
     expect_status 0
     grep -q 'secret' "$scratch/out" && fail 'the key was shown'
     cp "$scratch/out" lines
-    run "$HEARTH" launch opencode
+    run "$HEARTH" launch opencode --force
     grep '^OPENCODE_CONFIG_CONTENT=' "$scratch/out" >launched || fail 'no configuration'
     grep -qF "\"apiKey\":\"it's-secret\"" launched || fail 'no key'
     run bash lines
@@ -53,7 +53,7 @@ test_printed_lines_start_it() {
     cp "$scratch/out" lines
     run bash lines
     grep '^arg: ' "$scratch/out" >pasted
-    run "$HEARTH" launch codex -- exec 'a b'
+    run "$HEARTH" launch codex --force -- exec 'a b'
     grep '^arg: ' "$scratch/out" >launched
     cmp -s launched pasted || fail "not the same: $(cat launched pasted)"
     grep -qx "arg: model_providers.hearth.base_url=\"$url/v1\"" launched || fail 'another server'
@@ -75,15 +75,52 @@ test_files_of_the_user_are_left_alone() {
         run "$HEARTH" launch "$name"
     done
     [ -z "$(ls -A home)" ] || fail "written: $(find home)"
-    run "$HEARTH" launch pi
-    expect_status 1
-    expect_err "pi reads providers from ~/.pi/agent/models.json only, and hearth is not there: 'hearth launch pi --print' shows the lines"
-    mkdir -p home/.pi/agent
-    run "$HEARTH" launch pi --print
-    sed -n 's/^# once, into [^:]*: //p' "$scratch/out" >home/.pi/agent/models.json
-    run "$HEARTH" launch pi
+    stop
+}
+
+# Pi takes providers from an extension, which is in our own folder; printed lines make the same file.
+test_pi_gets_an_extension() {
+    make_model
+    start
+    client pi
+    run "$HEARTH" launch pi -- -p hello
     expect_status 7
-    expect_out 'arg: hearth'
+    file=$(sed -n '/^arg: --extension/{n;s/^arg: //p;}' "$scratch/out")
+    case $file in "$PWD/state/"*) ;; *) fail "the file is $file" ;; esac
+    grep -q "baseUrl: '$url/v1'" "$file" || fail 'no address'
+    grep -q 'id: "qwen3".*name: "qwen3"' "$file" || fail 'no model'
+    mv "$file" launched
+    run "$HEARTH" launch pi --print
+    cp "$scratch/out" lines
+    run bash lines
+    expect_status 7
+    cmp "$file" launched || fail 'not the same file'
+    node --check "$file" 2>/dev/null || ! command -v node >/dev/null || fail 'not a module'
+    stop
+}
+
+# 4,096 tokens are too few for Claude Code, with any tokenizer.
+test_a_prompt_that_does_not_fit_is_said_before() {
+    make_model
+    start
+    client claude
+    client qwen
+    run "$HEARTH" launch claude
+    expect_status 1
+    expect_no_out
+    grep -qE "^hearth launch: the first prompt of claude has about [0-9]+,000 tokens with this model, and the context has 4,096: start the server with '-c [0-9]+', or use --force$" \
+        "$scratch/err" || fail 'no sentence'
+    run "$HEARTH" launch claude --force
+    expect_status 7
+    enough=$("$HEARTH" launch claude 2>&1 | sed -n "s/.*'-c \([0-9]*\)'.*/\1/p")
+    run "$HEARTH" launch claude --print
+    expect_status 0
+    stop
+    serve m.gguf -c "$enough"
+    run "$HEARTH" launch claude
+    expect_status 7
+    run "$HEARTH" launch qwen-code
+    expect_status 7
     stop
 }
 

@@ -121,6 +121,21 @@ test_names_of_caches() {
     stop
 }
 
+test_a_model_alone_gets_the_context_that_fits() {
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --ctx 200000 --out long.gguf >/dev/null 2>&1 || fail 'no model'
+    serve long.gguf
+    grep -q ' 131072 tokens of context' served || fail "$(grep context served)"
+    stop
+    # 1 KiB per token: the limit leaves some megabytes, half of them for the context.
+    serve long.gguf --max-memory 400MiB --ram-cache 280MiB
+    tokens=$(sed -n 's/.* \([0-9]*\) tokens of context.*/\1/p' served)
+    [ "$tokens" -gt 32768 ] && [ "$tokens" -lt 131072 ] || fail "$tokens tokens"
+    stop
+    serve long.gguf -c 2048
+    grep -q ' 2048 tokens of context' served || fail "$(grep context served)"
+    stop
+}
+
 test_what_is_wrong_is_said() {
     make_model qwen3 a.gguf
     run "$HEARTH" serve -m a.gguf -m a.gguf --port 0

@@ -129,6 +129,29 @@ static void test_the_estimate(void **state)
     engine_close(&engine);
 }
 
+static uint32_t fit(const char *path, uint64_t room)
+{
+    uint32_t tokens = 0;
+
+    assert_ok(model_file_fit(path, 0, room, &tokens, NULL));
+    return tokens;
+}
+
+static void test_a_context_that_fits(void **state)
+{
+    const char *path = test_model("qwen3");
+    uint64_t short_bytes = inspect(path, 1).memory_bytes;
+    uint64_t each = inspect(path, 2).memory_bytes - short_bytes, weights = short_bytes - each;
+    uint32_t trained = fit(path, UINT64_MAX / 2), tokens;
+
+    (void)state;
+    assert_true(trained > 5000 && trained <= 131072);
+    assert_int_equal(fit(path, 0), MIN(trained, 32768)); /* nothing is known */
+    assert_int_equal(fit(path, weights + each), 4096);
+    assert_int_equal(fit(path, weights + each * 5000), 4864);
+    assert_err(model_file_fit("/nonexistent", 0, 1, &tokens, NULL), ERR_NOT_FOUND);
+}
+
 static void test_faults(void **state)
 {
     struct model_file file;
@@ -150,4 +173,4 @@ static void test_faults(void **state)
 }
 
 TEST_SUITE(TEST(test_i83_changes_show), TEST(test_shards), TEST(test_the_estimate),
-           TEST(test_faults))
+           TEST(test_a_context_that_fits), TEST(test_faults))
