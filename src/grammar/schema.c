@@ -27,16 +27,10 @@
 
 enum { PARTS_MAX = 32, UNIONS_MAX = 8, REF_BYTES_MAX = 1024 };
 
-/* The schemas that lead to the current one, for I-a. */
-struct chain {
-    const yyjson_val *val;
-    const struct chain *up;
-};
-
 struct any_of {
     yyjson_val *branches;
     const struct schema_place *place;
-    const struct chain *chain;
+    const struct schema_chain *chain;
 };
 
 /* Append-only, so that backtracking means truncating. */
@@ -101,9 +95,8 @@ static const struct keyword keywords[] = {
     {"allOf", ACTION_LINK, 0, NULL},
     {"anyOf", ACTION_LINK, 0, NULL},
     {"oneOf", ACTION_LINK, 0, NULL},
-    {"patternProperties", ACTION_REFUSE, 0,
-     "name them in 'properties' or use additionalProperties"},
-    {"propertyNames", ACTION_REFUSE, 0, "name them in 'properties'"},
+    {"patternProperties", ACTION_APPLY, SCHEMA_TYPE_OBJECT, NULL},
+    {"propertyNames", ACTION_APPLY, SCHEMA_TYPE_OBJECT, NULL},
     {"dependentRequired", ACTION_REFUSE, 0, "use anyOf with 'required' in each branch"},
     {"dependentSchemas", ACTION_REFUSE, 0, "use anyOf"},
     {"dependencies", ACTION_REFUSE, 0, "use anyOf"},
@@ -152,7 +145,7 @@ static enum err check_keywords(struct schema_compiler *c, const struct schema_pa
 /* ---- gather ---- */
 
 static enum err add_schema(struct schema_compiler *c, struct gather *g, struct schema_part part,
-                           const struct chain *chain);
+                           const struct schema_chain *chain);
 
 static int hex_digit(char c)
 {
@@ -204,7 +197,7 @@ static enum err resolve(struct schema_compiler *c, const struct schema_place *pl
 
 static enum err add_all(struct schema_compiler *c, struct gather *g,
                         const struct schema_place *place, yyjson_val *list,
-                        const struct chain *chain)
+                        const struct schema_chain *chain)
 {
     size_t i, max;
     yyjson_val *item;
@@ -222,7 +215,7 @@ static enum err add_all(struct schema_compiler *c, struct gather *g,
 
 static enum err add_union(struct schema_compiler *c, struct gather *g,
                           const struct schema_place *place, yyjson_val *list,
-                          const struct chain *chain)
+                          const struct schema_chain *chain)
 {
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0)
         return schema_refuse(c, place, ERR_INVALID, "expected an array with at least one schema");
@@ -238,7 +231,7 @@ static enum err add_union(struct schema_compiler *c, struct gather *g,
 }
 
 static enum err add_links(struct schema_compiler *c, struct gather *g,
-                          const struct schema_part *part, const struct chain *chain)
+                          const struct schema_part *part, const struct schema_chain *chain)
 {
     static const char *const names[] = {"$ref", "allOf", "anyOf", "oneOf"};
 
@@ -275,7 +268,7 @@ static enum err add_part(struct schema_compiler *c, struct gather *g, struct sch
 }
 
 static enum err add_schema(struct schema_compiler *c, struct gather *g, struct schema_part part,
-                           const struct chain *chain)
+                           const struct schema_chain *chain)
 {
     bool applies;
 
@@ -291,17 +284,18 @@ static enum err add_schema(struct schema_compiler *c, struct gather *g, struct s
         return schema_refuse(c, part.place, ERR_INVALID,
                              "expected a schema: an object or a boolean");
     unsigned depth = 0;
-    for (const struct chain *up = chain; up != NULL; up = up->up, depth++)
+    for (const struct schema_chain *up = chain; up != NULL; up = up->up, depth++)
         if (up->val == part.val) /* keeps I-a */
             return schema_refuse(c, part.place, ERR_INVALID,
                                  "it refers to itself without an object or array in between");
     if (depth > SCHEMA_DEPTH_MAX)
         return schema_refuse(c, part.place, ERR_LIMIT, "schemas are nested deeper than %d",
                              SCHEMA_DEPTH_MAX);
-    struct chain *link = arena_alloc(&c->arena, sizeof(*link));
+    struct schema_chain *link = arena_alloc(&c->arena, sizeof(*link));
     if (link == NULL)
         return schema_no_memory(c);
-    *link = (struct chain){part.val, chain};
+    *link = (struct schema_chain){part.val, chain};
+    part.chain = link;
     TRY(check_keywords(c, &part, &applies));
     if (applies)
         TRY(add_part(c, g, part));
@@ -360,6 +354,9 @@ static unsigned types_implied(const struct schema_part *part)
         const struct keyword *keyword = find_keyword(key);
         if (keyword != NULL && keyword->action == ACTION_APPLY)
             types |= keyword->types;
+        if (yyjson_equals_str(key, "format") &&
+            schema_enforces_format((struct str){yyjson_get_str(val), yyjson_get_len(val)}))
+            types |= SCHEMA_TYPE_STRING;
     }
     return types;
 }

@@ -17,30 +17,36 @@
  *   - strings write characters unescaped, or by an escape that is not half of a surrogate pair;
  *     names of additional properties have no escapes; values of enum and const come in compact form
  *
- * Accepted: type (one or several), properties, required, additionalProperties,
- * unevaluatedProperties: false, minProperties and maxProperties where the other keywords imply
- * them, items, prefixItems (and the older lists of items), minItems, maxItems, enum, const, $ref
- * within the document, anyOf, oneOf, allOf, minLength, maxLength, pattern, format, minimum,
- * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, true and false.
+ * Accepted: type (one or several), properties, required, additionalProperties, patternProperties,
+ * propertyNames (pattern, enum, lengths), unevaluatedProperties: false, minProperties and
+ * maxProperties where no property is declared or the other keywords imply them (and minProperties:
+ * 1), items, prefixItems (and the older lists of items), minItems, maxItems, enum, const, $ref
+ * within the document, anyOf, oneOf, allOf, minLength, maxLength, pattern, format, minimum, maximum,
+ * exclusiveMinimum, exclusiveMaximum, multipleOf, true and false.
  *   - oneOf is read as anyOf: a grammar cannot express that a value must not satisfy two branches.
- *     This is the only case where allowed output may not validate
+ *     This and what is said below of formats are the only cases where allowed output may not
+ *     validate
  *   - allOf, $ref next to other keywords, and anyOf next to others are merged exactly: each keyword
- *     of each part holds
+ *     of each part holds. unevaluatedProperties sees only its own schema and those inside of it
+ *   - names that match patternProperties come after the declared properties. Others are allowed
+ *     only if additionalProperties says so itself
  *   - pattern: literals, classes, \d \w \s and their complements, groups, |, * + ? {m,n} (also
- *     lazy), ^ and $ at the ends. Without ^ or $ anything may come before or after. Refused:
- *     look-around, back references, \b, \p
+ *     lazy), ^ and $. Without ^ or $ anything may come before or after. Refused: look-around, back
+ *     references, \b, \p
  *   - format of strings: date, time, date-time, duration, uuid, ipv4, email, hostname and uri are
- *     enforced. Any other name, known to the standard or not, and any format of other types
- *     (OpenAPI's int32) is an annotation, as in the standard: ignored, never refused. So is a
- *     format in the same schema as `pattern`, which is more precise. Refused: two enforced formats,
- *     or a format and a pattern of another part, for one string; an enforced format next to enum or
- *     const
- *   - lengths next to pattern or format must follow from it, or it must be one repeated class
+ *     enforced, also without a type. Any other name, known to the standard or not, and any format of
+ *     other types (OpenAPI's int32) is an annotation, as in the standard: ignored, never refused. So
+ *     is a format in the same schema as `pattern`, which is more precise. Refused: an enforced
+ *     format next to enum or const. They allow what their standards allow, except for leap seconds
+ *     in other zones than UTC. Not checked: that a host name has at most 253 characters and an
+ *     address 254 (64 before the @), and what `xn--` stands for
+ *   - lengths next to a pattern or format, and several patterns for one string, are enforced if the
+ *     grammar stays small: about 1,000 / maxLength states of the pattern. Of a long text with one
+ *     repeated class, up to 16 characters fewer than maxLength are allowed
  *   - multipleOf: 1, 0.1, 0.01, ... for numbers; for integers up to 256, without bounds or with few
  *     multiples between them
- * Refused: patternProperties, propertyNames, dependencies of any kind, contains, uniqueItems, not,
- * if, unevaluatedItems, references to other documents, anchors. Unknown keywords are ignored, as
- * in the standard.
+ * Refused: dependencies of any kind, contains, uniqueItems, not, if, unevaluatedItems, references
+ * to other documents, anchors. Unknown keywords are ignored, as in the standard.
  *
  * Not detected: a schema that only an infinite document satisfies (an object that requires itself).
  *

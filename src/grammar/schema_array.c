@@ -84,7 +84,7 @@ static enum err compile_place(struct schema_compiler *c, const struct schema_all
         TRY(schema_place(c, place, str_from(own ? prefix_name : name), &place));
         if (own)
             TRY(schema_place_index(c, place, index, &place));
-        said.parts[said.count++] = (struct schema_part){val, place};
+        said.parts[said.count++] = (struct schema_part){.val = val, .place = place};
     }
     return schema_compile(c, &said, rule);
 }

@@ -61,9 +61,16 @@ struct schema_place {
     struct str key;
 };
 
+/* The schemas that lead to a part through $ref, allOf, anyOf and oneOf: itself, then upwards. */
+struct schema_chain {
+    const yyjson_val *val;
+    const struct schema_chain *up;
+};
+
 struct schema_part {
     yyjson_val *val;
     const struct schema_place *place;
+    const struct schema_chain *chain; /* NULL in lists that are not gathered yet */
 };
 
 /* Schemas that must all hold. */
@@ -73,6 +80,7 @@ struct schema_all {
 };
 
 struct schema_memo;
+struct schema_text; /* a pattern that has a rule already */
 
 enum { SCHEMA_MEMO_CHAINS = 256 };
 
@@ -89,6 +97,7 @@ struct schema_compiler {
     unsigned depth;
     bool writing; /* between schema_rule_begin and schema_rule_end */
     struct schema_memo *memos[SCHEMA_MEMO_CHAINS];
+    struct schema_text *texts;
 };
 
 /* ---- schema.c ---- */
@@ -129,6 +138,10 @@ void schema_put_json_char(struct schema_compiler *c, uint32_t code);
 void schema_put_string(struct schema_compiler *c, struct str text);
 void schema_put_value(struct schema_compiler *c, yyjson_val *val);
 
+/* A class of characters that need no escape. */
+struct schema_chars;
+void schema_put_ranges(struct schema_compiler *c, const struct schema_chars *set);
+
 /* The rule `a | b | ...`, or the only one of them. */
 enum err schema_any_of(struct schema_compiler *c, const uint32_t *rules, size_t count,
                        uint32_t *rule) NODISCARD;
@@ -159,12 +172,64 @@ enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all 
 
 /* ---- schema_regex.c ---- */
 
-/* A rule for the text between the quotes. Its length must be `min` to `max` characters: that must
- * follow from the pattern, or the pattern is one repeated class whose count can be changed;
- * otherwise ERR_UNSUPPORTED. SCHEMA_NEVER if the pattern allows no such length. */
-enum err schema_compile_regex(struct schema_compiler *c, const struct schema_place *place,
-                              struct str pattern, uint32_t min, uint32_t max,
-                              uint32_t *rule) NODISCARD;
+enum schema_node_kind {
+    SCHEMA_NODE_CHARS,
+    SCHEMA_NODE_SEQ,
+    SCHEMA_NODE_ALT,
+    SCHEMA_NODE_REPEAT,
+    SCHEMA_NODE_BEGIN, /* ^ */
+    SCHEMA_NODE_END,   /* $ */
+};
+
+struct schema_node {
+    enum schema_node_kind kind;
+    struct schema_node *next;          /* in the list of its parent */
+    struct schema_node *first, **last; /* children */
+    struct schema_chars *chars;
+    uint32_t min, max; /* of a repetition */
+    uint32_t rule;     /* made by schema_regex.c; 0 = written in place */
+};
+
+/* A pattern as a tree, in the compiler's arena. */
+enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place *place,
+                            struct str pattern, struct schema_node **top) NODISCARD;
+
+/* A rule for the text between the quotes, which matches all patterns and has `min` to `max`
+ * characters. SCHEMA_NEVER: there is no such text. */
+struct schema_texts;
+enum err schema_compile_regex(struct schema_compiler *c, const struct schema_texts *patterns,
+                              size_t count, uint32_t min, uint32_t max, uint32_t *rule) NODISCARD;
+
+/* ---- schema_dfa.c ---- */
+
+enum { SCHEMA_LABELS_MAX = 32 };
+
+/* A set of texts: those that a pattern matches, or a list of names if its pattern is STR_NONE. */
+struct schema_texts {
+    const struct schema_place *place; /* to blame */
+    struct str pattern;
+    const struct str *names;
+    size_t names_count;
+};
+
+/* The texts to write: those that are in exactly the sets of `labels` (bit n: set n). */
+struct schema_wanted {
+    uint32_t labels;
+    uint32_t min, max; /* characters */
+    bool name;         /* no escapes; the rule includes the quote at its end */
+};
+
+/* At most SCHEMA_LABELS_MAX sets. ERR_UNSUPPORTED: too large. To be destroyed after errors, too. */
+struct schema_dfa;
+enum err schema_dfa_create(struct schema_compiler *c, const struct schema_texts *texts,
+                           size_t count, struct schema_dfa **dfa) NODISCARD;
+void schema_dfa_destroy(struct schema_dfa **dfa);
+uint32_t schema_dfa_labels(const struct schema_dfa *dfa, struct str text);
+/* The different labels that texts have, at most `max`. */
+size_t schema_dfa_kinds(const struct schema_dfa *dfa, uint32_t *kinds, size_t max);
+/* SCHEMA_NEVER: there is no such text. */
+enum err schema_dfa_write(struct schema_dfa *dfa, const struct schema_wanted *wanted,
+                          uint32_t *rule) NODISCARD;
 
 /* ---- parts of schemas ---- */
 

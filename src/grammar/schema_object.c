@@ -12,6 +12,11 @@
  * ADDITIONAL PROPERTIES must not have the name of a declared one: it could appear twice with
  * different types. Their names are those that a trie of the declared names does not accept. They
  * are written without escapes, because "\u0061" is "a".
+ *
+ * PATTERNS of names (patternProperties, propertyNames) and the declared names become one automaton
+ * (schema_dfa.c), which tells the other names apart by the patterns that they match. Each kind of
+ * names has its own value: all schemas of its patterns, and additionalProperties of the parts that
+ * none of its patterns belongs to.
  */
 #include "grammar/schema_impl.h"
 
@@ -21,7 +26,14 @@
 #include "base/utf8.h"
 #include "grammar/schema_chars.h"
 
-enum { NAME_NODES_MAX = 1000 };
+enum { NAME_NODES_MAX = 1000, PATTERNS_MAX = SCHEMA_LABELS_MAX - 1, KINDS_MAX = 64 };
+
+/* A pattern of names; its number is its label. */
+struct pattern {
+    const struct schema_part *part;
+    yyjson_val *schema; /* of the values; NULL: all names must match it */
+    const struct schema_place *place;
+};
 
 struct property {
     struct str name;
@@ -34,9 +46,15 @@ struct object {
     struct property *properties;
     size_t count;
     size_t first_required; /* = count if none is */
-    bool closed;           /* no additional ones */
+    bool closed;           /* no additional ones, except those that match a pattern */
+    uint32_t min, max;     /* of properties, if none is declared */
+    bool not_empty;        /* minProperties: 1 */
     uint32_t additional;   /* a pair; 0 = none */
-    uint32_t *rests;       /* rule for the rest after the properties before; 0 = none */
+    struct pattern patterns[PATTERNS_MAX];
+    struct schema_texts texts[SCHEMA_LABELS_MAX];
+    size_t patterns_count;
+    struct schema_dfa *dfa; /* NULL: there are no patterns */
+    uint32_t *rests;        /* rule for the rest after the properties before; 0 = none */
 };
 
 /* ---- which properties ---- */
@@ -101,40 +119,229 @@ static enum err collect_names(struct schema_compiler *c, const struct schema_all
     return ERR_OK;
 }
 
+/* ---- patterns of names ---- */
+
+static enum err add_texts(struct schema_compiler *c, struct object *object,
+                          const struct schema_part *part, yyjson_val *schema,
+                          struct schema_texts texts)
+{
+    if (object->patterns_count == PATTERNS_MAX)
+        return schema_refuse(c, texts.place, ERR_LIMIT, "more than %d patterns of names",
+                             PATTERNS_MAX);
+    object->texts[object->patterns_count] = texts;
+    object->patterns[object->patterns_count++] = (struct pattern){part, schema, texts.place};
+    return ERR_OK;
+}
+
+static enum err add_patterns(struct schema_compiler *c, struct object *object,
+                             const struct schema_part *part)
+{
+    yyjson_val *val = yyjson_obj_get(part->val, "patternProperties"), *key, *item;
+    struct schema_texts texts = {0};
+    const struct schema_place *place;
+    size_t i, max;
+
+    if (val == NULL)
+        return ERR_OK;
+    TRY(schema_place(c, part->place, STR("patternProperties"), &place));
+    if (!yyjson_is_obj(val))
+        return schema_refuse(c, place, ERR_INVALID, "expected an object of schemas");
+    yyjson_obj_foreach(val, i, max, key, item)
+    {
+        texts.pattern = (struct str){yyjson_get_str(key), yyjson_get_len(key)};
+        TRY(schema_place(c, place, texts.pattern, &texts.place));
+        TRY(add_texts(c, object, part, item, texts));
+    }
+    return ERR_OK;
+}
+
+static enum err list_names(struct schema_compiler *c, yyjson_val *list, struct schema_texts *texts)
+{
+    struct str *names = arena_alloc_array(&c->arena, yyjson_arr_size(list) + 1, sizeof(*names));
+    size_t i, max;
+    yyjson_val *item;
+
+    if (names == NULL)
+        return schema_no_memory(c);
+    texts->names = names;
+    yyjson_arr_foreach(list, i, max, item)
+    {
+        if (yyjson_is_str(item))
+            names[texts->names_count++] = (struct str){yyjson_get_str(item), yyjson_get_len(item)};
+    }
+    return ERR_OK;
+}
+
+/* propertyNames: type, pattern, enum and lengths. */
+static enum err add_name_rules(struct schema_compiler *c, struct object *object,
+                               const struct schema_part *part)
+{
+    static const char *const taken[] = {"type",      "pattern", "enum",        "minLength",
+                                        "maxLength", "title",   "description", "$comment"};
+    yyjson_val *val = yyjson_obj_get(part->val, "propertyNames"), *key, *item;
+    struct schema_part names = {.val = val};
+    struct schema_texts texts = {0};
+    struct schema_counts counts;
+    size_t i, max;
+
+    if (val == NULL || yyjson_is_true(val))
+        return ERR_OK;
+    TRY(schema_place(c, part->place, STR("propertyNames"), &names.place));
+    yyjson_obj_foreach(val, i, max, key, item)
+    {
+        bool known = false;
+        for (size_t k = 0; k < COUNT_OF(taken); k++)
+            known |= yyjson_equals_str(key, taken[k]);
+        if (!known)
+            return schema_refuse(c, names.place, ERR_UNSUPPORTED,
+                                 "only pattern, enum and lengths of names can be enforced");
+    }
+    if (!yyjson_is_obj(val))
+        return schema_refuse(c, names.place, ERR_UNSUPPORTED, "expected a schema of names");
+    texts.place = names.place;
+    yyjson_val *pattern = yyjson_obj_get(val, "pattern"), *list = yyjson_obj_get(val, "enum");
+    texts.pattern = (struct str){yyjson_get_str(pattern), yyjson_get_len(pattern)};
+    if (pattern != NULL)
+        TRY(add_texts(c, object, part, NULL, texts));
+    TRY(schema_get_counts(c, &(struct schema_all){&names, 1}, "minLength", "maxLength", &counts));
+    if (counts.place != NULL) {
+        const char *text =
+            counts.max == SCHEMA_FOREVER
+                ? arena_printf(&c->arena, "^[\\s\\S]{%u,}$", counts.min)
+                : arena_printf(&c->arena, "^[\\s\\S]{%u,%u}$", counts.min, counts.max);
+        if (text == NULL)
+            return schema_no_memory(c);
+        texts.pattern = str_from(text);
+        TRY(add_texts(c, object, part, NULL, texts));
+    }
+    texts.pattern = STR_NONE;
+    if (list == NULL)
+        return ERR_OK;
+    TRY(list_names(c, list, &texts));
+    return add_texts(c, object, part, NULL, texts);
+}
+
+/* The automaton of all patterns, and of the declared names as the last label. */
+static enum err compile_patterns(struct schema_compiler *c, const struct schema_all *all,
+                                 struct object *object)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        TRY(add_patterns(c, object, &all->parts[i]));
+        TRY(add_name_rules(c, object, &all->parts[i]));
+    }
+    if (object->patterns_count == 0)
+        return ERR_OK;
+    struct str *names = arena_alloc_array(&c->arena, object->count + 1, sizeof(*names));
+    if (names == NULL)
+        return schema_no_memory(c);
+    for (size_t i = 0; i < object->count; i++)
+        names[i] = object->properties[i].name;
+    object->texts[object->patterns_count] = (struct schema_texts){
+        .place = all->parts[0].place, .names = names, .names_count = object->count};
+    return schema_dfa_create(c, object->texts, object->patterns_count + 1, &object->dfa);
+}
+
 /* ---- their values ---- */
 
-/* What one part requires of a property: `properties`, else `additionalProperties`, else nothing. */
-static enum err add_said(struct schema_compiler *c, const struct schema_part *part,
-                         const struct str *name, struct schema_all *said)
+/* Names that are alike: one that is declared, or all others that match the same patterns. */
+struct names {
+    const struct str *declared; /* NULL: others */
+    uint32_t labels;
+};
+
+static bool matches(const struct names *names, size_t label)
+{
+    return (names->labels >> label) & 1;
+}
+
+/* Whether `part` says something about these names: properties, patterns or the rest. */
+static bool evaluates(const struct object *object, const struct schema_part *part,
+                      const struct names *names)
 {
     yyjson_val *properties = yyjson_obj_get(part->val, "properties");
+    bool said = names->declared &&
+                yyjson_obj_getn(properties, names->declared->ptr, names->declared->len) != NULL;
+
+    for (size_t i = 0; i < object->patterns_count && !said; i++)
+        said = object->patterns[i].part == part && object->patterns[i].schema != NULL &&
+               matches(names, i);
+    return said || yyjson_obj_get(part->val, "additionalProperties") != NULL ||
+           yyjson_is_true(yyjson_obj_get(part->val, "unevaluatedProperties"));
+}
+
+static bool is_inside(const struct schema_part *part, const struct schema_part *outer)
+{
+    for (const struct schema_chain *up = part->chain; up != NULL; up = up->up)
+        if (up->val == outer->val)
+            return true;
+    return false;
+}
+
+/* unevaluatedProperties: false sees only what its own schema says, and schemas inside of it. */
+static bool is_forbidden(const struct schema_all *all, const struct object *object,
+                         const struct names *names)
+{
+    for (size_t i = 0; i < object->patterns_count; i++)
+        if (object->patterns[i].schema == NULL && !matches(names, i))
+            return true;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct schema_part *outer = &all->parts[i];
+        bool said = !yyjson_is_false(yyjson_obj_get(outer->val, "unevaluatedProperties"));
+        for (size_t k = 0; k < all->count && !said; k++)
+            said = is_inside(&all->parts[k], outer) && evaluates(object, &all->parts[k], names);
+        if (!said)
+            return true;
+    }
+    return false;
+}
+
+/* What one part requires of a property: `properties` and patterns, else `additionalProperties`,
+ * else nothing. */
+static enum err add_said(struct schema_compiler *c, const struct object *object,
+                         const struct schema_part *part, const struct names *names,
+                         struct schema_all *said)
+{
+    yyjson_val *properties = yyjson_obj_get(part->val, "properties");
+    const struct str *name = names->declared;
     yyjson_val *val = name ? yyjson_obj_getn(properties, name->ptr, name->len) : NULL;
     const struct schema_place *place = part->place;
+    size_t before = said->count;
 
     if (val != NULL) {
         TRY(schema_place(c, place, STR("properties"), &place));
         TRY(schema_place(c, place, *name, &place));
-    } else {
-        val = yyjson_obj_get(part->val, "additionalProperties");
-        if (val == NULL)
-            return ERR_OK;
-        TRY(schema_place(c, place, STR("additionalProperties"), &place));
+        said->parts[said->count++] = (struct schema_part){.val = val, .place = place};
     }
-    said->parts[said->count++] = (struct schema_part){val, place};
+    for (size_t i = 0; i < object->patterns_count; i++) {
+        const struct pattern *pattern = &object->patterns[i];
+        if (pattern->part == part && pattern->schema != NULL && matches(names, i))
+            said->parts[said->count++] =
+                (struct schema_part){.val = pattern->schema, .place = pattern->place};
+    }
+    val = yyjson_obj_get(part->val, "additionalProperties");
+    if (said->count > before || val == NULL)
+        return ERR_OK;
+    TRY(schema_place(c, part->place, STR("additionalProperties"), &place));
+    said->parts[said->count++] = (struct schema_part){.val = val, .place = place};
     return ERR_OK;
 }
 
-/* The rule for a property, or for additional ones if name is NULL. */
+/* The rule for a declared property, or for others. */
 static enum err compile_value(struct schema_compiler *c, const struct schema_all *all,
-                              const struct str *name, uint32_t *rule)
+                              const struct object *object, const struct names *names,
+                              uint32_t *rule)
 {
-    struct schema_all said = {.parts =
-                                  arena_alloc_array(&c->arena, all->count, sizeof(*said.parts))};
+    struct schema_all said = {
+        .parts =
+            arena_alloc_array(&c->arena, all->count + object->patterns_count, sizeof(*said.parts))};
 
     if (said.parts == NULL)
         return schema_no_memory(c);
+    *rule = SCHEMA_NEVER;
+    if (is_forbidden(all, object, names))
+        return ERR_OK;
     for (size_t i = 0; i < all->count; i++)
-        TRY(add_said(c, &all->parts[i], name, &said));
+        TRY(add_said(c, object, &all->parts[i], names, &said));
     return schema_compile(c, &said, rule);
 }
 
@@ -147,7 +354,10 @@ static enum err compile_values(struct schema_compiler *c, const struct schema_al
     *never = false;
     for (size_t i = 0; i < object->count; i++) {
         struct property property = object->properties[i];
-        TRY(compile_value(c, all, &property.name, &property.rule));
+        struct names names = {.declared = &property.name};
+        if (object->dfa != NULL)
+            names.labels = schema_dfa_labels(object->dfa, property.name);
+        TRY(compile_value(c, all, object, &names, &property.rule));
         *never |= property.rule == SCHEMA_NEVER && property.required;
         if (property.rule != SCHEMA_NEVER)
             object->properties[kept++] = property;
@@ -214,13 +424,7 @@ static enum err write_others(struct schema_compiler *c, const struct name_node *
         return err_set(c->info, ERR_LIMIT,
                        "schema: too many different property names to "
                        "allow additional ones");
-    buf_append_char(c->out, '[');
-    for (size_t i = 0; i < set.count; i++) {
-        schema_put_char(c, set.ranges[i].low);
-        buf_append_char(c->out, '-');
-        schema_put_char(c, set.ranges[i].high);
-    }
-    schema_put(c, "]");
+    schema_put_ranges(c, &set);
     return ERR_OK;
 }
 
@@ -250,7 +454,7 @@ static enum err compile_additional(struct schema_compiler *c, const struct schem
 {
     uint32_t value;
 
-    TRY(compile_value(c, all, NULL, &value));
+    TRY(compile_value(c, all, object, &(struct names){.declared = NULL}, &value));
     if (value == SCHEMA_NEVER)
         return ERR_OK;
     if (names->child != NULL || names->end) {
@@ -272,6 +476,54 @@ static enum err compile_additional(struct schema_compiler *c, const struct schem
     return schema_rule_end(c);
 }
 
+/* Names that match the same patterns, and their value: a pair. SCHEMA_NEVER: there are none. */
+static enum err compile_kind(struct schema_compiler *c, const struct schema_all *all,
+                             struct object *object, uint32_t labels, uint32_t *pair)
+{
+    struct schema_wanted wanted = {.labels = labels, .max = SCHEMA_FOREVER, .name = true};
+    struct names names = {.labels = labels};
+    uint32_t name, value;
+    bool matched = false;
+
+    *pair = SCHEMA_NEVER;
+    for (size_t i = 0; i < object->patterns_count; i++)
+        matched |= object->patterns[i].schema != NULL && matches(&names, i);
+    if (object->closed && !matched)
+        return ERR_OK;
+    TRY(compile_value(c, all, object, &names, &value));
+    if (value == SCHEMA_NEVER)
+        return ERR_OK;
+    TRY(schema_dfa_write(object->dfa, &wanted, &name));
+    if (name == SCHEMA_NEVER)
+        return ERR_OK;
+    TRY(schema_rule_begin(c, pair));
+    schema_put(c, "\"\\\"\"");
+    schema_put_rule(c, name);
+    schema_put(c, "\":\"");
+    schema_put_space(c);
+    schema_put_rule(c, value);
+    return schema_rule_end(c);
+}
+
+/* All names that are not declared, by the patterns that they match. */
+static enum err compile_kinds(struct schema_compiler *c, const struct schema_all *all,
+                              struct object *object)
+{
+    uint32_t kinds[KINDS_MAX], pairs[KINDS_MAX];
+    size_t count = schema_dfa_kinds(object->dfa, kinds, KINDS_MAX), found = 0;
+
+    if (count == KINDS_MAX)
+        return schema_refuse(c, object->patterns[0].place, ERR_LIMIT,
+                             "the patterns of names overlap in too many ways");
+    for (size_t i = 0; i < count; i++) {
+        if ((kinds[i] >> object->patterns_count) & 1)
+            continue; /* declared */
+        TRY(compile_kind(c, all, object, kinds[i], &pairs[found]));
+        found += pairs[found] != SCHEMA_NEVER;
+    }
+    return schema_any_of(c, pairs, found, &object->additional);
+}
+
 /* Additional properties are allowed only if a part says so, or if no part names any. */
 static enum err decide_additional(struct schema_compiler *c, const struct schema_all *all,
                                   struct object *object)
@@ -287,7 +539,8 @@ static enum err decide_additional(struct schema_compiler *c, const struct schema
         if (rest != NULL && !yyjson_is_bool(rest))
             return schema_refuse(c, place, ERR_UNSUPPORTED,
                                  "only true and false can be enforced; use additionalProperties");
-        named |= yyjson_obj_get(part->val, "properties") != NULL || yyjson_is_false(rest);
+        named |= yyjson_obj_get(part->val, "properties") != NULL ||
+                 yyjson_obj_get(part->val, "patternProperties") != NULL || yyjson_is_false(rest);
         said |= additional != NULL;
         object->closed |= yyjson_is_false(additional);
     }
@@ -298,17 +551,22 @@ static enum err decide_additional(struct schema_compiler *c, const struct schema
 /* ---- counts ---- */
 
 static enum err check_counts(struct schema_compiler *c, const struct schema_all *all,
-                             const struct object *object)
+                             struct object *object)
 {
     struct schema_counts counts;
     size_t required = 0;
 
     TRY(schema_get_counts(c, all, "minProperties", "maxProperties", &counts));
+    object->min = counts.min;
+    object->max = counts.max;
+    if (object->count == 0)
+        return ERR_OK;
     for (size_t i = 0; i < object->count; i++)
         required += object->properties[i].required;
-    if (counts.min > required)
+    object->not_empty = counts.min == 1 && required == 0;
+    if (counts.min > required && !object->not_empty)
         return schema_refuse(c, counts.place, ERR_UNSUPPORTED,
-                             "minProperties cannot be enforced; list properties in 'required'");
+                             "more than 1 cannot be enforced; list properties in 'required'");
     if (counts.max != SCHEMA_FOREVER && (object->additional || object->count > counts.max))
         return schema_refuse(c, counts.place, ERR_UNSUPPORTED,
                              "maxProperties cannot be enforced; name at most as many in "
@@ -409,43 +667,90 @@ static enum err write_object(struct schema_compiler *c, const struct object *obj
         put_rest(c, object, ways + 1);
     }
     if (object->first_required == object->count) {
-        schema_put(c, ways > 0 ? "|" : "");
+        schema_put(c, object->additional || !object->not_empty ? "|" : "");
         if (object->additional) {
             schema_put_rule(c, object->additional);
             put_end(c, object);
-            schema_put(c, "|");
+            schema_put(c, object->not_empty ? "" : "|");
         }
-        schema_put(c, "\"}\"");
+        schema_put(c, object->not_empty ? "" : "\"}\"");
     }
     schema_put(c, ")");
     c->cells += (uint32_t)(ways * ways); /* each rest can begin with every later one */
     return schema_rule_end(c);
 }
 
-enum err schema_compile_object(struct schema_compiler *c, const struct schema_all *all,
-                               uint32_t *rule)
+/* An object without declared properties, with `min` to `max` others. */
+static enum err write_map(struct schema_compiler *c, const struct object *object, uint32_t *rule)
+{
+    uint32_t next, rest, min = object->min, max = object->additional ? object->max : 0;
+
+    *rule = SCHEMA_NEVER;
+    if (min > max)
+        return ERR_OK;
+    if (max > 1) {
+        TRY(schema_rule_begin(c, &next));
+        schema_put_comma(c);
+        schema_put_rule(c, object->additional);
+        TRY(schema_rule_end(c));
+        TRY(schema_repeat(c, next, min > 0 ? min - 1 : 0, max == SCHEMA_FOREVER ? max : max - 1,
+                          &rest));
+    }
+    TRY(schema_rule_begin(c, rule));
+    schema_put(c, "\"{\"");
+    schema_put_space(c);
+    if (max > 0) {
+        schema_put(c, min == 0 ? "(" : "");
+        schema_put_rule(c, object->additional);
+        if (max > 1)
+            schema_put_rule(c, rest);
+        schema_put_space(c);
+        schema_put(c, min == 0 ? ")?" : "");
+    }
+    schema_put(c, "\"}\"");
+    return schema_rule_end(c);
+}
+
+static enum err compile_object(struct schema_compiler *c, const struct schema_all *all,
+                               struct object *object, uint32_t *rule)
 {
     struct name_node names = {.code = 0};
-    struct object object = {.count = 0};
     size_t nodes = 0;
     bool never;
 
-    TRY(collect_names(c, all, &object));
-    TRY(decide_additional(c, all, &object));
-    for (size_t i = 0; i < object.count && !object.closed; i++)
-        TRY(insert_name(c, &names, object.properties[i].name, &nodes));
-    TRY(compile_values(c, all, &object, &never));
-    if (never) {
-        *rule = SCHEMA_NEVER;
+    *rule = SCHEMA_NEVER;
+    TRY(collect_names(c, all, object));
+    TRY(decide_additional(c, all, object));
+    TRY(compile_patterns(c, all, object));
+    for (size_t i = 0; i < object->count && !object->closed && object->dfa == NULL; i++)
+        TRY(insert_name(c, &names, object->properties[i].name, &nodes));
+    TRY(compile_values(c, all, object, &never));
+    if (never)
         return ERR_OK;
-    }
-    if (!object.closed)
-        TRY(compile_additional(c, all, &object, &names));
-    TRY(check_counts(c, all, &object));
-    if (object.count == 0 && object.additional == SCHEMA_RULE_PAIR) {
+    if (object->dfa != NULL)
+        TRY(compile_kinds(c, all, object));
+    else if (!object->closed)
+        TRY(compile_additional(c, all, object, &names));
+    TRY(check_counts(c, all, object));
+    if (object->count == 0 && object->additional == SCHEMA_RULE_PAIR && object->min == 0 &&
+        object->max == SCHEMA_FOREVER) {
         *rule = SCHEMA_RULE_OBJECT;
         return ERR_OK;
     }
-    TRY(compile_rests(c, &object));
-    return write_object(c, &object, rule);
+    if (object->count == 0)
+        return write_map(c, object, rule);
+    TRY(compile_rests(c, object));
+    return write_object(c, object, rule);
+}
+
+enum err schema_compile_object(struct schema_compiler *c, const struct schema_all *all,
+                               uint32_t *rule)
+{
+    struct object *object = arena_alloc(&c->arena, sizeof(*object));
+
+    if (object == NULL)
+        return schema_no_memory(c);
+    enum err err = compile_object(c, all, object, rule);
+    schema_dfa_destroy(&object->dfa);
+    return err;
 }

@@ -21,18 +21,7 @@
 #include "grammar/schema_chars.h"
 #include "grammar/schema_impl.h"
 
-enum { PATTERN_BYTES_MAX = 4096, REGEX_DEPTH_MAX = 24 };
-
-enum kind { KIND_CHARS, KIND_SEQ, KIND_ALT, KIND_REPEAT, KIND_BEGIN, KIND_END };
-
-struct node {
-    enum kind kind;
-    struct node *next;          /* in the list of its parent */
-    struct node *first, **last; /* children */
-    struct schema_chars *chars;
-    uint32_t min, max; /* of a repetition */
-    uint32_t rule;     /* made by prepare; 0 = written in place */
-};
+enum { PATTERN_BYTES_MAX = 4096, REGEX_DEPTH_MAX = 24, LOOSE_MAX = 16 };
 
 struct regex {
     struct schema_compiler *c;
@@ -47,7 +36,7 @@ static enum err bad(struct regex *r, enum err code, const char *what)
                          (size_t)(r->at - r->begin), what);
 }
 
-static enum err make(struct regex *r, enum kind kind, struct node **node)
+static enum err make(struct regex *r, enum schema_node_kind kind, struct schema_node **node)
 {
     *node = arena_alloc(&r->c->arena, sizeof(**node));
     if (*node == NULL)
@@ -57,7 +46,7 @@ static enum err make(struct regex *r, enum kind kind, struct node **node)
     return ERR_OK;
 }
 
-static void add_child(struct node *parent, struct node *child)
+static void add_child(struct schema_node *parent, struct schema_node *child)
 {
     *parent->last = child;
     parent->last = &child->next;
@@ -249,9 +238,9 @@ static enum err take_chars(struct regex *r, struct schema_chars *set)
 
 /* ---- parse: structure ---- */
 
-static enum err parse_alternatives(struct regex *r, struct node **node);
+static enum err parse_alternatives(struct regex *r, struct schema_node **node);
 
-static enum err parse_group(struct regex *r, struct node **node)
+static enum err parse_group(struct regex *r, struct schema_node **node)
 {
     if (at_text(r, "?=") || at_text(r, "?!") || at_text(r, "?<=") || at_text(r, "?<!"))
         return bad(r, ERR_UNSUPPORTED,
@@ -271,17 +260,17 @@ static enum err parse_group(struct regex *r, struct node **node)
     return take_text(r, ")") ? ERR_OK : bad(r, ERR_INVALID, "this group has no end");
 }
 
-static enum err parse_atom(struct regex *r, struct node **node)
+static enum err parse_atom(struct regex *r, struct schema_node **node)
 {
     if (take_text(r, "("))
         return parse_group(r, node);
     if (take_text(r, "^"))
-        return make(r, KIND_BEGIN, node);
+        return make(r, SCHEMA_NODE_BEGIN, node);
     if (take_text(r, "$"))
-        return make(r, KIND_END, node);
+        return make(r, SCHEMA_NODE_END, node);
     if (strchr("*+?", *r->at) != NULL && *r->at != '\0')
         return bad(r, ERR_INVALID, "there is nothing to repeat here");
-    TRY(make(r, KIND_CHARS, node));
+    TRY(make(r, SCHEMA_NODE_CHARS, node));
     (*node)->chars = arena_alloc(&r->c->arena, sizeof(*(*node)->chars));
     if ((*node)->chars == NULL)
         return schema_no_memory(r->c);
@@ -313,10 +302,10 @@ static bool take_braces(struct regex *r, uint32_t *min, uint32_t *max)
     return false;
 }
 
-static enum err parse_repeated(struct regex *r, struct node **node)
+static enum err parse_repeated(struct regex *r, struct schema_node **node)
 {
     uint32_t min = 0, max = SCHEMA_FOREVER;
-    struct node *child;
+    struct schema_node *child;
 
     TRY(parse_atom(r, node));
     if (take_text(r, "*"))
@@ -335,18 +324,18 @@ static enum err parse_repeated(struct regex *r, struct node **node)
     if (min > SCHEMA_REPEAT_MAX || (max != SCHEMA_FOREVER && max > SCHEMA_REPEAT_MAX))
         return bad(r, ERR_LIMIT, "too many repetitions");
     child = *node;
-    TRY(make(r, KIND_REPEAT, node));
+    TRY(make(r, SCHEMA_NODE_REPEAT, node));
     (*node)->min = min;
     (*node)->max = max;
     add_child(*node, child);
     return ERR_OK;
 }
 
-static enum err parse_sequence(struct regex *r, struct node **node)
+static enum err parse_sequence(struct regex *r, struct schema_node **node)
 {
-    TRY(make(r, KIND_SEQ, node));
+    TRY(make(r, SCHEMA_NODE_SEQ, node));
     while (r->at < r->end && *r->at != '|' && *r->at != ')') {
-        struct node *child;
+        struct schema_node *child;
         TRY(parse_repeated(r, &child));
         add_child(*node, child);
     }
@@ -356,18 +345,18 @@ static enum err parse_sequence(struct regex *r, struct node **node)
     return ERR_OK;
 }
 
-static enum err parse_alternatives(struct regex *r, struct node **node)
+static enum err parse_alternatives(struct regex *r, struct schema_node **node)
 {
-    struct node *first;
+    struct schema_node *first;
 
     TRY(parse_sequence(r, &first));
     *node = first;
     if (r->at == r->end || *r->at != '|')
         return ERR_OK;
-    TRY(make(r, KIND_ALT, node));
+    TRY(make(r, SCHEMA_NODE_ALT, node));
     add_child(*node, first);
     while (take_text(r, "|")) {
-        struct node *child;
+        struct schema_node *child;
         TRY(parse_sequence(r, &child));
         add_child(*node, child);
     }
@@ -376,26 +365,27 @@ static enum err parse_alternatives(struct regex *r, struct node **node)
 
 /* ---- trim ---- */
 
-static enum err make_anything(struct regex *r, struct node **node)
+static enum err make_anything(struct regex *r, struct schema_node **node)
 {
-    struct node *child;
+    struct schema_node *child;
 
-    TRY(make(r, KIND_CHARS, &child));
+    TRY(make(r, SCHEMA_NODE_CHARS, &child));
     child->rule = SCHEMA_RULE_CHAR;
-    TRY(make(r, KIND_REPEAT, node));
+    TRY(make(r, SCHEMA_NODE_REPEAT, node));
     (*node)->max = SCHEMA_FOREVER;
     add_child(*node, child);
     return ERR_OK;
 }
 
 /* One alternative of the whole: without its anchors, with "anything" where one is missing. */
-static enum err trim_sequence(struct regex *r, struct node *node, struct node **trimmed)
+static enum err trim_sequence(struct regex *r, struct schema_node *node,
+                              struct schema_node **trimmed)
 {
-    struct node *child = node->kind == KIND_SEQ ? node->first : node, *next;
-    bool begins = child != NULL && child->kind == KIND_BEGIN, ends = false;
+    struct schema_node *child = node->kind == SCHEMA_NODE_SEQ ? node->first : node, *next;
+    bool begins = child != NULL && child->kind == SCHEMA_NODE_BEGIN, ends = false;
 
     assert(node->next == NULL);
-    TRY(make(r, KIND_SEQ, trimmed));
+    TRY(make(r, SCHEMA_NODE_SEQ, trimmed));
     if (!begins) {
         TRY(make_anything(r, &next));
         add_child(*trimmed, next);
@@ -403,7 +393,7 @@ static enum err trim_sequence(struct regex *r, struct node *node, struct node **
     for (child = begins ? child->next : child; child != NULL; child = next) {
         next = child->next;
         child->next = NULL;
-        ends = child->kind == KIND_END && next == NULL;
+        ends = child->kind == SCHEMA_NODE_END && next == NULL;
         if (!ends)
             add_child(*trimmed, child);
     }
@@ -414,15 +404,15 @@ static enum err trim_sequence(struct regex *r, struct node *node, struct node **
     return ERR_OK;
 }
 
-static enum err trim(struct regex *r, struct node **top)
+static enum err trim(struct regex *r, struct schema_node **top)
 {
-    struct node *all, *next;
+    struct schema_node *all, *next;
 
-    if ((*top)->kind != KIND_ALT)
+    if ((*top)->kind != SCHEMA_NODE_ALT)
         return trim_sequence(r, *top, top);
-    TRY(make(r, KIND_ALT, &all));
-    for (struct node *child = (*top)->first; child != NULL; child = next) {
-        struct node *trimmed;
+    TRY(make(r, SCHEMA_NODE_ALT, &all));
+    for (struct schema_node *child = (*top)->first; child != NULL; child = next) {
+        struct schema_node *trimmed;
         next = child->next;
         child->next = NULL;
         TRY(trim_sequence(r, child, &trimmed));
@@ -446,19 +436,19 @@ static uint32_t multiply_length(uint32_t a, uint32_t b)
     return a == SCHEMA_FOREVER || b > SCHEMA_FOREVER / a ? SCHEMA_FOREVER : a * b;
 }
 
-static void lengths(const struct node *node, uint32_t *min, uint32_t *max)
+static void lengths(const struct schema_node *node, uint32_t *min, uint32_t *max)
 {
-    bool alternative = node->kind == KIND_ALT;
+    bool alternative = node->kind == SCHEMA_NODE_ALT;
 
-    *min = node->kind == KIND_CHARS;
+    *min = node->kind == SCHEMA_NODE_CHARS;
     *max = *min;
-    for (const struct node *child = node->first; child != NULL; child = child->next) {
+    for (const struct schema_node *child = node->first; child != NULL; child = child->next) {
         uint32_t low, high;
         lengths(child, &low, &high);
         *min = !alternative ? add_length(*min, low) : child == node->first ? low : MIN(*min, low);
         *max = alternative ? MAX(*max, high) : add_length(*max, high);
     }
-    if (node->kind == KIND_REPEAT) {
+    if (node->kind == SCHEMA_NODE_REPEAT) {
         *min = multiply_length(*min, node->min);
         *max = multiply_length(*max, node->max);
     }
@@ -467,17 +457,17 @@ static void lengths(const struct node *node, uint32_t *min, uint32_t *max)
 /* ---- prepare and put ---- */
 
 /* The only character of a set, or UINT32_MAX. */
-static uint32_t only_char(const struct node *node)
+static uint32_t only_char(const struct schema_node *node)
 {
     const struct schema_chars *set = node->chars;
 
-    if (node->kind != KIND_CHARS || set == NULL || set->count != 1 ||
+    if (node->kind != SCHEMA_NODE_CHARS || set == NULL || set->count != 1 ||
         set->ranges[0].low != set->ranges[0].high)
         return UINT32_MAX;
     return set->ranges[0].low;
 }
 
-static enum err write_class_rule(struct regex *r, struct node *node)
+static enum err write_class_rule(struct regex *r, struct schema_node *node)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t";
     struct schema_chars raw = *node->chars;
@@ -488,13 +478,7 @@ static enum err write_class_rule(struct regex *r, struct node *node)
         return bad(r, ERR_LIMIT, "a class has too many parts");
     TRY(schema_rule_begin(c, &node->rule));
     if (raw.count > 0) {
-        buf_append_char(c->out, '[');
-        for (size_t i = 0; i < raw.count; i++) {
-            schema_put_char(c, raw.ranges[i].low);
-            buf_append_char(c->out, '-');
-            schema_put_char(c, raw.ranges[i].high);
-        }
-        schema_put(c, "]");
+        schema_put_ranges(c, &raw);
         between = "|";
     }
     for (const char *at = escaped; *at != '\0'; at++) {
@@ -511,7 +495,7 @@ static enum err write_class_rule(struct regex *r, struct node *node)
     return schema_rule_end(c);
 }
 
-static void put(struct regex *r, const struct node *node);
+static void put(struct regex *r, const struct schema_node *node);
 
 static void put_char(struct regex *r, uint32_t code)
 {
@@ -520,45 +504,45 @@ static void put_char(struct regex *r, uint32_t code)
     schema_put(r->c, "\"");
 }
 
-static void put_children(struct regex *r, const struct node *node, const char *between)
+static void put_children(struct regex *r, const struct schema_node *node, const char *between)
 {
-    for (const struct node *child = node->first; child != NULL; child = child->next) {
+    for (const struct schema_node *child = node->first; child != NULL; child = child->next) {
         if (child != node->first)
             schema_put(r->c, between);
         put(r, child);
     }
 }
 
-static void put_sequence(struct regex *r, const struct node *node)
+static void put_sequence(struct regex *r, const struct schema_node *node)
 {
     if (node->first == NULL)
         schema_put(r->c, "\"\"");
     put_children(r, node, "");
 }
 
-static void put(struct regex *r, const struct node *node)
+static void put(struct regex *r, const struct schema_node *node)
 {
     if (node->rule != 0)
         schema_put_rule(r->c, node->rule);
-    else if (node->kind == KIND_CHARS)
+    else if (node->kind == SCHEMA_NODE_CHARS)
         put_char(r, only_char(node));
-    else if (node->kind == KIND_SEQ)
+    else if (node->kind == SCHEMA_NODE_SEQ)
         put_sequence(r, node);
     else
         assert(!"prepare made a rule of it");
 }
 
-static enum err prepare(struct regex *r, struct node *node, bool inner);
+static enum err prepare(struct regex *r, struct schema_node *node, bool inner);
 
 /* Makes a rule for the node, if it has none. */
-static enum err make_rule(struct regex *r, struct node *node)
+static enum err make_rule(struct regex *r, struct schema_node *node)
 {
     uint32_t rule;
 
     if (node->rule != 0)
         return ERR_OK;
     TRY(schema_rule_begin(r->c, &rule));
-    if (node->kind == KIND_ALT)
+    if (node->kind == SCHEMA_NODE_ALT)
         put_children(r, node, "|");
     else
         put(r, node);
@@ -567,89 +551,163 @@ static enum err make_rule(struct regex *r, struct node *node)
     return ERR_OK;
 }
 
-static enum err prepare_repeat(struct regex *r, struct node *node)
+static enum err prepare_repeat(struct regex *r, struct schema_node *node)
 {
-    uint32_t low, high;
-
-    lengths(node->first, &low, &high);
-    if (low == 0 && node->max > 1)
-        return bad(r, ERR_UNSUPPORTED,
-                   "a group that can be empty is repeated; make its content not optional");
     TRY(make_rule(r, node->first));
     return schema_repeat(r->c, node->first->rule, node->min, node->max, &node->rule);
 }
 
-static enum err prepare(struct regex *r, struct node *node, bool inner)
+static enum err prepare(struct regex *r, struct schema_node *node, bool inner)
 {
-    for (struct node *child = node->first; child != NULL; child = child->next)
+    for (struct schema_node *child = node->first; child != NULL; child = child->next)
         TRY(prepare(r, child, true));
     switch (node->kind) {
-    case KIND_CHARS:
+    case SCHEMA_NODE_CHARS:
         return node->rule == 0 && only_char(node) == UINT32_MAX ? write_class_rule(r, node)
                                                                 : ERR_OK;
-    case KIND_ALT:
+    case SCHEMA_NODE_ALT:
         return inner ? make_rule(r, node) : ERR_OK;
-    case KIND_REPEAT:
+    case SCHEMA_NODE_REPEAT:
         return prepare_repeat(r, node);
-    case KIND_SEQ:
+    case SCHEMA_NODE_SEQ:
         return ERR_OK;
     default:
-        return bad(r, ERR_UNSUPPORTED,
-                   "^ and $ are supported at the ends of the pattern only; move or remove them");
+        assert(!"is_plain");
+        return ERR_OK;
     }
 }
 
 /* ---- the whole ---- */
 
-/* Adjusts the count of a pattern that is one repeated class; otherwise returns false. */
-static bool fit_count(struct node *top, uint32_t min, uint32_t max)
+/* Whether rules can follow the tree: no anchors inside, and no repeated group that can be empty. */
+static bool is_plain(const struct schema_node *node)
 {
-    struct node *repeat = top->kind == KIND_SEQ ? top->first : NULL;
+    uint32_t low = 1, high;
 
-    if (repeat == NULL || repeat->next != NULL || repeat->kind != KIND_REPEAT ||
-        repeat->first->kind != KIND_CHARS)
+    if (node->kind == SCHEMA_NODE_BEGIN || node->kind == SCHEMA_NODE_END)
         return false;
-    repeat->min = MAX(repeat->min, min);
-    repeat->max = MIN(repeat->max, max);
+    if (node->kind == SCHEMA_NODE_REPEAT)
+        lengths(node->first, &low, &high);
+    if (low == 0 && node->max > 1)
+        return false;
+    for (const struct schema_node *child = node->first; child != NULL; child = child->next)
+        if (!is_plain(child))
+            return false;
     return true;
 }
 
-static enum err fit_length(struct regex *r, struct node *top, uint32_t min, uint32_t max,
-                           bool *never)
+/* Adjusts the count of the only class that is repeated without end, if everything else has one
+ * length. `loose`: or a few, of which the longest counts. */
+static bool fit_count(struct schema_node *top, uint32_t min, uint32_t max, bool loose)
 {
-    uint32_t low, high;
+    struct schema_node *repeat = NULL;
+    uint32_t shortest = 0, longest = 0, low, high;
 
-    lengths(top, &low, &high);
-    *never = min > high || max < low;
-    if (*never || (low >= min && high <= max))
-        return ERR_OK;
-    if (fit_count(top, min, max))
-        return ERR_OK;
-    return schema_refuse(r->c, r->place, ERR_UNSUPPORTED,
-                         "minLength and maxLength cannot be enforced together with this pattern or "
-                         "format; put the length into the pattern");
+    for (struct schema_node *child = top->first; child != NULL; child = child->next) {
+        bool class = child->kind == SCHEMA_NODE_REPEAT && child->first->kind == SCHEMA_NODE_CHARS;
+        lengths(child, &low, &high);
+        if (class && low != high && repeat == NULL && (!loose || high == SCHEMA_FOREVER))
+            repeat = child;
+        else if (low != high && (!loose || high > LOOSE_MAX))
+            return false;
+        else
+            shortest += low, longest += high;
+    }
+    if (top->kind != SCHEMA_NODE_SEQ || repeat == NULL || max < longest)
+        return false;
+    repeat->min = MAX(repeat->min, min > shortest ? min - shortest : 0);
+    repeat->max = MIN(repeat->max, max == SCHEMA_FOREVER ? max : max - longest);
+    return repeat->min <= repeat->max;
 }
 
-enum err schema_compile_regex(struct schema_compiler *c, const struct schema_place *place,
-                              struct str pattern, uint32_t min, uint32_t max, uint32_t *rule)
+enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place *place,
+                            struct str pattern, struct schema_node **top)
 {
     struct regex r = {.c = c, .place = place, .begin = pattern.ptr, .at = pattern.ptr};
-    struct node *top;
-    bool never;
 
-    *rule = SCHEMA_NEVER;
     r.end = r.begin + pattern.len;
     if (pattern.len > PATTERN_BYTES_MAX)
         return bad(&r, ERR_LIMIT, "it is longer than 4096 bytes");
-    TRY(parse_alternatives(&r, &top));
-    if (r.at != r.end)
-        return bad(&r, ERR_INVALID, "this ')' closes no group");
+    TRY(parse_alternatives(&r, top));
+    return r.at == r.end ? ERR_OK : bad(&r, ERR_INVALID, "this ')' closes no group");
+}
+
+/* The tree as rules; *done is false if that cannot be done. */
+static enum err compile_tree(struct schema_compiler *c, const struct schema_texts *texts,
+                             struct schema_counts counts, bool loose, uint32_t *rule, bool *done)
+{
+    struct regex r = {.c = c, .place = texts->place, .begin = texts->pattern.ptr};
+    struct schema_node *top;
+    uint32_t low, high;
+
+    *rule = SCHEMA_NEVER;
+    TRY(schema_parse_regex(c, texts->place, texts->pattern, &top));
     TRY(trim(&r, &top));
-    TRY(fit_length(&r, top, min, max, &never));
-    if (never)
+    lengths(top, &low, &high);
+    bool never = counts.min > high || counts.max < low;
+    *done = is_plain(top) && (never || (low >= counts.min && high <= counts.max) ||
+                              fit_count(top, counts.min, counts.max, loose));
+    if (never || !*done)
         return ERR_OK;
+    r.at = r.end = texts->pattern.ptr + texts->pattern.len;
     TRY(prepare(&r, top, false));
     TRY(make_rule(&r, top));
     *rule = top->rule;
     return ERR_OK;
+}
+
+static enum err compile_dfa(struct schema_compiler *c, const struct schema_texts *patterns,
+                            size_t count, uint32_t min, uint32_t max, uint32_t *rule)
+{
+    struct schema_wanted wanted = {.labels = UINT32_MAX >> (32 - count), .min = min, .max = max};
+    struct schema_dfa *dfa;
+
+    enum err err = schema_dfa_create(c, patterns, count, &dfa);
+    if (err == ERR_OK)
+        err = schema_dfa_write(dfa, &wanted, rule);
+    schema_dfa_destroy(&dfa);
+    return err;
+}
+
+struct schema_text {
+    struct schema_text *next;
+    struct str pattern;
+    uint32_t min, max, rule;
+};
+
+/* The same pattern often stands in many places: it becomes rules once. */
+static enum err remember(struct schema_compiler *c, struct str pattern, uint32_t min, uint32_t max,
+                         uint32_t rule)
+{
+    struct schema_text *text = arena_alloc(&c->arena, sizeof(*text));
+
+    if (text == NULL)
+        return schema_no_memory(c);
+    *text = (struct schema_text){c->texts, pattern, min, max, rule};
+    c->texts = text;
+    return ERR_OK;
+}
+
+enum err schema_compile_regex(struct schema_compiler *c, const struct schema_texts *patterns,
+                              size_t count, uint32_t min, uint32_t max, uint32_t *rule)
+{
+    struct schema_counts counts = {.min = min, .max = max};
+    bool done = false;
+
+    assert(count > 0 && count <= SCHEMA_LABELS_MAX);
+    for (struct schema_text *text = c->texts; text != NULL && count == 1; text = text->next)
+        if (str_eq(text->pattern, patterns->pattern) && text->min == min && text->max == max) {
+            *rule = text->rule;
+            return ERR_OK;
+        }
+    if (count == 1)
+        TRY(compile_tree(c, patterns, counts, false, rule, &done));
+    if (!done) {
+        enum err err = compile_dfa(c, patterns, count, min, max, rule);
+        if (err == ERR_UNSUPPORTED && count == 1) /* a little less than the schema allows */
+            TRY(compile_tree(c, patterns, counts, true, rule, &done));
+        if (!done)
+            TRY(err);
+    }
+    return count == 1 ? remember(c, patterns->pattern, min, max, *rule) : ERR_OK;
 }

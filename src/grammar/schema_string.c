@@ -1,8 +1,7 @@
 /*
  * schema_string.c: strings by length, pattern or format; enum and const.
  *
- * A format is one of our patterns. They are somewhat narrower than the standards, never wider: no
- * leap seconds, host names in parts of bounded length, 29 February only in leap years.
+ * A format is one of our patterns. They follow their standards; schema.h lists where they differ.
  */
 #include "grammar/schema_impl.h"
 
@@ -17,35 +16,54 @@ enum { ENUM_DEPTH_MAX = 32 };
 #define DATE                                                                                       \
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-" \
     "9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" YEAR_LEAP "-02-29)"
-#define TIME                                                                                      \
-    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[" \
-    "0-"                                                                                          \
-    "5][0-9])"
-#define OCTET   "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-#define LABEL   "[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,2}"
-#define ATOM    "[A-Za-z0-9_%+-]{1,20}"
+#define CLOCK_TIME                                                                                \
+    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3])" \
+    ":[0-5][0-9])|23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
+#define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define IPV4  OCTET "\\." OCTET "\\." OCTET "\\." OCTET
+#define H16   "[0-9A-Fa-f]{1,4}"
+#define LS32  "(?:" H16 ":" H16 "|" IPV4 ")"
+/* RFC 4291: at most one gap, which stands for at least one group of zeros. */
+#define IPV6                                                                                     \
+    "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32    \
+    "|(?:(?:" H16 ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16           \
+    ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16     \
+    ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16 \
+    ")?::)"
+#define LABEL   "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define HOST    LABEL "(?:\\." LABEL ")*"
+#define ATOM    "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define QUOTED  "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
 #define PCHAR   "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 #define QUERY   "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
-#define DAYS    "[0-9]{1,6}D"
-#define MONTHS  "[0-9]{1,6}M(?:" DAYS ")?"
-#define SECONDS "[0-9]{1,6}S"
-#define MINUTES "[0-9]{1,6}M(?:" SECONDS ")?"
-#define CLOCK   "T(?:[0-9]{1,6}H(?:" MINUTES ")?|" MINUTES "|" SECONDS ")"
+#define USER    "(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
+#define NAME    "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+#define SERVER  "(?:" USER "@)?(?:" NAME "|\\[" IPV6 "\\])(?::[0-9]*)?"
+#define DAYS    "[0-9]+D"
+#define MONTHS  "[0-9]+M(?:" DAYS ")?"
+#define SECONDS "[0-9]+S"
+#define MINUTES "[0-9]+M(?:" SECONDS ")?"
+#define CLOCK   "T(?:[0-9]+H(?:" MINUTES ")?|" MINUTES "|" SECONDS ")"
 
 static const struct {
     const char *name, *pattern;
+    uint32_t longest; /* by its standard, which the pattern does not say; 0: no limit */
 } formats[] = {
-    {"date", "^" DATE "$"},
-    {"time", "^" TIME "$"},
-    {"date-time", "^" DATE "T" TIME "$"},
-    {"duration", "^P(?:(?:[0-9]{1,6}Y(?:" MONTHS ")?|" MONTHS "|" DAYS ")(?:" CLOCK ")?|" CLOCK
-                 "|[0-9]{1,6}W)$"},
-    {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
-    {"ipv4", "^" OCTET "\\." OCTET "\\." OCTET "\\." OCTET "$"},
-    {"hostname", "^" LABEL "(?:\\." LABEL "){0,3}$"},
-    {"email", "^" ATOM "(?:\\." ATOM "){0,2}@" LABEL "(?:\\." LABEL "){1,3}$"},
-    {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(?://" LABEL "(?:\\." LABEL "){0,3}(?::[0-9]{1,5})?(?:/" PCHAR
-            "*)*|" PCHAR "+(?:/" PCHAR "*)*)(?:\\?" QUERY ")?(?:#" QUERY ")?$"},
+    {"date", "^" DATE "$", 0},
+    {"time", "^" CLOCK_TIME "$", 0},
+    {"date-time", "^" DATE "[Tt]" CLOCK_TIME "$", 0},
+    {"duration",
+     "^P(?:(?:[0-9]+Y(?:" MONTHS ")?|" MONTHS "|" DAYS ")(?:" CLOCK ")?|" CLOCK "|[0-9]+W)$", 0},
+    {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$", 0},
+    {"ipv4", "^" IPV4 "$", 0},
+    {"hostname", "^" HOST "$", 253},
+    {"email",
+     "^(?:" ATOM "(?:\\." ATOM ")*|" QUOTED ")@(?:" HOST "|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])$",
+     254},
+    {"uri",
+     "^[A-Za-z][A-Za-z0-9+.-]*:(?://" SERVER "(?:/" PCHAR "*)*|/?(?:" PCHAR "+(?:/" PCHAR
+     "*)*)?)(?:\\?" QUERY ")?(?:#" QUERY ")?$",
+     0},
 };
 
 /* ---- counts ---- */
@@ -87,28 +105,6 @@ enum err schema_get_counts(struct schema_compiler *c, const struct schema_all *a
 
 /* ---- strings ---- */
 
-/* The only pattern of all parts; STR_NONE if there is none. */
-static enum err get_pattern(struct schema_compiler *c, const struct schema_all *all,
-                            struct str *pattern, const struct schema_place **place)
-{
-    *pattern = STR_NONE;
-    for (size_t i = 0; i < all->count; i++) {
-        yyjson_val *val = yyjson_obj_get(all->parts[i].val, "pattern");
-        struct str text = {yyjson_get_str(val), yyjson_get_len(val)};
-        if (val == NULL)
-            continue;
-        TRY(schema_place(c, all->parts[i].place, STR("pattern"), place));
-        if (!yyjson_is_str(val))
-            return schema_refuse(c, *place, ERR_INVALID, "expected a string");
-        if (pattern->ptr != NULL && !str_eq(*pattern, text))
-            return schema_refuse(c, *place, ERR_UNSUPPORTED,
-                                 "two patterns for one string cannot be enforced; write one that "
-                                 "says both");
-        *pattern = text;
-    }
-    return ERR_OK;
-}
-
 bool schema_enforces_format(struct str name)
 {
     for (size_t i = 0; i < COUNT_OF(formats); i++)
@@ -117,25 +113,64 @@ bool schema_enforces_format(struct str name)
     return false;
 }
 
-/* The pattern of a known format; the first of several. A format in the same schema as a pattern is
- * ignored. */
-static enum err get_format(struct schema_compiler *c, const struct schema_all *all,
-                           struct str *pattern, const struct schema_place **place)
+enum { PATTERNS_MAX = 8 };
+
+/* The patterns of all parts, and those of formats. */
+struct patterns {
+    struct schema_texts texts[PATTERNS_MAX];
+    size_t count;
+    uint32_t longest; /* of the formats; SCHEMA_FOREVER: they do not say */
+};
+
+static enum err add_pattern(struct schema_compiler *c, struct patterns *patterns,
+                            const struct schema_place *parent, const char *keyword,
+                            struct str pattern)
+{
+    const struct schema_place *place;
+
+    for (size_t i = 0; i < patterns->count; i++)
+        if (str_eq(patterns->texts[i].pattern, pattern))
+            return ERR_OK;
+    TRY(schema_place(c, parent, str_from(keyword), &place));
+    if (patterns->count == PATTERNS_MAX)
+        return schema_refuse(c, place, ERR_LIMIT, "more than %d patterns for one string",
+                             PATTERNS_MAX);
+    patterns->texts[patterns->count++] = (struct schema_texts){.place = place, .pattern = pattern};
+    return ERR_OK;
+}
+
+static enum err add_patterns(struct schema_compiler *c, const struct schema_all *all,
+                             struct patterns *patterns)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        yyjson_val *val = yyjson_obj_get(all->parts[i].val, "pattern");
+        const struct schema_place *place;
+        if (val == NULL)
+            continue;
+        TRY(schema_place(c, all->parts[i].place, STR("pattern"), &place));
+        if (!yyjson_is_str(val))
+            return schema_refuse(c, place, ERR_INVALID, "expected a string");
+        TRY(add_pattern(c, patterns, all->parts[i].place, "pattern",
+                        (struct str){yyjson_get_str(val), yyjson_get_len(val)}));
+    }
+    return ERR_OK;
+}
+
+/* A format in the same schema as a pattern is ignored. */
+static enum err add_formats(struct schema_compiler *c, const struct schema_all *all,
+                            struct patterns *patterns)
 {
     for (size_t i = 0; i < all->count; i++) {
         yyjson_val *val = yyjson_obj_get(all->parts[i].val, "format");
-        for (size_t f = 0; f < COUNT_OF(formats); f++) {
-            struct str found = str_from(formats[f].pattern);
-            if (val == NULL || !yyjson_equals_str(val, formats[f].name) ||
-                yyjson_obj_get(all->parts[i].val, "pattern") != NULL)
-                continue;
-            TRY(schema_place(c, all->parts[i].place, STR("format"), place));
-            if (pattern->ptr != NULL && !str_eq(*pattern, found))
-                return schema_refuse(c, *place, ERR_UNSUPPORTED,
-                                     "another format or pattern holds for the same string, and "
-                                     "both cannot be enforced; leave one out");
-            *pattern = found;
-        }
+        if (val == NULL || yyjson_obj_get(all->parts[i].val, "pattern") != NULL)
+            continue;
+        for (size_t f = 0; f < COUNT_OF(formats); f++)
+            if (yyjson_equals_str(val, formats[f].name)) {
+                TRY(add_pattern(c, patterns, all->parts[i].place, "format",
+                                str_from(formats[f].pattern)));
+                if (formats[f].longest > 0)
+                    patterns->longest = formats[f].longest;
+            }
     }
     return ERR_OK;
 }
@@ -143,19 +178,21 @@ static enum err get_format(struct schema_compiler *c, const struct schema_all *a
 enum err schema_compile_string(struct schema_compiler *c, const struct schema_all *all,
                                uint32_t *rule)
 {
-    const struct schema_place *place = NULL;
+    struct patterns patterns = {.longest = SCHEMA_FOREVER};
     struct schema_counts counts;
-    struct str pattern;
     uint32_t inside;
 
     TRY(schema_get_counts(c, all, "minLength", "maxLength", &counts));
-    TRY(get_pattern(c, all, &pattern, &place));
-    TRY(get_format(c, all, &pattern, &place));
+    TRY(add_patterns(c, all, &patterns));
+    TRY(add_formats(c, all, &patterns));
     *rule = SCHEMA_NEVER;
     if (counts.min > counts.max)
         return ERR_OK;
-    if (pattern.ptr != NULL) {
-        TRY(schema_compile_regex(c, place, pattern, counts.min, counts.max, &inside));
+    if (counts.max >= patterns.longest)
+        counts.max = SCHEMA_FOREVER;
+    if (patterns.count > 0) {
+        TRY(schema_compile_regex(c, patterns.texts, patterns.count, counts.min, counts.max,
+                                 &inside));
     } else if (counts.place != NULL) {
         TRY(schema_repeat(c, SCHEMA_RULE_CHAR, counts.min, counts.max, &inside));
     } else {
@@ -224,13 +261,21 @@ static bool listed(yyjson_val *list, yyjson_val *val)
 static enum err fits(struct schema_compiler *c, const struct schema_all *all, yyjson_val *val,
                      bool *ok)
 {
-    static const char *const unchecked[] = {
-        "pattern",         "properties",    "required",
-        "items",           "prefixItems",   "additionalProperties",
-        "minItems",        "maxItems",      "unevaluatedProperties",
-        "additionalItems", "minProperties", "maxProperties"};
-    const struct schema_place *place;
-    struct str format = STR_NONE;
+    static const char *const unchecked[] = {"pattern",
+                                            "properties",
+                                            "required",
+                                            "items",
+                                            "prefixItems",
+                                            "additionalProperties",
+                                            "minItems",
+                                            "maxItems",
+                                            "unevaluatedProperties",
+                                            "additionalItems",
+                                            "minProperties",
+                                            "maxProperties",
+                                            "patternProperties",
+                                            "propertyNames"};
+    struct patterns patterns = {.count = 0};
     struct schema_counts counts;
     unsigned type = type_of(val);
 
@@ -242,9 +287,9 @@ static enum err fits(struct schema_compiler *c, const struct schema_all *all, yy
         size_t len = utf8_count(text);
         TRY(schema_get_counts(c, all, "minLength", "maxLength", &counts));
         *ok = len >= counts.min && len <= counts.max;
-        TRY(get_format(c, all, &format, &place));
-        if (format.ptr != NULL)
-            return schema_refuse(c, place, ERR_UNSUPPORTED,
+        TRY(add_formats(c, all, &patterns));
+        if (patterns.count > 0)
+            return schema_refuse(c, patterns.texts[0].place, ERR_UNSUPPORTED,
                                  "'format' beside enum or const is not checked; leave it out");
     }
     bool object = type == SCHEMA_TYPE_OBJECT, array = type == SCHEMA_TYPE_ARRAY;

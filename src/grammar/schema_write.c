@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "grammar/schema_chars.h"
 
 enum { CHUNK = 256, POINTER_BYTES = 200 };
 
@@ -204,6 +205,17 @@ void schema_put_count(struct schema_compiler *c, uint32_t min, uint32_t max)
         buf_appendf(c->out, min == 1 ? " " : "{%u} ", min);
     else
         buf_appendf(c->out, "{%u,%u} ", min, max);
+}
+
+void schema_put_ranges(struct schema_compiler *c, const struct schema_chars *set)
+{
+    buf_append_char(c->out, '[');
+    for (size_t i = 0; i < set->count; i++) {
+        schema_put_char(c, set->ranges[i].low);
+        buf_append_char(c->out, '-');
+        schema_put_char(c, set->ranges[i].high);
+    }
+    schema_put(c, "]");
 }
 
 enum err schema_any_of(struct schema_compiler *c, const uint32_t *rules, size_t count,
