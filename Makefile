@@ -276,10 +276,9 @@ else
 	@$(MAKE) --no-print-directory test SYSTEM=1
 endif
 
-# The demo model has random weights: its words have no sense, its speed and its cache are those of any other.
-MODEL  ?= build/demo.gguf
+# The demo model is small enough to be in the tree; tools/demo-model has what it was made with.
+MODEL  ?= demo
 serve: $(B)/hearth ## serve a model (MODEL=FILE; a demo model if none is given; more options in ARGS=)
-	@test -e '$(MODEL)' || $(B)/hearth model make --out '$(MODEL)'
 	@exec $(B)/hearth serve '$(MODEL)' $(ARGS)
 
 lint: ## check structure and style

@@ -104,6 +104,7 @@ install_files := \
     $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
     644:contrib/grafana/hearth.json:share/doc/hearth/examples/grafana.json \
     644:$(T)/hearth.ini:share/hearth/hearth.ini \
+    644:tools/demo-model/demo.gguf:share/hearth/demo.gguf \
     644:$(T)/completion/bash:share/bash-completion/completions/hearth \
     644:$(T)/completion/zsh:share/zsh/site-functions/_hearth \
     644:$(T)/completion/fish:share/fish/vendor_completions.d/hearth.fish \

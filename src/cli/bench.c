@@ -25,8 +25,8 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE, .group = "prefix, serve, peer",
-     .help = "GGUF file, or a family that `hearth model make --family` knows; default: the demo "
-             "model."},
+     .help = "GGUF file, or a family that `hearth model make --family` knows; default: "
+             "random."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, HERE,
      .help = "Threads of the servers; 0 = number of physical cores."},
     {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1,
@@ -127,7 +127,7 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
 
 const char *bench_model(struct bench *bench, const char *name)
 {
-    const char *family = name != NULL ? name : "demo";
+    const char *family = name != NULL ? name : "random";
     struct errinfo info = {0};
     struct stat st;
 

@@ -57,7 +57,7 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
                    struct bench_list *out) NODISCARD;
 
 /* The path of a file as given; a preset or family is made below the scratch folder; NULL is the
- * demo model. On failure prints an error and returns NULL. */
+ * model with random weights. On failure prints an error and returns NULL. */
 const char *bench_model(struct bench *bench, const char *name);
 struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context);
 

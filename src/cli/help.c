@@ -82,8 +82,8 @@ struct page_text {
 static const char *const overview_examples[] = {
     "hearth serve model.gguf",
     "Serve a model on port 4327 of this machine.",
-    "hearth model make && hearth serve demo.gguf",
-    "Try it without a model: create a small one with random weights.",
+    "hearth serve demo",
+    "Try it without a model: a small one that knows hearth comes with the program.",
     "hearth doctor",
     "Check this machine.",
     NULL,

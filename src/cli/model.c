@@ -32,9 +32,9 @@ struct model_options {
 #define SIZE_OF_MODEL .value = "N", .max = 1 << 24, HERE
 
 static const struct option_desc options_table[] = {
-    {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "demo", HERE,
+    {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "random", HERE,
      .group = "Model to make",
-     .help = "Preset (demo, qwen3-0.6b, qwen3.5-hybrid-1b, gemma3-1b) or architecture (llama, "
+     .help = "Preset (random, qwen3-0.6b, qwen3.5-hybrid-1b, gemma3-1b) or architecture (llama, "
              "qwen2, qwen3, qwen3moe, "
              "qwen35, qwen35moe, qwen3next, gemma2, gemma3, gpt-oss, llama4, deepseek2, mamba2, "
              "falcon-h1, nemotron_h, "

@@ -373,8 +373,9 @@ static void read_all(struct reading *reading)
     if (reading->status == CLI_EXIT_OK)
         add_dir(reading);
     if (reading->status == CLI_EXIT_OK && models->count == 0)
-        reading->status = cli_usage_error(cli, "no model given. Usage: hearth serve MODEL.gguf "
-                                               "(`hearth model make` creates a small one)");
+        reading->status =
+            cli_usage_error(cli, "no model given. Usage: hearth serve MODEL.gguf "
+                                 "(`hearth serve demo` serves the one that comes with it)");
     if (models->count == 1 && !models->list[0].named)
         name_alone(reading);
     check_pins(reading);

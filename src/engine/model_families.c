@@ -313,7 +313,7 @@ const struct model_family model_families[] = {
 };
 
 const struct model_preset model_presets[] = {
-    {"demo", "qwen3", "a few MB, answers in words without sense", MODEL_QUANT_Q8_0,
+    {"random", "qwen3", "a few MB, answers in words without sense", MODEL_QUANT_Q8_0,
      {.layers = 6, .width = 256, .heads = 8, .kv_heads = 2, .head_dim = 64, .ff = 768, .context = 32768}},
     {"qwen3-0.6b", "qwen3", "the shape of Qwen3 0.6B: dense", MODEL_QUANT_Q8_0,
      {.layers = 28, .width = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .ff = 3072,

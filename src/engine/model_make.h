@@ -57,7 +57,7 @@ struct model_shape {
 };
 
 struct model_make_options {
-    const char *family; /* a family or a preset; NULL = "demo" */
+    const char *family; /* a family or a preset; NULL = "random" */
     const char *out;    /* the target file; replaced when it exists */
     struct model_shape shape;
     enum model_quant quant; /* default: the preset's, f16 for a plain family */

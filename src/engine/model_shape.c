@@ -47,9 +47,9 @@ static enum err unknown_family(const char *name, struct errinfo *info)
     if (near != NULL)
         return err_set(info, ERR_INVALID, "no model family is called '%s'; did you mean '%s'?",
                        name, near);
-    return err_set(info, ERR_INVALID,
-                   "no model family is called '%s'; 'qwen3', 'gemma3' and 'demo' are some that are",
-                   name);
+    return err_set(
+        info, ERR_INVALID,
+        "no model family is called '%s'; 'qwen3', 'gemma3' and 'random' are some that are", name);
 }
 
 static uint32_t or_else(uint32_t given, uint32_t otherwise)
@@ -253,7 +253,7 @@ static enum err check(const struct model_family *family, struct model_shape *sha
 enum err model_make_resolve(const struct model_make_options *options, struct model_make_plan *plan,
                             struct errinfo *info)
 {
-    const char *name = options->family != NULL ? options->family : "demo";
+    const char *name = options->family != NULL ? options->family : "random";
     const struct model_preset *preset = model_preset_find(name);
     const struct model_family *family = model_family_find(preset != NULL ? preset->family : name);
 

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yyjson.h>
 
 #include "base/file.h"
@@ -569,6 +570,30 @@ static enum err use_models_dir(const struct resolve_options *options, const char
     return err;
 }
 
+/* The model that comes with the program: HEARTH_DEMO, or in the place it has beside an installed
+ * program or in the source tree. */
+static enum err use_demo(const struct resolve_options *options, struct resolved *out)
+{
+    static const char *const places[] = {"../share/hearth/demo.gguf",
+                                         "../../share/hearth/demo.gguf",
+                                         "../../tools/demo-model/demo.gguf"};
+    const char *named = env(options, "HEARTH_DEMO");
+    char program[MODEL_FILE_PATH_BYTES] = "";
+
+    out->kind = RESOLVE_DEMO;
+    if (named != NULL) {
+        snprintf(out->path, sizeof(out->path), "%s", named);
+        return is_file(options->fs, out->path) ? ERR_OK : ERR_NOT_FOUND;
+    }
+    if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0)
+        return ERR_NOT_FOUND;
+    *strrchr(program, '/') = '\0';
+    for (size_t i = 0; i < COUNT_OF(places); i++)
+        if (join(out->path, program, places[i]) && is_file(options->fs, out->path))
+            return ERR_OK;
+    return ERR_NOT_FOUND;
+}
+
 enum err resolve_model(const struct resolve_options *options, const char *name,
                        struct resolved *out, struct errinfo *info)
 {
@@ -583,6 +608,8 @@ enum err resolve_model(const struct resolve_options *options, const char *name,
         err = use_hugging_face(options, text, out, info);
     if (err == ERR_NOT_FOUND)
         err = use_ollama(options, text, out, info);
+    if (err == ERR_NOT_FOUND && str_eq(text, STR("demo")))
+        err = use_demo(options, out);
     if (err == ERR_NOT_FOUND)
         err_set(info, err,
                 "%s: no such file or folder, and neither Hugging Face's cache nor Ollama's store "

@@ -8,6 +8,7 @@
  *      user/repo, user/repo:Q8_0         Hugging Face's cache: the newest snapshot; Q4_K_M by
  *                                        default, else the first file
  *      name, name:tag, user/name:tag     Ollama's store: the manifest names the blob
+ *      demo                              the small model that comes with the program
  *
  * in this order. Names in caches are case-insensitive. Projector files (mmproj) are not models.
  *
@@ -30,6 +31,7 @@ enum resolve_kind {
     RESOLVE_MODELS_DIR,
     RESOLVE_HUGGING_FACE,
     RESOLVE_OLLAMA,
+    RESOLVE_DEMO,
     RESOLVE_KIND_COUNT
 };
 
@@ -39,7 +41,8 @@ struct resolve_options {
     const struct file_sys *fs;
     const char *models_dir; /* NULL: none */
     /* An environment variable, NULL when it is not set: LLAMA_CACHE, HF_HUB_CACHE,
-     * HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, OLLAMA_MODELS, HOME. */
+     * HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, OLLAMA_MODELS, HEARTH_DEMO,
+     * HOME. */
     const char *(*env)(const char *name, void *arg);
     void *env_arg;
 };

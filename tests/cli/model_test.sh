@@ -15,11 +15,11 @@ test_make_writes_what_it_says() {
     [ "$(ls -A | wc -l)" = 1 ] || fail "something else was left: $(ls -A)"
 }
 
-test_the_demo_is_the_default() {
+test_the_default_is_small() {
     run "$HEARTH" model make
     expect_status 0
-    expect_out 'demo.gguf: demo, 6 layers'
-    [ -s demo.gguf ] || fail 'no demo.gguf'
+    expect_out 'random.gguf: random, 6 layers'
+    [ -s random.gguf ] || fail 'no random.gguf'
 }
 
 test_seed_decides() {
@@ -57,7 +57,7 @@ test_help_names_every_family_and_preset() {
     expect_status 0
     expect_no_err
     local name
-    for name in demo qwen3-0.6b qwen3.5-hybrid-1b gemma3-1b kimi-linear nemotron_h deepseek2; do
+    for name in random qwen3-0.6b qwen3.5-hybrid-1b gemma3-1b kimi-linear nemotron_h deepseek2; do
         expect_out "$name"
     done
 }

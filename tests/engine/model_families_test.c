@@ -17,7 +17,7 @@ static void test_names_find_their_rows(void **state)
         assert_int_not_equal(model_presets[i].quant, MODEL_QUANT_DEFAULT);
         assert_true(strlen(model_presets[i].about) > 0);
     }
-    assert_null(model_family_find("demo"));
+    assert_null(model_family_find("random"));
     assert_null(model_preset_find("llama"));
     assert_null(model_family_find(""));
 }

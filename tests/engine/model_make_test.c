@@ -245,7 +245,7 @@ static void test_every_quantization_runs(void **state)
     }
 }
 
-static void test_demo_is_small_and_talks_in_words(void **state)
+static void test_the_default_is_small_and_talks_in_words(void **state)
 {
     token_id tokens[64];
     size_t count;
@@ -254,10 +254,10 @@ static void test_demo_is_small_and_talks_in_words(void **state)
     int words = 0;
 
     (void)state;
-    make(NULL, path_of("demo"), 0, (struct model_shape){0}, 0);
-    struct engine *engine = load(path_of("demo"));
+    make(NULL, path_of("random"), 0, (struct model_shape){0}, 0);
+    struct engine *engine = load(path_of("random"));
     assert_true(engine_facts(engine)->weights_bytes < 8 << 20);
-    assert_string_equal(engine_facts(engine)->name, "demo");
+    assert_string_equal(engine_facts(engine)->name, "random");
     assert_string_equal(engine_facts(engine)->chat_template, model_vocab_chat_template());
     assert_ok(engine_tokenize(
         engine, STR("<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\n"),
@@ -455,7 +455,7 @@ static void test_progress_grows_and_can_cancel(void **state)
 #define X(test, family, kinds) TEST(test),
 TEST_SUITE(FAMILY_TESTS(X) TEST(test_every_family_is_run), TEST(test_optional_experts),
            TEST(test_bytes_follow_from_options_and_seed), TEST(test_every_quantization_runs),
-           TEST(test_demo_is_small_and_talks_in_words), TEST(test_window_and_vocabulary_as_asked),
-           TEST(test_optional_tensors_are_left_out), TEST(test_failed_disk_leaves_what_was_there),
-           TEST(test_no_memory_leaves_what_was_there), TEST(test_bad_target),
-           TEST(test_progress_grows_and_can_cancel))
+           TEST(test_the_default_is_small_and_talks_in_words),
+           TEST(test_window_and_vocabulary_as_asked), TEST(test_optional_tensors_are_left_out),
+           TEST(test_failed_disk_leaves_what_was_there), TEST(test_no_memory_leaves_what_was_there),
+           TEST(test_bad_target), TEST(test_progress_grows_and_can_cancel))

@@ -16,12 +16,12 @@ static struct model_make_plan resolve(const char *family, struct model_shape sha
     return plan;
 }
 
-static void test_nothing_given_is_the_demo(void **state)
+static void test_the_default_is_random(void **state)
 {
     struct model_make_plan plan = resolve(NULL, (struct model_shape){0});
 
     (void)state;
-    assert_string_equal(plan.name, "demo");
+    assert_string_equal(plan.name, "random");
     assert_string_equal(plan.family->name, "qwen3");
     assert_int_equal(plan.quant, MODEL_QUANT_Q8_0);
     assert_int_equal(plan.shape.vocab, model_vocab_min());
@@ -99,7 +99,7 @@ static void test_what_does_not_fit_is_refused_with_advice(void **state)
     } cases[] = {
         {"quen3", {0}, 0, "did you mean 'qwen3'?"},
         {"gemma3_1b", {0}, 0, "did you mean 'gemma3-1b'?"},
-        {"banana", {0}, 0, "'qwen3', 'gemma3' and 'demo' are"},
+        {"banana", {0}, 0, "'qwen3', 'gemma3' and 'random' are"},
         {"llama", {.layers = 257}, 0, "the number of layers is 257: expected 1 to 256"},
         {"nemotron_h", {.layers = 2}, 0, "expected 3 to 256"},
         {"llama", {.width = 300}, 0, "a multiple of 32, such as 288 or 320"},
@@ -163,7 +163,7 @@ static void test_odd_sizes_are_fine_without_blocks(void **state)
     resolve("llama", (struct model_shape){.heads = 3, .head_dim = 8});
 }
 
-TEST_SUITE(TEST(test_nothing_given_is_the_demo), TEST(test_what_is_not_given_follows_the_width),
+TEST_SUITE(TEST(test_the_default_is_random), TEST(test_what_is_not_given_follows_the_width),
            TEST(test_family_rules), TEST(test_presets_are_overridden_field_by_field),
            TEST(test_every_family_and_preset_has_a_valid_shape),
            TEST(test_what_does_not_fit_is_refused_with_advice),

@@ -341,5 +341,23 @@ static void test_faults(void **state)
     }
 }
 
+/* The model that comes with the program: after everything that the user has under that name. */
+static void test_demo(void **state)
+{
+    struct place place;
+
+    (void)state;
+    place_init(&place);
+    place_set(&place, "HEARTH_DEMO", "none.gguf");
+    assert_int_equal(ask(&place, "demo"), ERR_NOT_FOUND);
+    put(&place, "none.gguf", "x");
+    expect(&place, "demo", RESOLVE_DEMO, "none.gguf");
+    assert_int_equal(ask(&place, "demo2"), ERR_NOT_FOUND);
+    put(&place, "models/demo.gguf", "x");
+    place.options.models_dir = at(&place, "models");
+    expect(&place, "demo", RESOLVE_MODELS_DIR, "models/demo.gguf");
+}
+
 TEST_SUITE(TEST(test_files_and_folders), TEST(test_models_dir), TEST(test_hugging_face),
-           TEST(test_places_of_the_cache), TEST(test_ollama), TEST(test_list), TEST(test_faults))
+           TEST(test_places_of_the_cache), TEST(test_ollama), TEST(test_demo), TEST(test_list),
+           TEST(test_faults))
