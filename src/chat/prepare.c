@@ -222,8 +222,10 @@ static enum err write_grammar(struct prepare_run *run)
 
     TRY(constraint_write(&out->constraint, &constraint, &run->info));
     out->either = constraint.mode == CONSTRAINT_AUTO && constraint.answer != CONSTRAINT_ANSWER_TEXT;
-    if (out->constraint.grammar.len > 0)
+    if (out->constraint.grammar.len > 0) {
         out->grammar = buf_str(&out->constraint.grammar);
+        out->formats.also = TOOLCALL_NONE; /* the grammar does not hold calls of that format */
+    }
     return ERR_OK;
 }
 

@@ -589,9 +589,34 @@ static void test_every_allocation_may_fail(void **state)
     bench_close(&bench);
 }
 
-TEST_SUITE(TEST(test_marks_and_breakpoints), TEST(test_i105_control_tokens_of_clients_are_text),
-           TEST(test_i106_neutral_texts), TEST(test_i106_turns_as_sampled),
-           TEST(test_i100_turns_belong_to_their_tenant), TEST(test_i106_turns_with_calls),
-           TEST(test_i106_thoughts_are_given_back), TEST(test_call_ids), TEST(test_text_and_tokens),
-           TEST(test_grammars), TEST(test_grammars_that_cannot_be),
-           TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail))
+/* The model's own format is read beside the one that we describe, but a grammar holds only one. */
+static void test_native_calls_without_a_grammar(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}{{ m.role ~ ': ' ~ m.content }}\n{% endfor "
+        "%}{# <｜tool▁call▁begin｜> #}";
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    bench_open_template(&bench, false, source);
+    for (int forced = 0; forced < 2; forced++) {
+        read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"tools\":"
+                              "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}");
+        prompt.request.tool_choice = forced ? CONSTRAINT_REQUIRED : CONSTRAINT_AUTO;
+        assert_ok(make(&prompt, &bench));
+        assert_int_equal(prompt.prepared.formats.calls, TOOLCALL_HERMES);
+        assert_int_equal(prompt.prepared.formats.also, forced ? TOOLCALL_NONE : TOOLCALL_DEEPSEEK);
+        assert_true(prompt.prepared.control_text == !forced);
+        drop(&prompt);
+    }
+    bench_close(&bench);
+}
+
+TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
+           TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
+           TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
+           TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),
+           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_grammars),
+           TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
+           TEST(test_every_allocation_may_fail))

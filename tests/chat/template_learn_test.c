@@ -21,7 +21,9 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "grammar/constraint.h"
 #include "support/chat_kit.h"
+#include "support/gbnf_language.h"
 #include "support/output_log.h"
 #include "support/templates.h"
 #include "support/test.h"
@@ -282,7 +284,7 @@ static const char hard_tools[] =
     "\"string\"}}}}, \"required\": [\"city\"]}}}]";
 
 struct reading {
-    size_t same, different, described, assumed, unreadable, without;
+    size_t same, different, described, assumed, unreadable, without, forced;
 };
 
 static struct str render_turn(const struct chat_template *tmpl,
@@ -362,6 +364,50 @@ static bool reads_back(const char *name, const struct chat_template *tmpl, uint6
            reads_sample(name, tmpl, &samples[1], seed);
 }
 
+enum { FORCED = 8 };
+
+/* What the grammar of tool_choice required allows, at random, is a call that is read. */
+static bool reads_forced(const char *name, const struct chat_template *tmpl, uint64_t *seed)
+{
+    yyjson_doc *doc = yyjson_read(hard_tools, sizeof(hard_tools) - 1, 0);
+    struct constraint_request request = {.mode = CONSTRAINT_REQUIRED,
+                                         .formats = chat_template_formats(tmpl)};
+    struct case_run run = {.options = {.formats = request.formats, .calls = true}};
+    struct constraint constraint;
+    struct errinfo info = {0};
+    size_t good = 0;
+
+    arena_init(&run.arena, 64 << 20);
+    run.options.tools = request.tools =
+        chat_kit_read_tools(&run.arena, yyjson_doc_get_root(doc), &request.tools_count);
+    run.options.tools_count = request.tools_count;
+    struct str prompt = render_turn(tmpl, &run.options, NULL, &run.arena);
+    run.options.prompt_tail = request.prompt_tail = prompt;
+    constraint_init(&constraint);
+    if (constraint_write(&constraint, &request, &info) != ERR_OK)
+        fail_msg("%s: %s", name, info.text);
+    struct language *language = language_create(buf_str(&constraint.grammar));
+    for (int i = 0; i < FORCED; i++) {
+        struct collected all;
+        struct buf text;
+        buf_init(&text, 1 << 20);
+        language_generate(language, "root", seed, &text);
+        run.text = (struct str){buf_str(&text), text.len};
+        read_case(&run, 5, seed, &all);
+        bool same = all.log.calls == 1 && !all.log.failed && all.log.content.len == 0;
+        if (!same)
+            print_error("%s: %s\ngave\n%s\n", name, buf_str(&text), output_log_text(&all.log));
+        good += same;
+        collected_fini(&all);
+        buf_fini(&text);
+    }
+    language_destroy(&language);
+    constraint_fini(&constraint);
+    yyjson_doc_free(doc);
+    arena_fini(&run.arena);
+    return good == FORCED;
+}
+
 struct reader {
     struct reading reading;
     uint64_t seed;
@@ -383,6 +429,8 @@ static void read_template(const char *name, const char *source, void *arg)
     struct output_formats formats = chat_template_formats(tmpl);
     print_message("%-60s %-12s %-12s %d\n", name, toolcall_format_name(formats.calls),
                   chat_calls_name(chat_template_calls(tmpl)), (int)formats.reasoning);
+    if (formats.calls != TOOLCALL_NONE)
+        reader->reading.forced += !reads_forced(name, tmpl, &reader->seed);
     switch (chat_template_calls(tmpl)) {
     case CHAT_CALLS_READ:
         same = reads_back(name, tmpl, &reader->seed);
@@ -436,6 +484,7 @@ static void test_calls_of_templates_read_back(void **state)
                   reader.reading.same, reader.reading.different, reader.reading.described,
                   reader.reading.assumed, reader.reading.unreadable, reader.reading.without);
     assert_int_equal(reader.reading.different, 0);
+    assert_int_equal(reader.reading.forced, 0);
     assert_int_equal(reader.reading.unreadable, 0);
     assert_true(reader.reading.same > 0);
 }
