@@ -133,9 +133,7 @@ void chat_template_destroy(struct chat_template **tmpl)
     if (*tmpl == NULL)
         return;
     jinja_destroy(&(*tmpl)->jinja);
-    if ((*tmpl)->learned != NULL)
-        arena_fini(&(*tmpl)->learned->arena);
-    mem_free((*tmpl)->learned);
+    chat_forget(*tmpl);
     mem_free((*tmpl)->bos);
     mem_free((*tmpl)->eos);
     mem_free(*tmpl);

@@ -33,7 +33,7 @@ struct chat_template {
     enum chat_tools_style tools_style;
     struct output_formats formats;
     enum chat_calls calls;
-    struct chat_learned *learned; /* owned */
+    struct chat_learned *learned; /* owned; NULL: nothing was */
     char *bos, *eos;              /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is unknown. */
     bool mark_off[MARK_COUNT][ROLE_COUNT];
@@ -208,8 +208,9 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
 
 /* ---- template_learn.c ---- */
 
-/* Fills formats and calls; after the caps are known. */
+/* Fills formats and calls; after the caps are known. And frees what was learned. */
 enum err chat_learn(struct chat_template *tmpl, struct str source, struct errinfo *info) NODISCARD;
+void chat_forget(struct chat_template *tmpl);
 
 /* ---- template_stable.c ---- */
 

@@ -11,9 +11,9 @@
  * The words of the sample are unlike anything that a template contains, so their places in the
  * rendered turn are the places of names, keys and values:
  *
- *      <calls> <call> f <sep> <key> a </key> <value> x </value> <key> b </key> <value> 71 </value> </call> ...
- *      `--------------' `-----------'       `----------------'         `--------------------------'
- *           before          head                  middle                           after
+ *      <calls> <call> f <sep> <key> a </key> <value> x </value> <key> b </key> <value> 71 </value> ...
+ *      `------------'   `---------'   `----------'   `------------'   `----------'    `----------
+ *          before          head           inner          middle                          after
  *
  * What two places have in common is a mark, and the rest is another: the text before the first and
  * before the second call both end with what begins a call, the head and the text between two
@@ -288,7 +288,7 @@ struct places {
     bool id;
 };
 
-/* From an offset on. Keys and values are there in any form; only the name must be. */
+/* From an offset on. False if one of the words is missing. */
 static bool find_places(struct str text, size_t from, struct str name, struct str id,
                         struct places *out)
 {
@@ -465,6 +465,31 @@ static void cut_list(struct call_format *out, struct str *before, struct str *af
     *after = after_mark(*after, STR("]"));
 }
 
+static bool has_bracket(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (strchr("<[{|`", text.ptr[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* A plain word cannot open calls: answers have it, too. */
+static bool is_mark(struct str text)
+{
+    return text.len > 2 && text.len <= MARK_BYTES_MAX && has_bracket(text);
+}
+
+/* Without a name of a role on the line before it. */
+static struct str mark_of(struct str opener)
+{
+    size_t line = str_find(opener, STR("\n"));
+
+    if (line == SIZE_MAX || has_bracket(between(opener, 0, line)))
+        return opener;
+    struct str rest = str_trim(marker_skip(opener, line));
+    return has_bracket(rest) ? rest : opener;
+}
+
 /* What is around the calls, from a turn with one and, if the template shows several, with two. */
 static bool learn_outside(struct str one, const struct places *at, size_t end, struct str two,
                           struct call_format *out)
@@ -486,16 +511,14 @@ static bool learn_outside(struct str one, const struct places *at, size_t end, s
         begin = common_end(before, gap);
     }
     struct str call_end = begin.len > 0 ? common_begin(before_mark(gap, begin), after) : after;
-    struct str opener = begin.len > 0 ? before_mark(before, begin) : before;
-    out->openers[0] = opener.len > 0 && !(whole && begin.len > 0) ? opener : before;
-    if (whole && begin.len > 0)
-        out->openers[0] = begin;
-    if (!whole)
-        out->call_begin = begin;
+    struct str opener = begin.len > 0 && !whole ? before_mark(before, begin) : begin;
+    out->openers[0] = mark_of(opener.len > 0 ? opener : before);
     *(whole ? &out->closers[0] : &out->call_end) = call_end;
-    if (!whole && begin.len > 0)
+    if (!whole && begin.len > 0) {
+        out->call_begin = begin;
         out->closers[0] = after_mark(after, call_end);
-    return out->openers[0].len > 0;
+    }
+    return is_mark(out->openers[0]) && out->closers[0].len <= MARK_BYTES_MAX;
 }
 
 /* ---- the whole ---- */
@@ -511,9 +534,6 @@ static bool learn_calls(struct learner *l, struct turn one, struct turn two)
         !learn_inside(l, one.text, &at, out, &end) ||
         !learn_outside(one.text, &at, end, two.text, out))
         return false;
-    for (size_t i = 0; i < CALL_OPENERS_MAX; i++)
-        if (out->openers[i].len > MARK_BYTES_MAX || out->closers[i].len > MARK_BYTES_MAX)
-            return false;
     l->tmpl->formats.calls = TOOLCALL_LEARNED;
     l->tmpl->formats.learned_calls = out;
     return true;
@@ -591,8 +611,7 @@ static void find_thoughts(struct learner *l)
     };
     formats->reasoning = REASONING_LEARNED;
     formats->learned_thoughts = marks;
-    if (marks->open.len > 0 && marks->close.len > 0 && !str_eq(marks->open, l->begin) &&
-        marks->open.len <= MARK_BYTES_MAX && marks->close.len <= MARK_BYTES_MAX &&
+    if (is_mark(marks->open) && is_mark(marks->close) && !str_eq(marks->open, l->begin) &&
         reads_thought(l, turn))
         return;
     formats->reasoning = shown;
@@ -628,6 +647,15 @@ static void learn(struct learner *l)
     l->tmpl->calls = describes_tools(l->tmpl) ? CHAT_CALLS_OURS : find_calls(l);
 }
 
+void chat_forget(struct chat_template *tmpl)
+{
+    if (tmpl->learned == NULL)
+        return;
+    arena_fini(&tmpl->learned->arena);
+    mem_free(tmpl->learned);
+    tmpl->learned = NULL;
+}
+
 enum err chat_learn(struct chat_template *tmpl, struct str source, struct errinfo *info)
 {
     struct learner l = {.tmpl = tmpl, .learned = mem_alloc(sizeof(*l.learned))};
@@ -645,6 +673,8 @@ enum err chat_learn(struct chat_template *tmpl, struct str source, struct errinf
     yyjson_doc_free(l.schema);
     yyjson_doc_free(l.arguments);
     arena_fini(&l.arena);
+    if (tmpl->formats.learned_calls == NULL && tmpl->formats.learned_thoughts == NULL)
+        chat_forget(tmpl);
     return l.err != ERR_NOMEM ? ERR_OK
                               : err_set(info, ERR_NOMEM, "no memory to try the chat template");
 }

@@ -518,7 +518,12 @@ static void test_what_cannot_be_read_is_known(void **state)
                                                   "c.function.arguments | length }}"
                                                   "{% endfor %}" OPEN),
                      CHAT_CALLS_UNREADABLE);
-    assert_int_equal(calls_of(TOOLS MESSAGES EACH "<<{{ c.function.name }}>>{{ "
+    /* answers have such words, too */
+    assert_int_equal(calls_of(TOOLS MESSAGES EACH "call {{ c.function.name }} with {{ "
+                                                  "c.function.arguments | tojson }}"
+                                                  "{% endfor %}" OPEN),
+                     CHAT_CALLS_UNREADABLE);
+    assert_int_equal(calls_of(TOOLS MESSAGES EACH "<<do {{ c.function.name }}>>{{ "
                                                   "c.function.arguments | tojson }}<</>>"
                                                   "{% endfor %}" OPEN),
                      CHAT_CALLS_READ);
