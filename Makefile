@@ -290,9 +290,11 @@ format: ## lay the C sources out with clang-format
 # ROUNDS random prompts per family; about a minute each on two cores.
 ROUNDS ?= 20
 fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity_test)
-fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
+fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/fidelity/families_test $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones, and a table of all architectures (ROUNDS=, FAMILY=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_TABLE=$(FAMILY) \
+	    $(B)/tests/fidelity/families_test --run test_table
 
 # Every template in DIR renders calls and thoughts, which are read back; cases.jsonl there has texts of models.
 DIR ?= tests/data/formats

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "engine/engine.h"
 
 /* Beginnings of the names of libraries that compute, or that compile what a device computes. */
@@ -150,16 +151,27 @@ static void hash_text(struct hash256_state *state, const char *text)
     hash256_update_framed(state, text, strlen(text));
 }
 
+static bool is_chosen(const char *names, const char *device)
+{
+    struct str rest = str_from(names), name;
+
+    while (str_next(&rest, ',', &name))
+        if (str_eq(name, str_from(device)))
+            return true;
+    return names == NULL;
+}
+
 /* Processors are told apart by the plug-in's variant; their own names do not change results. */
-static void hash_devices(struct hash256_state *state, int gpu_layers)
+static void hash_devices(struct hash256_state *state, const struct engine_options *options)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t device = ggml_backend_dev_get(i);
         enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
-        if (type == GGML_BACKEND_DEVICE_TYPE_CPU)
+        if (type == GGML_BACKEND_DEVICE_TYPE_CPU ||
+            !is_chosen(options->devices, ggml_backend_dev_name(device)))
             continue;
         hash256_update_u32(state, (uint32_t)type);
-        hash256_update_u32(state, (uint32_t)gpu_layers);
+        hash256_update_u32(state, (uint32_t)options->gpu_layers);
         hash_text(state, ggml_backend_dev_name(device));
         hash_text(state, ggml_backend_dev_description(device));
     }
@@ -175,8 +187,7 @@ static void hash_arithmetic(struct hash256_state *state, const struct engine_opt
         hash_text(state, libraries.list[i].name);
         hash256_update(state, libraries.list[i].build.bytes, HASH256_BYTES);
     }
-    hash_text(state, options->devices != NULL ? options->devices : "");
-    hash_devices(state, options->gpu_layers);
+    hash_devices(state, options);
 }
 
 /* ---- meaning ---- */

@@ -42,6 +42,8 @@ enum model_trait {
     MODEL_TRAIT_HEADS_FILL = 128, /* heads x head size must be the width */
     MODEL_TRAIT_LATENT = 256,     /* attention rows are one latent vector for all heads */
     MODEL_TRAIT_ENCODER = 1024,   /* makes no text: the engine refuses it */
+    MODEL_TRAIT_OUTPUT_BIAS = 2048, /* the output has a bias */
+    MODEL_TRAIT_ROPE_FREQS = 4096,  /* has its own factors of rotation */
     /* gated delta net: the state is divided into heads of state_size */
     MODEL_TRAIT_DELTA = 512,
 };
@@ -56,11 +58,13 @@ enum {
 };
 
 struct model_family {
-    const char *name; /* also the name of the architecture */
+    const char *name;
     unsigned traits;
     uint32_t layers_min;
     struct model_shape shape;
     model_keys_fn keys[MODEL_FAMILY_KEYS_MAX]; /* beside those that every family has */
+    const char *text;                          /* more keys, see model_families.c */
+    const char *architecture;                  /* NULL = its name */
 };
 
 struct model_preset {

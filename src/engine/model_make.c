@@ -90,9 +90,10 @@ static enum err refused(const struct making *making, const char *what, struct er
 static enum err describe(struct making *making, struct errinfo *info)
 {
     const struct model_family *family = making->plan.family;
-    struct model_keys keys = {.gguf = making->gguf, .architecture = family->name};
+    const char *name = family->architecture != NULL ? family->architecture : family->name;
+    struct model_keys keys = {.gguf = making->gguf, .architecture = name};
 
-    gguf_set_val_str(making->gguf, "general.architecture", family->name);
+    gguf_set_val_str(making->gguf, "general.architecture", name);
     gguf_set_val_str(making->gguf, "general.name", making->plan.name);
     gguf_set_val_str(making->gguf, "general.description", "random weights, made by hearth");
     gguf_set_val_u32(making->gguf, "general.file_type", LLAMA_FTYPE_MOSTLY_F16);
@@ -111,8 +112,7 @@ static bool matches_any(const char *name, const char *const *patterns)
 /* Optional in the library, absent in published models. */
 static bool is_left_out(const struct making *making, const char *name)
 {
-    static const char *const never[] = {"rope_freqs.weight", "*.scale", "*.input_scale", "cls.*",
-                                        "output.bias",       NULL};
+    static const char *const never[] = {"*.scale", "*.scales", "*.input_scale", "cls.*", NULL};
     static const char *const biases[] = {"*.attn_[qkv].bias", "*.attn_output.bias", "*.ffn_*.bias",
                                          NULL};
     static const char *const merged[] = {"*.ssm_in.weight",
@@ -121,6 +121,8 @@ static bool is_left_out(const struct making *making, const char *name)
 
     return matches_any(name, never) ||
            (!(traits & MODEL_TRAIT_BIAS) && matches_any(name, biases)) ||
+           (!(traits & MODEL_TRAIT_ROPE_FREQS) && strcmp(name, "rope_freqs.weight") == 0) ||
+           (!(traits & MODEL_TRAIT_OUTPUT_BIAS) && strcmp(name, "output.bias") == 0) ||
            (traits & MODEL_TRAIT_DELTA && matches_any(name, merged)) ||
            (making->plan.shape.tied && strcmp(name, "output.weight") == 0);
 }

@@ -20,7 +20,7 @@ enum {
     EXPERTS_MAX = 512, /* the library's limit */
     VOCAB_MAX = 1 << 20,
     CONTEXT_MAX = 1 << 24,
-    NAMES_MAX = 64, /* families and presets */
+    NAMES_MAX = 256, /* families and presets */
 };
 
 const char *const model_quant_names[] = {

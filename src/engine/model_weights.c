@@ -54,6 +54,7 @@ static const struct model_weights_rule rules[] = {
     {"output_norm.weight", RULE_FLIP, 1.0F, 0.1F},
     {"attn_q_norm.weight", RULE_RANGE, 4.0F, 0.4F},
     {"*norm*", RULE_RANGE, 1.0F, 0.1F},
+    {"rope_f*", RULE_RANGE, 1.0F, 0.1F},
     {"ssm_a", RULE_RANGE, -2.0F, 1.5F},
     {"ssm_d", RULE_RANGE, 1.0F, 0.1F},
     {"ssm_dt.bias", RULE_RANGE, -3.5F, 1.5F},
@@ -193,5 +194,6 @@ bool model_weights_is_matrix(const char *tensor, const int64_t *dims)
     const char *name = leaf(tensor);
 
     return dims[1] > 1 && fnmatch("*.weight", name, 0) == 0 && fnmatch("*norm*", name, 0) != 0 &&
-           fnmatch("*conv1d*", name, 0) != 0 && fnmatch("ffn_gate_inp*", name, 0) != 0;
+           fnmatch("*_ape.weight", name, 0) != 0 && fnmatch("time_mix_*", name, 0) != 0 &&
+           fnmatch("*conv*", name, 0) != 0 && fnmatch("ffn_gate_inp*", name, 0) != 0;
 }

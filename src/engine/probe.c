@@ -236,9 +236,11 @@ static void derive_kinds(struct engine_llama *llama, seq_id seq)
     uint64_t partial = measure(llama, seq).partial;
     if (!announced && !sections->no_partial && partial > sections->empty_bytes)
         facts->kinds |= KIND_BIT(KIND_RECURRENT);
-    facts->rows_bytes_per_token = sections->rows_each;
-    facts->rows_bytes_fixed =
-        sections->rows_each == 0 ? 0 : sections->rows_fixed + sections->empty_bytes;
+    /* Without a layer that has all rows, rows are records of cells alone: the snapshot has all that
+     * attention reads. */
+    bool rows = sections->rows_each > 0 && facts->kinds & KIND_BIT(KIND_FULL);
+    facts->rows_bytes_per_token = rows ? sections->rows_each : 0;
+    facts->rows_bytes_fixed = rows ? sections->rows_fixed + sections->empty_bytes : 0;
     facts->snapshot_bytes_max = 0;
     if (kind_set_needs_snapshot(facts->kinds)) {
         uint64_t more = facts->window >= PROBE_TOKENS ? facts->window + 1 - PROBE_TOKENS : 0;

@@ -152,7 +152,6 @@ static void test_every_option_arrives(void **state)
 {
     static const char *const lines[] = {
         "-c 512",
-        "-c 1024",
         "-c 512 -ub 64",
         "-c 512 -ctk q8_0",
         "-c 512 -ctv f32",
@@ -164,8 +163,13 @@ static void test_every_option_arrives(void **state)
         "-c 512 --rope-freq-scale 0.5",
     };
     static const char *const same[] = {
-        "-c 512 --flash-attn auto", "-c 512 -tb 1",        "-c 512 --parallel 2",
-        "-c 512 -ngl -1",           "-c 512 --device CPU", "-c 512 --max-memory 50%",
+        "-c 1024",
+        "-c 512 --flash-attn auto",
+        "-c 512 -tb 1",
+        "-c 512 --parallel 2",
+        "-c 512 -ngl -1",
+        "-c 512 --device CPU",
+        "-c 512 --max-memory 50%",
     };
     struct hash256 seen[COUNT_OF(lines)];
 
