@@ -247,8 +247,10 @@ static void after_item(struct job *job, size_t index, uint32_t count)
     if (prefill) {
         show_progress(job);
         /* The last token is run for its logits. The state that includes it is stored at the end. */
-        if (job->done < job->target)
+        if (job->done < job->target) {
             retain_on_the_way(job);
+            device_keep_prompt(job);
+        }
     }
     if (job->done == job->target) {
         beside_end(job);

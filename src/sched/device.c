@@ -343,6 +343,45 @@ bool device_park(struct job *job)
     return true;
 }
 
+/* A copy of the job's tokens so far, on a second sequence. NULL: no memory or no sequence. */
+static struct resident *copy_of(struct job *job)
+{
+    struct sched *sched = job->sched;
+    struct resident *copy = mem_try_alloc(sizeof(*copy));
+    token_id *tokens = mem_try_alloc_array(job->done, sizeof(*tokens));
+    seq_id seq = SEQ_NONE;
+    enum err err = copy != NULL && tokens != NULL ? ERR_OK : ERR_NOMEM;
+
+    while (err == ERR_OK &&
+           (err = engine_seq_fork(sched->engine, job->seq, &seq, NULL)) == ERR_LIMIT)
+        err = device_reclaim(sched, NULL) ? ERR_OK : ERR_NOMEM;
+    if (err != ERR_OK) {
+        mem_free(tokens);
+        mem_free(copy);
+        return NULL;
+    }
+    memcpy(tokens, job->tokens, job->done * sizeof(*tokens));
+    *copy = (struct resident){.space = job->space,
+                              .tenant = job->tenant->name,
+                              .tokens = tokens,
+                              .count = job->done,
+                              .since = sched->computed,
+                              .seq = seq};
+    return copy;
+}
+
+void device_keep_prompt(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    if (sched->cuttable || !sched->options.park || !reads_device(job) || !job->keep.stores ||
+        job->usage.generated > 0 || job->done + 1 != job->target || job->done < SCHED_FLIGHT_MIN)
+        return;
+    struct resident *copy = copy_of(job);
+    if (copy != NULL)
+        list_push_back(&sched->residents, &copy->link);
+}
+
 static void evict(struct sched *sched, struct resident *resident, enum store_price price)
 {
     free_resident(sched, resident, price);

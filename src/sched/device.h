@@ -86,6 +86,9 @@ bool device_take(struct job *job, const struct device_match *match);
 /* Turns the ended job and its sequence into a resident. False: it was not parked, and the caller
  * keeps both. */
 bool device_park(struct job *job);
+/* State that cannot be truncated: keeps it on the device as it is before the last token of the
+ * prompt, for the same prompt again. Otherwise a no-op. */
+void device_keep_prompt(struct job *job);
 /* Frees the least recently used resident other than `keep`; false when there is none. */
 bool device_reclaim(struct sched *sched, const struct resident *keep);
 /* Frees residents until that many cells are free; false when that is not enough. */

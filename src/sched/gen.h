@@ -81,6 +81,8 @@ struct gen_usage {
     /* position of the first token not found; = prompt when all were found */
     uint32_t first_difference;
     uint64_t stored_bytes; /* bytes stored in the cache so far */
+    /* what computing the reused tokens would take, at the speed measured last; 0 = not known */
+    double compute_s;
 };
 
 /* Nanoseconds of the monotonic clock; 0: never happened. */

@@ -62,13 +62,18 @@ static void write_reason(const struct gen_usage *usage, const struct mark *marks
         buf_appendf(out, " (%s[%u])", role_name(message.role), message.message);
 }
 
-static void write_speed(const struct answer_timings *timings, struct buf *out)
+static void write_speed(const struct gen_usage *usage, const struct answer_timings *timings,
+                        struct buf *out)
 {
+    double ttft_s = timings->ttft_ms / 1000;
     char text[UNITS_TEXT_BYTES];
 
-    if (timings->ttft_ms > 0)
+    if (ttft_s > 0)
         buf_appendf(out, " | ttft %s",
-                    units_format_duration((uint64_t)(timings->ttft_ms * (double)NS_PER_MS), text));
+                    units_format_duration((uint64_t)(ttft_s * (double)NS_PER_S), text));
+    if (ttft_s > 0 && usage->compute_s > ttft_s)
+        buf_appendf(out, " (about %s without the cache)",
+                    units_format_duration((uint64_t)(usage->compute_s * (double)NS_PER_S), text));
     if (timings->predicted_per_s > 0)
         buf_appendf(out, " | %.*f tok/s", timings->predicted_per_s < 10 ? 1 : 0,
                     timings->predicted_per_s);
@@ -79,5 +84,5 @@ void log_line_write(const struct gen_usage *usage, const struct answer_timings *
 {
     write_parts(usage, out);
     write_reason(usage, marks, marks_count, out);
-    write_speed(timings, out);
+    write_speed(usage, timings, out);
 }

@@ -135,5 +135,30 @@ static void test_lost_when_storing_costs_too_much(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_many_short_requests_add_up), TEST(test_stored_between_batches),
-           TEST(test_lost_when_storing_costs_too_much))
+/* State that cannot be truncated stays where the prompt ends, beside where the answer ends. */
+static void test_the_same_prompt_again(void **state)
+{
+    static const kind_set kinds[] = {KIND_BIT(KIND_RECURRENT),
+                                     KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT),
+                                     KIND_BIT(KIND_FULL) | KIND_BIT(KIND_SLIDING)};
+    static struct kit_gen once, again;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        struct sched_kit kit;
+        sched_kit_open(&kit, &(struct engine_fake_options){.kinds = kinds[i], .chunk = CHUNK}, RAM,
+                       NULL);
+        kit_gen_init(&once, &kit, 1, PROMPT, 8);
+        kit_gen_run(&kit, &once);
+        kit_gen_init(&again, &kit, 1, PROMPT, 8);
+        kit_gen_run(&kit, &again);
+        assert_int_equal(again.result.usage.device, PROMPT - 1);
+        kit_gen_expect_same(&once, &again, false);
+        kit_gen_fini(&once);
+        kit_gen_fini(&again);
+        sched_kit_close(&kit);
+    }
+}
+
+TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_many_short_requests_add_up),
+           TEST(test_stored_between_batches), TEST(test_lost_when_storing_costs_too_much))

@@ -33,6 +33,11 @@ static void test_the_whole_line(void **state)
           "prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 "
           "(user[3])"
           " | ttft 1.9 s | 41 tok/s");
+    usage.compute_s = 61;
+    check(usage, (struct answer_timings){.ttft_ms = 1900, .predicted_per_s = 41.2},
+          "prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 "
+          "(user[3])"
+          " | ttft 1.9 s (about 1 min 01 s without the cache) | 41 tok/s");
 }
 
 static void test_what_is_not_known_is_left_out(void **state)
