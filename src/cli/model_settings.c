@@ -111,6 +111,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     if (err == ERR_OK) {
         struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
+        options.no_cache = true; /* only servers have one */
         options.on_progress = progress_part;
         options.arg = bar;
         err = cli_load_engine(settings, &options, engine, &info);

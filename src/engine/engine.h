@@ -67,14 +67,14 @@ struct engine_adapter {
 
 /* Options for loading a model. Zero is a good default for each field. */
 struct engine_options {
-    const char *path; /* GGUF file, or the first of its shards */
-    /* tokens of all sequences together; 0 = the model's own, at most 32,768 */
-    uint32_t context;
+    const char *path;         /* GGUF file, or the first of its shards */
+    uint32_t context;         /* tokens of all sequences; 0 = the model's own, at most 32,768 */
     uint32_t sequences;       /* at the same time; 0 = 8 */
     uint32_t chunk;           /* largest prefill chunk, the grid of the schedule; 0 = 512 */
     uint32_t threads;         /* decode; 0 = physical cores */
     uint32_t threads_prefill; /* 0 = threads */
     enum engine_kv kv_k, kv_v;
+    bool no_cache;       /* no state of it is stored: nothing is said about earlier state */
     int flash;           /* flash attention: 0 auto, 1 on, -1 off */
     int gpu_layers;      /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices; /* comma-separated names; NULL = all */

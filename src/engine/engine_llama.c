@@ -693,8 +693,9 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
     }
     struct hash256 *fingerprint = &llama->base.facts.fingerprint;
     *fingerprint = fingerprint_make(&parts);
-    fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
-                         options->log);
+    if (!options->no_cache)
+        fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
+                             options->log);
     mem_free(adapters);
 }
 

@@ -37,6 +37,7 @@ static void become(const struct process_options *options, int out, int err, pid_
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0); /* Ctrl-C is for the parent */
     if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0 ||
         (err != FILE_NO && dup2(err, STDERR_FILENO) < 0))
         _exit(126);
