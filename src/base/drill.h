@@ -13,6 +13,9 @@
     X(DRILL_NONE, "none", 0, "nothing")                                                          \
     X(DRILL_FORGET_ALL, "forget-all", 2, "no computed state is kept")                            \
     X(DRILL_FORGET_OTHERS, "forget-others", 3, "a new conversation drops all others")            \
+    X(DRILL_FORGET_MODELS, "forget-models", 6, "a new prompt drops the state of all models")     \
+    X(DRILL_KEEP_FIRST, "keep-first", 9, "only the first conversation is stored")                \
+    X(DRILL_WHOLE_ONLY, "whole-only", 10, "a prompt that differs anywhere reuses nothing")       \
     X(DRILL_IGNORE_LIMIT, "ignore-limit", 22, "--ram-cache does not reach the cache")            \
     X(DRILL_FORGET_BRANCH, "forget-branch", 92, "an edit drops the branch it came from")         \
     X(DRILL_FAIL_RESTORE, "fail-restore", 94, "a failed restore ends the request")               \

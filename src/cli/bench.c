@@ -209,6 +209,7 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
                               const struct bench_kind *kind)
 {
     struct bench bench = {.cli = cli, .options = options};
+    int turn = cli_take_turn(cli);
 
     if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
         return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
@@ -223,6 +224,7 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
     else
         process_remove_tree(bench.scratch);
     sheet_destroy(&bench.sheet);
+    process_unlock(turn);
     return bench.failed && status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
 }
 

@@ -56,12 +56,18 @@ static const struct option_desc options_table[] = {
 };
 
 static const struct kind {
-    const char *name, *family;
-    const char *other; /* the kind of a second model in the same process; NULL = none */
+    const char *name, *family; /* family NULL: a pair of kinds in one process, `other` with it */
+    const char *first, *other;
+    const char *alias; /* as other regressions call it */
 } kinds[] = {
-    {"dense", "qwen3", NULL},          {"sliding", "gemma3", NULL},
-    {"hybrid", "qwen35", NULL},        {"moe-dense", "qwen3moe", NULL},
-    {"moe-hybrid", "qwen35moe", NULL}, {"multi", "qwen3", "hybrid"},
+    {"dense", "qwen3", NULL, NULL, "qwen-dense"},
+    {"sliding", "gemma3", NULL, NULL, "gemma-dense"},
+    {"hybrid", "qwen35", NULL, NULL, NULL},
+    {"moe-dense", "qwen3moe", NULL, NULL, "qwen-moe"},
+    {"moe-sliding", "gpt-oss", NULL, NULL, "gemma-moe"},
+    {"moe-hybrid", "qwen35moe", NULL, NULL, NULL},
+    {"multi", NULL, "sliding", "hybrid", "multi-dense"},
+    {"multi-moe", NULL, "moe-sliding", "moe-hybrid", NULL},
 };
 
 static const struct sheet_column columns[] = {
@@ -229,7 +235,8 @@ static const char *make_model(struct session *session, const struct kind *kind)
 static const struct kind *find_kind(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
-        if (strcmp(kinds[i].name, name) == 0)
+        if (strcmp(kinds[i].name, name) == 0 ||
+            (kinds[i].alias != NULL && strcmp(kinds[i].alias, name) == 0))
             return &kinds[i];
     return NULL;
 }
@@ -261,9 +268,27 @@ static void run_model(struct session *session, const char *id, const char *model
         run_scenario(session, id, model, drill);
         return;
     }
+    /* Two models are for the fault that needs them: the others show with one. */
     for (int drill = DRILL_NONE + 1; drill < DRILL_COUNT; drill++)
-        if (is_wanted(options, (enum drill)drill))
+        if (is_wanted(options, (enum drill)drill) &&
+            (drill == DRILL_FORGET_MODELS) == (session->other_model != NULL))
             run_scenario(session, id, model, (enum drill)drill);
+}
+
+/* "A.gguf+B.gguf": two files in one process; one file otherwise. False: something is missing. */
+static bool split_files(const struct cli *cli, const char *text, const char **first,
+                        const char **second)
+{
+    const char *plus = strstr(text, ".gguf+");
+    struct stat st;
+
+    *first = text;
+    *second = NULL;
+    if (plus != NULL && stat(text, &st) != 0) {
+        *first = arena_strdup(cli->arena, (struct str){text, (size_t)(plus - text) + 5});
+        *second = plus + 6;
+    }
+    return *first != NULL && stat(*first, &st) == 0 && (*second == NULL || stat(*second, &st) == 0);
 }
 
 static void run_named(struct session *session, const char *name)
@@ -271,34 +296,65 @@ static void run_named(struct session *session, const char *name)
     const struct kind *kind = find_kind(name);
 
     if (kind == NULL) {
-        run_model(session, name, name);
+        const char *first;
+        (void)split_files(session->cli, name, &first, &session->other_model);
+        run_model(session, name, first);
+        session->other_model = NULL;
         return;
     }
-    const char *model = make_model(session, kind);
+    const char *model = make_model(session, kind->family != NULL ? kind : find_kind(kind->first));
     if (kind->other != NULL)
         session->other_model = make_model(session, find_kind(kind->other));
     if (model != NULL && (kind->other == NULL || session->other_model != NULL))
-        run_model(session, name, model);
+        run_model(session, kind->name, model);
     session->other_model = NULL;
+}
+
+/* Calls fn for each name of the arguments, which may be lists with commas; false when fn is. */
+static bool each_name(struct cli *cli, bool (*fn)(const char *name, void *arg), void *arg)
+{
+    for (size_t i = 0; i < cli->args_count; i++) {
+        struct str rest = str_from(cli->args[i]), name;
+        while (str_next(&rest, ',', &name)) {
+            const char *text = arena_strdup(cli->arena, name);
+            if (text == NULL || !fn(text, arg))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool run_each(const char *name, void *session)
+{
+    run_named(session, name);
+    return true;
 }
 
 /* ---- the command ---- */
 
+static bool is_known(const char *name, void *arg)
+{
+    struct cli *cli = arg;
+    const char *first, *second;
+
+    if (find_kind(name) != NULL || split_files(cli, name, &first, &second))
+        return true;
+    cli_usage_error(cli,
+                    "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, moe-sliding, "
+                    "moe-hybrid, multi, multi-moe) nor a file nor FILE+FILE",
+                    name);
+    return false;
+}
+
 static enum cli_exit check(struct cli *cli, const struct qa_command *options)
 {
-    struct stat st;
-
     for (size_t i = 0; i < options->faults.count; i++)
         if (drill_of(options->faults.items[i]) == DRILL_COUNT)
             return cli_usage_error(cli, "there is no fault '%s'", options->faults.items[i]);
     if (!options->prove && options->faults.count > 1)
         return cli_usage_error(cli, "one fault at a time; --prove runs many");
-    for (size_t i = 0; i < cli->args_count; i++)
-        if (find_kind(cli->args[i]) == NULL && stat(cli->args[i], &st) != 0)
-            return cli_usage_error(cli,
-                                   "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, "
-                                   "moe-hybrid, multi) nor a file",
-                                   cli->args[i]);
+    if (!each_name(cli, is_known, cli))
+        return CLI_EXIT_USAGE;
     return CLI_EXIT_OK;
 }
 
@@ -323,12 +379,11 @@ static void run_all(struct session *session)
     const struct cli *cli = session->cli;
 
     write_head(session);
-    for (size_t i = 0; i < cli->args_count; i++)
-        run_named(session, cli->args[i]);
-    /* A proof needs only one kind of model; the regression runs every kind. */
-    size_t kinds_count = session->options->prove ? 1 : COUNT_OF(kinds);
-    for (size_t i = 0; cli->args_count == 0 && i < kinds_count; i++)
-        run_named(session, kinds[i].name);
+    (void)each_name(session->cli, run_each, session);
+    /* A proof needs one kind of model, and one pair; the regression runs every kind. */
+    for (size_t i = 0; cli->args_count == 0 && i < COUNT_OF(kinds); i++)
+        if (!session->options->prove || i == 0 || strcmp(kinds[i].name, "multi") == 0)
+            run_named(session, kinds[i].name);
     json_close(&session->json, ']');
     json_key_text(&session->json, "status", session->failed ? "failed" : "passed");
     json_close(&session->json, '}');
@@ -359,6 +414,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
     if (status != CLI_EXIT_OK)
         return status;
+    int turn = cli_take_turn(cli);
     if (!process_make_scratch(session.scratch, sizeof(session.scratch)))
         return cli_error(cli, "no folder for temporary files: %s", session.scratch);
     session.sheet = sheet_create(columns, COUNT_OF(columns));
@@ -373,13 +429,14 @@ static enum cli_exit run(struct cli *cli, const void *options)
         process_remove_tree(session.scratch);
     sheet_destroy(&session.sheet);
     buf_fini(&session.report);
+    process_unlock(turn);
     return session.failed ? CLI_EXIT_FAILURE : status;
 }
 
 const struct command command_qa = {
     .name = "qa",
     .summary = "Run the cache regression test for agent workloads.",
-    .usage = "[options] [SCENARIO | MODEL.gguf]...",
+    .usage = "[options] [SCENARIO | MODEL.gguf | MODEL.gguf+MODEL.gguf]...",
     .table = {.command = "qa", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct qa_command),
     .args_min = 0,

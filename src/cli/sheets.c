@@ -12,6 +12,7 @@
 #include "base/sysinfo.h"
 #include "base/units.h"
 #include "engine/engine.h"
+#include "lab/bench_process.h"
 #include "version.h"
 
 enum { TEXT_BYTES_MAX = 64 << 20 };
@@ -102,4 +103,15 @@ enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs 
     good &= write_form(cli, outputs->csv, sheet, sheet_write_csv, NULL);
     good &= write_form(cli, outputs->svg, sheet, NULL, plot);
     return good ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+int cli_take_turn(const struct cli *cli)
+{
+    bool busy;
+    int turn = process_lock(false, &busy);
+
+    if (!busy)
+        return turn;
+    fprintf(cli->err, "waiting for another hearth qa or bench to end\n");
+    return process_lock(true, &busy);
 }

@@ -44,4 +44,8 @@ bool cli_write_text(const struct cli *cli, const char *path, const struct buf *t
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
                               const struct sheet *sheet, const struct plot *plot) NODISCARD;
 
+/* Waits until no other `hearth qa` or `hearth bench` of this user runs: they would disturb each
+ * other. The result is for process_unlock. */
+int cli_take_turn(const struct cli *cli);
+
 #endif

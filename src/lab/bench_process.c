@@ -202,6 +202,33 @@ void micro_path(char out[MICRO_PATH_BYTES], const char *name)
     snprintf(out, MICRO_PATH_BYTES, "%s/%s.gguf", temp_dir(), name);
 }
 
+int process_lock(bool wait, bool *busy)
+{
+    enum { RETRY_MS = 100 };
+    const struct file_sys *fs = file_sys_real();
+    struct errinfo info = {0};
+    char path[256];
+    int fd = -1;
+
+    *busy = false;
+    snprintf(path, sizeof(path), "%s/hearth-bench-%u.lock", temp_dir(), (unsigned)getuid());
+    if (file_open_at(fs, AT_FDCWD, path, O_RDWR | O_CREAT, 0600, &fd, &info) != ERR_OK)
+        return -1;
+    enum err err;
+    while ((err = file_lock(fs, fd, &info)) == ERR_BUSY && wait)
+        clock_sleep_ns(clock_real(), RETRY_MS * NS_PER_MS);
+    *busy = err == ERR_BUSY;
+    if (err != ERR_OK)
+        process_unlock(fd);
+    return err == ERR_OK ? fd : -1;
+}
+
+void process_unlock(int lock)
+{
+    if (lock >= 0)
+        file_close(file_sys_real(), &lock);
+}
+
 bool process_make_scratch(char *out, size_t size)
 {
     snprintf(out, size, "%s/hearth.XXXXXX", temp_dir());

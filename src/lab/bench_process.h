@@ -44,6 +44,12 @@ bool process_find_file(const struct process *process, const char *text, char *ou
 /* The file that this program was started from. False: it is not known. */
 bool process_own_path(char *out, size_t size);
 
+/* A lock of this user, below $TMPDIR or /tmp, for work that must run alone; waits for it if `wait`.
+ * *busy: it is taken, and -1 is returned. Also -1 if there can be no such file: then nothing is
+ * locked. */
+int process_lock(bool wait, bool *busy);
+void process_unlock(int lock); /* a no-op on -1 */
+
 /* A new folder below $TMPDIR or /tmp; and everything in it gone again. */
 bool process_make_scratch(char *out, size_t size);
 void process_remove_tree(const char *path);

@@ -16,8 +16,9 @@ enum {
     RUN_SERVE = 1,
     RUN_RESTART = 2,
     RUN_EXACT = 3,
-    STEPS = 15, /* phases, for the bar */
-    CHUNK = 64, /* small: prompts have several */
+    STEPS = 15,       /* phases, for the bar */
+    STEPS_SECOND = 3, /* more with a second model */
+    CHUNK = 64,       /* small: prompts have several */
     CONTEXT_MIN = 8192,
     LEAVE_TOKENS = 512, /* that a cancelled answer would have had */
     LEAVE_AFTER = 3,
@@ -138,7 +139,9 @@ static void advance(struct stage *stage)
 {
     stage->step++;
     if (stage->options->progress != NULL)
-        stage->options->progress(stage->step, STEPS, stage->options->arg);
+        stage->options->progress(stage->step,
+                                 STEPS + (stage->options->other_model ? STEPS_SECOND : 0),
+                                 stage->options->arg);
 }
 
 static const struct qa_request *ask_alone(struct stage *stage, enum qa_probe probe,
@@ -237,17 +240,26 @@ static enum err end(struct stage *stage, struct errinfo *info)
 
 /* ---- phases ---- */
 
-static void probe_ab(struct stage *stage)
+const struct qa_ab qa_ab[2] = {
+    {QA_PROBE_AB, "cold", "warm", "exact", {"aba-1", "aba-2", "aba-3"}},
+    {QA_PROBE_MODELS,
+     "second-cold",
+     "second-warm",
+     "second-exact",
+     {"second-aba-1", "second-aba-2", "second-aba-3"}},
+};
+
+static void probe_ab(struct stage *stage, const struct qa_ab *ab)
 {
-    ask_together(stage, QA_PROBE_AB, "cold");
+    ask_together(stage, ab->probe, ab->cold);
     /* Later phases depend on what these requests stored, and it is stored once the server is
      * idle. */
     server_wait_idle(&stage->server);
-    ask_together(stage, QA_PROBE_AB, "warm");
-    ask_alone(stage, QA_PROBE_AB, "exact", 'a', &stage->talks[0]);
-    ask_alone(stage, QA_PROBE_AB, "aba-1", 'a', &stage->talks[0]);
-    ask_alone(stage, QA_PROBE_AB, "aba-2", 'b', &stage->talks[1]);
-    ask_alone(stage, QA_PROBE_AB, "aba-3", 'a', &stage->talks[0]);
+    ask_together(stage, ab->probe, ab->warm);
+    ask_alone(stage, ab->probe, ab->exact, 'a', &stage->talks[0]);
+    ask_alone(stage, ab->probe, ab->aba[0], 'a', &stage->talks[0]);
+    ask_alone(stage, ab->probe, ab->aba[1], 'b', &stage->talks[1]);
+    ask_alone(stage, ab->probe, ab->aba[2], 'a', &stage->talks[0]);
     advance(stage);
 }
 
@@ -330,8 +342,7 @@ static void probe_models(struct stage *stage)
     if (stage->options->other_model == NULL)
         return;
     stage->model = "second";
-    ask_alone(stage, QA_PROBE_MODELS, "second-cold", 'a', &stage->talks[0]);
-    ask_alone(stage, QA_PROBE_MODELS, "second-warm", 'a', &stage->talks[0]);
+    probe_ab(stage, &qa_ab[1]);
     stage->model = NULL;
     ask_alone(stage, QA_PROBE_MODELS, "first-again", 'a', &stage->talks[0]);
 }
@@ -340,7 +351,7 @@ static enum err run_serve(struct stage *stage, struct errinfo *info)
 {
     TRY(start(stage, RUN_SERVE, "serve", "main", false, info));
     stage->scenario->cap_bytes = server_metric(&stage->server, "hearth_cache_cap_bytes");
-    probe_ab(stage);
+    probe_ab(stage, &qa_ab[0]);
     probe_turns(stage);
     probe_edit(stage);
     probe_cancel(stage);

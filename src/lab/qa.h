@@ -4,7 +4,7 @@
  *
  *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns
  *                -> edit, A again -> cancel, resume -> another tenant
- *                -> another model of the same process (multi)
+ *                -> A and B to another model of the same process (multi)
  *      run 2     after a restart: A
  *      run 3     --exact, with its own folders: A, B, A: the same text
  *
@@ -117,6 +117,13 @@ bool qa_fell(const struct qa_scenario *scenario, unsigned invariant);
 void qa_write_json(const struct qa_scenario *scenario, struct json *json);
 
 /* ---- between its files ---- */
+
+/* The phases of the probe of two sessions, for the first and for a second model. */
+struct qa_ab {
+    enum qa_probe probe;
+    const char *cold, *warm, *exact, *aba[3];
+};
+extern const struct qa_ab qa_ab[2];
 
 /* The first request of a phase and session; NULL: there is none. */
 const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase,

@@ -86,11 +86,16 @@ static void check_reason(struct qa_scenario *scenario, const struct qa_request *
 /* ---- how much was reused ---- */
 
 /* What the first request of a session read and wrote. */
-static int64_t boundary_of(const struct qa_scenario *scenario, char session)
+static int64_t written_in(const struct qa_scenario *scenario, const char *phase, char session)
 {
-    const struct qa_request *cold = qa_find(scenario, "cold", session);
+    const struct qa_request *cold = qa_find(scenario, phase, session);
 
     return cold != NULL ? MAX(cold->result.cached, 0) + MAX(cold->result.written, 0) : 0;
+}
+
+static int64_t boundary_of(const struct qa_scenario *scenario, char session)
+{
+    return written_in(scenario, "cold", session);
 }
 
 static void check_reuse(struct qa_scenario *scenario, const char *phase, char session,
@@ -108,23 +113,21 @@ static void check_reuse(struct qa_scenario *scenario, const char *phase, char se
                 request->result.cache.reason);
 }
 
-static void check_ab(struct qa_scenario *scenario)
+static void check_ab(struct qa_scenario *scenario, const struct qa_ab *ab)
 {
-    struct qa_totals cold = qa_totals(scenario, "cold");
+    struct qa_totals cold = qa_totals(scenario, ab->cold);
+    int64_t a = written_in(scenario, ab->cold, 'a'), b = written_in(scenario, ab->cold, 'b');
 
-    add_verdict(scenario,
-                (struct verdict){QA_PROBE_AB, 2, cold.writes >= 2 && cold.write_tokens > 0},
-                "cold requests are written|writes %u, tokens %lld", cold.writes,
+    add_verdict(scenario, (struct verdict){ab->probe, 2, cold.writes >= 2 && cold.write_tokens > 0},
+                "%s: requests are written|writes %u, tokens %lld", ab->cold, cold.writes,
                 (long long)cold.write_tokens);
-    for (char session = 'a'; qa_find(scenario, "warm", session) != NULL; session++)
-        check_reuse(scenario, "warm", session, 9, boundary_of(scenario, session),
+    for (char session = 'a'; qa_find(scenario, ab->warm, session) != NULL; session++)
+        check_reuse(scenario, ab->warm, session, 9, written_in(scenario, ab->cold, session),
                     "sessions that ran together are both cached");
-    check_reuse(scenario, "exact", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
-    check_reuse(scenario, "aba-1", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
-    check_reuse(scenario, "aba-2", 'b', 3, boundary_of(scenario, 'b'),
-                "a second session is cached beside the first");
-    check_reuse(scenario, "aba-3", 'a', 3, boundary_of(scenario, 'a'),
-                "a second session does not displace the first");
+    check_reuse(scenario, ab->exact, 'a', 2, a, "an exact repeat hits");
+    check_reuse(scenario, ab->aba[0], 'a', 2, a, "an exact repeat hits");
+    check_reuse(scenario, ab->aba[1], 'b', 3, b, "a second session is cached beside the first");
+    check_reuse(scenario, ab->aba[2], 'a', 3, a, "a second session does not displace the first");
 }
 
 /* The next prompt begins with the previous one and its generated tokens, except the last token,
@@ -160,15 +163,15 @@ static void check_branches(struct qa_scenario *scenario)
 
 static void check_models(struct qa_scenario *scenario)
 {
-    const struct qa_request *cold = qa_find(scenario, "second-cold", 'a');
+    const struct qa_request *cold;
 
-    if (cold == NULL)
+    if (qa_find(scenario, qa_ab[1].cold, 'a') == NULL)
         return;
-    add_verdict(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
-                "second-cold a: another model sees nothing of the first|cached %lld",
-                (long long)cold->result.cached);
-    check_reuse(scenario, "second-warm", 'a', 6, cold->result.cached + cold->result.written,
-                "each model has its own entries");
+    for (char session = 'a'; (cold = qa_find(scenario, qa_ab[1].cold, session)); session++)
+        add_verdict(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
+                    "second-cold %c: another model sees nothing of the first|cached %lld", session,
+                    (long long)cold->result.cached);
+    check_ab(scenario, &qa_ab[1]);
     check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
                 "a second model does not displace the first one's");
 }
@@ -218,7 +221,7 @@ void qa_check_all(struct qa_scenario *scenario)
         check_usage(scenario, request);
         check_reason(scenario, request);
     }
-    check_ab(scenario);
+    check_ab(scenario, &qa_ab[0]);
     check_turns(scenario);
     check_branches(scenario);
     check_models(scenario);

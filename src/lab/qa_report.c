@@ -5,8 +5,7 @@
  *      {"id", "models", "targets", "status", "probes":
  *         [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
  *
- * Names are those of earlier regression reports (docs/qa.md), so that their readers work with this
- * one.
+ * docs/qa.md lists the fields.
  */
 #include <stdio.h>
 #include <string.h>
@@ -241,7 +240,8 @@ static void write_targets(const struct qa_scenario *scenario, struct json *json)
 
 static void write_probe(const struct qa_scenario *scenario, enum qa_probe probe, struct json *json)
 {
-    struct str model = model_id(scenario->options->model);
+    bool second = probe == QA_PROBE_MODELS;
+    struct str model = model_id(second ? scenario->options->other_model : scenario->options->model);
     char id[128];
 
     snprintf(id, sizeof(id), STR_FMT "-%s", STR_ARG(model), qa_probe_name(probe));

@@ -32,8 +32,29 @@ static bool forgets(const struct job *job, enum gen_end end)
     }
 }
 
+bool faults_store(struct sched *sched, const struct gen *gen)
+{
+    enum { FIRST_TOKENS = 48, FACTOR = 31 }; /* more tokens than a template begins with */
+    unsigned long long mine = 1, first = 0;
+
+    if (sched->options.drill != DRILL_KEEP_FIRST)
+        return sched->options.drill != DRILL_FORGET_ALL;
+    for (uint32_t i = 0; i < MIN(gen->tokens_count, FIRST_TOKENS); i++)
+        mine = mine * FACTOR + (unsigned)gen->tokens[i];
+    return atomic_compare_exchange_strong(&sched->drill_first, &first, mine) || first == mine;
+}
+
+void faults_shorten(struct job *job)
+{
+    if (job->sched->options.drill == DRILL_WHOLE_ONLY &&
+        hearth_plan_info(job->restore.plan)->boundary + 1 < job->target)
+        hearth_plan_lower(job->restore.plan, 0);
+}
+
 bool faults_keep(struct job *job, enum gen_end end)
 {
+    if (job->sched->options.drill == DRILL_FORGET_MODELS && reused(&job->usage) == 0)
+        hearth_clear(job->sched->options.cache, NULL, HEARTH_TIER_COUNT);
     if (job->space == NULL || !forgets(job, end))
         return true;
     hearth_clear(job->sched->options.cache, job->space, HEARTH_TIER_COUNT);

@@ -274,6 +274,7 @@ void restore_lookup(struct job *job)
     if (hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
         HEARTH_OK)
         return;
+    faults_shorten(job);
     note_plan(job);
     if (!begin(job))
         note_plan(job);

@@ -77,8 +77,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
     job->isolated = gen->cache.isolated;
-    job->keep.stores =
-        gen->space != NULL && !gen->cache.no_write && job->sched->options.drill != DRILL_FORGET_ALL;
+    job->keep.stores = gen->space != NULL && !gen->cache.no_write && faults_store(job->sched, gen);
     job->keep.hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->keep.hints),
         .entry = HEARTH_ENTRY_USER,

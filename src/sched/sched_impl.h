@@ -140,6 +140,7 @@ struct sched {
     atomic_uint waiting; /* submitted, not admitted yet */
     atomic_bool draining, stopping;
     /* start of the current turn; 0: the thread is idle. Read by other threads to detect a hang */
+    atomic_ullong drill_first; /* of a drill: the first conversation, as a number */
     atomic_ullong turn_ns;
 
     struct list jobs; /* oldest first */
@@ -253,6 +254,10 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info);
 
 /* ---- faults.c: injected faults (base/drill.h); without one these do nothing ---- */
 
+/* Whether a new job may store anything. */
+bool faults_store(struct sched *sched, const struct gen *gen);
+/* The plan of a job was made. */
+void faults_shorten(struct job *job);
 /* Before the state of an ending job is stored. False: do not store it. */
 bool faults_keep(struct job *job, enum gen_end end);
 /* An object was fetched and verified. */

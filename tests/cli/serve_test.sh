@@ -318,6 +318,18 @@ test_a_folder_in_use() {
 }
 
 # The ceiling that was set is the ceiling (I70); levels and limits are shown.
+# --tails reaches the cache; 0 is a share of the RAM tier.
+test_i40_tails_are_limited() {
+    make_model
+    start --tails 2MiB
+    run curl -sS "$url/metrics"
+    grep -qE '^hearth_cache_tails_max_bytes 2097152$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
+    stop
+    start --tails 0
+    run curl -sS "$url/metrics"
+    grep -qE '^hearth_cache_tails_max_bytes 8388608$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
+}
+
 test_i70_a_ceiling() {
     make_model
     start --max-memory 1GiB

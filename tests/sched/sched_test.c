@@ -947,12 +947,43 @@ static void test_prompts_without_marks(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_a_again), TEST(test_steps_are_booked_by_tokens),
-           TEST(test_tokens_computed_twice_are_counted), TEST(test_hits_are_not_listed_as_misses),
-           TEST(test_prompts_without_marks), TEST(test_turns),
-           TEST(test_i1_i96_four_branches_compute_once), TEST(test_i110_exact_is_bit_identical),
-           TEST(test_ends), TEST(test_i95_i109_cancel_in_every_step),
-           TEST(test_cancel_while_queued), TEST(test_i100_more_tenants_than_accounts),
+/* A long prompt of a hybrid has snapshots on a grid: one that leaves it after such a place computes
+ * from there. */
+static void test_i52_the_grid_of_snapshots(void **state)
+{
+    enum { ALL = 72 * CHUNK, STEP = 32 * CHUNK, LEFT_AT = STEP + 52, ANSWER = 2 };
+    struct engine_fake_options fake = fake_of(FULL | RECURRENT);
+    struct sched_options options = {.sparse = STEP};
+    static struct kit_gen gen, other;
+    struct sched_kit kit;
+
+    (void)state;
+    fake.context = 2 * ALL;
+    for (int grid = 0; grid < 2; grid++) {
+        sched_kit_open(&kit, &fake, RAM, grid ? &options : NULL);
+        kit_gen_init(&gen, &kit, 1, ALL, ANSWER);
+        gen.gen.marks_count = 0;
+        kit_gen_run(&kit, &gen);
+        kit_gen_init(&other, &kit, 1, ALL, ANSWER);
+        other.gen.marks_count = 0;
+        kit_gen_change(&other, &kit, 2, LEFT_AT);
+        kit_gen_run(&kit, &other);
+        uint32_t again = other.result.usage.computed - (ALL - LEFT_AT);
+        assert_int_equal(again, grid ? LEFT_AT - STEP : LEFT_AT);
+        expect_as_cold(&fake, &other, false);
+        kit_gen_fini(&other);
+        kit_gen_fini(&gen);
+        sched_kit_close(&kit);
+    }
+}
+
+TEST_SUITE(TEST(test_a_again), TEST(test_i52_the_grid_of_snapshots),
+           TEST(test_steps_are_booked_by_tokens), TEST(test_tokens_computed_twice_are_counted),
+           TEST(test_hits_are_not_listed_as_misses), TEST(test_prompts_without_marks),
+           TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
+           TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
+           TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
+           TEST(test_i100_more_tenants_than_accounts),
            TEST(test_the_bar_of_a_cancelled_prefill_ends), TEST(test_destroy_cancels),
            TEST(test_who_has_no_room_comes_back), TEST(test_a_resident_is_not_in_the_way),
            TEST(test_what_is_restored_shares_no_cells), TEST(test_the_context_is_the_end),

@@ -17,7 +17,7 @@
 #include "support/engine_fake.h"
 #include "sched/sched.h"
 
-enum { KIT_PROMPT_MAX = 4096, KIT_ANSWER_MAX = 512, KIT_TEXT_MAX = 8192 };
+enum { KIT_PROMPT_MAX = 4608, KIT_ANSWER_MAX = 512, KIT_TEXT_MAX = 8192 };
 
 struct sched_kit {
     struct engine *engine;
