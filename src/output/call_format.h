@@ -60,6 +60,7 @@ struct call_format {
     struct str parameter_begin;
     struct str key_end;
     struct str attributes_end; /* attributes that say the type follow the key, and end here */
+    struct str object_begin;   /* all arguments as one JSON object, after attributes */
     struct str value_begin;    /* empty: key_end begins the value */
     struct str value_end;
     struct str value_tail; /* the value ends with value_end, its key, value_tail */

@@ -240,13 +240,14 @@ static bool step_quote(struct reasoning *reasoning)
     struct marker_hit hit = marker_find(marker_skip(text, reasoning->seen), &close, 1);
 
     reasoning->seen += hit.at;
-    if (hit.which == 0) {
+    bool quote = reasoning->seen <= reasoning->limit; /* decided by the text, not by its pieces */
+    if (hit.which == 0 && quote) {
         thought(reasoning, marker_before_space(text, reasoning->seen));
         return close_thought(reasoning, close.len);
     }
-    if (!reasoning->over && text.len <= reasoning->limit)
+    if (!reasoning->over && quote)
         return false;
-    if (reasoning->cut) {
+    if (reasoning->cut && quote) {
         thought(reasoning, text.len);
         return false;
     }
@@ -275,6 +276,11 @@ static bool step_answer(struct reasoning *reasoning)
                 found[i] = STR_NONE;
     struct str text = rest(reasoning);
     struct marker_hit hit = marker_find(text, found, COUNT_OF(found));
+    if (hit.which < 0 && reasoning->over && found[0].len > 0) {
+        /* The end of the text may be a mark that another one begins with. */
+        found[0] = STR_NONE;
+        hit = marker_find(text, found, COUNT_OF(found));
+    }
     if (hit.which < 0) {
         answer(reasoning, reasoning->over ? text.len : hit.at);
         return false;

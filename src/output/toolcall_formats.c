@@ -107,6 +107,7 @@ const struct call_format tc_formats[TOOLCALL_COUNT] = {
                             .parameter_begin = S("<|open|>argument key=\""),
                             .key_end = S("\""),
                             .attributes_end = S("<|sep|>"),
+                            .object_begin = S("<|open|>json"),
                             .value_end = S("<|close|>argument<|sep|>"),
                             .call_end = S("<|close|>call<|sep|>"),
                             .control = true,

@@ -16,7 +16,22 @@
 
 #include "output/toolcall_impl.h"
 
-enum { BETWEEN, ID, NAME, HEAD, SECOND_NAME, FENCE, ARGS, PARAM, KEY, BEFORE, VALUE, TAIL, CLOSE };
+enum {
+    BETWEEN,
+    ID,
+    NAME,
+    HEAD,
+    SECOND_NAME,
+    FENCE,
+    ARGS,
+    PARAM,
+    OBJECT,
+    KEY,
+    BEFORE,
+    VALUE,
+    TAIL,
+    CLOSE
+};
 
 /* Values of call->kind: how a value between tags is read. */
 enum { UNDECIDED, WHOLE, STREAM, NEWLINE };
@@ -208,19 +223,28 @@ static enum tc_step step_param(struct toolcall *call)
 {
     const struct call_format *format = call->format;
     struct str marks[] = {format->call_end, format->closers[0], format->closers[1],
-                          format->parameter_begin};
+                          format->parameter_begin,
+                          call->first_arg ? format->object_begin : STR_NONE};
     int which = 0;
     enum tc_step step = tc_one_of(call, marks, COUNT_OF(marks), &which);
 
     if (step != TC_DONE)
         return step == TC_BAD ? tc_bad(call, "there is text between the parameters") : step;
-    if (which == 3)
-        return tc_go(call, KEY);
+    if (which >= 3)
+        return tc_go(call, which == 3 ? KEY : OBJECT);
     end_call(call);
     call->state = BETWEEN;
     if (which > 0)
         tc_leave(call);
     return TC_AGAIN;
+}
+
+static enum tc_step step_object(struct toolcall *call)
+{
+    int which;
+    enum tc_step step = tc_until(call, &call->format->attributes_end, 1, &call->key, &which);
+
+    return step == TC_DONE ? tc_go(call, ARGS) : step;
 }
 
 static enum tc_step step_key(struct toolcall *call)
@@ -384,9 +408,9 @@ static enum tc_step step_value(struct toolcall *call)
 }
 
 tc_step_fn *const tc_named_steps[] = {
-    [BETWEEN] = step_between, [ID] = step_id,       [NAME] = step_name,
-    [HEAD] = step_head,       [FENCE] = step_fence, [SECOND_NAME] = step_second_name,
-    [ARGS] = step_args,       [PARAM] = step_param, [KEY] = step_key,
-    [BEFORE] = step_before,   [VALUE] = step_value, [TAIL] = step_tail,
-    [CLOSE] = tc_close,
+    [BETWEEN] = step_between, [ID] = step_id,         [NAME] = step_name,
+    [HEAD] = step_head,       [FENCE] = step_fence,   [SECOND_NAME] = step_second_name,
+    [ARGS] = step_args,       [OBJECT] = step_object, [PARAM] = step_param,
+    [KEY] = step_key,         [BEFORE] = step_before, [VALUE] = step_value,
+    [TAIL] = step_tail,       [CLOSE] = tc_close,
 };

@@ -1,5 +1,6 @@
 #include "output/reasoning.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -61,6 +62,7 @@ static const struct golden goldens[] = {
     {REASONING_MISTRAL, "", "[THINK]a <|call|>f b[/THINK]<|call|>g", STOPPED,
      "reasoning|a <|call|>f b\ncontent|<|call|>g\n"},
     {REASONING_GEMMA, "", "<|channel>thought<channel|>b<channel|>", STOPPED, "content|b\n"},
+    {REASONING_GEMMA, "", "b<|channel>", STOPPED, "content|b\n"},
     {REASONING_GEMMA, "", "<|channel><|channel>thought\na<channel|>b", STOPPED,
      "reasoning|a\ncontent|b\n"},
     {REASONING_GEMMA, "", "<|channel>thought\na\n<channel|>b", STOPPED, "reasoning|a\ncontent|b\n"},
@@ -233,6 +235,36 @@ static void test_limits(void **state)
     output_log_fini(&log);
 }
 
+/* What decides whether a call is quoted is how long it is, not how it arrives. */
+static void test_long_quotes_are_calls(void **state)
+{
+    static const size_t lengths[] = {900, 1100, 5000};
+    char text[8192];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        int len =
+            snprintf(text, sizeof(text), "<think>a<tool_call>%0*d</think>b", (int)lengths[i], 0);
+        for (size_t piece = 1; piece < sizeof(text); piece *= 7) {
+            struct reasoning_options options = {.marks = reasoning_row(REASONING_THINK, NULL),
+                                                .call_openers = tags,
+                                                .call_openers_count = 1,
+                                                .thought_bytes_max = 1000};
+            struct output_log log;
+            output_log_init(&log);
+            struct reasoning *reasoning = reasoning_create(&options, output_log_event, &log);
+            for (size_t at = 0; at < (size_t)len; at += piece)
+                assert_ok(reasoning_push(reasoning,
+                                         (struct str){text + at, MIN(piece, (size_t)len - at)}));
+            assert_ok(reasoning_finish(reasoning, false));
+            assert_int_equal(log.thought.len, lengths[i] < 1000 ? 12 + lengths[i] : 1);
+            assert_int_equal(log.content.len, lengths[i] < 1000 ? 1 : 20 + lengths[i]);
+            reasoning_destroy(&reasoning);
+            output_log_fini(&log);
+        }
+    }
+}
+
 static void discard(const struct output_event *event, void *arg)
 {
     (void)event;
@@ -261,4 +293,4 @@ static void test_no_memory_is_an_error(void **state)
 
 TEST_SUITE(TEST(test_every_cut_gives_the_same), TEST(test_single_bytes_never_leak),
            TEST(test_random_pieces_give_the_same), TEST(test_modes), TEST(test_limits),
-           TEST(test_no_memory_is_an_error))
+           TEST(test_long_quotes_are_calls), TEST(test_no_memory_is_an_error))

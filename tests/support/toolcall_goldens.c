@@ -254,6 +254,12 @@ const struct toolcall_golden toolcall_goldens[] = {
      "tool=\"g\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
      "content|ok\ncall 0|f|{\"a\":1,\"b\":\"true\"}\ncall 1|g|{}\n"},
 
+    {TOOLCALL_KIMI_TAGS, WITHOUT,
+     "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>json "
+     "type=\"object\"<|sep|>{\"a\": 1}<|close|>json<|sep|><|close|>call<|sep|><|open|>call "
+     "tool=\"g\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>x",
+     "call 0|f|{\"a\": 1}\ncall 1|g|{}\ncontent|x\n"},
+
     /* MiniCPM5 */
     {TOOLCALL_MINICPM, WITH,
      "<function name=\"write_file\"><param name=\"text\"><![CDATA[</param>\n]]></param><param "
