@@ -44,6 +44,8 @@ static const char *const sharing_names[] = {"build", "release", NULL};
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
      .help = "Model to serve: a GGUF file, a folder, user/repo[:QUANT] or an Ollama name."},
+    {"hf-repo", 0, OPTION_LIST, AT(pulled), .value = "USER/REPO[:QUANT]", .alias = "hf",
+     .help = "Model of Hugging Face to serve; downloaded first unless it is there."},
     {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME",
      .help = "Name of the first model in the API."},
     {"models-dir", 0, OPTION_TEXT, AT(models_dir), .value = "DIR",

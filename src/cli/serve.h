@@ -34,6 +34,7 @@ struct recall;
 
 struct serve_options {
     struct model_settings model;
+    struct option_list pulled; /* user/repo[:QUANT], downloaded when they are missing */
     struct option_list models; /* names or ALIAS=NAME, of files or what resolve.h finds */
     const char *models_dir, *alias, *template_file;
     uint64_t models_max, models_bytes, model_ttl_ns, load_ns;

@@ -21,6 +21,7 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/pull.h"
 #include "cli/serve.h"
 #include "engine/backend.h"
 #include "engine/gguf_file.h"
@@ -95,6 +96,21 @@ static const char *find_file(struct reading *reading, const char *name)
     err_set(&sentence, err, "%.400s" CLI_MODEL_WAY_OUT, info.text);
     complain(reading, err, &sentence);
     return NULL;
+}
+
+/* Downloads a model of --hf-repo that is not there: the only way in which a server fetches one. */
+static bool pull(struct reading *reading, const char *name)
+{
+    const struct resolve_options where = {
+        .fs = reading->cli->setup->fs, .env = cli_env_of, .env_arg = (void *)reading->cli->setup};
+    char path[MODEL_FILE_PATH_BYTES];
+    struct errinfo info = {0};
+    struct resolved resolved;
+
+    enum err err = resolve_model(&where, name, &resolved, &info);
+    if (err == ERR_NOT_FOUND)
+        err = pull_model(reading->cli, name, path, &info);
+    return err == ERR_OK || complain(reading, err, &info);
 }
 
 static bool is_taken(const struct serve_models *models, const char *name)
@@ -365,6 +381,10 @@ static void read_all(struct reading *reading)
 
     for (size_t i = 0; i < cli->args_count && reading->status == CLI_EXIT_OK; i++, alias = NULL)
         add_spelled(reading, cli->args[i], alias);
+    for (size_t i = 0; i < options->pulled.count && reading->status == CLI_EXIT_OK;
+         i++, alias = NULL)
+        if (pull(reading, options->pulled.items[i]))
+            add_spelled(reading, options->pulled.items[i], alias);
     for (size_t i = 0; i < options->models.count && reading->status == CLI_EXIT_OK;
          i++, alias = NULL)
         add_spelled(reading, options->models.items[i], alias);

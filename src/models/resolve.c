@@ -38,8 +38,6 @@ enum {
     DEPTH_MAX = 3
 };
 
-#define QUANT_DEFAULT "Q4_K_M"
-
 /* ---- names ---- */
 
 static bool ends_nocase(struct str text, struct str end)
@@ -57,7 +55,7 @@ static bool contains_nocase(struct str text, struct str part)
 }
 
 /* A GGUF that represents a model: no projector, no later shard. */
-static bool is_model_name(const char *name)
+bool resolve_is_model_name(const char *name)
 {
     return ends_nocase(str_from(name), STR(".gguf")) &&
            !contains_nocase(str_from(file_base_name(name)), STR("mmproj")) &&
@@ -157,7 +155,7 @@ static enum err read_models(const struct file_sys *fs, const char *dir, struct n
 
     TRY(read_names(fs, dir, false, names, info));
     for (size_t i = 0; i < names->count; i++) {
-        if (is_model_name(names->items[i]))
+        if (resolve_is_model_name(names->items[i]))
             names->items[kept++] = names->items[i];
         else
             mem_free(names->items[i]);
@@ -261,7 +259,7 @@ static bool is_border(char c)
 
 /* As a whole word: "Q4_K" is not in "model-Q4_K_M.gguf", where the '_' before "M" is no word
  * boundary. */
-static bool has_quant(const char *file, struct str quant)
+bool resolve_has_quant(const char *file, struct str quant)
 {
     size_t len = strlen(file);
 
@@ -284,11 +282,11 @@ struct search {
 
 static void offer(struct search *search, const char *path, const char *below)
 {
-    if (!is_model_name(below))
+    if (!resolve_is_model_name(below))
         return;
     if (search->first[0] == '\0')
         snprintf(search->first, sizeof(search->first), "%s", path);
-    if (search->wanted[0] == '\0' && has_quant(below, search->quant))
+    if (search->wanted[0] == '\0' && resolve_has_quant(below, search->quant))
         snprintf(search->wanted, sizeof(search->wanted), "%s", path);
 }
 
@@ -350,12 +348,17 @@ static bool any_snapshot(const struct file_sys *fs, const char *repo,
     return found;
 }
 
+bool resolve_snapshot(const struct file_sys *fs, const char *repo, char out[MODEL_FILE_PATH_BYTES])
+{
+    return main_snapshot(fs, repo, out) || any_snapshot(fs, repo, out);
+}
+
 static enum err use_repo(const struct file_sys *fs, const char *repo, struct search *search,
                          struct resolved *out, struct errinfo *info)
 {
     char snapshot[MODEL_FILE_PATH_BYTES];
 
-    if (!main_snapshot(fs, repo, snapshot) && !any_snapshot(fs, repo, snapshot))
+    if (!resolve_snapshot(fs, repo, snapshot))
         return err_set(info, ERR_NOT_FOUND, "%s has no snapshot", repo);
     TRY(search_snapshot(fs, snapshot, strlen(snapshot), 1, search, info));
     const char *path = search->wanted[0] != '\0' || search->named ? search->wanted : search->first;
@@ -382,30 +385,49 @@ static enum err search_hub(const struct file_sys *fs, const char *root, const ch
     return err == ERR_OK ? found : err;
 }
 
+bool resolve_split_hub(struct str name, struct str *user, struct str *repo, struct str *quant)
+{
+    *quant = cut_tag(&name, STR_NONE);
+    *repo = name;
+    return str_next(repo, '/', user) && is_part(*user) && is_part(*repo);
+}
+
+/* Where the cache may be, in order of preference. */
+static const struct {
+    const char *variable, *below;
+} places[] = {
+    {"LLAMA_CACHE", ""},
+    {"HF_HUB_CACHE", ""},
+    {"HUGGINGFACE_HUB_CACHE", ""},
+    {"HF_HOME", "/hub"},
+    {"XDG_CACHE_HOME", "/huggingface/hub"},
+    {"HOME", "/.cache/huggingface/hub"},
+};
+
+bool resolve_hub_root(const struct resolve_options *options, char out[MODEL_FILE_PATH_BYTES])
+{
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        const char *value = env(options, places[i].variable);
+        if (value != NULL)
+            return snprintf(out, MODEL_FILE_PATH_BYTES, "%s%s", value, places[i].below) <
+                   MODEL_FILE_PATH_BYTES;
+    }
+    return false;
+}
+
 /* This and the next: ERR_NOT_FOUND when the name is not in the cache, or there is no cache. */
 static enum err use_hugging_face(const struct resolve_options *options, struct str name,
                                  struct resolved *out, struct errinfo *info)
 {
-    /* in order of preference */
-    static const struct {
-        const char *variable, *below;
-    } places[] = {
-        {"LLAMA_CACHE", ""},
-        {"HF_HUB_CACHE", ""},
-        {"HUGGINGFACE_HUB_CACHE", ""},
-        {"HF_HOME", "/hub"},
-        {"XDG_CACHE_HOME", "/huggingface/hub"},
-        {"HOME", "/.cache/huggingface/hub"},
-    };
-    struct str quant = cut_tag(&name, STR_NONE), user, repo = name;
+    struct str quant, user, repo;
     char folder[MODEL_FILE_PATH_BYTES], root[MODEL_FILE_PATH_BYTES];
 
-    if (!str_next(&repo, '/', &user) || !is_part(user) || !is_part(repo))
+    if (!resolve_split_hub(name, &user, &repo, &quant))
         return err_set(info, ERR_NOT_FOUND, STR_FMT " is not of the form user/repo", STR_ARG(name));
     snprintf(folder, sizeof(folder), "models--" STR_FMT "--" STR_FMT, STR_ARG(user), STR_ARG(repo));
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         const char *value = env(options, places[i].variable);
-        struct search search = {.quant = quant.len > 0 ? quant : STR(QUANT_DEFAULT),
+        struct search search = {.quant = quant.len > 0 ? quant : STR(RESOLVE_QUANT_DEFAULT),
                                 .named = quant.len > 0};
         if (value != NULL &&
             snprintf(root, sizeof(root), "%s%s", value, places[i].below) < (int)sizeof(root) &&
@@ -574,7 +596,7 @@ static enum err use_models_dir(const struct resolve_options *options, const char
  * program or in the source tree. */
 static enum err use_demo(const struct resolve_options *options, struct resolved *out)
 {
-    static const char *const places[] = {"../share/hearth/demo.gguf",
+    static const char *const beside[] = {"../share/hearth/demo.gguf",
                                          "../../share/hearth/demo.gguf",
                                          "../../tools/demo-model/demo.gguf"};
     const char *named = env(options, "HEARTH_DEMO");
@@ -588,8 +610,8 @@ static enum err use_demo(const struct resolve_options *options, struct resolved 
     if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0)
         return ERR_NOT_FOUND;
     *strrchr(program, '/') = '\0';
-    for (size_t i = 0; i < COUNT_OF(places); i++)
-        if (join(out->path, program, places[i]) && is_file(options->fs, out->path))
+    for (size_t i = 0; i < COUNT_OF(beside); i++)
+        if (join(out->path, program, beside[i]) && is_file(options->fs, out->path))
             return ERR_OK;
     return ERR_NOT_FOUND;
 }

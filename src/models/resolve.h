@@ -19,8 +19,11 @@
 #ifndef HEARTH_MODELS_RESOLVE_H
 #define HEARTH_MODELS_RESOLVE_H
 
+#include <stdbool.h>
+
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "models/model_file.h"
 
 struct file_sys;
@@ -62,6 +65,21 @@ enum err resolve_model(const struct resolve_options *options, const char *name,
 enum err resolve_list(const struct file_sys *fs, const char *dir,
                       void (*fn)(const char *name, const char *path, void *arg), void *arg,
                       struct errinfo *info) NODISCARD;
+
+/* ---- for hub.c: Hugging Face's cache ---- */
+
+#define RESOLVE_QUANT_DEFAULT "Q4_K_M"
+
+/* The folder of the cache that this user's environment names; false: it names none. */
+bool resolve_hub_root(const struct resolve_options *options, char out[MODEL_FILE_PATH_BYTES]);
+/* "user/repo[:QUANT]"; false when it is not of that form. Without QUANT, `quant` is empty. */
+bool resolve_split_hub(struct str name, struct str *user, struct str *repo, struct str *quant);
+/* The snapshot of a repository's folder that is current. */
+bool resolve_snapshot(const struct file_sys *fs, const char *repo, char out[MODEL_FILE_PATH_BYTES]);
+/* A GGUF that represents a model: no projector, no later shard. */
+bool resolve_is_model_name(const char *name);
+/* Whether a file's name has this quantization, as a whole word. */
+bool resolve_has_quant(const char *file, struct str quant);
 
 /* The name of a file without folder, shard number and ".gguf". */
 void resolve_stem(const char *path, char out[RESOLVE_NAME_BYTES]);
