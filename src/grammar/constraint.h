@@ -27,7 +27,7 @@
  * safe: it waits for the beginning of a call. It is not safe if a thought may merely mention calls
  * in the same characters (<tool_call> is plain text to many models), nor if a call needs no opening
  * at all (TOOLCALL_LLAMA). There the grammar describes the whole output, with content as any text
- * without an opening. In TOOLCALL_LLAMA content then cannot begin with a brace.
+ * without an opening. Where calls need no opening, content then cannot begin with a bracket.
  *
  * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no
  * grammar can express is an error if the tool is strict; otherwise only the parts that must be are

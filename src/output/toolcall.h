@@ -6,10 +6,10 @@
  *                                                    | ERROR
  *
  * Each family of models writes calls in its own format. The format is detected in the chat
- * template, which shows the model its own calls. Text that may be the beginning of a call is held
- * back until that is decided, so that no part of the markup is ever content. How the text is split
- * into pieces makes no difference to the joined events. White space between content and a call is
- * dropped with the markup (up to MARKER_SPACE_MAX bytes).
+ * template, which shows the model its own calls, or learned there (chat/template_learn.c). Text that
+ * may be the beginning of a call is held back until that is decided, so that no part of the markup
+ * is ever content. How the text is split into pieces makes no difference to the joined events. White
+ * space between content and a call is dropped with the markup (up to MARKER_SPACE_MAX bytes).
  *
  * Arguments come out as JSON text whatever the model writes. Where it writes plain text (XML and
  * the like), the tool's JSON schema decides the type:
