@@ -41,11 +41,6 @@
 static const char turns_name[] = "replay.turns";
 
 enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes */
-/* Pinned memory that is taken ahead of its use: a share of the RAM tier, at most this much. Most
- * of it is taken while the model loads: later, pinning a gigabyte stops the device for half a
- * second. */
-enum { AHEAD_SHARE = 2 };
-#define AHEAD_BYTES_MAX (UINT64_C(8) << 30)
 /* A smaller tier has no room for objects of hundreds of megabytes and memory taken ahead. */
 #define AHEAD_RAM_MIN (UINT64_C(4) << 30)
 
@@ -246,7 +241,9 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
     } else if (cache.ram_bytes >= AHEAD_RAM_MIN && host_memory_can_pin(options->model.backends)) {
         cache.alloc = host_memory_alloc;
         cache.free = host_memory_free;
-        cache.ahead_bytes = MIN(cache.ram_bytes / AHEAD_SHARE, AHEAD_BYTES_MAX);
+        /* All that pages.c takes ahead: most of it while the model loads, the rest when nothing
+         * else is done. Later, pinning a gigabyte stops the device for half a second. */
+        cache.ahead_bytes = cache.ram_bytes;
     }
     store->ram_bytes = cache.ram_bytes;
     if (options->drill == DRILL_IGNORE_LIMIT)

@@ -168,18 +168,16 @@ static double until_computed(const struct sched *sched)
                : 0;
 }
 
-/* Whether that many cells of a resident, beside which `work` tokens are computed, cost more than
- * restoring them, and storing any unsaved part. */
-static bool costs_too_much(const struct resident *resident, uint32_t cells, uint64_t work,
-                           double patience)
+/* Before anything is measured: whether that many cells of a resident, beside which `work` tokens
+ * are computed, cost more than restoring them, and storing any unsaved part. */
+static bool seems_too_much(const struct resident *resident, uint32_t cells, uint64_t work)
 {
     const struct job *unsaved = resident->unsaved;
-    uint32_t to_store = unsaved != NULL && unsaved->keep.stores
+    uint64_t to_store = unsaved != NULL && unsaved->keep.stores
                             ? resident->count - MIN(unsaved->keep.stored, resident->count)
                             : 0;
 
-    return (double)cells * (double)work >
-           patience * (cells + (double)DEVICE_STORE_PRICE * to_store);
+    return cells * work > (uint64_t)DEVICE_PATIENCE * cells + DEVICE_PATIENCE_STORE * to_store;
 }
 
 /* ---- taking and freeing ---- */
@@ -240,13 +238,10 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
     const struct sched *sched = job->sched;
     uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
     double patience = until_restored(sched);
+    bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
+                              : seems_too_much(resident, resident->count - length, work);
 
-    if (patience > 0)
-        work += sched->computed - resident->since;
-    else
-        patience = DEVICE_PATIENCE;
-    return costs_too_much(resident, resident->count - length, work, patience) &&
-           !is_awaited(sched, job, resident) && is_kept(resident);
+    return costs && !is_awaited(sched, job, resident) && is_kept(resident);
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */
@@ -451,8 +446,7 @@ bool device_tidy(struct sched *sched)
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         if (patience <= 0)
             return false;
-        uint64_t work = sched->computed - resident->since;
-        if (!costs_too_much(resident, resident->count, work, patience) ||
+        if ((double)(sched->computed - resident->since) <= patience ||
             is_awaited(sched, NULL, resident))
             continue;
         if (resident->unsaved != NULL && save_piece(resident, STORE_EVICTED))

@@ -30,7 +30,7 @@ enum {
     /* as long as it is not measured: how many tokens may be computed beside a resident before its
      * cells have cost as much as restoring it */
     DEVICE_PATIENCE = 16,
-    DEVICE_STORE_PRICE = 4, /* of storing a token, relative to restoring it */
+    DEVICE_PATIENCE_STORE = 64, /* the same for storing it */
 };
 
 /* A finished sequence that stays on the device. */

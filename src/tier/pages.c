@@ -549,7 +549,7 @@ static bool must_wait_locked(const struct pages *pages, uint64_t until_ns) REQUI
 
     lock_assert_held(&pages->lock);
     return options->ahead_bytes > 0 && pages->used_ns > 0 &&
-           pages->bytes_empty >= options->ahead_bytes / 8 && clock_mono_ns(clock_real()) < until_ns;
+           pages->bytes_empty >= options->arena_bytes && clock_mono_ns(clock_real()) < until_ns;
 }
 
 /* Whether to make an arena now. False: it waited, ask again. */
