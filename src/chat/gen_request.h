@@ -71,6 +71,8 @@ struct gen_request {
     enum constraint_answer format;
     const char *format_field; /* the client's name for it; starts as "response_format" */
     yyjson_val *schema;       /* of CONSTRAINT_ANSWER_SCHEMA */
+    struct str regex;         /* of CONSTRAINT_ANSWER_REGEX */
+    yyjson_val *answers;      /* of CONSTRAINT_ANSWER_CHOICE: a list of strings */
     struct str grammar;       /* of CONSTRAINT_ANSWER_GRAMMAR */
 
     enum chat_thinking thinking;

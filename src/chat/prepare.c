@@ -218,6 +218,8 @@ static enum err write_grammar(struct prepare_run *run)
         .prompt_tail = out->opening,
         .answer = request->format,
         .schema = request->schema,
+        .regex = request->regex,
+        .choices = request->answers,
     };
 
     TRY(constraint_write(&out->constraint, &constraint, &run->info));
@@ -253,6 +255,39 @@ static const char *grammar_param(const struct prepare_run *run)
 {
     return is_about_calls(run) && !run->out->constraint.answer_refused ? "tools"
                                                                        : run->request->format_field;
+}
+
+/* ---- the budget of a thought ---- */
+
+enum { THOUGHT_END_MAX = 64 };
+
+/* The text after which the model writes its answer. Empty: thoughts have no marks. */
+static struct str thought_end(const struct output_formats *formats, struct arena *arena)
+{
+    const struct reasoning_marks *marks = output_thought_marks(formats);
+
+    if (formats->reasoning == REASONING_HARMONY)
+        return STR("<|end|><|start|>assistant<|channel|>final<|message|>");
+    if (marks->close.len == 0 || marks->control)
+        return marks->close;
+    const char *text = arena_printf(arena, STR_FMT "\n\n", STR_ARG(marks->close));
+    return text != NULL ? str_from(text) : STR_NONE;
+}
+
+static enum err prepare_budget(struct prepare_run *run)
+{
+    struct gen_request *request = run->request;
+    struct prepared *out = run->out;
+
+    if (request->reasoning_budget == 0)
+        return ERR_OK;
+    struct str text = thought_end(&out->formats, &request->arena);
+    token_id *tokens = arena_alloc_array(&request->arena, THOUGHT_END_MAX, sizeof(*tokens));
+    if (tokens == NULL || request->arena.err != ERR_OK)
+        return request->arena.err;
+    out->thought_end = tokens;
+    return engine_tokenize(run->tools->model.engine, text, ENGINE_TOKENIZE_CONTROL, tokens,
+                           THOUGHT_END_MAX, &out->thought_end_count, &run->info);
 }
 
 /* ---- the whole preparation ---- */
@@ -299,7 +334,8 @@ enum err prepare(struct prepared *out, struct gen_request *request,
         return fail(&run, err, grammar_param(&run), error);
     /* Control tokens are not shown in text by default, but markup consists of them. */
     out->control_text = request->control_text || output_has_control(&out->formats, out->calls);
-    return ERR_OK;
+    err = prepare_budget(&run);
+    return err == ERR_OK ? ERR_OK : fail(&run, err, "reasoning", error);
 }
 
 void prepare_fini(struct prepared *out)

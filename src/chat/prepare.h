@@ -67,7 +67,10 @@ struct prepared {
     /* the answer must contain calls or match the requested format: the grammar allows nothing
      * else */
     bool either;
-    bool control_text;  /* the answer's markup is made of control tokens */
+    bool control_text; /* the answer's markup is made of control tokens */
+    /* what closes a thought that has used its budget; none if there is no budget */
+    const token_id *thought_end;
+    size_t thought_end_count;
     struct str opening; /* what the template wrote to open the answer */
 
     struct hash256 space, history; /* for recall_remember */

@@ -281,35 +281,128 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
     return set_schema(request, nested.object != NULL ? &nested : format, "schema");
 }
 
-/* Only one setting can determine the format of the answer. */
-static enum err check_single_format(const struct gen_request *request,
-                                    const struct json_reader *body, const char *key)
+/* ---- formats of llama-server and vLLM ---- */
+
+typedef enum err format_fn(struct gen_request *request, const struct json_reader *holder,
+                           const char *key);
+
+/* A schema, or one as text. */
+static enum err read_guided_json(struct gen_request *request, const struct json_reader *holder,
+                                 const char *key)
 {
-    if (request->format == CONSTRAINT_ANSWER_TEXT)
-        return ERR_OK;
-    return json_read_error(body, key,
-                           "cannot be combined with another one of response_format, json_schema "
-                           "and grammar");
+    struct str text = json_read_text(json_read_get(holder, key));
+
+    if (text.len == 0)
+        return set_schema(request, holder, key);
+    request->format = CONSTRAINT_ANSWER_SCHEMA;
+    TRY(conversation_constant(&request->conversation, text, &request->schema));
+    return yyjson_is_obj(request->schema)
+               ? ERR_OK
+               : json_read_error(holder, key, "must be a JSON Schema, or the text of one");
 }
 
+static enum err read_object(struct gen_request *request, const struct json_reader *holder,
+                            const char *key)
+{
+    bool wanted = false;
+
+    TRY(json_read_bool(holder, key, &wanted));
+    if (wanted)
+        request->format = CONSTRAINT_ANSWER_OBJECT;
+    return ERR_OK;
+}
+
+static enum err read_regex(struct gen_request *request, const struct json_reader *holder,
+                           const char *key)
+{
+    TRY(json_read_str(holder, key, &request->regex));
+    if (request->regex.len > 0)
+        request->format = CONSTRAINT_ANSWER_REGEX;
+    return ERR_OK;
+}
+
+static enum err read_answers(struct gen_request *request, const struct json_reader *holder,
+                             const char *key)
+{
+    size_t i, count;
+    yyjson_val *text;
+
+    TRY(json_read_array(holder, key, &request->answers));
+    bool good = yyjson_arr_size(request->answers) > 0;
+    yyjson_arr_foreach(request->answers, i, count, text)
+    {
+        good &=
+            yyjson_is_str(text) && memchr(yyjson_get_str(text), '\0', yyjson_get_len(text)) == NULL;
+    }
+    if (!good)
+        return json_read_error(holder, key, "must be a list of at least one text, without NUL");
+    request->format = CONSTRAINT_ANSWER_CHOICE;
+    return ERR_OK;
+}
+
+static enum err read_grammar(struct gen_request *request, const struct json_reader *holder,
+                             const char *key)
+{
+    TRY(json_read_str(holder, key, &request->grammar));
+    if (request->grammar.len == 0)
+        return ERR_OK;
+    if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
+        return json_read_error(holder, key, "must not contain NUL");
+    request->format = CONSTRAINT_ANSWER_GRAMMAR;
+    return ERR_OK;
+}
+
+static enum err refuse_tag(struct gen_request *request, const struct json_reader *holder,
+                           const char *key)
+{
+    (void)request;
+    return json_read_error_kind(holder, API_ERROR_UNSUPPORTED, key,
+                                "is not supported: use tools, a schema or a grammar");
+}
+
+/* In the body, and in vLLM's structured_outputs. Errors about the format name the field. */
+static const struct {
+    const char *holder, *key, *field;
+    format_fn *read;
+} formats[] = {
+    {NULL, "json_schema", "json_schema", set_schema},
+    {NULL, "grammar", "grammar", read_grammar},
+    {NULL, "guided_json", "guided_json", read_guided_json},
+    {NULL, "guided_regex", "guided_regex", read_regex},
+    {NULL, "guided_choice", "guided_choice", read_answers},
+    {NULL, "guided_grammar", "guided_grammar", read_grammar},
+    {"structured_outputs", "json", "structured_outputs.json", read_guided_json},
+    {"structured_outputs", "json_object", "structured_outputs.json_object", read_object},
+    {"structured_outputs", "regex", "structured_outputs.regex", read_regex},
+    {"structured_outputs", "choice", "structured_outputs.choice", read_answers},
+    {"structured_outputs", "grammar", "structured_outputs.grammar", read_grammar},
+    {"structured_outputs", "structural_tag", "structured_outputs.structural_tag", refuse_tag},
+};
+
+/* Only one setting can determine the format of the answer. */
 static enum err read_formats(struct gen_request *request, const struct json_reader *body)
 {
-    struct json_reader format;
+    struct json_reader format, nested;
 
     TRY(json_read_nested(body, "response_format", &format));
     if (format.object != NULL)
         TRY(openai_read_format(request, &format));
-    if (json_read_get(body, "json_schema") != NULL) {
-        TRY(check_single_format(request, body, "json_schema"));
-        request->format_field = "json_schema";
-        TRY(set_schema(request, body, "json_schema"));
-    }
-    TRY(json_read_str(body, "grammar", &request->grammar));
-    if (request->grammar.len > 0) {
-        if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
-            return json_read_error(body, "grammar", "must not contain NUL");
-        TRY(check_single_format(request, body, "grammar"));
-        request->format = CONSTRAINT_ANSWER_GRAMMAR;
+    TRY(json_read_nested(body, "structured_outputs", &nested));
+    for (size_t i = 0; i < COUNT_OF(formats); i++) {
+        const struct json_reader *holder = formats[i].holder ? &nested : body;
+        enum constraint_answer before = request->format;
+        if (holder->object == NULL || json_read_get(holder, formats[i].key) == NULL)
+            continue;
+        request->format = CONSTRAINT_ANSWER_TEXT;
+        TRY(formats[i].read(request, holder, formats[i].key));
+        if (before != CONSTRAINT_ANSWER_TEXT && request->format != CONSTRAINT_ANSWER_TEXT)
+            return json_read_error(holder, formats[i].key,
+                                   "cannot be combined with another one of response_format, "
+                                   "json_schema, grammar, guided_* and structured_outputs");
+        if (request->format == CONSTRAINT_ANSWER_TEXT)
+            request->format = before;
+        else
+            request->format_field = formats[i].field;
     }
     return ERR_OK;
 }
@@ -367,6 +460,8 @@ static enum err read_thinking(struct gen_request *request, const struct json_rea
         TRY(set_effort(request, &reasoning, "effort"));
         TRY(json_read_uint(&reasoning, "max_tokens", 0, INT32_MAX, &budget));
     }
+    TRY(json_read_uint(body, "thinking_budget_tokens", 0, INT32_MAX, &budget)); /* llama-server */
+    TRY(json_read_uint(body, "thinking_token_budget", 0, INT32_MAX, &budget));  /* vLLM */
     request->reasoning_budget = (uint32_t)budget;
     TRY(json_read_object(body, "chat_template_kwargs", &request->kwargs));
     note_kwarg(request, "thinking");

@@ -564,6 +564,19 @@ enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t c
     return ERR_OK;
 }
 
+enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pick *pick,
+                      struct errinfo *info)
+{
+    TRY(accept(sampler, token, info));
+    if (sampler->grammar != NULL)
+        TRY(grammar_accept(sampler->grammar, token, info));
+    sampler->stats.picks++;
+    pick->token = token;
+    pick->logprob = 0.0f;
+    pick->top_count = 0;
+    return ERR_OK;
+}
+
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info)
 {
@@ -577,13 +590,7 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
         sampler->stats.redone++;
         TRY(draw(sampler, logits, true, &token, info));
     }
-    TRY(accept(sampler, token, info));
-    if (sampler->grammar != NULL)
-        TRY(grammar_accept(sampler->grammar, token, info));
-    sampler->stats.picks++;
-    pick->token = token;
-    pick->logprob = 0.0f;
-    pick->top_count = 0;
+    TRY(sampler_take(sampler, token, pick, info));
     if (sampler->logprob || sampler->logprobs > 0)
         fill_logprobs(sampler, logits, pick);
     return ERR_OK;

@@ -108,6 +108,11 @@ enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t c
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
 
+/* Remembers a token that the caller has chosen instead, so that penalties and the grammar go on
+ * from it. ERR_INVALID: the grammar does not allow it. */
+enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pick *pick,
+                      struct errinfo *info) NODISCARD;
+
 /* The seed in use, so that a random one can be repeated. */
 uint32_t sampler_seed(const struct sampler *sampler);
 

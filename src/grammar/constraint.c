@@ -96,7 +96,7 @@ static struct constraint_exit call_exit(const struct constraint_writer *writer, 
                                     writer->tools_count > 0 ? afters[i] : NULL};
 }
 
-/* Writes root, the thought before `body`, and gap. */
+/* Writes root, the thought before `body`, and gap: white space after a thought. */
 static void put_root(struct constraint_writer *writer, const char *body)
 {
     const struct reasoning_marks *marks = output_thought_marks(&writer->request->formats);
@@ -107,7 +107,7 @@ static void put_root(struct constraint_writer *writer, const char *body)
     constraint_put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
     buf_appendf(writer->out, "body ::= %s\n", body);
     if (thought == THOUGHT_NONE) {
-        constraint_put(writer, "root ::= gap body\n");
+        constraint_put(writer, "root ::= body\n");
         return;
     }
     if (writer->format != NULL && writer->format->control)
@@ -118,7 +118,7 @@ static void put_root(struct constraint_writer *writer, const char *body)
         constraint_put(writer, "root ::= thought-0\n");
         return;
     }
-    constraint_put(writer, "root ::= gap ( @thought-0 | body )\n", marks->open);
+    constraint_put(writer, "root ::= gap @thought-0 | body\n", marks->open);
 }
 
 /* ---- output that is messages ---- */
@@ -227,11 +227,33 @@ static bool is_either(const struct constraint_request *request)
     return request->mode == CONSTRAINT_AUTO && request->answer != CONSTRAINT_ANSWER_TEXT;
 }
 
+static void put_choices(struct constraint_writer *writer)
+{
+    const char *between = "answer ::= ";
+    size_t i, count;
+    yyjson_val *text;
+
+    yyjson_arr_foreach(writer->request->choices, i, count, text)
+    {
+        constraint_put(writer, between);
+        constraint_put(writer, yyjson_get_len(text) > 0 ? "@" : "\"\" ",
+                       (struct str){yyjson_get_str(text), yyjson_get_len(text)});
+        between = "| ";
+    }
+    constraint_put(writer, "\n");
+}
+
 static enum err put_answer(struct constraint_writer *writer)
 {
     const struct constraint_request *request = writer->request;
     struct schema_options options = {.root = "answer", .prefix = "a-"};
 
+    if (request->answer == CONSTRAINT_ANSWER_REGEX)
+        return schema_write_regex(request->regex, &options, writer->out, writer->info);
+    if (request->answer == CONSTRAINT_ANSWER_CHOICE) {
+        put_choices(writer);
+        return ERR_OK;
+    }
     if (request->answer == CONSTRAINT_ANSWER_OBJECT)
         return schema_write_any_object(&options, writer->out, writer->info);
     if (request->schema == NULL)
@@ -303,8 +325,9 @@ static const char *content_body(const struct call_format *format)
 {
     if (!format->bare)
         return "content-0";
-    return format->openers[0].len > 0 ? "( calls | [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
-                                      : "( calls | [^{[ \\t\\r\\n] content-0 )?";
+    return format->openers[0].len > 0
+               ? "gap ( calls | [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
+               : "gap ( calls | [^{[ \\t\\r\\n] content-0 )?";
 }
 
 static enum err write_messages(struct constraint_writer *writer, const struct frame *frame)
@@ -344,8 +367,8 @@ static enum err write_no_calls(struct constraint_writer *writer)
     put_content(writer);
     put_root(writer, !format->bare ? "content-0"
                      : format->openers[0].len > 0
-                         ? "( [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
-                         : "( [^{[ \\t\\r\\n] content-0 )?");
+                         ? "gap ( [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
+                         : "gap ( [^{[ \\t\\r\\n] content-0 )?");
     return ERR_OK;
 }
 
@@ -360,9 +383,9 @@ static enum err write_calls(struct constraint_writer *writer, struct constraint 
         return write_messages(writer, frame_of(writer->request));
     TRY(constraint_put_calls(writer));
     if (is_either(writer->request)) {
-        put_root(writer, "calls | reply");
+        put_root(writer, "gap calls | reply");
     } else if (!automatic) {
-        put_root(writer, "calls");
+        put_root(writer, "gap calls");
     } else if (may_be_lazy(writer)) {
         constraint_put(writer, "root ::= calls\n");
         set_triggers(constraint, writer->format);

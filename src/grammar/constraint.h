@@ -13,7 +13,7 @@
  * Tools that are `barred` cannot be called in any mode: other calls are held to the grammar, and if
  * all are barred, no call may begin.
  *
- * A FORMAT of the answer (json_object, json_schema) applies to text generated instead of calls:
+ * A FORMAT of the answer (json_object, json_schema, a pattern, one of several texts) applies to text generated instead of calls:
  *
  *      none       an optional thought, then the JSON and nothing else
  *      auto       a thought, then either calls or the JSON, with no other text. All tools are held
@@ -70,6 +70,8 @@ enum constraint_answer {
     CONSTRAINT_ANSWER_TEXT,
     CONSTRAINT_ANSWER_OBJECT,
     CONSTRAINT_ANSWER_SCHEMA,
+    CONSTRAINT_ANSWER_REGEX,   /* a text that a pattern matches as a whole */
+    CONSTRAINT_ANSWER_CHOICE,  /* one of several texts */
     CONSTRAINT_ANSWER_GRAMMAR, /* the client's own grammar: nothing is written for it */
     CONSTRAINT_ANSWER_COUNT
 };
@@ -92,6 +94,8 @@ struct constraint_request {
     struct str prompt_tail;
     enum constraint_answer answer;
     const struct yyjson_val *schema; /* of CONSTRAINT_ANSWER_SCHEMA */
+    struct str regex;                /* of CONSTRAINT_ANSWER_REGEX */
+    struct yyjson_val *choices;      /* of CONSTRAINT_ANSWER_CHOICE: a list of strings, not empty */
 };
 
 /* A grammar as struct sample_params takes it. */

@@ -636,8 +636,23 @@ static enum err write_schema(struct schema_compiler *c)
     return write_root(c, rule);
 }
 
-static enum err write_gbnf(yyjson_val *schema, const struct schema_options *options,
-                           struct buf *out, struct errinfo *info)
+static enum err write_regex(struct schema_compiler *c, struct str pattern)
+{
+    struct schema_texts texts = {.pattern = pattern};
+    uint32_t rule;
+
+    c->plain = true;
+    TRY(schema_place(c, NULL, STR("regex"), &texts.place));
+    TRY(schema_compile_regex(c, &texts, 1, 0, SCHEMA_FOREVER, &rule));
+    if (rule == SCHEMA_NEVER)
+        return schema_refuse(c, texts.place, ERR_INVALID, "no text matches it");
+    return write_root(c, rule);
+}
+
+/* A schema, or a pattern, or any object if both are missing. */
+static enum err write_gbnf(yyjson_val *schema, struct str pattern,
+                           const struct schema_options *options, struct buf *out,
+                           struct errinfo *info)
 {
     struct schema_compiler c = {.schema = schema, .root = schema, .info = info};
     struct buf text;
@@ -651,7 +666,9 @@ static enum err write_gbnf(yyjson_val *schema, const struct schema_options *opti
     buf_init(&text, SCHEMA_BYTES_MAX);
     arena_init(&c.arena, SCHEMA_ARENA_BYTES_MAX);
     c.out = &text;
-    enum err err = schema ? write_schema(&c) : write_root(&c, SCHEMA_RULE_OBJECT);
+    enum err err = schema                ? write_schema(&c)
+                   : pattern.ptr != NULL ? write_regex(&c, pattern)
+                                         : write_root(&c, SCHEMA_RULE_OBJECT);
     if (err == ERR_OK && buf_append(out, text.data, text.len) != ERR_OK)
         err = err_set(info, out->err, "schema: no room for its grammar of %zu bytes", text.len);
     arena_fini(&c.arena);
@@ -664,11 +681,17 @@ enum err schema_write_gbnf(const struct yyjson_val *schema, const struct schema_
 {
     assert(schema != NULL);
     /* yyjson's getters take non-const values; nothing here changes one. */
-    return write_gbnf((yyjson_val *)(uintptr_t)schema, options, out, info);
+    return write_gbnf((yyjson_val *)(uintptr_t)schema, STR_NONE, options, out, info);
+}
+
+enum err schema_write_regex(struct str pattern, const struct schema_options *options,
+                            struct buf *out, struct errinfo *info)
+{
+    return write_gbnf(NULL, pattern, options, out, info);
 }
 
 enum err schema_write_any_object(const struct schema_options *options, struct buf *out,
                                  struct errinfo *info)
 {
-    return write_gbnf(NULL, options, out, info);
+    return write_gbnf(NULL, STR_NONE, options, out, info);
 }

@@ -102,6 +102,10 @@ struct schema_options {
 enum err schema_write_gbnf(const struct yyjson_val *schema, const struct schema_options *options,
                            struct buf *out, struct errinfo *info) NODISCARD;
 
+/* The texts that a pattern matches as a whole, without quotes and escapes. */
+enum err schema_write_regex(struct str pattern, const struct schema_options *options,
+                            struct buf *out, struct errinfo *info) NODISCARD;
+
 /* The same for any JSON object: the mode `json_object`. */
 enum err schema_write_any_object(const struct schema_options *options, struct buf *out,
                                  struct errinfo *info) NODISCARD;

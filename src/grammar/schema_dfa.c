@@ -464,6 +464,9 @@ static bool follow(const struct product *p, uint32_t pair, size_t atom, uint32_t
     uint32_t code = p->dfa->atoms[atom];
     bool raw = code >= ' ' && code != '"' && code != '\\' && (code < 0xD800 || code >= 0xE000);
 
+    if (p->dfa->c->plain)
+        raw = (code >= ' ' && (code < 0xD800 || code >= 0xE000)) || code == '\t' || code == '\n' ||
+              code == '\r';
     if (to == NONE || (!raw && (p->wanted->name || strchr("\"\\\b\f\n\r\t", (int)code) == NULL ||
                                 code == 0 || code > 0x7f)))
         return false;
@@ -541,7 +544,7 @@ static void put_step(struct product *p, uint32_t pair, size_t a, uint32_t rule,
         uint32_t code = p->dfa->atoms[a];
         if (!follow(p, pair, a, &next) || p->rules[next] != rule)
             continue;
-        if (code < ' ' || code == '"' || code == '\\') {
+        if (!c->plain && (code < ' ' || code == '"' || code == '\\')) {
             schema_put(c, *between);
             buf_append_char(c->out, '"');
             schema_put_json_char(c, code);

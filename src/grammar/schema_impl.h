@@ -96,6 +96,7 @@ struct schema_compiler {
     uint32_t cells, steps;
     unsigned depth;
     bool writing; /* between schema_rule_begin and schema_rule_end */
+    bool plain;   /* patterns match whole texts, which are not inside a JSON string */
     struct schema_memo *memos[SCHEMA_MEMO_CHAINS];
     struct schema_text *texts;
 };

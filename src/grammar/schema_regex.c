@@ -467,6 +467,14 @@ static uint32_t only_char(const struct schema_node *node)
     return set->ranges[0].low;
 }
 
+/* Without control characters, except tabs and line ends. */
+static bool keep_text(struct schema_chars *set)
+{
+    return schema_chars_complement(set) && schema_chars_add(set, 0, '\t' - 1) &&
+           schema_chars_add(set, '\n' + 1, '\r' - 1) && schema_chars_add(set, '\r' + 1, ' ' - 1) &&
+           schema_chars_complement(set);
+}
+
 static enum err write_class_rule(struct regex *r, struct schema_node *node)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t";
@@ -474,7 +482,7 @@ static enum err write_class_rule(struct regex *r, struct schema_node *node)
     struct schema_compiler *c = r->c;
     const char *between = "";
 
-    if (!schema_chars_keep_raw(&raw))
+    if (!(c->plain ? keep_text(&raw) : schema_chars_keep_raw(&raw)))
         return bad(r, ERR_LIMIT, "a class has too many parts");
     TRY(schema_rule_begin(c, &node->rule));
     if (raw.count > 0) {
@@ -482,7 +490,7 @@ static enum err write_class_rule(struct regex *r, struct schema_node *node)
         between = "|";
     }
     for (const char *at = escaped; *at != '\0'; at++) {
-        if (!schema_chars_has(node->chars, (unsigned char)*at))
+        if (c->plain || !schema_chars_has(node->chars, (unsigned char)*at))
             continue;
         schema_put(c, between);
         buf_append_char(c->out, '"');
@@ -500,7 +508,10 @@ static void put(struct regex *r, const struct schema_node *node);
 static void put_char(struct regex *r, uint32_t code)
 {
     buf_append_char(r->c->out, '"');
-    schema_put_json_char(r->c, code);
+    if (r->c->plain)
+        schema_put_char(r->c, code);
+    else
+        schema_put_json_char(r->c, code);
     schema_put(r->c, "\"");
 }
 
@@ -620,6 +631,21 @@ static bool fit_count(struct schema_node *top, uint32_t min, uint32_t max, bool 
     return repeat->min <= repeat->max;
 }
 
+/* ^(?:...)$ */
+static enum err anchor(struct regex *r, struct schema_node **top)
+{
+    struct schema_node *all, *begin, *end;
+
+    TRY(make(r, SCHEMA_NODE_SEQ, &all));
+    TRY(make(r, SCHEMA_NODE_BEGIN, &begin));
+    TRY(make(r, SCHEMA_NODE_END, &end));
+    add_child(all, begin);
+    add_child(all, *top);
+    add_child(all, end);
+    *top = all;
+    return ERR_OK;
+}
+
 enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place *place,
                             struct str pattern, struct schema_node **top)
 {
@@ -629,7 +655,9 @@ enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place
     if (pattern.len > PATTERN_BYTES_MAX)
         return bad(&r, ERR_LIMIT, "it is longer than 4096 bytes");
     TRY(parse_alternatives(&r, top));
-    return r.at == r.end ? ERR_OK : bad(&r, ERR_INVALID, "this ')' closes no group");
+    if (r.at != r.end)
+        return bad(&r, ERR_INVALID, "this ')' closes no group");
+    return c->plain ? anchor(&r, top) : ERR_OK;
 }
 
 /* The tree as rules; *done is false if that cannot be done. */

@@ -135,6 +135,11 @@ enum err output_finish(struct output *output, bool cut)
     return toolcall_finish(output->calls);
 }
 
+bool output_in_thought(const struct output *output)
+{
+    return reasoning_in_thought(output->reasoning);
+}
+
 bool output_failed(const struct output *output)
 {
     return toolcall_failed(output->calls);

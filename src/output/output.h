@@ -66,6 +66,9 @@ void output_destroy(struct output **output);
 enum err output_push(struct output *output, struct str text) NODISCARD;
 enum err output_finish(struct output *output, bool cut) NODISCARD;
 
+/* The text so far ends inside a thought between marks (reasoning.h). */
+bool output_in_thought(const struct output *output);
+
 /* As in toolcall.h. */
 bool output_failed(const struct output *output);
 

@@ -383,6 +383,11 @@ void reasoning_destroy(struct reasoning **reasoning)
     *reasoning = NULL;
 }
 
+bool reasoning_in_thought(const struct reasoning *reasoning)
+{
+    return reasoning->state == THOUGHT;
+}
+
 enum err reasoning_push(struct reasoning *reasoning, struct str text)
 {
     assert(!reasoning->over);

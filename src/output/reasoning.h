@@ -109,6 +109,9 @@ void reasoning_destroy(struct reasoning **reasoning);
 /* Reads more text. After ERR_NOMEM only destroy may be called. */
 enum err reasoning_push(struct reasoning *reasoning, struct str text) NODISCARD;
 
+/* The text so far ends inside a thought. False with REASONING_RAW, which does not look. */
+bool reasoning_in_thought(const struct reasoning *reasoning);
+
 /* Ends the text. `cut`: generation did not stop by itself (length, cancelled). Nothing may be
  * pushed afterwards. */
 enum err reasoning_finish(struct reasoning *reasoning, bool cut) NODISCARD;

@@ -179,6 +179,17 @@ static void take_token(struct job *job, const struct sample_pick *pick)
         job->target = job->count;
 }
 
+static enum err pick_token(struct job *job, size_t index, struct sample_pick *pick,
+                           struct errinfo *info)
+{
+    struct gen *gen = job->gen;
+
+    if (gen->forced_count == 0)
+        return sampler_pick(job->sampler, index, pick, info);
+    gen->forced_count--;
+    return sampler_take(job->sampler, *gen->forced++, pick, info);
+}
+
 static void sample(struct job *job, size_t index)
 {
     struct errinfo info = {0};
@@ -187,7 +198,7 @@ static void sample(struct job *job, size_t index)
     if (job->times.first_token == 0)
         job->times.first_token = sched_now_ns(job->sched);
     job_set_phase(job, GEN_DECODE);
-    enum err err = grow_tokens(job) ? sampler_pick(job->sampler, index, &pick, &info) : ERR_NOMEM;
+    enum err err = grow_tokens(job) ? pick_token(job, index, &pick, &info) : ERR_NOMEM;
     if (err != ERR_OK)
         job_end(job, GEN_END_ERROR, err, info.text[0] != '\0' ? &info : NULL);
     else

@@ -156,6 +156,10 @@ struct gen {
     bool control_text; /* control tokens are also written into the text */
     struct gen_cache_hints cache;
     struct gen_sink sink;
+    /* Tokens that come next instead of sampled ones. Set by the sink in `token`, consumed by the
+     * scheduler. */
+    const token_id *forced;
+    uint32_t forced_count;
     atomic_bool cancelled; /* set by gen_cancel */
 };
 

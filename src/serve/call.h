@@ -54,6 +54,8 @@ struct call_choice {
     struct buf raw;         /* generated text including markup: for recall_remember */
     bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
     bool reasons;           /* the last event was reasoning */
+    bool thought_now;       /* so was one of this token */
+    bool thought_closed;    /* its budget is used up */
     bool call_truncated;    /* a call was incomplete when the text ended */
 
     /* For the thread that ends calls. */

@@ -147,6 +147,7 @@ static void tell(struct call_choice *choice, const struct output_event *event)
         return;
     }
     choice->reasons = event->type == OUTPUT_REASONING;
+    choice->thought_now |= choice->reasons;
     if (call->request.stream)
         api_dialect(call->endpoint)->event(&call->answer, choice->index, event, &call->out);
 }
@@ -295,6 +296,27 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
         fail_with(choice, err, NULL);
 }
 
+/* Counts the tokens of thoughts, and closes a thought that has used its budget. Between messages
+ * (gpt-oss) a thought cannot be closed, so there this token must have been one of it. */
+static void count_thought(struct call_choice *choice)
+{
+    struct call *call = choice->call;
+    struct answer_choice *answer = &call->answer.choices[choice->index];
+    const struct prepared *prepared = &call->prepared;
+    bool inside = output_in_thought(choice->output);
+
+    if (choice->reasons || (inside && call->request.reasoning_mode == REASONING_DROP))
+        answer->reasoning_tokens++;
+    if (prepared->formats.reasoning == REASONING_HARMONY)
+        inside = choice->thought_now;
+    if (!inside || choice->thought_closed || prepared->thought_end_count == 0 ||
+        answer->reasoning_tokens < call->request.reasoning_budget)
+        return;
+    choice->thought_closed = true;
+    choice->gen.forced = prepared->thought_end;
+    choice->gen.forced_count = (uint32_t)prepared->thought_end_count;
+}
+
 static bool on_token(void *arg, const struct gen_token *token)
 {
     struct call_choice *choice = arg;
@@ -305,9 +327,9 @@ static bool on_token(void *arg, const struct gen_token *token)
     count_token(choice, token);
     if (call->request.prefill_only)
         return false;
+    choice->thought_now = false;
     push_text(choice, token->text);
-    if (choice->reasons)
-        call->answer.choices[choice->index].reasoning_tokens++;
+    count_thought(choice);
     call_flush(call);
     return !call->broken && !is_over(choice);
 }

@@ -603,6 +603,12 @@ static void test_answers(void **state)
     assert_true(one_allows(&one, "{\"a\": [1]}"));
     assert_true(one_allows(&one, "<think>{</think>\n\n{}"));
     assert_false(one_allows(&one, "[1]"));
+    assert_false(one_allows(&one, "\n{}")); /* no white space before it */
+    assert_false(one_allows(&one, " {}"));
+    request->prompt_tail = STR("<think>\n\n</think>\n\n");
+    assert_ok(one_write(&one));
+    assert_false(one_allows(&one, "\n{}"));
+    request->prompt_tail = STR_NONE;
     request->mode = CONSTRAINT_AUTO; /* without tools it is the same */
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "{}"));
@@ -631,6 +637,47 @@ static void test_answers(void **state)
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>{\"n\":1}"
                                  "<|END_RESPONSE|>"));
+    one_fini(&one);
+}
+
+/* One of several texts, and a text by a pattern, which matches as a whole: after a thought, and as
+ * they are, without quotes. */
+static void test_answers_that_are_not_json(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[\"yes\",\"no \\\"way\\\"\\n\"]", TOOLCALL_HERMES);
+    one.request = (struct constraint_request){
+        .formats = {.reasoning = REASONING_THINK, .calls = TOOLCALL_HERMES},
+        .answer = CONSTRAINT_ANSWER_CHOICE,
+        .choices = yyjson_doc_get_root(one.doc)};
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "yes"));
+    assert_true(one_allows(&one, "<think>so</think>\n\nno \"way\"\n"));
+    assert_false(one_allows(&one, "\"yes\""));
+    assert_false(one_allows(&one, "yes no"));
+    assert_false(one_allows(&one, ""));
+    one.request.answer = CONSTRAINT_ANSWER_REGEX;
+    one.request.regex = STR("\"[a-c]{2}\"\\n|\\d+\\.\\d*");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "\"ab\"\n"));
+    assert_true(one_allows(&one, "<think>so</think>12."));
+    assert_false(one_allows(&one, "x12."));
+    assert_false(one_allows(&one, "12.x"));
+    assert_false(one_allows(&one, "\\\"ab\\\"\\n"));
+    one.request.regex = STR("[^x]+");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "a \"b\"\n\t\\"));
+    assert_false(one_allows(&one, "a\001"));
+    one.request.regex = STR("^(a*)*$|b");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "aaa"));
+    assert_true(one_allows(&one, "b"));
+    assert_false(one_allows(&one, "ab"));
+    one.request.regex = STR("(");
+    assert_err(one_write(&one), ERR_INVALID);
+    assert_true(one.constraint.answer_refused);
     one_fini(&one);
 }
 
@@ -817,6 +864,6 @@ TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_fo
            TEST(test_control_openers_end_a_thought), TEST(test_barred_tools_are_not_called),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
-           TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),
-           TEST(test_an_answer_beside_tools), TEST(test_no_memory_is_an_error),
-           TEST(test_size_is_bounded))
+           TEST(test_answers), TEST(test_answers_that_are_not_json),
+           TEST(test_calls_or_an_answer_and_nothing_else), TEST(test_an_answer_beside_tools),
+           TEST(test_no_memory_is_an_error), TEST(test_size_is_bounded))

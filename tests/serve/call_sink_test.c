@@ -574,6 +574,41 @@ static void test_stop_texts_in_a_thought(void **state)
     api_kit_close(&kit);
 }
 
+/* A thought that has used its budget is closed, and the answer begins; whether it is shown or
+ * not. */
+static void test_thinking_budget(void **state)
+{
+    static const char *const formats[] = {"auto", "hidden"};
+    struct api_kit kit;
+    yyjson_doc *doc;
+    char body[512];
+
+    (void)state;
+    api_kit_open(&kit, &thinker);
+    for (size_t i = 0; i < COUNT_OF(formats); i++) {
+        snprintf(body, sizeof(body),
+                 "{\"reasoning\":{\"max_tokens\":5},\"temperature\":0,\"max_tokens\":30,"
+                 "\"reasoning_format\":\"%s\"," LETTERS "," MESSAGES "}",
+                 formats[i]);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        assert_int_equal(strlen(json_at(doc, "/choices/0/message/reasoning_content")),
+                         i == 0 ? 5 : 0);
+        /* 30 tokens less the thought and its end, which are bytes here */
+        assert_int_equal(strlen(json_at(doc, "/choices/0/message/content")), 30 - 5 - 10);
+        assert_null(strchr(json_at(doc, "/choices/0/message/content"), '<'));
+        assert_int_equal(json_number_at(doc, "/usage/completion_tokens"), 30);
+        yyjson_doc_free(doc);
+    }
+    doc = api_kit_post(&kit, "/v1/messages",
+                       "{\"model\":\"x\",\"max_tokens\":40,\"thinking\":{\"type\":\"enabled\","
+                       "\"budget_tokens\":7}," MESSAGES "}",
+                       200);
+    assert_string_equal(json_at(doc, "/content/0/type"), "thinking");
+    assert_string_equal(json_at(doc, "/content/1/type"), "text");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* A schema holds the answer of the model to it. */
 static void test_json_schema(void **state)
 {
@@ -595,6 +630,35 @@ static void test_json_schema(void **state)
     if (!content || !yyjson_is_bool(yyjson_doc_ptr_get(content, "/yes")))
         fail_msg("not by the schema: %s", text);
     yyjson_doc_free(content);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* One of two texts, and a text by a pattern, as a model writes them. */
+static void test_choice_and_regex(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    doc = api_kit_post(&kit, CHAT,
+                       "{" MESSAGES
+                       ",\"max_tokens\":40,\"seed\":1,\"guided_choice\":[\"maybe so\",\"never\"]}",
+                       200);
+    const char *text = json_at(doc, "/choices/0/message/content");
+    assert_true(strcmp(text, "maybe so") == 0 || strcmp(text, "never") == 0);
+    assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "stop");
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, CHAT,
+                       "{" MESSAGES ",\"max_tokens\":40,\"seed\":1,"
+                       "\"structured_outputs\":{\"regex\":\"[a-f]{3}-[0-9]{2}\"}}",
+                       200);
+    text = json_at(doc, "/choices/0/message/content");
+    assert_int_equal(strlen(text), 6);
+    assert_int_equal(strspn(text, "abcdef"), 3);
+    assert_int_equal(text[3], '-');
+    assert_int_equal(strspn(text + 4, "0123456789"), 2);
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 }
@@ -685,5 +749,6 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
            TEST(test_i79_a_call_that_cannot_be_read), TEST(test_stop_texts_in_a_call),
-           TEST(test_stop_texts_in_a_thought), TEST(test_json_schema), TEST(test_a_call_or_json),
+           TEST(test_stop_texts_in_a_thought), TEST(test_thinking_budget), TEST(test_json_schema),
+           TEST(test_choice_and_regex), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_recalled))
