@@ -3,13 +3,14 @@
  *
  *      exact     the same prompt again: one token is computed
  *      nearest   its last tenth is another one
+ *      suffix    its last 23 tokens are others, as in mlx-lm's benchmark of prompt caches
  *
- *      server 1  warm-up | A cold | A, A' from the device | B | A from RAM | B | A' from RAM
+ *      server 1  warm-up | A cold | A, A", A' from the device | B | A from RAM | B | A" | B | A'
  *                (the device holds one prompt: B evicts A)
  *      server 2  the same folders after a restart: A;  server 3: A'
  *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
  *
- * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that large sizes
+ * Each A' has another last tenth, each A" another end. Only A, B and these are ever computed, so that large sizes
  * take no longer than necessary.
  *
  * Each row says where the tokens really came from, whatever the case is called. A hot case that
@@ -24,7 +25,8 @@
 #include "cli/bench.h"
 
 enum {
-    STEPS = 15,
+    STEPS = 18,
+    SUFFIX_TOKENS = 23,
     WARM_TOKENS = 1024,
     TEXT_BYTES_MAX = 256 << 20,
     RAM_MIN = 2 << 20,
@@ -50,8 +52,13 @@ static const struct sheet_column columns[] = {
     {"verify_ms", "verify", 2},
     {"import_ms", "import", 2},
     {"replay_ms", "replay", 2},
+    {"ram_bytes", "RAM MiB", 1},
+    {"process_bytes", "process MiB", 1},
+    {"match", "match", SHEET_TEXT},
     {"reason", "reason", SHEET_TEXT},
 };
+
+static const double MIB = 1 << 20;
 
 struct prefix {
     struct bench *bench;
@@ -62,18 +69,28 @@ struct prefix {
     uint64_t salt;
 };
 
-/* The prompt of this seed; its last tenth comes from another seed, if given. */
-static struct buf prompt(const struct prefix *prefix, uint64_t seed, uint64_t edit)
+/* What is different in a prompt: its last tenth, or its last tokens; from another seed. 0 = nothing
+ * is. */
+struct edit {
+    uint64_t seed;
+    uint32_t tokens; /* 0 = a tenth */
+};
+
+static const struct edit none = {0, 0};
+
+static struct buf prompt(const struct prefix *prefix, uint64_t seed, struct edit edit)
 {
     size_t bytes = (size_t)((double)prefix->size * prefix->bytes_per_token),
-           tail = edit > 0 ? bytes / 10 : 0;
+           tail = edit.seed == 0    ? 0
+                  : edit.tokens > 0 ? (size_t)(edit.tokens * prefix->bytes_per_token)
+                                    : bytes / 10;
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
     words_append(&text, bytes, seed);
     if (tail > 0 && text.len > tail) {
         buf_truncate(&text, text.len - tail);
-        words_append(&text, tail, edit);
+        words_append(&text, tail, edit.seed);
     }
     return text;
 }
@@ -104,17 +121,20 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
         cache->verify_ms,
         cache->import_ms,
         cache->replay_ms,
+        server_metric(&prefix->server, "hearth_cache_tier_bytes{tier=\"ram\"}") / MIB,
+        server_metric(&prefix->server, "hearth_memory_process_bytes") / MIB,
     };
 
     sheet_number(sheet, prefix->size);
     sheet_text(sheet, name);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         sheet_number(sheet, numbers[i]);
+    sheet_text(sheet, cache->match);
     sheet_text(sheet, cache->reason);
 }
 
 /* `name` NULL: only evicts others. */
-static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint64_t edit)
+static bool measure(struct prefix *prefix, const char *name, uint64_t seed, struct edit edit)
 {
     struct ask_result result;
     struct buf text = prompt(prefix, seed, edit);
@@ -178,27 +198,34 @@ static bool warm_up(struct prefix *prefix)
     uint32_t size = prefix->size;
 
     prefix->size = MIN(size, WARM_TOKENS);
-    bool good = measure(prefix, NULL, ++prefix->salt, 0);
+    bool good = measure(prefix, NULL, ++prefix->salt, none);
     prefix->size = size;
     return good;
 }
 
 static bool run_size(struct prefix *prefix, const char *model)
 {
+    const struct edit end1 = {111, SUFFIX_TOKENS}, end2 = {112, SUFFIX_TOKENS};
     uint64_t a = ++prefix->salt, b = ++prefix->salt;
 
-    if (!start(prefix, model, 0) || !warm_up(prefix) || !measure(prefix, "cold", a, 0))
+    if (!start(prefix, model, 0) || !warm_up(prefix) || !measure(prefix, "cold", a, none))
         return false;
     double held = server_metric(&prefix->server, "hearth_cache_budget_bytes");
     uint64_t one = MAX((uint64_t)(held > 0 ? held * 1.2 : 0), RAM_MIN);
-    return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
-           measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) &&
-           measure(prefix, NULL, b, 0) && measure(prefix, "ram, nearest", a, 102) && stop(prefix) &&
-           start(prefix, model, 0) && measure(prefix, "restart, exact", a, 0) && stop(prefix) &&
-           start(prefix, model, 0) && measure(prefix, "restart, nearest", a, 103) && stop(prefix) &&
-           start(prefix, model, one) && measure(prefix, NULL, a, 0) &&
-           measure(prefix, NULL, b, 0) && measure(prefix, "ssd, exact", a, 0) &&
-           measure(prefix, NULL, b, 0) && measure(prefix, "ssd, nearest", a, 104) && stop(prefix);
+    return measure(prefix, "device, exact", a, none) &&
+           measure(prefix, "device, suffix", a, end1) &&
+           measure(prefix, "device, nearest", a, (struct edit){101, 0}) &&
+           measure(prefix, NULL, b, none) && measure(prefix, "ram, exact", a, none) &&
+           measure(prefix, NULL, b, none) && measure(prefix, "ram, suffix", a, end2) &&
+           measure(prefix, NULL, b, none) &&
+           measure(prefix, "ram, nearest", a, (struct edit){102, 0}) && stop(prefix) &&
+           start(prefix, model, 0) && measure(prefix, "restart, exact", a, none) && stop(prefix) &&
+           start(prefix, model, 0) &&
+           measure(prefix, "restart, nearest", a, (struct edit){103, 0}) && stop(prefix) &&
+           start(prefix, model, one) && measure(prefix, NULL, a, none) &&
+           measure(prefix, NULL, b, none) && measure(prefix, "ssd, exact", a, none) &&
+           measure(prefix, NULL, b, none) &&
+           measure(prefix, "ssd, nearest", a, (struct edit){104, 0}) && stop(prefix);
 }
 
 static enum cli_exit run(struct bench *bench)

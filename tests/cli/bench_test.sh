@@ -34,6 +34,10 @@ test_i26_prefix() {
     [ "$(cell 'cold' cached)" = 0 ] || fail "not cold: $(cat t.csv)"
     [ "$(cell 'ram, exact' ram)" -gt 900 ] || fail "not from RAM: $(cat t.csv)"
     [ "$(cell 'restart, exact' ssd)" -gt 900 ] || fail "not from disk: $(cat t.csv)"
+    for name in 'device, suffix' 'ram, suffix'; do # 23 tokens, give or take one of the tokenizer's
+        [ "$(cell "$name" replayed)" -ge 20 ] && [ "$(cell "$name" replayed)" -le 28 ] || fail "$name: $(cat t.csv)"
+        [ "$(cell "$name" match)" = lcp ] || fail "$name: $(cat t.csv)"
+    done
     [ "$(cell 'ram, nearest' ram)" -gt 800 ] || fail "not the nearest: $(cat t.csv)"
     grep -q '"lookup_ms":' t.json || fail 'no lookup'
     grep -qE '"import_ms":[0-9.]*[1-9]' t.json || fail 'no time of an import'
