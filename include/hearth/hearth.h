@@ -122,6 +122,14 @@ enum hearth_entry {
     HEARTH_ENTRY_SYSTEM = 2,    /* system prompt and tools: an anchor */
 };
 
+/* How the answer ended that a prompt is stored with. Agents that called a tool come back within
+ * seconds, people take longer. */
+enum hearth_ending {
+    HEARTH_ENDING_UNKNOWN = 0,
+    HEARTH_ENDING_TEXT = 1,
+    HEARTH_ENDING_CALL = 2,
+};
+
 /* What the cache did; a closed list. */
 enum hearth_event_kind {
     HEARTH_EVENT_LOOKUP = 0,
@@ -162,7 +170,7 @@ struct hearth_options {
     /* memory for tails (the rows after the last whole block), per space; 0 = a quarter of
      * ram_bytes; UINT64_MAX = no tails */
     uint64_t tail_bytes;
-    /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
+    /* eviction: "expected-reuse" (NULL), "saving-per-byte", "lru-tail" */
     const char *policy;
     /* HEARTH_KEY_BYTES of the installation; NULL = random, nothing survives the process */
     const unsigned char *key;
@@ -473,6 +481,7 @@ struct hearth_store_hints {
     uint32_t last_user; /* start of the last user message; 0 = not known */
     uint32_t junction;  /* as the plan said */
     uint32_t sparse;    /* a grid on long prompts, tokens; 0 = none */
+    enum hearth_ending ending;
 };
 
 struct hearth_store;

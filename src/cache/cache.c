@@ -295,7 +295,7 @@ static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
 int hearth_open(struct hearth_cache **out, const struct hearth_options *options, char *message)
 {
     struct hearth_options mine = take_options(options);
-    enum policy policy = POLICY_SAVING_PER_BYTE;
+    enum policy policy = POLICY_EXPECTED_REUSE;
 
     *out = NULL;
     if (mine.ram_bytes == 0)
@@ -318,6 +318,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     cache->run_tokens = mine.run_tokens;
     cache->tail_bytes_max = mine.tail_bytes;
     cache->policy = policy;
+    cache->reuse = reuse_create();
     heap_init(&cache->heap);
     heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
@@ -372,6 +373,7 @@ void hearth_close(struct hearth_cache **out)
     budget_release(cache->meta_budget, cache->books_owner, cache->places * room_place_bytes());
     budget_destroy(&cache->meta_budget);
     events_destroy(&cache->events);
+    reuse_destroy(&cache->reuse);
     cond_fini(&cache->changed);
     lock_fini(&cache->lock);
     mem_free(cache);

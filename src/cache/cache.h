@@ -53,6 +53,7 @@
 #include "cache/parts.h"
 #include "cache/plan.h"
 #include "cache/policy.h"
+#include "cache/reuse.h"
 #include "cache/room.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
@@ -161,6 +162,7 @@ struct hearth_cache {
     uint32_t block_tokens, run_tokens;
     uint64_t tail_bytes_max; /* of the tails of a space that are in memory */
     enum policy policy;
+    struct reuse *reuse GUARDED_BY(lock);
     double floor GUARDED_BY(lock);     /* of priorities; rises with every eviction */
     struct heap heap GUARDED_BY(lock); /* objects in memory that may be evicted */
     /* objects that are not in memory; they may be forgotten to free their bookkeeping */
@@ -211,6 +213,7 @@ struct hearth_store {
     uint32_t begin, end;
     uint64_t started_ns;
     uint64_t charged; /* charged to the ledger for the store itself */
+    struct reuse_mark mark;
 };
 
 /* ---- cache.c ---- */

@@ -121,6 +121,12 @@ void heap_moved(struct heap *heap, struct object *object)
         sift(heap, (size_t)object->heap_slot, object);
 }
 
+void heap_rebuild(struct heap *heap)
+{
+    for (size_t slot = heap->count / 2; slot-- > 0;)
+        sift_down(heap, slot, heap->items[slot]);
+}
+
 struct object *heap_first(const struct heap *heap)
 {
     return heap->count ? heap->items[0] : NULL;

@@ -23,6 +23,8 @@ struct heap {
     struct object **items;
     size_t count, cap;
     uint64_t order_next; /* of insertion */
+    /* when room.c last computed all priorities, and from which rates */
+    uint64_t renewed_ns, renewed_version;
 };
 
 void heap_init(struct heap *heap);
@@ -38,6 +40,8 @@ bool heap_push(struct heap *heap, struct object *object) NODISCARD;
 void heap_remove(struct heap *heap, struct object *object);
 /* call after its priority changed; no-op when it is not in this heap */
 void heap_moved(struct heap *heap, struct object *object);
+/* call after the priorities of any number of its objects changed; O(n) */
+void heap_rebuild(struct heap *heap);
 struct object *heap_first(const struct heap *heap); /* NULL when empty */
 
 #endif

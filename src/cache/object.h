@@ -21,6 +21,7 @@
 
 #include "base/hash.h"
 #include "base/list.h"
+#include "cache/reuse.h"
 #include "cache/treap.h"
 
 enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
@@ -67,6 +68,7 @@ struct object {
     bool dropped;             /* out of the index; freed with the last lease */
     bool damaged;             /* a tier returned other bytes than were written */
     bool evicted_below;       /* a slower tier turned out to have evicted it when it was read */
+    struct reuse_mark reuse;  /* of the last turn that used it */
     uint32_t leases;
     /* value; read by the policy */
     uint8_t entry; /* enum hearth_entry */

@@ -89,17 +89,22 @@ static double superseded(const struct policy_entry *entry)
     return (double)used_ns(entry) - 0x1p63;
 }
 
-static double saving_per_byte(const struct policy_entry *entry)
+/* Seconds saved per GiB and use, times `uses`. */
+static double worth(const struct policy_entry *entry, double uses)
 {
     double tokens_per_s = entry->tokens_per_s > 0 ? entry->tokens_per_s : TOKENS_PER_S_NOMINAL;
     double seconds = (double)(entry->end - entry->begin) / tokens_per_s;
     double gib = (double)MAX(entry->bytes, 1) / GIB;
+
+    return fmin(uses * seconds / gib, VALUE_MAX) * (1 + used_s(entry) * TIME_SHARE_PER_S);
+}
+
+static double saving_per_byte(const struct policy_entry *entry)
+{
     /* An anchor that is not shared ends with its session, as a tail does. */
     uint8_t kind = entry->shared ? entry->entry : MIN(entry->entry, ENTRY_USER);
-    double chance = policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, kind);
-    double value = chance * seconds / gib;
 
-    return fmin(value, VALUE_MAX) * (1 + used_s(entry) * TIME_SHARE_PER_S);
+    return worth(entry, policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, kind));
 }
 
 /* 0, negative values and NaN mean "unknown". */
@@ -126,11 +131,8 @@ double policy_priority(enum policy policy, const struct policy_entry *entry)
     switch (policy) {
     case POLICY_LRU_TAIL:
         return (double)used_ns(entry);
-    case POLICY_SHORTEST_FIRST:
-        /* 2^32 s are more than a hundred years, so the time is a fraction of a token. */
-        return (double)entry->end + fmin(used_s(entry) / 0x1p32, 0.999);
-    case POLICY_BY_TYPE:
-        return (double)MIN(entry->entry, ENTRY_SYSTEM) * 0x1p35 + used_s(entry);
+    case POLICY_EXPECTED_REUSE:
+        return worth(entry, entry->uses_per_s);
     default:
         assert(policy == POLICY_SAVING_PER_BYTE);
         return entry->floor + saving_per_byte(entry);

@@ -7,11 +7,11 @@
  * evicted object, so unused objects age without being touched (the GreedyDual idea). All policies
  * share this form and one heap:
  *
- *      lru-tail         time of last use; among equals the later tokens first
- *      shortest-first   tokens of the prefix; then time
- *      by-type          assistant before user before system; then time
+ *      expected-reuse   seconds of computing it saves x expected uses per second (reuse.h) / bytes;
+ *                       the default
  *      saving-per-byte  floor + (seconds of computing it saves x chance that it is used again) /
- *                       bytes; the default
+ *                       bytes
+ *      lru-tail         time of last use; among equals the later tokens first
  *
  * Never a parent before its children, never a leased or pinned object: the index enforces this for
  * every policy.
@@ -35,10 +35,9 @@
 
 /* X(value, name) */
 #define POLICY_TABLE(X)                          \
+    X(POLICY_EXPECTED_REUSE, "expected-reuse")   \
     X(POLICY_SAVING_PER_BYTE, "saving-per-byte") \
-    X(POLICY_LRU_TAIL, "lru-tail")               \
-    X(POLICY_SHORTEST_FIRST, "shortest-first")   \
-    X(POLICY_BY_TYPE, "by-type")
+    X(POLICY_LRU_TAIL, "lru-tail")
 
 enum policy {
 #define X(value, name) value,
@@ -67,12 +66,13 @@ struct policy_entry {
     bool shared;
     double tokens_per_s; /* prefill speed; 0 = unknown */
     double floor;        /* of the heap */
+    double uses_per_s;   /* expected; for expected-reuse only */
 };
 
 /* Finite, and never negative if the floor is not, except that superseded objects rank below all
  * others. Only priorities of one policy can be compared. Units: lru-tail, nanoseconds (exact for
- * the first 104 days of a clock, to 2 ns for the next); shortest-first, tokens and a fraction;
- * by-type, seconds; saving-per-byte, expected seconds saved per GiB, policy.c. */
+ * the first 104 days of a clock, to 2 ns for the next); the others, expected seconds saved per GiB,
+ * policy.c. */
 double policy_priority(enum policy policy, const struct policy_entry *entry);
 
 /* The probability that an object is used again: rises with every use, falls with age. In [0, 1].

@@ -31,12 +31,28 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
+enum {
+    RENEW_NS_MIN = 100 * 1000 * 1000,
+    RENEW_OBJECT_NS = 10 * 1000,
+};
+
+static bool in_slower_tier(const struct object *object)
+{
+    return (object->in & TIER_BITS_SLOWER) != 0;
+}
+
 static struct hearth_cache *cache_of(const struct object *object)
 {
     return object->space->cache;
 }
 
 /* ---- priorities ---- */
+
+static double rate_of(const struct object *object, uint64_t now_ns)
+{
+    return reuse_rate(cache_of(object)->reuse, object->shared ? REUSE_SHARED : object->reuse,
+                      now_ns - MIN(object->used_ns, now_ns));
+}
 
 static double priority_of(const struct hearth_cache *cache, const struct object *object,
                           uint64_t now_ns)
@@ -62,12 +78,9 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .tokens_per_s = space->model.prefill_tokens_per_s,
         .floor = cache->floor,
     };
+    if (cache->policy == POLICY_EXPECTED_REUSE)
+        entry.uses_per_s = rate_of(object, now_ns);
     return policy_priority(cache->policy, &entry);
-}
-
-static bool in_slower_tier(const struct object *object)
-{
-    return (object->in & TIER_BITS_SLOWER) != 0;
 }
 
 /* A pin holds a whole path, so the first node of an object is enough. */
@@ -107,6 +120,10 @@ static void leave_heap(struct object *object)
 
 static void enter_heap(struct heap *heap, struct object *object)
 {
+    struct hearth_cache *cache = cache_of(object);
+
+    if (cache->policy == POLICY_EXPECTED_REUSE) /* it may have aged since its last use */
+        object->priority = priority_of(cache, object, cache_now_ns(cache));
     bool pushed = heap_push(heap, object);
 
     assert(pushed); /* room_record reserved a slot */
@@ -516,6 +533,46 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
 
+/* Expected rates change as objects grow older, but slowly: all are computed again after a time that
+ * grows with their number, so that this takes less than one part in a hundred. */
+static void renew(struct hearth_cache *cache, struct heap *heap, uint64_t now)
+{
+    uint64_t version = reuse_version(cache->reuse);
+
+    if (cache->policy != POLICY_EXPECTED_REUSE ||
+        (version == heap->renewed_version &&
+         now - heap->renewed_ns < MAX(RENEW_NS_MIN, heap->count * RENEW_OBJECT_NS)))
+        return;
+    heap->renewed_ns = now;
+    heap->renewed_version = version;
+    for (size_t i = 0; i < heap->count; i++)
+        heap->items[i]->priority = priority_of(cache, heap->items[i], now);
+    heap_rebuild(heap);
+}
+
+bool room_is_full(const struct hearth_space *space, uint64_t bytes)
+{
+    return budget_used(space->cache->budget) + bytes > budget_cap(space->cache->budget);
+}
+
+bool room_declines(const struct object *piece)
+{
+    const struct hearth_space *space = piece->space;
+    struct hearth_cache *cache = space->cache;
+    uint64_t now = cache_now_ns(cache);
+
+    lock_assert_held(&cache->lock);
+    if (cache->policy != POLICY_EXPECTED_REUSE || piece->keep_until_ns > now ||
+        space->charged < space->share)
+        return false;
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (cache->tiers[level].tier != NULL)
+            return false; /* it should get there */
+    renew(cache, &cache->heap, now);
+    const struct object *first = heap_first(&cache->heap);
+    return first != NULL && !first->superseded && rate_of(piece, now) < rate_of(first, now);
+}
+
 /* Evicts the object with the lowest priority that may be evicted. Those that may not are set
  * aside and put back. */
 static bool evict_first(struct hearth_cache *cache, struct heap *heap, const struct wish *wish,
@@ -526,6 +583,7 @@ static bool evict_first(struct hearth_cache *cache, struct heap *heap, const str
     struct object *found;
     struct list aside;
 
+    renew(cache, heap, now);
     list_init(&aside);
     while ((found = heap_first(heap)) != NULL && !may_leave_for(found, wish, now)) {
         leave_heap(found);

@@ -36,6 +36,11 @@ uint64_t room_place_bytes(void); /* of that, the part that is kept for the next 
 bool room_record(struct hearth_space *space, struct deferred *deferred) REQUIRES(lock) NODISCARD;
 void room_unrecord(struct hearth_space *space) REQUIRES(lock);
 /* Evicts one object for `space` (NULL: for no particular space); false when none may be evicted. */
+/* Whether an object that is about to be stored is worth less than everything that could be evicted
+ * for it. Such an object is not stored (expected-reuse only). */
+bool room_declines(const struct object *piece) REQUIRES(lock);
+/* Whether something must be evicted before these bytes fit. */
+bool room_is_full(const struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
 bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space,
                     struct deferred *deferred) REQUIRES(lock);
 /* The same ledger for what is shared: trees and spaces. Evicts when necessary; when the metadata

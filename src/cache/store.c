@@ -27,6 +27,37 @@ static void enter(const struct hearth_store *store, struct deferred *deferred)
     deferred->request = store->hints.request;
 }
 
+/* What the path of the prompt has in memory was used now, by this turn: also if the state came from
+ * the device, and no lookup saw it. */
+static void note_turn(struct hearth_store *store)
+{
+    struct hearth_space *space = store->space;
+    struct hearth_cache *cache = space->cache;
+    const struct reuse_turn turn = {.space = &space->key,
+                                    .tokens = store->tokens,
+                                    .count = store->count,
+                                    .block_tokens = cache->block_tokens,
+                                    .ending = store->hints.ending,
+                                    .request = store->hints.request,
+                                    .now_ns = cache_now_ns(cache)};
+
+    /* Pieces of a prompt that is still being computed are no turn. */
+    bool unfinished = store->hints.prompt > 0 && !store->hints.generated;
+    if (cache->policy != POLICY_EXPECTED_REUSE || unfinished)
+        return;
+    store->mark = reuse_note(cache->reuse, &turn);
+    struct index_match match = store_match(store, (uint32_t)store->count);
+    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
+        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+        struct object *rows[] = {node_rows(node), node_sliding(node)};
+        for (size_t j = 0; j < COUNT_OF(rows); j++)
+            if (rows[j] != NULL) {
+                rows[j]->reuse = store->mark;
+                room_touch(rows[j], false);
+            }
+    }
+}
+
 int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
                       const struct hearth_store_hints *hints, struct hearth_store **out)
 {
@@ -46,6 +77,7 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
         memcpy(&store->hints, hints, MIN(hints->struct_size, sizeof(store->hints)));
     enter(store, &deferred);
     manage_expire_due(space->cache, &deferred);
+    note_turn(store);
     cache_leave(space->cache, &deferred);
     *out = store;
     return HEARTH_OK;
@@ -300,14 +332,15 @@ static uint32_t path_before(enum hearth_object_kind kind, uint32_t begin, uint32
     return kind == HEARTH_OBJECT_SNAPSHOT ? end : begin;
 }
 
-static bool evict_for(struct hearth_store *store, uint32_t path)
+static bool evict_for(struct hearth_store *store, const struct object *piece)
 {
+    uint32_t path = path_before(piece->kind, piece->begin, piece->end);
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
     enter(store, &deferred);
     struct guard guard = guard_path(store, path);
-    bool evicted = room_evict_one(cache, store->space, &deferred);
+    bool evicted = !room_declines(piece) && room_evict_one(cache, store->space, &deferred);
     unguard(&guard, &deferred);
     cache_leave(cache, &deferred);
     return evicted;
@@ -315,13 +348,13 @@ static bool evict_for(struct hearth_store *store, uint32_t path)
 
 /* Takes memory from the pages; evicts more when they are too fragmented for an extent of that
  * size. */
-static void *take_pages(struct hearth_store *store, uint64_t bytes, uint32_t path)
+static void *take_pages(struct hearth_store *store, const struct object *piece)
 {
     struct pages *pages = store->space->cache->pages;
     void *memory;
 
-    while ((memory = pages_alloc(pages, bytes)) == NULL)
-        if (!evict_for(store, path))
+    while ((memory = pages_alloc(pages, piece->bytes)) == NULL)
+        if (!evict_for(store, piece))
             return NULL;
     return memory;
 }
@@ -341,6 +374,8 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
 
     enter(store, &deferred);
     int error = admit_piece(store, piece);
+    if (error == HEARTH_OK && room_is_full(store->space, charge) && room_declines(piece))
+        error = HEARTH_ERROR_REFUSED;
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
         struct guard guard = guard_path(store, path);
@@ -365,11 +400,24 @@ static void give_back(struct hearth_space *space, uint64_t charge)
     room_unrecord(space);
 }
 
+/* The fields that room.c compares. */
+static void describe(const struct hearth_store *store, struct object *piece, uint64_t bytes)
+{
+    uint64_t now = cache_now_ns(store->space->cache);
+    bool keep = store->hints.ttl_s > 0 || store->hints.pin;
+
+    piece->bytes = bytes;
+    piece->space = store->space;
+    piece->used_ns = now;
+    piece->keep_until_ns = keep ? UINT64_MAX : 0;
+    piece->reuse = store->mark;
+}
+
 int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
                          uint32_t end, uint64_t capacity, void **memory)
 {
     struct hearth_cache *cache = store->space->cache;
-    struct object piece = {.kind = (enum hearth_object_kind)kind, .begin = begin, .end = end};
+    struct object piece = {.kind = kind, .begin = begin, .end = end};
     struct deferred deferred;
 
     *memory = NULL;
@@ -377,11 +425,12 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
         return HEARTH_ERROR_INVALID;
     /* Prevents overflow of the sum below; the ledger refuses what exceeds any memory anyway. */
     capacity = MIN(capacity, UINT64_MAX / 2);
+    describe(store, &piece, capacity);
     uint64_t charge = room_charge(capacity) + room_record_bytes();
     int error = take_room(store, &piece, charge);
     if (error != HEARTH_OK)
         return error;
-    store->memory = take_pages(store, capacity, path_before(kind, begin, end));
+    store->memory = take_pages(store, &piece);
     if (store->memory == NULL) {
         enter(store, &deferred);
         give_back(store->space, charge);
@@ -463,6 +512,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
         .used_ns = now,
         .stored_ns = now,
         .keep_until_ns = store->hints.ttl_s ? now + store->hints.ttl_s * NS_PER_S : 0,
+        .reuse = store->mark,
         .heap_slot = OBJECT_NOT_IN_HEAP,
     };
     if (store->hints.anchor > 0 && store->end <= store->hints.anchor)

@@ -146,8 +146,9 @@ static const struct option_desc options_table[] = {
      .max = 65536, .help = "Tokens per cache block."},
     {"tails", 0, OPTION_SIZE, AT(tail_bytes), .value = "SIZE",
      .help = "RAM for partial last blocks, per model and tenant; 0 = a quarter of the RAM cache."},
-    {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "saving-per-byte",
-     .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type."},
+    {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "expected-reuse",
+     .help =
+         "Eviction policy: expected-reuse, saving-per-byte (no better than lru-tail), lru-tail."},
     {"exact", 0, OPTION_FLAG, AT(exact),
      .help = "Run one request at a time, so that every answer is bit-identical to a cold run."},
     {"share-state", 0, OPTION_ENUM, AT(sharing), .value = "HOW", .initial = "build",

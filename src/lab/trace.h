@@ -16,6 +16,8 @@
 #ifndef HEARTH_LAB_TRACE_H
 #define HEARTH_LAB_TRACE_H
 
+#include <hearth/hearth.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,9 +35,10 @@ struct trace_request {
     uint32_t session; /* counted from 1; TRACE_NO_SESSION */
     uint32_t tokens;  /* of the prompt */
     uint32_t generated;
-    uint32_t anchor; /* end of system prompt and tools, tokens; 0 = not known */
-    uint32_t blocks; /* ids[first, first + blocks) */
-    uint32_t shift;  /* added to the ids of blocks outside the anchor: see trace_users.c */
+    enum hearth_ending ending; /* of the answer */
+    uint32_t anchor;           /* end of system prompt and tools, tokens; 0 = not known */
+    uint32_t blocks;           /* ids[first, first + blocks) */
+    uint32_t shift; /* added to the ids of blocks outside the anchor: see trace_users.c */
     size_t first;
 };
 

@@ -135,10 +135,18 @@ struct claude_list {
     unsigned depth;
 };
 
+static enum hearth_ending ending_of(yyjson_val *stop)
+{
+    return yyjson_equals_str(stop, "tool_use")   ? HEARTH_ENDING_CALL
+           : yyjson_equals_str(stop, "end_turn") ? HEARTH_ENDING_TEXT
+                                                 : HEARTH_ENDING_UNKNOWN;
+}
+
 static enum err read_claude_request(struct reader *reader, yyjson_val *object,
                                     const struct claude_list *list)
 {
     struct trace_request request = {.session = trace_session(reader->trace, reader->scope),
+                                    .ending = ending_of(yyjson_obj_get(object, "stop")),
                                     .anchor = list->anchor};
 
     if (!get_time(object, "t", (double)NS_PER_S, &request.at_ns) ||

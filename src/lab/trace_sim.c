@@ -236,6 +236,7 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         .prompt = sim->options->place == SIM_PLACE_POLICY ? end_of(sim, request) : 0,
         .junction = found->junction,
         .sparse = sim->options->place_tokens,
+        .ending = request->ending,
     };
     struct hearth_store *store;
 

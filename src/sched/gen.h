@@ -160,6 +160,8 @@ struct gen {
      * scheduler. */
     const token_id *forced;
     uint32_t forced_count;
+    /* The sink sets it when the answer calls a tool: the client will be back soon. */
+    bool calls_tool;
     atomic_bool cancelled; /* set by gen_cancel */
 };
 

@@ -51,6 +51,8 @@ static void notify_sink(struct job *job, enum gen_end end, enum err err, const s
     result->tokens = job->tokens + job->prompt;
     result->tokens_count = job->count - job->prompt;
     result->seed = sampler_seed(job->sampler);
+    if (end == GEN_END_STOP || end == GEN_END_SINK)
+        job->keep.hints.ending = gen->calls_tool ? HEARTH_ENDING_CALL : HEARTH_ENDING_TEXT;
     job->gen = NULL;
     gen->sink.done(gen->sink.arg, result);
 }

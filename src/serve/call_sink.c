@@ -148,6 +148,7 @@ static void tell(struct call_choice *choice, const struct output_event *event)
     }
     choice->reasons = event->type == OUTPUT_REASONING;
     choice->thought_now |= choice->reasons;
+    choice->gen.calls_tool |= event->type == OUTPUT_CALL_BEGIN;
     if (call->request.stream)
         api_dialect(call->endpoint)->event(&call->answer, choice->index, event, &call->out);
 }

@@ -832,7 +832,7 @@ static void open_spaces(struct world *world)
 
 static void open_world(struct world *world, uint64_t seed)
 {
-    static const char *const policies[] = {NULL, "lru-tail", "shortest-first", "by-type"};
+    static const char *const policies[] = {NULL, "lru-tail", "saving-per-byte"};
 
     memset(world, 0, sizeof(*world));
     world->seed = seed;

@@ -140,29 +140,13 @@ static bool used_earlier(const struct scored *a, const struct scored *b)
     return a->used_ns < b->used_ns || (a->used_ns == b->used_ns && a->end >= b->end);
 }
 
-static bool shorter(const struct scored *a, const struct scored *b)
-{
-    return a->end < b->end || (a->end == b->end && a->used_ns <= b->used_ns);
-}
-
-static bool lower_type(const struct scored *a, const struct scored *b)
-{
-    return a->entry < b->entry || (a->entry == b->entry && used_earlier(a, b));
-}
-
 static void test_baselines_order_as_they_say(void **state)
 {
     struct policy_entry early = {.now_ns = 5, .age_ns = 10};
-    struct policy_entry ancient = {.now_ns = 0, .entry = SYSTEM};
-    struct policy_entry fresh = {.now_ns = 36500 * DAY_NS, .entry = USER};
 
     (void)state;
-    check_order(POLICY_LRU_TAIL, 1, used_earlier); /* to the nanosecond */
-    check_order(POLICY_SHORTEST_FIRST, NS_PER_S, shorter);
-    check_order(POLICY_BY_TYPE, NS_PER_MS, lower_type);
+    check_order(POLICY_LRU_TAIL, 1, used_earlier);              /* to the nanosecond */
     assert_true(policy_priority(POLICY_LRU_TAIL, &early) == 0); /* used before the clock began */
-    assert_true(policy_priority(POLICY_BY_TYPE, &ancient) >
-                policy_priority(POLICY_BY_TYPE, &fresh));
 }
 
 static void test_saving_is_seconds_per_gib_over_the_floor(void **state)

@@ -40,7 +40,7 @@ static void flood(const struct kit *kit, uint32_t from, uint32_t count)
 
 static void test_i93_i22_the_cap_holds_in_a_random_walk(void **state)
 {
-    static const char *const policies[] = {NULL, "lru-tail", "shortest-first", "by-type"};
+    static const char *const policies[] = {NULL, "lru-tail", "saving-per-byte"};
     uint64_t seed = test_seed(), reused = 0;
     int32_t tokens[300];
 
@@ -181,7 +181,7 @@ static void test_a_time_to_live_is_kept_while_others_can_leave(void **state)
     flood(&kit, 2, 50);
     check(&kit);
     assert_int_equal(kit_peek(&kit, tokens, 64).boundary, 63);
-    clock_fake_advance(clock, 61 * NS_PER_S);
+    clock_fake_advance(clock, 3600 * NS_PER_S); /* it is not expected any more */
     flood(&kit, 100, 50);
     assert_int_equal(kit_peek(&kit, tokens, 64).boundary, 0);
     for (uint32_t i = 0; i < 30; i++) { /* when all have one, it cannot be kept for all */

@@ -493,12 +493,15 @@ static void test_i54_snapshots_follow_the_hints(void **state)
 
 static void test_pins_of_a_store_are_undone_at_once(void **state)
 {
+    struct hearth_options options = kit_options(256 * 1024);
+    struct hearth_model model = kit_model(FULL);
     struct hearth_store_hints hints = hints_of(HEARTH_ENTRY_SYSTEM);
     struct kit kit;
     int32_t pinned[150], tokens[64];
 
     (void)state;
-    kit_open(&kit, 256 * 1024, FULL);
+    options.policy = "lru-tail"; /* so that the order is known */
+    kit_open_with(&kit, &options, &model);
     kit.row_bytes = 256;
     kit_tokens(pinned, 150, 1);
     hints.pin = true;
