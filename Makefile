@@ -76,6 +76,10 @@ endif
 ifdef GPU
 export HEARTH_DEPS_GPU := $(GPU)
 endif
+# ggml's plug-in for other machines: 1, or 0.
+ifdef RPC
+export HEARTH_DEPS_RPC := $(RPC)
+endif
 B     := build/$(variant)
 
 # ---- dependencies ----------------------------------------------------------------------------------------------
@@ -92,7 +96,7 @@ endif
 # It is also made again when HEARTH_DEPS asks for another mode than it has, GPU for another plug-in or LLAMA for another prefix, or when that
 # prefix was built anew.
 $(deps_config): tools/deps.sh $(if $(LLAMA),$(wildcard $(DEPS_LLAMA_LIBDIR)/libllama.so)) \
-    $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS))$(filter-out auto $(DEPS_GPU),$(GPU))$(filter-out $(DEPS_LLAMA),$(LLAMA)),FORCE)
+    $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS))$(filter-out auto $(DEPS_GPU),$(GPU))$(filter-out $(DEPS_RPC),$(RPC))$(filter-out $(DEPS_LLAMA),$(LLAMA)),FORCE)
 	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
@@ -387,7 +391,7 @@ qa: $(B)/hearth ## the agent-cache regression on every kind of model, and the pr
 	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list
-	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [GPU=vulkan|hip|cuda|none] [LLAMA=PREFIX] [CC=clang]'
+	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [GPU=vulkan|hip|cuda|none] [RPC=1] [LLAMA=PREFIX] [CC=clang]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/*.mk | expand -t16
 
 version:

@@ -24,6 +24,7 @@
 #   HEARTH_DEPS_MIRROR=URL            a Debian mirror, instead of the machine's own
 #   HEARTH_DEPS_CONFIG=FILE           what to write, instead of .deps/config.mk
 #   HEARTH_DEPS_GPU=NAME              plug-in for a GPU: vulkan, hip, cuda, none, or auto (vulkan when this machine has a GPU)
+#   HEARTH_DEPS_RPC=1                 also fetch ggml's plug-in for other machines; stays until it is 0
 #   HEARTH_DEPS_ROOT=DIR              where auto looks for a GPU, instead of / (for tests)
 #   HEARTH_DEPS_LLAMA=PREFIX          where llama.cpp is, of any release; of the rest nothing changes
 #   HEARTH_CACHE_DIR=DIR              where downloads are kept for other clones ($XDG_CACHE_HOME/hearth)
@@ -37,6 +38,7 @@ sysroot=$deps/sysroot
 mode=${HEARTH_DEPS:-auto}
 llama=${HEARTH_DEPS_LLAMA:-}
 gpu=${HEARTH_DEPS_GPU:-auto}
+rpc=${HEARTH_DEPS_RPC:-}
 components=main
 libs= # of LLAMA's prefix
 suite=${HEARTH_DEPS_SUITE:-forky}
@@ -67,8 +69,8 @@ cuda_packages='libggml0-backend-cuda'
 # For tests: llvmpipe, a Vulkan device that computes on the CPU.
 software_packages='libggml0-backend-vulkan mesa-vulkan-drivers'
 
-# For tests of a shared store: servers, and the programs that drive them.
-fleet_packages='valkey-server valkey-tools redis-server redis-tools'
+# For tests of a fleet: servers, the programs that drive them, and ggml's plug-in for other machines.
+fleet_packages='valkey-server valkey-tools redis-server redis-tools libggml0-backend-rpc'
 
 # Programs for tests, and what else of the machine's own suite they need. Not installed: unpacked below .deps/tools.
 tool_packages='prometheus mandoc zsh zsh-common fish fish-common libpcre2-32-0'
@@ -193,6 +195,12 @@ need_plugin() { # FOLDER
     done
     die "GPU=$gpu: there is no libggml-$gpu.so in $1." \
         "Install the backend of this ggml (Debian: libggml0-backend-$gpu), or build llama.cpp with it."
+}
+
+# As with a GPU, what was asked for once stays.
+choose_rpc() {
+    [ -n "$rpc" ] || rpc=$(sed -n 's/^DEPS_RPC *:= *//p' "$config" 2>/dev/null) || :
+    [ "$rpc" != 1 ] || packages="$packages libggml0-backend-rpc"
 }
 
 add_gpu() {
@@ -419,6 +427,7 @@ config_sysroot() {
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := sysroot
 DEPS_GPU      := $gpu
+DEPS_RPC      := $rpc
 DEPS_SYSROOT  := \$(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := \$(DEPS_SYSROOT)/usr/lib/$triplet
 DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
@@ -521,6 +530,13 @@ exec "\$(ls "\$here"/../sysroot/usr/lib64/ld-linux*.so.* "\$lib"/ld-linux*.so.* 
 EOC
         chmod +x "$deps/fleet.new/bin/${program##*/}"
     done
+    mkdir -p "$deps/fleet.new/backends"
+    for plugin in "$sysroot/usr/lib/$triplet"/ggml/backends*/*.so "$deps/fleet.new/usr/lib/$triplet"/ggml/backends*/*.so; do
+        case $plugin in
+            "$sysroot"/*) ln -sf "../../sysroot/${plugin#"$sysroot"/}" "$deps/fleet.new/backends/" ;;
+            *) [ ! -e "$plugin" ] || ln -sf "../${plugin#"$deps/fleet.new/"}" "$deps/fleet.new/backends/" ;;
+        esac
+    done
     rm -rf "$deps/fleet"
     mv "$deps/fleet.new" "$deps/fleet"
     say "Valkey and Redis for tests: $(size_of "$deps/fleet") in .deps/fleet"
@@ -582,6 +598,6 @@ if [ "$mode" != sysroot ]; then
     fi
     [ "$mode" = auto ] || die "HEARTH_DEPS=system, but the system lacks: $missing"
 fi
-if [ -n "$llama" ]; then need_plugin "${plugins:-$libs}"; else add_gpu; fi
+if [ -n "$llama" ]; then need_plugin "${plugins:-$libs}"; else add_gpu; choose_rpc; fi
 make_sysroot "$packages"
 write_config config_sysroot

@@ -305,8 +305,8 @@ int cli_main(const struct cli_setup *setup, int argc, char **argv)
 }
 
 const struct command *const cli_commands[] = {
-    &command_serve,      &command_run,     &command_launch, &command_pull,  &command_list,
-    &command_rm,         &command_ps,      &command_top,    &command_cache, &command_diff,
-    &command_model,      &command_replay,  &command_bench,  &command_qa,    &command_doctor,
-    &command_completion, &command_version, &command_help,   NULL,
+    &command_serve,  &command_run,        &command_launch,  &command_pull,  &command_list,
+    &command_rm,     &command_ps,         &command_top,     &command_cache, &command_diff,
+    &command_model,  &command_replay,     &command_bench,   &command_qa,    &command_doctor,
+    &command_worker, &command_completion, &command_version, &command_help,  NULL,
 };

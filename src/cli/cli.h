@@ -129,7 +129,7 @@ enum err cli_write_example(const struct cli_setup *setup, struct arena *arena,
 extern const struct command command_bench, command_cache, command_completion, command_diff,
     command_doctor, command_help, command_launch, command_list, command_model, command_ps,
     command_pull, command_qa, command_replay, command_rm, command_run, command_serve, command_top,
-    command_version;
+    command_version, command_worker;
 
 /* All of them, in the order of `hearth --help`, ended by NULL. */
 extern const struct command *const cli_commands[];

@@ -30,6 +30,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/remote.h"
+#include "engine/rpc.h"
 #include "engine/engine.h"
 #include "engine/host_memory.h"
 #include "http/listen.h"
@@ -221,6 +222,10 @@ static void check_devices(struct doctor *doctor)
     }
     doctor_say(doctor, VERDICT_OK, "backends", "%s", dir);
     check_plugins(doctor, dir);
+    if (rpc_is_here())
+        doctor_say(doctor, VERDICT_OK, "rpc",
+                   "models can be split over workers. RPC has no authentication and no encryption: "
+                   "use it on a private network only");
     bool gpu = false;
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         char free_text[UNITS_TEXT_BYTES], total_text[UNITS_TEXT_BYTES];

@@ -64,6 +64,7 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
         .flash = settings->flash == 2 ? -1 : settings->flash,
         .gpu_layers = (int)settings->gpu_layers,
         .devices = settings->devices,
+        .rpc = settings->rpc,
         .streams = settings->streams,
         .sliding_full = settings->sliding_full,
         .rope_base = (float)settings->rope_base,
@@ -82,7 +83,7 @@ enum err cli_load_engine(const struct model_settings *settings,
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
-    if (settings->isolate)
+    if (settings->isolate || settings->rpc != NULL)
         return engine_worker_load(engine, options, &worker, info);
     if (settings->vet != NULL)
         return vet_load(settings->vet, options, settings->alone, engine, info);

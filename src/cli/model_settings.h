@@ -25,6 +25,7 @@ struct model_settings {
     int flash;      /* index into model_settings_flash */
     int64_t gpu_layers;
     const char *devices, *backends;
+    const char *rpc; /* workers; only for commands that serve */
     bool streams, sliding_full, mmap;
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */

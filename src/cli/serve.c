@@ -172,6 +172,8 @@ static const struct option_desc options_table[] = {
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
      .help = "Run the model in a separate process, which is restarted if it dies or hangs."},
+    {"rpc", 0, OPTION_TEXT, AT(model.rpc), .value = "HOST:PORT,...",
+     .help = "Split the model over these machines, which run `hearth worker`; implies --isolate."},
     {"fault", 0, OPTION_ENUM, AT(drill), .value = "NAME", .initial = "none", .names = drill_names,
      .hidden = true, HERE, .help = "Inject a fault, for `hearth qa --prove`."},
     {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true,

@@ -233,7 +233,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         .log_arg = cli->log,
     };
 
-    if (options->model.isolate) {
+    if (options->model.isolate || options->model.rpc != NULL) {
         store->memory = worker_memory_create();
         cache.alloc = worker_memory_alloc;
         cache.free = worker_memory_free;

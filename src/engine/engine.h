@@ -78,6 +78,7 @@ struct engine_options {
     int flash;           /* flash attention: 0 auto, 1 on, -1 off */
     int gpu_layers;      /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices; /* comma-separated names; NULL = all */
+    const char *rpc;     /* "host:port,...": workers whose devices are used (rpc.h); NULL = none */
     bool streams;        /* a separate cache per sequence: no slicing, no free forks */
     /* only check whether it can be loaded: no weights are read, nothing may be run (vet.h) */
     bool dry;

@@ -6,6 +6,7 @@
  * reused. The library's asserts never fail because engine.c has checked every token, sequence and
  * count before.
  */
+#include "engine/rpc.h"
 #include "engine/engine_llama.h"
 
 #include <assert.h>
@@ -424,6 +425,8 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     const struct engine_options *options = load->options;
     struct llama_model_params params = llama_model_default_params();
 
+    if (options->rpc != NULL && !load->vocab_only && !options->dry)
+        TRY(rpc_add_servers(options->rpc, info));
     TRY(choose_devices(load, info));
     if (load->devices[0] != NULL)
         params.devices = load->devices;

@@ -356,6 +356,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_i32(wire, &options->flash);
     field_i32(wire, &options->gpu_layers);
     field_text(wire, &options->devices);
+    field_text(wire, &options->rpc);
     field_bool(wire, &options->streams);
     field_bool(wire, &options->dry);
     field_bool(wire, &options->sliding_full);

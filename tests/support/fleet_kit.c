@@ -160,6 +160,40 @@ static size_t split(char *text, char **words, size_t max)
     return count;
 }
 
+pid_t fleet_spawn(char *const *argv, const char *log)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent)
+            execv(argv[0], argv);
+        _exit(127);
+    }
+    remember(0, pid);
+    return pid;
+}
+
+void fleet_end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    remember(pid, 0);
+}
+
+bool fleet_is_up(uint16_t port)
+{
+    int fd = connect_to(port);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 static void launch(struct fleet_server *server)
 {
     char port[8], args[512], *argv[ARGS_MAX], log[600];
@@ -175,19 +209,7 @@ static void launch(struct fleet_server *server)
     size_t count = COUNT_OF(fixed);
     count += split(args, argv + count, ARGS_MAX - count - 1);
     argv[count] = NULL;
-    pid_t parent = getpid(), pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-        dup2(fd, STDOUT_FILENO);
-        dup2(fd, STDERR_FILENO);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent)
-            execv(program, argv);
-        _exit(127);
-    }
-    server->pid = pid;
-    remember(0, pid);
+    server->pid = fleet_spawn(argv, log);
 }
 
 static void wait_until_up(struct fleet_server *server)
@@ -229,9 +251,7 @@ void fleet_restart(struct fleet_server *server)
 
 void fleet_kill(struct fleet_server *server)
 {
-    kill(server->pid, SIGKILL);
-    waitpid(server->pid, NULL, 0);
-    remember(server->pid, 0);
+    fleet_end(server->pid);
     server->pid = 0;
 }
 

@@ -33,6 +33,12 @@ const char *fleet_ask(const struct fleet_server *server, const char *command);
 /* The same for a reply that is a short string. */
 const char *fleet_ask_value(const struct fleet_server *server, const char *command);
 
+/* Any program, which does not outlive the test; its output goes to the file. */
+pid_t fleet_spawn(char *const *argv, const char *log);
+void fleet_end(pid_t pid); /* SIGKILL */
+/* Whether a program listens there. */
+bool fleet_is_up(uint16_t port);
+
 uint16_t fleet_free_port(void);
 
 /* Three masters with a replica each; skips the test where valkey-cli is missing. */
