@@ -539,6 +539,10 @@ EOC
     done
     rm -rf "$deps/fleet"
     mv "$deps/fleet.new" "$deps/fleet"
+    # An S3 server for tests, if there is npm.
+    if command -v npm >/dev/null 2>&1; then
+        npm install --prefix "$deps/s3" --no-audit --no-fund s3rver@3.7.1 >"$deps/s3.log" 2>&1 || say "note: npm could not install s3rver"
+    fi
     say "Valkey and Redis for tests: $(size_of "$deps/fleet") in .deps/fleet"
 }
 

@@ -139,3 +139,27 @@ void seal_wipe(void *data, size_t len)
 {
     sodium_memzero(data, len);
 }
+
+/* ---- SHA-256 ---- */
+
+struct hash256 seal_sha256(const void *data, size_t len)
+{
+    struct hash256 hash;
+
+    wake_library();
+    (void)crypto_hash_sha256(hash.bytes, data, len);
+    return hash;
+}
+
+struct hash256 seal_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len)
+{
+    crypto_auth_hmacsha256_state state;
+    struct hash256 hash;
+
+    wake_library();
+    (void)crypto_auth_hmacsha256_init(&state, key, key_len);
+    (void)crypto_auth_hmacsha256_update(&state, data, len);
+    (void)crypto_auth_hmacsha256_final(&state, hash.bytes);
+    seal_wipe(&state, sizeof(state));
+    return hash;
+}

@@ -62,6 +62,10 @@ enum err seal_read_key(const struct file_sys *fs, const char *path, struct hash2
  * names reveal nothing. */
 struct hash256 seal_installation_key(const struct hash256 *key);
 
+/* SHA-256 and its HMAC, for protocols that prescribe them. */
+struct hash256 seal_sha256(const void *data, size_t len);
+struct hash256 seal_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len);
+
 /* Overwrites secrets that are no longer needed. */
 void seal_wipe(void *data, size_t len);
 

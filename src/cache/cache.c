@@ -356,7 +356,11 @@ void hearth_close(struct hearth_cache **out)
         cond_wait(&cache->changed, &cache->lock);
     lock_leave(&cache->lock);
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
-        tier_close(&cache->tiers[level].tier); /* aborts operations still running */
+        if (cache->tiers[level].tier != NULL) /* aborts operations still running */
+            cache->tiers[level].tier->ops->close(cache->tiers[level].tier);
+    /* only now: callbacks of one tier look at all of them */
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        cache->tiers[level].tier = NULL;
     while (!list_empty(&cache->spaces)) {
         struct hearth_space *space =
             LIST_ENTRY(list_first(&cache->spaces), struct hearth_space, link);

@@ -74,12 +74,11 @@ struct engine_options {
     uint32_t threads;         /* decode; 0 = physical cores */
     uint32_t threads_prefill; /* 0 = threads */
     enum engine_kv kv_k, kv_v;
-    bool no_cache;       /* no state of it is stored: nothing is said about earlier state */
-    int flash;           /* flash attention: 0 auto, 1 on, -1 off */
-    int gpu_layers;      /* 0 = all that fit, n = n layers, -1 = none */
-    const char *devices; /* comma-separated names; NULL = all */
-    const char *rpc;     /* "host:port,...": workers whose devices are used (rpc.h); NULL = none */
-    bool streams;        /* a separate cache per sequence: no slicing, no free forks */
+    bool no_cache;             /* no state of it is stored: nothing is said about earlier state */
+    int flash;                 /* flash attention: 0 auto, 1 on, -1 off */
+    int gpu_layers;            /* 0 = all that fit, n = n layers, -1 = none */
+    const char *devices, *rpc; /* separated by commas: names, NULL = all; workers (rpc.h) */
+    bool streams;              /* a separate cache per sequence: no slicing, no free forks */
     /* only check whether it can be loaded: no weights are read, nothing may be run (vet.h) */
     bool dry;
     bool sliding_full;           /* keep the full-size cache for sliding layers */

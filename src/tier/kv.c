@@ -51,6 +51,7 @@ struct conn {
     struct kv_socket sock;
     uint64_t connect_by_ns;
     bool greeted;
+    bool over;          /* the server closes it, and owes nothing */
     struct kv_op hello; /* also for announcements between operations */
     struct buf hello_text;
     /* in order of sending; the first `sent` are on their way */
@@ -269,7 +270,8 @@ static bool is_ours(const struct run *run, const struct kv_op *op)
 /* The connection is useless: its operations are tried once more, or fail. */
 static void lose(struct run *run, struct conn *conn, const char *why)
 {
-    note_failure(run->kv, conn->server, why);
+    if (!conn->over)
+        note_failure(run->kv, conn->server, why);
     for (unsigned i = 0; i < conn->count; i++) {
         struct kv_op *op = conn->flight[i];
         if (!is_ours(run, op))
@@ -407,6 +409,7 @@ static bool finish_reply(struct run *run, struct conn *conn)
     op->flying = false;
     memmove(conn->flight, conn->flight + 1, conn->count * sizeof(conn->flight[0]));
     conn->asked_ns = now_ns();
+    conn->over = close && conn->count == 0;
     if (!ours)
         return !close;
     op->got = reply->value ? reply->body : 0;
@@ -418,7 +421,7 @@ static bool finish_reply(struct run *run, struct conn *conn)
         bool large = reply->value && reply->body > op->capacity;
         end_op(run, op, large || reply->again != NULL ? KV_ERROR : reply->result);
     }
-    return !close || conn->count == 0;
+    return !close;
 }
 
 /* Where the next bytes of the body go, and how many; NULL: they are dropped. */
@@ -637,6 +640,7 @@ static const struct {
     {"valkeys://", &kv_valkey, kv_valkey_init, true},
     {"redis://", &kv_valkey, kv_valkey_init, false},
     {"rediss://", &kv_valkey, kv_valkey_init, true},
+    {"s3://", &kv_s3, kv_s3_init, false}, /* its endpoint says whether there is TLS */
 };
 
 static enum err read_url(struct kv *kv, struct errinfo *info)

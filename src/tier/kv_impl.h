@@ -82,8 +82,9 @@ struct kv_server *kv_add_server_locked(struct kv *kv, struct str host, struct st
 void kv_run_at(struct kv *kv, struct kv_server *server, struct kv_op *ops, size_t count,
                uint64_t deadline_ns);
 
-extern const struct kv_protocol kv_valkey;
+extern const struct kv_protocol kv_valkey, kv_s3;
 /* Reads the part of the URL after the scheme. */
 enum err kv_valkey_init(struct kv *kv, struct str rest, struct errinfo *info) NODISCARD;
+enum err kv_s3_init(struct kv *kv, struct str rest, struct errinfo *info) NODISCARD;
 
 #endif

@@ -946,6 +946,8 @@ enum err tier_shared_open(struct tier **tier, const struct tier_shared_options *
     if (err == ERR_OK) {
         shared->io.part_bytes =
             options->part_bytes ? options->part_bytes : kv_part_bytes(shared->io.kv);
+        if (options->timeout_ns == 0) /* larger parts take longer */
+            shared->io.timeout_ns = TIMEOUT_NS * MAX(shared->io.part_bytes >> 22, 1);
         err = start_threads(shared, info);
     }
     if (err != ERR_OK) {

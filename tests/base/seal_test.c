@@ -241,7 +241,22 @@ static void test_keys_for_other_purposes_differ(void **state)
     assert_memory_equal(&key, &(struct hash256){{0}}, sizeof(key));
 }
 
-TEST_SUITE(TEST(test_published_vector), TEST(test_every_changed_bit_is_found), TEST(test_key_files),
-           TEST(test_a_key_that_others_can_use_is_refused),
+/* FIPS 180-4, RFC 4231. */
+static void test_sha256(void **state)
+{
+    static const char secret[] = "Jefe", text[] = "what do ya want for nothing?";
+    struct hash256 hash = seal_sha256("abc", 3);
+    char hex[HASH256_HEX_BYTES];
+
+    (void)state;
+    hash256_hex(&hash, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    hash = seal_hmac_sha256(secret, 4, text, sizeof(text) - 1);
+    hash256_hex(&hash, hex);
+    assert_string_equal(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST_SUITE(TEST(test_sha256), TEST(test_published_vector), TEST(test_every_changed_bit_is_found),
+           TEST(test_key_files), TEST(test_a_key_that_others_can_use_is_refused),
            TEST(test_a_key_of_another_user_is_refused), TEST(test_every_failing_call),
            TEST(test_keys_for_other_purposes_differ))
