@@ -117,7 +117,8 @@ async function removeOne(one) {
 async function findDivergence(one, node) {
     try {
         const body = { ...conversation.promptOf(one, node.id), against: conversation.promptOf(one, node.instead) };
-        node.diverged = (await ask('admin/cache/probe', body)).first_difference ?? undefined;
+        const { first_difference: found } = await ask('admin/cache/probe', body);
+        node.diverged = found ? { token: found.token, message: found.message, before: conversation.nodeOf(one, node.instead).content, after: node.content } : undefined;
     } catch {
         node.diverged = undefined; /* only a help for the eye */
     }

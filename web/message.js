@@ -49,9 +49,14 @@ function renewReuse(element, stats) {
     put(element.querySelector('.counts'), `${format.exact(stats.generated)} tokens generated`);
 }
 
-/* Where an edited message leaves the prefix that was computed before. */
+const AROUND = 60; /* characters before a difference */
+
+/* Where an edited message leaves the prefix that was computed before: the token as the server found it, the text without its template. */
 function divergedOf(place) {
-    const [have, want] = markedPair(place.have, place.want);
+    let at = 0;
+    while (at < place.before.length && place.before[at] === place.after[at]) at++;
+    const around = (text) => `${at > AROUND ? '… ' : ''}${text.slice(Math.max(0, at - AROUND), at + 2 * AROUND)}`;
+    const [have, want] = markedPair(around(place.before), around(place.after));
     return [h('p', {}, icon('branch'), `Diverges ${differenceInWords(place)}.`),
         h('pre', { class: 'have', 'aria-label': 'Before' }, ...have), h('pre', { class: 'want', 'aria-label': 'Now' }, ...want)];
 }
