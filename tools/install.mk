@@ -124,5 +124,20 @@ endif
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=$(B) $(INSTALL_BUILD)
 	@tools/install.sh put '$(DESTDIR)' '$(prefix)' <$(INSTALL_BUILD)/list
 
+# ---- archives --------------------------------------------------------------------------------------------------
+
+PACKAGE ?= $(CURDIR)/$(B)/package
+package_stage = $(MAKE) --no-print-directory install PREFIX=$(1) DESTDIR=$(PACKAGE)/$(2) INSTALL_BUILD=$(PACKAGE)/build-$(2)
+.PHONY: package package-tarball package-deb
+package: package-tarball package-deb ## build a tarball for x86-64 Linux with glibc 2.31 or newer, and a .deb (below build/<variant>/package)
+
+package-tarball: all
+	@rm -rf $(PACKAGE)/tarball $(PACKAGE)/hearth-* && mkdir -p $(PACKAGE)
+	+@$(call package_stage,/opt/hearth,tarball) && tools/package.sh tarball $(PACKAGE) $(VERSION)
+
+package-deb: all | package-tarball
+	@rm -rf $(PACKAGE)/deb $(PACKAGE)/hearth_* && mkdir -p $(PACKAGE)
+	+@$(call package_stage,/usr,deb) && tools/package.sh deb $(PACKAGE) $(VERSION)
+
 uninstall: ## remove what install put below PREFIX
 	@tools/install.sh drop '$(DESTDIR)' '$(prefix)'

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -189,8 +190,11 @@ pid_t worker_process_pid(const struct worker_process *process)
 /* Move the output first: the socket's target descriptor may be the one of the pipe. */
 static int spawn(struct worker_process *process, int socket, int pipe)
 {
-    const char *program =
-        process->options.program != NULL ? process->options.program : "/proc/self/exe";
+    /* The tarball's program is started by its own loader, which /proc/self/exe names then. */
+    const char *own = getenv("HEARTH_PROGRAM");
+    const char *program = process->options.program != NULL ? process->options.program
+                          : own != NULL && own[0] != '\0'  ? own
+                                                           : "/proc/self/exe";
     char name[] = "hearth", argument[] = WORKER_ARGUMENT;
     char *argv[] = {name, argument, NULL};
     posix_spawn_file_actions_t actions;

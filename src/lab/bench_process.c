@@ -180,8 +180,11 @@ bool process_find_file(const struct process *process, const char *text, char *ou
 
 bool process_own_path(char *out, size_t size)
 {
-    ssize_t len = readlink("/proc/self/exe", out, size - 1);
+    const char *own = getenv("HEARTH_PROGRAM"); /* of the tarball, see worker_process.c */
 
+    if (own != NULL && own[0] != '\0')
+        return snprintf(out, size, "%s", own) < (int)size;
+    ssize_t len = readlink("/proc/self/exe", out, size - 1);
     if (len <= 0 || (size_t)len >= size - 1)
         return false;
     out[len] = '\0';
