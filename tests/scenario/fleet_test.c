@@ -12,7 +12,7 @@
 #include "support/scenario.h"
 #include "support/test.h"
 
-enum { ANSWER = 8, SYSTEM_WORDS = 110, USER_WORDS = 30, SERVERS = 3, TURNS = 6 };
+enum { ANSWER = 8, SYSTEM_WORDS = 110, USER_WORDS = 30, SERVERS = 3, TURNS = 4, FAN_OUT = 8 };
 
 static const char *key_file(void)
 {
@@ -70,6 +70,35 @@ static void check_moves(const char *family)
         scenario_close(&scenarios[i]);
 }
 
+/* A fan-out over two servers while the store is killed, comes back empty and fills up: every answer
+ * is that of a server without a cache. */
+static void test_killed_store(void **state)
+{
+    struct scenario fleet[2], cold;
+    struct fleet_server store;
+
+    (void)state;
+    fleet_start(&store, "valkey-server", "");
+    open_fleet(fleet, 2, "qwen3", store.url, "--exact");
+    scenario_open(&cold, "qwen3", "--exact --no-cache");
+    for (unsigned i = 0; i < FAN_OUT; i++) {
+        struct talk talk = {0};
+        talk_say(&talk, "system", talk_words(1, SYSTEM_WORDS));
+        talk_say(&talk, "user", talk_words(50 + i, USER_WORDS));
+        if (i == FAN_OUT / 4)
+            fleet_kill(&store);
+        if (i == FAN_OUT / 2)
+            fleet_restart(&store);
+        if (i == FAN_OUT * 3 / 4)
+            (void)fleet_ask(&store, "CONFIG SET maxmemory 1000");
+        struct scenario_answer answer = scenario_ask(&fleet[i % 2], &talk, ANSWER);
+        assert_string_equal(answer.text, scenario_ask(&cold, &talk, ANSWER).text);
+    }
+    for (int i = 0; i < 2; i++)
+        serve_proc_stop(&fleet[i].proc); /* the log may say that the store was down */
+    scenario_close(&cold);
+}
+
 static void test_qwen3_moves(void **state)
 {
     (void)state;
@@ -82,4 +111,4 @@ static void test_qwen35_moves(void **state)
     check_moves("qwen35");
 }
 
-TEST_SUITE(TEST(test_qwen3_moves), TEST(test_qwen35_moves))
+TEST_SUITE(TEST(test_qwen3_moves), TEST(test_qwen35_moves), TEST(test_killed_store))
