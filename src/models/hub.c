@@ -6,6 +6,7 @@
  */
 #include "models/hub.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -58,17 +59,35 @@ static const char *env(const struct hub *hub, const char *name)
 
 /* ---- what the hub has ---- */
 
-struct body {
-    struct buf text;
-};
-
 static bool take_body(long status, const void *data, size_t len, void *arg)
 {
-    struct body *body = arg;
+    struct buf *body = arg;
 
     (void)status;
-    buf_append(&body->text, data, len);
-    return body->text.err == ERR_OK;
+    buf_append(body, data, len);
+    return body->err == ERR_OK;
+}
+
+/* Names become parts of an URL. */
+static void append_escaped(struct buf *url, struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        const unsigned char c = (unsigned char)text.ptr[i];
+        buf_appendf(url, isalnum(c) || strchr("-._~/", c) != NULL ? "%c" : "%%%02X", c);
+    }
+}
+
+/* Starts with the endpoint and `below`, then user/repo. */
+static void begin_url(const struct hub *hub, const struct repo *repo, const char *below,
+                      struct buf *url)
+{
+    const char *endpoint = env(hub, "HF_ENDPOINT");
+
+    buf_init(url, 4 * MODEL_FILE_PATH_BYTES);
+    buf_appendf(url, "%s/%s", endpoint != NULL ? endpoint : ENDPOINT_DEFAULT, below);
+    append_escaped(url, repo->user);
+    buf_append_char(url, '/');
+    append_escaped(url, repo->name);
 }
 
 /* The error for an answer that is none; `what` was asked for. */
@@ -93,28 +112,31 @@ static bool is_hex(const char *text, size_t least, size_t most)
 
 static enum err ask(const struct hub *hub, struct repo *repo, struct errinfo *info)
 {
-    const char *endpoint = env(hub, "HF_ENDPOINT"), *token = env(hub, "HF_TOKEN");
-    char url[2 * MODEL_FILE_PATH_BYTES], what[2 * RESOLVE_NAME_BYTES + 2];
-    struct body body;
+    const char *token = env(hub, "HF_TOKEN");
+    char what[2 * RESOLVE_NAME_BYTES + 2];
+    struct buf url, body;
     long status;
 
     snprintf(what, sizeof(what), STR_FMT "/" STR_FMT, STR_ARG(repo->user), STR_ARG(repo->name));
-    snprintf(url, sizeof(url), "%s/api/models/%s/revision/main?blobs=true",
-             endpoint != NULL ? endpoint : ENDPOINT_DEFAULT, what);
-    buf_init(&body.text, INFO_BYTES_MAX);
-    const struct fetch fetch = {.url = url, .token = token, .on_data = take_body, .arg = &body};
-    enum err err = fetch_run(&fetch, &status, info);
+    begin_url(hub, repo, "api/models/", &url);
+    buf_append_str(&url, "/revision/main?blobs=true");
+    buf_init(&body, INFO_BYTES_MAX);
+    const struct fetch fetch = {
+        .url = buf_str(&url), .token = token, .on_data = take_body, .arg = &body};
+    enum err err = url.err == ERR_OK ? fetch_run(&fetch, &status, info)
+                                     : err_set(info, url.err, "the address is too long");
     if (err == ERR_OK && status != 200)
         err = refused(status, what, token, info);
     else if (err != ERR_OK)
         err_wrap(info, err, "%s", what);
     if (err == ERR_OK) {
-        repo->doc = yyjson_read(buf_str(&body.text), body.text.len, 0);
+        repo->doc = yyjson_read(buf_str(&body), body.len, 0);
         repo->revision = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(repo->doc), "sha"));
         if (!is_hex(repo->revision, 7, REVISION_MAX))
             err = err_set(info, ERR_CORRUPT, "%s: the hub's answer names no revision", what);
     }
-    buf_fini(&body.text);
+    buf_fini(&body);
+    buf_fini(&url);
     return err;
 }
 
@@ -337,8 +359,8 @@ static enum err need_room(struct download *download, int dir)
 static enum err fetch_blob(const struct hub *hub, const struct repo *repo, int blobs,
                            const struct hub_file *file, struct errinfo *info)
 {
-    const char *endpoint = env(hub, "HF_ENDPOINT");
-    char part[SUM_HEX + 16], url[2 * MODEL_FILE_PATH_BYTES];
+    char part[SUM_HEX + 16];
+    struct buf url;
     struct download download = {
         .hub = hub, .file = file, .fs = hub->where.fs, .fd = FILE_NO, .info = info};
     struct stat st;
@@ -347,9 +369,6 @@ static enum err fetch_blob(const struct hub *hub, const struct repo *repo, int b
         (uint64_t)st.st_size == file->bytes)
         return ERR_OK;
     snprintf(part, sizeof(part), "%s.incomplete", file->sum);
-    snprintf(url, sizeof(url), "%s/" STR_FMT "/" STR_FMT "/resolve/%s/%s",
-             endpoint != NULL ? endpoint : ENDPOINT_DEFAULT, STR_ARG(repo->user),
-             STR_ARG(repo->name), repo->revision, file->name);
     TRY(file_open_at(download.fs, blobs, part, O_RDWR | O_CREAT, 0666, &download.fd, info));
     enum err err = file_lock(download.fs, download.fd, info);
     if (err == ERR_BUSY)
@@ -361,8 +380,13 @@ static enum err fetch_blob(const struct hub *hub, const struct repo *repo, int b
     download.progress =
         progress_create(hub->progress_fd, PROGRESS_STYLE_AUTO, file_base_name(file->name),
                         PROGRESS_UNIT_BYTES, hub->clock);
+    begin_url(hub, repo, "", &url);
+    buf_appendf(&url, "/resolve/%s/", repo->revision);
+    append_escaped(&url, str_from(file->name));
     if (err == ERR_OK)
-        err = fetch_all(&download, url);
+        err = url.err == ERR_OK ? fetch_all(&download, buf_str(&url))
+                                : err_set(info, url.err, "the address is too long");
+    buf_fini(&url);
     progress_finish(&download.progress, err == ERR_OK);
     if (err == ERR_OK)
         err = check_sum(&download);
@@ -488,6 +512,8 @@ struct listing {
     void (*fn)(const char *repo, const char *file, uint64_t bytes, void *arg);
     void *arg;
     char root[MODEL_FILE_PATH_BYTES], repo[MODEL_FILE_PATH_BYTES];
+    enum err err;
+    struct errinfo *info;
 };
 
 static void list_model(const char *name, const char *path, void *arg)
@@ -513,15 +539,18 @@ static void list_repo(const char *name, unsigned char d_type, void *arg)
     snprintf(folder, sizeof(folder), "%s/%s", listing->root, name);
     snprintf(listing->repo, sizeof(listing->repo), "%.*s/%s",
              (int)(dashes - name - (long)prefix.len), name + prefix.len, dashes + 2);
-    if (resolve_snapshot(listing->hub->where.fs, folder, snapshot))
-        (void)!resolve_list(listing->hub->where.fs, snapshot, list_model, listing, NULL);
+    if (listing->err == ERR_OK && resolve_snapshot(listing->hub->where.fs, folder, snapshot))
+        listing->err =
+            resolve_list(listing->hub->where.fs, snapshot, list_model, listing, listing->info);
+    if (listing->err == ERR_NOT_FOUND) /* a reference to a snapshot that was removed */
+        listing->err = ERR_OK;
 }
 
 enum err hub_list(const struct hub *hub,
                   void (*fn)(const char *repo, const char *file, uint64_t bytes, void *arg),
                   void *arg, struct errinfo *info)
 {
-    struct listing listing = {.hub = hub, .fn = fn, .arg = arg};
+    struct listing listing = {.hub = hub, .fn = fn, .arg = arg, .info = info};
     int dir;
 
     if (!resolve_hub_root(&hub->where, listing.root))
@@ -531,7 +560,7 @@ enum err hub_list(const struct hub *hub,
         return err == ERR_NOT_FOUND ? ERR_OK : err;
     err = file_list(hub->where.fs, dir, list_repo, &listing, info);
     file_close(hub->where.fs, &dir);
-    return err;
+    return err == ERR_OK ? listing.err : err;
 }
 
 /* Folders that are empty now, from the inside out; others stay. */

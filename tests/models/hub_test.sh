@@ -16,6 +16,7 @@ start_hub() {
     mkdir -p repos/user/tiny-GGUF/big
     make_model qwen3 repos/user/tiny-GGUF/tiny-Q4_K_M.gguf
     head -c 700000 "$HEARTH" >repos/user/tiny-GGUF/tiny-Q8_0.gguf
+    head -c 1000 "$HEARTH" >'repos/user/tiny-GGUF/a #1 50%-F16.gguf'
     for i in 1 2 3; do head -c "${i}0000" "$HEARTH" >"repos/user/tiny-GGUF/big/tiny-BF16-0000$i-of-00003.gguf"; done
     echo text >repos/user/tiny-GGUF/README.md
     node "$folder/hub_server.mjs" "$PWD/repos" "$PWD/port" >hub_log 2>&1 &
@@ -46,6 +47,11 @@ test_pull_list_rm() {
     run "$HEARTH" pull user/tiny-GGUF:bf16
     expect_status 0
     for i in 1 2 3; do same "big/tiny-BF16-0000$i-of-00003.gguf"; done
+    run "$HEARTH" pull user/tiny-GGUF:f16 # a name that an address cannot have as it is
+    expect_status 0
+    same 'a #1 50%-F16.gguf'
+    run "$HEARTH" rm user/tiny-GGUF:f16
+    expect_status 0
     : >repos/log
     run "$HEARTH" pull user/tiny-GGUF:bf16
     expect_status 0
