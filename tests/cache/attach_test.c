@@ -188,6 +188,26 @@ static void test_numbers_of_each_tier(void **state)
     kit_close(&kit);
 }
 
+/* What leaves memory and stays on the disk was evicted from memory alone. */
+static void test_a_demotion_is_no_eviction_of_the_disk(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&kit, key);
+    kit.row_bytes = 4096; /* large beside what the books take */
+    uint64_t objects = kit_store(&kit, tokens, TOKENS, NULL);
+    flush(&kit);
+    hearth_set_ram_bytes(kit.cache, 256 << 10);
+    assert_true(kit_stats(&kit).demotions > 0);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_RAM).evictions, kit_stats(&kit).demotions);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).evictions, 0);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).objects, objects);
+    kit_close(&kit);
+}
+
 /* Every accepted write is queued, stored, failed or cancelled; dashboards show all four. */
 static void test_i65_every_accepted_write_is_accounted_for(void **state)
 {
@@ -458,6 +478,7 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
 
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
            TEST(test_refusals), TEST(test_numbers_of_each_tier),
+           TEST(test_a_demotion_is_no_eviction_of_the_disk),
            TEST(test_i65_every_accepted_write_is_accounted_for), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
            TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),

@@ -107,11 +107,31 @@ static void test_i13_a_good_hit_supersedes_the_turns_before(void **state)
          after = events[0].number)
         if (events[0].kind == HEARTH_EVENT_REPLACE) {
             assert_int_not_equal(events[0].request, 0);
-            found += events[0].bytes == kit.snapshot_bytes;
+            bool snapshot = events[0].bytes == kit.snapshot_bytes;
+            assert_int_equal(events[0].object,
+                             snapshot ? HEARTH_OBJECT_SNAPSHOT : HEARTH_OBJECT_ROWS);
+            assert_true(!snapshot || events[0].position == 1199 || events[0].position == 1300 ||
+                        events[0].position == 1499);
+            found += snapshot;
             replaces--;
         }
     assert_int_equal(found, 3);
     assert_int_equal(replaces, 0);
+    kit_close(&kit);
+}
+
+/* What lies inside of the system prompt is where other conversations begin. */
+static void test_i13_the_system_prompt_is_not_superseded(void **state)
+{
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, TOKENS, 1);
+    take_turn(&kit, tokens, (struct turn){1200, 100, 50, 1});
+    assert_int_equal(take_turn(&kit, tokens, (struct turn){1500, 100, 1250, 2}), 1300);
+    expect_superseded(&kit, NULL, 0); /* 1199 < 1250 */
     kit_close(&kit);
 }
 
@@ -286,6 +306,7 @@ static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(v
 }
 
 TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
+           TEST(test_i13_the_system_prompt_is_not_superseded),
            TEST(test_i13_poor_hits_supersede_nothing),
            TEST(test_i14_a_system_prompt_that_did_not_match_whole),
            TEST(test_i92_what_is_superseded_is_found_and_revived),

@@ -354,7 +354,12 @@ static void test_i34_i46_replacing_a_tail_is_no_eviction(void **state)
     assert_int_equal(kit_stats(&kit).tail_stashes, 15);
     assert_int_equal(kit_stats(&kit).tail_evictions, 0);
     assert_int_equal(kit_stats(&kit).replaces, 14);
-    kit_store(&kit, tokens, 20, NULL); /* held already, inside of the longer one (I34) */
+    struct hearth_event event = {0};
+    while (event.kind != HEARTH_EVENT_REPLACE)
+        assert_int_equal(hearth_events_read(kit.cache, event.number, &event, 1), 1);
+    assert_int_equal(event.object, HEARTH_OBJECT_ROWS);
+    assert_int_equal(event.position, 17); /* the first tail, which the second replaced */
+    kit_store(&kit, tokens, 20, NULL);    /* held already, inside of the longer one (I34) */
     assert_int_equal(kit_stats(&kit).stores, 16);
     kit_store(&kit, tokens, 32, NULL); /* and a whole block is no tail */
     assert_int_equal(kit_stats(&kit).tails, 0);

@@ -11,6 +11,9 @@
 #include "support/chat_kit.h"
 #include "support/test.h"
 
+#define HEX16 "0123456789abcdef"
+#define HEX64 HEX16 HEX16 HEX16 HEX16
+
 static void assert_becomes(struct neutral *neutral, const char *text, const char *expected)
 {
     struct arena arena;
@@ -39,6 +42,8 @@ static void test_i106_rules(void **state)
         {"v=1; cch=a1b2c; e", "v=1; cch=0; e"},
         {"cch=00000", "cch=0"},
         {"cch=0", "cch=0"},
+        {"cch=" HEX64, "cch=0"},
+        {"cch=" HEX64 "f", "cch=" HEX64 "f"}, /* no checksum is that long */
         {"batch=12", "batch=12"},
         {"cch=xyz cch= cch=12g", "cch=xyz cch= cch=12g"},
         {"Today's date: 2026-11-15 10:33:12", "Today's date: 2026-11-15"},
@@ -68,7 +73,7 @@ static void test_i106_rules(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         assert_becomes(neutral, rows[i][0], rows[i][1]);
     assert_int_equal(neutral_info(neutral, NEUTRAL_BILLING).count, 5);
-    assert_int_equal(neutral_info(neutral, NEUTRAL_CCH).count, 2);
+    assert_int_equal(neutral_info(neutral, NEUTRAL_CCH).count, 3);
     assert_int_equal(neutral_info(neutral, NEUTRAL_CLOCK).count, 10);
     neutral_destroy(&neutral);
 }

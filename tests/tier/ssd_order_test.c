@@ -19,8 +19,8 @@ static struct hash256 space_key(uint32_t space)
     return tier_suite_key(0x70000000u + space);
 }
 
-/* Stores key n for a space, all of the same depth so that use alone decides; false: refused. */
-static bool put(struct tier *tier, uint32_t n, uint32_t space)
+/* Stores key n for a space, as the rows up to `end`; false: refused. */
+static bool put_at(struct tier *tier, uint32_t n, uint32_t space, uint32_t end)
 {
     struct tier_meta meta = tier_suite_meta(n, BYTES);
     unsigned char *data = mem_alloc(BYTES);
@@ -28,7 +28,7 @@ static bool put(struct tier *tier, uint32_t n, uint32_t space)
 
     meta.space = space_key(space);
     meta.begin = 0;
-    meta.end = 256;
+    meta.end = end;
     meta.used_wall_ns = clock_wall_ns(clock_real());
     tier_suite_fill(data, BYTES, n, 0);
     tier_answer_init(&answer);
@@ -37,6 +37,12 @@ static bool put(struct tier *tier, uint32_t n, uint32_t space)
     tier_answer_fini(&answer);
     mem_free(data);
     return stored;
+}
+
+/* All of the same depth, so that use alone decides. */
+static bool put(struct tier *tier, uint32_t n, uint32_t space)
+{
+    return put_at(tier, n, space, 256);
 }
 
 static bool has(struct tier *tier, uint32_t n)
@@ -82,6 +88,24 @@ static void test_what_is_used_elsewhere_stays(void **state)
     assert_false(has(tier, 1));
     assert_int_equal(ssd_kit_stats(tier).stamps, 0); /* and not one of these was a write */
     tier_ssd_check(tier);
+    tier_close(&tier);
+}
+
+/* Of objects that are about as old, the one furthest from the beginning of its prompt goes first:
+ * others are worthless without the beginning. */
+static void test_the_deepest_of_the_oldest_goes_first(void **state)
+{
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct tier *tier = ssd_kit_open(&options);
+    uint32_t n = 2;
+
+    (void)state;
+    assert_true(put_at(tier, 0, 0, 256));
+    assert_true(put_at(tier, 1, 0, 512));
+    while (ssd_kit_stats(tier).evicted == 0)
+        assert_true(put_at(tier, n++, 0, 256));
+    assert_true(has(tier, 0));
+    assert_false(has(tier, 1));
     tier_close(&tier);
 }
 
@@ -314,7 +338,7 @@ static void test_i100_at_random(void **state)
     tier_close(&tier);
 }
 
-TEST_SUITE(TEST(test_what_is_used_elsewhere_stays),
+TEST_SUITE(TEST(test_what_is_used_elsewhere_stays), TEST(test_the_deepest_of_the_oldest_goes_first),
            TEST(test_i107_the_order_of_use_outlives_the_process),
            TEST(test_times_follow_once_a_minute), TEST(test_times_that_cannot_be_written),
            TEST(test_i100_a_flood_does_not_take_a_share), TEST(test_shares_that_cannot_be_had),
