@@ -128,6 +128,32 @@ static enum err read_mooncake(struct reader *reader, yyjson_val *object)
     return add(reader, &request);
 }
 
+/* Hashes are of all tokens up to the end of a block, and mean the same in all files of a run. Other
+ * events (the ends of tools) say nothing that a replay needs. */
+static enum err read_dynamo(struct reader *reader, yyjson_val *object)
+{
+    yyjson_val *ended = yyjson_obj_get(object, "request");
+    yyjson_val *prompt = yyjson_obj_get(ended, "replay");
+    struct trace_request request = {
+        .session = session_of(reader, yyjson_obj_get(object, "agent_context"))};
+    uint32_t block;
+
+    if (!yyjson_equals_str(yyjson_obj_get(object, "event_type"), "request_end"))
+        return ERR_OK;
+    if (!get_time(ended, "request_received_ms", (double)NS_PER_MS, &request.at_ns) &&
+        !get_time(object, "event_time_unix_ms", (double)NS_PER_MS, &request.at_ns))
+        return fail(reader, ERR_INVALID, "a request without a time");
+    if (!get_uint(prompt, "trace_block_size", TRACE_TOKENS_MAX, &block) ||
+        !get_uint(prompt, "input_length", TRACE_TOKENS_MAX, &request.tokens) ||
+        !get_uint(ended, "output_tokens", TRACE_TOKENS_MAX, &request.generated))
+        return fail(reader, ERR_INVALID,
+                    "output_tokens, or trace_block_size or input_length of replay, is no number");
+    TRY(trace_set_block(reader->trace, block, reader->info));
+    TRY(read_ids(reader, yyjson_obj_get(prompt, "input_sequence_hashes"), 0, &request.blocks));
+    request.blocks = MIN(request.blocks, request.tokens / block); /* the last may be partial */
+    return request.blocks == 0 ? ERR_OK : add(reader, &request);
+}
+
 /* What the requests of one list have in common. */
 struct claude_list {
     uint64_t begin_ns; /* their times count from there */
@@ -360,6 +386,7 @@ static const struct format {
     enum err (*read)(struct reader *reader, yyjson_val *object);
 } formats[] = {
     {"hearth_record", READ_FORMAT_RECORD, read_record_head, read_record},
+    {"event_type", READ_FORMAT_DYNAMO, NULL, read_dynamo},
     {"requests", READ_FORMAT_CLAUDE_CODE, NULL, read_claude_code},
     {"hash_ids", READ_FORMAT_MOONCAKE, begin_mooncake, read_mooncake},
     {"input", READ_FORMAT_TEXT, begin_text, read_text},
@@ -375,7 +402,7 @@ static enum err read_value(struct reader *reader, yyjson_val *value, const struc
             *format = &formats[i];
     if (*format == NULL)
         return fail(reader, ERR_INVALID,
-                    "is no trace: neither mooncake, claude-code, text nor record");
+                    "is no trace: neither mooncake, claude-code, text, dynamo nor record");
     if (first && (*format)->begin != NULL)
         TRY((*format)->begin(reader, value));
     /* The first line of a record only describes the others. */

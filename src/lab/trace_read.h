@@ -8,6 +8,8 @@
  *                    inside of it only
  *      text          JSON lines {"timestamp": us, "input", "output", "session_id"}; full prompts,
  *                    to be tokenised
+ *      dynamo        JSON lines {"schema": "dynamo.request.trace.v1", "event_type", "agent_context",
+ *                    "request"} of Dynamo's frontend; only "request_end" events are requests
  *      record        what `hearth serve --record` writes: docs/replay-traces.md
  *
  * A file is read whole. A line that does not parse, or a number that makes no sense, is an error
@@ -31,6 +33,7 @@ struct trace;
     X(READ_FORMAT_MOONCAKE, "mooncake")       \
     X(READ_FORMAT_CLAUDE_CODE, "claude-code") \
     X(READ_FORMAT_TEXT, "text")               \
+    X(READ_FORMAT_DYNAMO, "dynamo")           \
     X(READ_FORMAT_RECORD, "record")
 
 enum read_format {

@@ -8,6 +8,15 @@
 #include "support/test.h"
 #include "lab/trace.h"
 
+#define DYNAMO(ms, in, out, hashes)                                                       \
+    "{\"schema\":\"dynamo.request.trace.v1\",\"event_type\":\"request_end\","             \
+    "\"agent_context\":{\"session_id\":\"s\"},\"request\":{\"request_received_ms\":" ms   \
+    ",\"output_tokens\":" out ",\"replay\":{\"trace_block_size\":64,\"input_length\":" in \
+    ",\"input_sequence_hashes\":[" hashes "]}}}\n"
+static const char dynamo[] = DYNAMO(
+    "1000", "130", "7",
+    "18446744073709551615,22,33") "{\"event_type\":\"tool_end\",\"event_time_unix_ms\":1500}"
+                                  "\n" DYNAMO("2000", "192", "9", "18446744073709551615,22,44");
 static const char mooncake[] = "{\"timestamp\": 27000, \"input_length\": 1030, \"output_length\": "
                                "5, \"hash_ids\": [0, 1, 2]}\n"
                                "\n"
@@ -64,6 +73,24 @@ static void test_mooncake(void **state)
     assert_int_equal(trace.requests[1].generated, 7);
     assert_int_equal(trace.ids_end, 4);
     assert_int_equal(trace.sessions, 0);
+    trace_fini(&trace);
+}
+
+static void test_dynamo(void **state)
+{
+    struct trace trace;
+
+    (void)state;
+    read_ok(&trace, dynamo, READ_FORMAT_DYNAMO);
+    assert_int_equal(trace.block_tokens, 64);
+    assert_int_equal(trace.requests_count, 2); /* the end of a tool is none */
+    assert_int_equal(trace.requests[0].tokens, 130);
+    assert_int_equal(trace.requests[0].blocks, 2); /* the third is partial */
+    assert_int_equal(trace.requests[1].blocks, 3);
+    assert_int_equal(trace.requests[1].generated, 9);
+    assert_int_equal(trace.requests[0].session, trace.requests[1].session);
+    assert_int_equal(trace_id(&trace, &trace.requests[0], 1),
+                     trace_id(&trace, &trace.requests[1], 1));
     trace_fini(&trace);
 }
 
@@ -216,7 +243,7 @@ static void test_mistakes_name_file_and_line(void **state)
 
 static void test_every_allocation_may_fail(void **state)
 {
-    static const char *const all[] = {mooncake, claude, text, record};
+    static const char *const all[] = {mooncake, claude, text, record, dynamo};
     struct read_options options = {.fs = file_sys_real(), .block_tokens = 2};
 
     (void)state;
@@ -248,7 +275,7 @@ static void test_files_are_read_and_missing_ones_said(void **state)
     trace_fini(&trace);
 }
 
-TEST_SUITE(TEST(test_mooncake), TEST(test_claude_code_with_an_agent),
+TEST_SUITE(TEST(test_mooncake), TEST(test_dynamo), TEST(test_claude_code_with_an_agent),
            TEST(test_ids_of_two_files_are_two_things), TEST(test_text_in_tokens_of_four_bytes),
            TEST(test_text_with_a_vocabulary), TEST(test_record),
            TEST(test_mistakes_name_file_and_line), TEST(test_every_allocation_may_fail),
