@@ -130,6 +130,11 @@ enum err place_best(const struct trace *trace, uint64_t price_tokens,
  * are never equal, except those of system prompt and tools, which users of the same session
  * share. */
 
+/* Adds sessions of agents as they are in production (trace_agents.c). The same seed gives the same
+ * sessions. ERR_LIMIT, ERR_NOMEM; ERR_INVALID: the trace has another block size. */
+enum err trace_make_agents(struct trace *trace, uint32_t sessions, uint64_t seed,
+                           struct errinfo *info) NODISCARD;
+
 /* Replaces the requests of a sorted trace by those of `users` (>= 1) users, sorted. The same
  * seed gives the same load. ERR_LIMIT when there would be too many, ERR_NOMEM: then nothing has
  * changed. */
