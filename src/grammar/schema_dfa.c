@@ -23,9 +23,9 @@ enum {
     NFA_MAX = 4096,
     DFA_MAX = 1500,
     ATOMS_MAX = 512,
-    PRODUCT_MAX = 200 * 1000, /* states with lengths */
-    RULES_MAX = 1000,         /* of one text */
-    WORK_MAX = 20 * 1000 * 1000,
+    PRODUCT_MAX = 200 * 1000,    /* states with lengths */
+    RULES_MAX = 1000,            /* of one text */
+    WORK_MAX = 50 * 1000 * 1000, /* of one schema: about half a second */
     ARENA_BYTES_MAX = 8 << 20,
     NONE = UINT16_MAX,
 };
@@ -57,7 +57,6 @@ struct schema_dfa {
     size_t atoms_count;
     struct dfa_state states[DFA_MAX];
     size_t count;
-    uint32_t work;
     uint16_t stack[NFA_MAX];
 };
 
@@ -280,7 +279,7 @@ static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, enum 
     push(dfa, set, at, &depth);
     while (depth > 0) {
         const struct nfa_state *state = &dfa->nfa[dfa->stack[--depth]];
-        dfa->work++;
+        dfa->c->work++;
         if (state->step == STEP_SPLIT || state->step == edge)
             push(dfa, set, state->next, &depth);
         if (state->step == STEP_SPLIT)
@@ -320,8 +319,8 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
             *at = (uint16_t)i;
             return ERR_OK;
         }
-    dfa->work += (uint32_t)(dfa->count * dfa->words);
-    if (dfa->count == DFA_MAX || dfa->work > WORK_MAX)
+    dfa->c->work += dfa->count * dfa->words;
+    if (dfa->count == DFA_MAX || dfa->c->work > WORK_MAX)
         return too_large(dfa);
     struct dfa_state *state = &dfa->states[dfa->count];
     state->set = arena_alloc(&dfa->arena, bytes);
@@ -356,7 +355,7 @@ static void advance(struct schema_dfa *dfa, const uint64_t *from, const uint64_t
     for (size_t w = 0; w < dfa->words; w++)
         for (uint64_t bits = from[w] & takers[w]; bits != 0; bits &= bits - 1)
             close_over(dfa, set, dfa->nfa[w * 64 + (size_t)__builtin_ctzll(bits)].next, STEP_SPLIT);
-    dfa->work += (uint32_t)dfa->words;
+    dfa->c->work += dfa->words;
 }
 
 static enum err determine(struct schema_dfa *dfa)
@@ -478,18 +477,29 @@ static bool follow(const struct product *p, uint32_t pair, size_t atom, uint32_t
 
 enum { REACHED = 1 };
 
-static void reach(struct product *p)
+/* The cost of looking at all steps of a pair once. */
+static bool is_too_much(struct product *p, size_t times)
+{
+    p->dfa->c->work += p->dfa->atoms_count * times;
+    return p->dfa->c->work > WORK_MAX;
+}
+
+static enum err reach(struct product *p)
 {
     uint32_t next;
 
     p->rules[0] = REACHED;
     p->queue[p->count++] = 0;
-    for (size_t i = 0; i < p->count; i++)
+    for (size_t i = 0; i < p->count; i++) {
+        if (is_too_much(p, 1))
+            return too_large(p->dfa);
         for (size_t a = 0; a < p->dfa->atoms_count; a++)
             if (follow(p, p->queue[i], a, &next) && p->rules[next] == 0) {
                 p->rules[next] = REACHED;
                 p->queue[p->count++] = next;
             }
+    }
+    return ERR_OK;
 }
 
 /* Reserves rules for the pairs from which a wanted text follows, backwards until no more are
@@ -506,9 +516,11 @@ static enum err reserve(struct product *p)
             bool live = p->rules[pair] == REACHED && ends(p, pair);
             for (size_t a = 0; a < p->dfa->atoms_count && p->rules[pair] == REACHED && !live; a++)
                 live = follow(p, pair, a, &next) && p->rules[next] > REACHED;
-            if (!live)
+            /* a live one is written later, at the cost of comparing its steps */
+            bool much = is_too_much(p, live ? 1 + p->dfa->atoms_count / 4 : 1);
+            if (!live && !much)
                 continue;
-            if (++count > RULES_MAX) { /* none of them was written: the numbers are free again */
+            if (much || ++count > RULES_MAX) { /* none is written yet: the numbers are free again */
                 p->dfa->c->rules_count = before;
                 return too_large(p->dfa);
             }
@@ -599,7 +611,7 @@ enum err schema_dfa_write(struct schema_dfa *dfa, const struct schema_wanted *wa
     p.queue = arena_alloc_array(&dfa->arena, dfa->count * p.width, sizeof(*p.queue));
     if (p.rules == NULL || p.queue == NULL)
         return no_room(dfa);
-    reach(&p);
+    TRY(reach(&p));
     TRY(reserve(&p));
     for (size_t i = 0; i < p.count; i++)
         if (p.rules[p.queue[i]] > REACHED)

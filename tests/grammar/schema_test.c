@@ -551,6 +551,13 @@ static void test_limits(void **state)
         buf_appendf(&source, "%s{\"pattern\":\"^a{%d,60000}$\"}", i ? "," : "", i);
     buf_append_str(&source, "]}");
     assert_err(compile_text(&source), ERR_LIMIT);
+    /* Automata whose rules are never written: their work adds up. */
+    buf_append_str(&source, "{\"properties\":{");
+    for (int i = 0; i < 250; i++)
+        buf_appendf(&source, "%s\"p%d\":{\"patternProperties\":{\"(a|b)*a(a|b){8}c{%d}\":false}}",
+                    i ? "," : "", i, i % 9);
+    buf_append_str(&source, "}}");
+    assert_err(compile_text(&source), ERR_UNSUPPORTED);
     /* One inside the other is no product: a rule for each. */
     buf_append_str(&source, "{\"pattern\":\"^(((a{1,9999}b){1,9999}c){1,9999}d){1,9999}$\"}");
     assert_err(compile_text(&source), ERR_OK);
