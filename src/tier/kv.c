@@ -525,9 +525,10 @@ static bool serve_conn(struct run *run, struct conn *conn, struct errinfo *info)
 
 static short wanted(const struct conn *conn)
 {
-    if (!conn->sock.connected || conn->sock.wants != 0)
-        return (short)(conn->sock.wants | (conn->sock.connected ? POLLIN : 0));
-    return (short)(POLLIN | (conn->sent < conn->count ? POLLOUT : 0));
+    if (!conn->sock.connected)
+        return conn->sock.wants;
+    /* `wants` is that of the last call: it may have been a read, while a write has to go on */
+    return (short)(POLLIN | conn->sock.wants | (conn->sent < conn->count ? POLLOUT : 0));
 }
 
 /* Waits for a socket, and serves those that are ready. */

@@ -13,7 +13,7 @@
 #include "support/fleet_kit.h"
 #include "support/test.h"
 
-enum { NAMES = 200, VALUE_BYTES = 3000 };
+enum { NAMES = 200, VALUE_BYTES = 3000, TLS_BYTES = 4 << 20, TLS_OPS = 3 };
 #define WAIT_NS (30 * NS_PER_S)
 
 static struct kv *open_kv(const char *url)
@@ -174,6 +174,56 @@ static void test_killed(void **state)
     kv_close(&kv);
 }
 
+/* Values larger than what TLS writes at once, in both directions; certificates are checked. */
+static void test_tls(void **state)
+{
+    (void)state;
+    char command[3000], args[512], url[64], ca[256], *value = mem_alloc(TLS_BYTES);
+    uint16_t port = fleet_free_port();
+    struct fleet_server server;
+    struct errinfo info = {0};
+    struct kv *kv;
+
+    snprintf(ca, sizeof(ca), "%.200s/cert.pem", test_dir());
+    snprintf(command, sizeof(command),
+             "openssl req -x509 -newkey rsa:2048 -nodes -keyout %s/key.pem -out %s -days 2 -subj "
+             "/CN=localhost -addext subjectAltName=DNS:localhost >/dev/null 2>&1",
+             test_dir(), ca);
+    fleet_need("valkey-server");
+    if (system(command) != 0)
+        TEST_SKIP("no openssl to make a certificate with");
+    snprintf(args, sizeof(args),
+             "--tls-port %u --tls-auth-clients no --tls-cert-file %.200s/cert.pem --tls-key-file "
+             "%.200s/key.pem",
+             port, test_dir(), test_dir());
+    fleet_start(&server, "valkey-server", args);
+    snprintf(url, sizeof(url), "valkeys://localhost:%u", port);
+    struct kv_options options = {.url = url, .ca_file = ca};
+    if (kv_open(&kv, &options, &info) == ERR_UNSUPPORTED)
+        TEST_SKIP("no libssl here");
+    memset(value, 'v', TLS_BYTES);
+    for (int verb = 0; verb < 2; verb++) {
+        struct kv_op ops[TLS_OPS];
+        for (int i = 0; i < TLS_OPS; i++) {
+            ops[i] = (struct kv_op){.verb = verb == 0 ? KV_PUT : KV_GET,
+                                    .data = value,
+                                    .bytes = TLS_BYTES,
+                                    .dst = value,
+                                    .capacity = TLS_BYTES};
+            snprintf(ops[i].name, sizeof(ops[i].name), "large:%d", i);
+        }
+        kv_run(kv, ops, TLS_OPS, soon());
+        for (int i = 0; i < TLS_OPS; i++)
+            assert_int_equal(ops[i].result, KV_OK);
+    }
+    kv_close(&kv);
+    options.ca_file = NULL; /* of the system, which does not know it */
+    if (kv_open(&kv, &options, NULL) == ERR_OK)
+        assert_int_not_equal(run_one(kv, KV_PUT, "a", false).result, KV_OK);
+    kv_close(&kv);
+    mem_free(value);
+}
+
 /* ---- a cluster ---- */
 
 static void test_cluster(void **state)
@@ -209,4 +259,4 @@ static void test_cluster(void **state)
 }
 
 TEST_SUITE(TEST(test_valkey), TEST(test_redis), TEST(test_passwords), TEST(test_full),
-           TEST(test_killed), TEST(test_cluster))
+           TEST(test_killed), TEST(test_tls), TEST(test_cluster))
