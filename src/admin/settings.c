@@ -284,22 +284,35 @@ static enum err apply(struct call *call, const struct change *change, struct api
 static const char file_name[] = "settings.json";
 enum { FILE_BYTES_MAX = 16 * 1024, FILE_MODE = 0600 };
 
+/* As the user wrote it: a size that is derived from the free memory differs from start to start. */
+static const char *configured(const struct admin *admin, enum setting_id id, char number[32])
+{
+    const struct admin_options *options = &admin->options;
+
+    for (size_t i = 0; i < options->settings_count; i++)
+        if (strcmp(options->settings[i].name, settings[id].name) == 0)
+            return options->settings[i].value ? options->settings[i].value : "";
+    snprintf(number, 32, "%llu", (unsigned long long)admin->settings_begin[id]);
+    return number;
+}
+
 /* Changes that cannot be kept are still in effect. */
 static void keep(struct admin *admin, struct api *api)
 {
     struct errinfo info = {0};
     struct buf text;
+    char number[32];
 
     if (!admin->options.state_fs)
         return;
     struct json json = json_begin(&text, FILE_BYTES_MAX, '{');
     for (int id = 0; id < ADMIN_SETTINGS; id++) {
-        uint64_t value = get(admin, api, (enum setting_id)id), begin = admin->settings_begin[id];
-        if (value == begin)
+        uint64_t value = get(admin, api, (enum setting_id)id);
+        if (value == admin->settings_begin[id])
             continue;
         json_key_open(&json, settings[id].name, '{');
         json_key_uint(&json, "value", value);
-        json_key_uint(&json, "configured", begin);
+        json_key_text(&json, "configured", configured(admin, (enum setting_id)id, number));
         json_close(&json, '}');
     }
     json_close(&json, '}');
@@ -317,15 +330,17 @@ static void keep(struct admin *admin, struct api *api)
 static void restore(struct admin *admin, struct api *api, enum setting_id id, yyjson_val *kept)
 {
     yyjson_val *value = yyjson_obj_get(kept, "value");
-    uint64_t number = yyjson_get_uint(value), max = settings[id].max;
+    const char *was = yyjson_get_str(yyjson_obj_get(kept, "configured"));
+    uint64_t wanted = yyjson_get_uint(value), max = settings[id].max;
+    char number[32];
 
-    if (!yyjson_is_uint(value) || number < settings[id].min ||
-        number > (id == LEVEL ? LOG_LEVEL_OFF : max) ||
-        yyjson_get_uint(yyjson_obj_get(kept, "configured")) != admin->settings_begin[id])
+    if (!yyjson_is_uint(value) || wanted < settings[id].min ||
+        wanted > (id == LEVEL ? LOG_LEVEL_OFF : max) || !was ||
+        strcmp(was, configured(admin, id, number)) != 0)
         return;
-    if (set(admin, api, id, number))
+    if (set(admin, api, id, wanted))
         LOG_INFO(admin->log, "api", "a changed setting is in effect again",
-                 LOG_STR("name", settings[id].name), LOG_UINT("value", number));
+                 LOG_STR("name", settings[id].name), LOG_UINT("value", wanted));
 }
 
 enum err endpoint_admin_change(struct call *call, const struct json_reader *body, struct json *json)

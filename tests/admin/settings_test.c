@@ -93,6 +93,20 @@ static void test_i88_changes_are_kept(void **state)
     assert_int_equal(number_of(&kit, "model_ttl", "value"), 0);
     api_kit_close(&kit);
 
+    /* The same configuration, but another number: it was derived from the machine. */
+    static const struct admin_setting written[] = {{"queue", "auto", "auto", "Derived."}};
+    options.admin.settings = written;
+    options.admin.settings_count = 1;
+    api_kit_open(&kit, &options);
+    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"queue\":4}", 200));
+    api_kit_close(&kit);
+    options.api.queue = 11;
+    api_kit_open(&kit, &options);
+    admin_restore_settings(kit.admin, kit.api);
+    assert_int_equal(number_of(&kit, "queue", "value"), 4);
+    api_kit_close(&kit);
+
+    options.admin.settings_count = 0;
     options.api.queue = 10; /* the configuration decides */
     api_kit_open(&kit, &options);
     admin_restore_settings(kit.admin, kit.api);
