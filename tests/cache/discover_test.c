@@ -359,6 +359,8 @@ static void test_lies(void **state)
     }
     printf("%u lies, %u of %u restores were whole\n", lies, right, 2 * lies);
     assert_true(right > 0 && right < 2 * lies); /* lies mattered, and not all of them */
+    for (size_t i = 0; i < truth.count; i++)
+        mem_free(truth.values[i].data);
     kv_close(&truth.kv);
 }
 
