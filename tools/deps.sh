@@ -427,13 +427,13 @@ config_sysroot() {
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := sysroot
 DEPS_GPU      := $gpu
-DEPS_RPC      := $rpc
 DEPS_SYSROOT  := \$(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := \$(DEPS_SYSROOT)/usr/lib/$triplet
 DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
 DEPS_BACKENDS := \$(DEPS_SYSROOT)${backends#"$sysroot"}
 DEPS_UPLOT    := \$(DEPS_SYSROOT)/usr/share/nodejs/uplot
 EOC
+    [ -z "$rpc" ] || echo "DEPS_RPC      := $rpc"
     [ -z "$llama" ] || config_llama
 }
 
