@@ -7,7 +7,7 @@
 import { ask } from './api.js';
 import * as conversation from './conversation.js';
 import { confirm } from './dialogs.js';
-import { $, announce, h, iconButton, put, putAttribute, sync } from './dom.js';
+import { $, announce, copyFor, h, iconButton, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
 import { editMessage, insertExamples, makePane, renewPane, resultsOf, settingsOf, showProblem, takeText } from './pane.js';
 import { complete } from './stream.js';
@@ -205,13 +205,6 @@ function branch(one, node) {
     announce('Branched into a new conversation.');
 }
 
-async function copyText(node, button) {
-    await navigator.clipboard?.writeText(node.content);
-    put(button, 'Copied');
-    announce('Copied the message.');
-    setTimeout(() => put(button, 'Copy'), 1500);
-}
-
 function toggleSettings(pane, button) {
     const form = pane.querySelector('.settings');
     form.hidden = !form.hidden;
@@ -223,7 +216,7 @@ const actions = {
     edit: ({ one, node, message }) => edit(one, message, node),
     again: ({ one, node }) => again(one, node),
     branch: ({ one, node }) => branch(one, node),
-    copy: ({ node, button }) => copyText(node, button),
+    copy: ({ node, button }) => copyFor(button, node.content),
     previous: ({ one, node }) => step(one, node, -1),
     next: ({ one, node }) => step(one, node, 1),
     stop: ({ one }) => running.get(one.id)?.controller.abort(),

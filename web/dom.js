@@ -86,14 +86,14 @@ async function copy(text) {
     area.remove();
 }
 
-/* A button that copies what `text()` returns. `label` says what that is. */
-export function copyButton(text, label) {
-    const button = h('button', { class: 'quiet', type: 'button', 'aria-label': label }, 'Copy');
-    button.addEventListener('click', async () => {
-        await copy(text());
-        button.textContent = 'Copied';
-        announce(`${label.replace(/^Copy/, 'Copied')}.`);
-        setTimeout(() => { button.textContent = 'Copy'; }, 1500);
-    });
-    return button;
+/* Copies a text for a button, and says so. */
+export async function copyFor(button, text) {
+    await copy(text);
+    button.textContent = 'Copied';
+    announce(`${button.getAttribute('aria-label').replace(/^Copy/, 'Copied')}.`);
+    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
 }
+
+/* A button that copies what `text()` returns. `label` says what that is. */
+export const copyButton = (text, label) =>
+    h('button', { class: 'quiet', type: 'button', 'aria-label': label, onclick: (event) => copyFor(event.target, text()) }, 'Copy');

@@ -71,7 +71,7 @@ static const struct launch_client launch_clients[] = {
              {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
              {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
              {"API_TIMEOUT_MS", "3000000"}}, /* a first prefill may take long */
-     .prompt_bytes = 77000},
+     .prompt_bytes = 91000},
     {.name = "codex",
      .program = "codex",
      .get = NPM("@openai/codex"),
@@ -82,7 +82,7 @@ static const struct launch_client launch_clients[] = {
               "model_providers.hearth.env_key=\"HEARTH_API_KEY\"", "-c",
               "model_providers.hearth.stream_idle_timeout_ms=3000000", "-c",
               "model_context_window={context}", "-c", "model=\"{model:json}\""},
-     .prompt_bytes = 35000},
+     .prompt_bytes = 41000},
     {.name = "opencode",
      .program = "opencode",
      .get = NPM("opencode-ai"),
@@ -92,7 +92,7 @@ static const struct launch_client launch_clients[] = {
               "\"apiKey\":\"{key}\"},\"models\":{\"{model:json}\":{\"limit\":{\"context\":{context}"
               ",\"output\":{output}}}}}},"
               "\"model\":\"hearth/{model:json}\",\"small_model\":\"hearth/{model:json}\"}"}},
-     .prompt_bytes = 28000},
+     .prompt_bytes = 34000},
     {.name = "pi",
      .program = "pi",
      .get = NPM("@mariozechner/pi-coding-agent"),
@@ -107,7 +107,7 @@ static const struct launch_client launch_clients[] = {
               "      contextWindow: {context}, maxTokens: {output} }],\n"
               "  });\n"
               "}\n",
-     .prompt_bytes = 5500},
+     .prompt_bytes = 6000},
     {.name = "aider",
      .program = "aider",
      .get = "python -m pip install aider-install && aider-install",
@@ -118,7 +118,7 @@ static const struct launch_client launch_clients[] = {
      .program = "qwen",
      .get = NPM("@qwen-code/qwen-code"),
      .env = {{"OPENAI_BASE_URL", "{v1}"}, {"OPENAI_API_KEY", "{key}"}, {"OPENAI_MODEL", "{model}"}},
-     .prompt_bytes = 61000},
+     .prompt_bytes = 72000},
     {.name = "goose",
      .program = "goose",
      .get = "see goose-docs.ai",

@@ -176,12 +176,13 @@ static enum err explain(const struct chat *chat, struct errinfo *info)
     struct buf log;
 
     buf_init(&log, PROMPT_BYTES_MAX);
-    TRY(server_read_log(&chat->server, &log, info));
+    (void)!server_read_log(&chat->server, &log, info); /* then there are no lines */
     rest = buf_text(&log);
     while (str_next(&rest, '\n', &line))
         if (str_starts(line, begin))
             last = (struct str){line.ptr + begin.len, line.len - begin.len};
-    enum err err = err_set(info, ERR_NOT_FOUND, STR_FMT, STR_ARG(last));
+    enum err err = last.len > 0 ? err_set(info, ERR_NOT_FOUND, STR_FMT, STR_ARG(last))
+                                : err_set(info, ERR_ENGINE, "the server did not start");
     buf_fini(&log);
     return err;
 }
