@@ -56,8 +56,7 @@ enum engine_kv {
 /* ended by NULL, in the order of the enum: an option's names */
 extern const char *const engine_kv_names[];
 
-/* Whose state is used: of these builds of the libraries on such a device; of the same release on any
- * device (equal except for rounding); as build, with the same threads and bits of the self-test. */
+/* Whose state is used: see fingerprint.h. */
 enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARING_BITS };
 
 struct engine_adapter {
@@ -110,12 +109,13 @@ enum engine_slicing {
 };
 
 /* Why state cannot be moved: where the self-test of whole sequences failed. X(value, text) */
-#define ENGINE_FAULT_TABLE(X)                                                 \
-    X(ENGINE_FAULT_NONE, "")                                                  \
-    X(ENGINE_FAULT_EXPORT, "the library cannot save the state of this model") \
-    X(ENGINE_FAULT_IMPORT, "the library refuses the state that it has saved") \
-    X(ENGINE_FAULT_BYTES, "the restored state is not the saved one")          \
-    X(ENGINE_FAULT_LOGITS, "the model computes other values after its state is restored")
+#define ENGINE_FAULT_TABLE(X)                                                             \
+    X(ENGINE_FAULT_NONE, "")                                                              \
+    X(ENGINE_FAULT_EXPORT, "the library cannot save the state of this model")             \
+    X(ENGINE_FAULT_IMPORT, "the library refuses the state that it has saved")             \
+    X(ENGINE_FAULT_BYTES, "the restored state is not the saved one")                      \
+    X(ENGINE_FAULT_LOGITS, "the model computes other values after its state is restored") \
+    X(ENGINE_FAULT_NEIGHBOUR, "restoring one sequence changes another")
 
 enum engine_fault {
 #define X(value, text) value,

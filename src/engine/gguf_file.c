@@ -281,6 +281,7 @@ struct roles {
     bool keys;  /* to attend to */
     bool fused; /* keys, queries and values in one; also found in recurrent layers */
     bool state; /* that is carried */
+    bool index; /* of sparse attention */
 };
 
 static bool begins_with_any(const char *role, const char *const *names)
@@ -300,6 +301,7 @@ static void note_role(const char *role, struct roles *roles)
     roles->keys |= begins_with_any(role, keys);
     roles->fused |= begins_with_any(role, fused);
     roles->state |= begins_with_any(role, state);
+    roles->index |= strncmp(role, "indexer", 7) == 0;
 }
 
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t number)
@@ -319,6 +321,7 @@ struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t nu
     return (struct gguf_file_layer){
         .attention = roles.keys || (roles.fused && !roles.state),
         .recurrent = roles.state,
+        .indexed = roles.index,
     };
 }
 

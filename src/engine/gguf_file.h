@@ -39,10 +39,10 @@ bool gguf_file_has_tensor(const struct gguf_file *file, const char *name);
 const char *gguf_file_architecture(const struct gguf_file *file);
 uint64_t gguf_file_bytes(const struct gguf_file *file); /* all shards */
 
-/* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state. Both:
- * a composite. */
+/* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state (both:
+ * a composite); it has an index of its own. */
 struct gguf_file_layer {
-    bool attention, recurrent;
+    bool attention, recurrent, indexed;
 };
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t layer);
 

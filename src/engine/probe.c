@@ -13,6 +13,13 @@
  *      4. the next token's logits must be those of the run that was never interrupted: bit for bit
  *         (facts.exact), or nearly.
  *
+ *      5. a neighbour's state must be the same bytes before and after the import.
+ *
+ * 24 tokens show nothing about a window or an index that is wider: sparse attention selects all of
+ * them, so that a state without its index would pass. Where the model is fast enough, the test is
+ * repeated with a prompt that is longer than both. Where it is not, the bytes of a row must at
+ * least have room for the index that the metadata announces.
+ *
  * A model that fails is served with whole-sequence state (the same test with one object), and one
  * that fails that as well, without any state. Results are never wrong (keeps I28, I29), and one
  * warning is logged.
@@ -27,12 +34,21 @@
 #include "engine/engine_llama.h"
 #include "engine/gguf_file.h"
 
-enum { PROBE_TOKENS = 24, PROBE_CUT = 10 };
+enum {
+    PROBE_TOKENS = 24,
+    PROBE_CUT = 10,
+    PROBE_LONG_MAX = 4096, /* tokens of a long prompt */
+    PROBE_LONG_MS = 1000,  /* what a long prompt may take */
+    PROBE_LONG_ANY = 128,  /* tokens of one that is run however long it takes */
+    NEIGHBOUR_TOKENS = 5,
+};
 
 struct probe {
     struct engine_llama *llama;
-    token_id tokens[PROBE_TOKENS + 1];
-    float *cold; /* logits of the token after the prompt */
+    token_id tokens[PROBE_LONG_MAX + 1];
+    uint32_t count;         /* of the prompt */
+    uint64_t row_bytes_min; /* that the metadata implies */
+    float *cold;            /* logits of the token after the prompt */
 };
 
 /* ---- kinds ---- */
@@ -301,25 +317,27 @@ static void free_objects(struct objects *objects)
     mem_free((void *)objects->snapshot.data);
 }
 
-static bool export_objects(struct engine *engine, seq_id seq, struct objects *objects)
+static bool export_objects(const struct probe *probe, seq_id seq, struct objects *objects)
 {
+    struct engine *engine = &probe->llama->base;
     const struct engine_facts *facts = &engine->facts;
+    const uint32_t count = probe->count, cut = count * PROBE_CUT / PROBE_TOKENS;
 
-    *objects = (struct objects){.restore = {.rows = objects->rows, .length = PROBE_TOKENS}};
+    *objects = (struct objects){.restore = {.rows = objects->rows, .length = count}};
     if (facts->slicing == ENGINE_SLICING_WHOLE) {
         objects->restore.rows_count = 1;
-        return export_object(engine, seq, STATE_WHOLE, 0, PROBE_TOKENS, &objects->rows[0]);
+        return export_object(engine, seq, STATE_WHOLE, 0, count, &objects->rows[0]);
     }
     if (facts->rows_bytes_per_token > 0) {
         objects->restore.rows_count = 2;
-        if (!export_object(engine, seq, STATE_ROWS, 0, PROBE_CUT, &objects->rows[0]) ||
-            !export_object(engine, seq, STATE_ROWS, PROBE_CUT, PROBE_TOKENS, &objects->rows[1]))
+        if (!export_object(engine, seq, STATE_ROWS, 0, cut, &objects->rows[0]) ||
+            !export_object(engine, seq, STATE_ROWS, cut, count, &objects->rows[1]))
             return false;
     }
     if (!kind_set_needs_snapshot(facts->kinds))
         return true;
     objects->restore.snapshot = &objects->snapshot;
-    return export_object(engine, seq, STATE_SNAPSHOT, 0, PROBE_TOKENS, &objects->snapshot);
+    return export_object(engine, seq, STATE_SNAPSHOT, 0, count, &objects->snapshot);
 }
 
 static bool same_object(const struct state_object *a, const struct state_object *b)
@@ -340,15 +358,15 @@ static enum engine_fault compare_restored(struct probe *probe, seq_id seq,
     struct engine *engine = &probe->llama->base;
     struct objects again = {0};
 
-    bool same = export_objects(engine, seq, &again) && same_objects(objects, &again);
+    bool same = export_objects(probe, seq, &again) && same_objects(objects, &again);
     free_objects(&again);
     if (!same)
         return ENGINE_FAULT_BYTES;
-    if (run(probe, seq, PROBE_TOKENS, 1, true, NULL) != ERR_OK)
+    if (run(probe, seq, probe->count, 1, true, NULL) != ERR_OK)
         return ENGINE_FAULT_LOGITS;
     switch (compare_logits(probe->cold, engine_logits(engine, 0), engine->facts.vocab)) {
     case SAME:
-        engine->facts.exact = true;
+        engine->facts.exact |= probe->count == PROBE_TOKENS;
         return ENGINE_FAULT_NONE;
     case NEAR:
         engine->facts.exact = false;
@@ -371,6 +389,45 @@ static enum engine_fault try_restore(struct probe *probe, const struct objects *
     return fault;
 }
 
+/* The library's whole state of a sequence; false when it cannot be exported. */
+static bool hash_sequence(struct engine_llama *llama, seq_id seq, struct hash128 *hash)
+{
+    size_t bytes = measure(llama, seq).full;
+    unsigned char *data = mem_try_alloc(bytes);
+    bool ok = data != NULL && llama_state_seq_get_data_ext(llama->ctx, data, bytes, seq,
+                                                           LLAMA_STATE_SEQ_FLAGS_NONE) == bytes;
+
+    if (ok)
+        *hash = hash128_of(data, bytes);
+    mem_free(data);
+    return ok;
+}
+
+/* Restores beside a sequence that must stay as it is. */
+static enum engine_fault try_neighbour(struct probe *probe, const struct objects *objects)
+{
+    struct engine *engine = &probe->llama->base;
+    enum engine_fault fault = ENGINE_FAULT_NONE;
+    struct hash128 before, after;
+    seq_id neighbour, seq;
+
+    llama_memory_clear(probe->llama->memory, true);
+    if (engine->facts.sequences < 2 || engine_seq_acquire(engine, &neighbour, NULL) != ERR_OK)
+        return fault;
+    if (run(probe, neighbour, 0, NEIGHBOUR_TOKENS, false, NULL) != ERR_OK ||
+        !hash_sequence(probe->llama, neighbour, &before)) {
+        fault = ENGINE_FAULT_EXPORT;
+    } else if (state_import(engine, &objects->restore, &seq, NULL) != ERR_OK) {
+        fault = ENGINE_FAULT_IMPORT;
+    } else {
+        if (!hash_sequence(probe->llama, neighbour, &after) || !hash128_eq(&before, &after))
+            fault = ENGINE_FAULT_NEIGHBOUR;
+        engine_seq_release(engine, &seq);
+    }
+    engine_seq_release(engine, &neighbour);
+    return fault;
+}
+
 /* One attempt in the mode of facts.slicing: cold run, export, clear everything, restore. */
 static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
 {
@@ -380,15 +437,18 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
     seq_id seq;
 
     TRY(engine_seq_acquire(engine, &seq, info));
-    enum err err = run(probe, seq, 0, PROBE_TOKENS, false, info);
-    if (err == ERR_OK && engine->facts.slicing == ENGINE_SLICING_ROWS) {
-        *ok = measure_sections(llama, seq);
+    enum err err = run(probe, seq, 0, probe->count, false, info);
+    if (err == ERR_OK && probe->count == PROBE_TOKENS &&
+        engine->facts.slicing == ENGINE_SLICING_ROWS) {
+        *ok = measure_sections(llama, seq) && llama->sections.rows_each >= probe->row_bytes_min;
         if (*ok)
             derive_kinds(llama, seq);
     }
-    *ok = *ok && err == ERR_OK && export_objects(engine, seq, &objects);
     if (err == ERR_OK)
-        err = run(probe, seq, PROBE_TOKENS, 1, true, info);
+        err = engine_seq_settle(engine, seq, info); /* beyond a window, as before every store */
+    *ok = *ok && err == ERR_OK && export_objects(probe, seq, &objects);
+    if (err == ERR_OK)
+        err = run(probe, seq, probe->count, 1, true, info);
     if (err == ERR_OK) {
         memcpy(probe->cold, engine_logits(engine, 0), engine->facts.vocab * sizeof(float));
         llama->bits = hash256_of(probe->cold, engine->facts.vocab * sizeof(float));
@@ -397,9 +457,77 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
     llama_memory_clear(llama->memory, true);
     if (err == ERR_OK)
         engine->facts.fault = *ok ? try_restore(probe, &objects) : ENGINE_FAULT_EXPORT;
+    if (err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE)
+        engine->facts.fault = try_neighbour(probe, &objects);
     *ok = err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE;
     free_objects(&objects);
     llama_memory_clear(llama->memory, true);
+    return err;
+}
+
+/* Without the sizes, unannounced kinds are unknown: use the strictest kind (keeps I29). */
+static void forget_sizes(struct engine_facts *facts, kind_set asked)
+{
+    if (facts->slicing == ENGINE_SLICING_ROWS)
+        return;
+    facts->kinds = asked ? asked : KIND_BIT(KIND_FULL);
+    if (facts->slicing == ENGINE_SLICING_NONE)
+        facts->kinds |= KIND_BIT(KIND_RECURRENT);
+    facts->rows_bytes_fixed = facts->rows_bytes_per_token = facts->snapshot_bytes_max = 0;
+}
+
+/* Tokens of a prompt that is longer than the window and what an index selects; 0 when the short one
+ * is, or when such a prompt takes too long here. */
+static uint32_t long_count(const struct probe *probe, const struct gguf_file *file)
+{
+    const struct engine_facts *facts = &probe->llama->base.facts;
+    uint64_t selected = gguf_file_arch_uint(file, "attention.indexer.top_k", 0);
+    uint64_t count = MAX(selected, facts->window) + PROBE_TOKENS;
+
+    if (count == PROBE_TOKENS || count > MIN(PROBE_LONG_MAX, facts->context / 2) ||
+        (count > PROBE_LONG_ANY && count * 1000 > (uint64_t)facts->tokens_per_s * PROBE_LONG_MS))
+        return 0;
+    return (uint32_t)count;
+}
+
+/* What a row must have room for at least: the keys of each layer that attends, and those of its
+ * index. Only for models with an index: in others, layers share rows in more ways than we know. */
+static uint64_t least_row_bytes(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    uint64_t index = gguf_file_arch_uint(file, "attention.indexer.key_length", 0);
+    uint64_t key = gguf_file_arch_uint(file, "attention.key_length", 0);
+    uint64_t heads = gguf_file_arch_uint(file, "attention.head_count_kv", 1), bytes = CELL_BYTES;
+
+    if (index == 0 || llama->base.facts.window > 0)
+        return 0;
+    for (uint32_t i = 0; i < llama->base.facts.layers; i++) {
+        struct gguf_file_layer layer = gguf_file_layer(file, i);
+        if (layer.attention && !layer.recurrent)
+            bytes += ggml_row_size(llama->type_k, (int64_t)(heads * key));
+        if (layer.indexed)
+            bytes += ggml_row_size(llama->type_k, (int64_t)index);
+    }
+    return bytes;
+}
+
+/* The mode of facts.slicing, or the next simpler one that works. */
+static enum err find_mode(struct probe *probe, struct log *log, struct errinfo *info)
+{
+    struct engine_facts *facts = &probe->llama->base.facts;
+    enum err err = ERR_OK;
+    bool ok = false;
+
+    for (; facts->slicing > ENGINE_SLICING_NONE && err == ERR_OK && !ok; facts->slicing -= !ok) {
+        ok = true;
+        err = try_mode(probe, &ok, info);
+        if (!ok && err == ERR_OK)
+            LOG_WARN(log, "engine",
+                     facts->slicing == ENGINE_SLICING_ROWS
+                         ? "the self-test of sliced state failed: whole sequences only"
+                         : "the self-test of state failed: nothing can be restored",
+                     LOG_STR("model", facts->name), LOG_UINT("tokens", probe->count),
+                     LOG_STR("reason", engine_fault_text(facts->fault)));
+    }
     return err;
 }
 
@@ -407,41 +535,26 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
                             struct log *log, struct errinfo *info)
 {
     struct engine_facts *facts = &llama->base.facts;
-    struct probe probe = {.llama = llama, .cold = mem_try_alloc(facts->vocab * sizeof(float))};
-    enum err err = ERR_OK;
+    struct probe *probe = mem_try_alloc(sizeof(*probe));
+    float *cold = mem_try_alloc(facts->vocab * sizeof(float));
+    enum err err = err_set(info, ERR_NOMEM, "no memory for the self-test");
 
-    if (probe.cold == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for the self-test");
-    choose_tokens(&probe);
-    kind_set asked = facts->kinds = ask_kinds(llama, file);
-    bool ok = false;
-    bool whole = llama->base.seqs.streams || !copies_ranges(llama, file);
-    enum engine_slicing mode = whole ? ENGINE_SLICING_WHOLE : ENGINE_SLICING_ROWS;
-    for (; mode > ENGINE_SLICING_NONE && err == ERR_OK && !ok; mode--) {
-        ok = true;
-        facts->slicing = mode;
-        err = try_mode(&probe, &ok, info);
-        if (!ok && err == ERR_OK)
-            LOG_WARN(log, "engine",
-                     mode == ENGINE_SLICING_ROWS
-                         ? "the self-test of sliced state failed: whole sequences only"
-                         : "the self-test of state failed: nothing can be restored",
-                     LOG_STR("model", facts->name),
-                     LOG_STR("reason", engine_fault_text(facts->fault)));
+    if (probe != NULL && cold != NULL) {
+        *probe = (struct probe){.llama = llama, .cold = cold, .count = PROBE_TOKENS};
+        probe->row_bytes_min = least_row_bytes(llama, file);
+        choose_tokens(probe);
+        kind_set asked = facts->kinds = ask_kinds(llama, file);
+        bool whole = llama->base.seqs.streams || !copies_ranges(llama, file);
+        facts->slicing = whole ? ENGINE_SLICING_WHOLE : ENGINE_SLICING_ROWS;
+        err = find_mode(probe, log, info);
+        probe->count = long_count(probe, file);
+        if (err == ERR_OK && probe->count > 0)
+            err = find_mode(probe, log, info);
+        forget_sizes(facts, asked);
     }
-    mem_free(probe.cold);
-    if (err != ERR_OK)
-        return err;
-    if (!ok)
-        facts->slicing = ENGINE_SLICING_NONE;
-    if (facts->slicing != ENGINE_SLICING_ROWS) {
-        /* Without the sizes, unannounced kinds are unknown: use the strictest kind (keeps I29). */
-        facts->kinds = asked ? asked : KIND_BIT(KIND_FULL);
-        if (facts->slicing == ENGINE_SLICING_NONE)
-            facts->kinds |= KIND_BIT(KIND_RECURRENT);
-        facts->rows_bytes_fixed = facts->rows_bytes_per_token = facts->snapshot_bytes_max = 0;
-    }
-    assert(facts->kinds != 0);
-    count_groups(llama, file);
-    return ERR_OK;
+    mem_free(cold);
+    mem_free(probe);
+    if (err == ERR_OK)
+        count_groups(llama, file);
+    return err;
 }

@@ -44,6 +44,18 @@ static const struct family {
  * of the library are replaced here, so that the newest one does the same. */
 static bool ignore_partial;
 static enum engine_fault broken; /* what the library cannot do */
+static bool loses_index;         /* of deepseek32: it is not a part of the exported state */
+
+enum { INDEX_BYTES = 128 }; /* of one token in one layer */
+
+/* Zeroes the index of the last layer, which is at the end of the state. */
+static void lose_index(uint8_t *state, size_t bytes)
+{
+    size_t tokens = bytes / 2900; /* a bit more than a row has */
+
+    if (tokens > 1)
+        memset(state + bytes - tokens * INDEX_BYTES, 0, (tokens - 1) * INDEX_BYTES);
+}
 
 static llama_state_seq_flags old_flags(llama_state_seq_flags flags)
 {
@@ -66,7 +78,12 @@ size_t llama_state_seq_get_data_ext(struct llama_context *ctx, uint8_t *out, siz
     size_t (*real)(struct llama_context *, uint8_t *, size_t, llama_seq_id, llama_state_seq_flags);
 
     *(void **)&real = dlsym(RTLD_NEXT, __func__);
-    return broken == ENGINE_FAULT_EXPORT ? 0 : real(ctx, out, size, seq, old_flags(flags));
+    if (broken == ENGINE_FAULT_EXPORT)
+        return 0;
+    size_t bytes = real(ctx, out, size, seq, old_flags(flags));
+    if (loses_index)
+        lose_index(out, bytes);
+    return bytes;
 }
 
 size_t llama_state_seq_set_data_ext(struct llama_context *ctx, const uint8_t *in, size_t size,
@@ -76,7 +93,14 @@ size_t llama_state_seq_set_data_ext(struct llama_context *ctx, const uint8_t *in
                    llama_state_seq_flags);
 
     *(void **)&real = dlsym(RTLD_NEXT, __func__);
-    return broken == ENGINE_FAULT_IMPORT ? 0 : real(ctx, in, size, seq, flags);
+    if (broken == ENGINE_FAULT_IMPORT)
+        return 0;
+    size_t bytes = real(ctx, in, size, seq, flags);
+    /* The self-test's neighbour is the first sequence and has five tokens. */
+    llama_memory_t memory = llama_get_memory(ctx);
+    if (broken == ENGINE_FAULT_NEIGHBOUR && llama_memory_seq_pos_max(memory, 0) == 4)
+        llama_memory_seq_rm(memory, 0, 4, 5);
+    return bytes;
 }
 
 static const struct engine_options options = {
@@ -161,6 +185,42 @@ static void test_library_that_cannot_move_state(void **state)
         check_left_clean(engine);
         engine_close(&engine);
     }
+}
+
+/* llama.cpp had a release that did: a restore wrote into the cells of another sequence. */
+static void test_library_that_harms_neighbours(void **state)
+{
+    (void)state;
+    broken = ENGINE_FAULT_NEIGHBOUR;
+    struct engine *engine = test_engine("llama", &options);
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_NONE);
+    assert_int_equal(engine_facts(engine)->fault, ENGINE_FAULT_NEIGHBOUR);
+    check_left_clean(engine);
+    engine_close(&engine);
+}
+
+/* Its index selects 64 tokens: 24 tokens show nothing, so a longer prompt has to find it out. */
+static void test_library_that_loses_an_index(void **state)
+{
+    struct engine_options logged = options;
+    struct log_line line;
+
+    (void)state;
+    struct engine *engine = test_engine("deepseek32", &options);
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_ROWS);
+    assert_true(engine_facts(engine)->exact);
+    engine_close(&engine);
+    loses_index = true;
+    logged.log = log_create(
+        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    engine = test_engine("deepseek32", &logged);
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_NONE);
+    assert_int_equal(engine_facts(engine)->fault, ENGINE_FAULT_LOGITS);
+    check_left_clean(engine);
+    engine_close(&engine);
+    assert_int_equal(log_read(logged.log, 0, &line, 1), 1);
+    assert_non_null(strstr(line.text, "tokens=88")); /* the short prompt passed */
+    log_destroy(&logged.log);
 }
 
 /* Chunks that are smaller than the prompt of the self-test. */
@@ -323,6 +383,7 @@ static void test_kinds_without_sizes(void **state)
 }
 
 TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_library_that_ignores_partial),
-           TEST(test_library_that_cannot_move_state), TEST(test_small_chunks),
+           TEST(test_library_that_cannot_move_state), TEST(test_library_that_harms_neighbours),
+           TEST(test_library_that_loses_an_index), TEST(test_small_chunks),
            TEST(test_bytes_of_rows), TEST(test_sizes_hold_at_every_length),
            TEST(test_streams_are_served_whole), TEST(test_kinds_without_sizes))

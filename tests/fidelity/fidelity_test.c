@@ -597,11 +597,16 @@ static void test_i110_whole_sequences(void **state)
     check_whole("qwen35", true);
 }
 
-/* Its index selects 64 of 400 tokens: without it, other tokens would be attended to. */
+/* Its index selects 64 tokens. libllama 0.7.0 computes other values after it has restored that: the
+ * self-test notices it with 88 tokens, and nothing is cached. */
 static void test_i110_qwen4exp(void **state)
 {
+    struct engine *engine = test_engine("qwen4exp", NULL);
+
     (void)state;
-    check_whole("qwen4exp", false);
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_NONE);
+    assert_int_equal(engine_facts(engine)->fault, ENGINE_FAULT_LOGITS);
+    engine_close(&engine);
 }
 
 TEST_SUITE(TEST(test_i110_llama), TEST(test_i110_qwen2), TEST(test_i110_qwen3),
