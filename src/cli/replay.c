@@ -173,6 +173,9 @@ static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struc
 static enum cli_exit read_files(struct replay *replay)
 {
     const struct cli *cli = replay->cli;
+
+    if (cli->args_count == 0 && replay->options->agents == 0)
+        return cli_usage_error(cli, "name a trace, or use --agents");
     struct read_options options = {.fs = cli->setup->fs,
                                    .block_tokens = (uint32_t)replay->options->block_tokens,
                                    .tokenize = replay->engine ? tokenize : NULL,
@@ -192,7 +195,7 @@ static enum cli_exit read_files(struct replay *replay)
         err = trace_make_agents(&replay->trace, (uint32_t)replay->options->agents,
                                 replay->options->seed, &info);
     if (err == ERR_OK && replay->trace.requests_count == 0)
-        err = err_set(&info, ERR_INVALID, "there are no requests: name a trace, or use --agents");
+        err = err_set(&info, ERR_INVALID, "the trace has no requests");
     progress_finish(&progress, err == ERR_OK);
     if (err != ERR_OK)
         return cli_error(replay->cli, "%s", info.text);

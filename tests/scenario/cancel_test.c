@@ -40,6 +40,12 @@ static uint32_t cells_taken(const struct scenario *scenario)
                       serve_proc_metric(&scenario->proc, "hearth_sched_cells_free"));
 }
 
+/* State that cannot be truncated also stays where the prompt ends. */
+static uint32_t copies(const char *family)
+{
+    return strcmp(family, "qwen3") != 0;
+}
+
 static uint32_t parked(const struct scenario *scenario)
 {
     return (uint32_t)serve_proc_metric(&scenario->proc, "hearth_sched_idle");
@@ -78,14 +84,14 @@ static void check_queued(const char *family)
     scenario_leave(&scenario, &waiting, false);
     wait_gone(&scenario, 1);
     assert_true(scenario_wait_phase(&scenario, 0, "decode", &slot));
-    assert_int_equal(parked(&scenario), 0);
+    assert_int_equal(parked(&scenario), copies(family));
     serve_proc_wait_metric(&scenario.proc, "hearth_sched_queued", 0);
 
     buf_init(&text, 1 << 20);
     assert_true(http_client_head(&running, &head) && http_client_chunk(&running, &text));
     scenario_leave(&scenario, &running, true);
     scenario_wait_idle(&scenario);
-    assert_int_equal(parked(&scenario), 1);
+    assert_int_equal(parked(&scenario), 1 + copies(family));
     assert_int_equal(scenario_ask(&scenario, &first, ANSWER).computed, 1);
     buf_fini(&text);
     http_answer_fini(&head);
@@ -146,7 +152,7 @@ static void check_decode(const char *family)
     assert_true(scenario_wait_phase(&scenario, 0, "decode", &slot));
     scenario_leave(&scenario, &client, false);
     scenario_wait_idle(&scenario);
-    assert_int_equal(parked(&scenario), 1);
+    assert_int_equal(parked(&scenario), 1 + copies(family));
     assert_uint_in_range(cells_taken(&scenario), slot.prompt + slot.generated - 1,
                          slot.prompt + FOREVER);
     assert_int_equal(scenario_ask(&scenario, &talk, ANSWER).computed, 1);

@@ -186,6 +186,7 @@ static void test_i93_cap_covers_everything(void **state)
 /* Small objects run out of books before they run out of pages. */
 static void test_books_are_bounded(void **state)
 {
+    static const int32_t tokens[256];
     struct tier *tier = open_ram(1 << 20);
     struct tier_stats stats;
     uint32_t n = 0;
@@ -196,6 +197,8 @@ static void test_books_are_bounded(void **state)
     tier->ops->stats(tier, &stats);
     assert_true(n > 10 && n < 200 && stats.bytes <= 1 << 20);
     struct tier_meta meta = tier_suite_meta(n, 1);
+    meta.tokens = tokens; /* as many as the one that was refused */
+    meta.tokens_count = n;
     void *memory = tier_ram_reserve(tier, 1);
     assert_false(tier_ram_commit(tier, &meta, memory, 1)); /* given back */
     assert_false(tier->ops->has(tier, &meta.key));
