@@ -284,6 +284,7 @@ class _Hints(Structure):
         ("last_user", c_uint32),
         ("junction", c_uint32),
         ("sparse", c_uint32),
+        ("ending", c_int),
     ]
 
 

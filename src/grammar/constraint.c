@@ -383,7 +383,8 @@ static enum err write_calls(struct constraint_writer *writer, struct constraint 
         return write_messages(writer, frame_of(writer->request));
     TRY(constraint_put_calls(writer));
     if (is_either(writer->request)) {
-        put_root(writer, "gap calls | reply");
+        /* White space must not decide between them: an answer begins with its first character. */
+        put_root(writer, "calls | reply");
     } else if (!automatic) {
         put_root(writer, "gap calls");
     } else if (may_be_lazy(writer)) {
