@@ -106,7 +106,8 @@ struct pages {
     uint64_t bytes_leaving GUARDED_BY(lock); /* being given back */
     uint64_t bytes_empty GUARDED_BY(lock);   /* of the arenas in `empty` */
     uint64_t random GUARDED_BY(lock);
-    struct cond wanted; /* signalled when an arena should be made ahead, and when closing */
+    struct cond arrived; /* signalled when an allocation has ended */
+    struct cond wanted;  /* signalled when an arena should be made ahead, and when closing */
     /* size of the next arena made ahead: that of the last one made on demand, or with ahead_bytes
      * always arena_bytes */
     uint64_t bytes_ahead GUARDED_BY(lock);
@@ -474,6 +475,7 @@ static void arrive_locked(struct pages *pages, struct page_arena *arena, uint64_
 {
     lock_assert_held(&pages->lock);
     pages->bytes_coming -= bytes;
+    cond_broadcast(&pages->arrived);
     if (arena != NULL)
         add_arena_locked(pages, arena);
     else
@@ -646,6 +648,7 @@ struct pages *pages_create(const struct pages_options *options)
     list_init(&pages->empty);
     list_init(&pages->blank);
     map_init(&pages->used);
+    cond_init(&pages->arrived);
     cond_init(&pages->wanted);
     if (options->ahead) /* without the thread, storing waits for page faults */
         (void)!thread_start(&pages->thread, "pages", keep_ahead, pages, NULL);
@@ -672,6 +675,7 @@ void pages_destroy(struct pages **pages)
         mem_free(CONTAINER_OF(node, struct extent, link));
     map_fini(&p->used);
     cond_fini(&p->wanted);
+    cond_fini(&p->arrived);
     lock_fini(&p->lock);
     mem_free(p);
     *pages = NULL;
@@ -695,6 +699,12 @@ void *pages_alloc(struct pages *pages, uint64_t bytes)
         struct extent *extent = take_fit_locked(pages, count);
         pages->used_ns = clock_mono_ns(clock_real());
         uint64_t size = extent ? 0 : arena_bytes_locked(pages, count, least);
+        /* Another thread takes all that the limit allows: its arena may have room for both. */
+        if (extent == NULL && size == 0 && pages->bytes_coming > 0) {
+            cond_wait(&pages->arrived, &pages->lock);
+            lock_leave(&pages->lock);
+            continue;
+        }
         pages->bytes_held += size;
         pages->bytes_coming += size;
         lock_leave(&pages->lock);

@@ -1,5 +1,6 @@
 #include "tier/pages.h"
 
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -550,6 +551,69 @@ static void test_making_ahead_ends(void **state)
     pages_destroy(&pages);
 }
 
+struct slow {
+    sem_t holds, go;
+    struct pages *pages;
+    void *first;
+};
+
+static void *slow_alloc(size_t size, void *arg)
+{
+    struct slow *slow = arg;
+
+    sem_post(&slow->holds);
+    sem_wait(&slow->go);
+    return mem_try_alloc_aligned(PAGE, size);
+}
+
+static void slow_free(void *ptr, void *arg)
+{
+    (void)arg;
+    mem_free(ptr);
+}
+
+static void alloc_first(void *arg)
+{
+    struct slow *slow = arg;
+
+    slow->first = pages_alloc(slow->pages, PAGE);
+}
+
+static void let_go(void *arg)
+{
+    struct slow *slow = arg;
+
+    usleep(20000);
+    sem_post(&slow->go);
+}
+
+/* Two threads need memory at once, and the first arena takes all that the limit allows: both fit
+ * into it, so the second one waits for it. */
+static void test_an_arena_on_its_way_is_awaited(void **state)
+{
+    struct slow slow;
+    struct thread first = {0}, later = {0};
+
+    (void)state;
+    sem_init(&slow.holds, 0, 0);
+    sem_init(&slow.go, 0, 0);
+    slow.pages = pages_create(&(struct pages_options){
+        .limit_bytes = 1 << 20, .alloc = slow_alloc, .free = slow_free, .arg = &slow});
+    assert_ok(thread_start(&first, "first", alloc_first, &slow, NULL));
+    sem_wait(&slow.holds);
+    assert_ok(thread_start(&later, "later", let_go, &slow, NULL));
+    void *second = pages_alloc(slow.pages, PAGE);
+    thread_join(&first);
+    thread_join(&later);
+    assert_non_null(slow.first);
+    assert_non_null(second);
+    pages_free(slow.pages, slow.first);
+    pages_free(slow.pages, second);
+    pages_destroy(&slow.pages);
+    sem_destroy(&slow.holds);
+    sem_destroy(&slow.go);
+}
+
 /* A small cache needs what it has for objects. */
 static void test_nothing_is_made_ahead_of_a_small_limit(void **state)
 {
@@ -760,7 +824,8 @@ static void test_misuse_aborts(void **state)
 }
 
 TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_many_bytes_are_made_ahead),
-           TEST(test_making_ahead_ends), TEST(test_nothing_is_made_ahead_of_a_small_limit),
+           TEST(test_an_arena_on_its_way_is_awaited), TEST(test_making_ahead_ends),
+           TEST(test_nothing_is_made_ahead_of_a_small_limit),
            TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle),
            TEST(test_survives_every_failed_arena), TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
