@@ -94,8 +94,9 @@ test('an edit is another version, and shows where the prompts differ; another an
     assert.ok(kept > whole / 2, 'everything before the edit is reused');
     const edited = page.locator('.message.user').last();
     assert.match(await edited.locator('.pager').textContent(), /2 of 2/);
+    await page.waitForSelector('.message.assistant:last-child:not(.running)');
     await edited.locator('[data-do=previous]').click();
-    assert.equal(await page.locator('.message.user .body').last().textContent(), 'Name a second city, please.');
+    await page.waitForFunction(() => [...document.querySelectorAll('.message.user .body')].at(-1).textContent === 'Name a second city, please.');
     await page.locator('.message.user').last().locator('[data-do=next]').click();
     const before = await answers(page).last().getAttribute('data-key');
     await answers(page).last().locator('[data-do=again]').click();
