@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cache/cache.h"
+#include "cache/mover.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "support/sched_kit.h"
@@ -85,17 +86,12 @@ static void rig_close(struct rig *rig)
 static void rig_hold(struct rig *rig, uint32_t seed, uint32_t count)
 {
     static struct kit_gen gen;
-    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
 
     kit_gen_init(&gen, &rig->kit, seed, count, 1);
     kit_gen_run(&rig->kit, &gen);
     kit_gen_fini(&gen);
     assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
-    for (int i = 0; i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects == 0);
-         i++) {
-        clock_sleep_ns(clock_real(), NS_PER_MS);
-        assert_int_equal(hearth_get_tier(rig->kit.cache, HEARTH_TIER_SSD, &stats), HEARTH_OK);
-    }
+    mover_drain(rig->kit.cache, 60000);
     hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
 }
 

@@ -178,7 +178,8 @@ static void test_killed(void **state)
 static void test_tls(void **state)
 {
     (void)state;
-    char command[3000], args[512], url[64], ca[256], *value = mem_alloc(TLS_BYTES);
+    static char value[TLS_BYTES];
+    char command[3000], args[512], url[64], ca[256];
     uint16_t port = fleet_free_port();
     struct fleet_server server;
     struct errinfo info = {0};
@@ -221,7 +222,6 @@ static void test_tls(void **state)
     if (kv_open(&kv, &options, NULL) == ERR_OK)
         assert_int_not_equal(run_one(kv, KV_PUT, "a", false).result, KV_OK);
     kv_close(&kv);
-    mem_free(value);
 }
 
 /* ---- a cluster ---- */
