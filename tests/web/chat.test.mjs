@@ -100,8 +100,12 @@ test('an edit is another version, and shows where the prompts differ; another an
     await page.locator('.message.user').last().locator('[data-do=next]').click();
     const before = await answers(page).last().getAttribute('data-key');
     await answers(page).last().locator('[data-do=again]').click();
-    await page.waitForFunction((key) => document.querySelector('.message.assistant:last-child:not(.running)')?.dataset.key !== key, before);
-    await page.waitForFunction(() => /2 of 2/.test([...document.querySelectorAll('.message.assistant .pager')].at(-1).textContent));
+    /* The new answer replaces the old one at once, but has no figures before it has ended. */
+    await page.waitForFunction((key) => {
+        const last = [...document.querySelectorAll('.message.assistant')].at(-1);
+        return last.dataset.key !== key && last.matches(':not(.running)') && last.querySelector('.reuse:not([hidden])');
+    }, before);
+    assert.match(await answers(page).last().locator('.pager').textContent(), /2 of 2/);
     const [all, of] = await reused(page);
     assert.ok(all >= of - 1, `${all} of ${of}`);
     await close();
