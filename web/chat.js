@@ -318,7 +318,7 @@ function onStorage({ key }) {
     setOpen(open.map((one) => known.get(one.id) ?? add(one)));
 }
 
-/* The chat is shown: somebody wants to write. */
+/* The chat is shown: the text box gets the focus. */
 export function enterChat() {
     renewPanes();
     for (const log of document.querySelectorAll('.log')) log.scrollTop = log.scrollHeight;

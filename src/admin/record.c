@@ -67,12 +67,6 @@ struct record {
     struct buf line, hashes;
 };
 
-static void short_hex(const struct hash256 *hash, char out[SHORT_HEX_BYTES])
-{
-    for (size_t i = 0; i < SHORT_BYTES; i++)
-        snprintf(out + 2 * i, 3, "%02x", hash->bytes[i]);
-}
-
 /* ---- the file ---- */
 
 /* The end has not moved: bytes after it are cut off. */
@@ -110,7 +104,7 @@ static void write_head(const struct record *record, struct buf *out)
     struct hash256 id = hash256_keyed(&record->key, "key", 3);
     char hex[SHORT_HEX_BYTES];
 
-    short_hex(&id, hex);
+    hash_hex(id.bytes, SHORT_BYTES, hex);
     json_open(&json, '{');
     json_key_uint(&json, "hearth_record", RECORD_VERSION);
     json_key_uint(&json, "block_tokens", record->block_tokens);
@@ -201,7 +195,7 @@ static void hash_blocks(struct record *record, const struct task *task)
         for (uint32_t i = 0; i < record->block_tokens; i++)
             hash256_update_u32(&state, (uint32_t)task->tokens[at + i]);
         hash = hash256_final(&state);
-        short_hex(&hash, hex);
+        hash_hex(hash.bytes, SHORT_BYTES, hex);
         buf_append(&record->hashes, hex, SHORT_HEX_BYTES - 1);
     }
 }
@@ -300,7 +294,7 @@ static struct task *make_task(struct record *record, const struct record_entry *
     task->tenant[0] = '\0';
     if (entry->tenant[0] != '\0') {
         struct hash256 tenant = hash256_keyed(&record->key, entry->tenant, strlen(entry->tenant));
-        short_hex(&tenant, task->tenant);
+        hash_hex(tenant.bytes, SHORT_BYTES, task->tenant);
     }
     task->root = root_of(record, entry);
     task->usage = *entry->usage;

@@ -96,6 +96,16 @@ enum err buf_append_char(struct buf *buf, char c)
     return buf_append(buf, &c, 1);
 }
 
+enum err buf_append_percent(struct buf *buf, struct str text, const char *plain)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        bool keep = str_is_letter(c) || str_is_digit(c) || (c != '\0' && strchr(plain, c) != NULL);
+        buf_appendf(buf, keep ? "%c" : "%%%02X", (unsigned char)c);
+    }
+    return buf->err;
+}
+
 enum err buf_append_double(struct buf *buf, double v)
 {
     char text[32];

@@ -37,6 +37,8 @@ void buf_fini(struct buf *buf);
 enum err buf_append(struct buf *buf, const void *data, size_t len);
 enum err buf_append_str(struct buf *buf, const char *text);
 enum err buf_append_char(struct buf *buf, char c);
+/* As in URLs: all but ASCII letters, digits and the characters of `plain` as %XX. */
+enum err buf_append_percent(struct buf *buf, struct str text, const char *plain);
 /* the fewest digits that read back as the same number */
 enum err buf_append_double(struct buf *buf, double v);
 enum err buf_appendf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);

@@ -33,8 +33,6 @@ _Static_assert(_Alignof(XXH3_state_t) <= XXH_ALIGNMENT, "alignment too small");
 _Static_assert(BLAKE3_OUT_LEN == HASH256_BYTES && BLAKE3_KEY_LEN == HASH256_BYTES, "BLAKE3 sizes");
 _Static_assert(sizeof(XXH128_canonical_t) == HASH128_BYTES, "XXH3 size");
 
-static const char hex_digits[] = "0123456789abcdef";
-
 /* Reads all bytes: the time does not depend on where the first difference is. */
 static bool bytes_eq(const uint8_t *a, const uint8_t *b, size_t len)
 {
@@ -140,13 +138,20 @@ bool hash256_eq(const struct hash256 *a, const struct hash256 *b)
     return bytes_eq(a->bytes, b->bytes, sizeof(a->bytes));
 }
 
+void hash_hex(const uint8_t *bytes, size_t len, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < len; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    out[2 * len] = '\0';
+}
+
 void hash256_hex(const struct hash256 *hash, char out[HASH256_HEX_BYTES])
 {
-    for (size_t i = 0; i < HASH256_BYTES; i++) {
-        out[2 * i] = hex_digits[hash->bytes[i] >> 4];
-        out[2 * i + 1] = hex_digits[hash->bytes[i] & 15];
-    }
-    out[HASH256_HEX_BYTES - 1] = '\0';
+    hash_hex(hash->bytes, HASH256_BYTES, out);
 }
 
 bool hash256_from_hex(const char *text, size_t len, struct hash256 *out)

@@ -61,7 +61,8 @@ struct hash256 hash256_derive(const char *context, const void *material, size_t 
 /* In constant time. */
 bool hash256_eq(const struct hash256 *a, const struct hash256 *b);
 
-/* 64 hex digits, lower case, and a NUL. */
+/* Two hex digits per byte, lower case, and a NUL. */
+void hash_hex(const uint8_t *bytes, size_t len, char *out);
 void hash256_hex(const struct hash256 *hash, char out[HASH256_HEX_BYTES]);
 
 /* Exactly 64 hex digits of either case; else false, and *out is untouched. */

@@ -57,7 +57,7 @@ static void append_query(struct buf *path, const char *name, const char *value)
     if (value == NULL)
         return;
     buf_appendf(path, "&%s=", name);
-    remote_append_encoded(path, value);
+    buf_append_percent(path, str_from(value), "-_.~");
 }
 
 static enum err ask_page(struct cache_run *run, const char *after, uint64_t limit, yyjson_doc **doc,

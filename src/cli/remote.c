@@ -4,7 +4,6 @@
 #include "cli/remote.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -190,17 +189,6 @@ enum err remote_ask_json(const struct remote *remote, const char *path, const ch
     }
     buf_fini(&text);
     return err;
-}
-
-void remote_append_encoded(struct buf *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (isalnum(c) || strchr("-_.~", c) != NULL)
-            buf_append_char(out, (char)c);
-        else
-            buf_appendf(out, "%%%02X", c);
-    }
 }
 
 /* ---- fields of answers ---- */

@@ -70,9 +70,6 @@ enum err remote_ask(const struct remote *remote, const char *path, const char *b
 enum err remote_ask_json(const struct remote *remote, const char *path, const char *body,
                          yyjson_doc **doc, struct errinfo *info) NODISCARD;
 
-/* Appends `text` as a value of a query, %-encoded where needed. */
-void remote_append_encoded(struct buf *out, const char *text);
-
 /* ---- fields of answers ----
  *
  * Numbers and texts of a JSON answer by their path, for commands that show them. A path is keys

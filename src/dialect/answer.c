@@ -21,8 +21,7 @@ static void make_id(char id[ANSWER_ID_BYTES])
     uint8_t random[16]; /* 128 bits: a client cannot guess another client's call id */
 
     hash_random(random, sizeof(random));
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(id + 2 * i, 3, "%02x", random[i]);
+    hash_hex(random, sizeof(random), id);
 }
 
 static void begin_choice(struct answer_choice *choice)

@@ -6,7 +6,6 @@
  */
 #include "models/hub.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -68,14 +67,7 @@ static bool take_body(long status, const void *data, size_t len, void *arg)
     return body->err == ERR_OK;
 }
 
-/* Names become parts of an URL. */
-static void append_escaped(struct buf *url, struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        const unsigned char c = (unsigned char)text.ptr[i];
-        buf_appendf(url, isalnum(c) || strchr("-._~/", c) != NULL ? "%c" : "%%%02X", c);
-    }
-}
+static const char url_plain[] = "-._~/";
 
 /* Starts with the endpoint and `below`, then user/repo. */
 static void begin_url(const struct hub *hub, const struct repo *repo, const char *below,
@@ -85,9 +77,9 @@ static void begin_url(const struct hub *hub, const struct repo *repo, const char
 
     buf_init(url, 4 * MODEL_FILE_PATH_BYTES);
     buf_appendf(url, "%s/%s", endpoint != NULL ? endpoint : ENDPOINT_DEFAULT, below);
-    append_escaped(url, repo->user);
+    buf_append_percent(url, repo->user, url_plain);
     buf_append_char(url, '/');
-    append_escaped(url, repo->name);
+    buf_append_percent(url, repo->name, url_plain);
 }
 
 /* The error for an answer that is none; `what` was asked for. */
@@ -382,7 +374,7 @@ static enum err fetch_blob(const struct hub *hub, const struct repo *repo, int b
                         PROGRESS_UNIT_BYTES, hub->clock);
     begin_url(hub, repo, "", &url);
     buf_appendf(&url, "/resolve/%s/", repo->revision);
-    append_escaped(&url, str_from(file->name));
+    buf_append_percent(&url, str_from(file->name), url_plain);
     if (err == ERR_OK)
         err = url.err == ERR_OK ? fetch_all(&download, buf_str(&url))
                                 : err_set(info, url.err, "the address is too long");

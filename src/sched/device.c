@@ -163,9 +163,7 @@ static double until_restored(const struct sched *sched)
 /* The same for state that is lost, if one in STORE_EVICTED of such states is used again. */
 static double until_computed(const struct sched *sched)
 {
-    return sched->prefill_per_s > 0
-               ? tokens_worth(sched, NS_PER_S / sched->prefill_per_s / STORE_EVICTED)
-               : 0;
+    return tokens_worth(sched, sched_compute_ns(sched, 1) / STORE_EVICTED);
 }
 
 /* Before anything is measured: whether that many cells of a resident, beside which `work` tokens
@@ -269,23 +267,31 @@ static void inherit(struct job *job, const struct device_match *match)
         scatter_cut(resident != NULL ? &resident->scatter : &source->keep.scatter, match->length);
 }
 
+/* A second sequence with the content of `source`, evicting residents other than `keep` if
+ * necessary. */
+static enum err fork_of(struct sched *sched, seq_id source, const struct resident *keep,
+                        seq_id *seq)
+{
+    enum err err;
+
+    while ((err = engine_seq_fork(sched->engine, source, seq, NULL)) == ERR_LIMIT)
+        if (!device_reclaim(sched, keep))
+            break;
+    return err;
+}
+
 bool device_take(struct job *job, const struct device_match *match)
 {
     struct sched *sched = job->sched;
     const struct resident *keep = match->resident;
     seq_id source = keep != NULL ? keep->seq : match->job->seq;
-    struct errinfo info;
-    enum err err;
 
     assert(match->length > 0 && match->length < job->target && source != SEQ_NONE);
     inherit(job, match);
     if (keep != NULL && (match->length == keep->count ||
                          should_leave(job, match->length, match->resident, match->length)))
         return take_over(job, match->resident, match->length);
-    while ((err = engine_seq_fork(sched->engine, source, &job->seq, &info)) == ERR_LIMIT)
-        if (!device_reclaim(sched, keep))
-            return false;
-    if (err != ERR_OK || !cut(job, match->length))
+    if (fork_of(sched, source, keep, &job->seq) != ERR_OK || !cut(job, match->length))
         return false;
     if (keep != NULL) {
         list_move_back(&sched->residents, &match->resident->link);
@@ -312,6 +318,16 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
     }
 }
 
+static struct resident resident_of(const struct job *job, seq_id seq, token_id *tokens)
+{
+    return (struct resident){.space = job->space,
+                             .tenant = job->tenant->name,
+                             .tokens = tokens,
+                             .count = job->done,
+                             .since = job->sched->computed,
+                             .seq = seq};
+}
+
 bool device_park(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -322,13 +338,8 @@ bool device_park(struct job *job)
     resident = mem_try_alloc(sizeof(*resident));
     if (resident == NULL)
         return false;
-    *resident = (struct resident){.space = job->space,
-                                  .tenant = job->tenant->name,
-                                  .tokens = job->tokens,
-                                  .count = job->done,
-                                  .since = sched->computed,
-                                  .seq = job->seq,
-                                  .scatter = job->keep.scatter};
+    *resident = resident_of(job, job->seq, job->tokens);
+    resident->scatter = job->keep.scatter;
     list_push_back(&sched->residents, &resident->link);
     save_begin(resident, job);
     forget_shorter(sched, resident);
@@ -344,24 +355,15 @@ static struct resident *copy_of(struct job *job)
     struct sched *sched = job->sched;
     struct resident *copy = mem_try_alloc(sizeof(*copy));
     token_id *tokens = mem_try_alloc_array(job->done, sizeof(*tokens));
-    seq_id seq = SEQ_NONE;
-    enum err err = copy != NULL && tokens != NULL ? ERR_OK : ERR_NOMEM;
+    seq_id seq;
 
-    while (err == ERR_OK &&
-           (err = engine_seq_fork(sched->engine, job->seq, &seq, NULL)) == ERR_LIMIT)
-        err = device_reclaim(sched, NULL) ? ERR_OK : ERR_NOMEM;
-    if (err != ERR_OK) {
+    if (copy == NULL || tokens == NULL || fork_of(sched, job->seq, NULL, &seq) != ERR_OK) {
         mem_free(tokens);
         mem_free(copy);
         return NULL;
     }
     memcpy(tokens, job->tokens, job->done * sizeof(*tokens));
-    *copy = (struct resident){.space = job->space,
-                              .tenant = job->tenant->name,
-                              .tokens = tokens,
-                              .count = job->done,
-                              .since = sched->computed,
-                              .seq = seq};
+    *copy = resident_of(job, seq, tokens);
     return copy;
 }
 
@@ -443,9 +445,9 @@ bool device_tidy(struct sched *sched)
 {
     double patience = until_restored(sched);
 
+    if (patience <= 0)
+        return false;
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
-        if (patience <= 0)
-            return false;
         if ((double)(sched->computed - resident->since) <= patience ||
             is_awaited(sched, NULL, resident))
             continue;

@@ -123,22 +123,22 @@ uint32_t restore_done(const struct job *job)
                                         : engine_seq_length(job->sched->engine, job->restore.seq);
 }
 
-/* Seconds that computing the tokens after the last fetched object takes; 0: not known. */
-static double compute_left_s(const struct job *job)
+/* What computing the tokens after the last fetched object takes; 0: not known. */
+static double compute_left_ns(const struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     uint32_t have = job->restore.fetched < info->objects_count
                         ? info->objects[job->restore.fetched].begin
                         : info->boundary;
 
-    return job->sched->prefill_per_s > 0 ? (info->boundary - have) / job->sched->prefill_per_s : 0;
+    return sched_compute_ns(job->sched, info->boundary - have);
 }
 
 /* Called before the first object and after each: the next one may take as long as computing all
  * tokens that are left. */
 static void set_deadline(struct job *job)
 {
-    double ms = compute_left_s(job) * 1000;
+    double ms = compute_left_ns(job) / (double)NS_PER_MS;
     uint64_t patience = ms > 0 && ms < PATIENCE_MAX_MS ? (uint64_t)ms : PATIENCE_MAX_MS;
 
     job->restore.deadline_ns =

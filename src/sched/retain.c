@@ -203,17 +203,12 @@ static void store(struct job *job, uint32_t length, bool snapshot)
     job->keep.stored = length;
 }
 
-static double compute_ns(const struct sched *sched, uint32_t tokens)
-{
-    return sched->prefill_per_s > 0 ? tokens * (double)NS_PER_S / sched->prefill_per_s : 0;
-}
-
 static bool rows_pay(struct job *job, uint32_t begin, uint32_t end, enum store_price price)
 {
     struct store_piece piece = piece_of(job, true, begin, end);
 
     return store_cost_pays(&job->sched->store_cost, store_cost_ns(&job->sched->store_cost, &piece),
-                           compute_ns(job->sched, end - begin), price);
+                           sched_compute_ns(job->sched, end - begin), price);
 }
 
 /* Rows are useless without the snapshot after them, so the decision covers both. */
@@ -231,7 +226,7 @@ static bool snapshot_pays(struct job *job, enum store_price price)
         struct store_piece rows = piece_of(job, true, begin, end);
         ns += store_cost_ns(&sched->store_cost, &rows);
     }
-    return store_cost_pays(&sched->store_cost, ns, compute_ns(sched, end - begin), price);
+    return store_cost_pays(&sched->store_cost, ns, sched_compute_ns(sched, end - begin), price);
 }
 
 static bool next_pays(struct job *job, enum store_price price)

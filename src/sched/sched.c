@@ -30,6 +30,11 @@ void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns)
         *speed = *speed > 0 ? 0.8 * *speed + 0.2 * now : now;
 }
 
+double sched_compute_ns(const struct sched *sched, uint32_t tokens)
+{
+    return sched->prefill_per_s > 0 ? tokens * (double)NS_PER_S / sched->prefill_per_s : 0;
+}
+
 bool job_cancelled(const struct job *job)
 {
     return atomic_load_explicit(&job->sched->stopping, memory_order_relaxed) ||

@@ -181,6 +181,8 @@ struct sched {
 uint64_t sched_now_ns(const struct sched *sched);
 /* Updates a smoothed speed per second with one more measurement; one without time is ignored. */
 void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns);
+/* What computing that many tokens takes; 0 = not known. */
+double sched_compute_ns(const struct sched *sched, uint32_t tokens);
 bool job_cancelled(const struct job *job);
 /* Also logs it. */
 void job_set_phase(struct job *job, enum gen_phase phase);

@@ -383,8 +383,8 @@ void job_announce(struct job *job)
         return;
     usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
     usage->twice += count_twice(usage);
-    if (job->sched->prefill_per_s > 0)
-        usage->compute_s = (usage->prompt - usage->computed) / job->sched->prefill_per_s;
+    usage->compute_s =
+        sched_compute_ns(job->sched, usage->prompt - usage->computed) / (double)NS_PER_S;
     job->times.restored = sched_now_ns(job->sched);
     job->started = true;
     count_start(job);

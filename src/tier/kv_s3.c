@@ -51,23 +51,6 @@ static const char *from_env(const char *first, const char *second, const char *o
 
 /* ---- signing ---- */
 
-static void hex_of(const struct hash256 *hash, char hex[HASH256_HEX_BYTES])
-{
-    hash256_hex(hash, hex);
-}
-
-/* The path of a name: all but letters, digits, "-_.~/" as %XX, as the signature wants it. */
-static void append_path(const struct s3 *s3, const char *name, char *out, size_t size)
-{
-    static const char plain[] = "-_.~/";
-    size_t len = (size_t)snprintf(out, size, "%s", s3->base);
-
-    for (const char *at = name; *at != '\0' && len + 4 < size; at++) {
-        bool keep = str_is_letter(*at) || str_is_digit(*at) || strchr(plain, *at) != NULL;
-        len += (size_t)snprintf(out + len, size - len, keep ? "%c" : "%%%02X", (unsigned char)*at);
-    }
-}
-
 static struct hash256 sign_text(const struct hash256 *key, const char *text)
 {
     return seal_hmac_sha256(key->bytes, sizeof(key->bytes), text, strlen(text));
@@ -105,11 +88,11 @@ static void append_signature(const struct s3 *s3, const char *method, const char
         buf_appendf(&canonical, "x-amz-security-token:%s\n", s3->token);
     buf_appendf(&canonical, "\n%s\nUNSIGNED-PAYLOAD", names);
     struct hash256 hash = seal_sha256(canonical.data, canonical.len);
-    hex_of(&hash, hex);
+    hash256_hex(&hash, hex);
     snprintf(scope, sizeof(scope), "%.8s/%s/s3/aws4_request", date, s3->region);
     snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%s\n%s", date, scope, hex);
     struct hash256 signature = sign(s3, date, text);
-    hex_of(&signature, hex);
+    hash256_hex(&signature, hex);
     buf_appendf(head, "x-amz-date: %s\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n", date);
     if (s3->token[0] != '\0')
         buf_appendf(head, "x-amz-security-token: %s\r\n", s3->token);
@@ -141,16 +124,20 @@ static void encode(const struct kv *kv, const struct kv_op *op, struct buf *head
     const struct s3 *s3 = kv->own;
     const char *method = method_of(op->verb);
     time_t now = (time_t)(clock_wall_ns(clock_real()) / NS_PER_S);
-    char path[PATH_BYTES], date[DATE_BYTES];
+    char date[DATE_BYTES];
+    struct buf path;
     struct tm utc;
 
     (void)tail;
     gmtime_r(&now, &utc);
     strftime(date, sizeof(date), "%Y%m%dT%H%M%SZ", &utc);
-    append_path(s3, op->name, path, sizeof(path));
-    buf_appendf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, path, s3->host);
+    buf_init(&path, PATH_BYTES);
+    buf_append_str(&path, s3->base);
+    buf_append_percent(&path, str_from(op->name), "-_.~/"); /* as the signature wants it */
+    buf_appendf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, buf_str(&path), s3->host);
     if (s3->id[0] != '\0')
-        append_signature(s3, method, path, date, head);
+        append_signature(s3, method, buf_str(&path), date, head);
+    buf_fini(&path);
     if (op->verb == KV_PUT)
         buf_appendf(head, "Content-Length: %llu\r\n", (unsigned long long)op->bytes);
     if (op->verb == KV_PUT && op->once)

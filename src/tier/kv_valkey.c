@@ -176,18 +176,26 @@ static bool read_slots(struct kv *kv, struct str reply, const struct kv_server *
     return ranges > 0;
 }
 
+static struct kv_op ask(struct kv *kv, struct kv_server *server, struct str command, char *reply,
+                        size_t capacity, uint64_t deadline_ns)
+{
+    struct kv_op op = {.verb = KV_ASK,
+                       .data = command.ptr,
+                       .bytes = command.len,
+                       .dst = reply,
+                       .capacity = capacity};
+
+    kv_run_at(kv, server, &op, 1, deadline_ns);
+    return op;
+}
+
 /* Asks one server. False: it did not answer. */
 static bool ask_slots(struct kv *kv, struct kv_server *server, char *reply, uint64_t deadline_ns)
 {
-    static const char command[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
+    static const struct str command = STR("*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n");
     struct valkey *valkey = kv->own;
-    struct kv_op op = {.verb = KV_ASK,
-                       .data = command,
-                       .bytes = sizeof(command) - 1,
-                       .dst = reply,
-                       .capacity = SLOTS_REPLY_BYTES};
+    struct kv_op op = ask(kv, server, command, reply, SLOTS_REPLY_BYTES, deadline_ns);
 
-    kv_run_at(kv, server, &op, 1, deadline_ns);
     lock_enter(&kv->lock);
     bool read = op.result == KV_OK && read_slots(kv, (struct str){reply, op.got}, server);
     for (size_t i = 0; i < SLOTS && op.result == KV_MISSING; i++) /* no cluster: all are its own */
@@ -408,15 +416,10 @@ static uint64_t info_number(struct str info, struct str name)
 /* A server that evicts makes room itself. */
 static bool is_nearly_full(struct kv *kv, struct kv_server *server, uint64_t deadline_ns)
 {
-    static const char command[] = "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n";
+    static const struct str command = STR("*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n");
     char *reply = mem_alloc(INFO_BYTES);
-    struct kv_op op = {.verb = KV_ASK,
-                       .data = command,
-                       .bytes = sizeof(command) - 1,
-                       .dst = reply,
-                       .capacity = INFO_BYTES};
+    struct kv_op op = ask(kv, server, command, reply, INFO_BYTES, deadline_ns);
 
-    kv_run_at(kv, server, &op, 1, deadline_ns);
     struct str info = {reply, op.result == KV_OK ? op.got : 0};
     uint64_t used = info_number(info, STR("\nused_memory:")),
              most = info_number(info, STR("\nmaxmemory:"));

@@ -90,11 +90,9 @@ void shared_part_name(const struct shared_format *format, const char *prefix,
                       const struct shared_head *head, uint32_t part, char *name, size_t size)
 {
     char suffix[2 * SHARED_ID_BYTES + 16];
-    int at = 0;
 
-    for (size_t i = 0; i < SHARED_ID_BYTES; i++)
-        at += snprintf(suffix + at, sizeof(suffix) - (size_t)at, "%02x", head->id[i]);
-    snprintf(suffix + at, sizeof(suffix) - (size_t)at, ":%u", part);
+    hash_hex(head->id, SHARED_ID_BYTES, suffix);
+    snprintf(suffix + 2 * SHARED_ID_BYTES, sizeof(suffix) - 2 * SHARED_ID_BYTES, ":%u", part);
     name_of(format, prefix, &head->meta.key, NULL, suffix, name, size);
 }
 

@@ -167,7 +167,21 @@ static void test_a_number_has_the_fewest_digits(void **state)
     buf_fini(&buf);
 }
 
-TEST_SUITE(TEST(test_a_number_has_the_fewest_digits), TEST(test_appends_in_order),
-           TEST(test_limit_is_hard_and_sticks), TEST(test_limit_of_zero_takes_nothing),
-           TEST(test_reserve_commit_and_consume), TEST(test_take_moves_the_content),
-           TEST(test_equals_oracle), TEST(test_survives_every_failed_allocation))
+static void test_percent(void **state)
+{
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 100);
+    buf_append_percent(&out, STR("a b&c=/\xc3\xa9~"), "-_.~");
+    assert_string_equal(buf_str(&out), "a%20b%26c%3D%2F%C3%A9~");
+    buf_append_percent(&out, STR("/\0"), "-_.~/");
+    assert_string_equal(buf_str(&out), "a%20b%26c%3D%2F%C3%A9~/%00");
+    buf_fini(&out);
+}
+
+TEST_SUITE(TEST(test_percent), TEST(test_a_number_has_the_fewest_digits),
+           TEST(test_appends_in_order), TEST(test_limit_is_hard_and_sticks),
+           TEST(test_limit_of_zero_takes_nothing), TEST(test_reserve_commit_and_consume),
+           TEST(test_take_moves_the_content), TEST(test_equals_oracle),
+           TEST(test_survives_every_failed_allocation))

@@ -165,16 +165,5 @@ static void test_refusals_have_a_way_out(void **state)
     }
 }
 
-static void test_encoding(void **state)
-{
-    struct buf out;
-
-    (void)state;
-    buf_init(&out, 100);
-    remote_append_encoded(&out, "a b&c=/\xc3\xa9~");
-    assert_string_equal(buf_str(&out), "a%20b%26c%3D%2F%C3%A9~");
-    buf_fini(&out);
-}
-
 TEST_SUITE(TEST(test_where_it_is), TEST(test_which_key), TEST(test_answers),
-           TEST(test_refusals_have_a_way_out), TEST(test_encoding))
+           TEST(test_refusals_have_a_way_out))
