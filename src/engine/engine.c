@@ -209,6 +209,9 @@ static enum err check_item(const struct engine *engine, const struct engine_item
         return err_set(info, ERR_INVALID, "sequence %d is not in use", item->seq);
     if (item->count == 0)
         return err_set(info, ERR_INVALID, "an item without tokens");
+    if (item->logits > item->count)
+        return err_set(info, ERR_INVALID, "logits of %u tokens, the item has %u", item->logits,
+                       item->count);
     for (uint32_t i = 0; i < item->count; i++)
         if (!engine_token_valid(engine, item->tokens[i]))
             return err_set(info, ERR_INVALID, "token %d is not in the vocabulary of %u",
@@ -220,7 +223,7 @@ static enum err check_item(const struct engine *engine, const struct engine_item
 static enum err check_run(const struct engine *engine, const struct engine_item *items,
                           size_t count, struct errinfo *info)
 {
-    uint64_t tokens = 0;
+    uint64_t tokens = 0, outputs = 0;
     bool seen[SEQS_SLOTS_MAX] = {false};
 
     if (count == 0)
@@ -235,7 +238,11 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
             return err_set(info, ERR_LIMIT, "no room for %u more tokens in sequence %d",
                            items[i].count, items[i].seq);
         tokens += items[i].count;
+        outputs += items[i].logits;
     }
+    if (outputs > engine->facts.outputs)
+        return err_set(info, ERR_INVALID, "logits of %llu tokens in one batch, at most %u",
+                       (unsigned long long)outputs, engine->facts.outputs);
     if (tokens > (uint64_t)engine->facts.chunk + engine->facts.sequences)
         return err_set(info, ERR_INVALID, "%llu tokens in one batch, at most %u + %u are allowed",
                        (unsigned long long)tokens, engine->facts.chunk, engine->facts.sequences);
@@ -268,8 +275,10 @@ enum err engine_run(struct engine *engine, const struct engine_item *items, size
     TRY(check_run(engine, items, count, info));
     enum err err = engine->ops->run(engine, items, count, info);
     if (err == ERR_OK) {
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             seqs_append(&engine->seqs, items[i].seq, items[i].count);
+            engine->run_outputs[i + 1] = engine->run_outputs[i] + items[i].logits;
+        }
         engine->run_items = count;
     } else if (err == ERR_CANCELLED || err == ERR_ENGINE) {
         account_failed_run(engine, items, count,
@@ -280,7 +289,18 @@ enum err engine_run(struct engine *engine, const struct engine_item *items, size
 
 const float *engine_logits(struct engine *engine, size_t index)
 {
-    return index < engine->run_items ? engine->ops->logits(engine, index) : NULL;
+    bool has =
+        index < engine->run_items && engine->run_outputs[index] < engine->run_outputs[index + 1];
+
+    return has ? engine->ops->logits(engine, engine->run_outputs[index + 1] - 1) : NULL;
+}
+
+const float *engine_logits_nth(struct engine *engine, size_t index, uint32_t nth)
+{
+    bool has = index < engine->run_items &&
+               nth < engine->run_outputs[index + 1] - engine->run_outputs[index];
+
+    return has ? engine->ops->logits(engine, engine->run_outputs[index] + nth) : NULL;
 }
 
 void engine_abort(struct engine *engine)

@@ -137,10 +137,9 @@ struct engine_facts {
     const char *description;   /* "qwen3 0.6B Q4_K - Medium" */
     const char *chat_template; /* Jinja, or NULL */
     uint64_t parameters, weights_bytes;
-    uint32_t context, context_trained; /* tokens: as loaded, as trained */
-    uint32_t sequences, chunk;
-    uint32_t vocab;
-    uint32_t layers;
+    uint32_t context, context_trained;  /* tokens: as loaded, as trained */
+    uint32_t sequences, chunk, outputs; /* outputs: most logits of one batch */
+    uint32_t vocab, layers;
     uint32_t window; /* of sliding or chunked layers; 0 = none */
     kind_set kinds;
     struct engine_layer_group groups[KIND_COUNT];
@@ -252,11 +251,11 @@ struct engine_item {
     seq_id seq;
     const token_id *tokens; /* appended to the sequence */
     uint32_t count;         /* >= 1 */
-    bool logits;            /* compute the logits of the last token */
+    uint32_t logits;        /* of how many of the last tokens logits are computed: 0 to count */
 };
 
 /* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most
- * `chunk` + sequences.
+ * `chunk` + sequences, their logits to at most facts.outputs.
  *   ERR_LIMIT      no room for the tokens; nothing has changed
  *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut ends at the
  *                  last micro-batch that was computed, any other is broken: its recurrent state may
@@ -267,9 +266,10 @@ struct engine_item {
 enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info) NODISCARD;
 
-/* The logits of item `index` of the last run, facts.vocab floats, borrowed until the next run; NULL
- * when not asked for. */
+/* The logits of the last token of item `index` of the last run, facts.vocab floats, borrowed until
+ * the next run; NULL when not asked for. _nth: of one of its tokens, 0 = the first that has some. */
 const float *engine_logits(struct engine *engine, size_t index);
+const float *engine_logits_nth(struct engine *engine, size_t index, uint32_t nth);
 
 /* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
 void engine_abort(struct engine *engine);

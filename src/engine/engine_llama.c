@@ -32,6 +32,8 @@ enum {
     SEQUENCES_DEFAULT = 8,
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
+    /* logits in a batch beyond one per sequence: drafts, and those of a prompt's tokens */
+    OUTPUTS_EXTRA = 64,
     DECODE_NO_ROOM = 1, /* returned by llama_decode: no room */
     DECODE_FAILED = -3, /* the value for a failure: it threw */
 };
@@ -201,7 +203,7 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
     struct llama_batch *batch = &llama->batch;
     int32_t n = 0;
 
-    llama->wanted = false;
+    llama->outputs_count = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = seqs_length(&llama->base.seqs, items[i].seq);
         for (uint32_t k = 0; k < items[i].count; k++, n++) {
@@ -209,10 +211,10 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
             batch->pos[n] = (llama_pos)(length + k);
             batch->n_seq_id[n] = 1;
             batch->seq_id[n][0] = items[i].seq;
-            batch->logits[n] = items[i].logits && k + 1 == items[i].count;
+            batch->logits[n] = k + items[i].logits >= items[i].count;
+            if (batch->logits[n])
+                llama->outputs[llama->outputs_count++] = n;
         }
-        llama->outputs[i] = items[i].logits ? n - 1 : -1;
-        llama->wanted = llama->wanted || items[i].logits;
     }
     batch->n_tokens = n;
 }
@@ -224,7 +226,7 @@ static void call_decode(void *arg)
     llama->decoded = llama_decode(llama->ctx, llama->batch);
     /* A device may still compute. The caller reads the logits at once, so waiting here costs
      * nothing, and the run takes as long as it seems. */
-    if (llama->decoded == 0 && llama->wanted)
+    if (llama->decoded == 0 && llama->outputs_count > 0)
         llama_synchronize(llama->ctx);
 }
 
@@ -259,12 +261,12 @@ static enum err op_run(struct engine *engine, const struct engine_item *items, s
     }
 }
 
-static const float *op_logits(struct engine *engine, size_t index)
+static const float *op_logits(struct engine *engine, size_t output)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    return llama->outputs[index] < 0 ? NULL
-                                     : llama_get_logits_ith(llama->ctx, llama->outputs[index]);
+    assert(output < llama->outputs_count);
+    return llama_get_logits_ith(llama->ctx, llama->outputs[output]);
 }
 
 static void op_close(struct engine *engine)
@@ -501,7 +503,8 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     params.n_seq_max = facts->sequences + (options->streams ? 0 : OWN_SEQUENCES);
     params.n_ubatch = facts->chunk;
     params.n_batch = facts->chunk + facts->sequences;
-    params.n_outputs_max = params.n_seq_max;
+    params.n_outputs_max =
+        MAX(params.n_seq_max, MIN(params.n_batch, facts->sequences + OUTPUTS_EXTRA));
     params.n_threads = (int32_t)threads;
     params.n_threads_batch =
         (int32_t)(options->threads_prefill ? options->threads_prefill : threads);
@@ -558,7 +561,8 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
     llama->temp = (seq_id)facts->sequences;
     llama->empty = (seq_id)facts->sequences + 1;
     llama->batch = llama_batch_init((int32_t)(facts->chunk + facts->sequences), 0, 1);
-    llama->outputs = mem_alloc_array(facts->sequences, sizeof(*llama->outputs));
+    facts->outputs = facts->sequences + OUTPUTS_EXTRA;
+    llama->outputs = mem_alloc_array(facts->outputs, sizeof(*llama->outputs));
     seqs_init(&llama->base.seqs, facts->sequences,
               options->streams ? llama_n_ctx_seq(llama->ctx) : facts->context, options->streams);
     return ERR_OK;

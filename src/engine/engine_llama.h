@@ -50,8 +50,8 @@ struct engine_llama {
     struct llama_adapter_lora **adapters;
     struct llama_batch batch;
     int32_t decoded;  /* what llama_decode returned */
-    bool wanted;      /* the batch yields logits */
-    int32_t *outputs; /* per item of the last run: its place in the batch, or -1 */
+    int32_t *outputs; /* places in the last batch that have logits, in order */
+    size_t outputs_count;
     /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;
     bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */

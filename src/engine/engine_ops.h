@@ -39,7 +39,8 @@ struct engine_ops {
     bool (*seq_settle)(struct engine *engine, seq_id seq);
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info);
-    const float *(*logits)(struct engine *engine, size_t index);
+    /* the n-th output of the last run, those of its items one after the other; engine.c counts */
+    const float *(*logits)(struct engine *engine, size_t output);
     void (*abort)(struct engine *engine);
     uint64_t (*beats)(const struct engine *engine); /* optional */
     /* state; sizes are exact, `dst` is large enough; 0 = failed */
@@ -70,7 +71,9 @@ struct engine {
     const struct engine_ops *ops;
     struct engine_facts facts;
     struct seqs seqs;
-    size_t run_items;                /* of the last run */
+    size_t run_items; /* of the last run */
+    /* item i of it has the outputs from [i] up to [i + 1] */
+    uint32_t run_outputs[SEQS_SLOTS_MAX + 1];
     const struct engine *vocab;      /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };

@@ -42,9 +42,8 @@ struct engine_worker {
     char *work;                     /* engine_abort and borrowed logits survive restarts */
     void *staging;
     uint64_t staging_bytes;
-    bool wanted[SEQS_SLOTS_MAX]; /* logits, per item of the last run */
-    uint32_t number;             /* of the last call */
-    uint64_t *attached;          /* segments that the child has */
+    uint32_t number;    /* of the last call */
+    uint64_t *attached; /* segments that the child has */
     size_t attached_count, attached_cap;
     uint64_t freed; /* of the memory when `attached` was last compared with it */
     char *name, *architecture, *description, *backend;
@@ -266,7 +265,6 @@ static void fill_run(struct engine_worker *worker, const struct engine_item *ite
                                       .logits = items[i].logits};
         memcpy(tokens, items[i].tokens, items[i].count * sizeof(*tokens));
         tokens += items[i].count; /* engine.c has checked the sum */
-        worker->wanted[i] = items[i].logits;
     }
 }
 
@@ -299,13 +297,13 @@ static enum err worker_run(struct engine *engine, const struct engine_item *item
     return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
 }
 
-static const float *worker_logits(struct engine *engine, size_t index)
+static const float *worker_logits(struct engine *engine, size_t output)
 {
     const struct engine_worker *worker = worker_of(engine);
     const float *logits =
         (const float *)(const void *)(worker->work + worker_work_logits(&engine->facts));
 
-    return worker->wanted[index] ? logits + index * engine->facts.vocab : NULL;
+    return logits + output * engine->facts.vocab;
 }
 
 static void worker_abort(struct engine *engine)
@@ -491,7 +489,7 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
 
     return hash256_eq(&a->fingerprint, &b->fingerprint) && a->vocab == b->vocab &&
            a->chunk == b->chunk && a->sequences == b->sequences && a->context == b->context &&
-           a->slicing == b->slicing && a->kinds == b->kinds &&
+           a->outputs == b->outputs && a->slicing == b->slicing && a->kinds == b->kinds &&
            a->rows_bytes_fixed == b->rows_bytes_fixed &&
            a->rows_bytes_per_token == b->rows_bytes_per_token && engine->seqs.cells == now->cells &&
            engine->seqs.streams == now->streams;
@@ -640,8 +638,8 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     TRY(take_facts(worker, &reply.facts, info));
     worker->work = worker_memory_alloc(worker_work_bytes(&worker->base.facts), worker->memory);
     if (worker->work == NULL)
-        return err_set(info, ERR_NOMEM, "no shared memory for the logits of %u sequences",
-                       worker->base.facts.sequences);
+        return err_set(info, ERR_NOMEM, "no shared memory for the logits of %u tokens",
+                       worker->base.facts.outputs);
     return give_work(worker, info);
 }
 

@@ -577,10 +577,9 @@ enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pic
     return ERR_OK;
 }
 
-enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
-                      struct errinfo *info)
+static enum err pick_from(struct sampler *sampler, size_t index, const float *logits,
+                          struct sample_pick *pick, struct errinfo *info)
 {
-    const float *logits = engine_logits(sampler->engine, index);
     token_id token;
 
     if (logits == NULL)
@@ -594,6 +593,18 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
     if (sampler->logprob || sampler->logprobs > 0)
         fill_logprobs(sampler, logits, pick);
     return ERR_OK;
+}
+
+enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
+                      struct errinfo *info)
+{
+    return pick_from(sampler, index, engine_logits(sampler->engine, index), pick, info);
+}
+
+enum err sampler_pick_nth(struct sampler *sampler, size_t index, uint32_t nth,
+                          struct sample_pick *pick, struct errinfo *info)
+{
+    return pick_from(sampler, index, engine_logits_nth(sampler->engine, index, nth), pick, info);
 }
 
 uint32_t sampler_seed(const struct sampler *sampler)

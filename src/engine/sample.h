@@ -107,6 +107,9 @@ enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t c
  * or the biases allow no token, or the grammar is too ambiguous. */
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
+/* The same with one of several logits of the item, as engine_logits_nth counts them. */
+enum err sampler_pick_nth(struct sampler *sampler, size_t index, uint32_t nth,
+                          struct sample_pick *pick, struct errinfo *info) NODISCARD;
 
 /* Remembers a token that the caller has chosen instead, so that penalties and the grammar go on
  * from it. ERR_INVALID: the grammar does not allow it. */

@@ -53,7 +53,7 @@ struct worker {
     struct segment *segments;
     size_t segments_count, segments_cap;
     token_id *tokens;  /* in the work segment: those of a run, and then ... */
-    float *logits;     /* ... `vocab` floats per item */
+    float *logits;     /* ... `vocab` floats per output */
     uint32_t number;   /* of the call that is being served */
     uint64_t progress; /* last reported, in parts per million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
@@ -295,14 +295,13 @@ static void clear(struct worker *worker, seq_id seq)
 
 static void copy_logits(struct worker *worker, const struct worker_call *call)
 {
-    size_t vocab = worker->engine->facts.vocab;
+    size_t vocab = worker->engine->facts.vocab, count = 0;
 
-    for (size_t i = 0; i < call->items_count; i++) {
-        const float *logits =
-            call->items[i].logits ? worker->engine->ops->logits(worker->engine, i) : NULL;
-        if (logits != NULL)
-            memcpy(worker->logits + i * vocab, logits, vocab * sizeof(*logits));
-    }
+    for (size_t i = 0; i < call->items_count; i++)
+        count += call->items[i].logits;
+    for (size_t i = 0; i < count; i++)
+        memcpy(worker->logits + i * vocab, worker->engine->ops->logits(worker->engine, i),
+               vocab * sizeof(float));
 }
 
 static enum err run(struct worker *worker, const struct worker_call *call, struct errinfo *info)
@@ -310,10 +309,12 @@ static enum err run(struct worker *worker, const struct worker_call *call, struc
     struct engine *engine = worker->engine;
     struct engine_item items[SEQS_SLOTS_MAX];
     uint64_t at = 0, most = (uint64_t)engine->facts.chunk + engine->facts.sequences;
+    uint64_t outputs = 0;
 
     for (size_t i = 0; i < call->items_count; i++) {
         const struct worker_item *item = &call->items[i];
-        if (worker->tokens == NULL || item->count > most - at)
+        outputs += item->logits;
+        if (worker->tokens == NULL || item->count > most - at || outputs > engine->facts.outputs)
             give_up("more tokens than there is room for");
         follow(worker, item->seq, item->length);
         items[i] = (struct engine_item){item->seq, worker->tokens + at, item->count, item->logits};

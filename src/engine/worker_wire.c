@@ -11,7 +11,7 @@
  *
  *      body of a call      seq 4 | other 4 | length 4 | begin 4 | end 4 | work 1
  *                          segment 8 | offset 8 | bytes 8
- *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 1 )
+ *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 4 )
  *      body of a load      the fields of the options in the order of the functions below
  *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_put
  *
@@ -60,7 +60,7 @@ uint64_t worker_work_logits(const struct engine_facts *facts)
 
 uint64_t worker_work_bytes(const struct engine_facts *facts)
 {
-    return worker_work_logits(facts) + (uint64_t)facts->sequences * facts->vocab * sizeof(float);
+    return worker_work_logits(facts) + (uint64_t)facts->outputs * facts->vocab * sizeof(float);
 }
 
 /* ---- fields ---- */
@@ -299,7 +299,7 @@ static void item_fields(struct wire *wire, struct worker_item *item)
     field_seq(wire, &item->seq);
     field_u32(wire, &item->length, UINT32_MAX);
     field_u32(wire, &item->count, UINT32_MAX);
-    field_bool(wire, &item->logits);
+    field_u32(wire, &item->logits, item->count);
 }
 
 size_t worker_call_encode(const struct worker_call *call, unsigned char *out)
@@ -483,6 +483,7 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_u32(wire, &facts->context_trained, UINT32_MAX);
     field_u32(wire, &facts->sequences, SEQS_SLOTS_MAX);
     field_u32(wire, &facts->chunk, WORKER_CHUNK_MAX);
+    field_u32(wire, &facts->outputs, WORKER_CHUNK_MAX);
     field_u32(wire, &facts->vocab, WORKER_VOCAB_MAX);
     field_u32(wire, &facts->layers, UINT32_MAX);
     field_u32(wire, &facts->window, UINT32_MAX);
@@ -504,7 +505,7 @@ static bool facts_can_be(const struct worker_facts *worker)
 
     return facts->name != NULL && facts->architecture != NULL && facts->description != NULL &&
            facts->backend != NULL && facts->sequences >= 1 && facts->chunk >= 1 &&
-           facts->vocab >= 1 &&
+           facts->vocab >= 1 && facts->outputs >= facts->sequences &&
            (!worker->streams || worker->cells <= UINT32_MAX / facts->sequences);
 }
 

@@ -44,7 +44,7 @@ struct worker_control {
     atomic_uint abort; /* the parent's: the run is to end */
 };
 
-/* The work segment: tokens of a run, padding to a page, logits (vocab floats for each sequence).
+/* The work segment: tokens of a run, padding to a page, logits (vocab floats for each output).
  * Where the logits begin, and the size of it all. */
 uint64_t worker_work_logits(const struct engine_facts *facts);
 uint64_t worker_work_bytes(const struct engine_facts *facts);
@@ -90,8 +90,7 @@ struct worker_place {
 struct worker_item {
     seq_id seq;
     uint32_t length; /* tokens that the sequence has before */
-    uint32_t count;
-    bool logits;
+    uint32_t count, logits;
 };
 
 struct worker_call {

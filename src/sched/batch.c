@@ -185,7 +185,7 @@ static enum err pick_token(struct job *job, size_t index, struct sample_pick *pi
     struct gen *gen = job->gen;
 
     if (gen->forced_count == 0)
-        return sampler_pick(job->sampler, index, pick, info);
+        return sampler_pick_nth(job->sampler, index, 0, pick, info);
     gen->forced_count--;
     return sampler_take(job->sampler, *gen->forced++, pick, info);
 }

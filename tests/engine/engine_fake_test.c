@@ -394,6 +394,31 @@ static void test_logits_know_the_position(void **state)
     engine_close(&engine);
 }
 
+/* Whether all logits of a batch are those of its tokens one by one. */
+static void test_several_outputs_equal_single_steps(void **state)
+{
+    token_id tokens[20];
+    float alone[ENGINE_FAKE_VOCAB];
+
+    (void)state;
+    fill_tokens(2, tokens, COUNT_OF(tokens));
+    for (uint32_t piece = 0; piece < 8; piece++) {
+        struct engine *engine = create((struct engine_fake_options){.piece = piece});
+        struct engine_item items[] = {{acquire(engine), tokens, 20, 7},
+                                      {acquire(engine), tokens, 5, 0},
+                                      {acquire(engine), tokens, 3, 3}};
+        assert_ok(engine_run(engine, items, COUNT_OF(items), NULL));
+        for (size_t i = 0; i < COUNT_OF(items); i++) {
+            for (uint32_t nth = 0; nth < items[i].logits; nth++) {
+                uint32_t count = items[i].count - items[i].logits + nth + 1;
+                cold_logits((struct engine_fake_options){0}, tokens, count, alone);
+                assert_true(same_logits(engine_logits_nth(engine, i, nth), alone));
+            }
+        }
+        engine_close(&engine);
+    }
+}
+
 static void test_batches_show_only_when_asked(void **state)
 {
     token_id tokens[20];
@@ -1096,9 +1121,10 @@ TEST_SUITE(TEST(test_facts_say_what_was_asked_for), TEST(test_impossible_options
            TEST(test_logits_know_every_token), TEST(test_greedy_text_is_readable_and_ends),
            TEST(test_i24_chunk_shapes_move_low_bits_only), TEST(test_batches_show_only_when_asked),
            TEST(test_rows_know_the_size_of_their_chunk), TEST(test_logits_know_the_position),
-           TEST(test_i110_restored_equals_cold), TEST(test_layout_shows_unless_settled),
-           TEST(test_no_flipped_bit_goes_unseen), TEST(test_wrong_blocks_and_snapshots_show),
-           TEST(test_stale_and_foreign_state_shows), TEST(test_forks_share_cells_and_part_ways),
+           TEST(test_several_outputs_equal_single_steps), TEST(test_i110_restored_equals_cold),
+           TEST(test_layout_shows_unless_settled), TEST(test_no_flipped_bit_goes_unseen),
+           TEST(test_wrong_blocks_and_snapshots_show), TEST(test_stale_and_foreign_state_shows),
+           TEST(test_forks_share_cells_and_part_ways),
            TEST(test_i17_a_refused_truncation_changes_nothing), TEST(test_cells_run_out),
            TEST(test_runs_that_cannot_be_are_refused), TEST(test_abort_leaves_whole_pieces),
            TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_abort_from_another_thread),

@@ -496,6 +496,48 @@ static void test_batched_sequences_do_not_mix(void **state)
     engine_close(&engine);
 }
 
+/* Several logits of one item are those of single steps within rounding, and bit for bit those of
+ * another run in which the batch has the same shape. More than the engine has room for are refused. */
+static void test_several_outputs_equal_single_steps(void **state)
+{
+    enum { LEN = 40, OUTPUTS = 9 };
+    struct engine *engine = test_engine("qwen3", NULL);
+    const struct engine_facts *facts = engine_facts(engine);
+    size_t bytes = facts->vocab * sizeof(float);
+    float *batch = mem_alloc(OUTPUTS * bytes);
+    token_id tokens[100];
+    seq_id seq;
+
+    (void)state;
+    fill_tokens(tokens, COUNT_OF(tokens), 21);
+    for (int pass = 0; pass < 2; pass++) {
+        assert_ok(engine_seq_acquire(engine, &seq, NULL));
+        struct engine_item item = {seq, tokens, LEN, OUTPUTS};
+        assert_ok(engine_run(engine, &item, 1, NULL));
+        for (uint32_t nth = 0; nth < OUTPUTS; nth++) {
+            float *kept = batch + (size_t)nth * facts->vocab;
+            if (pass > 0)
+                assert_memory_equal(kept, engine_logits_nth(engine, 0, nth), bytes);
+            memcpy(kept, engine_logits_nth(engine, 0, nth), bytes);
+        }
+        engine_seq_release(engine, &seq);
+    }
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_ok(run_one(engine, seq, tokens, LEN - OUTPUTS, NULL));
+    for (uint32_t nth = 0; nth < OUTPUTS; nth++) {
+        assert_ok(run_one(engine, seq, tokens + LEN - OUTPUTS + nth, 1, NULL));
+        for (uint32_t k = 0; k < facts->vocab; k++)
+            assert_true(fabsf(engine_logits(engine, 0)[k] - batch[nth * facts->vocab + k]) < 0.02f);
+    }
+    struct engine_item item = {seq, tokens, 100, facts->outputs + 1};
+    assert_err(engine_run(engine, &item, 1, NULL), ERR_INVALID);
+    item.logits = facts->outputs;
+    assert_ok(engine_run(engine, &item, 1, NULL));
+    assert_non_null(engine_logits_nth(engine, 0, facts->outputs - 1));
+    mem_free(batch);
+    engine_close(&engine);
+}
+
 static void *abort_later(void *arg)
 {
     usleep(2000);
@@ -583,5 +625,6 @@ TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences),
            TEST(test_i97_fingerprint_knows_adapters), TEST(test_tokens_round_trip),
            TEST(test_bad_batches_are_refused_and_change_nothing),
            TEST(test_sequences_and_cells_have_limits), TEST(test_small_engines_keep_their_promise),
-           TEST(test_batched_sequences_do_not_mix), TEST(test_abort_keeps_whole_chunks),
-           TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_versions_and_backends_are_known))
+           TEST(test_batched_sequences_do_not_mix), TEST(test_several_outputs_equal_single_steps),
+           TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
+           TEST(test_versions_and_backends_are_known))

@@ -282,6 +282,7 @@ static void test_batches_that_cannot_be(void **state)
         {{{SEQUENCES, tokens, 1, true}}, 1, "sequence 4 is not in use"},
         {{{INT32_MAX, tokens, 1, true}}, 1, "is not in use"},
         {{{a, tokens, 0, true}}, 1, "an item without tokens"},
+        {{{a, tokens, 2, 3}}, 1, "logits of 3 tokens, the item has 2"},
         {{{a, strange, 2, true}}, 1, "token 260 is not in the vocabulary of 260"},
         {{{a, &negative, 1, true}}, 1, "token -1 is not in the vocabulary"},
         {{{a, tokens, 1, true}, {b, tokens, 1, true}, {a, tokens, 1, true}}, 3, "occurs twice"},
@@ -298,9 +299,12 @@ static void test_batches_that_cannot_be(void **state)
         assert_int_equal(engine_seq_length(engine, a), 10);
         assert_int_equal(engine_cells_free(engine), CONTEXT - 10 - (i + 1));
     }
-    struct engine_item most[] = {{a, tokens, CHUNK, true}, {b, tokens, SEQUENCES, false}};
+    struct engine_item most[] = {{a, tokens, CHUNK, CHUNK}, {b, tokens, SEQUENCES, false}};
     assert_ok(engine_run(engine, most, 2, NULL));
-    assert_non_null(engine_logits(engine, 0));
+    assert_ptr_equal(engine_logits(engine, 0), engine_logits_nth(engine, 0, CHUNK - 1));
+    assert_null(engine_logits_nth(engine, 0, CHUNK));
+    assert_null(engine_logits_nth(engine, 1, 0));
+    assert_null(engine_logits_nth(engine, 2, 0));
     assert_null(engine_logits(engine, 1)); /* not asked for */
     assert_null(engine_logits(engine, 2)); /* not run */
     assert_null(engine_logits(engine, SIZE_MAX));

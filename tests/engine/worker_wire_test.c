@@ -14,7 +14,7 @@ enum { HEAD = 32, HASH_AT = 16, SEEDS = 20000 };
 static unsigned char out[WORKER_MESSAGE_BYTES_MAX];
 static struct worker_item items[SEQS_SLOTS_MAX];
 
-static const struct worker_item two[] = {{.seq = 0, .length = 7, .count = 9, .logits = true},
+static const struct worker_item two[] = {{.seq = 0, .length = 7, .count = 9, .logits = 4},
                                          {.seq = 255, .length = 0, .count = 1}};
 
 static const struct worker_call a_call = {.op = WORKER_RUN,
@@ -71,6 +71,7 @@ static struct worker_reply make_reply(void)
                             .context = 4096,
                             .sequences = 6,
                             .chunk = 128,
+                            .outputs = 70,
                             .vocab = 1000,
                             .layers = 4,
                             .kinds = 9,
@@ -141,8 +142,8 @@ static void test_calls_come_back(void **state)
     assert_true(call.place.segment == 9 && call.place.offset == UINT64_MAX &&
                 call.place.bytes == 1u << 30);
     assert_int_equal(call.items_count, 2);
-    assert_true(items[0].length == 7 && items[0].count == 9 && items[0].logits);
-    assert_true(items[1].seq == 255 && items[1].count == 1 && !items[1].logits);
+    assert_true(items[0].length == 7 && items[0].count == 9 && items[0].logits == 4);
+    assert_true(items[1].seq == 255 && items[1].count == 1 && items[1].logits == 0);
 }
 
 static void test_loads_come_back(void **state)

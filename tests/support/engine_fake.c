@@ -26,6 +26,7 @@
 
 enum {
     LAYERS_PER_KIND = 2,
+    OUTPUTS_EXTRA = 64,
     /* What an export of rows spoils behind its image when other kinds pass through, as libllama
      * does. */
     SCRIBBLE_BYTES = 64,
@@ -36,8 +37,7 @@ struct engine_fake {
     struct engine_fake_options options; /* with the defaults filled in */
     struct engine_fake_stats stats;
     struct fake_memory *memory;
-    float *logits;               /* ENGINE_FAKE_VOCAB floats per item */
-    bool wanted[SEQS_SLOTS_MAX]; /* per item of the last run */
+    float *logits; /* ENGINE_FAKE_VOCAB floats per output */
     atomic_bool aborting;
     atomic_ullong beats;
 };
@@ -165,7 +165,7 @@ static void answer(const struct engine_fake *fake, struct fake_value value, floa
 /* A run of tokens of one item, inside one piece of a batch. */
 struct part {
     const struct engine_item *item;
-    size_t index; /* of the item */
+    size_t output; /* the first of the item */
     uint32_t offset, count;
     uint64_t batch_shape;
 };
@@ -186,11 +186,12 @@ static void run_part(struct engine_fake *fake, const struct part *part)
         uint64_t token = (uint64_t)item->tokens[part->offset + i];
         value = think(&sums, fake_mix(fake_mix(fake->options.salt, at), token), shape);
         fake_memory_append(fake->memory, item->seq, value, &sums);
+        uint32_t before = item->count - item->logits;
+        if (part->offset + i >= before)
+            answer(fake, think(&sums, value.main, value.low),
+                   fake->logits + (part->output + part->offset + i - before) * ENGINE_FAKE_VOCAB);
     }
     fake->stats.tokens += part->count;
-    if (item->logits && part->offset + part->count == item->count)
-        answer(fake, think(&sums, value.main, value.low),
-               fake->logits + part->index * ENGINE_FAKE_VOCAB);
 }
 
 /* Runs the next piece of the batch, from token `offset` of item `index` on, which are moved. */
@@ -206,7 +207,10 @@ static void run_piece(struct engine_fake *fake, const struct engine_item *items,
     while (*index < count && left > 0) {
         const struct engine_item *item = &items[*index];
         uint32_t n = MIN(left, item->count - *offset);
-        run_part(fake, &(struct part){item, *index, *offset, n, batch_shape});
+        size_t output = 0;
+        for (size_t i = 0; i < *index; i++)
+            output += items[i].logits;
+        run_part(fake, &(struct part){item, output, *offset, n, batch_shape});
         decode = decode || item->count == 1;
         prefill += item->count > 1 ? n : 0;
         left -= n;
@@ -258,8 +262,6 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     if (fake->options.refuses != NULL && fake->options.refuses(items, count, fake->options.arg))
         return err_set(info, ERR_LIMIT, "refused by the test");
     fake->stats.runs++;
-    for (size_t i = 0; i < count; i++)
-        fake->wanted[i] = items[i].logits;
     while (index < count) {
         atomic_fetch_add_explicit(&fake->beats, 1, memory_order_relaxed);
         if (fake->options.on_piece != NULL)
@@ -273,12 +275,10 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     return ERR_OK;
 }
 
-static const float *fake_logits(struct engine *engine, size_t index)
+static const float *fake_logits(struct engine *engine, size_t output)
 {
-    struct engine_fake *fake = fake_of(engine);
-
-    assert(index < fake->options.sequences);
-    return fake->wanted[index] ? fake->logits + index * ENGINE_FAKE_VOCAB : NULL;
+    assert(output < engine->facts.outputs);
+    return fake_of(engine)->logits + output * ENGINE_FAKE_VOCAB;
 }
 
 static void fake_abort(struct engine *engine)
@@ -583,6 +583,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .context_trained = options->context,
         .sequences = options->sequences,
         .chunk = options->chunk,
+        .outputs = options->sequences + OUTPUTS_EXTRA,
         .vocab = ENGINE_FAKE_VOCAB,
         .window = windows ? options->window : 0,
         .kinds = options->kinds,
@@ -635,8 +636,8 @@ enum err engine_fake_create(struct engine **engine, const struct engine_fake_opt
     fill_facts(&fake->base.facts, &filled);
     seqs_init(&fake->base.seqs, shape.sequences, shape.cells, shape.streams);
     *engine = &fake->base;
-    fake->logits =
-        mem_try_alloc_array((size_t)shape.sequences * ENGINE_FAKE_VOCAB, sizeof(*fake->logits));
+    fake->logits = mem_try_alloc_array((size_t)fake->base.facts.outputs * ENGINE_FAKE_VOCAB,
+                                       sizeof(*fake->logits));
     if (fake->logits == NULL || fake_memory_create(&fake->memory, &shape) != ERR_OK) {
         engine_close(engine);
         return err_set(info, ERR_NOMEM, "no memory for %u cells", filled.context);
