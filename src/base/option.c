@@ -30,6 +30,11 @@ const struct option_desc *option_find(const struct option_table *table, struct s
     return NULL;
 }
 
+bool option_has(const struct option_table *table, struct str name)
+{
+    return option_find(table, name) != NULL;
+}
+
 static const struct option_desc *find_letter(const struct option_table *table, char letter)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -301,7 +306,7 @@ static enum err read_short(struct option_run *run, const char *arg, struct args 
     for (const char *at = arg + 1; *at; at++) {
         char name[] = {'-', *at, '\0'};
         spelled = (struct spelled){.desc = find_letter(run->table, *at), .name = str_from(name)};
-        if (*at == 'h') {
+        if (*at == 'h' && at[1] == '\0') { /* "-hfoo" is a mistake, not a request for help */
             run->parse->help = true;
             return ERR_OK;
         }
@@ -327,6 +332,36 @@ static enum err read_long(struct option_run *run, const char *arg, struct args *
     return set_spelled(run, &spelled, args);
 }
 
+/* An option of another program that the caller understands. */
+static enum err read_foreign(struct option_run *run, const char *arg, struct args *args,
+                             bool *known)
+{
+    struct option_parse *parse = run->parse;
+    struct option_foreign option = {
+        .arg = arg,
+        .next = args->next < args->end ? *args->next : NULL,
+    };
+
+    *known = false;
+    if (parse->foreign == NULL)
+        return ERR_OK;
+    TRY(parse->foreign(parse->foreign_arg, &option, run->info));
+    *known = option.known;
+    if (option.uses_next)
+        args->next++;
+    return option.instead != NULL ? read_long(run, option.instead, args) : ERR_OK;
+}
+
+static enum err read_option(struct option_run *run, const char *arg, struct args *args)
+{
+    bool known;
+
+    TRY(read_foreign(run, arg, args, &known));
+    if (known)
+        return ERR_OK;
+    return arg[1] == '-' ? read_long(run, arg, args) : read_short(run, arg, args);
+}
+
 static enum err read_args(struct option_run *run, struct args *args)
 {
     struct option_parse *parse = run->parse;
@@ -336,10 +371,8 @@ static enum err read_args(struct option_run *run, struct args *args)
         const char *arg = *args->next++;
         if (options && strcmp(arg, "--") == 0)
             options = false;
-        else if (options && strncmp(arg, "--", 2) == 0)
-            TRY(read_long(run, arg, args));
         else if (options && arg[0] == '-' && arg[1] != '\0')
-            TRY(read_short(run, arg, args));
+            TRY(read_option(run, arg, args));
         else if ((parse->positional[parse->positional_count] =
                       arena_strdup(parse->arena, str_from(arg))) == NULL)
             return err_set(run->info, parse->arena->err, "no memory for the arguments");

@@ -43,7 +43,7 @@
 enum option_type {
     OPTION_FLAG,     /* [bool] */
     OPTION_UINT,     /* [uint64_t] min..max */
-    OPTION_INT,      /* [int64_t] imin..imax */
+    OPTION_INT,      /* [int64_t] imin..imax, or one of `names`, stored as -1, -2, ... */
     OPTION_FLOAT,    /* [double] fmin..fmax */
     OPTION_TEXT,     /* [const char *] NULL when not given and no initial value */
     OPTION_ENUM,     /* [int] index into names */
@@ -76,7 +76,7 @@ struct option_desc {
     const char *value;
     const char *initial;      /* as a user would write it; NULL: zero, false, none */
     const char *help;         /* one sentence */
-    const char *const *names; /* ENUM, NULL-terminated */
+    const char *const *names; /* ENUM, INT; NULL-terminated */
     uint64_t min, max;        /* UINT, SIZE, DURATION (ns): max 0 = no bound */
     int64_t imin, imax;       /* INT: both 0 = no bound */
     double fmin, fmax;        /* FLOAT: both 0 = no bound */
@@ -94,6 +94,15 @@ struct option_table {
     size_t count;
 };
 
+/* How an argument of another program's command line is understood. */
+struct option_foreign {
+    const char *arg, *next; /* as written; next is NULL at the end of the line */
+    /* results */
+    bool known;
+    bool uses_next;
+    const char *instead; /* "--name=value" that is read in its place; NULL = nothing */
+};
+
 /* Input and results of one parse. Texts live in `arena`. */
 struct option_parse {
     struct arena *arena;
@@ -107,6 +116,9 @@ struct option_parse {
     const struct option_table *const *others;
     /* sections "[NAMED name]" are skipped: see option_sections, option_read_section. NULL: none */
     const char *named;
+    /* Asked about every option of the command line before the table is; NULL = none. */
+    enum err (*foreign)(void *arg, struct option_foreign *option, struct errinfo *info);
+    void *foreign_arg;
     /* results */
     const char **positional;
     size_t positional_count;
@@ -119,6 +131,9 @@ struct option_parse {
  * A line of the INI file may have 198 bytes, which is inih's limit. */
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info) NODISCARD;
+
+/* Whether the table has this name or alias, without dashes. */
+bool option_has(const struct option_table *table, struct str name);
 
 /* The sections "[KIND name]" of the parse's INI text: their names, in order, in its arena. */
 enum err option_sections(struct option_parse *parse, const char *kind, struct option_list *names,

@@ -70,6 +70,18 @@ static void format_bound(enum option_type type, uint64_t v, char out[UNITS_TEXT_
         snprintf(out, UNITS_TEXT_BYTES, "%llu", (unsigned long long)v);
 }
 
+/* "auto, all, or " */
+static void words_before(const struct option_desc *desc, char out[OPTION_RANGE_BYTES])
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; desc->names != NULL && desc->names[i] != NULL; i++)
+        used += (size_t)snprintf(out + used, OPTION_RANGE_BYTES - used, "%s, %s", desc->names[i],
+                                 desc->names[i + 1] == NULL ? "or " : "");
+    assert(used < OPTION_RANGE_BYTES);
+}
+
 bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES])
 {
     char low[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES];
@@ -88,8 +100,9 @@ bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES])
             snprintf(out, OPTION_RANGE_BYTES, "%s to %s", low, high);
         return desc->min > 0 || desc->max > 0;
     case OPTION_INT:
-        snprintf(out, OPTION_RANGE_BYTES, "%lld to %lld", (long long)desc->imin,
-                 (long long)desc->imax);
+        words_before(desc, out);
+        snprintf(out + strlen(out), OPTION_RANGE_BYTES - strlen(out), "%lld to %lld",
+                 (long long)desc->imin, (long long)desc->imax);
         return desc->imin != 0 || desc->imax != 0;
     case OPTION_FLOAT:
         snprintf(out, OPTION_RANGE_BYTES, "%g to %g", desc->fmin, desc->fmax);
@@ -173,6 +186,12 @@ static enum err parse_int(const struct option_desc *desc, struct str text, int64
     bool bounded = checked && (desc->imin != 0 || desc->imax != 0);
     int64_t v;
 
+    for (int i = 0; desc->names != NULL && desc->names[i] != NULL; i++) {
+        if (str_eq_nocase(text, str_from(desc->names[i]))) {
+            *out = -1 - i;
+            return ERR_OK;
+        }
+    }
     if (!str_to_i64(text, &v))
         return refuse(desc, text, "is not a whole number", info);
     if (bounded && (v < desc->imin || v > desc->imax))
@@ -268,6 +287,14 @@ static void show_list(const struct option_list *list, struct buf *out)
         buf_appendf(out, "%s%s", i ? ", " : "", list->items[i]);
 }
 
+static void show_int(const struct option_desc *desc, int64_t v, struct buf *out)
+{
+    if (v < 0 && desc->names != NULL)
+        buf_append_str(out, desc->names[-1 - v]);
+    else
+        buf_appendf(out, "%lld", (long long)v);
+}
+
 enum err option_show(const struct option_desc *desc, const void *values, struct buf *out)
 {
     const void *field = (const char *)values + desc->offset;
@@ -289,7 +316,7 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
         buf_append_str(out, text);
         break;
     case OPTION_INT:
-        buf_appendf(out, "%lld", (long long)*(const int64_t *)field);
+        show_int(desc, *(const int64_t *)field, out);
         break;
     case OPTION_FLOAT:
         buf_append_double(out, *(const double *)field);

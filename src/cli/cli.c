@@ -96,17 +96,21 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
 {
     const struct command *command = cli->command;
     char *values = arena_alloc(cli->arena, common_values_size(command));
+    struct cli_foreign foreign = {.arena = cli->arena};
     struct config config = {0};
 
-    cli->table = common_table(command, cli->arena);
+    cli->table = foreign.table = common_table(command, cli->arena);
     *parse = (struct option_parse){.arena = cli->arena,
                                    .whole = cli->setup->memory_bytes,
                                    .env = cli->setup->env,
-                                   .named = "model"}; /* presets of models, for `serve` */
+                                   .named = "model", /* presets of models, for `serve` */
+                                   .foreign = command->foreign,
+                                   .foreign_arg = &foreign};
     if (values == NULL || cli->table == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the options");
     cli->values = values;
     TRY(option_parse(cli->table, argc, argv, values, parse, info));
+    cli->notes = foreign.notes;
     if (parse->help || command->ignores_config)
         return ERR_OK;
 
@@ -181,6 +185,9 @@ static enum cli_exit run_command(struct cli *cli, int argc, char **argv)
     assert(cli->command->run != NULL);
     cli->sources = parse.sources;
     open_log(cli, common_of(cli->command, cli->values));
+    if (cli->notes != NULL)
+        LOG_INFO(cli->log, cli->command->name, "options that change nothing here",
+                 LOG_STR("options", cli->notes));
     status = cli->command->run(cli, cli->values);
     log_destroy(&cli->log);
     return status;

@@ -65,10 +65,18 @@ struct cli {
     const struct option_table *table; /* the command's options, then the common ones */
     const void *values;               /* of `table` */
     const enum option_source *sources;
+    const char *notes; /* of options that change nothing (struct cli_foreign), or NULL */
 };
 
 /* For rows of option tables: a setting of one run, not a key of the INI file. */
 #define HERE .not_in_file = true
+
+/* Options of another program that a command understands. */
+struct cli_foreign {
+    const struct option_table *table; /* the command's own options come first */
+    struct arena *arena;
+    char *notes; /* options that were accepted and change nothing, and why; NULL = none */
+};
 
 struct command {
     const char *name;
@@ -80,6 +88,8 @@ struct command {
     size_t args_min, args_max; /* positional arguments */
     /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
     const char *const *words;
+    /* option_parse.foreign, with a struct cli_foreign; NULL = none */
+    enum err (*foreign)(void *arg, struct option_foreign *option, struct errinfo *info);
     bool ignores_config; /* reads no INI file, so that a broken one cannot stop it */
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };

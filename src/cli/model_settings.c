@@ -18,6 +18,13 @@
 #include "engine/vet.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
+const char *const model_settings_layers[] = {"auto", "all", NULL};
+
+/* For the engine 0 means all that fit, and -1 none. */
+static int engine_layers(int64_t layers)
+{
+    return layers < 0 ? 0 : layers == 0 ? -1 : (int)layers;
+}
 
 static enum err parse_adapter(const char *text, struct arena *arena, struct engine_adapter *adapter,
                               struct errinfo *info)
@@ -62,7 +69,7 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
         .kv_k = (enum engine_kv)settings->kv_k,
         .kv_v = (enum engine_kv)settings->kv_v,
         .flash = settings->flash == 2 ? -1 : settings->flash,
-        .gpu_layers = (int)settings->gpu_layers,
+        .gpu_layers = engine_layers(settings->gpu_layers),
         .devices = settings->devices,
         .rpc = settings->rpc,
         .streams = settings->streams,

@@ -21,9 +21,9 @@ struct worker_memory;
 
 struct model_settings {
     uint64_t context, sequences, chunk, threads, threads_prefill;
-    int kv_k, kv_v; /* enum engine_kv */
-    int flash;      /* index into model_settings_flash */
-    int64_t gpu_layers;
+    int kv_k, kv_v;     /* enum engine_kv */
+    int flash;          /* index into model_settings_flash */
+    int64_t gpu_layers; /* or -1 - an index into model_settings_layers */
     const char *devices, *backends;
     const char *rpc; /* workers; only for commands that serve */
     bool streams, sliding_full, mmap;
@@ -37,7 +37,8 @@ struct model_settings {
     struct worker_memory *memory; /* shared with the child process; NULL = a private one */
 };
 
-extern const char *const model_settings_flash[]; /* auto, on, off */
+extern const char *const model_settings_flash[];  /* auto, on, off */
+extern const char *const model_settings_layers[]; /* auto, all */
 
 /* Rows of an option table; `type` is the command's struct, `field` where the settings are in it.
  * Short names are llama.cpp's. */
@@ -65,8 +66,8 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
      .initial = "auto", .names = model_settings_flash, .alias = "fa", \
      .help = "Use flash attention."}, \
     {"gpu-layers", 0, OPTION_INT, offsetof(type, field.gpu_layers), .value = "N", \
-     .initial = "0", .imin = -1, .imax = 10000, .alias = "ngl", \
-     .help = "Layers to put on the GPU; 0 = as many as fit, -1 = none."}, \
+     .initial = "auto", .imax = 10000, .names = model_settings_layers, .alias = "ngl", \
+     .help = "Layers to put on the GPU; auto = as many as fit, 0 = none."}, \
     {"device", 0, OPTION_TEXT, offsetof(type, field.devices), .value = "NAMES", .alias = "dev", \
      .help = "Devices to use, separated by commas; `hearth doctor` lists them."}, \
     {"kv-streams", 0, OPTION_FLAG, offsetof(type, field.streams), \

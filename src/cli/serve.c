@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "cli/foreign.h"
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"
@@ -112,7 +113,7 @@ static const struct option_desc options_table[] = {
              "counted."},
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
      .help = "How long running requests may take to finish after SIGTERM."},
-    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
+    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .group = "Cache",
      .help = "RAM for the prefix cache; 0 = a quarter of --max-memory."},
     {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
      .help = "Folder of the SSD cache, which survives restarts; `none` disables it."},
@@ -169,6 +170,14 @@ static const struct option_desc options_table[] = {
      .help = "Default top-p: sample from the tokens that make up this probability."},
     {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
      .help = "Default min-p: drop tokens less probable than this fraction of the best one."},
+    {"repeat-penalty", 0, OPTION_FLOAT, AT(repeat_penalty), .value = "N", .initial = "1",
+     .fmin = 0.001, .fmax = 1000, .help = "Default penalty of repeated tokens; 1 = none."},
+    {"repeat-last-n", 0, OPTION_INT, AT(repeat_last), .value = "N", .initial = "64", .imin = -1,
+     .imax = 1 << 30, .help = "Tokens that the penalties look back; -1 = the context."},
+    {"presence-penalty", 0, OPTION_FLOAT, AT(presence_penalty), .value = "N", .initial = "0",
+     .fmin = -100, .fmax = 100, .help = "Default penalty of tokens that occurred."},
+    {"frequency-penalty", 0, OPTION_FLOAT, AT(frequency_penalty), .value = "N", .initial = "0",
+     .fmin = -100, .fmax = 100, .help = "Default penalty of tokens for each occurrence."},
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
      .help = "Run the model in a separate process, which is restarted if it dies or hangs."},
@@ -360,6 +369,10 @@ static enum cli_exit open_api(struct server *server)
     server->sample.top_k = (int32_t)options->top_k;
     server->sample.top_p = (float)options->top_p;
     server->sample.min_p = (float)options->min_p;
+    server->sample.penalty_repeat = (float)options->repeat_penalty;
+    server->sample.penalty_last = (int32_t)options->repeat_last;
+    server->sample.penalty_presence = (float)options->presence_penalty;
+    server->sample.penalty_frequency = (float)options->frequency_penalty;
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
@@ -591,5 +604,6 @@ const struct command command_serve = {
     .options_size = sizeof(struct serve_options),
     .args_min = 0,
     .args_max = 1,
+    .foreign = foreign_option,
     .run = run,
 };

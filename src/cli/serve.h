@@ -68,8 +68,8 @@ struct serve_options {
     uint64_t queue, workers;
     uint64_t connections, connections_per_address;
     uint64_t log_queue, drain_ns;
-    double temperature, top_p, min_p;
-    int64_t top_k;
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k, repeat_last;
     int drill;           /* enum drill; for `hearth qa --prove` only */
     uint64_t disk_fault; /* every n-th call of the disk fails; for `make soak` only */
 };

@@ -292,7 +292,7 @@ static uint64_t room_of(const struct serve_options *options)
     uint64_t ceiling = serve_ceiling(options, &guessed);
     uint64_t ram = options->ram_bytes > 0 ? options->ram_bytes : ceiling / 4;
 
-    if (options->model.gpu_layers >= 0) {
+    if (options->model.gpu_layers != 0) {
         backend_init(options->model.backends);
         device = backend_device_memory();
     }

@@ -64,6 +64,45 @@ static void test_choices_know_their_list(void **state)
     options_expect_error("--format xml", "--format: \"xml\" is not one of text, json, binary");
 }
 
+/* A number or a word, which is stored below zero. */
+static void test_words_beside_numbers(void **state)
+{
+    static const char *const words[] = {"auto", "all", NULL};
+    static const struct option_desc options[] = {
+        {"layers", 'l', OPTION_INT, 0, .initial = "auto", .imax = 9, .names = words,
+         .help = "Layers."},
+    };
+    static const struct option_table table = {"test", options, 1};
+    static const struct {
+        const char *text;
+        int64_t value;
+        const char *shown;
+    } cases[] = {{"auto", -1, "auto"}, {"ALL", -2, "all"}, {"0", 0, "0"}, {"9", 9, "9"}};
+    struct arena arena;
+    struct errinfo info;
+    struct buf out;
+
+    (void)state;
+    option_check_table(&table);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char *argv[] = {(char *)"-l", (char *)cases[i].text};
+        struct option_parse parse = {.arena = &arena};
+        int64_t value = 7;
+
+        arena_init(&arena, 4096);
+        buf_init(&out, 64);
+        assert_ok(option_parse(&table, 2, argv, &value, &parse, &info));
+        assert_int_equal(value, cases[i].value);
+        assert_ok(option_show(&options[0], &value, &out));
+        assert_string_equal(buf_str(&out), cases[i].shown);
+        argv[1] = (char *)"-1";
+        assert_err(option_parse(&table, 2, argv, &value, &parse, &info), ERR_INVALID);
+        assert_string_equal(info.text, "-l: \"-1\" is out of range; expected auto, all, or 0 to 9");
+        buf_fini(&out);
+        arena_fini(&arena);
+    }
+}
+
 static const char *shown(const char *name)
 {
     static struct buf out;
@@ -125,4 +164,5 @@ static void test_secrets_are_not_shown(void **state)
 }
 
 TEST_SUITE(TEST(test_i20_flags_in_all_their_spellings), TEST(test_ranges_are_inclusive_and_named),
-           TEST(test_choices_know_their_list), TEST(test_show), TEST(test_secrets_are_not_shown))
+           TEST(test_choices_know_their_list), TEST(test_show), TEST(test_secrets_are_not_shown),
+           TEST(test_words_beside_numbers))

@@ -32,7 +32,7 @@ test_bash_commands_and_options() {
     expect_offer --port
     expect_no_offer --host
     bash_offers hearth serve -
-    expect_offer --port -m --no-cache --help --cram
+    expect_offer --port -m --no-cache --help --ram-cache
     expect_no_offer --cache
     expect_no_offer --fault
     bash_offers hearth model ''

@@ -167,7 +167,8 @@ static void test_every_option_arrives(void **state)
         "-c 512 --flash-attn auto",
         "-c 512 -tb 1",
         "-c 512 --parallel 2",
-        "-c 512 -ngl -1",
+        "-c 512 -ngl 0",
+        "-c 512 -ngl all",
         "-c 512 --device CPU",
         "-c 512 --max-memory 50%",
     };

@@ -45,6 +45,16 @@ test_health_and_version() {
     stop
 }
 
+# A pasted line starts, and says which of its options change nothing.
+test_a_line_of_llama_server() {
+    make_model
+    serve -m m.gguf -c 2048 -np 2 -ngl 0 -fa --jinja -cb --metrics -b 2048 --repeat-penalty 1.1
+    grep -q 'options that change nothing here options="--jinja: always on; -cb: always on; --metrics: always on; -b: ' log || fail "$(cat log)"
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "$code: $(cat body)"
+    stop
+}
+
 test_local_socket() {
     make_model
     start --host "$PWD/h.sock"

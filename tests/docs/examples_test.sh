@@ -99,6 +99,8 @@ test_options_in_the_documentation_exist() {
     done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >known
     sed 's/^--no-/--/' known | sort -u - known >all
     printf -- '--version\n--fault\n--provider\n' >>all # the last one is Pi's
+    # docs/cli.md names options of llama-server that are understood.
+    sed -n 's/^ *{"\([^"]*\)".*/\1/p' "$top/src/cli/foreign.c" | tr ' ' '\n' | sed 's/^/--/' >>all
     # In backquotes and after `hearth`: options of hearth.
     grep -hoE '`(hearth [a-z]+[^`]*|--[a-z][^`]*)`' "$top"/README.md "$top"/docs/{admin,api,bench,cache,cli,clients,dashboard,models,operations,qa,replay-traces,request-life}.md |
         grep -v 'git\|systemd\|systemctl\|docker' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >named
