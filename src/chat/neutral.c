@@ -1,8 +1,8 @@
 /*
- * neutral.c: the text rules; each is a function that finds the next match to replace. See
- * neutral.h.
+ * neutral.c: the table of rules, and the text rules: functions that find the next match to
+ * replace. See neutral.h.
  *
- * Each rule searches for a rare marker first (a header's name, "cch=", a colon between digits), so
+ * Each text rule searches for a rare marker first (a header's name, "cch=", a colon between digits), so
  * that a system prompt of a hundred kilobytes costs a few scans, and no copy when nothing matches.
  */
 #include "chat/neutral.h"
@@ -267,14 +267,21 @@ struct neutral_info neutral_info(const struct neutral *neutral, enum neutral_rul
     };
 }
 
-static void count(struct neutral *neutral, enum neutral_rule rule, uint64_t n)
+bool neutral_is_on(const struct neutral *neutral, enum neutral_rule rule)
 {
-    atomic_fetch_add_explicit(&neutral->counts[rule], n, memory_order_relaxed);
+    return neutral->on[rule];
+}
+
+void neutral_count(struct neutral *neutral, struct neutral_tally *tally, enum neutral_rule rule,
+                   uint32_t changes)
+{
+    tally->counts[rule] += changes;
+    atomic_fetch_add_explicit(&neutral->counts[rule], changes, memory_order_relaxed);
 }
 
 /* Applies one rule whose first match is already known. */
 static enum err replace(struct arena *arena, find_fn *find, struct match match, struct str *text,
-                        uint64_t *replaced)
+                        uint32_t *replaced)
 {
     size_t from = 0;
     struct buf buf;
@@ -297,19 +304,40 @@ static enum err replace(struct arena *arena, find_fn *find, struct match match, 
 }
 
 enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
-                      struct str *out)
+                      struct neutral_tally *tally, struct str *out)
 {
     struct match match;
-    uint64_t replaced;
+    uint32_t replaced;
 
     for (int rule = 0; rule < NEUTRAL_COUNT; rule++) {
         if (!neutral->on[rule] || finders[rule] == NULL || !finders[rule](text, 0, &match))
             continue;
         TRY(replace(arena, finders[rule], match, &text, &replaced));
-        count(neutral, (enum neutral_rule)rule, replaced);
+        neutral_count(neutral, tally, (enum neutral_rule)rule, replaced);
     }
     *out = text;
     return ERR_OK;
+}
+
+size_t neutral_find_transient(struct str text)
+{
+    static const struct str tags[] = {
+        {"<system-reminder>", 17}, {"<environment_details>", 21}, {"<total_tokens>", 14},
+        {"<system_warning>", 16},  {"<environment_context>", 21}, {"<env>", 5},
+        {"<additional_data>", 17},
+    };
+    size_t first = SIZE_MAX;
+
+    for (size_t i = 0; i < COUNT_OF(tags); i++) {
+        size_t at = str_find(text, tags[i]);
+        if (at < first) {
+            first = at;
+            text.len = MIN(text.len, at + tags[i].len); /* an earlier one ends before that */
+        }
+    }
+    while (first != SIZE_MAX && first > 0 && str_is_space(text.ptr[first - 1]))
+        first--;
+    return first;
 }
 
 int64_t neutral_now(struct neutral *neutral, int64_t now_s)
@@ -318,6 +346,21 @@ int64_t neutral_now(struct neutral *neutral, int64_t now_s)
 
     if (!neutral->on[NEUTRAL_TEMPLATE_CLOCK] || within == 0)
         return now_s;
-    count(neutral, NEUTRAL_TEMPLATE_CLOCK, 1);
+    /* Not in the tally: most templates never ask. */
+    atomic_fetch_add_explicit(&neutral->counts[NEUTRAL_TEMPLATE_CLOCK], 1, memory_order_relaxed);
     return now_s - within;
+}
+
+void neutral_write_tally(const struct neutral_tally *tally, struct buf *out)
+{
+    const char *separator = "";
+
+    for (size_t i = 0; i < NEUTRAL_COUNT; i++) {
+        if (tally->counts[i] == 0)
+            continue;
+        buf_appendf(out, "%s%s", separator, rules[i].name);
+        if (tally->counts[i] > 1)
+            buf_appendf(out, " %u", tally->counts[i]);
+        separator = ", ";
+    }
 }

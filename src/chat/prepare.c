@@ -48,6 +48,7 @@ static enum err render(struct prepare_run *run)
         .thinking = request->thinking,
         .add_generation_prompt = !request->continue_final,
         .continue_final = request->continue_final,
+        .transient = tools->neutral && neutral_is_on(tools->neutral, NEUTRAL_TRANSIENT),
         .now_s = tools->neutral ? neutral_now(tools->neutral, tools->now_s) : tools->now_s,
     };
 
@@ -140,6 +141,16 @@ static bool is_system_end(const struct mark *mark)
     return mark->kind == MARK_SYSTEM_END && mark->role == ROLE_SYSTEM;
 }
 
+/* Not a cut of every run: the next turn may not have it. The first one after the last answer
+ * counts. */
+static void place_transient(struct prepared *out, const struct mark *mark)
+{
+    if (mark->kind == MARK_MESSAGE_BEGIN && mark->role == ROLE_ASSISTANT)
+        out->transient = 0;
+    if (mark->kind == MARK_TRANSIENT && out->transient == 0)
+        out->transient = (uint32_t)mark->at;
+}
+
 static enum err place_marks(struct prepare_run *run)
 {
     struct prepared *out = run->out;
@@ -151,6 +162,9 @@ static enum err place_marks(struct prepare_run *run)
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct mark *mark = &out->prompt.marks[i];
 
+        place_transient(out, mark);
+        if (mark->kind == MARK_TRANSIENT)
+            continue;
         /* Templates write the system text together with tools and more: only its end is known; it
          * begins where the prompt does. */
         if (is_system_end(mark) && out->marks_count == 0)
@@ -181,17 +195,34 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     return 0;
 }
 
-/* Breakpoints are hints: those without a position are skipped. */
-static void place_breakpoints(struct prepared *out, const struct gen_request *request)
+static void add_breakpoint(struct prepared *out, uint32_t at)
 {
+    uint32_t last = out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
+
+    if (at > last && at < out->prompt.count)
+        out->breakpoints[out->breakpoints_count++] = at;
+}
+
+/* Breakpoints are hints: those without a position are skipped. */
+static void place_breakpoints(struct prepare_run *run)
+{
+    const struct gen_request *request = run->request;
+    struct prepared *out = run->out;
+    bool pending = out->transient > 0;
+
     for (size_t i = 0; i < request->breakpoints_count; i++) {
         uint32_t at = breakpoint_at(out, request->breakpoints[i]);
-        uint32_t last =
-            out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
 
-        if (at > last && at < out->prompt.count)
-            out->breakpoints[out->breakpoints_count++] = at;
+        if (pending && at >= out->transient) {
+            add_breakpoint(out, out->transient);
+            pending = false;
+        }
+        add_breakpoint(out, at);
     }
+    if (pending)
+        add_breakpoint(out, out->transient);
+    if (out->transient > 0)
+        neutral_count(run->tools->neutral, &out->changed, NEUTRAL_TRANSIENT, 1);
 }
 
 /* ---- grammar ---- */
@@ -328,7 +359,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
         return fail(&run, err, param_of(request), error);
     if (out->prompt.count == 0)
         return api_error_set(error, API_ERROR_INVALID, param_of(request), "The prompt is empty.");
-    place_breakpoints(out, request);
+    place_breakpoints(&run);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
         return fail(&run, err, grammar_param(&run), error);

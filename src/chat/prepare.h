@@ -2,7 +2,7 @@
  * prepare.h: turns a request into the input of a generation: tokens, the places where they may be
  * cut, and a grammar.
  *
- *    gen_request --neutral text--> --thoughts that the client dropped--> template --> text
+ *    gen_request --neutral text, tools--> --thoughts that the client dropped--> template --> text
  *                --turns as they were sampled--> tokens, marks           tools, format --> grammar
  *
  * The same conversation yields the same tokens on every turn (keeps I106), and control tokens that
@@ -20,6 +20,7 @@
 
 #include "chat/error.h"
 #include "chat/gen_request.h"
+#include "chat/neutral.h"
 #include "base/attr.h"
 #include "base/hash.h"
 #include "grammar/constraint.h"
@@ -27,7 +28,6 @@
 #include "chat/template.h"
 #include "chat/tokens.h"
 
-struct neutral;
 struct recall;
 
 /* The parts of a model that prompts need. */
@@ -58,7 +58,9 @@ struct prepared {
     size_t marks_count;
     uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
     uint32_t last_user; /* start of the last user message; 0 = not known */
-    uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
+    /* start of text in the messages after the last answer that may be gone next turn; 0 = none */
+    uint32_t transient;
+    uint32_t breakpoints[GEN_BREAKPOINTS_MAX + 1]; /* of the client, and `transient` */
     size_t breakpoints_count;
     struct constraint constraint; /* owned */
     const char *grammar;          /* NULL = none; of `constraint` or of the request */
@@ -76,6 +78,7 @@ struct prepared {
     struct hash256 space, history; /* for recall_remember */
     bool history_known;
     size_t recalled; /* turns that were recalled as sampled */
+    struct neutral_tally changed;
 };
 
 /* Fills `out`, which must be finished even after an error. ERR_INVALID: `error` says what is wrong.

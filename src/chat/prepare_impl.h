@@ -21,7 +21,7 @@ struct prepare_run {
     struct errinfo info;
 };
 
-/* Makes texts neutral and restores dropped thoughts. ERR_NOMEM, ERR_LIMIT. */
+/* Makes texts and the order of tools neutral, and restores dropped thoughts. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
 /* An assistant's message in the form of recall.h, in the request's arena. ERR_NOMEM, ERR_LIMIT. */

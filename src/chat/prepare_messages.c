@@ -1,6 +1,6 @@
 /*
  * prepare_messages.c: prepares the conversation for the template: volatile system text becomes
- * neutral, and thoughts that the client dropped in a tool-call loop are restored.
+ * neutral, tools get a fixed order, late system text moves to the front, and thoughts that the client dropped in a tool-call loop are restored.
  */
 #include "chat/prepare_impl.h"
 
@@ -17,7 +17,8 @@ static enum err neutralise(struct prepare_run *run, struct message *message)
         struct str *text = &message->parts[i].text;
 
         if (text->len > 0)
-            TRY(neutral_text(run->tools->neutral, &run->request->arena, *text, text));
+            TRY(neutral_text(run->tools->neutral, &run->request->arena, *text, &run->out->changed,
+                             text));
     }
     return ERR_OK;
 }
@@ -55,15 +56,78 @@ static enum err add_thought(struct prepare_run *run, struct message *message)
     return err;
 }
 
+/* ---- system text after the first user message ----
+ *
+ *      system, user, SYSTEM, assistant, ...   ->   system + SYSTEM, user, assistant, ...
+ *
+ * Claude Code describes its agents there, the same text in each conversation. After the user's
+ * words no other conversation could reuse it. Only a long text moves: a short one may be about the
+ * words before it ("answer the above in French"). Text that comes later never moves, because the
+ * prompt before it is cached. */
+
+enum { LATE_SYSTEM_BYTES_MIN = 2048 };
+
+static void move_breakpoints(struct gen_request *request, size_t from, size_t to)
+{
+    for (size_t i = 0; i < request->breakpoints_count; i++) {
+        int *at = &request->breakpoints[i];
+        if (*at == (int)from)
+            *at = (int)to;
+        else if (*at > (int)from)
+            --*at;
+    }
+}
+
+/* Appends the message at `from` to the one at `to`, and removes it. */
+static enum err merge(struct gen_request *request, size_t to, size_t from, struct str late)
+{
+    struct conversation *talk = &request->conversation;
+    struct texts texts = {0};
+    struct str text;
+
+    TRY(message_text(&talk->messages[to], talk->arena, STR("\n"), &text));
+    TRY(texts_add(&texts, talk->arena, STR(""), text));
+    TRY(texts_add(&texts, talk->arena, STR("\n\n"), late));
+    TRY(texts_join(&texts, talk->arena, &text));
+    TRY(message_set_text(&talk->messages[to], talk->arena, text));
+    talk->count--;
+    memmove(&talk->messages[from], &talk->messages[from + 1],
+            (talk->count - from) * sizeof(*talk->messages));
+    move_breakpoints(request, from, to);
+    return ERR_OK;
+}
+
+static enum err move_late_system(struct prepare_run *run)
+{
+    struct conversation *talk = &run->request->conversation;
+    size_t user = 0;
+    struct str late;
+
+    while (user < talk->count && talk->messages[user].role == ROLE_SYSTEM)
+        user++;
+    if (user == 0 || user + 1 >= talk->count || talk->messages[user].role != ROLE_USER ||
+        talk->messages[user + 1].role != ROLE_SYSTEM)
+        return ERR_OK;
+    TRY(message_text(&talk->messages[user + 1], talk->arena, STR("\n"), &late));
+    if (late.len < LATE_SYSTEM_BYTES_MIN)
+        return ERR_OK;
+    neutral_count(run->tools->neutral, &run->out->changed, NEUTRAL_LATE_SYSTEM, 1);
+    return merge(run->request, user - 1, user + 1, late);
+}
+
 enum err prepare_messages(struct prepare_run *run)
 {
     struct conversation *talk = &run->request->conversation;
 
+    if (run->tools->neutral)
+        TRY(neutral_tools(run->tools->neutral, talk, &run->out->changed));
     for (size_t i = 0; i < talk->count; i++) {
         if (run->tools->neutral)
             TRY(neutralise(run, &talk->messages[i]));
         if (run->tools->recall)
             TRY(add_thought(run, &talk->messages[i]));
     }
+    if (run->tools->neutral && neutral_is_on(run->tools->neutral, NEUTRAL_LATE_SYSTEM))
+        return move_late_system(run);
     return ERR_OK;
 }

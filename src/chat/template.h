@@ -111,7 +111,8 @@ struct chat_request {
     bool add_generation_prompt;
     /* continue the last message, which is the assistant's: the text ends with its content */
     bool continue_final;
-    int64_t now_s; /* local wall time, for templates that write the date */
+    bool transient; /* sets MARK_TRANSIENT where neutral_find_transient finds a span */
+    int64_t now_s;  /* local wall time, for templates that write the date */
 };
 
 struct chat_text {

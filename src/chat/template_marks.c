@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "chat/neutral.h"
 #include "chat/template_impl.h"
 
 static int compare_objects(const void *a, const void *b)
@@ -76,7 +77,8 @@ static int compare_marks(const void *a, const void *b)
     static const int order[] = {[MARK_MESSAGE_END] = 0,
                                 [MARK_SYSTEM_END] = 1,
                                 [MARK_MESSAGE_BEGIN] = 2,
-                                [MARK_GENERATION] = 3};
+                                [MARK_TRANSIENT] = 3,
+                                [MARK_GENERATION] = 4};
     const struct mark *x = a, *y = b;
 
     if (x->at != y->at)
@@ -95,6 +97,19 @@ size_t chat_marks_end(const struct chat_render *render)
     return SIZE_MAX;
 }
 
+/* Text of the client that may be gone next turn. */
+static void add_transient(struct marks *building, const struct chat_round *round, struct mark mark)
+{
+    struct str text = {building->render->text.ptr + round->begin, round->end - round->begin};
+    size_t at =
+        mark.role == ROLE_USER || mark.role == ROLE_TOOL ? neutral_find_transient(text) : SIZE_MAX;
+
+    mark.kind = MARK_TRANSIENT;
+    mark.at = round->begin + at;
+    if (at != SIZE_MAX)
+        add(building, mark);
+}
+
 static void add_message(struct marks *building, const struct chat_round *round)
 {
     const struct chat_render *render = building->render;
@@ -105,6 +120,8 @@ static void add_message(struct marks *building, const struct chat_round *round)
     if (round->writes != 1 || item->message == CHAT_FROM_TOOLS)
         return;
     add(building, mark);
+    if (render->transient)
+        add_transient(building, round, mark);
     if (last && render->open)
         return;
     mark.kind = MARK_MESSAGE_END;
@@ -177,7 +194,7 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
     struct marks building = {render, NULL, 0};
 
     building.marks =
-        arena_alloc_array(arena, 2 * render->rounds.count + 2, sizeof(*building.marks));
+        arena_alloc_array(arena, 3 * render->rounds.count + 2, sizeof(*building.marks));
     if (building.marks == NULL)
         return arena->err;
     for (size_t i = 0; i < render->rounds.count; i++)

@@ -394,13 +394,19 @@ static enum err count_before(struct walk *walk, size_t begin, size_t first, bool
     return err;
 }
 
-/* Marks inside a piece that was added: only the end of the system text is kept. */
+/* Is it useful even a few tokens before its place? */
+static bool may_move(enum mark_kind kind)
+{
+    return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT;
+}
+
+/* Marks inside a piece that was added. */
 static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t first, bool guarded)
 {
     size_t count;
 
     while (mark_is_before(walk, end)) {
-        if (walk->text->marks[walk->mark_next].kind != MARK_SYSTEM_END) {
+        if (!may_move(walk->text->marks[walk->mark_next].kind)) {
             walk->mark_next++;
             continue;
         }

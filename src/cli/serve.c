@@ -160,6 +160,8 @@ static const struct option_desc options_table[] = {
     {"keep-volatile", 0, OPTION_LIST, AT(keep_volatile), .value = "RULE",
      .help = "Do not normalize this kind of changing text (clocks, billing headers); /props lists "
              "the rules."},
+    {"normalize", 0, OPTION_LIST, AT(normalize), .value = "RULE",
+     .help = "Also apply this rule, which is off by default (parameter-order)."},
     {"keep-thoughts", 0, OPTION_FLAG, AT(keep_thoughts),
      .help = "Send reasoning of earlier turns to the model even if the template drops it."},
     {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
@@ -256,16 +258,22 @@ static enum cli_exit check(struct server *server)
 
 /* ---- opening ---- */
 
+static enum cli_exit switch_rules(struct server *server, const char *option,
+                                  const struct option_list *rules, bool on)
+{
+    for (size_t i = 0; i < rules->count; i++)
+        if (neutral_switch(server->neutral, str_from(rules->items[i]), on) != ERR_OK)
+            return cli_usage_error(server->cli, "--%s %s: unknown rule", option, rules->items[i]);
+    return CLI_EXIT_OK;
+}
+
 static enum cli_exit open_neutral(struct server *server)
 {
-    const struct option_list *keep = &server->options->keep_volatile;
-
     server->neutral = neutral_create();
-    for (size_t i = 0; i < keep->count; i++) {
-        if (neutral_switch(server->neutral, str_from(keep->items[i]), false) != ERR_OK)
-            return cli_usage_error(server->cli, "--keep-volatile %s: unknown rule", keep->items[i]);
-    }
-    return CLI_EXIT_OK;
+    enum cli_exit exit = switch_rules(server, "normalize", &server->options->normalize, true);
+    if (exit != CLI_EXIT_OK)
+        return exit;
+    return switch_rules(server, "keep-volatile", &server->options->keep_volatile, false);
 }
 
 /* Without a cache there is no installation key: use one for the life of this process. */

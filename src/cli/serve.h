@@ -60,7 +60,7 @@ struct serve_options {
     const char *state_dir;
     const char *record; /* NULL = nothing is recorded */
     uint64_t record_bytes, record_block;
-    struct option_list keep_volatile;
+    struct option_list keep_volatile, normalize;
     bool keep_thoughts;
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
     bool public_metrics;

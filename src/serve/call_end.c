@@ -95,6 +95,7 @@ static void log_generation(struct call *call)
     buf_init(&line, LINE_BYTES_MAX);
     log_line_write(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count,
                    &line);
+    log_line_write_changes(&call->prepared.changed, &line);
     /* The number is that of the lines [route] and [cache]; the name was sent to the client. */
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
              (unsigned long long)call->first_id, call->request_id, call->endpoint->name,

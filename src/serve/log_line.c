@@ -4,6 +4,7 @@
 #include "serve/log_line.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -85,4 +86,14 @@ void log_line_write(const struct gen_usage *usage, const struct answer_timings *
     write_parts(usage, out);
     write_reason(usage, marks, marks_count, out);
     write_speed(usage, timings, out);
+}
+
+void log_line_write_changes(const struct neutral_tally *tally, struct buf *out)
+{
+    static const struct neutral_tally none;
+
+    if (memcmp(tally, &none, sizeof(none)) == 0)
+        return;
+    buf_append_str(out, " | rules: ");
+    neutral_write_tally(tally, out);
 }

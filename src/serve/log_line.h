@@ -7,7 +7,7 @@
  *
  * The parts always add up to the prompt (keeps I99). `user[3]` is the message that contains the
  * first token not found: the fourth message of the request, whatever the others are, and a user's.
- * Unknown parts are omitted.
+ * Unknown parts are omitted. Rules of neutral.h that changed the request are named at the end.
  *
  * Pure functions; any thread.
  */
@@ -19,6 +19,7 @@
 
 #include "dialect/answer.h"
 #include "base/buf.h"
+#include "chat/neutral.h"
 #include "sched/gen.h"
 
 /* The message that contains a token of the prompt: the last one that begins at or before it. False:
@@ -29,5 +30,8 @@ bool log_line_message_at(const struct mark *marks, size_t count, uint32_t positi
 /* Appends the line, without a line end. */
 void log_line_write(const struct gen_usage *usage, const struct answer_timings *timings,
                     const struct mark *marks, size_t marks_count, struct buf *out);
+
+/* Appends " | rules: cch, tool-order", or nothing. */
+void log_line_write_changes(const struct neutral_tally *tally, struct buf *out);
 
 #endif

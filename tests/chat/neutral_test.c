@@ -16,13 +16,14 @@
 
 static void assert_becomes(struct neutral *neutral, const char *text, const char *expected)
 {
+    struct neutral_tally tally = {0};
     struct arena arena;
     struct str out;
     size_t len = strlen(text);
 
     arena_init(&arena, 1 << 20);
     struct str guarded = {test_guarded(text, len), len};
-    assert_ok(neutral_text(neutral, &arena, guarded, &out));
+    assert_ok(neutral_text(neutral, &arena, guarded, &tally, &out));
     if (!str_eq(out, str_from(expected)))
         fail_msg("'%s' became '" STR_FMT "'", text, STR_ARG(out));
     if (strcmp(text, expected) == 0)
@@ -86,7 +87,8 @@ static void test_i106_rules_are_visible_and_can_be_switched(void **state)
     (void)state;
     for (int i = 0; i < NEUTRAL_COUNT; i++) {
         struct neutral_info info = neutral_info(neutral, (enum neutral_rule)i);
-        assert_true(info.on && strlen(info.name) > 0 && strlen(info.description) > 0);
+        assert_int_equal(info.on, i != NEUTRAL_PARAMETER_ORDER);
+        assert_true(strlen(info.name) > 0 && strlen(info.description) > 0);
         assert_int_equal(info.count, 0);
         assert_ok(neutral_switch(neutral, str_from(info.name), false));
         assert_false(neutral_info(neutral, (enum neutral_rule)i).on);
@@ -102,12 +104,37 @@ static void test_i106_rules_are_visible_and_can_be_switched(void **state)
     neutral_destroy(&neutral);
 }
 
+static void test_transient_spans_are_found(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t at;
+    } rows[] = {
+        {"", SIZE_MAX},
+        {"system-reminder", SIZE_MAX},
+        {"<system-reminder", SIZE_MAX},
+        {"<system-reminder>", 0},
+        {" \n<system-reminder>", 0},
+        {"Go on.\n\n<environment_details>\nx", 6},
+        {"a <env> b <system-reminder> c", 1},
+        {"a <total_tokens>9</total_tokens> b <env>", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        size_t len = strlen(rows[i].text);
+        struct str text = {test_guarded(rows[i].text, len), len};
+        assert_int_equal(neutral_find_transient(text), rows[i].at);
+    }
+}
+
 static void render(struct neutral *neutral, const char *messages, char *out, size_t size)
 {
     struct chat_template_options options = {0};
     const struct prepare_tools tools = {.neutral = neutral};
     struct gen_request read;
-    struct prepare_run run = {.request = &read, .tools = &tools};
+    struct prepared prepared = {0};
+    struct prepare_run run = {.out = &prepared, .request = &read, .tools = &tools};
     struct chat_template *tmpl;
     struct chat_text text;
     struct errinfo info;
@@ -155,6 +182,7 @@ static void test_i106_turns_of_a_stamping_client_are_equal(void **state)
 
 static void test_no_memory(void **state)
 {
+    struct neutral_tally tally = {0};
     struct neutral *neutral = neutral_create();
     struct fault fault = {0};
     struct arena arena;
@@ -164,16 +192,18 @@ static void test_no_memory(void **state)
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
         arena_init(&arena, 1 << 20);
-        enum err err = neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &out);
+        enum err err = neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &tally, &out);
         assert_true(err == ERR_OK ? atomic_load(&fault.fired) == 0 : err == ERR_NOMEM);
         arena_fini(&arena);
     }
     mem_set_fault(NULL);
     arena_init(&arena, 4);
-    assert_err(neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &out), ERR_LIMIT);
+    assert_err(neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &tally, &out),
+               ERR_LIMIT);
     arena_fini(&arena);
     neutral_destroy(&neutral);
 }
 
-TEST_SUITE(TEST(test_i106_rules), TEST(test_i106_rules_are_visible_and_can_be_switched),
+TEST_SUITE(TEST(test_i106_rules), TEST(test_transient_spans_are_found),
+           TEST(test_i106_rules_are_visible_and_can_be_switched),
            TEST(test_i106_turns_of_a_stamping_client_are_equal), TEST(test_no_memory))

@@ -128,9 +128,11 @@ test_what_is_missing_is_said() {
     run "$HEARTH" serve m.gguf --port 0 --ssd-dir none --chat-template-file none.jinja --state-dir "$PWD/state"
     expect_status 1
     expect_err 'none.jinja'
-    run "$HEARTH" serve m.gguf --port 0 --keep-volatile everything
-    expect_status 2
-    expect_err 'unknown rule'
+    for option in keep-volatile normalize; do
+        run "$HEARTH" serve m.gguf --port 0 --$option everything
+        expect_status 2
+        expect_err "$option everything: unknown rule"
+    done
 }
 
 # It serves all the same, and says why nothing is stored, and what to do.

@@ -57,6 +57,22 @@ static void test_what_is_not_known_is_left_out(void **state)
           "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | new text");
 }
 
+static void test_rules_that_changed_the_request(void **state)
+{
+    struct neutral_tally tally = {0};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 1024);
+    log_line_write_changes(&tally, &out);
+    assert_int_equal(out.len, 0);
+    tally.counts[NEUTRAL_CCH] = 2;
+    tally.counts[NEUTRAL_TOOL_ORDER] = 1;
+    log_line_write_changes(&tally, &out);
+    assert_string_equal(buf_str(&out), " | rules: cch 2, tool-order");
+    buf_fini(&out);
+}
+
 static void test_messages_by_position(void **state)
 {
     static const struct {
@@ -78,4 +94,4 @@ static void test_messages_by_position(void **state)
 }
 
 TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
-           TEST(test_messages_by_position))
+           TEST(test_rules_that_changed_the_request), TEST(test_messages_by_position))
