@@ -88,8 +88,9 @@ static const struct option_desc options_table[] = {
      .help = "Accept remote clients without an API key (insecure)."},
     {"allow-host", 0, OPTION_LIST, AT(hosts), .value = "NAME",
      .help = "Host name that clients may use, besides localhost."},
-    {"cors-origins", 0, OPTION_LIST, AT(origins), .value = "ORIGIN",
-     .help = "Origin of web pages that may call the server."},
+    {"cors-origins", 0, OPTION_LIST, AT(origins), .value = "ORIGIN", .initial = HTTP_ORIGIN_LOCAL,
+     .help = "Origin of web pages that may call the server: SCHEME://HOST[:PORT], localhost (all "
+             "pages of this machine, but not to /admin), * (any), or none."},
     {"strict-model", 0, OPTION_FLAG, AT(strict_model),
      .help = "Reject requests that name a model that is not served."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
@@ -204,6 +205,7 @@ struct server {
     struct memory *memory;
     struct model_share *shares;
     unsigned metrics_compat;
+    struct option_list origins; /* of --cors-origins, one by one */
     struct admin *admin;
     struct api *api;
     struct http_server *http;
@@ -236,6 +238,35 @@ static bool read_metrics_compat(struct server *server)
     return true;
 }
 
+/* llama-server separates origins by commas. `none` disables CORS. */
+static bool read_origins(struct server *server)
+{
+    const struct option_list *given = &server->options->origins;
+    struct arena *arena = server->cli->arena;
+
+    for (size_t i = 0; i < given->count; i++) {
+        struct str rest = str_from(given->items[i]), origin;
+        while (str_next(&rest, ',', &origin)) {
+            if (str_eq(origin, STR("none")))
+                continue;
+            const char **names =
+                arena_push(arena, server->origins.items, server->origins.count, sizeof(*names));
+            if (names == NULL ||
+                (names[server->origins.count] = arena_strdup(arena, origin)) == NULL)
+                return cli_error(server->cli, "no memory for the options"), false;
+            server->origins = (struct option_list){names, server->origins.count + 1};
+            if (http_origin_valid(origin))
+                continue;
+            cli_usage_error(server->cli,
+                            "--cors-origins %.*s: expected SCHEME://HOST[:PORT] in lower case, "
+                            "localhost, * or none",
+                            (int)origin.len, origin.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum cli_exit check(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -251,7 +282,7 @@ static enum cli_exit check(struct server *server)
     if (options->exact && options->sharing == ENGINE_SHARING_RELEASE)
         return cli_usage_error(cli, "--exact needs state of this build and device: it cannot be "
                                     "combined with --share-state release");
-    if (!read_metrics_compat(server))
+    if (!read_metrics_compat(server) || !read_origins(server))
         return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);
 }
@@ -429,7 +460,7 @@ static enum cli_exit open_http(struct server *server)
         .limits = {.connections_max = (uint32_t)options->connections,
                    .connections_per_address_max = (uint32_t)options->connections_per_address},
         .allowed_hosts = {options->hosts.items, options->hosts.count},
-        .cors_origins = {options->origins.items, options->origins.count},
+        .cors_origins = {server->origins.items, server->origins.count},
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
         .error_body = api_http_error,

@@ -5,16 +5,16 @@
 
 #include "base/clock.h"
 
-enum { ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256 };
+enum { ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256, CORS_HEADERS_MAX = 2048 };
 
 struct str http_answer_origin(const struct http_shared *shared, const struct http_request *request)
 {
     struct str origin;
 
-    if (!http_request_header(request, STR("origin"), &origin) ||
-        !http_origin_allowed(origin, shared->options.cors_origins))
+    if (!http_request_header(request, STR("origin"), &origin))
         return STR_NONE;
-    return origin;
+    bool named = http_route_named_origins(shared->routes, shared->routes_count, request->path);
+    return http_origin_allowed(origin, shared->options.cors_origins, named) ? origin : STR_NONE;
 }
 
 static struct http_frame frame_of(const struct http_shared *shared,
@@ -105,10 +105,21 @@ struct http_chunk *http_answer_problem(const struct http_shared *shared, enum ht
     return chunk;
 }
 
+/* The headers that a page wants to send: SDKs have many. Keys are checked later, and an allowed page
+ * can send any value in those that browsers always allow. */
+static struct str wanted_headers(const struct http_request *request)
+{
+    struct str wanted;
+
+    if (!http_request_header(request, STR("access-control-request-headers"), &wanted) ||
+        wanted.len == 0 || wanted.len > CORS_HEADERS_MAX)
+        return STR("authorization, content-type, x-api-key");
+    return wanted;
+}
+
 struct http_chunk *http_answer_options(const struct http_shared *shared,
                                        const struct http_request *request, bool keep_alive)
 {
-    const char *allowed = shared->options.cors_headers;
     struct http_frame frame = frame_of(shared, request, keep_alive);
     struct buf methods;
 
@@ -118,8 +129,7 @@ struct http_chunk *http_answer_options(const struct http_shared *shared,
     const struct http_header headers[] = {
         {STR("allow"), allow},
         {STR("access-control-allow-methods"), allow},
-        {STR("access-control-allow-headers"),
-         str_from(allowed != NULL ? allowed : "authorization, content-type, x-api-key")},
+        {STR("access-control-allow-headers"), wanted_headers(request)},
         {STR("access-control-max-age"), STR("600")},
     };
     struct http_head head = {

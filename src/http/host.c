@@ -126,11 +126,48 @@ bool http_host_allowed(struct str name, struct http_names allowed)
     return false;
 }
 
-bool http_origin_allowed(struct str origin, struct http_names allowed)
+/* The name in "http://name:port"; false for other forms. */
+static bool split_origin(struct str origin, struct str *name)
 {
-    for (size_t i = 0; i < allowed.count; i++)
-        if (str_eq(str_from(allowed.names[i]), STR("*")) ||
-            str_eq(str_from(allowed.names[i]), origin))
-            return true;
+    static const struct str schemes[] = {STR("http://"), STR("https://")};
+
+    for (size_t i = 0; i < COUNT_OF(schemes); i++) {
+        size_t len = schemes[i].len;
+        if (str_starts(origin, schemes[i]))
+            return http_host_split((struct str){origin.ptr + len, origin.len - len}, name, NULL);
+    }
     return false;
+}
+
+/* Not subdomains of localhost: a resolver may answer for them. */
+static bool is_local_page(struct str origin)
+{
+    struct str name;
+
+    return split_origin(origin, &name) && http_is_loopback(name) &&
+           !ends_nocase(without_dot(name), STR(".localhost"));
+}
+
+bool http_origin_allowed(struct str origin, struct http_names allowed, bool named)
+{
+    for (size_t i = 0; i < allowed.count; i++) {
+        struct str one = str_from(allowed.names[i]);
+        if (str_eq(one, STR(HTTP_ORIGIN_LOCAL)) ? !named && is_local_page(origin)
+                                                : str_eq(one, STR("*")) || str_eq(one, origin))
+            return true;
+    }
+    return false;
+}
+
+bool http_origin_valid(struct str origin)
+{
+    struct str name;
+
+    if (str_eq(origin, STR("*")) || str_eq(origin, STR("null")) ||
+        str_eq(origin, STR(HTTP_ORIGIN_LOCAL)))
+        return true;
+    for (size_t i = 0; i < origin.len; i++)
+        if (isupper((unsigned char)origin.ptr[i]))
+            return false;
+    return split_origin(origin, &name) && !str_ends(origin, STR(":"));
 }

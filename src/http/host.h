@@ -34,7 +34,16 @@ struct http_names {
 /* For a name from http_host_split: loopback, or in the list (any case, a final dot ignored). */
 bool http_host_allowed(struct str name, struct http_names allowed) NODISCARD;
 
-/* For an Origin header: in the list, byte for byte, or the list has "*". */
-bool http_origin_allowed(struct str origin, struct http_names allowed) NODISCARD;
+/* In a list of origins: pages of this machine, on any port. */
+#define HTTP_ORIGIN_LOCAL "localhost"
+
+/* For an Origin header: in the list, byte for byte, or the list has "*". HTTP_ORIGIN_LOCAL in the
+ * list allows http and https pages of "localhost" and of loopback addresses, unless `named`: then
+ * only listed origins and "*" count. */
+bool http_origin_allowed(struct str origin, struct http_names allowed, bool named) NODISCARD;
+
+/* Whether a text can be in such a list: SCHEME://HOST[:PORT] in lower case, "*", "null" or
+ * HTTP_ORIGIN_LOCAL. */
+bool http_origin_valid(struct str origin) NODISCARD;
 
 #endif

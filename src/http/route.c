@@ -103,6 +103,15 @@ void http_route_allow(const struct http_route *routes, size_t count, struct str 
         }
 }
 
+bool http_route_named_origins(const struct http_route *routes, size_t count, struct str path)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((routes[i].flags & HTTP_ROUTE_NAMED_ORIGINS) != 0 &&
+            matches(str_from(routes[i].path), path, NULL))
+            return true;
+    return false;
+}
+
 static void check_path(struct str path)
 {
     size_t captures = 0;

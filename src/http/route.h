@@ -15,6 +15,7 @@
 #ifndef HEARTH_HTTP_ROUTE_H
 #define HEARTH_HTTP_ROUTE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,12 +29,15 @@ struct http_reply;
  * now or, if acquired, later and on any thread. */
 typedef void (*http_handler_fn)(struct http_request *request, struct http_reply *reply, void *arg);
 
+/* CORS: pages of this machine must be named in cors_origins, as all others are. */
+enum { HTTP_ROUTE_NAMED_ORIGINS = 1 };
+
 struct http_route {
     enum http_method method;
     const char *path;
     http_handler_fn handler;
     void *arg;
-    uint32_t flags; /* defined by the table's owner, for example who may call */
+    uint32_t flags; /* of HTTP_ROUTE_* */
 };
 
 enum http_match { HTTP_MATCH_FOUND, HTTP_MATCH_NO_PATH, HTTP_MATCH_NO_METHOD };
@@ -45,6 +49,9 @@ enum http_match http_route_find(const struct http_route *routes, size_t count,
 /* Appends the methods of a path in the form of an Allow header: "GET, HEAD, OPTIONS". */
 void http_route_allow(const struct http_route *routes, size_t count, struct str path,
                       struct buf *out);
+
+/* Whether a row of this path, with any method, has HTTP_ROUTE_NAMED_ORIGINS. */
+bool http_route_named_origins(const struct http_route *routes, size_t count, struct str path);
 
 /* Aborts on an invalid table: a path without '/', {...} that is not last, too many captures, a
  * missing handler, a duplicate row. */

@@ -62,12 +62,10 @@ struct http_options {
     struct http_limits limits;
     /* in addition to loopback. A server not bound to loopback checks Host only if this is set */
     struct http_names allowed_hosts;
-    struct http_names cors_origins; /* empty: no CORS header is ever sent */
-    /* allowed in preflights; NULL = authorization, content-type, x-api-key */
-    const char *cors_headers;
-    struct log *log;           /* may be NULL */
-    const struct clock *clock; /* NULL = the system clock. Used for all deadlines */
-    uint32_t tick_ms;          /* how often deadlines are checked; 0 = 100 */
+    struct http_names cors_origins; /* see host.h; empty: no CORS header is ever sent */
+    struct log *log;                /* may be NULL */
+    const struct clock *clock;      /* NULL = the system clock. Used for all deadlines */
+    uint32_t tick_ms;               /* how often deadlines are checked; 0 = 100 */
 
     /* Writes the body of refusals by this layer, on the loop thread. NULL = the problem's sentence
      * as plain text. `path` is that of the request as far as it could be read, else empty. `id` is

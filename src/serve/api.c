@@ -409,6 +409,7 @@ static void add_routes(struct api *api, const struct endpoint *endpoints, size_t
             .path = endpoints[i].path,
             .handler = handle,
             .arg = &api->route_args[at],
+            .flags = endpoints[i].admin ? HTTP_ROUTE_NAMED_ORIGINS : 0,
         };
     }
 }

@@ -55,6 +55,44 @@ test_a_line_of_llama_server() {
     stop
 }
 
+preflight() { # ORIGIN PATH
+    run curl -sS -i -X OPTIONS "$url$2" -H "Origin: $1" -H 'Access-Control-Request-Method: POST' \
+        -H 'Access-Control-Request-Headers: content-type,x-stainless-lang'
+    expect_status 0
+}
+
+# Pages of this machine may call the API, but not /admin; others may not.
+test_pages_of_this_machine() {
+    make_model
+    start --api-key secret
+    for origin in http://localhost:5173 https://127.0.0.1:8443 'http://[::1]:3000'; do
+        preflight "$origin" /v1/chat/completions
+        expect_out "access-control-allow-origin: $origin"
+        expect_out 'access-control-allow-headers: content-type,x-stainless-lang'
+        preflight "$origin" /admin/stats
+        ! grep -qi 'access-control' "$scratch/out" || fail "$(cat "$scratch/out")"
+    done
+    preflight http://evil.example /v1/chat/completions
+    ! grep -qi 'access-control' "$scratch/out" || fail "$(cat "$scratch/out")"
+    run curl -sS -i "$url/v1/chat/completions" -H 'Origin: http://localhost:5173' -H 'Content-Type: application/json' -d "$chat"
+    expect_out '401 Unauthorized' # a page needs the key, too
+    expect_out 'access-control-allow-origin: http://localhost:5173'
+    stop
+    start --cors-origins none
+    preflight http://localhost:5173 /v1/chat/completions
+    ! grep -qi 'access-control\|^vary' "$scratch/out" || fail "$(cat "$scratch/out")"
+    stop
+    start --cors-origins 'https://app.example,http://localhost:5173'
+    preflight http://localhost:5173 /admin/stats
+    expect_out 'access-control-allow-origin: http://localhost:5173'
+    preflight http://localhost:5174 /v1/models
+    ! grep -qi 'access-control' "$scratch/out" || fail "$(cat "$scratch/out")"
+    stop
+    run "$HEARTH" serve m.gguf --cors-origins app.example
+    expect_status 2
+    expect_err '--cors-origins app.example: expected SCHEME://HOST[:PORT] in lower case, localhost, * or none'
+}
+
 test_local_socket() {
     make_model
     start --host "$PWD/h.sock"

@@ -348,6 +348,12 @@ static void test_cors(void **state)
                  "Access-Control-Request-Method: POST\r\n\r\n",
                  204, true);
     assert_int_equal(count_of(&pair.sent, "access-control"), 0);
+    check_answer(&pair,
+                 "OPTIONS /echo HTTP/1.1\r\n" H "Origin: http://app.example\r\n"
+                 "Access-Control-Request-Headers: x-stainless-os,authorization\r\n\r\n",
+                 204, true);
+    check_sent(&pair, "access-control-allow-headers: x-stainless-os,authorization\r\n");
+    assert_int_equal(count_of(&pair.sent, "credentials"), 0);
     http_pair_fini(&pair);
 }
 

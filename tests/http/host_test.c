@@ -116,12 +116,65 @@ static void test_origins(void **state)
     struct http_names some = {names, 2}, any = {(const char *const[]){"*"}, 1};
 
     (void)state;
-    assert_true(http_origin_allowed(STR("https://app.example"), some));
-    assert_false(http_origin_allowed(STR("https://app.example.evil"), some));
-    assert_false(http_origin_allowed(STR("https://app.exampl"), some));
-    assert_false(http_origin_allowed(STR("null"), some));
-    assert_false(http_origin_allowed(STR("https://app.example"), (struct http_names){0}));
-    assert_true(http_origin_allowed(STR("null"), any));
+    assert_true(http_origin_allowed(STR("https://app.example"), some, false));
+    assert_false(http_origin_allowed(STR("https://app.example.evil"), some, false));
+    assert_false(http_origin_allowed(STR("https://app.exampl"), some, false));
+    assert_false(http_origin_allowed(STR("null"), some, false));
+    assert_false(http_origin_allowed(STR("https://app.example"), (struct http_names){0}, false));
+    assert_true(http_origin_allowed(STR("null"), any, false));
 }
 
-TEST_SUITE(TEST(test_loopback), TEST(test_split), TEST(test_allowed), TEST(test_origins))
+static void test_pages_of_this_machine(void **state)
+{
+    static const struct str local[] = {
+        STR("http://localhost"),      STR("http://localhost:3000"), STR("https://localhost:8443"),
+        STR("http://127.0.0.1:5173"), STR("http://127.1.2.3"),      STR("http://[::1]:4327"),
+        STR("http://localhost."),
+    };
+    static const struct str others[] = {
+        STR("http://localhost.evil.example"),
+        STR("http://evil.localhost"),
+        STR("http://localhost:3000/path"),
+        STR("http://localhost:99999"),
+        STR("http://user@localhost"),
+        STR("http://127.0.0.1.evil.example"),
+        STR("http://0.0.0.0"),
+        STR("http://[::]"),
+        STR("ftp://localhost"),
+        STR("file://localhost"),
+        STR("http://"),
+        STR("localhost"),
+        STR("http:localhost"),
+        STR("null"),
+        STR(""),
+        STR("https://evil.example"),
+    };
+    struct http_names names = {(const char *const[]){HTTP_ORIGIN_LOCAL}, 1};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(local); i++) {
+        assert_true(http_origin_allowed(local[i], names, false));
+        assert_false(http_origin_allowed(local[i], names, true));
+        assert_false(http_origin_allowed(local[i], (struct http_names){0}, false));
+    }
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        if (http_origin_allowed(others[i], names, false))
+            fail_msg("'" STR_FMT "' is allowed", STR_ARG(others[i]));
+}
+
+static void test_valid_origins(void **state)
+{
+    static const struct str valid[] = {STR("*"), STR("null"), STR("localhost"),
+                                       STR("https://app.example"), STR("http://box.lan:80")};
+    static const struct str invalid[] = {STR("https://App.example"), STR("app.example"),
+                                         STR("https://app.example/"), STR("http://a:"), STR("")};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(valid); i++)
+        assert_true(http_origin_valid(valid[i]));
+    for (size_t i = 0; i < COUNT_OF(invalid); i++)
+        assert_false(http_origin_valid(invalid[i]));
+}
+
+TEST_SUITE(TEST(test_loopback), TEST(test_split), TEST(test_allowed), TEST(test_origins),
+           TEST(test_pages_of_this_machine), TEST(test_valid_origins))
