@@ -55,7 +55,7 @@ void endpoint_admin_events(const struct loop_request *req)
         loop_fail(req, &error);
         return;
     }
-    if (respond_stream(req->reply, req->request_id) != HTTP_OK)
+    if (respond_stream(req->reply, "text/event-stream", req->request_id) != HTTP_OK)
         return;
     /* the first byte shows the reader that the stream is open */
     (void)http_reply_write(req->reply, keepalive);

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json_alc.h"
 #include "base/mem.h"
@@ -259,6 +260,17 @@ void json_key_null(struct json *json, const char *key)
 {
     json_key(json, key);
     json_null(json);
+}
+
+void json_key_time(struct json *json, const char *key, uint64_t seconds)
+{
+    time_t time = (time_t)seconds;
+    struct tm utc;
+    char text[32] = "";
+
+    if (gmtime_r(&time, &utc))
+        (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    json_key_text(json, key, text);
 }
 
 struct json sse_open(struct buf *out, const char *name)

@@ -53,6 +53,8 @@ void json_key_open(struct json *json, const char *key, char bracket);
 void json_key_float(struct json *json, const char *key, double value);
 void json_key_bool(struct json *json, const char *key, bool value);
 void json_key_null(struct json *json, const char *key);
+/* Seconds of wall time as "2026-11-16T08:00:00Z". */
+void json_key_time(struct json *json, const char *key, uint64_t seconds);
 
 /* A server-sent event (text/event-stream): "event: NAME" unless it is NULL, and one JSON value,
  * which the caller writes in between, as its data. Neither contains line ends, which could forge an

@@ -49,6 +49,8 @@ struct gen_request {
     struct str prompt;
     const int32_t *prompt_tokens;
     size_t prompt_tokens_count;
+    const int32_t *context; /* tokens of earlier turns, before a conversation's */
+    size_t context_count;
     bool continue_final; /* continue the last message, which is an assistant's */
     bool echo;           /* completions: return the prompt before the answer */
     bool needs_text;     /* an answer without text is an error: it is a summary */
@@ -80,8 +82,11 @@ struct gen_request {
     uint32_t reasoning_budget;   /* tokens; 0 = not set */
     enum reasoning_mode reasoning_mode;
 
-    bool no_model;     /* /admin: can be answered without a model */
-    bool prefill_only; /* /admin: only put the prompt's state into the cache */
+    bool no_model;      /* /admin: can be answered without a model */
+    bool prefill_only;  /* /admin: only put the prompt's state into the cache */
+    bool load_only;     /* no prompt: only load the model */
+    bool unload;        /* no prompt: only unload the model; with no_model */
+    bool return_tokens; /* the answer has the tokens of the prompt and of itself */
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;

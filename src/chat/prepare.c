@@ -85,16 +85,22 @@ static enum err prepare_conversation(struct prepare_run *run)
     return prepare_tokens(run);
 }
 
-/* The client's own tokens; ids are validated before they reach the engine. */
+/* Ids of the client's own tokens are validated before they reach the engine. */
+static enum err check_tokens(struct prepare_run *run, const token_id *tokens, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!engine_token_valid(run->tools->model.engine, tokens[i]))
+            return err_set(&run->info, ERR_INVALID, "token %d at %zu is not in the vocabulary",
+                           tokens[i], i);
+    return ERR_OK;
+}
+
 static enum err copy_tokens(struct prepare_run *run)
 {
     const struct gen_request *request = run->request;
     struct token_prompt *prompt = &run->out->prompt;
 
-    for (size_t i = 0; i < request->prompt_tokens_count; i++)
-        if (!engine_token_valid(run->tools->model.engine, request->prompt_tokens[i]))
-            return err_set(&run->info, ERR_INVALID, "token %d at %zu is not in the vocabulary",
-                           request->prompt_tokens[i], i);
+    TRY(check_tokens(run, request->prompt_tokens, request->prompt_tokens_count));
     prompt->tokens = mem_try_alloc_array(request->prompt_tokens_count + 1, sizeof(*prompt->tokens));
     if (!prompt->tokens)
         return ERR_NOMEM;
@@ -104,11 +110,38 @@ static enum err copy_tokens(struct prepare_run *run)
     return ERR_OK;
 }
 
+/* Tokens of earlier turns come first; a BOS after them would begin another text. */
+static enum err add_context(struct prepare_run *run)
+{
+    const struct gen_request *request = run->request;
+    const struct engine_facts *facts = engine_facts(run->tools->model.engine);
+    struct token_prompt *prompt = &run->out->prompt;
+    size_t count = request->context_count;
+
+    if (count == 0)
+        return ERR_OK;
+    TRY(check_tokens(run, request->context, count));
+    size_t skip = facts->add_bos && prompt->count > 0 && prompt->tokens[0] == facts->bos;
+    token_id *tokens = mem_try_alloc_array(count + prompt->count + 1, sizeof(*tokens));
+    if (!tokens)
+        return ERR_NOMEM;
+    memcpy(tokens, request->context, count * sizeof(*tokens));
+    memcpy(tokens + count, prompt->tokens + skip, (prompt->count - skip) * sizeof(*tokens));
+    mem_free(prompt->tokens);
+    prompt->tokens = tokens;
+    prompt->count += count - skip;
+    for (size_t i = 0; i < prompt->mark_count; i++)
+        prompt->marks[i].at += prompt->marks[i].at >= skip ? count - skip : count;
+    run->out->history_known = false;
+    return ERR_OK;
+}
+
 static enum err make_tokens(struct prepare_run *run)
 {
     switch (run->request->source) {
     case GEN_SOURCE_MESSAGES:
-        return prepare_conversation(run);
+        TRY(prepare_conversation(run));
+        return add_context(run);
     case GEN_SOURCE_TEXT: /* the client writes the whole prompt, including control tokens */
         TRY(check_length(run, run->request->prompt.len));
         return tokens_from_string(run->tools->model.tokens, &run->caller, run->request->prompt,

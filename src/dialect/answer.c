@@ -39,6 +39,7 @@ static void end_choice(struct answer_choice *choice)
     }
     mem_free(choice->calls);
     mem_free(choice->logprobs);
+    mem_free(choice->tokens);
     buf_fini(&choice->content);
     buf_fini(&choice->reasoning);
 }
@@ -118,6 +119,18 @@ enum err answer_add(struct answer *answer, size_t index, const struct output_eve
     case OUTPUT_EVENT_COUNT:
         break;
     }
+    return ERR_OK;
+}
+
+enum err answer_add_token(struct answer *answer, size_t index, token_id token)
+{
+    struct answer_choice *choice = &answer->choices[index];
+
+    assert(index < answer->choices_count);
+    if (!mem_try_reserve(&choice->tokens, choice->tokens_count + 1, &choice->tokens_cap,
+                         sizeof(*choice->tokens)))
+        return ERR_NOMEM;
+    choice->tokens[choice->tokens_count++] = token;
     return ERR_OK;
 }
 

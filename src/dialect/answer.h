@@ -64,6 +64,8 @@ struct answer_choice {
     size_t logprobs_count, logprobs_cap;
     size_t logprobs_sent; /* the composer's: entries already sent in a chunk */
     size_t logprobs_text; /* the composer's: characters of their texts */
+    token_id *tokens;     /* NULL unless asked for */
+    size_t tokens_count, tokens_cap;
     enum answer_finish finish;
     struct str stop_text; /* of ANSWER_STOP_TEXT */
     uint32_t generated;
@@ -81,6 +83,8 @@ struct answer {
     uint64_t created_s;       /* wall time */
     const char *model;        /* name to report */
     const struct gen_request *request;
+    const token_id *prompt; /* of request->return_tokens; borrowed */
+    size_t prompt_count;
     struct answer_choice choices[ANSWER_CHOICES_MAX];
     size_t choices_count;
     struct gen_usage usage; /* of the first choice's prompt; `generated` of all together */
@@ -88,6 +92,7 @@ struct answer {
     struct gen_times times;
     bool begun;             /* dialect->begin was called */
     struct api_error error; /* kind != API_OK: it failed */
+    uint64_t load_ns;       /* from the request's arrival until its model was loaded */
     double progress_ms;     /* since prefill began; the caller's, set before `progress` */
     /* the composer's: number of the next event; 0: nothing written yet */
     uint64_t sequence;
@@ -102,6 +107,7 @@ struct answer {
 /* A client API: how requests are parsed and answers are written. One constant per endpoint. */
 struct dialect {
     const char *name;
+    const char *stream_type; /* content type of a stream; NULL: text/event-stream */
     /* SSE text to send during silence; NULL: use `keepalive_event` */
     const char *keepalive;
     /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is
@@ -141,6 +147,9 @@ extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;
 
+extern const struct dialect dialect_ollama_chat, dialect_ollama_generate;
+extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: parse and errors only */
+
 /* The `error` of OpenAI's dialects. */
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
 
@@ -151,6 +160,9 @@ void answer_fini(struct answer *answer);
 /* Adds one event to a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice,
                     const struct output_event *event) NODISCARD;
+
+/* Stores one token, of request->return_tokens. ERR_NOMEM. */
+enum err answer_add_token(struct answer *answer, size_t choice, token_id token) NODISCARD;
 
 /* Stores the probabilities of one token. ERR_NOMEM. */
 enum err answer_add_logprob(struct answer *answer, size_t choice,

@@ -14,18 +14,6 @@
 
 /* ---- parse ---- */
 
-static enum err read_logprobs(struct gen_request *request, const struct json_reader *body)
-{
-    uint64_t top = 0;
-
-    TRY(json_read_bool(body, "logprobs", &request->sample.logprob));
-    TRY(json_read_uint(body, "top_logprobs", 0, SAMPLE_TOP_MAX, &top));
-    if (top > 0 && !request->sample.logprob)
-        return json_read_error(body, "top_logprobs", "needs 'logprobs' to be true");
-    request->sample.logprobs = (uint32_t)top;
-    return ERR_OK;
-}
-
 static enum err read_modalities(const struct json_reader *body)
 {
     yyjson_val *list = NULL, *value;
@@ -49,7 +37,7 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));
     TRY(read_modalities(&body));
-    TRY(read_logprobs(request, &body));
+    TRY(openai_read_logprobs(request, &body));
     TRY(openai_read_tools(request, &body));
     TRY(openai_read_messages(request, &body));
     return openai_read_tool_choice(request, &body);

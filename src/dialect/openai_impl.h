@@ -1,12 +1,12 @@
 /*
- * openai_impl.h: what the three OpenAI dialects share: parsing of settings, tools and messages;
- * writing of usage, timings and chunks.
+ * openai_impl.h: what the three OpenAI dialects share, and Ollama's uses: parsing of settings, tools
+ * and messages; writing of usage, timings and chunks.
  *
  *      body --chat, completions, responses--> openai_settings.c, openai_tools.c, openai_messages.c
  *           --> struct gen_request
  *      struct answer --> openai_common.c --chat, completions, responses--> bytes
  *
- * Only the files openai_*.c include this.
+ * Only the files openai_*.c and ollama.c include this.
  */
 #ifndef HEARTH_DIALECT_OPENAI_IMPL_H
 #define HEARTH_DIALECT_OPENAI_IMPL_H
@@ -39,6 +39,17 @@ enum {
 /* The settings with the same name and meaning in all three: model, sampling, limits, format,
  * thinking, cache, streaming. */
 enum err openai_read_settings(struct gen_request *request,
+                              const struct json_reader *body) NODISCARD;
+
+/* Parts of it, for Ollama: numbers, seed, biases; `stop`; the effort of thinking. */
+enum err openai_read_sampling(struct gen_request *request,
+                              const struct json_reader *body) NODISCARD;
+enum err openai_read_stops(struct gen_request *request, const struct json_reader *body) NODISCARD;
+enum err openai_read_effort(struct gen_request *request, const struct json_reader *holder,
+                            const char *key) NODISCARD;
+
+/* logprobs and top_logprobs, of chat. */
+enum err openai_read_logprobs(struct gen_request *request,
                               const struct json_reader *body) NODISCARD;
 
 /* `type`, `schema`, `json_schema` of a response_format or of Responses' text.format. */

@@ -185,7 +185,7 @@ static enum err read_biases(struct gen_request *request, const struct json_reade
     return ERR_OK;
 }
 
-static enum err read_sampling(struct gen_request *request, const struct json_reader *body)
+enum err openai_read_sampling(struct gen_request *request, const struct json_reader *body)
 {
     TRY(read_numbers(&request->sample, body));
     TRY(read_seed(&request->sample, body));
@@ -214,7 +214,7 @@ static enum err read_max_tokens(struct gen_request *request, const struct json_r
     return ERR_OK;
 }
 
-static enum err read_stops(struct gen_request *request, const struct json_reader *body)
+enum err openai_read_stops(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *value = json_read_get(body, "stop");
     size_t count = yyjson_is_arr(value) ? yyjson_arr_size(value) : 1;
@@ -235,6 +235,18 @@ static enum err read_stops(struct gen_request *request, const struct json_reader
                       &stops[request->stops_count]));
         request->stops_count += *stops[request->stops_count] != '\0'; /* an empty one is ignored */
     }
+    return ERR_OK;
+}
+
+enum err openai_read_logprobs(struct gen_request *request, const struct json_reader *body)
+{
+    uint64_t top = 0;
+
+    TRY(json_read_bool(body, "logprobs", &request->sample.logprob));
+    TRY(json_read_uint(body, "top_logprobs", 0, SAMPLE_TOP_MAX, &top));
+    if (top > 0 && !request->sample.logprob)
+        return json_read_error(body, "top_logprobs", "needs 'logprobs' to be true");
+    request->sample.logprobs = (uint32_t)top;
     return ERR_OK;
 }
 
@@ -409,8 +421,8 @@ static enum err read_formats(struct gen_request *request, const struct json_read
 
 /* ---- thinking ---- */
 
-static enum err set_effort(struct gen_request *request, const struct json_reader *holder,
-                           const char *key)
+enum err openai_read_effort(struct gen_request *request, const struct json_reader *holder,
+                            const char *key)
 {
     static const char *const names[] = {"none", "minimal", "low", "medium",
                                         "high", "xhigh",   "max", NULL};
@@ -454,10 +466,10 @@ static enum err read_thinking(struct gen_request *request, const struct json_rea
     struct json_reader reasoning;
     uint64_t budget = 0;
 
-    TRY(set_effort(request, body, "reasoning_effort"));
+    TRY(openai_read_effort(request, body, "reasoning_effort"));
     TRY(json_read_nested(body, "reasoning", &reasoning));
     if (reasoning.object != NULL) {
-        TRY(set_effort(request, &reasoning, "effort"));
+        TRY(openai_read_effort(request, &reasoning, "effort"));
         TRY(json_read_uint(&reasoning, "max_tokens", 0, INT32_MAX, &budget));
     }
     TRY(json_read_uint(body, "thinking_budget_tokens", 0, INT32_MAX, &budget)); /* llama-server */
@@ -518,9 +530,9 @@ static enum err read_streaming(struct gen_request *request, const struct json_re
 enum err openai_read_settings(struct gen_request *request, const struct json_reader *body)
 {
     TRY(json_read_str(body, "model", &request->model));
-    TRY(read_sampling(request, body));
+    TRY(openai_read_sampling(request, body));
     TRY(read_max_tokens(request, body));
-    TRY(read_stops(request, body));
+    TRY(openai_read_stops(request, body));
     TRY(read_formats(request, body));
     TRY(read_thinking(request, body));
     TRY(read_cache(request, body));

@@ -107,7 +107,10 @@ static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) 
     POOL_FOREACH (entry, pool)
         if (str_eq_nocase(name, str_from(entry->spec.name)))
             return entry;
-    return NULL;
+    if (!str_ends(name, STR(":latest"))) /* Ollama's clients add it to names without a tag */
+        return NULL;
+    name.len -= sizeof(":latest") - 1;
+    return find_exact_locked(pool, name);
 }
 
 /* By the rules for clients: without a name, or with an unknown one, the default model. */

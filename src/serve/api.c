@@ -40,6 +40,7 @@ enum {
 
 #define GET(path, name)                HTTP_METHOD_GET, path, name
 #define POST(path, name)               HTTP_METHOD_POST, path, name
+#define OLLAMA(...)                    __VA_ARGS__, &dialect_ollama
 #define GENERATE(path, name, dialect_) POST(path, name), &dialect_, .work = call_generate
 
 static const struct endpoint api_endpoints[] = {
@@ -51,6 +52,18 @@ static const struct endpoint api_endpoints[] = {
     {GENERATE("/v1/messages", "messages", dialect_anthropic_messages)},
     {POST("/v1/messages/count_tokens", "count_tokens"), .dialect = &dialect_anthropic_count,
      .answer = endpoint_count_tokens},
+    {GENERATE("/api/chat", "ollama_chat", dialect_ollama_chat)},
+    {GENERATE("/api/generate", "ollama_generate", dialect_ollama_generate)},
+    {OLLAMA(POST("/api/show", "ollama_show")), .plain = true, .answer = endpoint_ollama_show},
+    {OLLAMA(GET("/api/tags", "ollama_tags")), .show = endpoint_ollama_tags},
+    {OLLAMA(GET("/api/ps", "ollama_ps")), .show = endpoint_ollama_ps},
+    {OLLAMA(POST("/api/embed", "ollama_embed")), .show = endpoint_ollama_refuse},
+    {OLLAMA(POST("/api/embeddings", "ollama_embed")), .show = endpoint_ollama_refuse},
+    {OLLAMA(POST("/api/pull", "ollama_pull")), .show = endpoint_ollama_refuse},
+    {OLLAMA(POST("/api/push", "ollama_push")), .show = endpoint_ollama_refuse},
+    {OLLAMA(POST("/api/create", "ollama_create")), .show = endpoint_ollama_refuse},
+    {OLLAMA(POST("/api/copy", "ollama_copy")), .show = endpoint_ollama_refuse},
+    {HTTP_METHOD_DELETE, OLLAMA("/api/delete", "ollama_delete"), .show = endpoint_ollama_refuse},
     {POST("/tokenize", "tokenize"), .answer = endpoint_tokenize},
     {POST("/detokenize", "detokenize"), .answer = endpoint_detokenize},
     {POST("/apply-template", "apply_template"), .dialect = &dialect_openai_chat,
@@ -65,6 +78,7 @@ static const struct endpoint api_endpoints[] = {
     {GET("/v1/health", "health"), .open = true, .now = endpoint_health},
     {GET("/ready", "ready"), .open = true, .now = endpoint_ready},
     {GET("/version", "version"), .open = true, .show = endpoint_version},
+    {OLLAMA(GET("/api/version", "ollama_version")), .open = true, .show = endpoint_ollama_version},
     {GET("/", "root"), .open = true, .now = endpoint_home},
     {GET("/ui", "ui"), .open = true, .now = endpoint_page},
     {GET("/ui/{file...}", "ui"), .open = true, .now = endpoint_page},
@@ -297,14 +311,18 @@ void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_
                     struct buf *body, void *arg)
 {
     bool anthropic = str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/"));
-    const struct dialect *dialect = anthropic ? &dialect_anthropic_messages : &dialect_openai_chat;
+    bool ollama = str_starts(path, STR("/api/"));
+    const struct dialect *dialect = anthropic ? &dialect_anthropic_messages
+                                    : ollama  ? &dialect_ollama
+                                              : &dialect_openai_chat;
     struct api_error error = {0};
 
     (void)arg;
     if (problem == HTTP_PROBLEM_NO_PATH)
         api_error_set(&error, API_ERROR_NOT_FOUND, NULL,
                       "Unknown endpoint %.*s. Prompts go to /v1/chat/completions, "
-                      "/v1/completions, /v1/responses or /v1/messages; docs/api.md lists all.",
+                      "/v1/completions, /v1/responses, /v1/messages or /api/chat; docs/api.md "
+                      "lists all.",
                       (int)MIN(path.len, PATH_SHOWN_MAX), path.ptr);
     else
         api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",

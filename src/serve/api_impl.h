@@ -136,6 +136,13 @@ show_fn endpoint_props;
 void props_key_memory(struct json *json, struct memory *memory);
 void props_write_memory(struct json *json, const struct memory_view *view);
 
+/* ---- endpoints_ollama.c ---- */
+show_fn endpoint_ollama_tags;
+show_fn endpoint_ollama_ps;
+show_fn endpoint_ollama_version;
+show_fn endpoint_ollama_refuse; /* what hearth does in another way */
+answer_fn endpoint_ollama_show;
+
 /* ---- endpoints_status.c ---- */
 void endpoint_root(const struct loop_request *req);
 void endpoint_health(const struct loop_request *req);

@@ -82,6 +82,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     call->reply = http_reply_acquire(reply);
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
     snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);
+    call->admin = auth->admin;
     gen_request_init(&call->request, api->options.request_bytes_max, &api->sample);
     buf_init(&call->out, OUT_BYTES_MAX);
     lock_init(&call->lock, "call", LOCK_RANK_CALL);
@@ -527,6 +528,11 @@ void call_make_answer(struct call *call)
     }
     if (!call->model)
         return;
+    answer->load_ns = clock_mono_ns(call->api->clock) - call->arrived_ns;
+    if (call->request.return_tokens) {
+        answer->prompt = call->prepared.prompt.tokens;
+        answer->prompt_count = call->prepared.prompt.count;
+    }
     answer->token_bytes = token_bytes;
     answer->token_bytes_arg = model_engine(call->model);
 }
@@ -568,10 +574,48 @@ static bool submit(struct call *call)
     return true;
 }
 
+/* By the rules of POST /v1/models/{id}/unload. */
+static bool unload(struct call *call, struct api_error *error)
+{
+    struct pool *pool = api_pool(call->api, error);
+    size_t index = pool_find(pool, call->request.model, true);
+    struct pool_view view;
+    struct errinfo info = {0};
+
+    if (!call->admin)
+        return api_error_set(error, API_ERROR_PERMISSION, "keep_alive",
+                             "Unloading a model concerns all users of the server: send an admin "
+                             "key (hearth serve --admin-key).") == ERR_OK;
+    if (index == SIZE_MAX || !pool_view(pool, index, &view))
+        return api_error_set(error, API_ERROR_MODEL, "model", "There is no such model.") == ERR_OK;
+    call->wait.name = view.name;
+    if (pool_unload(pool, str_from(view.name), &info) == ERR_OK)
+        return true;
+    return api_error_set(error, API_ERROR_INVALID, "model", "%s", info.text) == ERR_OK;
+}
+
+/* The model is loaded by now, or is to be unloaded. */
+static void answer_without_prompt(struct call *call)
+{
+    struct api_error error = {0};
+
+    if (call->request.unload && !unload(call, &error)) {
+        call_fail(call, &error);
+        return;
+    }
+    call_make_answer(call);
+    call->answered = true;
+    call_end_whole(call);
+}
+
 void call_generate(struct call *call)
 {
     struct api_error error = {0};
 
+    if (call->request.load_only || call->request.unload) {
+        answer_without_prompt(call);
+        return;
+    }
     if (call_prepare(call, &error) != ERR_OK || !preflight(call, &error)) {
         call_fail(call, &error);
         return;

@@ -77,6 +77,7 @@ struct call {
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
     char agent[CALL_AGENT_BYTES]; /* the client's User-Agent, truncated */
     bool local;                   /* http_request_is_local */
+    bool admin;                   /* the key may change the server */
     bool large; /* has a large body: runs on a separate thread with others of its kind */
     uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
 
@@ -166,6 +167,9 @@ enum pool_answer call_get_model(struct call *call, struct api_error *error) NODI
 
 /* Fills the answer with what is known; the first call creates it. */
 void call_make_answer(struct call *call);
+
+/* Sends the answer as one body. */
+void call_end_whole(struct call *call);
 
 /* Ends a stream that was begun, with an error or without (NULL). */
 bool call_stream_begun(struct call *call);

@@ -35,7 +35,7 @@ void call_end_stream(struct call *call, const struct api_error *error)
         (void)http_reply_end(call->reply);
 }
 
-static void end_whole(struct call *call)
+void call_end_whole(struct call *call)
 {
     struct buf body;
 
@@ -61,7 +61,7 @@ static void end_generation(struct call *call, const struct api_error *error)
     else if (error)
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
     else
-        end_whole(call);
+        call_end_whole(call);
 }
 
 /* The server is ending before a worker took the call, or the client disconnected. */

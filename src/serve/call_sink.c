@@ -71,7 +71,10 @@ void call_begin_stream(struct call *call)
     lock_enter(&call->lock);
     if (!call->begun) {
         call->begun = true;
-        if (respond_stream(call->reply, call->request_id) == HTTP_OK)
+        const char *type = api_dialect(call->endpoint)->stream_type;
+
+        if (respond_stream(call->reply, type ? type : "text/event-stream", call->request_id) ==
+            HTTP_OK)
             start_keepalive(call);
     }
     lock_leave(&call->lock);
@@ -293,6 +296,8 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
         merge_times(&call->answer.times, &token->times);
     if (token->pick && (call->request.sample.logprob || call->request.sample.logprobs > 0))
         err = answer_add_logprob(&call->answer, choice->index, token->pick);
+    if (err == ERR_OK && call->request.return_tokens)
+        err = answer_add_token(&call->answer, choice->index, token->token);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
 }

@@ -6,8 +6,6 @@
 
 #include <hearth/hearth.h>
 
-#include <time.h>
-
 #include "dialect/json_read.h"
 #include "base/json_write.h"
 #include "base/clock.h"
@@ -20,16 +18,6 @@ enum { NAME_BYTES_MAX = 4096 };
 
 /* ---- models ---- */
 
-static void write_time(struct json *json, const char *key, uint64_t seconds)
-{
-    time_t time = (time_t)seconds;
-    struct tm utc;
-    char text[32];
-
-    if (gmtime_r(&time, &utc) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
-        json_key_text(json, key, text);
-}
-
 /* Figures known only for a loaded model. Field names: n_ctx is llama-server's, max_model_len
  * vLLM's, context_length that of routers. */
 static void write_facts(struct json *json, const struct model *model)
@@ -39,7 +27,7 @@ static void write_facts(struct json *json, const struct model *model)
 
     json_key_uint(json, "context_length", facts->context);
     json_key_uint(json, "max_model_len", facts->context);
-    write_time(json, "created_at", model_loaded_s(model));
+    json_key_time(json, "created_at", model_loaded_s(model));
     json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
     json_key_open(json, "meta", '{');
     json_key_uint(json, "n_ctx", facts->context);

@@ -99,10 +99,11 @@ void respond_error(struct http_reply *reply, const struct dialect *dialect,
     buf_fini(&body);
 }
 
-enum http_result respond_stream(struct http_reply *reply, const char *request_id)
+enum http_result respond_stream(struct http_reply *reply, const char *content_type,
+                                const char *request_id)
 {
     struct headers headers = with_id(request_id);
-    struct http_head head = {.status = 200, .content_type = STR("text/event-stream")};
+    struct http_head head = {.status = 200, .content_type = str_from(content_type)};
 
     add(&headers, "cache-control", "no-cache");
     add(&headers, "x-accel-buffering", "no"); /* or nginx buffers events */

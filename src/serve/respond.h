@@ -26,6 +26,7 @@ void respond_error(struct http_reply *reply, const struct dialect *dialect,
                    const struct api_error *error, const char *request_id);
 
 /* Begins a stream of events. */
-enum http_result respond_stream(struct http_reply *reply, const char *request_id);
+enum http_result respond_stream(struct http_reply *reply, const char *content_type,
+                                const char *request_id);
 
 #endif

@@ -119,6 +119,21 @@ static void test_numbers_are_short_and_never_nan(void **state)
     buf_fini(&out);
 }
 
+static void test_times(void **state)
+{
+    struct buf out;
+    struct json json = json_begin(&out, 1000, '{');
+
+    (void)state;
+    json_key_time(&json, "a", 0);
+    json_key_time(&json, "b", 253402300799);
+    json_key_time(&json, "c", UINT64_MAX / 2); /* has no year */
+    json_close(&json, '}');
+    assert_string_equal(buf_str(&out), "{\"a\":\"1970-01-01T00:00:00Z\","
+                                       "\"b\":\"9999-12-31T23:59:59Z\",\"c\":\"\"}");
+    buf_fini(&out);
+}
+
 static void test_values_are_copied(void **state)
 {
     static char text[] = "{\"a\": [1, 2.5, \"\\u00e9\\n\"], \"b\": null}";
@@ -184,5 +199,5 @@ static void test_events_cannot_be_forged(void **state)
 
 TEST_SUITE(TEST(test_commas_stand_where_they_belong), TEST(test_text_is_escaped_and_mended),
            TEST(test_random_text_reads_back), TEST(test_numbers_are_short_and_never_nan),
-           TEST(test_values_are_copied), TEST(test_events_cannot_be_forged),
+           TEST(test_times), TEST(test_values_are_copied), TEST(test_events_cannot_be_forged),
            TEST(test_failures_stick_in_the_buffer))

@@ -414,6 +414,41 @@ static void test_text_and_tokens(void **state)
     bench_close(&bench);
 }
 
+/* Tokens of earlier turns precede the conversation, whose marks move; there is one BOS. */
+static void test_context(void **state)
+{
+    static const int32_t context[] = {ENGINE_FAKE_BOS, 'o', 'l', 'd', IM_END}, bad[] = {99999};
+    struct bench bench;
+    struct prompt prompt, plain;
+    char text[400];
+
+    (void)state;
+    bench_open(&bench, true);
+    read_request(&plain, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    assert_ok(make(&plain, &bench));
+    assert_int_equal(plain.prepared.prompt.tokens[0], ENGINE_FAKE_BOS);
+    read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    prompt.request.context = context;
+    prompt.request.context_count = COUNT_OF(context);
+    assert_ok(make(&prompt, &bench));
+    assert_memory_equal(shown(&prompt, text, sizeof(text)), "[BOS]old[E][S]user\nHi[E]", 23);
+    assert_int_equal(prompt.prepared.prompt.count, plain.prepared.prompt.count + 4);
+    assert_int_equal(prompt.prepared.marks_count, plain.prepared.marks_count);
+    for (size_t i = 0; i < plain.prepared.marks_count; i++)
+        assert_int_equal(prompt.prepared.marks[i].at,
+                         plain.prepared.marks[i].at + (plain.prepared.marks[i].at ? 4 : 5));
+    assert_false(prompt.prepared.history_known);
+    drop(&prompt);
+    drop(&plain);
+    read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    prompt.request.context = bad;
+    prompt.request.context_count = COUNT_OF(bad);
+    assert_err(make(&prompt, &bench), ERR_INVALID);
+    assert_non_null(strstr(prompt.error.message, "99999"));
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 /* ---- grammars ---- */
 
 #define TOOLS                                                                                     \
@@ -617,6 +652,6 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
            TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),
-           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_grammars),
+           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_context), TEST(test_grammars),
            TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
            TEST(test_every_allocation_may_fail))

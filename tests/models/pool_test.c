@@ -24,6 +24,9 @@ static void test_names(void **state)
     assert_int_equal(pool_count(kit.pool), 2);
     assert_int_equal(pool_find(kit.pool, STR("b"), true), 1);
     assert_int_equal(pool_find(kit.pool, STR("B"), true), 1);
+    assert_int_equal(pool_find(kit.pool, STR("b:latest"), true), 1);
+    assert_true(pool_find(kit.pool, STR(":latest"), true) == SIZE_MAX);
+    assert_true(pool_find(kit.pool, STR("b:8b"), true) == SIZE_MAX);
     assert_true(pool_find(kit.pool, STR("gpt-4"), true) == SIZE_MAX);
     assert_int_equal(pool_find(kit.pool, STR("gpt-4"), false), 0);
     assert_int_equal(pool_find(kit.pool, STR(""), false), 0);

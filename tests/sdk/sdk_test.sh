@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The official SDKs of OpenAI and Anthropic against the real server on a small model. They come from the npm registry, pinned in
+# The official SDKs of OpenAI, Anthropic and Ollama against the real server on a small model. They come from the npm registry, pinned in
 # package-lock.json; without a registry these tests are skipped.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
@@ -30,5 +30,6 @@ run_sdk() { # FILE
 
 test_openai() { run_sdk openai.test.mjs; }
 test_anthropic() { run_sdk anthropic.test.mjs; }
+test_ollama() { run_sdk ollama.test.mjs; }
 
 suite_main "$@"
