@@ -42,7 +42,7 @@ static enum err read_tokens(struct gen_request *request, const struct json_reade
 
 enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader reader = {root, "", error};
+    struct json_reader reader = {root, "", error, NULL};
     const struct dialect *dialect;
 
     if (json_read_get(&reader, "tokens"))
@@ -57,7 +57,7 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struc
 
 static enum err parse_prompt(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader reader = {root, "", error};
+    struct json_reader reader = {root, "", error, NULL};
 
     request->no_model = json_read_get(&reader, "key") != NULL;
     return request->no_model ? ERR_OK : admin_prompt_parse(request, root, error);
@@ -76,7 +76,7 @@ static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct
 
 enum err admin_prompt_take_tenant(struct call *call, struct api_error *error)
 {
-    struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error};
+    struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
     struct str tenant = STR_NONE;
 
     TRY(json_read_str(&reader, "tenant", &tenant));

@@ -41,6 +41,7 @@ enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
+    uint64_t asked;   /* bits of its first 64 fields: the dialect knows them */
 
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;

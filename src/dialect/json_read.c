@@ -99,11 +99,66 @@ enum err json_read_error_kind(const struct json_reader *reader, enum api_error_k
 
 /* ---- fields ---- */
 
+enum { ASKED_BITS = 64, NAME_BYTES_MAX = 40 };
+
+static void note_asked(const struct json_reader *reader, const char *key)
+{
+    size_t i, count;
+    yyjson_val *name, *value;
+
+    yyjson_obj_foreach(reader->object, i, count, name, value)
+    {
+        if (i < ASKED_BITS && yyjson_equals_str(name, key))
+            *reader->asked |= UINT64_C(1) << i;
+    }
+}
+
 yyjson_val *json_read_get(const struct json_reader *reader, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(reader->object, key);
 
+    if (reader->asked != NULL)
+        note_asked(reader, key);
     return yyjson_is_null(value) ? NULL : value;
+}
+
+static bool is_one_of(yyjson_val *name, const char *const list[])
+{
+    for (; *list != NULL; list++)
+        if (yyjson_equals_str(name, *list))
+            return true;
+    return false;
+}
+
+static bool is_plain_name(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!str_is_letter(name.ptr[i]) && !str_is_digit(name.ptr[i]) &&
+            (name.ptr[i] == '\0' || strchr("_-.", name.ptr[i]) == NULL))
+            return false;
+    return name.len > 0 && name.len <= NAME_BYTES_MAX;
+}
+
+size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const accepted[],
+                        struct buf *out)
+{
+    size_t i, count, named = 0, unread = 0;
+    yyjson_val *name, *value;
+
+    yyjson_obj_foreach(object, i, count, name, value)
+    {
+        if (i >= ASKED_BITS || (asked >> i & 1) || yyjson_is_null(value) ||
+            is_one_of(name, accepted))
+            continue;
+        unread++;
+        if (named == JSON_UNREAD_MAX || !is_plain_name(json_read_text(name)))
+            continue;
+        buf_append_str(out, named++ > 0 ? ", " : "");
+        buf_append_str(out, yyjson_get_str(name));
+    }
+    if (unread > named)
+        buf_appendf(out, "%s%zu more", named > 0 ? ", " : "", unread - named);
+    return unread;
 }
 
 struct str json_read_text(yyjson_val *value)
@@ -296,7 +351,8 @@ bool json_next(struct json_list *list, struct json_reader *element)
     char name[API_PARAM_BYTES];
 
     snprintf(name, sizeof(name), "%s[%zu]", list->key, list->iter.idx);
-    *element = (struct json_reader){yyjson_arr_iter_next(&list->iter), "", list->holder->error};
+    *element = (struct json_reader){.object = yyjson_arr_iter_next(&list->iter),
+                                    .error = list->holder->error};
     if (element->object == NULL)
         return false;
     set_path(element, list->holder, name);

@@ -20,6 +20,7 @@
 #include "chat/error.h"
 #include "base/arena.h"
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/str.h"
 
 /* Maximum nesting of brackets. Code that runs after this check may recurse. */
@@ -29,6 +30,8 @@ struct json_reader {
     yyjson_val *object;
     char at[API_PARAM_BYTES]; /* where the object is: "messages[3]."; "" = the body */
     struct api_error *error;
+    /* Bits of its first 64 fields: set once a field was asked for. NULL = not noted. */
+    uint64_t *asked;
 };
 
 /* Parses a body, which must be an object. ERR_INVALID: error says where it is not JSON, that it is
@@ -81,6 +84,13 @@ enum err json_read_name(const struct json_reader *reader, const char *key,
 
 /* The field, or NULL if it is missing or null. Borrowed from the document. */
 yyjson_val *json_read_get(const struct json_reader *reader, const char *key);
+
+/* Appends the names of fields that were never asked for, with ", " between them, and returns their
+ * number. At most JSON_UNREAD_MAX are named, and only plain names (letters, digits, "_", "-", "."),
+ * because a client can choose any. `accepted` are left out; they end with NULL. */
+enum { JSON_UNREAD_MAX = 8 };
+size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const accepted[],
+                        struct buf *out);
 
 /* The text of a JSON string; STR_NONE for other types. */
 struct str json_read_text(yyjson_val *value);

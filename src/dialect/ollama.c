@@ -135,7 +135,7 @@ static enum err read_extras(struct gen_request *request, const struct json_reade
 
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error};
+    struct json_reader body = {root, "", error, &request->asked};
     yyjson_val *messages = NULL;
 
     TRY(read_settings(request, &body, in_message));
@@ -185,7 +185,7 @@ static enum err add_text(struct gen_request *request, enum role role, struct str
 static enum err generate_parse(struct gen_request *request, yyjson_val *root,
                                struct api_error *error)
 {
-    struct json_reader body = {root, "", error};
+    struct json_reader body = {root, "", error, &request->asked};
     struct str system = STR_NONE;
     bool raw = false;
 
@@ -436,7 +436,7 @@ const struct dialect dialect_ollama_generate = {
 /* `name` is the older form. */
 static enum err model_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error};
+    struct json_reader body = {root, "", error, &request->asked};
 
     TRY(json_read_str(&body, "name", &request->model));
     TRY(json_read_str(&body, "model", &request->model));

@@ -79,7 +79,7 @@ static enum err refuse_rest(struct gen_request *request, const struct json_reade
 static enum err completions_parse(struct gen_request *request, yyjson_val *root,
                                   struct api_error *error)
 {
-    struct json_reader body = {root, "", error};
+    struct json_reader body = {root, "", error, &request->asked};
 
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));

@@ -340,7 +340,7 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
     static const char *const truncations[] = {"auto", "disabled", NULL};
-    struct json_reader body = {root, "", error};
+    struct json_reader body = {root, "", error, &request->asked};
     yyjson_val *metadata = NULL;
     size_t ignored;
 

@@ -220,7 +220,7 @@ enum err openai_responses_read_tools(struct gen_request *request, const struct j
     TRY(read_list(request, body, STR_NONE));
     yyjson_arr_foreach(yyjson_obj_get(body->object, "input"), i, count, item)
     {
-        struct json_reader holder = {item, "", body->error};
+        struct json_reader holder = {item, "", body->error, NULL};
         snprintf(holder.at, sizeof(holder.at), "input[%zu].", i);
         if (is_tools_item(item))
             TRY(read_list(request, &holder, STR_NONE));

@@ -270,7 +270,7 @@ void call_refuse(struct call *call)
 static void answer(struct call *call)
 {
     struct api_error error = {0};
-    struct json_reader body = {yyjson_doc_get_root(call->request.body), "", &error};
+    struct json_reader body = {yyjson_doc_get_root(call->request.body), "", &error, NULL};
     struct buf out;
     struct json json = json_begin(&out, CALL_BODY_BYTES_MAX, '{');
     enum err err = call->endpoint->answer(call, &body, &json);
@@ -317,7 +317,7 @@ static bool parse(struct call *call, struct api_error *error)
     if (dialect) {
         err = dialect->parse(&call->request, root, error);
     } else {
-        struct json_reader reader = {root, "", error};
+        struct json_reader reader = {root, "", error, NULL};
 
         err = json_read_str(&reader, "model", &call->request.model);
     }

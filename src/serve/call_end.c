@@ -15,10 +15,11 @@
 
 #include "serve/api_impl.h"
 #include "serve/log_line.h"
+#include "dialect/json_read.h"
 #include "base/log.h"
 #include "base/mem.h"
 
-enum { LINE_BYTES_MAX = 512 };
+enum { LINE_BYTES_MAX = 1024 };
 
 /* ---- the client ---- */
 
@@ -86,6 +87,20 @@ static const char *const finish_names[] = {
     [ANSWER_LENGTH] = "length", [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
 };
 
+/* Fields that mean nothing to a server like this one, and change no answer. */
+static const char *const accepted[] = {"user",  "metadata", "service_tier", "safety_identifier",
+                                       "store", NULL};
+
+/* A misspelt or unknown setting changes nothing: the line says so. */
+static void write_ignored(const struct gen_request *request, struct buf *line)
+{
+    size_t before = line->len;
+
+    buf_append_str(line, " | ignored: ");
+    if (json_read_unread(yyjson_doc_get_root(request->body), request->asked, accepted, line) == 0)
+        buf_truncate(line, before);
+}
+
 static void log_generation(struct call *call)
 {
     const struct answer *answer = &call->answer;
@@ -96,6 +111,7 @@ static void log_generation(struct call *call)
     log_line_write(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count,
                    &line);
     log_line_write_changes(&call->prepared.changed, &line);
+    write_ignored(&call->request, &line);
     /* The number is that of the lines [route] and [cache]; the name was sent to the client. */
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
              (unsigned long long)call->first_id, call->request_id, call->endpoint->name,

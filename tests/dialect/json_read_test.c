@@ -191,7 +191,7 @@ static void test_fields(void **state)
             assert_non_null(strstr(fields[i].body, "1e999"));
             continue;
         }
-        struct json_reader reader = {yyjson_doc_get_root(doc), "at.", &error};
+        struct json_reader reader = {yyjson_doc_get_root(doc), "at.", &error, NULL};
         enum err err = read_as(&reader, fields[i].type, &value);
         assert_string_equal(error.message, fields[i].message ? fields[i].message : "");
         assert_string_equal(error.param, fields[i].message ? "at.f" : "");
@@ -205,14 +205,14 @@ static void test_fields(void **state)
 static void test_errors_name_the_field(void **state)
 {
     struct api_error error;
-    struct json_reader reader = {NULL, "", &error};
+    struct json_reader reader = {NULL, "", &error, NULL};
 
     (void)state;
     assert_err(json_read_error(&reader, "tools", "has %d too many", 3), ERR_INVALID);
     assert_string_equal(error.message, "'tools' has 3 too many");
     assert_string_equal(error.param, "tools");
     assert_int_equal(error.kind, API_ERROR_INVALID);
-    reader = (struct json_reader){NULL, "messages[12].", &error};
+    reader = (struct json_reader){NULL, "messages[12].", &error, NULL};
     assert_err(json_read_error_kind(&reader, API_ERROR_UNSUPPORTED, "content[0]", "is an image"),
                ERR_INVALID);
     assert_string_equal(error.message, "'messages[12].content[0]' is an image");
@@ -224,7 +224,7 @@ static void test_errors_name_the_field(void **state)
 static void test_get_and_text(void **state)
 {
     yyjson_doc *doc = read_text("{\"a\": \"b\", \"n\": null, \"i\": 1}");
-    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL};
+    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, NULL};
 
     (void)state;
     assert_null(json_read_get(&reader, "n"));
@@ -235,6 +235,35 @@ static void test_get_and_text(void **state)
     yyjson_doc_free(doc);
 }
 
+static void check_unread(const char *body, const char *expected, size_t unread)
+{
+    static const char *const accepted[] = {"user", NULL};
+    uint64_t asked = 0;
+    yyjson_doc *doc = read_text(body);
+    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, &asked};
+    struct buf out;
+
+    buf_init(&out, 1024);
+    json_read_get(&reader, "temperature");
+    json_read_get(&reader, "missing");
+    assert_int_equal(json_read_unread(reader.object, asked, accepted, &out), unread);
+    assert_string_equal(buf_str(&out), expected);
+    buf_fini(&out);
+    yyjson_doc_free(doc);
+}
+
+static void test_fields_that_nothing_asked_for(void **state)
+{
+    (void)state;
+    check_unread("{\"temperature\": 1, \"user\": \"u\", \"null\": null}", "", 0);
+    check_unread("{\"temprature\": 1, \"temperature\": 1, \"mirostat\": 2}", "temprature, mirostat",
+                 2);
+    check_unread("{\"a\\nb\": 1}", "1 more", 1);
+    check_unread("{\"x\": 1, \"\": 1}", "x, 1 more", 2);
+    check_unread("{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1}",
+                 "a, b, c, d, e, f, g, h, 1 more", 9);
+}
+
 TEST_SUITE(TEST(test_bodies_that_are_no_objects), TEST(test_depth_is_limited),
            TEST(test_body_without_memory), TEST(test_fields), TEST(test_errors_name_the_field),
-           TEST(test_get_and_text))
+           TEST(test_get_and_text), TEST(test_fields_that_nothing_asked_for))

@@ -4,8 +4,10 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/api_impl.h"
 #include "support/api_kit.h"
 #include "support/test.h"
@@ -140,5 +142,52 @@ static void test_a_client_may_close_after_the_last_event(void **state)
     sem_destroy(&closing.ended);
 }
 
+/* Bodies with every field that a dialect knows leave nothing out; what it does not know is named. */
+static void test_the_line_names_ignored_fields(void **state)
+{
+    static const struct {
+        const char *path, *body;
+    } calls[] = {
+        {"/v1/chat/completions", "\"stop\":\"x\",\"n\":1,\"user\":\"u\",\"tool_choice\":\"none\","
+                                 "\"tools\":[],\"top_p\":1,\"store\":false"},
+        {"/v1/messages",
+         "\"system\":\"s\",\"metadata\":{},\"tools\":[],\"stop_sequences\":[\"x\"]"},
+        {"/v1/chat/completions", "\"temprature\":0.2,\"mirostat\":2"},
+        {"/v1/messages", "\"n\":2"},
+    };
+    struct api_kit_options options = {0};
+    struct log_options log = {.level = LOG_LEVEL_INFO, .clock = clock_real()};
+    struct api_kit kit;
+    char text[8192], body[512];
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    log.fd = ends[1];
+    options.api.log = log_create(&log);
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        snprintf(body, sizeof(body),
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"max_tokens\":2,%s}",
+                 calls[i].body);
+        yyjson_doc_free(api_kit_post(&kit, calls[i].path, body, 200));
+    }
+    api_kit_close(&kit);
+    log_destroy(&options.api.log);
+    close(ends[1]);
+    ssize_t got = read(ends[0], text, sizeof(text) - 1);
+    assert_true(got > 0);
+    text[got] = '\0';
+    close(ends[0]);
+    const char *first = strstr(text, "ignored: ");
+    assert_non_null(first);
+    assert_memory_equal(first, "ignored: temprature, mirostat\n", 30);
+    const char *second = strstr(first + 1, "ignored: ");
+    assert_non_null(second);
+    assert_memory_equal(second, "ignored: n\n", 11);
+    assert_null(strstr(second + 1, "ignored: "));
+}
+
 TEST_SUITE(TEST(test_an_end_that_waits_stops_no_stream),
-           TEST(test_a_client_may_close_after_the_last_event))
+           TEST(test_a_client_may_close_after_the_last_event),
+           TEST(test_the_line_names_ignored_fields))
