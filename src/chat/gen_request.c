@@ -27,3 +27,16 @@ void gen_request_fini(struct gen_request *request)
     arena_fini(&request->arena);
     memset(request, 0, sizeof(*request));
 }
+
+/* Clients may set about four. If there are more, the first ones (tools and system prompt, which all
+ * conversations share) and the last one are kept. */
+void gen_request_add_break(struct gen_request *request, int where)
+{
+    size_t *count = &request->breakpoints_count;
+
+    if (*count > 0 && request->breakpoints[*count - 1] == where)
+        return;
+    if (*count == GEN_BREAKPOINTS_MAX)
+        --*count;
+    request->breakpoints[(*count)++] = where;
+}

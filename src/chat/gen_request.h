@@ -84,18 +84,22 @@ struct gen_request {
     enum reasoning_mode reasoning_mode;
 
     bool no_model;      /* /admin: can be answered without a model */
-    bool prefill_only;  /* /admin: only put the prompt's state into the cache */
+    bool prefill_only;  /* only put the prompt's state into the cache; nothing is generated */
     bool load_only;     /* no prompt: only load the model */
     bool unload;        /* no prompt: only unload the model; with no_model */
     bool return_tokens; /* the answer has the tokens of the prompt and of itself */
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
+    bool cache_explicit;                  /* written up to the last breakpoint only */
+    uint32_t cache_write_max;             /* tokens that are written; 0 = all. Set by prepare.h */
     struct str cache_key;                 /* prompt_cache_key: a hint for affinity */
     struct str cache_salt;                /* isolates the cache within a tenant */
     uint32_t cache_ttl_s;                 /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;
+    struct str compare_id; /* of the earlier answer to compare prompts with; empty = none */
+    uint32_t compactions;  /* items that stand for earlier turns */
 
     /* Kept for answers that repeat parts of the request; may be NULL. */
     const void *dialect_data; /* in the arena: the dialect's own */
@@ -105,5 +109,9 @@ struct gen_request {
 void gen_request_init(struct gen_request *request, size_t limit,
                       const struct sample_params *defaults);
 void gen_request_fini(struct gen_request *request);
+
+/* Adds a breakpoint after `where`: GEN_BREAK_* or the index of a message. Ascending; duplicates are
+ * merged. */
+void gen_request_add_break(struct gen_request *request, int where);
 
 #endif

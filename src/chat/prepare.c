@@ -239,9 +239,10 @@ static void add_breakpoint(struct prepared *out, uint32_t at)
 /* Breakpoints are hints: those without a position are skipped. */
 static void place_breakpoints(struct prepare_run *run)
 {
-    const struct gen_request *request = run->request;
+    struct gen_request *request = run->request;
     struct prepared *out = run->out;
     bool pending = out->transient > 0;
+    uint32_t asked = 0; /* the last one of the client */
 
     for (size_t i = 0; i < request->breakpoints_count; i++) {
         uint32_t at = breakpoint_at(out, request->breakpoints[i]);
@@ -251,11 +252,17 @@ static void place_breakpoints(struct prepare_run *run)
             pending = false;
         }
         add_breakpoint(out, at);
+        asked = at < out->prompt.count ? MAX(asked, at) : asked;
     }
     if (pending)
         add_breakpoint(out, out->transient);
     if (out->transient > 0)
         neutral_count(run->tools->neutral, &out->changed, NEUTRAL_TRANSIENT, 1);
+    if (!request->cache_explicit)
+        return;
+    request->cache_write_max = asked;
+    if (asked == 0)
+        request->cache_read = request->cache_write = false; /* as OpenAI defines it */
 }
 
 /* ---- grammar ---- */

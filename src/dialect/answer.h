@@ -77,6 +77,27 @@ struct answer_choice {
     size_t block_text, block_logprobs; /* where those of the open block begin */
 };
 
+/* How a prompt differs from that of an earlier answer: the first part that does. */
+enum diagnosis_kind {
+    DIAGNOSIS_NONE, /* not asked for */
+    DIAGNOSIS_SAME, /* it only continues the earlier one */
+    DIAGNOSIS_NOT_FOUND,
+    DIAGNOSIS_MODEL,
+    DIAGNOSIS_SYSTEM,
+    DIAGNOSIS_TOOLS,
+    DIAGNOSIS_THINKING, /* reasoning is on or off, or has another effort */
+    DIAGNOSIS_OTHER,    /* another setting that changes prompts */
+    DIAGNOSIS_MESSAGES,
+    DIAGNOSIS_COMPACTED, /* a summary has replaced messages */
+};
+
+struct diagnosis {
+    enum diagnosis_kind kind;
+    uint32_t earlier; /* tokens of the earlier prompt */
+    /* how many of them this prompt begins with: at least, at most */
+    uint32_t same_min, same_max;
+};
+
 struct answer {
     char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
     const char *request_id;   /* as the header of the answer has it; borrowed. NULL: none */
@@ -92,8 +113,9 @@ struct answer {
     struct gen_times times;
     bool begun;             /* dialect->begin was called */
     struct api_error error; /* kind != API_OK: it failed */
-    uint64_t load_ns;       /* from the request's arrival until its model was loaded */
-    double progress_ms;     /* since prefill began; the caller's, set before `progress` */
+    struct diagnosis diagnosis;
+    uint64_t load_ns;   /* from the request's arrival until its model was loaded */
+    double progress_ms; /* since prefill began; the caller's, set before `progress` */
     /* the composer's: number of the next event; 0: nothing written yet */
     uint64_t sequence;
     /* the composer's: completed items of a stream, repeated at its end; zeroed and freed with the

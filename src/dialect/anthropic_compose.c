@@ -62,6 +62,36 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
+/* ---- diagnostics ---- */
+
+/* null: no comparison was requested, or the prompt only continues the earlier one. */
+static void write_diagnostics(struct json *json, const struct answer *answer)
+{
+    static const char *const types[] = {
+        [DIAGNOSIS_NOT_FOUND] = "previous_message_not_found",
+        [DIAGNOSIS_MODEL] = "model_changed",
+        [DIAGNOSIS_SYSTEM] = "system_changed",
+        [DIAGNOSIS_TOOLS] = "tools_changed",
+        [DIAGNOSIS_THINKING] = "unavailable",
+        [DIAGNOSIS_OTHER] = "unavailable",
+        [DIAGNOSIS_MESSAGES] = "messages_changed",
+        [DIAGNOSIS_COMPACTED] = "messages_changed",
+    };
+    const char *type = types[answer->diagnosis.kind];
+
+    if (type == NULL) {
+        json_key_null(json, "diagnostics");
+        return;
+    }
+    json_key_open(json, "diagnostics", '{');
+    json_key_open(json, "cache_miss_reason", '{');
+    json_key_text(json, "type", type);
+    if (str_ends(str_from(type), STR("_changed")))
+        json_key_uint(json, "cache_missed_input_tokens", usage_missed(answer));
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
 /* ---- a message ---- */
 
 static const char *const stop_reasons[] = {
@@ -150,6 +180,7 @@ static void compose_body(struct answer *answer, struct buf *out)
     write_content(&json, &answer->choices[0]);
     write_stop(&json, &answer->choices[0]);
     write_usage(&json, answer);
+    write_diagnostics(&json, answer);
     usage_write_x_cache(&json, answer);
     json_close(&json, '}');
 }
@@ -182,6 +213,7 @@ static void compose_begin(struct answer *answer, struct buf *out)
     json_key_raw(&json, "content", STR("[]"));
     write_stop(&json, &answer->choices[0]); /* all null: it is running */
     write_usage(&json, answer);
+    write_diagnostics(&json, answer);
     usage_write_x_cache(&json,
                         answer); /* repeated here: SDKs keep extra fields of this event only */
     json_close(&json, '}');

@@ -66,10 +66,6 @@ enum err anthropic_need_str(const struct json_reader *reader, const char *key, b
  * hint. */
 bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISCARD;
 
-/* Adds a breakpoint after `where`: GEN_BREAK_* or the index of a message. Ascending; duplicates are
- * merged. */
-void anthropic_add_break(struct gen_request *request, int where);
-
 /* "tools", and tool_choice. anthropic_tools.c */
 enum err anthropic_read_tools(struct anthropic_build *build,
                               const struct json_reader *body) NODISCARD;

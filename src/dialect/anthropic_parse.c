@@ -3,8 +3,8 @@
  * and helpers for all files of the parser.
  *
  * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
- * stop_sequences, thinking, output_config (effort, format), output_format, cache_control; and, as
- * in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
+ * stop_sequences, thinking, output_config (effort, format), output_format, cache_control,
+ * diagnostics; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
  * Anthropic's servers have and that change the answer (mcp_servers, container) are refused.
  * Everything else (metadata, service_tier, context_management, ...) is ignored.
  *
@@ -47,30 +47,19 @@ bool anthropic_has_break(struct gen_request *request, yyjson_val *holder)
     return true;
 }
 
-/* Anthropic allows four. If there are more, the first ones (tools and system prompt, which all
- * conversations share) and the last one are kept. */
-void anthropic_add_break(struct gen_request *request, int where)
-{
-    size_t *count = &request->breakpoints_count;
-
-    if (*count > 0 && request->breakpoints[*count - 1] == where)
-        return;
-    if (*count == GEN_BREAKPOINTS_MAX)
-        --*count;
-    request->breakpoints[(*count)++] = where;
-}
-
 /* ---- fields ---- */
 
-static enum err read_max_tokens(const struct json_reader *body, bool needed, uint32_t *out)
+/* 0 fills the cache and generates nothing. */
+static enum err read_max_tokens(struct gen_request *request, const struct json_reader *body,
+                                bool needed)
 {
-    uint64_t max_tokens = 0;
+    uint64_t max_tokens = 1;
 
     if (needed && json_read_get(body, "max_tokens") == NULL)
-        return json_read_error(body, "max_tokens",
-                               "is missing: it must be a whole number of at least 1");
-    TRY(json_read_uint(body, "max_tokens", 1, UINT32_MAX, &max_tokens));
-    *out = (uint32_t)max_tokens;
+        return json_read_error(body, "max_tokens", "is missing: it must be a whole number");
+    TRY(json_read_uint(body, "max_tokens", 0, UINT32_MAX, &max_tokens));
+    request->prefill_only = max_tokens == 0;
+    request->max_tokens = (uint32_t)MAX(max_tokens, 1);
     return ERR_OK;
 }
 
@@ -175,16 +164,26 @@ static enum err read_output(struct gen_request *request, const struct json_reade
     return read_format(request, &reader, "format");
 }
 
+/* null asks for no comparison, but for a record, which is always made. */
+static enum err read_diagnostics(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader reader;
+
+    TRY(json_read_nested(body, "diagnostics", &reader));
+    return json_read_str(&reader, "previous_message_id", &request->compare_id);
+}
+
 static enum err read_fields(struct gen_request *request, const struct json_reader *body,
                             bool generate)
 {
     TRY(json_read_str(body, "model", &request->model));
-    TRY(read_max_tokens(body, generate, &request->max_tokens));
+    TRY(read_max_tokens(request, body, generate));
     TRY(json_read_bool(body, "stream", &request->stream));
     TRY(read_sampling(body, &request->sample));
     TRY(read_stops(request, body));
     TRY(read_thinking(request, body));
     TRY(read_output(request, body));
+    TRY(read_diagnostics(request, body));
     TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
     TRY(json_read_str(body, "cache_salt", &request->cache_salt));
     return json_read_object(body, "chat_template_kwargs", &request->kwargs);
@@ -222,7 +221,7 @@ static enum err parse(struct gen_request *request, yyjson_val *root, bool genera
     TRY(anthropic_read_messages(&build, &body));
     /* At the top level: after the last block that can be cached. */
     if (anthropic_has_break(request, root))
-        anthropic_add_break(request, (int)build.talk->count - 1);
+        gen_request_add_break(request, (int)build.talk->count - 1);
     return ERR_OK;
 }
 

@@ -143,7 +143,7 @@ enum err anthropic_read_tools(struct anthropic_build *build, const struct json_r
     TRY(add_tools(build, body, ANTHROPIC_LATE));
     TRY(add_added(build, body));
     if (has_mark(build, array) && build->talk->tools_shown > 0)
-        anthropic_add_break(build->request, GEN_BREAK_TOOLS);
+        gen_request_add_break(build->request, GEN_BREAK_TOOLS);
     return ERR_OK;
 }
 

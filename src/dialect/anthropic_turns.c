@@ -93,9 +93,9 @@ static enum err turn_end(struct turn *turn)
     if (!turn_is_empty(turn)) {
         TRY(add_message(turn));
         if (turn->text.marked)
-            anthropic_add_break(build->request, turn->role == ROLE_SYSTEM && index == 0
-                                                    ? GEN_BREAK_SYSTEM
-                                                    : (int)index);
+            gen_request_add_break(build->request, turn->role == ROLE_SYSTEM && index == 0
+                                                      ? GEN_BREAK_SYSTEM
+                                                      : (int)index);
         build->request->continue_final = can_go_on(turn);
     }
     *turn = (struct turn){.build = build, .role = ROLE_NONE};
@@ -251,7 +251,7 @@ static enum err tool_result_block(struct turn *turn, const struct json_reader *b
         TRY(mark_failure(arena, &text));
     note_break(turn, block, &result);
     if (result.marked)
-        anthropic_add_break(build->request, (int)build->talk->count);
+        gen_request_add_break(build->request, (int)build->talk->count);
     struct message *message = conversation_add_text(build->talk, ROLE_TOOL, text);
     if (message == NULL)
         return arena->err;

@@ -192,10 +192,38 @@ void openai_write_head(struct json *json, const struct answer *answer,
     json_key_open(json, "choices", '[');
 }
 
+/* Reasons that cannot prevent reuse here (prompt_cache_key, text format, verbosity, service tier)
+ * are never given. */
+void openai_write_diagnostics(struct json *json, const struct answer *answer)
+{
+    static const char *const reasons[] = {
+        [DIAGNOSIS_MODEL] = "model_changed",    [DIAGNOSIS_SYSTEM] = "input_changed",
+        [DIAGNOSIS_TOOLS] = "tools_changed",    [DIAGNOSIS_THINKING] = "reasoning_effort_changed",
+        [DIAGNOSIS_MESSAGES] = "input_changed", [DIAGNOSIS_COMPACTED] = "context_compacted",
+    };
+    const struct diagnosis *found = &answer->diagnosis;
+    const char *type = found->kind == DIAGNOSIS_SAME        ? "cache_hit"
+                       : found->kind == DIAGNOSIS_NOT_FOUND ? "comparison_response_not_found"
+                       : found->kind == DIAGNOSIS_OTHER     ? "unavailable"
+                                                            : "cache_miss";
+
+    if (found->kind == DIAGNOSIS_NONE)
+        return;
+    json_key_open(json, "prompt_cache_diagnostics", '{');
+    json_key_text(json, "type", type);
+    if (found->kind < COUNT_OF(reasons) && reasons[found->kind] != NULL) {
+        json_key_text(json, "reason", reasons[found->kind]);
+        json_key_uint(json, "cache_missed_tokens", usage_missed(answer));
+        json_key_uint(json, "comparison_reusable_tokens", found->earlier);
+    }
+    json_close(json, '}');
+}
+
 void openai_write_account(struct json *json, const struct answer *answer)
 {
     write_usage(json, answer);
     openai_write_timings(json, answer);
+    openai_write_diagnostics(json, answer);
     usage_write_x_cache(json, answer);
 }
 
@@ -221,8 +249,10 @@ void openai_chunk_end(struct json *json, const struct answer *answer, enum opena
         json_key_null(json, "usage");
     if (place == OPENAI_CHUNK_LAST || answer->request->timings_each)
         openai_write_timings(json, answer);
-    if (place == OPENAI_CHUNK_LAST)
+    if (place == OPENAI_CHUNK_LAST) {
+        openai_write_diagnostics(json, answer);
         usage_write_x_cache(json, answer);
+    }
     json_close(json, '}');
     sse_close(json);
 }

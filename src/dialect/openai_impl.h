@@ -69,6 +69,11 @@ enum err openai_need_str(const struct json_reader *reader, const char *key,
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
                              const char *key, struct message *message) NODISCARD;
 
+/* prompt_cache_breakpoint of a part of the newest message. Only the end of a message is a boundary:
+ * after a part that is not the `last` one, the breakpoint is at the end of the message before. */
+enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
+                           bool last) NODISCARD;
+
 /* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;
 
@@ -117,6 +122,9 @@ void openai_write_usage(struct json *json, const struct answer *answer);
 #define OPENAI_COMPACTION_MARK "hearth:"
 
 /* ---- writing (openai_common.c) ---- */
+
+/* "prompt_cache_diagnostics", if they were requested. */
+void openai_write_diagnostics(struct json *json, const struct answer *answer);
 
 /* "chatcmpl-<id>" and the like. */
 const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id);

@@ -50,8 +50,10 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
     if (yyjson_arr_size(content) > OPENAI_PARTS_MAX)
         return json_read_error(holder, key, "must have at most %d parts", OPENAI_PARTS_MAX);
     TRY(message_set_parts(message, &request->arena, yyjson_arr_size(content)));
-    for (size_t i = 0; json_next(&list, &part); i++)
+    for (size_t i = 0; json_next(&list, &part); i++) {
         TRY(read_part(&part, &message->parts[i].text));
+        TRY(openai_read_break(request, &part, i + 1 == message->parts_count));
+    }
     return list.err;
 }
 

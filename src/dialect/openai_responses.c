@@ -222,6 +222,20 @@ static void write_tool_choice(struct json *json, yyjson_val *body)
     json_close(json, '}');
 }
 
+/* As they were applied. */
+static void write_cache_options(struct json *json, const struct answer *answer)
+{
+    yyjson_val *sent = yyjson_obj_get(body_of(answer), "prompt_cache_options");
+
+    if (!yyjson_is_obj(sent))
+        return;
+    json_key_open(json, "prompt_cache_options", '{');
+    repeat_member(json, sent, "mode", STR("\"implicit\""));
+    repeat_member(json, sent, "ttl", STR("\"30m\""));
+    repeat_member(json, sent, "comparison_response_id", STR("null"));
+    json_close(json, '}');
+}
+
 static void write_settings(struct json *json, const struct answer *answer)
 {
     yyjson_val *body = body_of(answer);
@@ -234,6 +248,7 @@ static void write_settings(struct json *json, const struct answer *answer)
     json_key_null(json, "previous_response_id");
     repeat_field(json, answer, "prompt_cache_key", STR("null"));
     repeat_field(json, answer, "prompt_cache_retention", STR("null"));
+    write_cache_options(json, answer);
     write_reasoning(json, yyjson_obj_get(body, "reasoning"));
     repeat_field(json, answer, "safety_identifier", STR("null"));
     json_key_text(json, "service_tier", "default");
@@ -325,14 +340,18 @@ static void write_response(struct json *json, const struct answer *answer,
     } else {
         openai_write_usage(json, answer);
         openai_write_timings(json, answer);
+        openai_write_diagnostics(json, answer);
         usage_write_x_cache(json, answer);
     }
     json_close(json, '}');
 }
 
+/* Filling the cache has no output that could be incomplete. */
 static enum response_status status_of(const struct answer *answer)
 {
-    return answer->choices[CHOICE].finish == ANSWER_LENGTH ? INCOMPLETE : COMPLETED;
+    bool cut = answer->choices[CHOICE].finish == ANSWER_LENGTH;
+
+    return cut && !answer->request->prefill_only ? INCOMPLETE : COMPLETED;
 }
 
 /* ---- the whole answer ---- */
@@ -351,7 +370,8 @@ static void write_output(struct json *json, const struct answer *answer)
         write_item(json, answer, &item);
         item.index++;
     }
-    if (choice->content.len > 0 || (item.index == 0 && choice->calls_count == 0)) {
+    if (choice->content.len > 0 ||
+        (item.index == 0 && choice->calls_count == 0 && !answer->request->prefill_only)) {
         item.kind = ITEM_MESSAGE;
         item.status = choice->calls_count == 0 ? status : COMPLETED;
         item.text = text_of(&choice->content, 0);
@@ -611,7 +631,7 @@ static void responses_event(struct answer *answer, size_t index, const struct ou
 static void responses_choice_end(struct answer *answer, size_t index, struct buf *out)
 {
     assert(index == CHOICE && answer->choices[CHOICE].finish != ANSWER_RUNNING);
-    if (answer->choices[CHOICE].blocks == 0)
+    if (answer->choices[CHOICE].blocks == 0 && !answer->request->prefill_only)
         begin_item(answer, ITEM_MESSAGE, 0, out);
     close_item(answer, status_of(answer), out);
 }

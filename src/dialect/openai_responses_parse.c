@@ -187,6 +187,7 @@ static enum err add_compaction(struct turn *turn, const struct json_reader *item
         return json_read_error(item, "encrypted_content",
                                "was not written by this server's /v1/responses/compact");
     TRY(turn_flush(turn));
+    turn->request->compactions++;
     char *told =
         arena_printf(&turn->request->arena, "Summary of our conversation so far:\n\n" STR_FMT,
                      (int)(text.len - mark.len), text.ptr + mark.len);

@@ -12,6 +12,8 @@
 
 #define BIAS_ABS_MAX 1e6
 
+enum { OPENAI_TTL_S = 30 * 60 }; /* of prompt_cache_options without a ttl */
+
 #define FIELD(name) offsetof(struct sample_params, name)
 
 static const struct {
@@ -491,6 +493,62 @@ static enum err read_name(const struct json_reader *body, const char *key, struc
     return ERR_OK;
 }
 
+/* Keeps the longest one. */
+static enum err read_ttl(struct gen_request *request, const struct json_reader *holder)
+{
+    static const char *const names[] = {"5m", "30m", "1h", "12h", "24h", NULL};
+    static const uint32_t minutes[] = {5, 30, 60, 12 * 60, 24 * 60};
+    size_t index = SIZE_MAX;
+
+    TRY(json_read_name(holder, "ttl", names, "must be 5m, 30m, 1h, 12h or 24h", &index));
+    if (index != SIZE_MAX)
+        request->cache_ttl_s = MAX(request->cache_ttl_s, minutes[index] * 60);
+    return ERR_OK;
+}
+
+static enum err read_cache_options(struct gen_request *request, const struct json_reader *body)
+{
+    static const char *const modes[] = {"implicit", "explicit", NULL};
+    struct json_reader options;
+    bool prewarm = false;
+    size_t mode = 0;
+
+    TRY(json_read_nested(body, "prompt_cache_options", &options));
+    if (options.object == NULL)
+        return ERR_OK;
+    TRY(json_read_name(&options, "mode", modes, "must be implicit or explicit", &mode));
+    request->cache_explicit = mode == 1;
+    if (json_read_get(&options, "ttl") == NULL)
+        request->cache_ttl_s = MAX(request->cache_ttl_s, OPENAI_TTL_S);
+    TRY(read_ttl(request, &options));
+    TRY(read_name(&options, "comparison_response_id", &request->compare_id));
+    TRY(json_read_bool(&options, "prewarm", &prewarm));
+    if (prewarm) {
+        request->prefill_only = true;
+        request->max_tokens = 1;
+    }
+    return ERR_OK;
+}
+
+enum err openai_read_break(struct gen_request *request, const struct json_reader *part, bool last)
+{
+    static const char *const modes[] = {"explicit", NULL};
+    int message = (int)request->conversation.count - 1;
+    struct json_reader reader;
+    size_t mode;
+
+    TRY(json_read_nested(part, "prompt_cache_breakpoint", &reader));
+    if (reader.object == NULL)
+        return ERR_OK;
+    TRY(json_read_name(&reader, "mode", modes, "must be explicit", &mode));
+    TRY(read_ttl(request, &reader));
+    if (last)
+        gen_request_add_break(request, message);
+    else if (message > 0)
+        gen_request_add_break(request, message - 1);
+    return ERR_OK;
+}
+
 static enum err read_cache(struct gen_request *request, const struct json_reader *body)
 {
     static const char *const retentions[] = {"in_memory", "in-memory", "24h", NULL};
@@ -507,7 +565,7 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
     request->cache_no_disk = retention < 2;
     if (retention == 2)
         request->cache_ttl_s = 24 * 60 * 60;
-    return ERR_OK;
+    return read_cache_options(request, body);
 }
 
 /* ---- streaming ---- */

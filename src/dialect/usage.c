@@ -20,7 +20,21 @@ uint32_t usage_written(const struct answer *answer)
     const struct gen_request *request = answer->request;
     bool off = request->cache_read && usage->reason == HEARTH_REASON_DISABLED;
 
-    return request->cache_write && !off && usage->computed > 0 ? usage->computed - 1 : 0;
+    if (!request->cache_write || off || usage->computed == 0)
+        return 0;
+    if (request->cache_write_max == 0)
+        return usage->computed - 1;
+    uint32_t cached = usage_cached(usage);
+    return request->cache_write_max > cached ? request->cache_write_max - cached : 0;
+}
+
+/* The lookup knows the exact place, if the earlier prompt is still cached. */
+uint32_t usage_missed(const struct answer *answer)
+{
+    const struct diagnosis *found = &answer->diagnosis;
+    uint32_t same = MIN(MAX(answer->usage.first_difference, found->same_min), found->same_max);
+
+    return found->kind == DIAGNOSIS_MODEL ? found->earlier : found->earlier - same;
 }
 
 void usage_write_sources(struct json *json, const struct gen_usage *usage)

@@ -8,7 +8,7 @@
  *      written   what was computed and handed to the cache, so that a later request finds it: all
  *                but the last token, which every request computes because the answer begins with
  *                its logits; 0 when the request or the configuration keeps the cache from being
- *                written. It is known before the prompt is computed, and the same at the end.
+ *                written; with explicit breakpoints, up to the last of them. It is known before the prompt is computed, and the same at the end.
  *
  * Pure functions; any thread.
  */
@@ -22,6 +22,8 @@
 
 uint32_t usage_cached(const struct gen_usage *usage);
 uint32_t usage_written(const struct answer *answer);
+/* Tokens of the earlier prompt (answer->diagnosis) that this one could not continue. */
+uint32_t usage_missed(const struct answer *answer);
 
 /* "device","ram","ssd","remote","computed", added to an open object. */
 void usage_write_sources(struct json *json, const struct gen_usage *usage);

@@ -53,6 +53,7 @@ struct job_keep {
     struct hearth_store_hints hints;
     bool stores;     /* state goes to the cache */
     bool unsaved;    /* ended, and counted as unsaved */
+    uint32_t most;   /* tokens to store at most; 0 = all */
     uint32_t stored; /* rows below this were offered to the cache */
     struct scatter scatter;
     /* the price at which the rest was too expensive; STORE_ANY_PRICE: it was not */

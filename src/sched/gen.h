@@ -136,6 +136,7 @@ struct gen_cache_hints {
     bool isolated;
     bool pin;
     uint32_t ttl_s;
+    uint32_t write_max; /* tokens to store at most; 0 = all */
     /* token counts where the client asked for snapshots, ascending; cuts of the schedule */
     const uint32_t *breakpoints;
     size_t breakpoints_count;

@@ -28,9 +28,15 @@ static uint32_t lasting_floor(const struct job *job, uint32_t at)
     return schedule_floor(&lasting, MIN(at, job->schedule.count - 1));
 }
 
+/* State that cannot be cut is stored where the limit is, or not at all. */
 static uint32_t kept_length(const struct job *job)
 {
-    return job->sched->options.exact ? lasting_floor(job, job->done) : job->done;
+    uint32_t kept = job->sched->options.exact ? lasting_floor(job, job->done) : job->done;
+    uint32_t most = job->keep.most;
+
+    if (most == 0 || kept <= most)
+        return kept;
+    return job->sched->cuttable ? most : 0;
 }
 
 static uint64_t capacity_of(struct job *job, bool rows, uint32_t tokens)

@@ -83,6 +83,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
     job->last_user = gen->last_user;
     job->isolated = gen->cache.isolated;
     job->keep.stores = gen->space != NULL && !gen->cache.no_write && faults_store(job->sched, gen);
+    job->keep.most = gen->cache.write_max;
     job->keep.hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->keep.hints),
         .entry = HEARTH_ENTRY_USER,

@@ -14,6 +14,8 @@
 #include <time.h>
 
 #include "serve/api_impl.h"
+#include "serve/baseline.h"
+#include "serve/shelf.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json_write.h"
@@ -489,6 +491,7 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     cond_init(&api->calls_gone);
     list_init(&api->calls);
     make_routes(api);
+    api->baselines = baseline_create(api->clock);
     enum err err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
     if (err == ERR_OK)
@@ -573,6 +576,7 @@ void api_destroy(struct api **out)
     queue_destroy(&api->slow);
     queue_destroy(&api->large);
     destroy_keys(api);
+    shelf_destroy(&api->baselines);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);
     lock_fini(&api->lock);

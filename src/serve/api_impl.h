@@ -21,6 +21,7 @@ struct endpoint;
 struct json;
 struct json_reader;
 struct memory_view;
+struct shelf;
 
 /* A request on the loop thread, before it is answered or becomes a call. */
 struct loop_request {
@@ -79,7 +80,8 @@ struct api {
     struct queue *slow;    /* calls of slow endpoints */
     struct queue *large;   /* calls with large bodies, so that small ones never wait for them */
     struct thread slow_worker, large_worker;
-    struct call_ends *ends; /* ended generations go there */
+    struct call_ends *ends;  /* ended generations go there */
+    struct shelf *baselines; /* of comparisons (baseline.h) */
 
     struct http_route *routes;
     struct api_route *route_args;

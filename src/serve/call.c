@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "serve/api_impl.h"
+#include "serve/baseline.h"
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -483,6 +484,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
         .no_disk = request->cache_no_disk,
         .isolated = request->cache_salt.len > 0 && space == NULL,
         .ttl_s = request->cache_ttl_s,
+        .write_max = request->cache_write_max,
         .breakpoints = prepared->breakpoints,
         .breakpoints_count = prepared->breakpoints_count,
     };
@@ -621,6 +623,8 @@ void call_generate(struct call *call)
         return;
     }
     call_make_answer(call);
+    baseline_compare(call->api->baselines, call->who, &call->request, &call->prepared,
+                     &model_facts(call->model)->fingerprint, &call->answer.diagnosis);
     make_choices(call);
     if (submit(call) && call->request.stream)
         call_begin_stream(call);

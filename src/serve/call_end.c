@@ -14,6 +14,7 @@
 #include <assert.h>
 
 #include "serve/api_impl.h"
+#include "serve/baseline.h"
 #include "serve/log_line.h"
 #include "dialect/json_read.h"
 #include "base/log.h"
@@ -141,6 +142,9 @@ void call_end(struct call *call)
         /* without one nothing is known of the prompt */
         if (call->answer.begun && observer->answering)
             observer->answering(call, observer->arg);
+        if (!error)
+            baseline_keep(call->api->baselines, call->who, call->answer.id, &call->request,
+                          &call->prepared, &model_facts(call->model)->fingerprint);
         end_generation(call, error);
     } else if (!call->answered) {
         end_untouched(call);

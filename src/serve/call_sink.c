@@ -290,6 +290,8 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
     struct answer_choice *answer = &call->answer.choices[choice->index];
     enum err err = ERR_OK;
 
+    if (call->request.prefill_only) /* sampled, since the last token is computed separately */
+        return;
     answer->generated++;
     call->answer.usage.generated++;
     if (call->request.timings_each)
@@ -348,7 +350,7 @@ static enum answer_finish finish_of(const struct call_choice *choice, enum gen_e
 
     if (end == GEN_END_ERROR || end == GEN_END_CANCELLED)
         return ANSWER_FAILED;
-    if (end == GEN_END_LENGTH && !stopped)
+    if ((end == GEN_END_LENGTH && !stopped) || choice->call->request.prefill_only)
         return ANSWER_LENGTH;
     /* a client must answer calls, even if a stop text follows them */
     if (choice->call->answer.choices[choice->index].calls_count > 0)

@@ -165,7 +165,7 @@ static void assert_stream(const struct talk *talk, const char *const *golden)
 #define START                                                                                  \
     "{'type':'message_start','message':{'id':'msg_A','type':'message','role':'assistant',"     \
     "'model':'tiny','content':[],'stop_reason':null,'stop_sequence':null,'stop_details':null," \
-    "'container':null," USAGE("0", "0") "," X_CACHE "}}"
+    "'container':null," USAGE("0", "0") ",'diagnostics':null," X_CACHE "}}"
 #define END(reason, sequence)                                                               \
     "{'type':'message_delta','delta':{'stop_reason':'" reason "','stop_sequence':" sequence \
     ",'stop_details':null,'container':null}," USAGE("7", "3") "," X_CACHE "}",              \
@@ -293,7 +293,7 @@ static void test_bodies(void **state)
         assert_ok(talk.out.err);
         snprintf(body, sizeof(body),
                  "{'id':'msg_A','type':'message','role':'assistant','model':'tiny','content':%s,%"
-                 "s," USAGE("7", "3") "," X_CACHE "}",
+                 "s," USAGE("7", "3") ",'diagnostics':null," X_CACHE "}",
                  goldens[i].content, goldens[i].stop);
         assert_string_equal(buf_str(&talk.out), json_quotes(body));
         talk_fini(&talk);

@@ -145,13 +145,37 @@ static void test_output_format_of_the_beta(void **state)
     parsed_fini(&parsed);
 }
 
+/* 0 tokens: only the prompt is computed. */
+static void test_prewarming_and_diagnostics(void **state)
+{
+    struct parsed parsed;
+
+    (void)state;
+    parsed_init(&parsed, anthropic_parse,
+                "{'max_tokens':0,'diagnostics':{'previous_message_id':'msg_7'}," HI "}");
+    assert_ok(parsed.err);
+    assert_true(parsed.request.prefill_only && parsed.request.max_tokens == 1);
+    assert_true(str_eq(parsed.request.compare_id, STR("msg_7")));
+    parsed_fini(&parsed);
+    parsed_init(&parsed, anthropic_parse,
+                "{'max_tokens':2,'diagnostics':{'previous_message_id':null}," HI "}");
+    assert_ok(parsed.err);
+    assert_false(parsed.request.prefill_only);
+    assert_int_equal(parsed.request.compare_id.len, 0);
+    parsed_fini(&parsed);
+    assert_refused(anthropic_parse,
+                   "{'max_tokens':1,'diagnostics':{'previous_message_id':5}," HI "}",
+                   API_ERROR_INVALID, "diagnostics.previous_message_id",
+                   "'diagnostics.previous_message_id' must be a string");
+}
+
 static void test_counting_needs_no_max_tokens(void **state)
 {
     struct parsed parsed;
 
     (void)state;
     assert_refused(anthropic_parse, "{" HI "}", API_ERROR_INVALID, "max_tokens",
-                   "'max_tokens' is missing: it must be a whole number of at least 1");
+                   "'max_tokens' is missing: it must be a whole number");
     parsed_init(&parsed, anthropic_parse_count, "{" HI "}");
     assert_ok(parsed.err);
     chat_assert_messages(&parsed.request.conversation, "[{\"role\":\"user\",\"content\":\"hi\"}]");
@@ -166,12 +190,10 @@ static void test_refusals(void **state)
         const char *fields;
         const char *param, *message;
     } cases[] = {
-        {"'max_tokens':0", "max_tokens",
-         "'max_tokens' must be a whole number from 1 to 4294967295"},
         {"'max_tokens':-1", "max_tokens",
-         "'max_tokens' must be a whole number from 1 to 4294967295"},
+         "'max_tokens' must be a whole number from 0 to 4294967295"},
         {"'max_tokens':'9'", "max_tokens",
-         "'max_tokens' must be a whole number from 1 to 4294967295"},
+         "'max_tokens' must be a whole number from 0 to 4294967295"},
         {"'max_tokens':1,'model':[]", "model", "'model' must be a string"},
         {"'max_tokens':1,'stream':'yes'", "stream", "'stream' must be true or false"},
         {"'max_tokens':1,'temperature':2.5", "temperature",
@@ -464,7 +486,8 @@ static void test_mutated_bodies(void **state)
 }
 
 TEST_SUITE(TEST(test_all_fields), TEST(test_defaults_stay), TEST(test_thinking),
-           TEST(test_output_format_of_the_beta), TEST(test_counting_needs_no_max_tokens),
-           TEST(test_refusals), TEST(test_breakpoints), TEST(test_too_many_breakpoints),
-           TEST(test_every_allocation_fails_once), TEST(test_limits), TEST(test_limit_of_the_arena),
-           TEST(test_longest_stop), TEST(test_mutated_bodies))
+           TEST(test_output_format_of_the_beta), TEST(test_prewarming_and_diagnostics),
+           TEST(test_counting_needs_no_max_tokens), TEST(test_refusals), TEST(test_breakpoints),
+           TEST(test_too_many_breakpoints), TEST(test_every_allocation_fails_once),
+           TEST(test_limits), TEST(test_limit_of_the_arena), TEST(test_longest_stop),
+           TEST(test_mutated_bodies))

@@ -242,6 +242,47 @@ static void test_cache_and_stream(void **state)
     api_parsed_fini(&parsed);
 }
 
+static void test_cache_options(void **state)
+{
+    struct api_parsed parsed;
+    struct gen_request *request = &parsed.request;
+
+    (void)state;
+    parse(&parsed, CHAT("'prompt_cache_options':{'mode':'explicit','ttl':'12h','prewarm':true,"
+                        "'comparison_response_id':'resp_1'},'max_tokens':50"));
+    assert_true(request->cache_explicit && request->prefill_only);
+    assert_int_equal(request->cache_ttl_s, 12 * 3600);
+    assert_int_equal(request->max_tokens, 1);
+    assert_true(str_eq(request->compare_id, STR("resp_1")));
+    api_parsed_fini(&parsed);
+    parse(&parsed, CHAT("'prompt_cache_options':{}"));
+    assert_true(!request->cache_explicit && !request->prefill_only);
+    assert_int_equal(request->cache_ttl_s, 30 * 60);
+    api_parsed_fini(&parsed);
+}
+
+/* The end of a message is a boundary; a place inside one becomes the end of the message before. */
+static void test_cache_breakpoints(void **state)
+{
+    struct api_parsed parsed;
+    struct gen_request *request = &parsed.request;
+
+    (void)state;
+    parse(&parsed, "{'messages':[{'role':'system','content':[{'type':'text','text':'s',"
+                   "'prompt_cache_breakpoint':{'mode':'explicit','ttl':'30m'}}]},"
+                   "{'role':'user','content':'u'},"
+                   "{'role':'user','content':[{'type':'text','text':'a','prompt_cache_breakpoint':"
+                   "{'mode':'explicit'}},{'type':'text','text':'b'}]},"
+                   "{'role':'user','content':[{'type':'text','text':'c','prompt_cache_breakpoint':"
+                   "{'mode':'explicit'}}]}]}");
+    assert_int_equal(request->breakpoints_count, 3);
+    assert_int_equal(request->breakpoints[0], 0);
+    assert_int_equal(request->breakpoints[1], 1);
+    assert_int_equal(request->breakpoints[2], 3);
+    assert_int_equal(request->cache_ttl_s, 30 * 60);
+    api_parsed_fini(&parsed);
+}
+
 #define BAD(fields, param, message)                     \
     {                                                   \
         CHAT(fields), API_ERROR_INVALID, param, message \
@@ -303,6 +344,9 @@ static const struct api_bad bad[] = {
     BAD("'reasoning_format':'x'", "reasoning_format", "must be auto"),
     BAD("'cache_prompt':'yes'", "cache_prompt", "must be true or false"),
     BAD("'prompt_cache_retention':'1h'", "prompt_cache_retention", "must be in_memory or 24h"),
+    BAD("'prompt_cache_options':{'mode':'x'}", "prompt_cache_options.mode",
+        "must be implicit or explicit"),
+    BAD("'prompt_cache_options':{'ttl':'2h'}", "prompt_cache_options.ttl", "must be 5m, 30m"),
     BAD("'stream':1", "stream", "must be true or false"),
     BAD("'stream_options':{'include_usage':1}", "stream_options.include_usage",
         "must be true or false"),
@@ -358,5 +402,6 @@ static void test_without_memory(void **state)
 
 TEST_SUITE(TEST(test_sampling), TEST(test_nothing_is_asked_for), TEST(test_seeds),
            TEST(test_limits), TEST(test_stops), TEST(test_biases_in_both_forms), TEST(test_formats),
-           TEST(test_thinking), TEST(test_cache_and_stream), TEST(test_bad_fields_are_named),
+           TEST(test_thinking), TEST(test_cache_and_stream), TEST(test_cache_options),
+           TEST(test_cache_breakpoints), TEST(test_bad_fields_are_named),
            TEST(test_long_names_are_refused), TEST(test_full_arena), TEST(test_without_memory))

@@ -74,4 +74,51 @@ static void test_written(void **state)
     gen_request_fini(&request);
 }
 
-TEST_SUITE(TEST(test_i99_every_part_is_told), TEST(test_written))
+/* With explicit breakpoints, what is written ends at the last of them. */
+static void test_written_up_to_a_breakpoint(void **state)
+{
+    struct gen_request request;
+    struct answer answer;
+
+    (void)state;
+    gen_request_init(&request, 4096, NULL);
+    answer_init(&answer, &request);
+    answer.usage =
+        (struct gen_usage){.prompt = 100, .ram = 30, .computed = 70, .reason = HEARTH_REASON_SHORT};
+    request.cache_write_max = 50;
+    assert_int_equal(usage_written(&answer), 20);
+    request.cache_write_max = 30;
+    assert_int_equal(usage_written(&answer), 0);
+    answer_fini(&answer);
+    gen_request_fini(&request);
+}
+
+/* The digests know a range, the lookup the place in it, if it still has the earlier prompt. */
+static void test_missed(void **state)
+{
+    static const struct {
+        enum diagnosis_kind kind;
+        uint32_t first_difference, missed;
+    } cases[] = {
+        {DIAGNOSIS_MESSAGES, 70, 30}, {DIAGNOSIS_MESSAGES, 0, 36}, /* evicted */
+        {DIAGNOSIS_MESSAGES, 200, 5}, /* another prompt has more in common */
+        {DIAGNOSIS_MODEL, 70, 100},   /* nothing is shared with another model */
+        {DIAGNOSIS_SYSTEM, 64, 36},
+    };
+    struct gen_request request;
+    struct answer answer;
+
+    (void)state;
+    gen_request_init(&request, 4096, NULL);
+    answer_init(&answer, &request);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        answer.diagnosis = (struct diagnosis){cases[i].kind, 100, 64, 95};
+        answer.usage.first_difference = cases[i].first_difference;
+        assert_int_equal(usage_missed(&answer), cases[i].missed);
+    }
+    answer_fini(&answer);
+    gen_request_fini(&request);
+}
+
+TEST_SUITE(TEST(test_i99_every_part_is_told), TEST(test_written),
+           TEST(test_written_up_to_a_breakpoint), TEST(test_missed))

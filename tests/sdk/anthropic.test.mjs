@@ -37,6 +37,21 @@ test('a message, cold and again', async () => {
     assert.deepEqual(warm.content, cold.content);
 });
 
+test('why a prompt did not continue the one before it', async () => {
+    const ask = (text, previous_message_id, max_tokens = 4) => client.messages.create(
+        { model, system: text, messages, max_tokens, diagnostics: { previous_message_id } });
+    const first = await ask('You are terse.', null, 0);
+    assert.equal(first.diagnostics, null);
+    assert.deepEqual(first.content, []);
+    assert.equal(first.usage.output_tokens, 0);
+    assert.equal((await ask('You are terse.', first.id)).diagnostics, null);
+    const { cache_miss_reason: reason } = (await ask('You are kind.', first.id)).diagnostics;
+    assert.equal(reason.type, 'system_changed');
+    assert.ok(reason.cache_missed_input_tokens > 0 && reason.cache_missed_input_tokens < prompt(first.usage));
+    const lost = await ask('You are kind.', 'msg_00');
+    assert.deepEqual(lost.diagnostics, { cache_miss_reason: { type: 'previous_message_not_found' } });
+});
+
 test('a stream, event by event', async () => {
     const stream = await client.messages.create({ model, system, messages, max_tokens: 16, stream: true });
     const events = [];

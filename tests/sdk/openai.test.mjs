@@ -157,6 +157,20 @@ test('responses', async () => {
     assert.ok(answer.usage.input_tokens_details.cached_tokens >= 0);
 });
 
+test('responses that are prewarmed and compared', async () => {
+    const ask = (input, prompt_cache_options) => client.responses.create({ model, input, max_output_tokens: 16, prompt_cache_options });
+    const first = await ask('Name a color of fire.', { prewarm: true });
+    assert.equal(first.status, 'completed');
+    assert.equal(first.output_text, '');
+    assert.equal(first.usage.output_tokens, 0);
+    const again = await ask('Name a color of fire.', { comparison_response_id: first.id, ttl: '30m' });
+    assert.deepEqual(again.prompt_cache_diagnostics, { type: 'cache_hit' });
+    assert.equal(again.usage.input_tokens_details.cached_tokens, first.usage.input_tokens - 1);
+    const other = await ask('Name a color of water.', { comparison_response_id: first.id });
+    assert.equal(other.prompt_cache_diagnostics.reason, 'input_changed');
+    assert.ok(other.prompt_cache_diagnostics.cache_missed_tokens > 0);
+});
+
 test('responses as a stream', async () => {
     const stream = await client.responses.create({ model, input: 'What burns?', max_output_tokens: 12, stream: true });
     const events = [];

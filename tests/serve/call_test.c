@@ -90,6 +90,86 @@ static void test_echo_and_tokens(void **state)
     api_kit_close(&kit);
 }
 
+/* ---- caching ---- */
+
+#define WORDS                                                                                   \
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen " \
+    "sixteen seventeen eighteen nineteen twenty twentyone twentytwo twentythree twentyfour "    \
+    "twentyfive twentysix twentyseven twentyeight twentynine thirty thirtyone thirtytwo thirty "
+#define PART "{\"type\":\"text\",\"text\":\"" WORDS WORDS "\""
+
+/* The prompt is stored and nothing is written; the request after it computes one token. */
+static void test_prewarming(void **state)
+{
+    static const struct {
+        const char *path, *warm, *ask, *output, *computed;
+    } cases[] = {
+        {CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"" WORDS "\"}],"
+         "\"prompt_cache_options\":{\"prewarm\":true}}",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"" WORDS "\"}]," GREEDY "}",
+         "/usage/completion_tokens", "/x_cache/computed"},
+        {"/v1/responses",
+         "{\"input\":\"again " WORDS "\",\"prompt_cache_options\":{\"prewarm\":true}}",
+         "{\"input\":\"again " WORDS "\",\"temperature\":0,\"max_output_tokens\":16}",
+         "/usage/output_tokens", "/x_cache/computed"},
+        {"/v1/messages",
+         "{\"model\":\"x\",\"max_tokens\":0,\"messages\":[{\"role\":\"user\",\"content\":\"then "
+         "" WORDS "\"}]}",
+         "{\"model\":\"x\",\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"then "
+         "" WORDS "\"}]}",
+         "/usage/output_tokens", "/x_cache/computed"},
+    };
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 64 << 20});
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        yyjson_doc *doc = api_kit_post(&kit, cases[i].path, cases[i].warm, 200);
+
+        assert_int_equal(json_number_at(doc, cases[i].output), 0);
+        assert_true(json_number_at(doc, cases[i].computed) > 100);
+        assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/output")), 0);
+        assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/content")), 0);
+        assert_string_equal(json_at(doc, "/choices/0/message/content"), "");
+        yyjson_doc_free(doc);
+        doc = api_kit_post(&kit, cases[i].path, cases[i].ask, 200);
+        assert_int_equal(json_number_at(doc, cases[i].computed), 1);
+        assert_true(json_number_at(doc, cases[i].output) > 0);
+        yyjson_doc_free(doc);
+    }
+    api_kit_close(&kit);
+}
+
+/* With explicit breakpoints, the text after the last one is not stored; without any, nothing is. */
+static void test_explicit_breakpoints(void **state)
+{
+    static const char *const bodies[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":[" PART
+        ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}}]},{\"role\":\"user\",\"content\":"
+        "[" PART "}]}],\"prompt_cache_options\":{\"mode\":\"explicit\"}," GREEDY "}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":[" PART "}]}],"
+        "\"prompt_cache_options\":{\"mode\":\"explicit\"}," GREEDY "}"};
+    /* sequences do not stay on the device, so only what was written is found */
+    struct api_kit_options options = {.ram_bytes = 64 << 20};
+    struct api_kit kit;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+        api_kit_open(&kit, &options);
+        yyjson_doc *doc = api_kit_post(&kit, CHAT, bodies[i], 200);
+        uint64_t written = json_number_at(doc, "/usage/prompt_tokens_details/cache_write_tokens");
+        uint64_t prompt = json_number_at(doc, "/usage/prompt_tokens");
+        assert_true(i == 0 ? written > prompt / 3 && written < prompt * 2 / 3 : written == 0);
+        yyjson_doc_free(doc);
+        doc = api_kit_post(&kit, CHAT, bodies[i], 200);
+        assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens"),
+                         written);
+        yyjson_doc_free(doc);
+        api_kit_close(&kit);
+    }
+}
+
 /* n answers with seeds one after the other: each is what a request with that seed alone gets. */
 static void test_three_choices(void **state)
 {
@@ -695,8 +775,8 @@ static void test_close_with_calls_on_their_way(void **state)
 }
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
-           TEST(test_echo_and_tokens), TEST(test_three_choices),
-           TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
+           TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
+           TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
            TEST(test_unknown_models), TEST(test_an_engine_that_fails),
