@@ -215,6 +215,7 @@ class _Options(Structure):
         ("log_arg", c_void_p),
         ("books_bytes", c_uint64),
         ("ahead_bytes", c_uint64),
+        ("snapshot_bytes", c_uint64),
     ]
 
 
@@ -560,6 +561,7 @@ class Cache(_Handle):
         policy: Optional[str] = None,
         key: Optional[bytes] = None,
         books_bytes: int = 0,
+        snapshot_bytes: int = 0,
         log: Optional[Callable[[str], None]] = None,
     ) -> None:
         super().__init__()
@@ -570,6 +572,7 @@ class Cache(_Handle):
         options.policy = policy.encode() if policy else None
         options.key = key
         options.books_bytes = books_bytes
+        options.snapshot_bytes = snapshot_bytes
         if log is not None:
             callback = log
             self._log = type(options.log)(lambda line, _: callback(line.decode()))  # kept: C holds a pointer to it

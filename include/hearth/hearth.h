@@ -188,6 +188,9 @@ struct hearth_options {
     /* Memory of `alloc` that a thread takes before it is needed, because pinning is slow; part of
      * ram_bytes. 0 = a little. */
     uint64_t ahead_bytes;
+    /* memory for snapshots, per space; the least valuable ones beyond it are evicted. 0 = no limit
+     * but ram_bytes */
+    uint64_t snapshot_bytes;
 };
 
 struct hearth_cache;

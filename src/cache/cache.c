@@ -317,6 +317,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     cache->block_tokens = mine.block_tokens;
     cache->run_tokens = mine.run_tokens;
     cache->tail_bytes_max = mine.tail_bytes;
+    cache->snapshot_bytes_max = mine.snapshot_bytes > 0 ? mine.snapshot_bytes : UINT64_MAX;
     cache->policy = policy;
     cache->reuse = reuse_create();
     heap_init(&cache->heap);

@@ -88,6 +88,8 @@ struct hearth_space {
     /* tails in memory, without a snapshot, least recently used first; and their bytes */
     struct list tails;
     uint64_t tail_bytes;
+    struct list snapshots; /* in memory; and their bytes */
+    uint64_t snapshot_bytes;
     uint64_t index_charged; /* charged to the ledger for the tree */
     budget_owner owner;
     uint64_t charged; /* charged to the ledger for its objects: data, records, reservations */
@@ -160,7 +162,8 @@ struct hearth_cache {
     struct log *disk_log;      /* for that disk; NULL = none */
     struct hash256 key;
     uint32_t block_tokens, run_tokens;
-    uint64_t tail_bytes_max; /* of the tails of a space that are in memory */
+    /* of the tails and the snapshots of a space that are in memory */
+    uint64_t tail_bytes_max, snapshot_bytes_max;
     enum policy policy;
     struct reuse *reuse GUARDED_BY(lock);
     double floor GUARDED_BY(lock);     /* of priorities; rises with every eviction */

@@ -47,7 +47,7 @@ struct object {
     struct hearth_space *space;
     struct node *last;          /* the node that holds its end; NULL when detached */
     struct list_node node_link; /* snapshots of one node */
-    struct list_node tail_link; /* tails of the space in memory, least recently used first */
+    struct list_node tail_link; /* tails, or snapshots, of the space in memory */
     struct list_node held_link; /* objects of the space, oldest first */
     /* by slower tier: objects that it declined, the oldest first */
     struct list_node retry_links[HEARTH_TIER_COUNT - TIER_SLOWER];

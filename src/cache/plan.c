@@ -264,7 +264,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
         /* mark as used in the tiers that it was not read from */
         cache_note_touch(cache, &deferred, object->in & ~TIER_BIT(plan->views[i].tier),
                          &object->key);
-        if (list_node_linked(&object->tail_link))
+        if (list_node_linked(&object->tail_link) && object->kind != HEARTH_OBJECT_SNAPSHOT)
             list_move_back(&plan->space->tails, &object->tail_link);
     }
     bool partial = plan->info.boundary < MIN(plan->info.matched, plan->count - 1);

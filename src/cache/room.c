@@ -176,7 +176,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     object->superseded = true;
     mover_give_up(object, TIER_BITS_SLOWER); /* no longer worth a write (keeps I50) */
     object->priority = priority_of(cache, object, cache_now_ns(cache));
-    if (list_node_linked(&object->tail_link)) {
+    if (list_node_linked(&object->tail_link) && object->kind != HEARTH_OBJECT_SNAPSHOT) {
         list_remove(&space->tails, &object->tail_link);
         list_push_front(&space->tails, &object->tail_link);
     }
@@ -290,19 +290,27 @@ bool room_is_tail(const struct object *object)
            object->end % cache_of(object)->block_tokens != 0;
 }
 
-/* Keeps the list of the tails that are in memory. */
-static void list_tail(struct object *object, bool in)
+/* Keeps the lists of the tails and of the snapshots that are in memory: both have a limit. */
+static void list_limited(struct object *object, bool in)
 {
     struct hearth_space *space = object->space;
+    bool snapshot = object->kind == HEARTH_OBJECT_SNAPSHOT;
+    struct list *list = snapshot ? &space->snapshots : &space->tails;
+    uint64_t *bytes = snapshot ? &space->snapshot_bytes : &space->tail_bytes;
 
     if (in == list_node_linked(&object->tail_link))
         return;
     if (in)
-        list_push_back(&space->tails, &object->tail_link);
+        list_push_back(list, &object->tail_link);
     else
-        list_remove(&space->tails, &object->tail_link);
-    assert(in || space->tail_bytes >= room_charge(object->bytes));
-    space->tail_bytes += in ? room_charge(object->bytes) : -room_charge(object->bytes);
+        list_remove(list, &object->tail_link);
+    assert(in || *bytes >= room_charge(object->bytes));
+    *bytes += in ? room_charge(object->bytes) : -room_charge(object->bytes);
+}
+
+static bool is_limited(const struct object *object)
+{
+    return object->kind == HEARTH_OBJECT_SNAPSHOT || room_is_tail(object);
 }
 
 void room_set_in(struct object *object, enum hearth_tier level, bool in)
@@ -311,7 +319,7 @@ void room_set_in(struct object *object, enum hearth_tier level, bool in)
         return;
     object->in ^= TIER_BIT(level);
     if (level == HEARTH_TIER_RAM)
-        list_tail(object, in && !object->dropped && room_is_tail(object));
+        list_limited(object, in && !object->dropped && is_limited(object));
     uint64_t *held = &object->space->held[level];
     assert(in || *held >= object->bytes);
     *held = in ? *held + object->bytes : *held - object->bytes;
@@ -347,13 +355,13 @@ static void destroy(struct object *object, struct deferred *deferred)
     room_unrecord(space);
 }
 
-/* Removes it from the index, the heap and the list of tails; lookups no longer find it. */
+/* Removes it from the index, the heap and its list; lookups no longer find it. */
 static void unlink_object(struct object *object)
 {
     struct hearth_space *space = object->space;
 
     leave_heap(object);
-    list_tail(object, false);
+    list_limited(object, false);
     mover_give_up(object, TIER_BITS_SLOWER);
     manage_set_expiry(object, 0);
     if (object->last != NULL)
@@ -571,6 +579,32 @@ bool room_declines(const struct object *piece)
     renew(cache, &cache->heap, now);
     const struct object *first = heap_first(&cache->heap);
     return first != NULL && !first->superseded && rate_of(piece, now) < rate_of(first, now);
+}
+
+void room_limit_snapshots(struct hearth_space *space, const struct object *newest,
+                          struct deferred *deferred)
+{
+    const struct wish gently = {space, true, true, false};
+    struct hearth_cache *cache = space->cache;
+    uint64_t now = cache_now_ns(cache);
+
+    lock_assert_held(&cache->lock);
+    while (space->snapshot_bytes > cache->snapshot_bytes_max) {
+        struct object *worst = NULL;
+        double lowest = 0;
+
+        LIST_FOREACH (struct object, object, &space->snapshots, tail_link) {
+            double priority = priority_of(cache, object, now);
+            if (object == newest || (worst != NULL && priority >= lowest) ||
+                !room_may_leave(object) || !may_leave_for(object, &gently, now))
+                continue;
+            worst = object;
+            lowest = priority;
+        }
+        if (worst == NULL)
+            return;
+        room_evict_tail(worst, deferred);
+    }
 }
 
 /* Evicts the object with the lowest priority that may be evicted. Those that may not are set

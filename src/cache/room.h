@@ -82,9 +82,12 @@ void room_update(struct object *object) REQUIRES(lock);
 /* Whether the object is the end of a prompt after its last whole block, in a space where rows can be
  * cut anywhere. */
 bool room_is_tail(const struct object *object);
-/* Frees the memory of a tail that is not leased. It stays in a slower tier that has
+/* Frees the memory of a tail or a snapshot that is not leased. It stays in a slower tier that has
  * it, and is forgotten otherwise. */
 void room_evict_tail(struct object *tail, struct deferred *deferred) REQUIRES(lock);
+/* Evicts the least valuable snapshots of the space beyond their limit, except `newest`. */
+void room_limit_snapshots(struct hearth_space *space, const struct object *newest,
+                          struct deferred *deferred) REQUIRES(lock);
 void room_set_in(struct object *object, enum hearth_tier level, bool in) REQUIRES(lock);
 /* Removes an object everywhere, including slower tiers; frees it now or with its last lease. */
 void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);

@@ -197,6 +197,7 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     index_on_change(space->index, room_on_change, cache);
     list_init(&space->all);
     list_init(&space->tails);
+    list_init(&space->snapshots);
     list_push_back(&cache->spaces, &space->link);
     return space;
 }

@@ -633,6 +633,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     if (object->turn_end)
         replace_snapshots(store, object, deferred);
     store_keep_tail(object, deferred);
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
+        room_limit_snapshots(space, object, deferred);
     if (!store->hints.no_disk)
         mover_write(object, deferred);
     return HEARTH_OK;

@@ -38,11 +38,11 @@ enum {
 
 struct replay_options {
     struct option_list policies, blocks, tokens, bytes;
-    uint64_t users, agents, seed, run_tokens, block_tokens, snapshot_tokens;
+    uint64_t users, agents, seed, run_tokens, block_tokens, snapshot_tokens, snapshot_bytes;
     int place; /* enum sim_place */
     const char *preset, *model;
     double prefill, bandwidth, margin;
-    bool best;
+    bool best, compare;
     struct sheet_outputs outputs;
     struct model_settings load;
 };
@@ -66,8 +66,13 @@ static const struct option_desc options_table[] = {
              "prompts."},
     {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX,
      HERE, .help = "Tokens between dense snapshots (2048), or of the policy's grid (8192)."},
+    {"snapshot-bytes", 0, OPTION_SIZE, AT(snapshot_bytes), .value = "SIZE", HERE,
+     .help = "Evict snapshots beyond this size; 0 = no limit but the capacity."},
     {"best", 0, OPTION_FLAG, AT(best), HERE,
      .help = "Also compute the best snapshot positions in hindsight."},
+    {"compare-snapshots", 0, OPTION_FLAG, AT(compare), HERE,
+     .help = "Compare a snapshot every 2048 tokens with the policy's, without a limit and with a "
+             "tenth and a twentieth of those bytes."},
     {"margin", 0, OPTION_FLOAT, AT(margin), .value = "POINTS", .fmax = 100, HERE,
      .help = "Fail if the hit rate of a policy is more than this many points below lru-tail; 0 = "
              "do not check."},
@@ -102,9 +107,23 @@ struct capacity {
     uint64_t bytes, blocks; /* blocks 0: of the whole cache */
 };
 
+/* One way to place snapshots, for --compare-snapshots; the first one is the measure. */
+static const struct variant {
+    const char *suffix;
+    enum sim_place place;
+    uint32_t tokens;
+    uint32_t part; /* of the bytes of the first one; 0 = all it needs */
+} variants[] = {
+    {", dense", SIM_PLACE_DENSE, DENSE_TOKENS, 0},
+    {"", SIM_PLACE_POLICY, SPARSE_TOKENS, 0},
+    {", 1/10", SIM_PLACE_POLICY, SPARSE_TOKENS, 10},
+    {", 1/20", SIM_PLACE_POLICY, SPARSE_TOKENS, 20},
+};
+
 /* The result of a policy at a capacity. */
 struct row {
     const char *policy;
+    const struct variant *variant; /* NULL: as the options say */
     struct capacity capacity;
     struct sim_result result;
 };
@@ -309,7 +328,7 @@ static uint32_t run_blocks(const struct replay *replay)
 }
 
 static enum err run_one(struct replay *replay, const char *policy, const struct capacity *capacity,
-                        struct errinfo *info)
+                        const struct variant *variant, struct errinfo *info)
 {
     struct row *row = &replay->rows[replay->rows_count];
     struct sim_options options = {
@@ -320,11 +339,20 @@ static enum err run_one(struct replay *replay, const char *policy, const struct 
         .run_blocks = run_blocks(replay),
         .place = (enum sim_place)replay->options->place,
         .place_tokens = place_tokens(replay),
+        .snapshot_bytes = replay->options->snapshot_bytes,
         .fn = show_progress,
         .arg = replay,
     };
 
-    *row = (struct row){.policy = policy, .capacity = *capacity};
+    if (variant != NULL) {
+        const struct sim_result *dense = &row[-(variant - variants)].result;
+        options.snapshot_bytes = 0;
+        options.place = variant->place;
+        options.place_tokens = variant->tokens;
+        if (variant->part > 0)
+            options.snapshot_bytes = MAX(dense->snapshot_bytes_max / variant->part, 1);
+    }
+    *row = (struct row){.policy = policy, .variant = variant, .capacity = *capacity};
     TRY(sim_run(&replay->trace, &options, &row->result, info));
     replay->rows_count++;
     return ERR_OK;
@@ -340,6 +368,16 @@ static enum err find_best(struct replay *replay, struct errinfo *info)
     return err == ERR_OK ? ERR_OK : err_set(info, err, "the best placement: %s", err_sentence(err));
 }
 
+static enum err run_variants(struct replay *replay, const char *policy,
+                             const struct capacity *capacity, struct errinfo *info)
+{
+    if (!replay->options->compare)
+        return run_one(replay, policy, capacity, NULL, info);
+    for (size_t i = 0; i < COUNT_OF(variants); i++)
+        TRY(run_one(replay, policy, capacity, &variants[i], info));
+    return ERR_OK;
+}
+
 static enum cli_exit run_all(struct replay *replay)
 {
     const struct option_list *policies = &replay->options->policies;
@@ -347,13 +385,14 @@ static enum cli_exit run_all(struct replay *replay)
     struct errinfo info = {0};
     enum err err = ERR_OK;
 
-    replay->runs = policies->count * replay->capacities_count;
+    replay->runs = policies->count * replay->capacities_count *
+                   (replay->options->compare ? COUNT_OF(variants) : 1);
     replay->rows = mem_alloc_array(MAX(replay->runs, 1), sizeof(*replay->rows));
     replay->progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "replaying",
                                        PROGRESS_UNIT_NONE, cli->setup->clock);
     for (size_t i = 0; err == ERR_OK && i < policies->count; i++)
         for (size_t j = 0; err == ERR_OK && j < replay->capacities_count; j++)
-            err = run_one(replay, policies->items[i], &replay->capacities[j], &info);
+            err = run_variants(replay, policies->items[i], &replay->capacities[j], &info);
     if (err == ERR_OK && replay->options->best)
         err = find_best(replay, &info);
     progress_finish(&replay->progress, err == ERR_OK);
@@ -365,6 +404,10 @@ static enum cli_exit check_policies(const struct replay *replay)
     const struct option_list *policies = &replay->options->policies;
     enum policy policy;
 
+    for (size_t i = 0; replay->options->compare && i < policies->count; i++)
+        if (strcmp(policies->items[i], SIM_OPT) == 0)
+            return cli_usage_error(replay->cli, "opt knows no snapshots: name other policies with "
+                                                "--policy");
     for (size_t i = 0; i < policies->count; i++)
         if (strcmp(policies->items[i], SIM_OPT) != 0 && !policy_find(policies->items[i], &policy))
             return cli_usage_error(replay->cli, "there is no policy \"%s\"", policies->items[i]);
@@ -391,7 +434,7 @@ static const struct sheet_column columns[] = {
     /* Where snapshots are needed. */
     {"snapshots", "snapshots", SHEET_COUNT},
     {"snapshot_bytes", "written", SHEET_SIZE},
-    {"snapshot_bytes_max", NULL, 0},
+    {"snapshot_bytes_max", "held at most", SHEET_SIZE},
     {"snapshot_bytes_live_max", "live at most", SHEET_SIZE},
 };
 enum { COLUMNS_SNAPSHOTS = 4 };
@@ -475,11 +518,25 @@ static void note_cost(const struct replay *replay, struct sheet *sheet)
     }
 }
 
+/* What a part of the bytes is worth. */
+static void note_variant(struct sheet *sheet, const struct row *row)
+{
+    if (row->variant == NULL || row->variant->part == 0)
+        return;
+    const struct sim_result *dense = &row[-(row->variant - variants)].result;
+    if (dense->snapshot_bytes_max == 0 || dense->tokens_hit == 0)
+        return; /* all prompts are too short */
+    sheet_note(sheet, "%s%s: %.1f%% of the bytes of one snapshot per %u tokens, %.1f%% of its hits",
+               row->policy, row->variant->suffix,
+               100.0 * (double)row->result.snapshot_bytes_max / (double)dense->snapshot_bytes_max,
+               DENSE_TOKENS, 100 * sim_hit_rate(&row->result) / sim_hit_rate(dense));
+}
+
 static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
 {
     const struct sim_result *result = &row->result;
     uint64_t blocks = row->capacity.blocks;
-    char capacity[UNITS_TEXT_BYTES];
+    char capacity[UNITS_TEXT_BYTES], name[64];
     const double numbers[] = {
         (double)row->capacity.bytes,
         (double)blocks,
@@ -499,7 +556,8 @@ static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
         (double)result->snapshot_bytes_live_max,
     };
 
-    sheet_text(sheet, row->policy);
+    snprintf(name, sizeof(name), "%s%s", row->policy, row->variant ? row->variant->suffix : "");
+    sheet_text(sheet, name);
     sheet_text(sheet, blocks ? units_format_count(blocks, capacity)
                              : units_format_size(row->capacity.bytes, capacity));
     for (size_t i = 0; i < COUNT_OF(numbers) - (snapshots ? 0 : COLUMNS_SNAPSHOTS); i++)
@@ -516,6 +574,8 @@ static enum cli_exit write_results(struct replay *replay)
     note_trace(replay, sheet);
     note_recorded(replay, sheet);
     note_cost(replay, sheet);
+    for (size_t i = 0; i < replay->rows_count; i++)
+        note_variant(sheet, &replay->rows[i]);
     for (size_t i = 0; i < replay->rows_count; i++)
         add_row(sheet, &replay->rows[i], snapshots);
     enum cli_exit status = cli_write_sheet(replay->cli, &replay->options->outputs, sheet, &plot);

@@ -148,6 +148,9 @@ static const struct option_desc options_table[] = {
      .max = 65536, .help = "Tokens per cache block."},
     {"tails", 0, OPTION_SIZE, AT(tail_bytes), .value = "SIZE",
      .help = "RAM for partial last blocks, per model and tenant; 0 = a quarter of the RAM cache."},
+    {"snapshots", 0, OPTION_SIZE, AT(snapshot_bytes), .value = "SIZE",
+     .help = "RAM for snapshots (hybrid, recurrent and sliding models), per model and tenant; 0 = "
+             "no limit but the RAM cache."},
     {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "expected-reuse",
      .help =
          "Eviction policy: expected-reuse, saving-per-byte (no better than lru-tail), lru-tail."},

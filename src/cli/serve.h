@@ -50,7 +50,7 @@ struct serve_options {
     bool open_to_all;
     bool exact, cache, strict_model;
     int sharing; /* enum engine_sharing, without bits */
-    uint64_t ram_bytes, block_tokens, tail_bytes;
+    uint64_t ram_bytes, block_tokens, tail_bytes, snapshot_bytes;
     const char *policy;
     const char *ssd_dir;
     uint64_t ssd_bytes, ssd_free, ssd_day_bytes;

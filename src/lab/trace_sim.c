@@ -85,6 +85,7 @@ static enum err open_cache(struct sim *sim)
         .block_tokens = sim->scale,
         .run_tokens = sim->scale * MAX(options->run_blocks, 1),
         .policy = options->policy,
+        .snapshot_bytes = options->snapshot_bytes,
         .key = key,
         .alloc = take_addresses,
         .free = give_addresses,

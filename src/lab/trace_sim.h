@@ -59,7 +59,8 @@ struct sim_options {
     const struct cost *cost;
     uint32_t run_blocks; /* moved as one object, at most; 0 = 1 */
     enum sim_place place;
-    uint32_t place_tokens; /* DENSE: tokens per snapshot; POLICY: its sparse grid, 0 = none */
+    uint64_t snapshot_bytes; /* held at most; 0 = no limit */
+    uint32_t place_tokens;   /* DENSE: tokens per snapshot; POLICY: its sparse grid, 0 = none */
     void (*fn)(size_t done, size_t total, void *arg); /* called now and then; may be NULL */
     void *arg;
 };

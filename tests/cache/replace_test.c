@@ -294,6 +294,36 @@ static uint32_t other_after_turn(uint32_t count, uint32_t anchor)
     return boundary;
 }
 
+/* With a limit of their own, snapshots leave in the same order, and rows stay. */
+static void test_i13_snapshots_have_a_limit(void **state)
+{
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(HYBRID);
+    struct kit kit;
+    int32_t tokens[TOKENS], other[TOKENS];
+
+    (void)state;
+    options.snapshot_bytes = 4 * PAGES_PAGE_BYTES;
+    kit_open_with(&kit, &options, &model);
+    kit_tokens(tokens, TOKENS, 1);
+    kit_tokens(other, TOKENS, 2);
+    take_turn(&kit, tokens, (struct turn){1200, 100, 50, 1});
+    assert_int_equal(take_turn(&kit, tokens, (struct turn){1500, 100, 50, 2}), 1300);
+    assert_int_equal(kit_stats(&kit).snapshots, 4);
+    assert_int_equal(kit_stats(&kit).evictions, 0);
+    uint64_t rows = kit_stats(&kit).objects - 4;
+    /* 1199 is superseded, and leaves for the end of a prompt; then the oldest of the others. */
+    take_turn(&kit, other, (struct turn){1200, 100, 50, 3});
+    assert_int_equal(kit_stats(&kit).snapshots, 4);
+    assert_int_equal(kit_stats(&kit).evictions, 2);
+    assert_true(kit_stats(&kit).objects > rows + 4);
+    assert_int_equal(kit_restore(&kit, tokens, 1700, NULL), 1600);
+    assert_int_equal(kit_restore(&kit, other, 1400, NULL), 1300);
+    assert_int_equal(kit_peek(&kit, tokens, 1200).boundary, 0);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(void **state)
 {
     (void)state;
@@ -312,5 +342,5 @@ TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
            TEST(test_i92_what_is_superseded_is_found_and_revived),
            TEST(test_i92_asking_again_keeps_the_end_of_the_prompt),
            TEST(test_i103_anchors_pins_and_shared_ones_are_not),
-           TEST(test_i13_superseded_ones_leave_first),
+           TEST(test_i13_superseded_ones_leave_first), TEST(test_i13_snapshots_have_a_limit),
            TEST(test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others))

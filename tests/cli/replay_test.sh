@@ -69,6 +69,14 @@ test_hybrids_show_snapshots_and_the_best() {
     expect_out 'snapshots: policy, every 8192 tokens'
     run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best
     expect_out 'best placement in hindsight:'
+    run "$HEARTH" replay --agents 1 --blocks 100000 --preset hybrid-1b --policy lru-tail --compare-snapshots
+    expect_status 0
+    expect_out '% of the bytes of one snapshot per 2048 tokens, '
+    expect_out 'lru-tail, 1/10: '
+    expect_out 'lru-tail, dense '
+    run "$HEARTH" replay trace.jsonl --compare-snapshots
+    expect_status 2
+    expect_err 'opt knows no snapshots'
 }
 
 test_a_model_file_says_what_state_costs() {

@@ -252,6 +252,12 @@ static void check_tails(const struct hearth_space *space)
         bytes += room_data_bytes(object);
     }
     assert(bytes == space->tail_bytes);
+    bytes = 0;
+    LIST_FOREACH (struct object, object, &space->snapshots, tail_link) {
+        assert(object->data != NULL && object->kind == HEARTH_OBJECT_SNAPSHOT);
+        bytes += room_data_bytes(object);
+    }
+    assert(bytes == space->snapshot_bytes);
 }
 
 void cache_check(struct hearth_cache *cache)
