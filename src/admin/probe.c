@@ -55,7 +55,8 @@ static void ask_cache(struct probe *probe, struct hearth_space *space)
 static void ask_device(struct probe *probe, struct hearth_space *space)
 {
     struct call *call = probe->call;
-    struct sched_prompt prompt = {space, call->who, call->prepared.prompt.tokens, count_of(probe)};
+    struct sched_prompt prompt = {space, call->who, call->prepared.prompt.tokens, count_of(probe),
+                                  &call->lora};
     struct errinfo info = {0};
 
     probe->device_known =

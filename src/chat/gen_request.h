@@ -22,6 +22,7 @@
 #include "base/str.h"
 #include "chat/conversation.h"
 #include "chat/template.h"
+#include "engine/lora.h"
 #include "engine/sample.h"
 #include "grammar/constraint.h"
 #include "output/reasoning.h"
@@ -65,6 +66,8 @@ struct gen_request {
     uint32_t max_tokens; /* 0 = as many as fit */
     /* starts as the server's defaults; grammar fields are set from what follows */
     struct sample_params sample;
+    bool lora_chosen;         /* else the model's own set of adapters */
+    struct lora_set lora;     /* not checked yet: the model may have fewer */
     const char *const *stops; /* searched for in the text of the answer (output/stop_text.h) */
     size_t stops_count;
 

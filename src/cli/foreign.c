@@ -81,7 +81,7 @@ static const struct row rows[] = {
      .text = NO_IMAGES},
     {"mtmd-batch-max-tokens", 1, FIXED, .text = NO_IMAGES},
     {"lora-scaled", 1, READ, .read = read_lora},
-    {"lora-init-without-apply", 0, LACKS, .text = "--lora applies an adapter from the start"},
+    {"lora-init-without-apply", 0, LACKS, .text = "give --lora FILE=0"},
     {"control-vector control-vector-scaled", 1, LACKS, .text = "control vectors are missing"},
     {"control-vector-layer-range", 2, LACKS, .text = "control vectors are missing"},
     {"override-kv", 1, LACKS,

@@ -20,7 +20,7 @@
 #include "engine/state.h"
 
 struct model_options {
-    const char *family, *out;
+    const char *family, *out, *adapter_for, *invocation;
     uint64_t layers, width, heads, kv_heads, head_dim, ff;
     uint64_t experts, experts_used, expert_ff, window, ctx, vocab, seed;
     int quant;
@@ -43,6 +43,10 @@ static const struct option_desc options_table[] = {
      .help = "Data type of the weights; default: that of the preset, f16 for an architecture."},
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", HERE,
      .help = "Random seed; the same seed and options give the same file."},
+    {"adapter-for", 0, OPTION_TEXT, AT(adapter_for), .value = "FILE", HERE,
+     .help = "Make a LoRA adapter for this model instead of a model."},
+    {"invocation", 0, OPTION_TEXT, AT(invocation), .value = "TEXT", HERE,
+     .help = "With --adapter-for: text of the prompt that activates it (aLoRA)."},
     {"layers", 0, OPTION_UINT, AT(layers), SIZE_OF_MODEL,
      .group = "Shape (default: that of the family)", .help = "Number of layers."},
     {"width", 0, OPTION_UINT, AT(width), SIZE_OF_MODEL, .help = "Embedding width."},
@@ -133,6 +137,23 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
         return CLI_EXIT_FAILURE;
     }
     print_made(cli, &make, clock_mono_ns(cli->setup->clock) - start_ns);
+    return CLI_EXIT_OK;
+}
+
+static enum cli_exit run_make_adapter(struct cli *cli, const struct model_options *options)
+{
+    struct model_adapter_options make = {.base = options->adapter_for,
+                                         .out = options->out,
+                                         .invocation = options->invocation,
+                                         .seed = options->seed};
+    struct errinfo info = {0};
+
+    if (make.out == NULL)
+        return cli_usage_error(cli, "--adapter-for needs --out");
+    enum err err = model_make_adapter(&make, &info);
+    if (err != ERR_OK)
+        return cli_error(cli, "%s: %s", make.out, info.text);
+    fprintf(cli->out, "%s: LoRA adapter for %s\n", make.out, make.base);
     return CLI_EXIT_OK;
 }
 
@@ -261,14 +282,20 @@ static enum cli_exit run_show(struct cli *cli, const struct model_settings *sett
 
 /* ---- the command ---- */
 
-static enum cli_exit run(struct cli *cli, const void *options)
+static enum cli_exit run(struct cli *cli, const void *arg)
 {
-    if (strcmp(cli->args[0], "make") == 0)
-        return cli->args_count == 1
-                   ? run_make(cli, options)
-                   : cli_usage_error(cli, "make takes no file argument: use --out");
+    const struct model_options *options = arg;
+
+    if (strcmp(cli->args[0], "make") == 0) {
+        if (cli->args_count != 1)
+            return cli_usage_error(cli, "make takes no file argument: use --out");
+        if (options->invocation != NULL && options->adapter_for == NULL)
+            return cli_usage_error(cli, "--invocation needs --adapter-for");
+        return options->adapter_for != NULL ? run_make_adapter(cli, options)
+                                            : run_make(cli, options);
+    }
     if (strcmp(cli->args[0], "show") == 0)
-        return run_show(cli, &((const struct model_options *)options)->load);
+        return run_show(cli, &options->load);
     return cli_usage_error(cli, "unknown model command \"%s\"; use make or show", cli->args[0]);
 }
 

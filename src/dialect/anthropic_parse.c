@@ -186,6 +186,7 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     TRY(read_diagnostics(request, body));
     TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
     TRY(json_read_str(body, "cache_salt", &request->cache_salt));
+    TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));
     return json_read_object(body, "chat_template_kwargs", &request->kwargs);
 }
 

@@ -294,6 +294,33 @@ enum err json_read_tokens(const struct json_reader *reader, const char *key, yyj
     return ERR_OK;
 }
 
+static enum err read_adapters(struct json_list list, struct lora_set *set)
+{
+    struct json_reader entry;
+
+    *set = (struct lora_set){0};
+    while (json_next(&list, &entry)) {
+        uint64_t id = 0;
+        float scale = 0;
+        if (json_read_get(&entry, "id") == NULL)
+            return json_read_error(&entry, "id", "is missing");
+        TRY(json_read_uint(&entry, "id", 0, LORA_MAX - 1, &id));
+        TRY(json_read_float(&entry, "scale", -LORA_SCALE_MAX, LORA_SCALE_MAX, &scale));
+        set->scale[id] = scale + 0.0f; /* -0 would be another set than 0 */
+    }
+    return list.err;
+}
+
+enum err json_read_lora(const struct json_reader *reader, const char *key, bool *found,
+                        struct lora_set *set)
+{
+    yyjson_val *list = NULL;
+
+    TRY(json_read_array(reader, key, &list));
+    *found = list != NULL;
+    return *found ? read_adapters(json_list(reader, key), set) : ERR_OK;
+}
+
 enum err json_read_name(const struct json_reader *reader, const char *key,
                         const char *const names[], const char *expected, size_t *index)
 {

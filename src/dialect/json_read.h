@@ -22,6 +22,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/str.h"
+#include "engine/lora.h"
 
 /* Maximum nesting of brackets. Code that runs after this check may recurse. */
 enum { JSON_DEPTH_MAX = 128 };
@@ -76,6 +77,11 @@ bool json_next(struct json_list *list, struct json_reader *element) NODISCARD;
 /* A list of ids of tokens, copied into the arena; errors name the field. */
 enum err json_read_tokens(const struct json_reader *reader, const char *key, yyjson_val *list,
                           struct arena *arena, const int32_t **out, size_t *count) NODISCARD;
+
+/* Adapters as llama-server has them: [{"id": 0, "scale": 0.5}, ...]; those that are not listed get
+ * the scale 0. If the field is missing, *set is unchanged. */
+enum err json_read_lora(const struct json_reader *reader, const char *key, bool *found,
+                        struct lora_set *set) NODISCARD;
 
 /* One of `names`, which end with NULL; *index is unchanged if the field is missing. `expected` says
  * what is valid. */

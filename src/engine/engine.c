@@ -71,6 +71,7 @@ enum err engine_restart(struct engine *engine, struct errinfo *info)
     /* Sequences that were unusable in the old process can be used again. */
     seqs_fini(seqs);
     seqs_init(seqs, slots, cells, streams);
+    engine->lora = lora_set_before(&engine->facts.lora, &engine->facts.lora.initial);
     return ERR_OK;
 }
 
@@ -201,6 +202,17 @@ uint32_t engine_cells_free(const struct engine *engine)
 }
 
 /* ---- running ---- */
+
+enum err engine_set_lora(struct engine *engine, const struct lora_set *set, struct errinfo *info)
+{
+    if (lora_set_eq(set, &engine->lora))
+        return ERR_OK;
+    TRY(lora_set_check(&engine->facts.lora, set, info));
+    if (!engine->ops->set_lora(engine, set))
+        return err_set(info, ERR_ENGINE, "the library cannot apply these adapters");
+    engine->lora = *set;
+    return ERR_OK;
+}
 
 static enum err check_item(const struct engine *engine, const struct engine_item *item,
                            struct errinfo *info)

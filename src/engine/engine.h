@@ -26,13 +26,13 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "engine/kinds.h"
+#include "engine/lora.h"
 
 struct engine;
 struct log;
 
 typedef int32_t token_id; /* -1 = none */
 typedef int32_t seq_id;   /* -1 = none */
-
 enum { TOKEN_NONE = -1, SEQ_NONE = -1 };
 
 /* X(value, name): types of the K and V rows */
@@ -58,11 +58,6 @@ extern const char *const engine_kv_names[];
 
 /* Whose state is used: see fingerprint.h. */
 enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARING_BITS };
-
-struct engine_adapter {
-    const char *path; /* a LoRA adapter in GGUF */
-    float scale;
-};
 
 /* Options for loading a model. Zero is a good default for each field. */
 struct engine_options {
@@ -161,8 +156,9 @@ struct engine_facts {
     bool add_bos;
     /* tokens preserve the bytes of the text, and "a b" is always split before the space */
     bool words;
-    bool images; /* needs a projector file as well; false for the text model alone */
-    struct hash256 fingerprint;
+    bool images;                /* needs a projector file as well; false for the text model alone */
+    struct hash256 fingerprint; /* of the model without adapters: see lora.h */
+    struct lora_facts lora;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */
 };
 
@@ -253,6 +249,10 @@ struct engine_item {
     uint32_t count;         /* >= 1 */
     uint32_t logits;        /* of how many of the last tokens logits are computed: 0 to count */
 };
+
+/* For the runs that follow; at first lora.initial without activated ones. As lora_set_check. */
+enum err engine_set_lora(struct engine *engine, const struct lora_set *set,
+                         struct errinfo *info) NODISCARD;
 
 /* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most
  * `chunk` + sequences, their logits to at most facts.outputs.

@@ -235,6 +235,22 @@ static int32_t decode(struct engine_llama *llama)
     return catch_call(call_decode, llama) == ERR_OK ? llama->decoded : DECODE_FAILED;
 }
 
+static bool op_set_lora(struct engine *engine, const struct lora_set *set)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    struct llama_adapter_lora *adapters[LORA_MAX];
+    float scales[LORA_MAX];
+    size_t count = 0;
+
+    for (size_t i = 0; i < engine->facts.lora.count; i++) {
+        if (set->scale[i] == 0)
+            continue;
+        adapters[count] = llama->adapters[i];
+        scales[count++] = set->scale[i];
+    }
+    return llama_set_adapters_lora(llama->ctx, adapters, count, scales) == 0;
+}
+
 static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
                        struct errinfo *info)
 {
@@ -306,6 +322,7 @@ static const struct engine_ops ops = {
     .seq_clear = op_seq_clear,
     .seq_length = op_seq_length,
     .seq_settle = sections_settle,
+    .set_lora = op_set_lora,
     .run = op_run,
     .logits = op_logits,
     .abort = op_abort,
@@ -457,29 +474,61 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     return ERR_OK;
 }
 
+/* False: there are more of them than fit, or the vocabulary does not have them. */
+static bool note_invocation(const struct engine *engine, const struct llama_adapter_lora *from,
+                            struct lora_adapter *adapter)
+{
+    uint64_t count = llama_adapter_get_alora_n_invocation_tokens(from);
+    const llama_token *tokens = llama_adapter_get_alora_invocation_tokens(from);
+
+    if (count > LORA_INVOCATION_MAX)
+        return false;
+    adapter->invocation_count = (uint32_t)count;
+    for (uint64_t i = 0; i < count; i++) {
+        adapter->invocation[i] = tokens[i];
+        if (!engine_token_valid(engine, tokens[i]))
+            return false;
+    }
+    return true;
+}
+
+static enum err load_adapter(struct engine_llama *llama, const char *path, size_t id,
+                             struct errinfo *info)
+{
+    struct lora_adapter *adapter = &llama->base.facts.lora.list[id];
+    char what[256];
+
+    snprintf(what, sizeof(what), "cannot load the adapter %.200s", path);
+    llama->adapters[id] = llama_adapter_lora_init(llama->model, path);
+    if (llama->adapters[id] == NULL)
+        return library_failed(info, what);
+    if (!note_invocation(&llama->base, llama->adapters[id], adapter))
+        return err_set(info, ERR_LIMIT,
+                       "%s: it has more than %d invocation tokens, or some that the model lacks",
+                       what, LORA_INVOCATION_MAX);
+    snprintf(adapter->name, sizeof(adapter->name), "%s", file_base_name(path));
+    return ERR_OK;
+}
+
 static enum err load_adapters(struct engine_llama *llama, const struct load *load,
                               struct errinfo *info)
 {
     const struct engine_options *options = load->options;
-    size_t count = options->adapters_count;
+    struct lora_facts *lora = &llama->base.facts.lora;
 
-    if (count == 0)
-        return ERR_OK;
-    float *scales = mem_alloc_array(count, sizeof(*scales));
-    llama->adapters = mem_alloc_array(count, sizeof(*llama->adapters));
-    enum err err = ERR_OK;
-    for (size_t i = 0; i < count && err == ERR_OK; i++) {
-        char what[256];
-        snprintf(what, sizeof(what), "cannot load the adapter %.200s", options->adapters[i].path);
-        scales[i] = options->adapters[i].scale;
-        llama->adapters[i] = llama_adapter_lora_init(llama->model, options->adapters[i].path);
-        if (llama->adapters[i] == NULL)
-            err = library_failed(info, what);
+    if (options->adapters_count > LORA_MAX)
+        return err_set(info, ERR_LIMIT, "%zu adapters; at most %d", options->adapters_count,
+                       LORA_MAX);
+    llama->adapters = mem_alloc_array(LORA_MAX, sizeof(*llama->adapters));
+    for (size_t i = 0; i < options->adapters_count; i++) {
+        TRY(load_adapter(llama, options->adapters[i].path, i, info));
+        lora->count++;
+        /* -0 would be another set than 0 */
+        lora->initial.scale[i] = options->adapters[i].scale + 0.0f;
     }
-    if (err == ERR_OK && llama_set_adapters_lora(llama->ctx, llama->adapters, count, scales) != 0)
-        err = library_failed(info, "the adapters cannot be used with this model");
-    mem_free(scales);
-    return err;
+    if (lora_set_check(lora, &lora->initial, info) == ERR_OK)
+        return ERR_OK;
+    return err_wrap(info, ERR_INVALID, "--lora (FILE=0 applies one only where a request asks)");
 }
 
 /* The library rounds up the cells of each cache but limits the batch to the requested context.
@@ -568,14 +617,6 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
     return ERR_OK;
 }
 
-/* The last part of the path. */
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Each of these was checked in llama-vocab.cpp: a run of letters ends at a space, nothing looks
  * at the text before a word, and words become tokens byte by byte. */
 const char *const engine_llama_words[] = {
@@ -618,7 +659,7 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     char description[128];
 
     describe(llama->model, description, sizeof(description));
-    llama->name = mem_strdup(name ? name : file_name(load->options->path));
+    llama->name = mem_strdup(name ? name : file_base_name(load->options->path));
     llama->description = mem_strdup(description);
     llama->chat_template = template ? mem_strdup(template) : NULL;
     facts->name = llama->name;
@@ -682,20 +723,17 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
                              const struct hash256 *digests)
 {
     const struct engine_options *options = load->options;
-    size_t count = options->adapters_count;
-    struct hash256 *adapters = mem_alloc_array(MAX(count, 1), sizeof(*adapters));
     struct fingerprint parts = {.options = options,
                                 .facts = &llama->base.facts,
                                 .weights = gguf_file_fingerprint(load->file, digests),
-                                .adapters = adapters,
                                 .long_rope = has_long_rope(llama, load->file),
                                 .threads = (uint32_t)llama_n_threads(llama->ctx),
                                 .threads_prefill = (uint32_t)llama_n_threads_batch(llama->ctx),
                                 .bits = llama->bits};
 
     digests += gguf_file_parts(load->file, NULL);
-    for (size_t i = 0; i < count; i++) {
-        adapters[i] = gguf_file_fingerprint(load->adapters[i], digests);
+    for (size_t i = 0; i < options->adapters_count; i++) {
+        llama->base.facts.lora.list[i].digest = gguf_file_fingerprint(load->adapters[i], digests);
         digests += gguf_file_parts(load->adapters[i], NULL);
     }
     struct hash256 *fingerprint = &llama->base.facts.fingerprint;
@@ -703,7 +741,6 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
     if (!options->no_cache)
         fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
                              options->log);
-    mem_free(adapters);
 }
 
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */
@@ -756,6 +793,9 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
         return ERR_OK;
     TRY(load_adapters(llama, load, info));
     TRY(engine_llama_probe(llama, load->file, load->options->log, info));
+    struct lora_facts *lora = &llama->base.facts.lora;
+    struct lora_set initial = lora_set_before(lora, &lora->initial);
+    TRY(engine_set_lora(&llama->base, &initial, info));
     note_device(&llama->base.facts, load, device_free);
     return fingerprint(llama, load, info); /* last: the file is hashed during the self-test */
 }

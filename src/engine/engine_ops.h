@@ -37,6 +37,8 @@ struct engine_ops {
     uint32_t (*seq_length)(struct engine *engine, seq_id seq);
     /* optional; false: the sequence is broken */
     bool (*seq_settle)(struct engine *engine, seq_id seq);
+    /* optional; the set was checked and is another one than before */
+    bool (*set_lora)(struct engine *engine, const struct lora_set *set);
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info);
     /* the n-th output of the last run, those of its items one after the other; engine.c counts */
@@ -74,6 +76,7 @@ struct engine {
     size_t run_items; /* of the last run */
     /* item i of it has the outputs from [i] up to [i + 1] */
     uint32_t run_outputs[SEQS_SLOTS_MAX + 1];
+    struct lora_set lora;            /* of the next run */
     const struct engine *vocab;      /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };

@@ -281,6 +281,13 @@ static enum err run_error(const struct worker_reply *reply, struct errinfo *info
     }
 }
 
+static bool worker_set_lora(struct engine *engine, const struct lora_set *set)
+{
+    return ask(worker_of(engine),
+               &(struct worker_call){
+                   .op = WORKER_SET_LORA, .seq = SEQ_NONE, .other = SEQ_NONE, .lora = *set}) != 0;
+}
+
 static enum err worker_run(struct engine *engine, const struct engine_item *items, size_t count,
                            struct errinfo *info)
 {
@@ -487,7 +494,8 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
 {
     const struct engine_facts *a = &engine->facts, *b = &now->facts;
 
-    return hash256_eq(&a->fingerprint, &b->fingerprint) && a->vocab == b->vocab &&
+    return hash256_eq(&a->fingerprint, &b->fingerprint) &&
+           memcmp(&a->lora, &b->lora, sizeof(a->lora)) == 0 && a->vocab == b->vocab &&
            a->chunk == b->chunk && a->sequences == b->sequences && a->context == b->context &&
            a->outputs == b->outputs && a->slicing == b->slicing && a->kinds == b->kinds &&
            a->rows_bytes_fixed == b->rows_bytes_fixed &&
@@ -547,6 +555,7 @@ static const struct engine_ops worker_ops = {
     .seq_clear = worker_seq_clear,
     .seq_length = worker_seq_length,
     .seq_settle = worker_seq_settle,
+    .set_lora = worker_set_lora,
     .run = worker_run,
     .logits = worker_logits,
     .abort = worker_abort,
@@ -609,16 +618,9 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     facts->backend = worker->backend = mem_strdup(from->facts.backend);
     facts->chat_template = vocab->chat_template;
     facts->words = vocab->words;
+    worker->base.lora = lora_set_before(&facts->lora, &facts->lora.initial);
     seqs_init(&worker->base.seqs, facts->sequences, from->cells, from->streams);
     return ERR_OK;
-}
-
-/* Used until the child reports the model's own name. */
-static const char *name_of(const struct engine_options *options)
-{
-    const char *slash = strrchr(options->path, '/');
-
-    return slash != NULL ? slash + 1 : options->path;
 }
 
 static enum err load_all(struct engine_worker *worker, const struct engine_options *options,
@@ -627,7 +629,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     struct worker_reply reply;
 
     TRY(make_load(worker, options, info));
-    worker->name = mem_strdup(name_of(options));
+    worker->name = mem_strdup(file_base_name(options->path)); /* until the child reports its own */
     worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");

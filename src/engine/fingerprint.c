@@ -218,11 +218,7 @@ static void hash_meaning(struct hash256_state *state, const struct fingerprint *
     hash_float(state, options->rope_scale);
     hash256_update_u32(state, parts->long_rope);
     hash256_update(state, parts->weights.bytes, HASH256_BYTES);
-    hash256_update_u64(state, options->adapters_count);
-    for (size_t i = 0; i < options->adapters_count; i++) {
-        hash256_update(state, parts->adapters[i].bytes, HASH256_BYTES);
-        hash_float(state, options->adapters[i].scale);
-    }
+    hash256_update_u64(state, 0); /* adapters: sets of them have their own (lora.h) */
 }
 
 struct hash256 fingerprint_make(const struct fingerprint *parts)

@@ -3,13 +3,15 @@
  * wrote to mean the same to another (keeps I97).
  *
  *      part          contents                                              hashed with sharing
- *      meaning       weights, adapters, K and V types, chunk, flash        any
- *                    attention, streams, rope, releases of libllama and
+ *      meaning       weights, K and V types, chunk, flash attention,       any
+ *                    streams, rope, releases of libllama and
  *                    ggml, version of the state
  *      arithmetic    build IDs of libllama, ggml, its plug-ins (so the     build, bits
  *                    variant for this processor), libm and the libraries
  *                    of devices; kind and name of each device
  *      bits          logits of the self-test, numbers of threads           bits
+ *
+ * Adapters are not a part: each set of them has a fingerprint derived from this one (lora.h).
  *
  * The context is not a part: it changes no bit of the result. The exception is a model with one set
  * of rope factors for short contexts and one for long ones, where the choice is a part. Threads
@@ -33,8 +35,7 @@ struct fingerprint {
     const struct engine_options *options;
     const struct engine_facts *facts;
     struct hash256 weights;
-    const struct hash256 *adapters; /* of the options, in their order */
-    bool long_rope;                 /* the rope factors for long contexts are used */
+    bool long_rope; /* the rope factors for long contexts are used */
     uint32_t threads, threads_prefill;
     struct hash256 bits; /* of the self-test */
 };

@@ -76,6 +76,20 @@ struct model_make_options {
  *   and those of the disk */
 enum err model_make(const struct model_make_options *options, struct errinfo *info) NODISCARD;
 
+/* A LoRA adapter with random weights for an existing model: it changes queries, keys and values of
+ * every layer that has them, and what goes into feed-forward layers. */
+struct model_adapter_options {
+    const char *base;       /* the model's file */
+    const char *out;        /* the target file; replaced when it exists */
+    const char *invocation; /* text that activates it (aLoRA); NULL = it is always active */
+    uint64_t seed;
+};
+
+/* Any thread. ERR_INVALID: the model has nothing to adapt, or the invocation no or too many
+ * tokens. */
+enum err model_make_adapter(const struct model_adapter_options *options,
+                            struct errinfo *info) NODISCARD;
+
 /* The options as they will be used: names looked up, defaults filled in, everything checked. */
 struct model_make_plan {
     const char *name; /* of the preset or family */

@@ -395,6 +395,9 @@ static uint64_t serve(struct worker *worker, const struct worker_call *call, int
     case WORKER_DETACH:
         detach(worker, call->place.segment);
         return 1;
+    case WORKER_SET_LORA:
+        return worker->engine->ops->set_lora != NULL &&
+               worker->engine->ops->set_lora(worker->engine, &call->lora);
     case WORKER_RUN:
         *err = run(worker, call, info);
         return *err == ERR_OK;

@@ -10,7 +10,7 @@
  *                     32  .  body
  *
  *      body of a call      seq 4 | other 4 | length 4 | begin 4 | end 4 | work 1
- *                          segment 8 | offset 8 | bytes 8
+ *                          segment 8 | offset 8 | bytes 8 | of SET_LORA: LORA_MAX scales * 4
  *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 4 )
  *      body of a load      the fields of the options in the order of the functions below
  *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_put
@@ -281,6 +281,12 @@ enum err worker_peek_op(const unsigned char *message, size_t len, enum worker_op
 
 /* ---- calls ---- */
 
+static void set_fields(struct wire *wire, struct lora_set *set)
+{
+    for (size_t i = 0; i < LORA_MAX; i++)
+        field_float(wire, &set->scale[i]);
+}
+
 static void call_fields(struct wire *wire, struct worker_call *call)
 {
     field_seq(wire, &call->seq);
@@ -292,6 +298,8 @@ static void call_fields(struct wire *wire, struct worker_call *call)
     field_u64(wire, &call->place.segment);
     field_u64(wire, &call->place.offset);
     field_u64(wire, &call->place.bytes);
+    if (call->op == WORKER_SET_LORA)
+        set_fields(wire, &call->lora);
 }
 
 static void item_fields(struct wire *wire, struct worker_item *item)
@@ -377,7 +385,7 @@ static void adapters_fields(struct wire *wire, struct worker_load *load)
 {
     uint32_t count = (uint32_t)MIN(load->options.adapters_count, UINT32_MAX);
 
-    field_u32(wire, &count, WORKER_ADAPTERS_MAX);
+    field_u32(wire, &count, LORA_MAX);
     for (uint32_t i = 0; i < count && !wire->bad; i++) {
         struct engine_adapter adapter = {0};
         if (!wire->reading)
@@ -469,6 +477,29 @@ static void fingerprint_fields(struct wire *wire, struct hash256 *fingerprint)
         memcpy(at, fingerprint->bytes, sizeof(fingerprint->bytes));
 }
 
+static void adapter_fields(struct wire *wire, struct lora_adapter *adapter, uint32_t vocab)
+{
+    const char *name = adapter->name;
+
+    field_text(wire, &name);
+    if (name == NULL || strlen(name) >= sizeof(adapter->name))
+        wire->bad = true;
+    else if (wire->reading)
+        memcpy(adapter->name, name, strlen(name) + 1);
+    fingerprint_fields(wire, &adapter->digest);
+    field_u32(wire, &adapter->invocation_count, LORA_INVOCATION_MAX);
+    for (uint32_t i = 0; i < adapter->invocation_count; i++)
+        field_token(wire, &adapter->invocation[i], vocab);
+}
+
+static void lora_fields(struct wire *wire, struct engine_facts *facts)
+{
+    field_u32(wire, &facts->lora.count, LORA_MAX);
+    for (uint32_t i = 0; i < facts->lora.count && !wire->bad; i++)
+        adapter_fields(wire, &facts->lora.list[i], facts->vocab);
+    set_fields(wire, &facts->lora.initial);
+}
+
 static void facts_fields(struct wire *wire, struct worker_facts *worker)
 {
     struct engine_facts *facts = &worker->facts;
@@ -494,6 +525,7 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_bool(wire, &facts->add_bos);
     field_bool(wire, &facts->images);
     fingerprint_fields(wire, &facts->fingerprint);
+    lora_fields(wire, facts);
     field_u32(wire, &worker->cells, UINT32_MAX);
     field_bool(wire, &worker->streams);
 }

@@ -33,7 +33,6 @@
 enum {
     WORKER_MESSAGE_BYTES_MAX = 64 * 1024,
     WORKER_TEXT_BYTES_MAX = 4096, /* of one text: paths, names */
-    WORKER_ADAPTERS_MAX = 32,
     WORKER_VOCAB_MAX = 1 << 24,
     WORKER_CHUNK_MAX = 1 << 24,
 };
@@ -59,6 +58,7 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_SEQ_CLEAR, "seq_clear")             \
     X(WORKER_SEQ_LENGTH, "seq_length")           \
     X(WORKER_SEQ_SETTLE, "seq_settle")           \
+    X(WORKER_SET_LORA, "set_lora")               \
     X(WORKER_RUN, "run")                         \
     X(WORKER_ROWS_CAPACITY, "rows_capacity")     \
     X(WORKER_SNAPSHOT_BYTES, "snapshot_bytes")   \
@@ -101,6 +101,7 @@ struct worker_call {
     uint32_t begin, end;
     bool work; /* ATTACH: this is the segment for tokens and logits */
     struct worker_place place;
+    struct lora_set lora; /* SET_LORA */
     const struct worker_item *items;
     size_t items_count; /* at most SEQS_SLOTS_MAX */
 };
@@ -110,7 +111,7 @@ struct worker_call {
 struct worker_load {
     uint32_t number;
     struct engine_options options; /* adapters point into the array below once decoded */
-    struct engine_adapter adapters[WORKER_ADAPTERS_MAX];
+    struct engine_adapter adapters[LORA_MAX];
 };
 
 /* What the child's engine is. */

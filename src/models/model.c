@@ -29,6 +29,7 @@ _Static_assert(KIND_BIT(KIND_FULL) == HEARTH_KIND_FULL &&
 
 struct model_space {
     char tenant[TENANT_BYTES];
+    struct hash256 fingerprint; /* of the adapters */
     struct hearth_space *space;
 };
 
@@ -45,6 +46,7 @@ struct model {
     uint64_t loaded_s;
     enum model_cache state;
     struct lock lock;
+    struct lora_set lora GUARDED_BY(lock);
     struct model_space *spaces GUARDED_BY(lock); /* SPACES_MAX */
     size_t spaces_count GUARDED_BY(lock);
 };
@@ -96,7 +98,8 @@ static enum err open_tokens(struct model *model, uint64_t bytes_max, struct erri
 
 /* ---- spaces ---- */
 
-static struct hearth_model describe(const struct engine_facts *facts)
+static struct hearth_model describe(const struct engine_facts *facts,
+                                    const struct hash256 *fingerprint)
 {
     bool whole = facts->slicing == ENGINE_SLICING_WHOLE;
     struct hearth_model model = {
@@ -108,24 +111,29 @@ static struct hearth_model describe(const struct engine_facts *facts)
         .snapshot_bytes = facts->snapshot_bytes_max,
     };
 
-    memcpy(model.fingerprint, facts->fingerprint.bytes, sizeof(model.fingerprint));
+    memcpy(model.fingerprint, fingerprint->bytes, sizeof(model.fingerprint));
     return model;
 }
 
-static struct model_space *find_space_locked(struct model *model, const char *tenant) REQUIRES(lock)
+static struct model_space *find_space_locked(struct model *model, const char *tenant,
+                                             const struct hash256 *fingerprint) REQUIRES(lock)
 {
     lock_assert_held(&model->lock);
     for (size_t i = 0; i < model->spaces_count; i++)
-        if (strcmp(model->spaces[i].tenant, tenant) == 0)
+        if (strcmp(model->spaces[i].tenant, tenant) == 0 &&
+            hash256_eq(&model->spaces[i].fingerprint, fingerprint))
             return &model->spaces[i];
     return NULL;
 }
 
-static struct model_share share_of(const struct model *model, const char *tenant)
+/* Spaces of adapters have none: the tenant's would count once for each of them. */
+static struct model_share share_of(const struct model *model, const char *tenant,
+                                   const struct hash256 *fingerprint)
 {
     struct model_share share = {.tenant = tenant};
+    bool own = hash256_eq(fingerprint, &model_facts(model)->fingerprint);
 
-    for (size_t i = 0; i < model->shares_count; i++)
+    for (size_t i = 0; own && i < model->shares_count; i++)
         if (strcmp(model->shares[i].tenant, tenant) == 0) {
             share.bytes += model->shares[i].bytes;
             share.ssd_bytes += model->shares[i].ssd_bytes;
@@ -134,17 +142,18 @@ static struct model_share share_of(const struct model *model, const char *tenant
 }
 
 /* Opening takes locks of the cache, which rank above ours. */
-static enum err add_space_locked(struct model *model, const char *tenant, struct model_space **out,
+static enum err add_space_locked(struct model *model, const char *tenant,
+                                 const struct hash256 *fingerprint, struct model_space **out,
                                  struct errinfo *info) REQUIRES(lock)
 {
-    struct hearth_model record = describe(engine_facts(model->engine));
+    struct hearth_model record = describe(engine_facts(model->engine), fingerprint);
     struct model_space *added = &model->spaces[model->spaces_count];
 
     lock_assert_held(&model->lock);
     if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
         return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long",
                        SPACES_MAX);
-    struct model_share share = share_of(model, tenant);
+    struct model_share share = share_of(model, tenant, fingerprint);
     int error = hearth_space_open(model->cache, &record, tenant, share.bytes, &added->space);
     if (error == HEARTH_ERROR_MEMORY && share.bytes > 0)
         error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
@@ -157,27 +166,48 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
         LOG_WARN(model->log, "model", "a share of the disk is not available",
                  LOG_STR("tenant", tenant));
     snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
+    added->fingerprint = *fingerprint;
     model->spaces_count++;
     *out = added;
     return ERR_OK;
 }
 
-enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
-                     struct errinfo *info)
+enum err model_space(struct model *model, const char *tenant, const struct lora_set *lora,
+                     struct hearth_space **space, struct errinfo *info)
 {
+    const struct engine_facts *facts = model_facts(model);
+    struct hash256 fingerprint = lora_fingerprint(&facts->fingerprint, &facts->lora,
+                                                  lora != NULL ? lora : &facts->lora.initial);
     enum err err = ERR_OK;
 
     *space = NULL;
     if (model->cache == NULL)
         return ERR_OK;
     lock_enter(&model->lock);
-    struct model_space *found = find_space_locked(model, tenant);
+    struct model_space *found = find_space_locked(model, tenant, &fingerprint);
     if (found == NULL)
-        err = add_space_locked(model, tenant, &found, info);
+        err = add_space_locked(model, tenant, &fingerprint, &found, info);
     if (err == ERR_OK)
         *space = found->space;
     lock_leave(&model->lock);
     return err;
+}
+
+struct lora_set model_lora(struct model *model)
+{
+    lock_enter(&model->lock);
+    struct lora_set lora = model->lora;
+    lock_leave(&model->lock);
+    return lora;
+}
+
+enum err model_set_lora(struct model *model, const struct lora_set *lora, struct errinfo *info)
+{
+    TRY(lora_set_check(&model_facts(model)->lora, lora, info));
+    lock_enter(&model->lock);
+    model->lora = *lora;
+    lock_leave(&model->lock);
+    return ERR_OK;
 }
 
 /* Open spaces do not change until the model closes. */
@@ -213,11 +243,12 @@ void model_get_cache_stats(struct model *model, struct hearth_stats *sum)
  * what the tenant stored earlier. */
 static enum err open_shared_spaces(struct model *model, struct errinfo *info)
 {
+    static const struct lora_set none;
     struct hearth_space *space;
 
     for (size_t i = 0; i < model->shares_count; i++)
         if (model->shares[i].ssd_bytes > 0)
-            TRY(model_space(model, model->shares[i].tenant, &space, info));
+            TRY(model_space(model, model->shares[i].tenant, &none, &space, info));
     return ERR_OK;
 }
 
@@ -282,6 +313,7 @@ static struct model *create(const struct model_options *options)
     model->shares = options->shares;
     model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
+    model->lora = facts->lora.initial;
     model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);
     return model;

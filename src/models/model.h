@@ -80,10 +80,17 @@ const char *model_cache_reason(const struct model *model);
 /* Its state can be cut at any token, so the rows after the last whole block are kept, too. */
 bool model_has_tails(const struct model *model);
 
-/* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL
- * when the cache is off. If a share is no longer available, the space is opened without it. */
-enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
-                     struct errinfo *info) NODISCARD;
+/* The space of a tenant ("" = none) and a set of adapters (NULL = as loaded); opened once, and open
+ * as long as the model. *space is NULL when the cache is off. If a share is no longer available,
+ * the space is opened without it; only that of the model without adapters has one. */
+enum err model_space(struct model *model, const char *tenant, const struct lora_set *lora,
+                     struct hearth_space **space, struct errinfo *info) NODISCARD;
+
+/* The adapters of requests that choose none: at first as loaded. Any thread. ERR_INVALID as
+ * lora_set_check. */
+struct lora_set model_lora(struct model *model);
+enum err model_set_lora(struct model *model, const struct lora_set *lora,
+                        struct errinfo *info) NODISCARD;
 
 /* The open spaces by index: for reports and for clearing. False: there are fewer. The result is
  * valid as long as the model. */

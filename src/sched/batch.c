@@ -20,24 +20,77 @@ enum {
     BAR_TOKENS_MIN = 2048,
     /* answers that go on beside prefills get one part in this many of that time for themselves */
     DECODE_PART = 4,
+    /* batches with one set of adapters in a row while jobs with another are ready: a change makes
+     * the library plan its memory again */
+    LORA_TURNS = 8,
     DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
 };
 
 /* ---- filling ---- */
+
+/* The set of adapters that computes the job's next token. */
+static const struct lora_set *lora_of(const struct job *job)
+{
+    return lora_plan_at(&job->lora, job->done);
+}
+
+static bool in_set(const struct job *job)
+{
+    return lora_set_eq(lora_of(job), &job->sched->lora);
+}
+
+/* A batch has one set of adapters. Of several, each has LORA_TURNS batches; then comes the job that
+ * has waited longest. */
+static void choose_lora(struct sched *sched)
+{
+    const struct job *next = NULL;
+    bool more = false;
+
+    LIST_FOREACH (const struct job, job, &sched->jobs, link) {
+        if (job->phase != GEN_DECODE && job->phase != GEN_PREFILL)
+            continue;
+        if (in_set(job))
+            more = true;
+        else if (next == NULL || job->wait.turns > next->wait.turns)
+            next = job;
+    }
+    if (next == NULL)
+        sched->lora_turns = 0;
+    else if (!more || ++sched->lora_turns > LORA_TURNS) {
+        sched->lora = *lora_of(next);
+        sched->lora_turns = 0;
+    }
+}
+
+/* The tokens that the engine is to run; the cache knows some by other numbers. */
+static const token_id *tokens_of_item(struct job *job, uint32_t count)
+{
+    const struct engine_facts *facts = job->sched->facts;
+
+    if (!lora_is_salted(&job->lora, job->done, count, job->prompt))
+        return job->tokens + job->done;
+    if (job->unsalted == NULL)
+        job->unsalted = mem_alloc_array(facts->chunk, sizeof(*job->unsalted));
+    assert(count <= facts->chunk);
+    memcpy(job->unsalted, job->tokens + job->done, count * sizeof(*job->unsalted));
+    lora_unsalt(&facts->lora, &job->lora, facts->vocab, job->unsalted, job->done, count,
+                job->prompt);
+    return job->unsalted;
+}
 
 static void add_item(struct sched *sched, struct job *job, uint32_t count, bool logits)
 {
     size_t at = sched->batch_count++;
 
     assert(at < sched->batch_cap);
-    sched->items[at] = (struct engine_item){job->seq, job->tokens + job->done, count, logits};
+    sched->items[at] = (struct engine_item){job->seq, tokens_of_item(job, count), count, logits};
     sched->batch[at] = job;
 }
 
 static void add_decoding(struct sched *sched)
 {
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->phase == GEN_DECODE && sched->batch_count < sched->ladder.items_max)
+        if (job->phase == GEN_DECODE && in_set(job) && sched->batch_count < sched->ladder.items_max)
             add_item(sched, job, 1, true);
     }
 }
@@ -56,7 +109,7 @@ static bool must_wait(const struct sched *sched, const struct job *job)
     if (sched->decode_owed_ns == 0)
         return false;
     LIST_FOREACH (const struct job, other, &sched->jobs, link) {
-        if (other->phase == GEN_DECODE && other->tenant == job->tenant)
+        if (other->phase == GEN_DECODE && in_set(other) && other->tenant == job->tenant)
             return true;
     }
     return false;
@@ -67,8 +120,8 @@ static struct job *next_prefill(struct sched *sched)
     struct job *best = NULL;
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->phase == GEN_PREFILL && !in_batch(sched, job) && !must_wait(sched, job) &&
-            (best == NULL || fair_before(job, best)))
+        if (job->phase == GEN_PREFILL && in_set(job) && !in_batch(sched, job) &&
+            !must_wait(sched, job) && (best == NULL || fair_before(job, best)))
             best = job;
     }
     return best;
@@ -88,8 +141,10 @@ static uint32_t stop_for_followers(const struct job *job, uint32_t end)
 /* Where the next chunk of a job ends. A job that needs no snapshot has no cuts. */
 static uint32_t chunk_end(const struct job *job)
 {
-    if (!job->sched->options.exact && job->sched->cuttable)
-        return MIN(job->done + job->schedule.grid, job->target);
+    if (!job->sched->options.exact && job->sched->cuttable) {
+        uint32_t end = MIN(job->done + job->schedule.grid, job->target);
+        return job->done < job->lora.from ? MIN(end, job->lora.from) : end;
+    }
     return stop_for_followers(job, schedule_next(&job->schedule, job->done));
 }
 
@@ -398,6 +453,7 @@ bool batch_run(struct sched *sched)
     if (runs_something(sched) && memory_take_over(sched->memory))
         relieve(sched);
     sched->batch_count = 0;
+    choose_lora(sched);
     add_decoding(sched);
     size_t decoding = sched->batch_count; /* each with one token */
     add_prefilling(sched);
@@ -405,7 +461,9 @@ bool batch_run(struct sched *sched)
         return false;
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
     uint64_t tokens = tokens_of(sched);
-    enum err err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
+    enum err err = engine_set_lora(sched->engine, &sched->lora, &info);
+    if (err == ERR_OK)
+        err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
     if (err == ERR_LIMIT) {
         ladder_refused(sched, tokens);
         return true;

@@ -33,9 +33,26 @@ static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t leng
     return 0;
 }
 
-static bool same_space(const struct job *job, const struct hearth_space *space, const char *tenant)
+/* Where state belongs. Without a cache there is no space that tells sets of adapters apart. */
+struct owner {
+    const struct hearth_space *space;
+    const char *tenant;
+    const struct lora_set *lora;
+};
+
+static struct owner owner_of(const struct job *job)
 {
-    return job->space == space && strcmp(job->tenant->name, tenant) == 0;
+    return (struct owner){job->space, job->tenant->name, &job->lora.before};
+}
+
+static struct owner resident_owner(const struct resident *resident)
+{
+    return (struct owner){resident->space, resident->tenant, &resident->lora};
+}
+
+static bool same_owner(struct owner a, struct owner b)
+{
+    return a.space == b.space && strcmp(a.tenant, b.tenant) == 0 && lora_set_eq(a.lora, b.lora);
 }
 
 /* The best match has the most usable tokens; the one that shares most explains why there are no
@@ -61,10 +78,11 @@ static bool reads_device(const struct job *job)
 static struct device_match find(struct sched *sched, const struct sched_prompt *prompt,
                                 const struct job *self)
 {
+    struct owner owner = {prompt->space, prompt->tenant, prompt->lora};
     struct device_match best = {0};
 
     LIST_FOREACH (struct resident, resident, &sched->residents, link) {
-        if (resident->space != prompt->space || strcmp(resident->tenant, prompt->tenant) != 0)
+        if (!same_owner(resident_owner(resident), owner))
             continue;
         uint32_t shared =
             device_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
@@ -76,7 +94,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
     }
     LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other == self || other->isolated || other->seq == SEQ_NONE ||
-            !same_space(other, prompt->space, prompt->tenant))
+            !same_owner(owner_of(other), owner))
             continue;
         uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
         consider(&best,
@@ -90,17 +108,23 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
 
 struct device_match device_find(struct job *job)
 {
-    struct sched_prompt prompt = {job->space, job->tenant->name, job->tokens, job->target};
+    struct sched_prompt prompt = {job->space, job->tenant->name, job->tokens, job->target,
+                                  &job->lora.before};
 
     return reads_device(job) ? find(job->sched, &prompt, job) : (struct device_match){0};
 }
 
 struct sched_device device_probe(struct sched *sched, const struct sched_prompt *prompt)
 {
+    const struct lora_facts *facts = &sched->facts->lora;
+    struct lora_set lora =
+        lora_set_before(facts, prompt->lora != NULL ? prompt->lora : &facts->initial);
+    struct sched_prompt with = *prompt;
     struct device_match best = {0};
 
+    with.lora = &lora;
     if (!sched->options.exact)
-        best = find(sched, prompt, NULL);
+        best = find(sched, &with, NULL);
     return (struct sched_device){.length = best.length, .shared = best.shared, .ends = best.ends};
 }
 
@@ -114,7 +138,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other == job || other->isolated ||
             (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
-            !same_space(job, other->space, other->tenant->name))
+            !same_owner(owner_of(job), owner_of(other)))
             continue;
         uint32_t shared = device_common(job->tokens, job->target - 1, other->tokens, other->target);
         if (shared > *until && shared > other->done) {
@@ -218,7 +242,7 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
 {
     LIST_FOREACH (const struct job, other, &sched->jobs, link) {
         if (other == job || other->seq != SEQ_NONE ||
-            !same_space(other, resident->space, resident->tenant))
+            !same_owner(owner_of(other), resident_owner(resident)))
             continue;
         uint32_t shared =
             device_common(other->tokens, other->target, resident->tokens, resident->count);
@@ -309,7 +333,7 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
     if (!sched->cuttable)
         return;
     LIST_FOREACH_SAFE (struct resident, old, &sched->residents, link) {
-        if (old != than && old->space == than->space && strcmp(old->tenant, than->tenant) == 0 &&
+        if (old != than && same_owner(resident_owner(old), resident_owner(than)) &&
             old->count <= than->count &&
             device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
             save_pass_on(old, than->unsaved);
@@ -322,6 +346,7 @@ static struct resident resident_of(const struct job *job, seq_id seq, token_id *
 {
     return (struct resident){.space = job->space,
                              .tenant = job->tenant->name,
+                             .lora = job->lora.before,
                              .tokens = tokens,
                              .count = job->done,
                              .since = job->sched->computed,

@@ -38,6 +38,7 @@ struct resident {
     struct list_node link; /* least recently used first */
     struct hearth_space *space;
     const char *tenant; /* the tenant's name: never freed before the scheduler */
+    struct lora_set lora;
     token_id *tokens;
     uint32_t count;
     uint64_t since; /* sched->computed when it was used last */

@@ -253,6 +253,8 @@ static bool is_junction(const struct job *job)
     for (size_t i = 0; i < cache->breakpoints_count; i++)
         if (cache->breakpoints[i] == job->done)
             return true;
+    if (job->lora.from == job->done) /* any adapter continues from here */
+        return true;
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other->wait.leader == job && other->wait.until == job->done)
             return true;

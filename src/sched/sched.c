@@ -62,6 +62,9 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
         return err_set(info, ERR_NOMEM, "no memory for a prompt of %u tokens", gen->tokens_count);
     memcpy(job->tokens, gen->tokens, gen->tokens_count * sizeof(*job->tokens));
     job->prompt = job->count = job->target = gen->tokens_count;
+    const struct lora_facts *lora = &job->sched->facts->lora;
+    job->lora = lora_plan_make(lora, gen->lora != NULL ? gen->lora : &lora->initial, job->tokens,
+                               job->prompt);
     return ERR_OK;
 }
 
@@ -73,6 +76,7 @@ static void free_job(struct job *job)
     sampler_destroy(&job->sampler);
     buf_fini(&job->text);
     mem_free(job->tokens);
+    mem_free(job->unsalted);
     mem_free(job->marks);
     mem_free(job);
 }
@@ -145,10 +149,12 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
         err = sampler_create(&job->sampler, sched->engine, &gen->sample, info);
     if (err == ERR_OK)
         err = sampler_prime(job->sampler, job->tokens, job->prompt, info);
-    if (err == ERR_OK)
+    if (err == ERR_OK) {
+        lora_salt(&sched->facts->lora, &job->lora, sched->facts->vocab, job->tokens, job->prompt);
         *out = job;
-    else
+    } else {
         free_job(job);
+    }
     return err;
 }
 
@@ -188,7 +194,7 @@ static enum err check(const struct sched *sched, const struct gen *gen, struct e
         if (!engine_token_valid(sched->engine, gen->tokens[i]))
             return err_set(info, ERR_INVALID, "token %d at %u is not in the vocabulary",
                            gen->tokens[i], i);
-    return ERR_OK;
+    return gen->lora != NULL ? lora_set_check(&sched->facts->lora, gen->lora, info) : ERR_OK;
 }
 
 /* Relaxed throughout: the counter is only a limit and orders nothing. */

@@ -94,6 +94,7 @@ struct sched_prompt {
     const char *tenant; /* as in struct gen */
     const token_id *tokens;
     uint32_t count;
+    const struct lora_set *lora; /* as in struct gen; an activated adapter does not count */
 };
 
 struct sched_device {

@@ -94,7 +94,9 @@ struct job {
     bool started;  /* the sink was notified; `usage` and `times.restored` are set */
     bool isolated; /* other jobs must not find it */
 
-    token_id *tokens; /* owned */
+    token_id *tokens; /* owned; as the cache sees them: salted after an invocation (lora.h) */
+    struct lora_plan lora;
+    token_id *unsalted; /* of the next item, if it has salted tokens; NULL until then */
     uint32_t prompt, count, capacity, target;
     uint32_t done;
     uint32_t room; /* maximum tokens, prompt included */
@@ -161,6 +163,8 @@ struct sched {
     struct engine_item *items;
     struct job **batch; /* of items[i] */
     size_t batch_count, batch_cap;
+    struct lora_set lora; /* of the batch */
+    uint32_t lora_turns;  /* batches with it in a row, while jobs with another set were ready */
     struct progress *bar;
     uint64_t bar_id;
     struct revival revival;

@@ -287,13 +287,15 @@ static size_t collect_marks(struct job *job)
     const struct sched *sched = job->sched;
     size_t count = 0;
 
+    if (job->lora.from < job->prompt) /* other adapters compute what follows */
+        job->marks[count++] = job->lora.from;
     if (sched->options.exact) {
         for (size_t i = 0; i < gen->marks_count; i++)
             job->marks[count++] = gen->marks[i].at;
         return count;
     }
     if (sched->cuttable)
-        return 0;
+        return count;
     for (size_t i = 0; i < gen->cache.breakpoints_count; i++)
         job->marks[count++] = gen->cache.breakpoints[i];
     job->marks[count++] = job->anchor;

@@ -76,6 +76,8 @@ static const struct endpoint api_endpoints[] = {
     {POST("/v1/models/{id...}", "models"), .admin = true, .show = endpoint_model_change},
     {GET("/props", "props"), .show = endpoint_props},
     {GET("/slots", "slots"), .now = endpoint_slots},
+    {GET("/lora-adapters", "lora_adapters"), .now = endpoint_lora},
+    {POST("/lora-adapters", "lora_adapters"), .admin = true, .now = endpoint_lora_change},
     {GET("/health", "health"), .open = true, .now = endpoint_health},
     {GET("/v1/health", "health"), .open = true, .now = endpoint_health},
     {GET("/ready", "ready"), .open = true, .now = endpoint_ready},

@@ -145,6 +145,10 @@ show_fn endpoint_ollama_version;
 show_fn endpoint_ollama_refuse; /* what hearth does in another way */
 answer_fn endpoint_ollama_show;
 
+/* ---- endpoints_lora.c ---- */
+void endpoint_lora(const struct loop_request *req);
+void endpoint_lora_change(const struct loop_request *req);
+
 /* ---- endpoints_status.c ---- */
 void endpoint_root(const struct loop_request *req);
 void endpoint_health(const struct loop_request *req);

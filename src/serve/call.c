@@ -399,10 +399,23 @@ struct prepare_tools call_tools(struct call *call)
     };
 }
 
+/* Once: the model's own choice may change meanwhile. */
+static enum err choose_lora(struct call *call, struct api_error *error)
+{
+    const struct gen_request *request = &call->request;
+    struct errinfo info = {0};
+
+    call->lora = request->lora_chosen ? request->lora : model_lora(call->model);
+    if (lora_set_check(&model_facts(call->model)->lora, &call->lora, &info) == ERR_OK)
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_INVALID, "lora", "'lora' is not possible: %s", info.text);
+}
+
 enum err call_prepare(struct call *call, struct api_error *error)
 {
     struct prepare_tools tools = call_tools(call);
 
+    TRY(choose_lora(call, error));
     return prepare(&call->prepared, &call->request, &tools, error);
 }
 
@@ -446,7 +459,7 @@ struct hearth_space *call_space(struct call *call)
         hash256_hex(&hash, hex);
         snprintf(name, sizeof(name), "%s/%.*s", call->tenant, SALT_DIGITS, hex);
     }
-    if (model_space(call->model, name, &space, &info) == ERR_OK)
+    if (model_space(call->model, name, &call->lora, &space, &info) == ERR_OK)
         return space;
     LOG_WARN(call->api->options.log, "api", "no space of the cache",
              LOG_STR("request", call->request_id), LOG_STR("error", info.text));
@@ -469,6 +482,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->anchor = prepared->anchor;
     gen->last_user = prepared->last_user;
     gen->max_tokens = request->max_tokens;
+    gen->lora = &call->lora;
     gen->sample = request->sample;
     if (gen->sample.seed != SAMPLE_SEED_RANDOM)
         gen->sample.seed += choice->index;

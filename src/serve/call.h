@@ -84,6 +84,7 @@ struct call {
     struct pool_wait wait; /* for the model to load */
     struct model *model;   /* holds a reference until the call is freed */
     struct gen_request request;
+    struct lora_set lora; /* its adapters, once it is prepared */
     struct prepared prepared;
     struct answer answer;
     struct call_choice *choices;

@@ -12,11 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <ggml.h>
-#include <gguf.h>
-
 #include "base/file.h"
 #include "base/mem.h"
+#include "engine/model_make.h"
 #include "engine/state.h"
 #include "support/models.h"
 #include "support/test.h"
@@ -254,62 +252,49 @@ static void test_i97_fingerprint_changes_with_everything_that_matters(void **sta
     mem_free((char *)base.path);
 }
 
-/* A LoRA adapter for the first query projection of a model; `value` fills one of its halves. */
-static void write_adapter(const char *model, const char *path, float value)
+static struct hash256 set_fingerprint_of(const struct engine_options *options)
 {
-    enum { RANK = 2 };
-    static const char target[] = "blk.0.attn_q.weight";
-    struct ggml_context *shapes, *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
-    struct gguf_context *of =
-        gguf_init_from_file(model, (struct gguf_init_params){.no_alloc = true, .ctx = &shapes});
-    struct gguf_context *gguf = gguf_init_empty();
-    const struct ggml_tensor *base = ggml_get_tensor(shapes, target);
-    struct ggml_tensor *halves[] = {ggml_new_tensor_2d(ctx, GGML_TYPE_F32, base->ne[0], RANK),
-                                    ggml_new_tensor_2d(ctx, GGML_TYPE_F32, RANK, base->ne[1])};
+    struct engine *engine;
 
-    gguf_set_val_str(gguf, "general.type", "adapter");
-    gguf_set_val_str(gguf, "general.architecture", "qwen3");
-    gguf_set_val_str(gguf, "adapter.type", "lora");
-    gguf_set_val_f32(gguf, "adapter.lora.alpha", 1);
-    for (int i = 0; i < 2; i++) {
-        ggml_format_name(halves[i], "%s.lora_%c", target, 'a' + i);
-        for (int64_t k = 0; k < ggml_nelements(halves[i]); k++)
-            ((float *)halves[i]->data)[k] = 0.5f;
-        gguf_add_tensor(gguf, halves[i]);
-    }
-    ((float *)halves[0]->data)[100] = value;
-    assert_true(gguf_write_to_file(gguf, path, false));
-    gguf_free(gguf);
-    gguf_free(of);
-    ggml_free(shapes);
-    ggml_free(ctx);
+    assert_ok(engine_load(&engine, options, NULL));
+    const struct engine_facts *facts = engine_facts(engine);
+    struct hash256 fingerprint =
+        lora_fingerprint(&facts->fingerprint, &facts->lora, &facts->lora.initial);
+    engine_close(&engine);
+    return fingerprint;
 }
 
-/* Without one, with one, with another scale, with one other value in it. */
+/* Without one, with one, with another scale, another one under the same name. The model's own
+ * fingerprint stays the same. */
 static void test_i97_fingerprint_knows_adapters(void **state)
 {
     char path[1024], *model = mem_strdup(test_model("qwen3"));
+    struct model_adapter_options make = {.base = model, .out = path};
     struct engine_adapter adapter = {path, 1};
     struct engine_options options = {.path = model, .context = 512, .chunk = 64};
     struct hash256 seen[5];
 
     (void)state;
     snprintf(path, sizeof(path), "%s/lora.gguf", test_dir());
-    write_adapter(model, path, 0.5f);
-    seen[0] = fingerprint_of(&options);
+    assert_ok(model_make_adapter(&make, NULL));
+    seen[0] = set_fingerprint_of(&options);
     options.adapters = &adapter;
     options.adapters_count = 1;
-    seen[1] = fingerprint_of(&options);
+    seen[1] = set_fingerprint_of(&options);
     adapter.scale = 0.5f;
-    seen[2] = fingerprint_of(&options);
-    write_adapter(model, path, 0.25f);
-    seen[3] = fingerprint_of(&options);
+    seen[2] = set_fingerprint_of(&options);
+    make.seed = 1;
+    assert_ok(model_make_adapter(&make, NULL));
+    seen[3] = set_fingerprint_of(&options);
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < i; j++)
             assert_false(hash256_eq(&seen[i], &seen[j]));
-    write_adapter(model, path, 0.5f);
-    seen[4] = fingerprint_of(&options);
+    make.seed = 0;
+    assert_ok(model_make_adapter(&make, NULL));
+    seen[4] = set_fingerprint_of(&options);
     assert_true(hash256_eq(&seen[4], &seen[2]));
+    struct hash256 own = fingerprint_of(&options);
+    assert_true(hash256_eq(&own, &seen[0]));
     mem_free(model);
 }
 

@@ -28,10 +28,8 @@ static struct hash256 with(struct fingerprint parts, struct engine_options optio
 
 static void test_i97_every_part_counts(void **state)
 {
-    static const struct hash256 adapter = {{7}}, another = {{8}};
-    struct engine_adapter whole = {.scale = 1}, half = {.scale = 0.5F};
     struct engine_facts facts = {.chunk = 512}, chunks = {.chunk = 256};
-    struct fingerprint plain = {.facts = &facts, .adapters = &adapter};
+    struct fingerprint plain = {.facts = &facts};
     struct hash256 seen[16];
     size_t count = 0;
 
@@ -47,10 +45,6 @@ static void test_i97_every_part_counts(void **state)
     seen[count++] = with(plain, (struct engine_options){.rope_scale = 1});
     seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_RELEASE});
     seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_BITS});
-    seen[count++] = with(plain, (struct engine_options){.adapters = &whole, .adapters_count = 1});
-    seen[count++] = with(plain, (struct engine_options){.adapters = &half, .adapters_count = 1});
-    plain.adapters = &another;
-    seen[count++] = with(plain, (struct engine_options){.adapters = &half, .adapters_count = 1});
     plain.long_rope = true;
     seen[count++] = with(plain, (struct engine_options){0});
     plain.weights.bytes[31] = 1;

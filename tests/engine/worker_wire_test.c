@@ -4,6 +4,7 @@
  */
 #include "engine/worker_wire.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -84,7 +85,13 @@ static struct worker_reply make_reply(void)
                             .bos = 999,
                             .eos = TOKEN_NONE,
                             .eot = 3,
-                            .fingerprint = {{1, 2, 3}}},
+                            .fingerprint = {{1, 2, 3}},
+                            .lora = {.count = 1,
+                                     .list = {{.name = "x",
+                                               .digest = {{4}},
+                                               .invocation = {998, 2},
+                                               .invocation_count = 2}},
+                                     .initial = {{0.25f}}}},
                   .cells = 4096}};
     return reply;
 }
@@ -146,6 +153,19 @@ static void test_calls_come_back(void **state)
     assert_true(items[1].seq == 255 && items[1].count == 1 && items[1].logits == 0);
 }
 
+static void test_adapters_come_back(void **state)
+{
+    struct worker_call call = {
+        .op = WORKER_SET_LORA, .seq = SEQ_NONE, .other = SEQ_NONE, .lora = {{0.5f, 0, -2}}};
+    struct worker_call back;
+
+    (void)state;
+    assert_ok(worker_call_decode(out, worker_call_encode(&call, out), &back, items));
+    assert_memory_equal(&back.lora, &call.lora, sizeof(call.lora));
+    call.lora.scale[LORA_MAX - 1] = NAN;
+    assert_int_equal(worker_call_encode(&call, out), 0);
+}
+
 static void test_loads_come_back(void **state)
 {
     static struct worker_load load;
@@ -183,6 +203,8 @@ static void test_replies_come_back(void **state)
     assert_true(reply.facts.facts.groups[1].kind == KIND_RECURRENT && reply.facts.facts.bos == 999);
     assert_true(hash256_eq(&reply.facts.facts.fingerprint, &from.facts.facts.fingerprint));
     assert_int_equal(reply.facts.cells, 4096);
+    assert_memory_equal(&reply.facts.facts.lora, &from.facts.facts.lora,
+                        sizeof(from.facts.facts.lora));
 }
 
 /* ---- and nothing else ---- */
@@ -280,7 +302,7 @@ static void test_what_does_not_fit_is_not_written(void **state)
 {
     static char path[WORKER_TEXT_BYTES_MAX + 2];
     static struct worker_item many[SEQS_SLOTS_MAX + 1];
-    static struct engine_adapter adapters[WORKER_ADAPTERS_MAX + 1];
+    static struct engine_adapter adapters[LORA_MAX + 1];
     struct worker_load load = make_load();
     struct worker_call call = a_call;
 
@@ -313,8 +335,8 @@ static void test_ops_have_names(void **state)
     assert_string_equal(worker_op_name(WORKER_OP_COUNT), "unknown");
 }
 
-TEST_SUITE(TEST(test_calls_come_back), TEST(test_loads_come_back), TEST(test_replies_come_back),
-           TEST(test_every_truncation_is_refused), TEST(test_every_flipped_bit_is_refused),
-           TEST(test_resealed_truncations_are_refused),
+TEST_SUITE(TEST(test_calls_come_back), TEST(test_adapters_come_back), TEST(test_loads_come_back),
+           TEST(test_replies_come_back), TEST(test_every_truncation_is_refused),
+           TEST(test_every_flipped_bit_is_refused), TEST(test_resealed_truncations_are_refused),
            TEST(test_resealed_damage_is_refused_or_possible),
            TEST(test_what_does_not_fit_is_not_written), TEST(test_ops_have_names))

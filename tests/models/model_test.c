@@ -61,10 +61,10 @@ static void test_spaces_of_tenants(void **state)
     struct hearth_space *none, *anna, *again, *bert;
 
     (void)state;
-    assert_ok(model_space(model, "", &none, NULL));
-    assert_ok(model_space(model, "anna", &anna, NULL));
-    assert_ok(model_space(model, "bert", &bert, NULL));
-    assert_ok(model_space(model, "anna", &again, NULL));
+    assert_ok(model_space(model, "", NULL, &none, NULL));
+    assert_ok(model_space(model, "anna", NULL, &anna, NULL));
+    assert_ok(model_space(model, "bert", NULL, &bert, NULL));
+    assert_ok(model_space(model, "anna", NULL, &again, NULL));
     assert_ptr_equal(anna, again);
     assert_true(anna != bert && anna != none && bert != none);
     model_close(&model);
@@ -129,8 +129,8 @@ static bool survives_flood(const struct model_share *shares, size_t count)
 
     assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
     assert_ok(model_open(&model, &options, NULL));
-    assert_ok(model_space(model, "anna", &anna, NULL));
-    assert_ok(model_space(model, "bert", &bert, NULL));
+    assert_ok(model_space(model, "anna", NULL, &anna, NULL));
+    assert_ok(model_space(model, "bert", NULL, &bert, NULL));
     assert_true(put(anna, 1));
     assert_true(holds(anna, 1));
     for (uint32_t seed = 2; seed < 100; seed++)
@@ -173,12 +173,12 @@ static bool run_with_disk(const struct model_share *share, struct hearth_ssd_opt
     assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
     assert_ok(model_open(&model, &options, NULL));
     if (who != NULL) {
-        assert_ok(model_space(model, who, &space, NULL));
+        assert_ok(model_space(model, who, NULL, &space, NULL));
         for (uint32_t seed = 1; seed < (who[0] == 'a' ? 2 : 100); seed++)
             while (!put(space, seed))
                 usleep(1000);
     } else {
-        assert_ok(model_space(model, "anna", &space, NULL));
+        assert_ok(model_space(model, "anna", NULL, &space, NULL));
         held = holds(space, 1);
     }
     model_close(&model);
@@ -210,7 +210,7 @@ static void test_without_a_cache(void **state)
     struct hearth_space *space;
 
     (void)state;
-    assert_ok(model_space(model, "anna", &space, NULL));
+    assert_ok(model_space(model, "anna", NULL, &space, NULL));
     assert_null(space);
     model_close(&model);
 }
@@ -246,7 +246,7 @@ static void test_i48_unsupported_is_not_off(void **state)
     assert_ok(engine_fake_create(&options.engine, &fake, NULL));
     assert_ok(model_open(&model, &options, NULL));
     for (int i = 0; i < 3; i++) {
-        assert_ok(model_space(model, "anna", &space, NULL));
+        assert_ok(model_space(model, "anna", NULL, &space, NULL));
         assert_null(space);
     }
     assert_int_equal(model_cache(model), MODEL_CACHE_UNSUPPORTED);

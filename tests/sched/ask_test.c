@@ -11,7 +11,7 @@ static const struct engine_fake_options plain;
 
 static struct sched_prompt prompt_of(const struct sched_kit *kit, const struct kit_gen *gen)
 {
-    return (struct sched_prompt){kit->space, "", gen->prompt, gen->gen.tokens_count};
+    return (struct sched_prompt){kit->space, "", gen->prompt, gen->gen.tokens_count, NULL};
 }
 
 static struct sched_device probe(struct sched_kit *kit, const struct kit_gen *gen)

@@ -1,7 +1,9 @@
 /*
- * batch_test.c: how decoding and prefill share the time.
+ * batch_test.c: how decoding and prefill share the time, and sets of adapters the engine.
  */
 #include "sched/gen.h"
+
+#include <string.h>
 
 #include "base/clock.h"
 #include "support/sched_kit.h"
@@ -49,5 +51,122 @@ static void test_prompts_do_not_wait_for_answers_of_others(void **state)
     assert_false(answer_comes_first("another"));
 }
 
+/* ---- adapters ---- */
+
+enum { LORA_PROMPT = 400, LORA_FROM = 300, LORA_ANSWER = 40, RAM_BYTES = 1 << 22 };
+
+/* 0 and 1 are always active, 2 from a token on that prompts of seeds do not have. */
+static const struct lora_facts three = {
+    .count = 3,
+    .list = {{.digest = {{1}}},
+             {.digest = {{2}}},
+             {.digest = {{3}}, .invocation = {ENGINE_FAKE_TURN_BEGIN}, .invocation_count = 1}}};
+static const struct lora_set none = {{0}}, first = {{1}}, half = {{0.5f}}, activated = {{0, 0, 1}};
+
+static void init_with(struct kit_gen *gen, const struct sched_kit *kit, const struct lora_set *set,
+                      uint32_t seed, bool invocation)
+{
+    kit_gen_init(gen, kit, seed, LORA_PROMPT, LORA_ANSWER);
+    gen->gen.lora = set;
+    if (invocation)
+        gen->prompt[LORA_FROM] = ENGINE_FAKE_TURN_BEGIN;
+}
+
+/* The same by a scheduler that has computed nothing before. */
+static void expect_cold(const struct kit_gen *gen, kind_set kinds)
+{
+    static struct kit_gen cold;
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &(struct engine_fake_options){.lora = &three, .kinds = kinds}, 0, NULL);
+    kit_gen_init(&cold, &kit, (uint32_t)gen->gen.id, LORA_PROMPT, LORA_ANSWER);
+    memcpy(cold.prompt, gen->prompt, sizeof(cold.prompt));
+    cold.gen.lora = gen->gen.lora;
+    kit_gen_run(&kit, &cold);
+    kit_gen_expect_same(gen, &cold, false);
+    kit_gen_fini(&cold);
+    sched_kit_close(&kit);
+}
+
+/* Without a cache, nothing but the set tells the two apart on the device. */
+static void test_sets_share_no_batch_and_no_state(void **state)
+{
+    static struct kit_gen gens[3];
+    static const struct lora_set *const sets[] = {&first, &half, &none};
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &(struct engine_fake_options){.lora = &three}, 0,
+                   &(struct sched_options){.parallel = 4});
+    for (size_t i = 0; i < COUNT_OF(gens); i++)
+        init_with(&gens[i], &kit, sets[i], 1, false);
+    kit_gen_run_both(&kit, &gens[0], &gens[1], 2);
+    kit_gen_run(&kit, &gens[2]);
+    for (size_t i = 0; i < COUNT_OF(gens); i++) {
+        expect_cold(&gens[i], 0);
+        assert_int_equal(gens[i].result.usage.device, 0);
+        assert_string_not_equal(gens[i].text, gens[(i + 1) % COUNT_OF(gens)].text);
+        kit_gen_fini(&gens[i]);
+    }
+    sched_kit_close(&kit);
+}
+
+/* A prompt up to its invocation is the same for all activated adapters and for none. */
+static void reuse_up_to_the_invocation(kind_set kinds)
+{
+    static struct kit_gen gens[4];
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &(struct engine_fake_options){.lora = &three, .kinds = kinds}, RAM_BYTES,
+                   &(struct sched_options){.parallel = 1});
+    for (size_t i = 0; i < COUNT_OF(gens); i++)
+        init_with(&gens[i], &kit, i == 2 ? &none : &activated, 1, true);
+    kit_gen_change(&gens[1], &kit, 2, LORA_FROM + 3);
+    for (size_t i = 0; i < COUNT_OF(gens); i++) {
+        kit_gen_run(&kit, &gens[i]);
+        expect_cold(&gens[i], kinds);
+        uint32_t reused = LORA_PROMPT - gens[i].result.usage.computed;
+        bool cuttable = kind_set_sliceable(kinds);
+        assert_int_equal(reused, i == 0               ? 0
+                                 : i == 3             ? LORA_PROMPT - 1
+                                 : i == 1 && cuttable ? LORA_FROM + 3
+                                                      : LORA_FROM);
+    }
+    assert_string_not_equal(gens[0].text, gens[2].text);
+    assert_string_equal(gens[0].text, gens[3].text);
+    for (size_t i = 0; i < COUNT_OF(gens); i++)
+        kit_gen_fini(&gens[i]);
+    sched_kit_close(&kit);
+}
+
+static void test_activated_adapters_continue_the_base(void **state)
+{
+    (void)state;
+    reuse_up_to_the_invocation(KIND_BIT(KIND_FULL));
+    reuse_up_to_the_invocation(KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT));
+}
+
+static void test_adapters_are_checked(void **state)
+{
+    static const struct lora_set many = {{0, 0, 0, 1}};
+    static struct kit_gen gen;
+    struct errinfo info = {0};
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &(struct engine_fake_options){.lora = &three}, 0, NULL);
+    init_with(&gen, &kit, &many, 1, false);
+    assert_err(sched_submit(kit.sched, &gen.gen, &info), ERR_INVALID);
+    /* Without its invocation an adapter is not applied. */
+    gen.gen.lora = &activated;
+    kit_gen_run(&kit, &gen);
+    gen.gen.lora = &none;
+    expect_cold(&gen, 0);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_answers_get_time_of_their_own),
-           TEST(test_prompts_do_not_wait_for_answers_of_others))
+           TEST(test_prompts_do_not_wait_for_answers_of_others),
+           TEST(test_sets_share_no_batch_and_no_state),
+           TEST(test_activated_adapters_continue_the_base), TEST(test_adapters_are_checked))

@@ -26,7 +26,7 @@ struct rig {
 
 static uint32_t on_device(struct rig *rig)
 {
-    struct sched_prompt prompt = {rig->kit.space, "", rig->first.prompt, PROMPT};
+    struct sched_prompt prompt = {rig->kit.space, "", rig->first.prompt, PROMPT, NULL};
     struct sched_device found;
 
     assert_ok(sched_probe(rig->kit.sched, &prompt, HOUR_MS, &found, NULL));

@@ -123,7 +123,7 @@ static struct sched_stats stats_of(struct sched_kit *kit)
 static void end_turn(struct sched_kit *kit)
 {
     token_id token = 0;
-    struct sched_prompt prompt = {kit->space, "", &token, 1};
+    struct sched_prompt prompt = {kit->space, "", &token, 1, NULL};
     struct sched_device found;
 
     assert_ok(sched_probe(kit->sched, &prompt, HOUR_MS, &found, NULL));

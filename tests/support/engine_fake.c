@@ -37,6 +37,7 @@ struct engine_fake {
     struct engine_fake_options options; /* with the defaults filled in */
     struct engine_fake_stats stats;
     struct fake_memory *memory;
+    uint64_t salt; /* of the options and the set of adapters */
     float *logits; /* ENGINE_FAKE_VOCAB floats per output */
     atomic_bool aborting;
     atomic_ullong beats;
@@ -184,7 +185,7 @@ static void run_part(struct engine_fake *fake, const struct part *part)
         shape = fake_mix(shape, part->batch_shape);
     for (uint32_t i = 0; i < part->count; i++, at++) {
         uint64_t token = (uint64_t)item->tokens[part->offset + i];
-        value = think(&sums, fake_mix(fake_mix(fake->options.salt, at), token), shape);
+        value = think(&sums, fake_mix(fake_mix(fake->salt, at), token), shape);
         fake_memory_append(fake->memory, item->seq, value, &sums);
         uint32_t before = item->count - item->logits;
         if (part->offset + i >= before)
@@ -245,6 +246,20 @@ static enum err check_memory(struct engine_fake *fake, const struct engine_item 
                            items[i].seq);
     }
     return ERR_OK;
+}
+
+static bool fake_set_lora(struct engine *engine, const struct lora_set *set)
+{
+    struct engine_fake *fake = fake_of(engine);
+    uint32_t bits;
+
+    fake->salt = fake->options.salt;
+    for (uint32_t i = 0; i < LORA_MAX; i++) {
+        memcpy(&bits, &set->scale[i], sizeof(bits));
+        if (bits != 0)
+            fake->salt = fake_mix(fake->salt, (uint64_t)(i + 1) << 32 | bits);
+    }
+    return true;
 }
 
 static enum err fake_run(struct engine *engine, const struct engine_item *items, size_t count,
@@ -477,6 +492,7 @@ static const struct engine_ops fake_ops = {
     .seq_clear = fake_seq_clear,
     .seq_length = fake_seq_length,
     .seq_settle = fake_seq_settle,
+    .set_lora = fake_set_lora,
     .run = fake_run,
     .logits = fake_logits,
     .abort = fake_abort,
@@ -634,6 +650,9 @@ enum err engine_fake_create(struct engine **engine, const struct engine_fake_opt
     fake->base.ops = &fake_ops;
     fake->options = filled;
     fill_facts(&fake->base.facts, &filled);
+    fake->salt = filled.salt;
+    if (filled.lora != NULL)
+        fake->base.facts.lora = *filled.lora;
     seqs_init(&fake->base.seqs, shape.sequences, shape.cells, shape.streams);
     *engine = &fake->base;
     fake->logits = mem_try_alloc_array((size_t)fake->base.facts.outputs * ENGINE_FAKE_VOCAB,

@@ -61,7 +61,8 @@ struct engine_fake_options {
     const char *name;          /* NULL = "fake" */
     const char *chat_template; /* may be NULL */
     uint64_t salt;             /* other weights: another fingerprint, other rows, other logits */
-    uint32_t end_one_in;       /* of n tokens one ends the generation, on average; 0 = never */
+    const struct lora_facts *lora; /* adapters: a set of them is like another salt; NULL = none */
+    uint32_t end_one_in;           /* of n tokens one ends the generation, on average; 0 = never */
 
     bool chunk_sensitive; /* the chunks that a sequence was run in change low bits */
     bool batch_sensitive; /* so do the tokens of other sequences in the same batch */

@@ -289,7 +289,7 @@ struct gen_usage pool_kit_run(struct model *model, uint32_t seed, uint32_t count
         tokens[i] = (int32_t)((i * 7 + seed * 13 + i / 5) % 200);
     lock_init(&run.lock, "run", LOCK_RANK_TEST_HIGH);
     cond_init(&run.changed);
-    assert_ok(model_space(model, "", &gen.space, NULL));
+    assert_ok(model_space(model, "", NULL, &gen.space, NULL));
     assert_ok(sched_submit(model_sched(model), &gen, NULL));
     lock_enter(&run.lock);
     while (!run.done)
