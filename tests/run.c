@@ -9,7 +9,8 @@
  *     N passed, M failed
  *
  * The exit status is 0 when nothing failed and something ran. Tests write into their scratch
- * folders only: a name that was not in FOLDER (the root of the disk) before is a failure as well.
+ * folders only: a name that was not in a FOLDER before is a failure as well. The folders are the root
+ * of the disk, the one that the runner was started in, and $HOME, unless others are given.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -275,11 +276,26 @@ static void run_all(int jobs_count)
 
 /* ---- what must not change ---- */
 
-static const char *outside = "/";
+enum { OUTSIDE_MAX = 8 };
 
-static int list_outside(struct dirent ***names)
+struct outside {
+    const char *folder;
+    struct dirent **names; /* before the first test */
+    int count;
+};
+
+static struct outside outside[OUTSIDE_MAX];
+static int outside_count;
+
+static void add_outside(const char *folder)
 {
-    int count = scandir(outside, names, NULL, alphasort);
+    if (folder != NULL && outside_count < OUTSIDE_MAX)
+        outside[outside_count++].folder = folder;
+}
+
+static int list_names(const char *folder, struct dirent ***names)
+{
+    int count = scandir(folder, names, NULL, alphasort);
 
     return count < 0 ? 0 : count;
 }
@@ -292,24 +308,49 @@ static void free_names(struct dirent **names, int count)
         free(names);
 }
 
-/* Tells of each name that is not among the `before`, which are sorted as scandir sorts them.
- * Returns how many there are. */
-static int count_new(struct dirent **before, int before_count)
+/* What tests/sdk and tests/web download is kept for the next run, once per user. */
+static bool is_download(const char *name)
+{
+    return strcmp(name, ".cache") == 0 || strcmp(name, ".npm") == 0;
+}
+
+/* Tells of each new name; those from before are sorted as scandir sorts them. Returns how many
+ * there are. */
+static int count_new(const struct outside *one)
 {
     struct dirent **now_there;
-    int count = list_outside(&now_there), found = 0, at = 0;
+    int count = list_names(one->folder, &now_there), found = 0, at = 0;
 
     for (int i = 0; i < count; i++) {
         const char *name = now_there[i]->d_name;
-        while (at < before_count && strcoll(before[at]->d_name, name) < 0)
+        while (at < one->count && strcoll(one->names[at]->d_name, name) < 0)
             at++;
-        if (at < before_count && strcmp(before[at]->d_name, name) == 0)
+        if ((at < one->count && strcmp(one->names[at]->d_name, name) == 0) || is_download(name))
             continue;
-        printf("FAIL a test made '%s' in %s\n", name, outside);
+        printf("FAIL a test made '%s' in %s\n", name, one->folder);
         found++;
     }
     free_names(now_there, count);
     return found;
+}
+
+static int run_watched(int jobs)
+{
+    int made = 0;
+
+    if (outside_count == 0) {
+        add_outside("/");
+        add_outside(".");
+        add_outside(getenv("HOME"));
+    }
+    for (int i = 0; i < outside_count; i++)
+        outside[i].count = list_names(outside[i].folder, &outside[i].names);
+    run_all(jobs);
+    for (int i = 0; i < outside_count; i++) {
+        made += count_new(&outside[i]);
+        free_names(outside[i].names, outside[i].count);
+    }
+    return made;
 }
 
 static int summarise(const struct suite *suites, int count, int failed, double seconds)
@@ -331,7 +372,6 @@ int main(int argc, char **argv)
     struct suite *suites = calloc((size_t)argc, sizeof(*suites));
     int count = 0, jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
     double started = now();
-    struct dirent **before;
 
     if (suites == NULL)
         abort();
@@ -341,7 +381,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--timeout") == 0 && i + 1 < argc) {
             timeout_s = (int)strtol(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--outside") == 0 && i + 1 < argc) {
-            outside = argv[++i];
+            add_outside(argv[++i]);
         } else {
             suites[count].path = argv[i];
             name_suite(&suites[count++]);
@@ -353,9 +393,6 @@ int main(int argc, char **argv)
             suites[i].failed++;
         }
     }
-    int before_count = list_outside(&before);
-    run_all(jobs < 1 ? 1 : jobs > JOBS_MAX ? JOBS_MAX : jobs);
-    int made = count_new(before, before_count);
-    free_names(before, before_count);
+    int made = run_watched(jobs < 1 ? 1 : jobs > JOBS_MAX ? JOBS_MAX : jobs);
     return summarise(suites, count, made, now() - started);
 }

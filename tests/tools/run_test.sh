@@ -49,4 +49,20 @@ test_what_is_left_outside_is_a_failure() {
     expect_out '1 passed, 2 failed'
 }
 
+test_the_home_and_the_tree_are_watched() {
+    suite home 'touch "$HOME/made-at-home"'
+    suite tree 'touch made-here'
+    suite tidy true
+    mkdir -p home
+    HOME=$PWD/home run "$runner" tests/home_test tests/tidy_test
+    expect_status 1
+    expect_out "FAIL a test made 'made-at-home' in"
+    expect_out '2 passed, 1 failed'
+    HOME=$PWD/home run "$runner" tests/tree_test
+    expect_status 1
+    expect_out "FAIL a test made 'made-here' in ."
+    HOME=$PWD/home run "$runner" tests/tree_test
+    expect_status 0
+}
+
 suite_main "$@"
