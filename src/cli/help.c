@@ -108,7 +108,8 @@ static const struct page_text texts[] = {
     {"serve",
      "Loads the models, prints the addresses and settings for clients, and serves until SIGINT or "
      "SIGTERM. Running answers then have the time of --drain to finish; a second signal ends the "
-     "server at once. SIGHUP reads the key files and the log level again.\n"
+     "server at once. SIGHUP reads the key files, the TLS "
+     "certificate and the log level again.\n"
      "A model is a file, a folder, user/repo[:QUANT] of the Hugging Face cache, or the name of an "
      "Ollama model.\n"
      "The server notifies systemd when it is ready and, with WatchdogSec=, while its engines are "

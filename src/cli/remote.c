@@ -96,6 +96,9 @@ static enum err no_server(const struct remote *remote, enum err err, struct erri
 
     if (err == ERR_TIMEOUT || err == ERR_CLOSED || err == ERR_CORRUPT)
         return err;
+    if (err == ERR_DENIED)
+        return err_set(info, err, "%s; SSL_CERT_FILE names the certificate to trust",
+                       arena_printf(remote->cli->arena, "%s", info->text));
     snprintf(why, sizeof(why), "%.120s", colon != NULL ? colon + 2 : info->text);
     return err_set(info, ERR_IO,
                    "no server at %s (%s): start one with 'hearth serve MODEL', or set --url",

@@ -68,6 +68,10 @@ static const struct option_desc options_table[] = {
      .help = "Address to listen on, or a path that ends in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
      .help = "Port to listen on; 0 = any free port."}, /* "hear" on a telephone */
+    {"tls-cert", 0, OPTION_TEXT, AT(tls_cert), .value = "FILE",
+     .help = "Serve https with this certificate (PEM, with its chain); needs --tls-key."},
+    {"tls-key", 0, OPTION_TEXT, AT(tls_key), .value = "FILE",
+     .help = "Private key of --tls-cert (PEM, without a password)."},
     {"api-key", 0, OPTION_LIST, AT(keys), .value = "KEY", .secret = true,
      .help = "Key that clients must send: KEY or NAME:KEY."},
     {"api-key-file", 0, OPTION_TEXT, AT(key_file), .value = "FILE",
@@ -282,6 +286,11 @@ static enum cli_exit check(struct server *server)
                                "--host %s exposes the server to the network: set --api-key, or "
                                "--allow-any to run without one",
                                options->host);
+    if ((options->tls_cert != NULL) != (options->tls_key != NULL))
+        return cli_usage_error(cli, "--tls-cert and --tls-key belong together");
+    if (options->tls_cert != NULL && is_socket(options->host))
+        return cli_usage_error(cli, "--tls-cert needs a --host with a port: a local socket has no "
+                                    "TLS");
     if (options->exact && options->sharing == ENGINE_SHARING_RELEASE)
         return cli_usage_error(cli, "--exact needs state of this build and device: it cannot be "
                                     "combined with --share-state release");
@@ -459,6 +468,8 @@ static enum cli_exit open_http(struct server *server)
     struct http_options http = {
         .host = local ? NULL : options->host,
         .port = (uint16_t)options->port,
+        .tls_cert = options->tls_cert,
+        .tls_key = options->tls_key,
         .unix_path = local ? options->host : NULL,
         .limits = {.connections_max = (uint32_t)options->connections,
                    .connections_per_address_max = (uint32_t)options->connections_per_address},
@@ -518,6 +529,7 @@ static void print_banner(struct server *server)
         .model = server->models.list[0].name,
         .models = &server->models,
         .keys = options->keys.count > 0 || options->key_file != NULL,
+        .tls = options->tls_cert != NULL,
     };
 
     if (!progress_has_room(fileno(server->cli->out)))
@@ -631,6 +643,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
         serve_wait(&(struct serve_wait){.cli = cli,
                                         .api = server.api,
                                         .pool = server.pool,
+                                        .http = server.http,
                                         .signals = &server.signals,
                                         .terminal = isatty(STDIN_FILENO) == 1});
     }

@@ -44,6 +44,7 @@ struct serve_options {
     uint64_t port;
     struct option_list keys, hosts, origins;
     const char *key_file, *admin_key;
+    const char *tls_cert, *tls_key; /* both or none */
     bool admin_show_text;
     const char *admin_files; /* a folder; NULL = none */
     int isolation;           /* enum auth_isolation */
@@ -155,6 +156,7 @@ struct serve_place {
     const char *model;
     const struct serve_models *models;
     bool keys; /* are wanted */
+    bool tls;
 };
 
 /* Prints the address and how to use it from clients on cli->out. `facts` is NULL when none is
@@ -166,19 +168,21 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
 /* ---- the main thread while the server runs (serve_wait.c) ----
  *
  *      SIGINT, SIGTERM   the end
- *      SIGHUP            files of keys and the log level are read again; the end when the server
- *                        was started in a terminal, which has closed
+ *      SIGHUP            keys, the TLS certificate and the log level are read again; the end when
+ *                        the server was started in a terminal, which has closed
  *      NOTIFY_SOCKET     READY=1, STATUS=, RELOADING=1, STOPPING=1; with WATCHDOG_USEC also
  *                        WATCHDOG=1 as long as no engine hangs
  *
  * All signals of the set are blocked in every thread. */
 
 struct api;
+struct http_server;
 
 struct serve_wait {
     const struct cli *cli;
     struct api *api;
     struct pool *pool;
+    struct http_server *http;
     const sigset_t *signals;
     bool terminal; /* it was started in a terminal */
 };

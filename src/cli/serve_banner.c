@@ -89,8 +89,8 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
     FILE *out = cli->out;
     char url[CLIENT_URL_BYTES];
 
-    snprintf(url, sizeof(url), strchr(host, ':') != NULL ? "http://[%s]:%u" : "http://%s:%u", host,
-             place->port);
+    snprintf(url, sizeof(url), strchr(host, ':') != NULL ? "http%s://[%s]:%u" : "http%s://%s:%u",
+             place->tls ? "s" : "", host, place->port);
     if (place->models->count != 1)
         facts = NULL;
     if (facts != NULL)

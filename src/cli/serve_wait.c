@@ -21,6 +21,7 @@
 #include "base/notify.h"
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "http/server.h"
 #include "models/pool.h"
 
 enum { STATUS_S = 10, ARENA_BYTES_MAX = 8 << 20 };
@@ -48,6 +49,15 @@ static void reload_keys(const struct serve_wait *wait)
         LOG_INFO(wait->cli->log, "serve", "keys were read again");
     else
         LOG_WARN(wait->cli->log, "serve", "the keys stay as they were",
+                 LOG_STR("reason", info.text));
+}
+
+static void reload_certificate(const struct serve_wait *wait)
+{
+    struct errinfo info = {0};
+
+    if (wait->http != NULL && http_server_reload_tls(wait->http, &info) != ERR_OK)
+        LOG_WARN(wait->cli->log, "serve", "the TLS certificate stays as it was",
                  LOG_STR("reason", info.text));
 }
 
@@ -82,6 +92,7 @@ static void reload(const struct serve_wait *wait, const struct notify *notify)
     notify_send(notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
                 (unsigned long long)(clock_mono_ns(clock_real()) / NS_PER_US));
     reload_keys(wait);
+    reload_certificate(wait);
     reload_log_level(wait->cli);
     notify_send(notify, "READY=1");
 }

@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/tls.h"
 
 enum { READ_BYTES = 64 * 1024, EVENT_BYTES_MAX = 16 * 1024 * 1024 };
 
@@ -31,6 +33,8 @@ struct client {
     int fd;
     uint64_t deadline_ns;
     struct client_url url;
+    struct tls *tls; /* NULL: plain */
+    struct tls_session *session;
     llhttp_t parser;
     char field[16]; /* the beginning of the current header's name */
     bool in_value, head_ended, ended;
@@ -69,7 +73,7 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
 {
     size_t bracket = host.len > 0 && host.ptr[0] == '[' ? str_find(host, STR("]")) : SIZE_MAX;
     struct str name = host, rest = {host.ptr + host.len, 0};
-    uint64_t port = 80;
+    uint64_t port = url->tls ? 443 : 80;
 
     if (bracket != SIZE_MAX) {
         name = (struct str){host.ptr + 1, bracket - 1};
@@ -91,17 +95,17 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
 
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info)
 {
-    static const char scheme[] = "http://";
-    const char *host =
-        strncmp(text, scheme, sizeof(scheme) - 1) == 0 ? text + sizeof(scheme) - 1 : text;
+    bool tls = str_starts(str_from(text), STR("https://"));
+    bool plain = str_starts(str_from(text), STR("http://"));
+    const char *host = tls || plain ? strstr(text, "://") + 3 : text;
     size_t host_len = strcspn(host, "/"), base_len = strlen(host + host_len);
     const char *path;
 
-    *url = (struct client_url){0};
+    *url = (struct client_url){.tls = tls};
     if (is_socket(text, &path))
         return parse_socket(path, url, info);
     if (strstr(text, "://") != NULL && host == text)
-        return err_set(info, ERR_INVALID, "%s: only http:// is supported", text);
+        return err_set(info, ERR_INVALID, "%s: only http:// and https:// are supported", text);
     while (base_len > 0 && host[host_len + base_len - 1] == '/')
         base_len--;
     if (base_len >= sizeof(url->base))
@@ -126,7 +130,8 @@ const char *client_url_text(const struct client_url *url, char out[CLIENT_URL_BY
     if (url->socket[0] != '\0')
         snprintf(out, CLIENT_URL_BYTES, "unix:%s", url->socket);
     else
-        snprintf(out, CLIENT_URL_BYTES, "http://%s%s", authority(url, where), url->base);
+        snprintf(out, CLIENT_URL_BYTES, "http%s://%s%s", url->tls ? "s" : "", authority(url, where),
+                 url->base);
     return out;
 }
 
@@ -204,6 +209,47 @@ static enum err connect_any(struct client *client, struct errinfo *info)
     return err;
 }
 
+static enum err begin_tls(struct client *client, struct errinfo *info)
+{
+    short wants;
+    enum err err;
+
+    signal(SIGPIPE, SIG_IGN); /* libssl writes without MSG_NOSIGNAL */
+    TRY(tls_open_client(&client->tls, NULL, info));
+    TRY(tls_session_connect(&client->session, client->tls, client->fd, client->url.host, info));
+    while ((err = tls_session_handshake(client->session, &wants, info)) == ERR_BUSY)
+        TRY(wait_for(client, wants, info));
+    if (err == ERR_OK)
+        return ERR_OK;
+    char url[CLIENT_URL_BYTES];
+    return err_wrap(info, ERR_DENIED, "%s", client_url_text(&client->url, url));
+}
+
+/* As send and recv: bytes moved, 0 at the end, -1 with *wants = 0 on an error in errno; otherwise
+ * what to wait for. */
+static ssize_t put(struct client *client, const char *data, size_t len, short *wants)
+{
+    if (client->session != NULL) {
+        ssize_t sent = tls_session_write(client->session, data, len, wants);
+        errno = EPIPE;
+        return sent > 0 ? sent : -1;
+    }
+    ssize_t sent = send(client->fd, data, len, MSG_NOSIGNAL);
+    *wants = sent < 0 && (errno == EAGAIN || errno == EINTR) ? POLLOUT : 0;
+    return sent;
+}
+
+static ssize_t get(struct client *client, char *to, size_t len, short *wants)
+{
+    if (client->session != NULL) {
+        ssize_t got = tls_session_read(client->session, to, len, wants);
+        return got > 0 ? got : *wants != 0 ? -1 : 0;
+    }
+    ssize_t got = recv(client->fd, to, len, 0);
+    *wants = got < 0 && (errno == EAGAIN || errno == EINTR) ? POLLIN : 0;
+    return got;
+}
+
 /* ---- the answer, as llhttp reports it ---- */
 
 /* Appends to a text, as far as it has room. */
@@ -273,6 +319,8 @@ enum err client_open(struct client **out, const struct client_url *url, uint64_t
     buf_init(&client->body, CLIENT_BODY_BYTES_MAX);
     buf_init(&client->events, EVENT_BYTES_MAX);
     enum err err = url->socket[0] != '\0' ? connect_local(client, info) : connect_any(client, info);
+    if (err == ERR_OK && url->tls)
+        err = begin_tls(client, info);
     if (err != ERR_OK)
         client_close(&client);
     *out = client;
@@ -283,6 +331,8 @@ void client_close(struct client **client)
 {
     if (*client == NULL)
         return;
+    tls_session_destroy(&(*client)->session);
+    tls_close(&(*client)->tls);
     if ((*client)->fd >= 0)
         close((*client)->fd);
     buf_fini(&(*client)->body);
@@ -293,12 +343,14 @@ void client_close(struct client **client)
 
 static enum err send_all(struct client *client, const char *data, size_t len, struct errinfo *info)
 {
+    short wants;
+
     while (len > 0) {
-        ssize_t sent = send(client->fd, data, len, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR)
+        ssize_t sent = put(client, data, len, &wants);
+        if (sent < 0 && wants == 0)
             return failed(client, errno, info);
         if (sent < 0) {
-            TRY(wait_for(client, POLLOUT, info));
+            TRY(wait_for(client, wants, info));
             continue;
         }
         data += sent;
@@ -353,14 +405,15 @@ static enum err parse(struct client *client, const char *bytes, size_t len, stru
 static enum err receive(struct client *client, struct errinfo *info)
 {
     char bytes[READ_BYTES];
+    short wants;
 
     for (;;) {
-        ssize_t got = recv(client->fd, bytes, sizeof(bytes), 0);
+        ssize_t got = get(client, bytes, sizeof(bytes), &wants);
         if (got >= 0)
             return parse(client, bytes, (size_t)got, info);
-        if (errno != EAGAIN && errno != EINTR)
+        if (wants == 0)
             return failed(client, errno, info);
-        TRY(wait_for(client, POLLIN, info));
+        TRY(wait_for(client, wants, info));
     }
 }
 

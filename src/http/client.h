@@ -6,7 +6,8 @@
  *                  -> client_read (body) or client_read_event (SSE) ... -> client_close
  *
  * One request per connection. Every wait ends at the deadline set when the client was opened.
- * HTTP/1.1 with Content-Length, chunks or the end of the connection; no TLS, no redirects.
+ * HTTP/1.1 with Content-Length, chunks or the end of the connection, plain or with TLS; no
+ * redirects.
  *
  * Owner: one thread per client.
  */
@@ -39,9 +40,10 @@ struct client_url {
     /* prefix of all paths, without a trailing slash: "" or "/v1" */
     char base[CLIENT_NAME_BYTES];
     char socket[CLIENT_SOCKET_BYTES]; /* a local socket instead of host and port; "" = none */
+    bool tls; /* https; trusts the system's certificates, or SSL_CERT_FILE */
 };
 
-/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path ending in
+/* "http://host[:port][/base]", "https://...", or the same without a scheme; "unix:/path", or a path ending in
  * ".sock". ERR_INVALID with a message. */
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info) NODISCARD;
 /* The same as readable text; returns `out`. */
@@ -52,7 +54,8 @@ struct client_head {
     char request_id[CLIENT_ID_BYTES]; /* "" = none */
 };
 
-/* Connects. ERR_IO, ERR_TIMEOUT. */
+/* Connects. ERR_IO, ERR_TIMEOUT; ERR_DENIED: the TLS handshake failed. The first TLS client makes
+ * the process ignore SIGPIPE. */
 enum err client_open(struct client **client, const struct client_url *url, uint64_t timeout_ms,
                      struct errinfo *info) NODISCARD;
 void client_close(struct client **client);

@@ -8,6 +8,9 @@
  * in progress, and performs the connection's next action. A socket is destroyed in libuv's close
  * callback: until then a write may use the connection's chunks.
  *
+ * With TLS, bytes pass through a session (base/tls.h) in both directions. Chunks are sealed only when
+ * nothing else is being written, so that a slow client holds no more than one write in memory.
+ *
  * One timer checks all connections every tick; it is stopped while there are none. A thousand
  * connections cost a thousand comparisons, ten times a second.
  */
@@ -23,6 +26,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "base/tls.h"
 #include "http/conn.h"
 #include "http/listen.h"
 #include "http/reply_impl.h"
@@ -64,6 +68,9 @@ enum {
     PEER_IDLE_S = 60,   /* before the system probes a silent peer */
     TICK_MS = 100,
     ADDRESS_BYTES = 64,
+    TLS_PIECE_BYTES = 16 * 1024,      /* the most that fits into one record */
+    SEAL_BYTES = 4 * TLS_PIECE_BYTES, /* sealed per write */
+    SEALED_BYTES_MAX = 2 * SEAL_BYTES,
 };
 
 struct http_server {
@@ -82,7 +89,8 @@ struct http_server {
     struct lock lock;
     struct cond changed;
     bool drain_asked GUARDED_BY(lock), stop_asked GUARDED_BY(lock);
-    bool drained GUARDED_BY(lock); /* draining, and all connections are closed */
+    bool drained GUARDED_BY(lock);    /* draining, and all connections are closed */
+    struct tls *tls GUARDED_BY(lock); /* of new connections; NULL: plain */
 };
 
 struct socket {
@@ -98,8 +106,13 @@ struct socket {
     struct list_node node;
     char address[ADDRESS_BYTES];
     uv_write_t write;
-    size_t writing; /* chunks being written; 0 = no write in progress */
+    bool busy;      /* a write is in progress */
+    size_t writing; /* chunks that are written completely by then */
     uv_shutdown_t shutdown;
+    struct tls_session *tls; /* NULL: plain */
+    bool tls_began;          /* bytes have come */
+    size_t sealed_first;     /* bytes of the connection's first chunk that are sealed */
+    struct buf sealed;       /* bytes of TLS that are being written */
 };
 
 static void pump(struct socket *socket);
@@ -123,6 +136,8 @@ static void on_closed(uv_handle_t *handle)
     struct http_server *server = socket->server;
 
     http_conn_destroy(&socket->conn);
+    tls_session_destroy(&socket->tls);
+    buf_fini(&socket->sealed);
     list_remove(&server->sockets, &socket->node);
     mem_free(socket);
     if (list_empty(&server->sockets) && !server->stopped)
@@ -130,11 +145,27 @@ static void on_closed(uv_handle_t *handle)
     notify_if_drained(server);
 }
 
+/* Writes an alert, if the system takes it at once: the client learns why, or that this is the
+ * end. */
+static void say_goodbye(struct socket *socket)
+{
+    struct buf last;
+
+    tls_session_end(socket->tls);
+    buf_init(&last, SEALED_BYTES_MAX);
+    if (!socket->busy && !socket->shut && tls_session_take(socket->tls, &last) == ERR_OK &&
+        last.len > 0)
+        (void)uv_try_write(&socket->uv.stream, &(uv_buf_t){.base = last.data, .len = last.len}, 1);
+    buf_fini(&last);
+}
+
 static void close_socket(struct socket *socket, bool reset)
 {
     if (socket->closing)
         return;
     socket->closing = true;
+    if (socket->tls != NULL && !reset)
+        say_goodbye(socket);
     /* libuv refuses a reset during a shutdown, and local sockets have no reset. */
     if (reset && socket->is_tcp && uv_tcp_close_reset(&socket->uv.tcp, on_closed) == 0)
         return;
@@ -148,7 +179,8 @@ static void on_written(uv_write_t *write, int status)
     struct socket *socket = write->data;
     size_t chunks = socket->writing;
 
-    socket->writing = 0;
+    socket->busy = false;
+    buf_fini(&socket->sealed);
     if (socket->closing)
         return;
     if (status != 0)
@@ -184,6 +216,16 @@ static unsigned skip_bufs(uv_buf_t *bufs, unsigned count, size_t written)
     return first;
 }
 
+/* libuv writes the rest, after which `chunks` are written completely. */
+static void write_later(struct socket *socket, const uv_buf_t *bufs, unsigned count, size_t chunks)
+{
+    socket->write.data = socket;
+    socket->writing = chunks;
+    socket->busy = uv_write(&socket->write, &socket->uv.stream, bufs, count, on_written) == 0;
+    if (!socket->busy)
+        http_conn_break(socket->conn);
+}
+
 /* Writes as much at once as the system takes: the connection must see the end of an answer before
  * the client can send its next request. libuv writes the rest. */
 static void start_write(struct socket *socket)
@@ -201,13 +243,66 @@ static void start_write(struct socket *socket)
         http_conn_wrote(socket->conn, first);
     if (first == count)
         return;
-    socket->write.data = socket;
-    socket->writing = count - first;
-    if (uv_write(&socket->write, &socket->uv.stream, bufs + first, count - first, on_written) !=
-        0) {
-        socket->writing = 0;
-        http_conn_break(socket->conn);
+    write_later(socket, bufs + first, count - first, count - first);
+}
+
+/* ---- output with TLS ---- */
+
+/* Seals chunks of the connection, up to a limit, after what the session has to say. Returns how
+ * many are sealed completely; -1: the session or the memory is at its end. */
+static int seal_output(struct socket *socket)
+{
+    bool open = tls_session_state(socket->tls) != TLS_STATE_HANDSHAKE;
+    int chunks = 0;
+
+    if (tls_session_take(socket->tls, &socket->sealed) != ERR_OK)
+        return -1;
+    LIST_FOREACH (struct http_chunk, chunk, http_conn_output(socket->conn), node) {
+        while (open && socket->sealed_first < chunk->len && socket->sealed.len < SEAL_BYTES) {
+            size_t len = MIN(chunk->len - socket->sealed_first, (size_t)TLS_PIECE_BYTES);
+            struct str piece = {chunk->data + socket->sealed_first, len};
+            if (!tls_session_seal(socket->tls, piece) ||
+                tls_session_take(socket->tls, &socket->sealed) != ERR_OK)
+                return -1;
+            socket->sealed_first += len;
+        }
+        if (!open || socket->sealed_first < chunk->len)
+            break;
+        socket->sealed_first = 0;
+        chunks++;
     }
+    return chunks;
+}
+
+/* As start_write. The connection keeps a chunk until the last byte of it is with the system. */
+static void start_write_sealed(struct socket *socket)
+{
+    buf_init(&socket->sealed, SEALED_BYTES_MAX);
+    int chunks = seal_output(socket);
+    uv_buf_t buf = {.base = socket->sealed.data, .len = socket->sealed.len};
+    int written = chunks >= 0 && buf.len > 0 ? uv_try_write(&socket->uv.stream, &buf, 1) : 0;
+
+    if (chunks < 0 || (written < 0 && written != UV_EAGAIN)) {
+        buf_fini(&socket->sealed);
+        http_conn_break(socket->conn);
+        return;
+    }
+    if (skip_bufs(&buf, 1, written > 0 ? (size_t)written : 0) == 0 && buf.len > 0) {
+        write_later(socket, &buf, 1, (size_t)chunks);
+        return;
+    }
+    buf_fini(&socket->sealed);
+    http_conn_wrote(socket->conn, (size_t)chunks);
+}
+
+static bool has_output(const struct socket *socket)
+{
+    bool chunks = !list_empty(http_conn_output(socket->conn));
+
+    if (socket->tls == NULL)
+        return chunks;
+    return tls_session_pending(socket->tls) > 0 ||
+           (chunks && tls_session_state(socket->tls) != TLS_STATE_HANDSHAKE);
 }
 
 static void on_shut(uv_shutdown_t *shutdown, int status)
@@ -218,8 +313,12 @@ static void on_shut(uv_shutdown_t *shutdown, int status)
 
 static void shut_socket(struct socket *socket)
 {
-    if (socket->shut)
-        return;
+    if (socket->shut || socket->busy)
+        return; /* pump comes again when it is written */
+    if (socket->tls != NULL) {
+        tls_session_end(socket->tls);
+        start_write_sealed(socket);
+    }
     socket->shut = true;
     if (uv_shutdown(&socket->shutdown, &socket->uv.stream, on_shut) != 0)
         http_conn_break(socket->conn);
@@ -229,9 +328,13 @@ static void pump(struct socket *socket)
 {
     if (socket->closing)
         return;
-    while (socket->writing == 0 && http_conn_next_action(socket->conn) == HTTP_ACTION_NONE &&
-           !list_empty(http_conn_output(socket->conn)))
-        start_write(socket);
+    while (!socket->busy && http_conn_next_action(socket->conn) == HTTP_ACTION_NONE &&
+           has_output(socket)) {
+        if (socket->tls != NULL)
+            start_write_sealed(socket);
+        else
+            start_write(socket);
+    }
     if (http_conn_next_action(socket->conn) == HTTP_ACTION_SHUTDOWN)
         shut_socket(socket);
     enum http_action action = http_conn_next_action(socket->conn);
@@ -250,13 +353,65 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = (uv_buf_t){.base = socket->server->read_buf, .len = READ_BYTES};
 }
 
+static void log_failure(const struct socket *socket, const char *reason)
+{
+    LOG_INFO(socket->server->shared.options.log, "http", "TLS failed", LOG_STR("reason", reason),
+             LOG_STR("peer", socket->address));
+}
+
+/* Decrypted bytes to the connection, as far as they are complete. */
+static void open_input(struct socket *socket)
+{
+    char plain[TLS_PIECE_BYTES];
+    size_t len;
+
+    while ((len = tls_session_open(socket->tls, plain, sizeof(plain))) > 0)
+        http_conn_feed(socket->conn, (struct str){plain, len});
+    if (tls_session_state(socket->tls) == TLS_STATE_ENDED)
+        http_conn_eof(socket->conn);
+    bool failed = tls_session_state(socket->tls) == TLS_STATE_FAILED;
+    /* A client can ask for new keys again and again, and read no answer. */
+    if (!failed && tls_session_pending(socket->tls) <= SEALED_BYTES_MAX)
+        return;
+    log_failure(socket, failed ? tls_session_reason(socket->tls) : "the client does not read");
+    http_conn_break(socket->conn);
+}
+
+/* A handshake begins with the byte 22. */
+static bool is_plain_http(struct str bytes)
+{
+    return bytes.ptr[0] >= 'A' && bytes.ptr[0] <= 'Z';
+}
+
+/* In pieces: libssl's buffers stay as large as they once were. */
+static void feed_sealed(struct socket *socket, struct str bytes)
+{
+    if (!socket->tls_began && is_plain_http(bytes)) {
+        log_failure(socket, "plain HTTP on the TLS port: the client must use https://");
+        http_conn_break(socket->conn);
+        return;
+    }
+    socket->tls_began = true;
+    while (bytes.len > 0 && tls_session_state(socket->tls) < TLS_STATE_ENDED) {
+        struct str piece = {bytes.ptr, MIN(bytes.len, (size_t)TLS_PIECE_BYTES)};
+        bytes = (struct str){bytes.ptr + piece.len, bytes.len - piece.len};
+        if (!tls_session_feed(socket->tls, piece)) {
+            http_conn_break(socket->conn);
+            return;
+        }
+        open_input(socket);
+    }
+}
+
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
     struct socket *socket = stream->data;
 
     if (len == 0 || socket->closing)
         return;
-    if (len > 0)
+    if (len > 0 && socket->tls != NULL)
+        feed_sealed(socket, (struct str){buf->base, (size_t)len});
+    else if (len > 0)
         http_conn_feed(socket->conn, (struct str){buf->base, (size_t)len});
     else if (len == UV_EOF)
         http_conn_eof(socket->conn);
@@ -321,11 +476,26 @@ static struct socket *create_socket(struct http_server *server, bool is_tcp)
     return socket;
 }
 
+/* TLS is for TCP: a local socket is as private as its file. */
+static void begin_tls(struct socket *socket)
+{
+    struct http_server *server = socket->server;
+
+    lock_enter(&server->lock);
+    bool wanted = server->tls != NULL && socket->is_tcp;
+    if (wanted)
+        socket->tls = tls_session_accept(server->tls);
+    lock_leave(&server->lock);
+    if (wanted && socket->tls == NULL)
+        http_conn_break(socket->conn);
+}
+
 static void serve(struct socket *socket)
 {
     struct http_server *server = socket->server;
 
     socket->conn = http_conn_create(&server->shared, str_from(socket->address), socket);
+    begin_tls(socket);
     if (is_too_many(server, socket))
         http_conn_refuse(socket->conn);
     if (socket->is_tcp) {
@@ -464,6 +634,7 @@ static void destroy(struct http_server **server)
         assert(rc == 0); /* every handle was closed */
         (void)rc;
     }
+    tls_close(&old->tls);
     http_mailbox_release(&old->shared.mailbox);
     metric_set_destroy(&old->shared.stats);
     cond_fini(&old->changed);
@@ -548,7 +719,9 @@ enum err http_server_start(const struct http_options *options, const struct http
 
     *server = NULL;
     http_route_check(routes, routes_count);
-    enum err err = init_loop(made, info);
+    enum err err = http_server_reload_tls(made, info);
+    if (err == ERR_OK)
+        err = init_loop(made, info);
     if (err == ERR_OK)
         err = start_listening(made, info);
     if (err == ERR_OK)
@@ -563,6 +736,22 @@ enum err http_server_start(const struct http_options *options, const struct http
     }
     destroy(&made);
     return err;
+}
+
+enum err http_server_reload_tls(struct http_server *server, struct errinfo *info)
+{
+    const struct http_options *options = &server->shared.options;
+    struct tls *fresh = NULL;
+
+    if (options->tls_cert == NULL)
+        return ERR_OK;
+    TRY(tls_open_server(&fresh, options->tls_cert, options->tls_key, info));
+    lock_enter(&server->lock);
+    struct tls *old = server->tls;
+    server->tls = fresh;
+    lock_leave(&server->lock);
+    tls_close(&old);
+    return ERR_OK;
 }
 
 uint16_t http_server_port(const struct http_server *server)

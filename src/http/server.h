@@ -59,6 +59,8 @@ struct http_options {
     uint16_t port;    /* 0 = any free port, see http_server_port */
     /* NULL = none. A stale socket at that path is replaced; its mode becomes 0600 */
     const char *unix_path;
+    /* PEM files, for TCP; both or none. They must outlive the server */
+    const char *tls_cert, *tls_key;
     struct http_limits limits;
     /* in addition to loopback. A server not bound to loopback checks Host only if this is set */
     struct http_names allowed_hosts;
@@ -82,6 +84,9 @@ struct http_options {
 enum err http_server_start(const struct http_options *options, const struct http_route *routes,
                            size_t routes_count, struct http_server **server,
                            struct errinfo *info) NODISCARD;
+
+/* Reads the certificate and the key again, for new connections. On failure the old ones stay. */
+enum err http_server_reload_tls(struct http_server *server, struct errinfo *info) NODISCARD;
 
 /* The TCP port; 0 if there is only a local socket. */
 uint16_t http_server_port(const struct http_server *server);

@@ -3,10 +3,10 @@
  */
 #include "models/fetch.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/library.h"
 
 /* Of curl/curl.h, which is not needed to build: the type of a value is its number's ten thousands. */
 enum {
@@ -35,7 +35,6 @@ enum {
 
 /* Of the whole process; the library is never unloaded. */
 static struct {
-    void *library;
     void *(*easy_init)(void);
     int (*setopt)(void *easy, int option, ...);
     int (*perform)(void *easy);
@@ -49,11 +48,8 @@ static struct {
 static enum err load(struct errinfo *info)
 {
     /* GnuTLS's form first: OpenSSL's needs a libcrypto that may be here in another version. */
-    static const char *const names[] = {"libcurl-gnutls.so.4", "libcurl.so.4"};
-    static const struct {
-        const char *name;
-        void **to;
-    } symbols[] = {
+    static const char *const names[] = {"libcurl-gnutls.so.4", "libcurl.so.4", NULL};
+    static const struct library_symbol symbols[] = {
         {"curl_easy_init", (void **)&curl.easy_init},
         {"curl_easy_setopt", (void **)&curl.setopt},
         {"curl_easy_perform", (void **)&curl.perform},
@@ -63,23 +59,13 @@ static enum err load(struct errinfo *info)
         {"curl_slist_free_all", (void **)&curl.free_list},
         {"curl_easy_strerror", (void **)&curl.describe},
     };
-    const char *why = NULL;
 
-    for (size_t i = 0; i < COUNT_OF(names) && curl.library == NULL; i++) {
-        curl.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        if (curl.library == NULL && why == NULL)
-            why = dlerror();
-    }
-    if (curl.library == NULL)
-        return err_set(info, ERR_NOT_FOUND,
-                       "downloads need libcurl (Debian: apt install libcurl4): %s",
-                       why != NULL ? why : "not found");
-    for (size_t i = 0; i < COUNT_OF(symbols); i++) {
-        *symbols[i].to = dlsym(curl.library, symbols[i].name);
-        if (*symbols[i].to == NULL)
-            return err_set(info, ERR_NOT_FOUND, "libcurl has no %s", symbols[i].name);
-    }
-    return ERR_OK;
+    return library_load(&(struct library){.names = names,
+                                          .purpose = "a download",
+                                          .package = "libcurl (Debian: apt install libcurl4)",
+                                          .symbols = symbols,
+                                          .symbols_count = COUNT_OF(symbols)},
+                        info);
 }
 
 struct transfer {

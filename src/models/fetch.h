@@ -28,7 +28,7 @@ struct fetch {
 };
 
 /* *status is that of the last answer, 0 when there was none.
- *   ERR_NOT_FOUND  there is no libcurl
+ *   ERR_UNSUPPORTED  there is no libcurl
  *   ERR_CLOSED     the connection failed or broke; trying again may help */
 enum err fetch_run(const struct fetch *fetch, long *status, struct errinfo *info) NODISCARD;
 

@@ -654,7 +654,7 @@ static enum err read_url(struct kv *kv, struct errinfo *info)
             continue;
         kv->protocol = schemes[i].protocol;
         if (schemes[i].tls)
-            TRY(kv_tls_open(&kv->tls, kv->options.ca_file, info));
+            TRY(tls_open_client(&kv->tls, kv->options.ca_file, info));
         return schemes[i].init(kv, (struct str){url.ptr + scheme.len, url.len - scheme.len}, info);
     }
     return err_set(
@@ -693,7 +693,7 @@ void kv_close(struct kv **out)
     }
     if (kv->protocol != NULL && kv->protocol->free != NULL)
         kv->protocol->free(kv);
-    kv_tls_close(&kv->tls);
+    tls_close(&kv->tls);
     lock_fini(&kv->lock);
     mem_free(kv);
     *out = NULL;

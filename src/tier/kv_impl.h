@@ -65,8 +65,8 @@ struct kv {
     struct kv_options options;
     char prefix[128];
     char user[KV_SECRET_BYTES], password[KV_SECRET_BYTES];
-    struct kv_tls *tls; /* NULL: plain TCP */
-    void *own;          /* of the protocol */
+    struct tls *tls; /* NULL: plain TCP */
+    void *own;       /* of the protocol */
     struct lock lock;
     struct kv_server *servers[KV_SERVERS_MAX] GUARDED_BY(lock); /* they stay until the end */
     size_t servers_count GUARDED_BY(lock);

@@ -236,7 +236,7 @@ static enum err read_endpoint(struct kv *kv, struct str url, struct errinfo *inf
         host.len = colon;
     }
     if (tls)
-        TRY(kv_tls_open(&kv->tls, kv->options.ca_file, info));
+        TRY(tls_open_client(&kv->tls, kv->options.ca_file, info));
     lock_enter(&kv->lock);
     bool added = kv_add_server_locked(kv, host, port) != NULL;
     lock_leave(&kv->lock);

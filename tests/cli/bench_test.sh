@@ -96,9 +96,9 @@ test_usage() {
     bench prefix -m no/such.gguf
     expect_status 1
     expect_err 'no/such.gguf: there is no such file'
-    bench serve --url https://host
+    bench serve --url ftp://host
     expect_status 1
-    expect_err 'only http:// is supported'
+    expect_err 'only http:// and https:// are supported'
     left_nothing
 }
 

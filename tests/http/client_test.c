@@ -141,7 +141,7 @@ static void expect_url(const char *text, const char *host, const char *port, con
 
 static void test_urls(void **state)
 {
-    static const char *const bad[] = {"https://host",  "http://",      "http://host:port/",
+    static const char *const bad[] = {"ftp://host",    "http://",      "http://host:port/",
                                       "http://host:0", "http://:80",   "http://host:70000",
                                       "http://[::1]x", "http://[]:80", "unix:"};
     struct client_url url;
@@ -151,6 +151,7 @@ static void test_urls(void **state)
     expect_url("http://127.0.0.1:4327/v1", "127.0.0.1", "4327", "/v1");
     expect_url("localhost:80/", "localhost", "80", "");
     expect_url("http://host", "host", "80", "");
+    expect_url("https://host/v1", "host", "443", "/v1");
     expect_url("http://[::1]:4327/v1", "::1", "4327", "/v1");
     expect_url("[::1]", "::1", "80", "");
     for (size_t i = 0; i < COUNT_OF(bad); i++)
@@ -164,6 +165,7 @@ static void test_urls_as_text(void **state)
     } cases[] = {
         {"127.0.0.1:4327", "http://127.0.0.1:4327"},
         {"http://[::1]:1/base/", "http://[::1]:1/base"},
+        {"https://host:4327/v1", "https://host:4327/v1"},
         {"unix:/run/h", "unix:/run/h"},
         {"here/h.sock", "unix:here/h.sock"},
     };

@@ -4,6 +4,7 @@
 #include "http/server.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
+#include "base/tls.h"
+#include "http/client.h"
 #include "http/problem.h"
 #include "support/http_client.h"
 #include "support/http_kit.h"
 #include "support/test.h"
+
+static void copy_file(const char *from, const char *to)
+{
+    char *data;
+    size_t len;
+
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, from, 1 << 20, &data, &len, NULL));
+    FILE *file = fopen(to, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+    mem_free(data);
+}
 
 static const struct http_head ok = {.status = 200, .content_type = STR("text/plain")};
 
@@ -475,9 +492,157 @@ static void test_storm(void **state)
     assert_int_equal(count_descriptors(), before);
 }
 
+/* ---- the same with TLS ---- */
+
+static void with_tls(void (*test)(void **state), void **state)
+{
+    if (!http_client_use_tls(true))
+        TEST_SKIP("no libssl here");
+    test(state);
+    http_client_use_tls(false);
+}
+
+#define TLS(name)                        \
+    static void name##_tls(void **state) \
+    {                                    \
+        with_tls(name, state);           \
+    }
+TLS(test_keep_alive_and_pipelining)
+TLS(test_chunked_body_in_all_splits)
+TLS(test_large_bodies)
+TLS(test_refused_body_is_answered)
+TLS(test_i109_disconnect)
+TLS(test_slow_reader_is_bounded)
+TLS(test_stream)
+TLS(test_connection_limits)
+TLS(test_drain)
+TLS(test_stop_with_open_replies)
+TLS(test_storm)
+
+/* A client that has sent its request sends nothing more, by an alert or by the socket alone. */
+static void half_closed(void **state)
+{
+    struct http_client client;
+    struct http_kit kit;
+
+    (void)state;
+    http_kit_start(&kit, NULL);
+    for (int alert = 0; alert < 2; alert++) {
+        http_client_connect(&client, kit.port);
+        http_client_request(&client, "GET", "/echo", "", STR_NONE);
+        if (alert == 1)
+            tls_session_end(client.session);
+        http_client_shut(&client);
+        check_answer(&client, 200, "GET /echo ");
+        assert_true(http_client_wait_closed(&client));
+        http_client_close(&client);
+    }
+    http_kit_stop(&kit);
+}
+
+static void test_half_closed(void **state)
+{
+    with_tls(half_closed, state);
+}
+
+/* Bytes that begin no handshake, one that never ends, one that is cut off: each connection ends, and
+ * the server continues. */
+static void broken_handshakes(void **state)
+{
+    static const struct str starts[] = {
+        STR("GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and no client hello at all"),
+        STR("\x16\x03\x01"),
+        STR("\x15\x03\x03\x00\x02\x02\x28"),
+        STR("\x16\x03\x01\xff\xff"),
+        STR("\x80\x2e\x01\x00\x02"),
+        STR(""),
+    };
+    struct http_options options = {.tick_ms = 5, .limits = {.head_ms = 100}};
+    struct http_client client;
+    struct http_kit kit;
+
+    (void)state;
+    http_kit_start(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(starts); i++)
+        for (int shut = 0; shut < 2; shut++) {
+            http_client_connect_plain(&client, kit.port);
+            http_client_send(&client, starts[i]);
+            if (shut == 1)
+                http_client_shut(&client);
+            assert_true(http_client_wait_closed(&client));
+            http_client_close(&client);
+        }
+    http_kit_wait_stat_down(&kit, HTTP_STAT_CONNECTIONS, 0, 0);
+    assert_true(http_kit_stat(&kit, HTTP_STAT_REQUESTS, 0) == 0);
+    http_kit_stop(&kit);
+    http_kit_start(&kit, NULL); /* a busy machine may need longer for a real one */
+    http_client_connect(&client, kit.port);
+    check_get(&client, "/echo", 200, "GET /echo ");
+    http_client_close(&client);
+    http_kit_stop(&kit);
+}
+
+static void test_broken_handshakes(void **state)
+{
+    with_tls(broken_handshakes, state);
+}
+
+/* New connections get the new certificate, which this client does not trust; old ones continue. A
+ * file that cannot be used changes nothing. */
+static void reloaded(void **state)
+{
+    char cert[600], key[600];
+    struct http_options options = {.tls_cert = cert, .tls_key = key};
+    struct http_client old;
+    struct client_url url = {.host = "localhost", .tls = true};
+    struct client *fresh;
+    struct errinfo info;
+    struct http_kit kit;
+
+    (void)state;
+    snprintf(cert, sizeof(cert), "%s/cert.pem", test_dir());
+    snprintf(key, sizeof(key), "%s/key.pem", test_dir());
+    copy_file(TEST_CERT, cert);
+    copy_file(TEST_KEY, key);
+    http_client_use_tls(false); /* so that the kit takes our files */
+    http_kit_start(&kit, &options);
+    http_client_use_tls(true);
+    snprintf(url.port, sizeof(url.port), "%u", kit.port);
+    assert_int_equal(setenv("SSL_CERT_FILE", TEST_CERT, 1), 0);
+    http_client_connect(&old, kit.port);
+    check_get(&old, "/echo", 200, "GET /echo ");
+    assert_ok(client_open(&fresh, &url, 10000, &info));
+    client_close(&fresh);
+
+    copy_file("tests/data/tls/other.pem", cert);
+    assert_err(http_server_reload_tls(kit.server, &info), ERR_INVALID); /* not its key */
+    assert_non_null(strstr(info.text, "key.pem"));
+    assert_ok(client_open(&fresh, &url, 10000, &info));
+    client_close(&fresh);
+
+    copy_file("tests/data/tls/other-key.pem", key);
+    assert_ok(http_server_reload_tls(kit.server, &info));
+    assert_err(client_open(&fresh, &url, 10000, &info), ERR_DENIED);
+    check_get(&old, "/echo", 200, "GET /echo ");
+    http_client_close(&old);
+    http_kit_stop(&kit);
+}
+
+static void test_reloaded_certificate(void **state)
+{
+    with_tls(reloaded, state);
+}
+
 TEST_SUITE(TEST(test_keep_alive_and_pipelining), TEST(test_chunked_body_in_all_splits),
            TEST(test_large_bodies), TEST(test_refused_body_is_answered), TEST(test_i109_disconnect),
            TEST(test_slow_reader_is_bounded), TEST(test_stream), TEST(test_connection_limits),
            TEST(test_slowloris), TEST(test_unix_socket), TEST(test_drain),
            TEST(test_stop_with_open_replies), TEST(test_start_failures), TEST(test_storm),
-           TEST(test_no_descriptors))
+           TEST(test_no_descriptors), TEST(test_keep_alive_and_pipelining_tls),
+           TEST(test_chunked_body_in_all_splits_tls), TEST(test_large_bodies_tls),
+           TEST(test_refused_body_is_answered_tls), TEST(test_i109_disconnect_tls),
+           TEST(test_slow_reader_is_bounded_tls), TEST(test_stream_tls),
+           TEST(test_connection_limits_tls), TEST(test_drain_tls),
+           TEST(test_stop_with_open_replies_tls), TEST(test_storm_tls), TEST(test_half_closed),
+           TEST(test_broken_handshakes), TEST(test_reloaded_certificate))

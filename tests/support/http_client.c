@@ -6,9 +6,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/tls.h"
 #include "support/test.h"
 
 enum { CLIENT_MS = 10 * 1000, READ_BYTES = 64 * 1024, BYTES_MAX = 512 << 20 };
@@ -28,6 +31,49 @@ static int deadline_ms(void)
     return text != NULL && str_to_u64(str_from(text), &ms) ? (int)ms : CLIENT_MS;
 }
 
+static struct tls *trusted; /* NULL: plain */
+
+bool http_client_use_tls(bool tls)
+{
+    struct errinfo info;
+
+    tls_close(&trusted);
+    if (!tls)
+        return true;
+    signal(SIGPIPE, SIG_IGN);
+    enum err err = tls_open_client(&trusted, TEST_CERT, &info);
+    if (err != ERR_OK && err != ERR_UNSUPPORTED)
+        fail_msg("%s", info.text);
+    return err == ERR_OK;
+}
+
+bool http_client_uses_tls(void)
+{
+    return trusted != NULL;
+}
+
+static void wait_for(const struct http_client *client, short wants)
+{
+    struct pollfd poll_fd = {.fd = client->fd, .events = wants};
+
+    if (poll(&poll_fd, 1, deadline_ms()) != 1)
+        fail_msg("the server did nothing in time, after: %s", buf_str(&client->in));
+}
+
+static void begin_tls(struct http_client *client)
+{
+    struct errinfo info;
+    enum err err;
+    short wants;
+
+    assert_int_equal(fcntl(client->fd, F_SETFL, O_NONBLOCK), 0);
+    assert_ok(tls_session_connect(&client->session, trusted, client->fd, "localhost", &info));
+    while ((err = tls_session_handshake(client->session, &wants, &info)) == ERR_BUSY)
+        wait_for(client, wants);
+    if (err != ERR_OK)
+        fail_msg("%s", info.text);
+}
+
 static void init(struct http_client *client, int fd)
 {
     assert_true(fd >= 0);
@@ -35,7 +81,7 @@ static void init(struct http_client *client, int fd)
     buf_init(&client->in, BYTES_MAX);
 }
 
-bool http_client_try_connect(struct http_client *client, uint16_t port)
+static bool try_connect(struct http_client *client, uint16_t port)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -49,9 +95,23 @@ bool http_client_try_connect(struct http_client *client, uint16_t port)
     return false;
 }
 
+bool http_client_try_connect(struct http_client *client, uint16_t port)
+{
+    if (!try_connect(client, port))
+        return false;
+    if (trusted != NULL)
+        begin_tls(client);
+    return true;
+}
+
 void http_client_connect(struct http_client *client, uint16_t port)
 {
     assert_true(http_client_try_connect(client, port));
+}
+
+void http_client_connect_plain(struct http_client *client, uint16_t port)
+{
+    assert_true(try_connect(client, port));
 }
 
 void http_client_connect_unix(struct http_client *client, const char *path)
@@ -66,6 +126,7 @@ void http_client_connect_unix(struct http_client *client, const char *path)
 
 void http_client_close(struct http_client *client)
 {
+    tls_session_destroy(&client->session);
     if (client->fd >= 0)
         close(client->fd);
     client->fd = -1;
@@ -88,7 +149,14 @@ void http_client_shut(struct http_client *client)
 static bool try_send_all(struct http_client *client, struct str bytes)
 {
     while (bytes.len > 0) {
-        ssize_t sent = send(client->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+        short wants = 0;
+        ssize_t sent = client->session != NULL
+                           ? tls_session_write(client->session, bytes.ptr, bytes.len, &wants)
+                           : send(client->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+        if (wants != 0) {
+            wait_for(client, wants);
+            continue;
+        }
         if (sent <= 0)
             return false;
         bytes = (struct str){bytes.ptr + sent, bytes.len - (size_t)sent};
@@ -113,17 +181,27 @@ size_t http_client_try_send(struct http_client *client, struct str bytes)
     return sent > 0 ? (size_t)sent : 0;
 }
 
+static ssize_t receive(struct http_client *client, char *to)
+{
+    ssize_t got;
+    short wants = POLLIN;
+
+    if (client->session == NULL) {
+        wait_for(client, wants);
+        return recv(client->fd, to, READ_BYTES, 0);
+    }
+    while ((got = tls_session_read(client->session, to, READ_BYTES, &wants)) == 0)
+        wait_for(client, wants);
+    return MAX(got, 0);
+}
+
 bool http_client_read(struct http_client *client)
 {
-    struct pollfd poll_fd = {.fd = client->fd, .events = POLLIN};
-
     if (client->eof)
         return false;
-    if (poll(&poll_fd, 1, deadline_ms()) != 1)
-        fail_msg("the server sent nothing in time, after: %s", buf_str(&client->in));
     char *to = buf_reserve(&client->in, READ_BYTES);
     assert_non_null(to);
-    ssize_t got = recv(client->fd, to, READ_BYTES, 0);
+    ssize_t got = receive(client, to);
     if (got > 0) {
         buf_commit(&client->in, (size_t)got);
         return true;

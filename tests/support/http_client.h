@@ -20,7 +20,15 @@ struct http_client {
     struct buf in; /* received and not used yet */
     bool eof;      /* the server closed, or reset */
     bool reset;
+    struct tls_session *session; /* NULL: plain */
 };
+
+/* From now on, clients speak TLS to TCP ports, and http_kit_start serves it, with the certificate
+ * of tests/data/tls. False: there is no libssl here. */
+bool http_client_use_tls(bool tls);
+bool http_client_uses_tls(void);
+#define TEST_CERT "tests/data/tls/cert.pem"
+#define TEST_KEY  "tests/data/tls/key.pem"
 
 struct http_answer {
     int status;
@@ -35,7 +43,9 @@ bool http_client_try_connect(struct http_client *client, uint16_t port);
 void http_client_connect_unix(struct http_client *client, const char *path);
 void http_client_close(struct http_client *client);
 void http_client_reset(struct http_client *client); /* closes with a RST */
-void http_client_shut(struct http_client *client);  /* sends no more, reads on */
+/* Connects without a handshake, whatever http_client_use_tls says. */
+void http_client_connect_plain(struct http_client *client, uint16_t port);
+void http_client_shut(struct http_client *client); /* sends no more, reads on */
 
 void http_client_send(struct http_client *client, struct str bytes);
 void http_client_send_text(struct http_client *client, const char *text);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "support/http_client.h"
 #include "support/test.h"
 
 enum { WAIT_S = 20, ECHO_BYTES_MAX = 128 << 20, EVENT_BYTES = 1024 };
@@ -158,8 +159,13 @@ static void on_stream(struct http_request *request, struct http_reply *reply, vo
 
 void http_kit_start(struct http_kit *kit, const struct http_options *options)
 {
-    struct http_options defaults = {.tick_ms = 5};
+    struct http_options chosen = options != NULL ? *options : (struct http_options){.tick_ms = 5};
     struct errinfo info;
+
+    if (http_client_uses_tls()) {
+        chosen.tls_cert = TEST_CERT;
+        chosen.tls_key = TEST_KEY;
+    }
 
     *kit = (struct http_kit){
         .routes =
@@ -174,8 +180,7 @@ void http_kit_start(struct http_kit *kit, const struct http_options *options)
     };
     lock_init(&kit->lock, "kit", LOCK_RANK_TEST_LOW);
     cond_init(&kit->changed);
-    if (http_server_start(options != NULL ? options : &defaults, kit->routes, 6, &kit->server,
-                          &info) != ERR_OK)
+    if (http_server_start(&chosen, kit->routes, 6, &kit->server, &info) != ERR_OK)
         fail_msg("%s", info.text);
     kit->port = http_server_port(kit->server);
 }
