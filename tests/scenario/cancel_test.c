@@ -16,6 +16,7 @@
 
 enum { ANSWER = 8, FOREVER = 1200, TRIES = 20, PROMPT_WORDS = 200, SEEN_TOKENS = 64 };
 
+enum { STEP = 32 };
 #define SMALL_STEPS "-c 2048 --ubatch-size 32"
 
 static struct talk prompt_of(uint64_t seed)
@@ -100,14 +101,20 @@ static void check_queued(const char *family)
 
 /* ---- prefill ---- */
 
+static uint32_t prefilled(const struct scenario *scenario)
+{
+    return (uint32_t)serve_proc_metric(&scenario->proc, "hearth_sched_prefill_tokens_total");
+}
+
 /* Asks until one is seen in the middle of its prefill; that one is left. Says where it stood when
- * it was seen. */
-static struct talk leave_in_prefill(struct scenario *scenario, uint32_t *stood)
+ * it was seen, and how much was computed before it had ended. */
+static struct talk leave_in_prefill(struct scenario *scenario, uint32_t *stood, uint32_t *computed)
 {
     for (uint64_t i = 0; i < TRIES; i++) {
         struct talk talk = prompt_of(30 + i);
         struct http_client client;
         struct scenario_slot slot;
+        uint32_t before = prefilled(scenario);
         send_talk(scenario, &client, &talk, FOREVER, i % 2 == 0);
         do
             scenario_wait_phase(scenario, 0, "prefill", &slot);
@@ -115,6 +122,7 @@ static struct talk leave_in_prefill(struct scenario *scenario, uint32_t *stood)
         scenario_leave(scenario, &client, i % 2 == 0);
         scenario_wait_idle(scenario);
         *stood = slot.done;
+        *computed = prefilled(scenario) - before;
         if (strcmp(slot.phase, "prefill") == 0)
             return talk;
     }
@@ -122,17 +130,20 @@ static struct talk leave_in_prefill(struct scenario *scenario, uint32_t *stood)
     return (struct talk){0};
 }
 
+/* The second attempt continues where the first one was cut, whatever the state is made of: at most
+ * one step is computed twice. */
 static void check_prefill(const char *family)
 {
     struct scenario scenario;
-    uint32_t stood;
+    uint32_t stood, computed;
 
     scenario_open(&scenario, family, SMALL_STEPS);
-    struct talk talk = leave_in_prefill(&scenario, &stood);
+    struct talk talk = leave_in_prefill(&scenario, &stood, &computed);
     uint32_t taken = cells_taken(&scenario), sequences = parked(&scenario);
     assert_int_equal(sequences, scenario.cancelled);
     struct scenario_answer answer = scenario_ask(&scenario, &talk, ANSWER);
     assert_true(answer.reused >= stood && answer.reused < answer.prompt);
+    assert_true(computed + answer.computed <= answer.prompt + STEP);
     if (sequences == 1) /* nothing but what this one found */
         assert_true(answer.reused == taken || answer.computed == 1);
     scenario_close(&scenario);

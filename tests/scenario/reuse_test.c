@@ -7,6 +7,9 @@
  * always computed, for its logits; that is all the waste there may be, and less than one token in a
  * hundred.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "support/scenario.h"
 #include "support/test.h"
 
@@ -173,6 +176,49 @@ static void test_gemma3_long_branches(void **state)
     scenario_close(&scenario);
 }
 
+/* ---- text that a client removes a turn later ---- */
+
+/* Reused in the second turn of a client that adds a span to its last message only. `common`: tokens
+ * that both prompts begin with. */
+static uint32_t reused_after_span(const char *family, const char *args, uint32_t *common)
+{
+    static const char *const span = "\n\n<environment_details>\n14,210 tokens used\n"
+                                    "</environment_details>";
+    const char *text = talk_words(61, SYSTEM_WORDS);
+    struct talk first = {0}, second = {0};
+    struct scenario scenario;
+    static char with[SCENARIO_TEXT_BYTES];
+
+    snprintf(with, sizeof(with), "%s%s", text, span);
+    talk_say(&first, "system", talk_words(1, SYSTEM_WORDS));
+    second = first;
+    talk_say(&first, "user", with);
+    talk_say(&second, "user", text);
+    scenario_open(&scenario, family, args);
+    talk_say(&second, "assistant", scenario_ask(&scenario, &first, ANSWER).text);
+    talk_say(&second, "user", talk_words(62, USER_WORDS));
+    *common = scenario_common(&scenario, &first, &second);
+    uint32_t reused = scenario_ask(&scenario, &second, ANSWER).reused;
+    assert_true(reused <= *common);
+    scenario_close(&scenario);
+    return reused;
+}
+
+/* Only the answer and what follows is computed, not the message before it. The tokens next to the
+ * span depend on it: a few of them are computed as well. */
+static void test_qwen35_span(void **state)
+{
+    enum { BESIDE = 3 };
+    uint32_t common, same;
+
+    (void)state;
+    uint32_t reused = reused_after_span("qwen35", "", &common);
+    assert_true(reused + BESIDE >= common);
+    uint32_t without = reused_after_span("qwen35", "--keep-volatile transient-spans", &same);
+    assert_int_equal(same, common);
+    assert_true(without + SYSTEM_WORDS < common);
+}
+
 /* One test per family and check. Experts change nothing about where state can be cut: their
  * families go half of the way. */
 #define DENSE(X)   X(qwen3) X(gemma3) X(qwen35)
@@ -192,5 +238,5 @@ DENSE(HALF)
 DENSE(OTHER_HALF)
 EXPERTS(HALF)
 
-TEST_SUITE(TEST(test_gemma3_long_branches),
+TEST_SUITE(TEST(test_gemma3_long_branches), TEST(test_qwen35_span),
            DENSE(HALF_ENTRIES) DENSE(OTHER_ENTRIES) EXPERTS(HALF_ENTRIES))

@@ -75,7 +75,7 @@ struct rig {
 static void rig_open(struct rig *rig, struct engine_fake_options fake, bool park)
 {
     *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
-    fake.kinds = FULL;
+    fake.kinds = fake.kinds != 0 ? fake.kinds : FULL;
     fake.clock = rig->clock;
     fake.prefill_ns = fake.decode_ns = NS_PER_MS;
     fake.export_ns = 4 * NS_PER_MS;
@@ -312,6 +312,49 @@ static void test_cancelled_prefill_is_kept(void **state)
     rig_close(&rig);
 }
 
+/* A client that gives up after two chunks of a long prompt and sends it again, until it is
+ * answered. Between two attempts other prompts need all cells of the device. Each attempt continues
+ * where the last one was cut: no token is computed twice. */
+static void check_attempts(kind_set kinds, bool park)
+{
+    enum { LONG = 300, CHUNK = 32, CUT = 2, ATTEMPTS = 4, CONTEXT = 400 };
+    static struct kit_gen gen;
+    struct rig rig;
+
+    rig_open(&rig,
+             (struct engine_fake_options){
+                 .context = CONTEXT, .chunk = CHUNK, .kinds = kinds, .rows_bytes = 64},
+             park);
+    for (uint32_t i = 0; i <= ATTEMPTS; i++) {
+        kit_gen_init(&gen, &rig.kit, 1, LONG, SHORT);
+        rig.counter.gen = &gen;
+        rig.counter.runs = i < ATTEMPTS ? CUT : 0;
+        uint64_t before = stats_of(&rig.kit).prefill_tokens;
+        kit_gen_run(&rig.kit, &gen);
+        end_turn(&rig.kit);
+        rig.counter.gen = NULL;
+        uint64_t computed = stats_of(&rig.kit).prefill_tokens - before;
+        assert_int_equal(gen.result.end, i < ATTEMPTS ? GEN_END_CANCELLED : GEN_END_LENGTH);
+        assert_int_equal(computed, i < ATTEMPTS ? CUT * CHUNK : LONG - ATTEMPTS * CUT * CHUNK);
+        kit_gen_fini(&gen);
+        run_once(&rig.kit, 100 + i, CONTEXT - 2 * SHORT, SHORT);
+    }
+    rig_close(&rig);
+}
+
+static void test_attempts_that_were_cut_continue(void **state)
+{
+    static const kind_set kinds[] = {KIND_BIT(KIND_FULL),
+                                     KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT),
+                                     KIND_BIT(KIND_RECURRENT)};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        check_attempts(kinds[i], true);
+        check_attempts(kinds[i], false);
+    }
+}
+
 /* ---- pieces ---- */
 
 enum { PIECED = 300, PIECES = 6 }; /* with its answer: five runs and a tail */
@@ -392,4 +435,5 @@ static void test_half_saved_is_passed_on(void **state)
 TEST_SUITE(TEST(test_scattered_ends_are_left_out), TEST(test_nothing_is_forced_while_there_is_room),
            TEST(test_stored_ahead_when_tight), TEST(test_a_client_alone_does_not_wait),
            TEST(test_exports_on_the_way), TEST(test_cancelled_prefill_is_kept),
-           TEST(test_a_request_waits_for_one_piece), TEST(test_half_saved_is_passed_on))
+           TEST(test_attempts_that_were_cut_continue), TEST(test_a_request_waits_for_one_piece),
+           TEST(test_half_saved_is_passed_on))
