@@ -40,3 +40,15 @@ void gen_request_add_break(struct gen_request *request, int where)
         --*count;
     request->breakpoints[(*count)++] = where;
 }
+
+size_t gen_request_choices(const struct gen_request *request)
+{
+    return request->choices * (1 + request->more_count);
+}
+
+struct gen_prompt gen_request_prompt(const struct gen_request *request, size_t index)
+{
+    return index > 0 ? request->more[index - 1]
+                     : (struct gen_prompt){request->prompt, request->prompt_tokens,
+                                           request->prompt_tokens_count};
+}

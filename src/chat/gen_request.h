@@ -39,6 +39,13 @@ enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
  * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
+/* A prompt of text or tokens, as `source` says. */
+struct gen_prompt {
+    struct str text;
+    const int32_t *tokens;
+    size_t tokens_count;
+};
+
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
@@ -51,10 +58,13 @@ struct gen_request {
     struct str prompt;
     const int32_t *prompt_tokens;
     size_t prompt_tokens_count;
+    const struct gen_prompt *more; /* further prompts, each with its own answers */
+    size_t more_count;
     const int32_t *context; /* tokens of earlier turns, before a conversation's */
     size_t context_count;
     bool continue_final; /* continue the last message, which is an assistant's */
     bool echo;           /* completions: return the prompt before the answer */
+    bool score_prompt;   /* and the log-probabilities of its tokens */
     bool needs_text;     /* an answer without text is an error: it is a summary */
 
     bool stream;
@@ -62,7 +72,7 @@ struct gen_request {
     bool progress;       /* return_progress */
     bool timings_each;   /* timings_per_token */
     bool control_text;   /* show special tokens as text */
-    uint32_t choices;    /* n; >= 1 */
+    uint32_t choices;    /* of each prompt: n; >= 1 */
     uint32_t max_tokens; /* 0 = as many as fit */
     /* starts as the server's defaults; grammar fields are set from what follows */
     struct sample_params sample;
@@ -116,5 +126,10 @@ void gen_request_fini(struct gen_request *request);
 /* Adds a breakpoint after `where`: GEN_BREAK_* or the index of a message. Ascending; duplicates are
  * merged. */
 void gen_request_add_break(struct gen_request *request, int where);
+
+/* The choices of all prompts; those of prompt p begin at p * choices. */
+size_t gen_request_choices(const struct gen_request *request);
+/* Prompt `index`; 0 is the one in the request itself. */
+struct gen_prompt gen_request_prompt(const struct gen_request *request, size_t index);
 
 #endif

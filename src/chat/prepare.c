@@ -95,19 +95,29 @@ static enum err check_tokens(struct prepare_run *run, const token_id *tokens, si
     return ERR_OK;
 }
 
-static enum err copy_tokens(struct prepare_run *run)
+static enum err copy_tokens(struct prepare_run *run, const struct gen_prompt *from,
+                            struct token_prompt *prompt)
 {
-    const struct gen_request *request = run->request;
-    struct token_prompt *prompt = &run->out->prompt;
-
-    TRY(check_tokens(run, request->prompt_tokens, request->prompt_tokens_count));
-    prompt->tokens = mem_try_alloc_array(request->prompt_tokens_count + 1, sizeof(*prompt->tokens));
+    TRY(check_tokens(run, from->tokens, from->tokens_count));
+    prompt->tokens = mem_try_alloc_array(from->tokens_count + 1, sizeof(*prompt->tokens));
     if (!prompt->tokens)
         return ERR_NOMEM;
-    prompt->count = request->prompt_tokens_count;
+    prompt->count = from->tokens_count;
     if (prompt->count > 0)
-        memcpy(prompt->tokens, request->prompt_tokens, prompt->count * sizeof(*prompt->tokens));
+        memcpy(prompt->tokens, from->tokens, prompt->count * sizeof(*prompt->tokens));
     return ERR_OK;
+}
+
+/* A prompt without a template. */
+static enum err prepare_plain(struct prepare_run *run, const struct gen_prompt *from,
+                              struct token_prompt *prompt)
+{
+    if (run->request->source == GEN_SOURCE_TOKENS)
+        return copy_tokens(run, from, prompt);
+    TRY(check_length(run, from->text.len));
+    /* the client writes the whole prompt, including control tokens */
+    return tokens_from_string(run->tools->model.tokens, &run->caller, from->text,
+                              ENGINE_TOKENIZE_CONTROL | ENGINE_TOKENIZE_BOS, prompt, &run->info);
 }
 
 /* Tokens of earlier turns come first; a BOS after them would begin another text. */
@@ -138,19 +148,12 @@ static enum err add_context(struct prepare_run *run)
 
 static enum err make_tokens(struct prepare_run *run)
 {
-    switch (run->request->source) {
-    case GEN_SOURCE_MESSAGES:
-        TRY(prepare_conversation(run));
-        return add_context(run);
-    case GEN_SOURCE_TEXT: /* the client writes the whole prompt, including control tokens */
-        TRY(check_length(run, run->request->prompt.len));
-        return tokens_from_string(run->tools->model.tokens, &run->caller, run->request->prompt,
-                                  ENGINE_TOKENIZE_CONTROL | ENGINE_TOKENIZE_BOS, &run->out->prompt,
-                                  &run->info);
-    case GEN_SOURCE_TOKENS:
-        break;
-    }
-    return copy_tokens(run);
+    struct gen_prompt first = gen_request_prompt(run->request, 0);
+
+    if (run->request->source != GEN_SOURCE_MESSAGES)
+        return prepare_plain(run, &first, &run->out->prompt);
+    TRY(prepare_conversation(run));
+    return add_context(run);
 }
 
 /* ---- places ---- */
@@ -380,15 +383,41 @@ static enum err fail(struct prepare_run *run, enum err err, const char *param,
     return api_error_from(error, err, &run->info);
 }
 
+static struct prepare_run begin(struct gen_request *request, const struct prepare_tools *tools,
+                                struct api_error *error)
+{
+    struct prepare_run run = {
+        .request = request, .tools = tools, .error = error, .caller = tools->caller};
+
+    run.caller.tenant = str_from(tools->tenant);
+    run.caller.salt = request->cache_salt;
+    return run;
+}
+
+static enum err fail_empty(const struct gen_request *request, struct api_error *error)
+{
+    return api_error_set(error, API_ERROR_INVALID, param_of(request), "The prompt is empty.");
+}
+
+enum err prepare_more(struct token_prompt *out, struct gen_request *request, size_t index,
+                      const struct prepare_tools *tools, struct api_error *error)
+{
+    struct prepare_run run = begin(request, tools, error);
+    struct gen_prompt from = gen_request_prompt(request, index);
+    enum err err = prepare_plain(&run, &from, out);
+
+    if (err != ERR_OK)
+        return fail(&run, err, param_of(request), error);
+    return out->count > 0 ? ERR_OK : fail_empty(request, error);
+}
+
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error)
 {
-    struct prepare_run run = {.out = out, .request = request, .tools = tools, .error = error};
+    struct prepare_run run = begin(request, tools, error);
     enum err err;
 
-    run.caller = tools->caller;
-    run.caller.tenant = str_from(tools->tenant);
-    run.caller.salt = request->cache_salt;
+    run.out = out;
     memset(out, 0, sizeof(*out));
     constraint_init(&out->constraint);
     out->formats = (struct output_formats){.calls = TOOLCALL_NONE};
@@ -398,7 +427,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     if (err != ERR_OK)
         return fail(&run, err, param_of(request), error);
     if (out->prompt.count == 0)
-        return api_error_set(error, API_ERROR_INVALID, param_of(request), "The prompt is empty.");
+        return fail_empty(request, error);
     place_breakpoints(&run);
     err = make_grammar(&run, error);
     if (err != ERR_OK)

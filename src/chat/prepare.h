@@ -87,6 +87,11 @@ struct prepared {
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error) NODISCARD;
 
+/* The tokens of a further prompt of the request, which has no template. `out` is zeroed, and must be
+ * finished even after an error. */
+enum err prepare_more(struct token_prompt *out, struct gen_request *request, size_t index,
+                      const struct prepare_tools *tools, struct api_error *error) NODISCARD;
+
 /* Accepts a zeroed one. */
 void prepare_fini(struct prepared *out);
 

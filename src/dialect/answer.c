@@ -46,10 +46,13 @@ static void end_choice(struct answer_choice *choice)
 
 void answer_init(struct answer *answer, const struct gen_request *request)
 {
-    assert(request->choices >= 1 && request->choices <= ANSWER_CHOICES_MAX);
+    size_t choices = gen_request_choices(request);
+
+    assert(choices >= 1 && choices <= ANSWER_ALL_CHOICES_MAX);
     memset(answer, 0, sizeof(*answer));
     answer->request = request;
-    answer->choices_count = request->choices;
+    answer->choices_count = choices;
+    answer->choices = mem_alloc_array(choices, sizeof(*answer->choices));
     make_id(answer->id);
     for (size_t i = 0; i < answer->choices_count; i++)
         begin_choice(&answer->choices[i]);
@@ -59,6 +62,7 @@ void answer_fini(struct answer *answer)
 {
     for (size_t i = 0; i < answer->choices_count; i++)
         end_choice(&answer->choices[i]);
+    mem_free(answer->choices);
     buf_fini(&answer->items);
     memset(answer, 0, sizeof(*answer));
 }

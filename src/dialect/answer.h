@@ -25,7 +25,8 @@
 
 enum {
     ANSWER_ID_BYTES = 40,
-    ANSWER_CHOICES_MAX = 16,
+    ANSWER_CHOICES_MAX = 16, /* of one prompt */
+    ANSWER_ALL_CHOICES_MAX = 128,
     ANSWER_CALLS_MAX = 128,                   /* of one choice */
     ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
 };
@@ -51,7 +52,7 @@ struct answer_call {
 /* Text that belongs to one token, with its probabilities. */
 struct answer_logprob {
     token_id token;
-    float logprob;
+    float logprob; /* NaN: none, of the first token of a prompt */
     struct sample_top top[SAMPLE_TOP_MAX];
     size_t top_count;
 };
@@ -62,9 +63,10 @@ struct answer_choice {
     size_t calls_count, calls_cap;
     struct answer_logprob *logprobs; /* NULL unless asked for */
     size_t logprobs_count, logprobs_cap;
-    size_t logprobs_sent; /* the composer's: entries already sent in a chunk */
-    size_t logprobs_text; /* the composer's: characters of their texts */
-    token_id *tokens;     /* NULL unless asked for */
+    size_t logprobs_prompt; /* of them, of the prompt: the first ones */
+    size_t logprobs_sent;   /* the composer's: entries already sent in a chunk */
+    size_t logprobs_text;   /* the composer's: characters of their texts */
+    token_id *tokens;       /* NULL unless asked for */
     size_t tokens_count, tokens_cap;
     enum answer_finish finish;
     struct str stop_text; /* of ANSWER_STOP_TEXT */
@@ -106,9 +108,11 @@ struct answer {
     const struct gen_request *request;
     const token_id *prompt; /* of request->return_tokens; borrowed */
     size_t prompt_count;
-    struct answer_choice choices[ANSWER_CHOICES_MAX];
+    struct answer_choice *choices;
     size_t choices_count;
-    struct gen_usage usage; /* of the first choice's prompt; `generated` of all together */
+    /* of the prompt, as its first choice has it; of several prompts the sum, once all have ended.
+     * `generated` of all choices together */
+    struct gen_usage usage;
     /* of choices that have ended; with timings_each, of all up to their latest token */
     struct gen_times times;
     bool begun;             /* dialect->begin was called */

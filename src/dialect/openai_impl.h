@@ -56,6 +56,12 @@ enum err openai_read_logprobs(struct gen_request *request,
 enum err openai_read_format(struct gen_request *request,
                             const struct json_reader *format) NODISCARD;
 
+/* Whether a field is the number 0. */
+bool openai_is_zero(const struct json_reader *body, const char *key);
+
+/* `prompt`: one or several. openai_completions.c */
+enum err openai_read_prompts(struct gen_request *request, const struct json_reader *body) NODISCARD;
+
 /* n, of chat and completions. */
 enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
 

@@ -198,7 +198,14 @@ enum err openai_read_sampling(struct gen_request *request, const struct json_rea
 
 /* ---- limits ---- */
 
-/* The last one present wins. -1 is llama-server's "as many as fit". */
+bool openai_is_zero(const struct json_reader *body, const char *key)
+{
+    yyjson_val *value = json_read_get(body, key);
+
+    return yyjson_is_num(value) && yyjson_get_num(value) == 0;
+}
+
+/* The last one present wins; 0 is only for requests that generate nothing. -1 is llama-server's "as many as fit". */
 static enum err read_max_tokens(struct gen_request *request, const struct json_reader *body)
 {
     static const char *const keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
@@ -208,7 +215,8 @@ static enum err read_max_tokens(struct gen_request *request, const struct json_r
         int64_t value = 0;
         if (json_read_get(body, keys[i]) == NULL)
             continue;
-        if (json_read_int(body, keys[i], -1, INT32_MAX, &value) != ERR_OK || value == 0)
+        if (json_read_int(body, keys[i], -1, INT32_MAX, &value) != ERR_OK ||
+            (value == 0 && !request->prefill_only))
             return json_read_error(
                 body, keys[i], "must be a whole number of at least 1, or -1 for as many as fit");
         request->max_tokens = value < 0 ? 0 : (uint32_t)value;

@@ -494,17 +494,18 @@ static double log_sum_exp(const float *logits, uint32_t vocab)
     return (double)largest + log(sum);
 }
 
-static void fill_logprobs(struct sampler *sampler, const float *logits, struct sample_pick *pick)
+/* False: the logits are not numbers. */
+static bool fill_logprobs(struct sampler *sampler, const float *logits, struct sample_pick *pick)
 {
     double total = log_sum_exp(logits, sampler->vocab);
 
     sampler->stats.logprob_passes++;
     if (sampler->logprob)
         pick->logprob = (float)((double)logits[pick->token] - total);
-    /* The logits were checked when the token was picked. */
-    (void)!select_top(logits, sampler->vocab, sampler->logprobs, pick->top, &pick->top_count);
+    bool good = select_top(logits, sampler->vocab, sampler->logprobs, pick->top, &pick->top_count);
     for (size_t i = 0; i < pick->top_count; i++)
         pick->top[i].logprob = (float)((double)pick->top[i].logprob - total);
+    return good && isfinite(total);
 }
 
 /* ---- public ---- */
@@ -577,13 +578,18 @@ enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pic
     return ERR_OK;
 }
 
+static enum err no_logits(size_t index, struct errinfo *info)
+{
+    return err_set(info, ERR_ENGINE, "item %zu of the last run has no logits", index);
+}
+
 static enum err pick_from(struct sampler *sampler, size_t index, const float *logits,
                           struct sample_pick *pick, struct errinfo *info)
 {
     token_id token;
 
     if (logits == NULL)
-        return err_set(info, ERR_ENGINE, "item %zu of the last run has no logits", index);
+        return no_logits(index, info);
     TRY(draw(sampler, logits, false, &token, info));
     if (sampler->grammar != NULL && !grammar_allows(sampler->grammar, token)) {
         sampler->stats.redone++;
@@ -591,7 +597,7 @@ static enum err pick_from(struct sampler *sampler, size_t index, const float *lo
     }
     TRY(sampler_take(sampler, token, pick, info));
     if (sampler->logprob || sampler->logprobs > 0)
-        fill_logprobs(sampler, logits, pick);
+        (void)fill_logprobs(sampler, logits, pick); /* draw has checked the logits */
     return ERR_OK;
 }
 
@@ -605,6 +611,17 @@ enum err sampler_pick_nth(struct sampler *sampler, size_t index, uint32_t nth,
                           struct sample_pick *pick, struct errinfo *info)
 {
     return pick_from(sampler, index, engine_logits_nth(sampler->engine, index, nth), pick, info);
+}
+
+enum err sampler_score(struct sampler *sampler, size_t index, uint32_t nth, token_id token,
+                       struct sample_pick *pick, struct errinfo *info)
+{
+    const float *logits = engine_logits_nth(sampler->engine, index, nth);
+
+    if (logits == NULL)
+        return no_logits(index, info);
+    *pick = (struct sample_pick){.token = token};
+    return fill_logprobs(sampler, logits, pick) ? ERR_OK : not_a_number(info);
 }
 
 uint32_t sampler_seed(const struct sampler *sampler)

@@ -111,6 +111,11 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
 enum err sampler_pick_nth(struct sampler *sampler, size_t index, uint32_t nth,
                           struct sample_pick *pick, struct errinfo *info) NODISCARD;
 
+/* The log-probabilities of a token that is known already, such as one of the prompt. Remembers
+ * nothing. ERR_ENGINE as for sampler_pick. */
+enum err sampler_score(struct sampler *sampler, size_t index, uint32_t nth, token_id token,
+                       struct sample_pick *pick, struct errinfo *info) NODISCARD;
+
 /* Remembers a token that the caller has chosen instead, so that penalties and the grammar go on
  * from it. ERR_INVALID: the grammar does not allow it. */
 enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pick *pick,

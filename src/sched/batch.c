@@ -78,7 +78,7 @@ static const token_id *tokens_of_item(struct job *job, uint32_t count)
     return job->unsalted;
 }
 
-static void add_item(struct sched *sched, struct job *job, uint32_t count, bool logits)
+static void add_item(struct sched *sched, struct job *job, uint32_t count, uint32_t logits)
 {
     size_t at = sched->batch_count++;
 
@@ -148,6 +148,23 @@ static uint32_t chunk_end(const struct job *job)
     return stop_for_followers(job, schedule_next(&job->schedule, job->done));
 }
 
+/* Logits that the batch may still have, after one for each sequence that is not in it. */
+static uint32_t outputs_left(const struct sched *sched)
+{
+    uint32_t taken =
+        sched->facts->sequences - MIN((uint32_t)sched->batch_count, sched->facts->sequences);
+
+    for (size_t i = 0; i < sched->batch_count; i++)
+        taken += MAX(sched->items[i].logits, 1u);
+    return sched->facts->outputs - MIN(taken, sched->facts->outputs);
+}
+
+/* Whether the logits of every token of the prompt are wanted. */
+static bool scores(const struct job *job)
+{
+    return job->gen->score_prompt;
+}
+
 static void add_prefilling(struct sched *sched)
 {
     bool beside = sched->batch_count > 0;
@@ -173,7 +190,9 @@ static void add_prefilling(struct sched *sched)
         if (count > left && sched->options.exact)
             return;
         count = MIN(count, left);
-        add_item(sched, job, count, job->done + count == job->target);
+        if (scores(job))
+            count = MIN(count, outputs_left(sched) + 1);
+        add_item(sched, job, count, scores(job) ? count : job->done + count == job->target);
         left -= count;
     }
 }
@@ -240,7 +259,8 @@ static enum err pick_token(struct job *job, size_t index, struct sample_pick *pi
     struct gen *gen = job->gen;
 
     if (gen->forced_count == 0)
-        return sampler_pick_nth(job->sampler, index, 0, pick, info);
+        return sampler_pick_nth(job->sampler, index, job->sched->items[index].logits - 1, pick,
+                                info);
     gen->forced_count--;
     return sampler_take(job->sampler, *gen->forced++, pick, info);
 }
@@ -297,11 +317,35 @@ static bool settle(struct job *job)
     return false;
 }
 
+/* The logits of a token are those of the one after it. A job that was preempted computes some
+ * again. False: the job ended. */
+static bool score(struct job *job, size_t index, uint32_t count)
+{
+    struct errinfo info = {0};
+    struct sample_pick pick;
+
+    for (uint32_t nth = 0; nth < count && job->done + nth + 1 < job->prompt; nth++) {
+        uint32_t at = job->done + nth + 1;
+        if (at <= job->scored)
+            continue;
+        enum err err = sampler_score(job->sampler, index, nth, job->gen->tokens[at], &pick, &info);
+        if (err != ERR_OK) {
+            job_end(job, GEN_END_ERROR, err, &info);
+            return false;
+        }
+        job->scored = at;
+        job->gen->sink.scored(job->gen->sink.arg, &pick);
+    }
+    return true;
+}
+
 static void after_item(struct job *job, size_t index, uint32_t count)
 {
     bool prefill = job->phase == GEN_PREFILL;
 
     assert(prefill || job->phase == GEN_DECODE);
+    if (prefill && scores(job) && !score(job, index, count))
+        return;
     job->done += count;
     if (!prefill && job->sched->batch_count > 1)
         scatter_add(&job->keep.scatter, job->done - 1);

@@ -121,6 +121,9 @@ struct gen_sink {
     void (*started)(void *arg, const struct gen_usage *usage);
     /* `done` of usage->prompt tokens are computed. After each chunk. May be NULL. */
     void (*progress)(void *arg, const struct gen_usage *usage, uint32_t done);
+    /* With score_prompt: the log-probabilities of the prompt's tokens from the second one on, in
+     * order. */
+    void (*scored)(void *arg, const struct sample_pick *pick);
     /* False: stop, with GEN_END_SINK. */
     bool (*token)(void *arg, const struct gen_token *token);
     void (*done)(void *arg, const struct gen_result *result);
@@ -155,6 +158,9 @@ struct gen {
     uint32_t max_tokens;         /* 0 = as many as fit */
     const struct lora_set *lora; /* adapters; NULL = as the engine was loaded */
     struct sample_params sample;
+    /* report the log-probabilities of all tokens of the prompt; with cache.no_read: they are known
+     * only where the prompt is computed */
+    bool score_prompt;
     bool control_text; /* control tokens are also written into the text */
     struct gen_cache_hints cache;
     struct gen_sink sink;

@@ -86,7 +86,10 @@ static void fill_hints(struct job *job, const struct gen *gen)
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
     job->isolated = gen->cache.isolated;
-    job->keep.stores = gen->space != NULL && !gen->cache.no_write && faults_store(job->sched, gen);
+    /* exact state is computed in the chunks of its schedule, scores in smaller ones */
+    job->keep.stores = gen->space != NULL && !gen->cache.no_write &&
+                       !(gen->score_prompt && job->sched->options.exact) &&
+                       faults_store(job->sched, gen);
     job->keep.most = gen->cache.write_max;
     job->keep.hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->keep.hints),
@@ -189,6 +192,7 @@ void sched_uncharge(struct sched *sched, uint64_t bytes)
 
 static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
 {
+    assert(!gen->score_prompt || (gen->cache.no_read && gen->sink.scored));
     TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));
     for (uint32_t i = 0; i < gen->tokens_count; i++)
         if (!engine_token_valid(sched->engine, gen->tokens[i]))

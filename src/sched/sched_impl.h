@@ -104,6 +104,7 @@ struct job {
     uint32_t *marks;
     struct schedule schedule;
     uint32_t anchor, last_user, junction, resumed;
+    uint32_t scored;  /* tokens of the prompt whose log-probabilities the sink has */
     uint32_t reached; /* tokens computed before it was preempted; 0 = it was not */
 
     struct job_restore restore;

@@ -113,6 +113,9 @@ static void destroy(struct call *call)
         free_choice(&call->choices[i]);
     mem_free(call->choices);
     answer_fini(&call->answer);
+    for (size_t i = 0; call->more && i < call->request.more_count; i++)
+        token_prompt_fini(&call->more[i]);
+    mem_free(call->more);
     prepare_fini(&call->prepared);
     gen_request_fini(&call->request);
     buf_fini(&call->out);
@@ -414,17 +417,28 @@ static enum err choose_lora(struct call *call, struct api_error *error)
 enum err call_prepare(struct call *call, struct api_error *error)
 {
     struct prepare_tools tools = call_tools(call);
+    size_t more = call->request.more_count;
 
     TRY(choose_lora(call, error));
-    return prepare(&call->prepared, &call->request, &tools, error);
+    TRY(prepare(&call->prepared, &call->request, &tools, error));
+    if (more > 0)
+        call->more = mem_alloc_array(more, sizeof(*call->more));
+    for (size_t i = 0; i < more; i++)
+        TRY(prepare_more(&call->more[i], &call->request, i + 1, &tools, error));
+    return ERR_OK;
+}
+
+/* The tokens of prompt `index`. */
+static const struct token_prompt *prompt_at(const struct call *call, size_t index)
+{
+    return index > 0 ? &call->more[index - 1] : &call->prepared.prompt;
 }
 
 /* ---- generations ---- */
 
-static bool preflight(struct call *call, struct api_error *error)
+static bool preflight_one(struct call *call, size_t count, struct api_error *error)
 {
     uint32_t context = model_facts(call->model)->context;
-    size_t count = call->prepared.prompt.count;
     struct errinfo info = {0};
     enum err err;
 
@@ -441,6 +455,14 @@ static bool preflight(struct call *call, struct api_error *error)
     else if (err != ERR_OK)
         api_error_from(error, err, &info);
     return err == ERR_OK;
+}
+
+static bool preflight(struct call *call, struct api_error *error)
+{
+    for (size_t i = 0; i <= call->request.more_count; i++)
+        if (!preflight_one(call, prompt_at(call, i)->count, error))
+            return false;
+    return true;
 }
 
 /* The space of tenant and salt. A salt is text from the client: it is hashed, so that it can
@@ -470,22 +492,24 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 {
     const struct gen_request *request = &call->request;
     const struct prepared *prepared = &call->prepared;
+    const struct token_prompt *prompt = prompt_at(call, choice->index / request->choices);
     struct gen *gen = &choice->gen;
 
     gen->id = call->first_id + choice->index;
     gen->space = space;
     gen->tenant = call->who;
-    gen->tokens = prepared->prompt.tokens;
-    gen->tokens_count = (uint32_t)prepared->prompt.count;
-    gen->marks = prepared->marks;
+    gen->tokens = prompt->tokens;
+    gen->tokens_count = (uint32_t)prompt->count;
+    gen->marks = prepared->marks; /* only of a conversation, which is alone */
     gen->marks_count = prepared->marks_count;
     gen->anchor = prepared->anchor;
     gen->last_user = prepared->last_user;
     gen->max_tokens = request->max_tokens;
     gen->lora = &call->lora;
+    gen->score_prompt = request->score_prompt;
     gen->sample = request->sample;
     if (gen->sample.seed != SAMPLE_SEED_RANDOM)
-        gen->sample.seed += choice->index;
+        gen->sample.seed += choice->index % request->choices;
     gen->sample.grammar = prepared->grammar;
     if (prepared->constraint.triggers_count > 0) {
         gen->sample.grammar_triggers = prepared->constraint.triggers;
@@ -514,7 +538,7 @@ static void make_choices(struct call *call)
         (void)hearth_discover(space, prepared->prompt.tokens, prepared->prompt.count,
                               call->api->options.discover_ms); /* a failure is a miss */
 
-    call->choices_count = call->request.choices;
+    call->choices_count = gen_request_choices(&call->request);
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));
     call->first_id = atomic_fetch_add_explicit(&call->api->next_gen, call->choices_count,
                                                memory_order_relaxed); /* a number; orders nothing */

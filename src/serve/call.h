@@ -86,12 +86,14 @@ struct call {
     struct gen_request request;
     struct lora_set lora; /* its adapters, once it is prepared */
     struct prepared prepared;
+    struct token_prompt *more; /* of further prompts; owned */
     struct answer answer;
     struct call_choice *choices;
     size_t choices_count;
-    uint64_t first_id; /* of its generations, which are numbered consecutively */
-    size_t ended;      /* generations ended; owned by the scheduler's thread */
-    struct buf out;    /* events to write at the end of a sink call */
+    uint64_t first_id;           /* of its generations, which are numbered consecutively */
+    size_t ended;                /* generations ended; owned by the scheduler's thread */
+    struct gen_usage more_usage; /* of further prompts; likewise */
+    struct buf out;              /* events to write at the end of a sink call */
     /* nothing more can be written: the client disconnected, or the stream failed */
     bool broken;
     /* the whole answer was written while the client was connected: it may close from then on */

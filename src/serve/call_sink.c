@@ -19,6 +19,7 @@
 #include "serve/call.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "serve/api_impl.h"
@@ -239,6 +240,18 @@ static void take_usage(struct call *call, const struct gen_usage *usage)
     }
 }
 
+/* The next token of the prompt has this probability. */
+static void on_scored(void *arg, const struct sample_pick *pick)
+{
+    struct call_choice *choice = arg;
+    struct answer *answer = &choice->call->answer;
+    enum err err = answer_add_logprob(answer, choice->index, pick);
+
+    answer->choices[choice->index].logprobs_prompt++;
+    if (err != ERR_OK)
+        fail_with(choice, err, NULL);
+}
+
 static void on_started(void *arg, const struct gen_usage *usage)
 {
     struct call_choice *choice = arg;
@@ -250,6 +263,8 @@ static void on_started(void *arg, const struct gen_usage *usage)
         take_usage(call, usage);
     if (choice->index == 0)
         call->started_ns = clock_mono_ns(call->api->clock);
+    if (call->request.score_prompt) /* the first token follows nothing */
+        on_scored(choice, &(struct sample_pick){.token = choice->gen.tokens[0], .logprob = NAN});
     if (call->request.stream && !call->answer.begun)
         api_dialect(call->endpoint)->begin(&call->answer, &call->out);
     call->answer.begun = true;
@@ -396,11 +411,29 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
         answer->stop_text = str_from(choice->call->request.stops[choice->stop.found]);
 }
 
+/* Where the tokens of another prompt came from. */
+static void add_usage(struct gen_usage *sum, const struct gen_usage *one)
+{
+    sum->prompt += one->prompt;
+    sum->device += one->device;
+    sum->ram += one->ram;
+    sum->ssd += one->ssd;
+    sum->remote += one->remote;
+    sum->computed += one->computed;
+    sum->twice += one->twice;
+    sum->stored_bytes += one->stored_bytes;
+    sum->compute_s += one->compute_s;
+}
+
 static void merge_result(struct call_choice *choice, const struct gen_result *result)
 {
+    struct call *call = choice->call;
+
     if (choice->index == 0 && result->usage.prompt > 0)
-        take_usage(choice->call, &result->usage);
-    merge_times(&choice->call->answer.times, &result->times);
+        take_usage(call, &result->usage);
+    else if (choice->index % call->request.choices == 0)
+        add_usage(&call->more_usage, &result->usage);
+    merge_times(&call->answer.times, &result->times);
 }
 
 /* ---- for the next turn ---- */
@@ -521,6 +554,8 @@ static void on_done(void *arg, const struct gen_result *result)
     keep_result(choice, result);
     assert(call->ended < call->choices_count);
     choice->last = ++call->ended == call->choices_count;
+    if (choice->last)
+        add_usage(&call->answer.usage, &call->more_usage);
     call_check(call);
     if (!choice->last) /* `answer` and `out` stay with this thread */
         write_end(choice);
@@ -534,6 +569,7 @@ struct gen_sink call_sink(struct call_choice *choice)
     return (struct gen_sink){
         .started = on_started,
         .progress = on_progress,
+        .scored = on_scored,
         .token = on_token,
         .done = on_done,
         .arg = choice,

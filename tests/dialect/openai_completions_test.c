@@ -1,4 +1,5 @@
 /* Completions: prompts in all forms, and answers event by event. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,43 @@ static void test_prompts(void **state)
     }
 }
 
+static void test_several_prompts(void **state)
+{
+    struct api_parsed parsed;
+
+    (void)state;
+    api_parse(&parsed, &dialect_openai_completions, "{'prompt':['a','b','c'],'n':2}");
+    assert_ok(parsed.err);
+    assert_int_equal(gen_request_choices(&parsed.request), 6);
+    assert_true(str_eq(gen_request_prompt(&parsed.request, 0).text, STR("a")));
+    assert_true(str_eq(gen_request_prompt(&parsed.request, 2).text, STR("c")));
+    api_parsed_fini(&parsed);
+    api_parse(&parsed, &dialect_openai_completions, "{'prompt':[[1,2],[3]]}");
+    assert_ok(parsed.err);
+    assert_int_equal(gen_request_prompt(&parsed.request, 0).tokens_count, 2);
+    assert_int_equal(gen_request_prompt(&parsed.request, 1).tokens[0], 3);
+    api_parsed_fini(&parsed);
+}
+
+/* As evaluators send it: the prompt is computed, whatever is cached; nothing is generated. */
+static void test_scores_of_prompts(void **state)
+{
+    struct api_parsed parsed;
+
+    (void)state;
+    api_parse(&parsed, &dialect_openai_completions,
+              "{'prompt':[[1,2]],'echo':true,'logprobs':1,'max_tokens':0}");
+    assert_ok(parsed.err);
+    assert_true(parsed.request.score_prompt && parsed.request.prefill_only);
+    assert_false(parsed.request.cache_read);
+    api_parsed_fini(&parsed);
+    api_parse(&parsed, &dialect_openai_completions, "{'prompt':'x','echo':true}");
+    assert_ok(parsed.err);
+    assert_true(parsed.request.cache_read);
+    assert_false(parsed.request.score_prompt || parsed.request.prefill_only);
+    api_parsed_fini(&parsed);
+}
+
 static void test_probabilities(void **state)
 {
     static const struct {
@@ -67,19 +105,23 @@ static void test_probabilities(void **state)
 
 static const struct api_bad bad[] = {
     {"{}", API_ERROR_INVALID, "prompt", "is missing"},
-    {"{'prompt':5}", API_ERROR_INVALID, "prompt", "must be a string or a list of token ids"},
-    {"{'prompt':[]}", API_ERROR_INVALID, "prompt", "must be a string or a list of token ids"},
-    {"{'prompt':[[]]}", API_ERROR_INVALID, "prompt", "must be a string or a list of token ids"},
-    {"{'prompt':{}}", API_ERROR_INVALID, "prompt", "must be a string or a list of token ids"},
+    {"{'prompt':5}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'prompt':[]}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'prompt':[[]]}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'prompt':{}}", API_ERROR_INVALID, "prompt", "must be a string"},
     {"{'prompt':[1,-2]}", API_ERROR_INVALID, "prompt", "ids of tokens only"},
     {"{'prompt':[1,2.5]}", API_ERROR_INVALID, "prompt", "ids of tokens only"},
     {"{'prompt':[1,'x']}", API_ERROR_INVALID, "prompt", "ids of tokens only"},
     {"{'prompt':[4294967296]}", API_ERROR_INVALID, "prompt", "ids of tokens only"},
-    {"{'prompt':['a','b']}", API_ERROR_UNSUPPORTED, "prompt", "several prompts"},
-    {"{'prompt':[[1],[2]]}", API_ERROR_UNSUPPORTED, "prompt", "several prompts"},
+    {"{'prompt':['a',[1]]}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'prompt':[[1],'a']}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'prompt':[[1],[]]}", API_ERROR_INVALID, "prompt", "must be a string"},
+    {"{'n':16,'prompt':['a','b','c','d','e','f','g','h','i']}", API_ERROR_INVALID, "prompt",
+     "at most 8 prompts"},
     {"{'prompt':'x','suffix':'y'}", API_ERROR_UNSUPPORTED, "suffix", "is not supported"},
-    {"{'prompt':'x','best_of':2}", API_ERROR_UNSUPPORTED, "best_of", "not be larger than 'n'"},
-    {"{'prompt':'x','echo':true,'logprobs':1}", API_ERROR_UNSUPPORTED, "echo", "'logprobs'"},
+    {"{'prompt':'x','n':3,'best_of':2}", API_ERROR_INVALID, "best_of", "not be smaller than 'n'"},
+    {"{'prompt':'x','best_of':2,'stream':true}", API_ERROR_INVALID, "best_of", "in a stream"},
+    {"{'prompt':'x','best_of':17}", API_ERROR_INVALID, "best_of", "from 1 to 16"},
     {"{'prompt':'x','echo':1}", API_ERROR_INVALID, "echo", "must be true or false"},
     {"{'prompt':'x','logprobs':21}", API_ERROR_INVALID, "logprobs", "from 0 to 20"},
     {"{'prompt':'x','logprobs':true}", API_ERROR_INVALID, "logprobs", "must be a whole number"},
@@ -97,16 +139,17 @@ static void test_without_memory(void **state)
 {
     (void)state;
     api_assert_parse_survives(&dialect_openai_completions,
-                              "{'prompt':[1,2,3],'stop':['a'],'logit_bias':{'1':2}}");
+                              "{'prompt':[[1,2,3],[4]],'stop':['a'],'logit_bias':{'1':2}}");
 }
 
 static void test_mutations(void **state)
 {
     (void)state;
-    api_parse_mutations(&dialect_openai_completions,
-                        "{'prompt':[[1,2,3]],'stop':['a'],'logit_bias':{'1':2},'n':2,'echo':true,"
-                        "'max_tokens':5,'suffix':null,'best_of':1,'stream':false}",
-                        5000);
+    api_parse_mutations(
+        &dialect_openai_completions,
+        "{'prompt':[[1,2,3],[4]],'stop':['a'],'logit_bias':{'1':2},'n':2,'echo':true,"
+        "'max_tokens':5,'suffix':null,'best_of':1,'stream':false}",
+        5000);
 }
 
 /* ---- answers ---- */
@@ -204,6 +247,69 @@ static void test_logprobs(void **state)
     api_stream_fini(&stream);
 }
 
+/* Tokens of the prompt come first; the first of all has no probability, and a BOS that the client
+ * did not write has no place in the text. */
+static void test_logprobs_of_prompts(void **state)
+{
+    struct api_stream stream;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_completions,
+                    "{'prompt':['AB','C'],'echo':true,'logprobs':1}");
+    for (size_t i = 0; i < 2; i++) {
+        api_add_logprob(&stream, i, i == 0 ? 'A' : 300, NAN, 'x', -1);
+        api_add_logprob(&stream, i, i == 0 ? 'B' : 'C', -0.5f, 'x', -1);
+        stream.answer.choices[i].logprobs_prompt = 2;
+        api_add_logprob(&stream, i, 'D', -0.25f, 'x', -1);
+        api_add(&stream, i, OUTPUT_CONTENT, "D");
+        api_finish(&stream, i, ANSWER_LENGTH, 1);
+    }
+    stream.dialect->body(&stream.answer, &stream.out);
+    yyjson_doc *doc = yyjson_read(stream.out.data, stream.out.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    assert_string_equal(api_text_at(root, "choices.0.text"), "ABD");
+    assert_string_equal(api_text_at(root, "choices.1.text"), "CD");
+    api_assert_json(api_at(root, "choices.0.logprobs"),
+                    "{'tokens':['A','B','D'],'token_logprobs':[null,-0.5,-0.25],'top_logprobs':"
+                    "[null,{'B':-0.5,'x':-1.0},{'D':-0.25,'x':-1.0}],'text_offset':[0,1,2]}");
+    api_assert_json(api_at(root, "choices.1.logprobs.text_offset"), "[0,0,1]");
+    yyjson_doc_free(doc);
+    api_stream_fini(&stream);
+}
+
+/* The most probable ones per token, of each prompt; their probabilities were not asked for. */
+static void test_best_of(void **state)
+{
+    static const struct {
+        const char *text;
+        float logprob;
+    } made[] = {{"a", -3}, {"b", -1}, {"c", -2}, {"d", -1}, {"e", -1}, {"f", -0.5f}};
+    struct api_stream stream;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_completions, "{'prompt':['x','y'],'n':2,'best_of':3}");
+    assert_true(stream.parsed.request.sample.logprob);
+    for (size_t i = 0; i < COUNT_OF(made); i++) {
+        for (size_t k = 0; k <= i % 2; k++) /* the mean counts, not the sum */
+            api_add_logprob(&stream, i, 'A', made[i].logprob, 'B', -9);
+        api_add(&stream, i, OUTPUT_CONTENT, made[i].text);
+        api_finish(&stream, i, ANSWER_STOP, 1);
+    }
+    stream.dialect->body(&stream.answer, &stream.out);
+    yyjson_doc *doc = yyjson_read(stream.out.data, stream.out.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    static const char *const best[] = {"b", "c", "f", "d"};
+    assert_int_equal(yyjson_arr_size(api_at(root, "choices")), COUNT_OF(best));
+    for (size_t i = 0; i < COUNT_OF(best); i++) {
+        yyjson_val *choice = yyjson_arr_get(api_at(root, "choices"), i);
+        assert_string_equal(api_text_at(choice, "text"), best[i]);
+        assert_int_equal(api_uint_at(choice, "index"), i);
+        assert_true(yyjson_is_null(yyjson_obj_get(choice, "logprobs")));
+    }
+    yyjson_doc_free(doc);
+    api_stream_fini(&stream);
+}
+
 static void test_progress_and_error(void **state)
 {
     struct api_stream stream;
@@ -250,6 +356,8 @@ static void test_composing_without_memory(void **state)
     api_stream_fini(&stream);
 }
 
-TEST_SUITE(TEST(test_prompts), TEST(test_probabilities), TEST(test_bad_requests_are_named),
-           TEST(test_without_memory), TEST(test_mutations), TEST(test_stream), TEST(test_echo),
-           TEST(test_logprobs), TEST(test_progress_and_error), TEST(test_composing_without_memory))
+TEST_SUITE(TEST(test_prompts), TEST(test_several_prompts), TEST(test_scores_of_prompts),
+           TEST(test_logprobs_of_prompts), TEST(test_best_of), TEST(test_probabilities),
+           TEST(test_bad_requests_are_named), TEST(test_without_memory), TEST(test_mutations),
+           TEST(test_stream), TEST(test_echo), TEST(test_logprobs), TEST(test_progress_and_error),
+           TEST(test_composing_without_memory))

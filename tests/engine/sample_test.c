@@ -925,6 +925,15 @@ static void test_logprobs_equal_oracle(void **state)
             assert_int_equal(result.top[i].token, best);
             assert_float_equal(result.top[i].logprob, log(p[best]), 1e-5);
         }
+        struct sample_pick score; /* of a given token: the same, and nothing is remembered */
+        uint64_t picks = sampler_stats(sampler).picks;
+        assert_ok(sampler_score(sampler, 0, 0, result.token, &score, &info));
+        assert_true(score.token == result.token && score.logprob == result.logprob);
+        assert_int_equal(score.top_count, result.top_count);
+        assert_memory_equal(score.top, result.top, result.top_count * sizeof(result.top[0]));
+        assert_int_equal(sampler_stats(sampler).picks, picks);
+        bench.logits[0] = NAN;
+        assert_err(sampler_score(sampler, 0, 0, result.token, &score, &info), ERR_ENGINE);
         sampler_destroy(&sampler);
     }
 }

@@ -1,5 +1,6 @@
 /*
- * batch_test.c: how decoding and prefill share the time, and sets of adapters the engine.
+ * batch_test.c: how decoding and prefill share the time, and sets of adapters the engine; scores of
+ * prompts.
  */
 #include "sched/gen.h"
 
@@ -49,6 +50,86 @@ static void test_prompts_do_not_wait_for_answers_of_others(void **state)
 {
     (void)state;
     assert_false(answer_comes_first("another"));
+}
+
+/* ---- log-probabilities of prompts ---- */
+
+enum { HEAD = 50, SCORED = 250 };
+
+struct scored {
+    struct kit_gen gen; /* the first: its sinks get the address of it */
+    float scores[HEAD + SCORED];
+    size_t count;
+};
+
+static void on_scored(void *arg, const struct sample_pick *pick)
+{
+    struct scored *scored = arg;
+
+    assert_true(scored->count + 1 < scored->gen.gen.tokens_count);
+    assert_int_equal(pick->token, scored->gen.prompt[scored->count + 1]);
+    scored->scores[scored->count++] = pick->logprob;
+}
+
+/* A prompt that ends with the answer of `from`. */
+static void score_init(struct scored *scored, const struct sched_kit *kit,
+                       const struct kit_gen *from, uint32_t max_tokens)
+{
+    *scored = (struct scored){0};
+    kit_gen_init(&scored->gen, kit, (uint32_t)from->gen.id, HEAD + SCORED, max_tokens);
+    memcpy(scored->gen.prompt + HEAD, from->answer, SCORED * sizeof(token_id));
+    scored->gen.gen.score_prompt = scored->gen.gen.cache.no_read = true;
+    scored->gen.gen.sink.scored = on_scored;
+}
+
+/* Each token has the probability that it had when it was sampled, and is reported once. */
+static void expect_scores(const struct scored *scored, const struct kit_gen *from)
+{
+    assert_int_equal(scored->count, HEAD + SCORED - 1);
+    assert_memory_equal(scored->scores + HEAD - 1, from->logprobs, SCORED * sizeof(float));
+}
+
+/* Alone, beside an answer, and with jobs that are preempted and begin again. */
+static void test_prompts_are_scored(void **state)
+{
+    enum { JOBS = 2 };
+    static struct kit_gen answers[JOBS], other;
+    static struct scored scored[JOBS];
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_fake_options fake = {
+        .context = 1400, .clock = clock, .prefill_ns = TOKEN_NS, .decode_ns = TOKEN_NS};
+    struct sched_kit kit;
+    struct sched_stats stats;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, 1 << 20, &(struct sched_options){.parallel = 4, .clock = clock});
+    assert_true(engine_facts(kit.engine)->outputs < HEAD + SCORED);
+    for (uint32_t i = 0; i < JOBS; i++) {
+        kit_gen_init(&answers[i], &kit, i + 1, HEAD, SCORED);
+        kit_gen_run(&kit, &answers[i]);
+    }
+    score_init(&scored[0], &kit, &answers[0], 1);
+    kit_gen_run(&kit, &scored[0].gen);
+    expect_scores(&scored[0], &answers[0]);
+    kit_gen_fini(&scored[0].gen);
+    score_init(&scored[1], &kit, &answers[1], 1);
+    kit_gen_init(&other, &kit, 9, 8, 300);
+    kit_gen_run_both(&kit, &other, &scored[1].gen, 10);
+    expect_scores(&scored[1], &answers[1]);
+    kit_gen_fini(&scored[1].gen);
+    kit_gen_fini(&other);
+    for (uint32_t i = 0; i < JOBS; i++)
+        score_init(&scored[i], &kit, &answers[i], 500);
+    kit_gen_run_both(&kit, &scored[0].gen, &scored[1].gen, 11);
+    for (uint32_t i = 0; i < JOBS; i++) {
+        expect_scores(&scored[i], &answers[i]);
+        kit_gen_fini(&scored[i].gen);
+        kit_gen_fini(&answers[i]);
+    }
+    sched_get_stats(kit.sched, &stats);
+    assert_true(stats.preempted > 0 && stats.failed == 0);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
 }
 
 /* ---- adapters ---- */
@@ -169,4 +250,5 @@ static void test_adapters_are_checked(void **state)
 TEST_SUITE(TEST(test_answers_get_time_of_their_own),
            TEST(test_prompts_do_not_wait_for_answers_of_others),
            TEST(test_sets_share_no_batch_and_no_state),
-           TEST(test_activated_adapters_continue_the_base), TEST(test_adapters_are_checked))
+           TEST(test_activated_adapters_continue_the_base), TEST(test_adapters_are_checked),
+           TEST(test_prompts_are_scored))

@@ -42,6 +42,26 @@ test('models', async () => {
     assert.equal(one.id, list.data[0].id);
 });
 
+test('completions: several prompts, and the log-probabilities of a prompt', async () => {
+    const several = await client.completions.create({ model, prompt: ['Once', 'A fire'], n: 2, best_of: 3, max_tokens: 3 });
+    assert.deepEqual(several.choices.map((choice) => choice.index), [0, 1, 2, 3]);
+    assert.equal(several.usage.completion_tokens, 2 * 3 * 3);
+    /* the probability of each token of a prompt is that of the token when it is forced after those before it */
+    const tokens = Array.from({ length: 90 }, (_, i) => (i * 37) % 500);
+    const echo = await client.completions.create({ model, prompt: tokens, echo: true, logprobs: 1, max_tokens: 0 });
+    const { token_logprobs, top_logprobs } = echo.choices[0].logprobs;
+    assert.equal(token_logprobs.length, tokens.length);
+    assert.equal(token_logprobs[0], null);
+    assert.equal(top_logprobs[0], null);
+    for (const at of [1, 20, 70, 89]) {
+        const forced = await client.completions.create({
+            model, prompt: tokens.slice(0, at), logprobs: 1, max_tokens: 1, temperature: 0, logit_bias: { [tokens[at]]: 1000 },
+        });
+        const expected = forced.choices[0].logprobs.token_logprobs[0];
+        assert.ok(Math.abs(expected - token_logprobs[at]) < 0.1, `${expected} and ${token_logprobs[at]} at ${at}`); /* rows are rounded to 16 bits */
+    }
+});
+
 test('chat, cold and again', async () => {
     const ask = () => client.chat.completions.create({ model, messages, max_completion_tokens: 12, temperature: 0 });
     const cold = await ask(), warm = await ask();

@@ -171,6 +171,69 @@ static void test_explicit_breakpoints(void **state)
 }
 
 /* n answers with seeds one after the other: each is what a request with that seed alone gets. */
+/* Each prompt gets what it gets alone, and the usage is that of all. */
+static void test_several_prompts(void **state)
+{
+    static const char *const alone[] = {"{\"prompt\":\"Once\"," GREEDY "}",
+                                        "{\"prompt\":\"A time\"," GREEDY "}"};
+    struct api_kit kit;
+    yyjson_doc *doc, *one;
+    char at[64];
+
+    (void)state;
+    open_kit(&kit);
+    doc = api_kit_post(&kit, "/v1/completions",
+                       "{\"prompt\":[\"Once\",\"A time\"],\"n\":2," GREEDY "}", 200);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/choices")), 4);
+    for (size_t i = 0; i < 4; i++) {
+        one = api_kit_post(&kit, "/v1/completions", alone[i / 2], 200);
+        snprintf(at, sizeof(at), "/choices/%zu/text", i);
+        assert_string_equal(json_at(doc, at), json_at(one, "/choices/0/text"));
+        snprintf(at, sizeof(at), "/choices/%zu/index", i);
+        assert_int_equal(json_number_at(doc, at), i);
+        yyjson_doc_free(one);
+    }
+    assert_int_equal(json_number_at(doc, "/usage/prompt_tokens"), 4 + 6);
+    assert_int_equal(json_number_at(doc, "/usage/completion_tokens"), 4 * 12);
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/v1/completions", "{\"prompt\":[\"Once\",\"\"]," GREEDY "}", 400);
+    assert_string_equal(json_at(doc, "/error/param"), "prompt");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* Tokens of a prompt have the probabilities with which they were sampled, although the cache has
+ * the state of all of them. */
+static void test_echo_with_logprobs(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *first, *again;
+    yyjson_val *sampled, *scored;
+    char body[400];
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 1 << 20});
+    first = api_kit_post(&kit, "/v1/completions", "{\"prompt\":\"Once\",\"logprobs\":1," GREEDY "}",
+                         200);
+    snprintf(body, sizeof(body),
+             "{\"prompt\":\"Once%s\",\"logprobs\":1,\"echo\":true,\"max_tokens\":0}",
+             json_at(first, "/choices/0/text"));
+    again = api_kit_post(&kit, "/v1/completions", body, 200);
+    assert_int_equal(json_number_at(again, "/usage/completion_tokens"), 0);
+    assert_string_equal(json_at(again, "/choices/0/finish_reason"), "length");
+    assert_int_equal(json_number_at(again, "/x_cache/computed"), 4 + 12);
+    sampled = yyjson_doc_ptr_get(first, "/choices/0/logprobs/token_logprobs");
+    scored = yyjson_doc_ptr_get(again, "/choices/0/logprobs/token_logprobs");
+    assert_int_equal(yyjson_arr_size(sampled), 12);
+    assert_int_equal(yyjson_arr_size(scored), 4 + 12);
+    assert_true(yyjson_is_null(yyjson_arr_get(scored, 0)));
+    for (size_t i = 0; i < 12; i++)
+        assert_true(yyjson_equals(yyjson_arr_get(sampled, i), yyjson_arr_get(scored, 4 + i)));
+    yyjson_doc_free(first);
+    yyjson_doc_free(again);
+    api_kit_close(&kit);
+}
+
 static void test_three_choices(void **state)
 {
     static const char *const pointers[] = {
@@ -776,6 +839,7 @@ static void test_close_with_calls_on_their_way(void **state)
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
            TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
+           TEST(test_echo_and_tokens), TEST(test_several_prompts), TEST(test_echo_with_logprobs),
            TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
