@@ -24,6 +24,7 @@ void gen_request_init(struct gen_request *request, size_t limit,
 void gen_request_fini(struct gen_request *request)
 {
     yyjson_doc_free(request->body);
+    yyjson_doc_free(request->earlier);
     arena_fini(&request->arena);
     memset(request, 0, sizeof(*request));
 }

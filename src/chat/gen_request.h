@@ -49,6 +49,9 @@ struct gen_prompt {
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
+    /* Responses: {"input":[...]}, the items of the conversation that the request continues; NULL:
+     * none. Set before parsing */
+    yyjson_doc *earlier;
     uint64_t asked;   /* bits of its first 64 fields: the dialect knows them */
 
     struct str model; /* as the client wrote it; may be empty */
@@ -66,6 +69,7 @@ struct gen_request {
     bool echo;           /* completions: return the prompt before the answer */
     bool score_prompt;   /* and the log-probabilities of its tokens */
     bool needs_text;     /* an answer without text is an error: it is a summary */
+    bool store;          /* Responses: later requests may continue the answer */
 
     bool stream;
     bool stream_usage;   /* stream_options.include_usage */

@@ -170,6 +170,11 @@ static const struct option_desc options_table[] = {
              "the rules."},
     {"normalize", 0, OPTION_LIST, AT(normalize), .value = "RULE",
      .help = "Also apply this rule, which is off by default (parameter-order)."},
+    {"stored-responses", 0, OPTION_SIZE, AT(stored_bytes), .value = "SIZE", .initial = "64MiB",
+     .max = UINT64_C(64) << 30,
+     .help =
+         "Responses (/v1/responses) that each tenant may store and continue, in memory and, with "
+         "an SSD tier, on disk; 0 = none."},
     {"keep-thoughts", 0, OPTION_FLAG, AT(keep_thoughts),
      .help = "Send reasoning of earlier turns to the model even if the template drops it."},
     {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
@@ -441,6 +446,7 @@ static enum cli_exit open_api(struct server *server)
         .neutral = options->drill != DRILL_KEEP_VOLATILE ? server->neutral : NULL,
         .recall = server->store.recall,
         .recall_keep = options->keep_thoughts,
+        .stored = server->store.stored,
         .cache = server->store.cache,
         .discover_ms =
             options->shared != NULL ? (uint32_t)(options->shared_wait_ns / NS_PER_MS) : 0,

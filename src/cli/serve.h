@@ -31,6 +31,7 @@ struct memory;
 struct model_share;
 struct pool;
 struct recall;
+struct shelf;
 
 struct serve_options {
     struct model_settings model;
@@ -63,6 +64,7 @@ struct serve_options {
     uint64_t record_bytes, record_block;
     struct option_list keep_volatile, normalize;
     bool keep_thoughts;
+    uint64_t stored_bytes;
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
     bool public_metrics;
     struct option_list metrics_compat; /* names of admin/metrics.h */
@@ -82,10 +84,11 @@ struct serve_store {
     struct worker_memory *memory;
     struct vet *vet; /* of models that this process loads */
     struct recall *recall;
-    struct hash256 key; /* of the installation */
-    bool sealed;        /* objects on disk are encrypted */
+    struct shelf *stored; /* responses; NULL = none */
+    struct hash256 key;   /* of the installation */
+    bool sealed;          /* objects on disk are encrypted */
     struct hash256 seal_key;
-    int dir; /* state folder; FILE_NO = none */
+    int dir, stored_dir; /* state folder, and that of responses; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir;           /* NULL = none */
     struct file_fault *disk_fault; /* NULL = no injected faults */

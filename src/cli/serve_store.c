@@ -14,6 +14,7 @@
  * folder, and its contents live as long as the process.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +38,10 @@
 #include "models/model.h"
 #include "sched/memory.h"
 #include "chat/recall.h"
+#include "serve/shelf.h"
+#include "serve/stored.h"
 
-static const char turns_name[] = "replay.turns";
+static const char turns_name[] = "replay.turns", responses_name[] = "responses";
 
 enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes */
 /* A smaller tier has no room for objects of hundreds of megabytes and memory taken ahead. */
@@ -389,6 +392,40 @@ static void open_recall(struct serve_store *store, const struct cli *cli)
         LOG_WARN(cli->log, "serve", "cannot read the saved turns", LOG_STR("reason", info.text));
 }
 
+/* ---- responses ---- */
+
+/* On disk where other state of conversations is: with an SSD tier. */
+static void open_stored(struct serve_store *store, const struct cli *cli,
+                        const struct serve_options *options)
+{
+    const struct file_sys *fs = cli->setup->fs;
+    struct shelf_options shelf = {
+        .count_max = STORED_COUNT_MAX,
+        .bytes_max = (size_t)options->stored_bytes,
+        .ttl_s = STORED_TTL_S,
+        .log = cli->log,
+        .dir = FILE_NO,
+        .fs = fs,
+        .key = store->key,
+    };
+    struct errinfo info = {0};
+
+    if (options->stored_bytes == 0)
+        return;
+    if (store->ssd_dir != NULL && store->dir != FILE_NO) {
+        enum err err = file_make_dir_at(fs, store->dir, responses_name, &info);
+
+        if (err == ERR_OK || err == ERR_EXISTS)
+            err = file_open_at(fs, store->dir, responses_name, O_RDONLY | O_DIRECTORY, 0,
+                               &store->stored_dir, &info);
+        if (err != ERR_OK)
+            LOG_WARN(cli->log, "serve", "responses are stored in memory only",
+                     LOG_STR("reason", info.text));
+        shelf.dir = store->stored_dir;
+    }
+    store->stored = shelf_create(&shelf);
+}
+
 static void open_vet(struct serve_store *store, const struct cli *cli)
 {
     store->vet =
@@ -398,13 +435,14 @@ static void open_vet(struct serve_store *store, const struct cli *cli)
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
-    *store = (struct serve_store){.dir = FILE_NO};
+    *store = (struct serve_store){.dir = FILE_NO, .stored_dir = FILE_NO};
     if (!load_seal_key(store, cli, options))
         return false;
     if (!options->cache) {
         /* A prompt's tokens must not depend on the cache setting: turns are kept, but not on
          * disk. */
         open_recall(store, cli);
+        open_stored(store, cli, options);
         open_vet(store, cli);
         return true;
     }
@@ -414,6 +452,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
         !open_shared(store, cli, options))
         return false;
     open_recall(store, cli);
+    open_stored(store, cli, options);
     open_vet(store, cli);
     return true;
 }
@@ -427,6 +466,8 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
             ERR_OK)
         LOG_ERROR(cli->log, "serve", "cannot save the turns", LOG_STR("reason", info.text));
     recall_destroy(&store->recall);
+    shelf_destroy(&store->stored);
+    file_close(cli->setup->fs, &store->stored_dir);
     hearth_close(&store->cache);
     mem_free(store->disk_fault);
     vet_destroy(&store->vet);

@@ -163,6 +163,9 @@ struct dialect {
      * does not repeat it. Later ones may be sent any number of times, anywhere in the stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
     bool keepalive_changes; /* what it writes depends on the events before it */
+    bool continues; /* requests may name a stored answer: gen_request.earlier is set before parse */
+    /* What is stored of a complete answer, as JSON (serve/stored.h); NULL: nothing. */
+    void (*record)(struct answer *answer, struct buf *out);
 };
 
 extern const struct dialect dialect_openai_chat;

@@ -88,6 +88,7 @@ const struct dialect dialect_openai_compact = {
     .name = "openai_compact",
     .keepalive = "",
     .parse = compact_parse,
+    .continues = true,
     .error = openai_error_body,
     .body = compact_body,
 };

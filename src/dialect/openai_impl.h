@@ -109,8 +109,8 @@ struct openai_tool_name {
 /* The name by which the model knows a function of a namespace, which may be empty; in the arena. */
 enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
-/* The reverse, using the tools of the body. */
-struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
+/* The reverse, using the tools of the request. */
+struct openai_tool_name openai_tools_find(const struct gen_request *request, struct str flat);
 /* "tools" of a response: as sent, and functions completed by the members that they lack. */
 void openai_write_tools(struct json *json, yyjson_val *body);
 /* "input": the text of a custom tool, from the arguments that carry it. */

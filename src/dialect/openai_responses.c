@@ -32,7 +32,7 @@
 
 enum { CHOICE = 0, ITEMS_BYTES_MAX = 1 << 30 };
 
-enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
+enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_INPUT /* of a record */ };
 
 /* Of responses and, except for FAILED, of items. */
 enum response_status { IN_PROGRESS, COMPLETED, INCOMPLETE, FAILED };
@@ -45,8 +45,9 @@ static const char *const status_names[] = {"in_progress", "completed", "incomple
 static const char *item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
                            enum item_kind kind, int index)
 {
-    snprintf(out, OPENAI_ID_BYTES, "%s_%s_%d", kind == ITEM_REASONING ? "rs" : "msg", answer->id,
-             index);
+    static const char *const prefixes[] = {"rs", "msg", "fc", "in"};
+
+    snprintf(out, OPENAI_ID_BYTES, "%s_%s_%d", prefixes[kind], answer->id, index);
     return out;
 }
 
@@ -116,7 +117,7 @@ static yyjson_val *body_of(const struct answer *answer)
 static struct openai_tool_name call_name(const struct answer *answer,
                                          const struct answer_call *call)
 {
-    return openai_tools_find(body_of(answer), str_from(call->name));
+    return openai_tools_find(answer->request, str_from(call->name));
 }
 
 static const char *call_item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
@@ -245,14 +246,14 @@ static void write_settings(struct json *json, const struct answer *answer)
     repeat_field(json, answer, "max_output_tokens", STR("null"));
     repeat_field(json, answer, "max_tool_calls", STR("null"));
     json_key_bool(json, "parallel_tool_calls", request->parallel_calls);
-    json_key_null(json, "previous_response_id");
+    repeat_field(json, answer, "previous_response_id", STR("null"));
     repeat_field(json, answer, "prompt_cache_key", STR("null"));
     repeat_field(json, answer, "prompt_cache_retention", STR("null"));
     write_cache_options(json, answer);
     write_reasoning(json, yyjson_obj_get(body, "reasoning"));
     repeat_field(json, answer, "safety_identifier", STR("null"));
     json_key_text(json, "service_tier", "default");
-    json_key_bool(json, "store", false);
+    json_key_bool(json, "store", request->store);
     json_key_single(json, "temperature", request->sample.temperature);
     json_key_single(json, "presence_penalty", request->sample.penalty_presence);
     json_key_single(json, "frequency_penalty", request->sample.penalty_frequency);
@@ -394,6 +395,60 @@ static void responses_body(struct answer *answer, struct buf *out)
     buf_init(&output, out->limit);
     write_output(&items, answer);
     write_response(&json, answer, status_of(answer), NULL, text_of(&output, 0));
+    if (out->err == ERR_OK)
+        out->err = output.err;
+    buf_fini(&output);
+}
+
+/* ---- the record ---- */
+
+static void write_own_input(struct json *json, const struct answer *answer)
+{
+    yyjson_val *input = yyjson_obj_get(body_of(answer), "input"), *item;
+    static const char *const skip[] = {"id", NULL};
+    char id[OPENAI_ID_BYTES];
+    size_t i, count;
+
+    json_key_open(json, "input", '[');
+    if (yyjson_is_str(input)) {
+        json_open(json, '{');
+        json_key_text(json, "id", item_id(id, answer, ITEM_INPUT, 0));
+        json_key_text(json, "type", "message");
+        json_key_text(json, "role", "user");
+        json_key_str(json, "content", json_read_text(input));
+        json_close(json, '}');
+    }
+    yyjson_arr_foreach(yyjson_is_arr(input) ? input : NULL, i, count, item)
+    {
+        json_open(json, '{');
+        json_key(json, "id");
+        if (yyjson_is_str(yyjson_obj_get(item, "id")))
+            json_value(json, yyjson_obj_get(item, "id"));
+        else
+            json_text(json, item_id(id, answer, ITEM_INPUT, (int)i));
+        json_members(json, item, skip);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+/* serve/stored.h. A stream has its items already. */
+static void responses_record(struct answer *answer, struct buf *out)
+{
+    struct json json = json_to(out), items;
+    struct buf output;
+
+    buf_init(&output, out->limit);
+    items = json_to(&output);
+    if (!answer->request->stream)
+        write_output(&items, answer);
+    json_open(&json, '{');
+    repeat_field(&json, answer, "previous_response_id", STR("null"));
+    write_own_input(&json, answer);
+    json_key(&json, "response");
+    write_response(&json, answer, status_of(answer), NULL,
+                   answer->request->stream ? text_of(&answer->items, 0) : text_of(&output, 0));
+    json_close(&json, '}');
     if (out->err == ERR_OK)
         out->err = output.err;
     buf_fini(&output);
@@ -668,4 +723,6 @@ const struct dialect dialect_openai_responses = {
     .stream_error = responses_stream_error,
     .keepalive_event = responses_keepalive,
     .keepalive_changes = true,
+    .continues = true,
+    .record = responses_record,
 };

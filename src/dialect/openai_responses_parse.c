@@ -11,8 +11,8 @@
  * A turn ends with the first item that is not the model's, or with one that does not fit into the
  * message: a second text, or a thought after its answer.
  *
- * The server stores no conversations: references to one are refused with an error that says what to
- * send instead.
+ * A request may continue a stored response: its items (gen_request.earlier) come before the input.
+ * Other references to stored things are refused with an error that says what to send instead.
  */
 #include "dialect/openai_impl.h"
 
@@ -210,7 +210,7 @@ static enum err refuse_reference(struct turn *turn, const struct json_reader *it
     (void)turn;
     return json_read_error_kind(
         item, API_ERROR_UNSUPPORTED, "type",
-        "is 'item_reference': no items are kept here, send the item itself");
+        "is 'item_reference': send the item itself, or 'previous_response_id'");
 }
 
 static const struct {
@@ -241,18 +241,14 @@ static enum err add_item(struct turn *turn, const struct json_reader *item)
                                 "is '" STR_FMT "', which is not supported", STR_ARG(type));
 }
 
-static enum err read_items(struct gen_request *request, const struct json_reader *body,
-                           yyjson_val *list)
+static enum err read_items(struct turn *turn, const struct json_reader *holder)
 {
-    struct json_list items = json_list(body, "input");
-    struct turn turn = {.request = request};
+    struct json_list items = json_list(holder, "input");
     struct json_reader item;
 
-    TRY(conversation_reserve(&request->conversation, yyjson_arr_size(list) + 1));
     while (json_next(&items, &item))
-        TRY(add_item(&turn, &item));
-    TRY(items.err);
-    return turn_flush(&turn);
+        TRY(add_item(turn, &item));
+    return items.err;
 }
 
 /* ---- the request ---- */
@@ -265,7 +261,10 @@ static enum err add_text(struct gen_request *request, enum role role, struct str
 
 static enum err read_input(struct gen_request *request, const struct json_reader *body)
 {
+    struct json_reader earlier = {yyjson_doc_get_root(request->earlier), "previous_response_id.",
+                                  body->error, NULL};
     yyjson_val *input = json_read_get(body, "input");
+    struct turn turn = {.request = request};
     struct str instructions = STR_NONE;
 
     TRY(json_read_content(body, "instructions", &instructions));
@@ -275,10 +274,17 @@ static enum err read_input(struct gen_request *request, const struct json_reader
         return json_read_error(body, "input", "must not be empty");
     if (yyjson_is_arr(input) && yyjson_arr_size(input) > OPENAI_MESSAGES_MAX)
         return json_read_error(body, "input", "must have at most %d items", OPENAI_MESSAGES_MAX);
+    TRY(conversation_reserve(&request->conversation,
+                             yyjson_arr_size(yyjson_obj_get(earlier.object, "input")) +
+                                 yyjson_arr_size(input) + 2));
     if (instructions.len > 0)
         TRY(add_text(request, ROLE_SYSTEM, instructions));
-    return yyjson_is_str(input) ? add_text(request, ROLE_USER, json_read_text(input))
-                                : read_items(request, body, input);
+    if (earlier.object != NULL)
+        TRY(read_items(&turn, &earlier));
+    if (yyjson_is_arr(input))
+        TRY(read_items(&turn, body));
+    TRY(turn_flush(&turn));
+    return yyjson_is_str(input) ? add_text(request, ROLE_USER, json_read_text(input)) : ERR_OK;
 }
 
 static enum err refuse_state(const struct json_reader *body)
@@ -286,8 +292,6 @@ static enum err refuse_state(const struct json_reader *body)
     static const struct {
         const char *key, *sentence;
     } refused[] = {
-        {"previous_response_id",
-         "is not supported: no responses are kept here, send the whole conversation as 'input'"},
         {"conversation",
          "is not supported: no conversations are kept here, send the whole one as 'input'"},
         {"prompt", "is not supported: no prompts are kept here, send 'instructions' and 'input'"},
@@ -303,6 +307,21 @@ static enum err refuse_state(const struct json_reader *body)
         return json_read_error_kind(
             body, API_ERROR_UNSUPPORTED, "background",
             "is not supported: responses are sent to the waiting client only");
+    return ERR_OK;
+}
+
+/* serve/stored.h has found it, if this is a request that may continue one. */
+static enum err read_previous(struct gen_request *request, const struct json_reader *body)
+{
+    struct str id = STR_NONE;
+
+    request->store = true;
+    TRY(json_read_bool(body, "store", &request->store));
+    TRY(json_read_str(body, "previous_response_id", &id));
+    if (id.len > 0 && request->earlier == NULL)
+        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "previous_response_id",
+                                    "is not supported here: send the whole conversation as "
+                                    "'input'");
     return ERR_OK;
 }
 
@@ -349,6 +368,7 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
     request->dialect_data = root;
     TRY(json_read_object(&body, "metadata", &metadata));
     TRY(refuse_state(&body));
+    TRY(read_previous(request, &body));
     TRY(openai_read_settings(request, &body));
     TRY(read_text(request, &body));
     TRY(read_logprobs(request, &body));

@@ -113,19 +113,27 @@ static bool is_tools_item(yyjson_val *item)
     return yyjson_equals_str(yyjson_obj_get(item, "type"), "additional_tools");
 }
 
-struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat)
+static bool find_in_items(yyjson_val *holder, struct str flat, struct openai_tool_name *out)
 {
-    struct openai_tool_name found = {.name = flat};
     size_t i, count;
     yyjson_val *item;
 
-    if (find_in_list(yyjson_obj_get(body, "tools"), flat, &found))
-        return found;
-    yyjson_arr_foreach(yyjson_obj_get(body, "input"), i, count, item)
+    yyjson_arr_foreach(yyjson_obj_get(holder, "input"), i, count, item)
     {
-        if (is_tools_item(item) && find_in_list(yyjson_obj_get(item, "tools"), flat, &found))
-            break;
+        if (is_tools_item(item) && find_in_list(yyjson_obj_get(item, "tools"), flat, out))
+            return true;
     }
+    return false;
+}
+
+struct openai_tool_name openai_tools_find(const struct gen_request *request, struct str flat)
+{
+    yyjson_val *body = (yyjson_val *)(uintptr_t)request->dialect_data;
+    struct openai_tool_name found = {.name = flat};
+
+    if (!find_in_list(yyjson_obj_get(body, "tools"), flat, &found) &&
+        !find_in_items(yyjson_doc_get_root(request->earlier), flat, &found))
+        (void)find_in_items(body, flat, &found);
     return found;
 }
 
@@ -212,13 +220,13 @@ static enum err read_list(struct gen_request *request, const struct json_reader 
     return list.err;
 }
 
-enum err openai_responses_read_tools(struct gen_request *request, const struct json_reader *body)
+static enum err read_items(struct gen_request *request, const struct json_reader *body,
+                           yyjson_val *items)
 {
     yyjson_val *item;
     size_t i, count;
 
-    TRY(read_list(request, body, STR_NONE));
-    yyjson_arr_foreach(yyjson_obj_get(body->object, "input"), i, count, item)
+    yyjson_arr_foreach(items, i, count, item)
     {
         struct json_reader holder = {item, "", body->error, NULL};
         snprintf(holder.at, sizeof(holder.at), "input[%zu].", i);
@@ -226,4 +234,13 @@ enum err openai_responses_read_tools(struct gen_request *request, const struct j
             TRY(read_list(request, &holder, STR_NONE));
     }
     return ERR_OK;
+}
+
+enum err openai_responses_read_tools(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *earlier = yyjson_doc_get_root(request->earlier);
+
+    TRY(read_list(request, body, STR_NONE));
+    TRY(read_items(request, body, yyjson_obj_get(earlier, "input")));
+    return read_items(request, body, yyjson_obj_get(body->object, "input"));
 }

@@ -16,6 +16,7 @@
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
 #include "serve/shelf.h"
+#include "serve/stored.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json_write.h"
@@ -51,6 +52,11 @@ static const struct endpoint api_endpoints[] = {
     {GENERATE("/v1/completions", "completions", dialect_openai_completions)},
     {GENERATE("/v1/responses", "responses", dialect_openai_responses)},
     {GENERATE("/v1/responses/compact", "compact", dialect_openai_compact)},
+    {GET("/v1/responses/{id}", "responses"), .plain = true, .answer = endpoint_response},
+    {HTTP_METHOD_DELETE, "/v1/responses/{id}", "responses", .plain = true,
+     .answer = endpoint_response_delete},
+    {GET("/v1/responses/{id}/input_items", "responses"), .plain = true,
+     .answer = endpoint_response_items},
     {GENERATE("/v1/messages", "messages", dialect_anthropic_messages)},
     {POST("/v1/messages/count_tokens", "count_tokens"), .dialect = &dialect_anthropic_count,
      .answer = endpoint_count_tokens},

@@ -12,6 +12,7 @@
 
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
+#include "serve/stored.h"
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -309,7 +310,7 @@ static bool parse(struct call *call, struct api_error *error)
     const struct dialect *dialect = call->endpoint->dialect;
     enum err err;
 
-    if (call->endpoint->method == HTTP_METHOD_GET) { /* the target has all parameters */
+    if (call->endpoint->method != HTTP_METHOD_POST) { /* the target has all parameters */
         err = call->query.err != ERR_OK ? call->query.err : call->capture.err;
         if (err != ERR_OK)
             api_error_from(error, err, NULL);
@@ -319,7 +320,12 @@ static bool parse(struct call *call, struct api_error *error)
         return false;
     yyjson_val *root = yyjson_doc_get_root(call->request.body);
     if (dialect) {
-        err = dialect->parse(&call->request, root, error);
+        err = dialect->continues
+                  ? stored_load(call->api->options.stored, call->who, root, &call->request, error)
+                  : ERR_OK;
+        if (err == ERR_OK)
+            err = dialect->parse(&call->request, root, error);
+        call->request.store = call->request.store && call->api->options.stored != NULL;
     } else {
         struct json_reader reader = {root, "", error, NULL};
 

@@ -15,6 +15,7 @@
 
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
+#include "serve/stored.h"
 #include "serve/log_line.h"
 #include "dialect/json_read.h"
 #include "base/log.h"
@@ -142,6 +143,9 @@ void call_end(struct call *call)
         /* without one nothing is known of the prompt */
         if (call->answer.begun && observer->answering)
             observer->answering(call, observer->arg);
+        if (!error)
+            stored_keep(call->api->options.stored, call->who, api_dialect(call->endpoint),
+                        &call->answer);
         if (!error)
             baseline_keep(call->api->baselines, call->who, call->answer.id, &call->request,
                           &call->prepared, &model_facts(call->model)->fingerprint);

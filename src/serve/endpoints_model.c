@@ -353,6 +353,7 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
     json_key_bool(json, "strict_model", options->strict_model);
     json_key_bool(json, "keys", auth_wanted(api_auth(api)));
     json_key_bool(json, "isolation", auth_isolated(api_auth(api)));
+    json_key_bool(json, "stores_responses", options->stored != NULL);
     write_limits(json, options);
     write_neutral(json, options->neutral, admin);
     if (!admin)

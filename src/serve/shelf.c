@@ -208,7 +208,7 @@ static void free_all(const struct shelf *shelf, struct list *entries, bool files
     }
 }
 
-/* In place and without a sync: a torn file does not authenticate, and is removed at the next start.
+/* In place and without a sync: a torn file does not authenticate, and is not used.
  * The thread that ends answers must not wait for a disk. */
 static enum err write_bytes(const struct shelf *shelf, const char *name, const struct buf *file,
                             struct errinfo *info)
@@ -317,6 +317,20 @@ bool shelf_get(struct shelf *shelf, const char *tenant, struct str id, struct bu
     return found;
 }
 
+bool shelf_remove(struct shelf *shelf, const char *tenant, struct str id)
+{
+    struct list out;
+
+    list_init(&out);
+    lock_enter(&shelf->lock);
+    struct entry *entry = find(shelf, tenant, id);
+    if (entry != NULL)
+        take_out(shelf, entry, &out);
+    lock_leave(&shelf->lock);
+    free_all(shelf, &out, true);
+    return entry != NULL;
+}
+
 struct shelf_stats shelf_stats(struct shelf *shelf)
 {
     lock_enter(&shelf->lock);
@@ -366,6 +380,19 @@ static struct entry *decode(const uint8_t *inner, size_t len, struct loaded *fil
                       (struct str){(const char *)inner + head, len - head}, le_get_u64(inner));
 }
 
+/* A file that cannot be opened may belong to another key: it stays as long as its entry would. */
+static void remove_old(const struct shelf *shelf, const char *name)
+{
+    uint64_t now_s = clock_wall_ns(shelf->options.clock) / NS_PER_S;
+    struct errinfo info = {0};
+    struct stat st;
+
+    if (shelf->options.ttl_s > 0 &&
+        file_stat_at(shelf->options.fs, shelf->options.dir, name, &st, &info) == ERR_OK &&
+        (uint64_t)st.st_mtime + shelf->options.ttl_s <= now_s)
+        remove_file(shelf, name);
+}
+
 static void load_file(const struct shelf *shelf, struct loaded *file)
 {
     struct errinfo info = {0};
@@ -384,7 +411,7 @@ static void load_file(const struct shelf *shelf, struct loaded *file)
         file->entry = decode(at + SEALED_AT, len - SEALED_AT, file);
     mem_free(data);
     if (file->entry == NULL)
-        remove_file(shelf, file->name);
+        remove_old(shelf, file->name);
 }
 
 /* The oldest first; those without an entry anywhere. */

@@ -7,9 +7,9 @@
  *
  * With a folder, each entry is also a file, written when it is put and removed with it, so that
  * entries outlive the process. A file is encrypted and authenticated (base/seal.h) with a key that is
- * derived from the installation's key, which itself may be derived from a seal key. Files that cannot
- * be opened, and those that have expired, are removed at the start. A file that cannot be written is
- * logged: the entry is then in memory only.
+ * derived from the installation's key, which itself may be derived from a seal key. Files that have
+ * expired are removed at the start. Those that cannot be opened are not used: they may belong to
+ * another key. A file that cannot be written is logged: the entry is then in memory only.
  *
  * Threads: any; one lock, never held during disk calls.
  */
@@ -52,6 +52,7 @@ void shelf_destroy(struct shelf **shelf); /* files stay; NULL is a no-op */
 bool shelf_put(struct shelf *shelf, const char *tenant, struct str id, struct str data);
 /* Appends the bytes to `out`; false: there is no such entry, or out->err. */
 bool shelf_get(struct shelf *shelf, const char *tenant, struct str id, struct buf *out);
+bool shelf_remove(struct shelf *shelf, const char *tenant, struct str id); /* false: not there */
 
 struct shelf_stats {
     size_t entries, bytes; /* of all tenants */

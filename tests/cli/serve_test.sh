@@ -310,7 +310,12 @@ test_encrypted_restart() {
         cmp -s cold warm || fail "$round: $(cat cold) / $(cat warm)"
         [ "$round" = 1 ] || grep -qE '"ssd":[1-9]' body || fail "nothing from disk: $(cat body; cat log)"
         ask /v1/chat/completions "$turn"
+        # A stored response is continued after the restart.
+        previous=$([ "$round" = 1 ] || echo ", \"previous_response_id\": \"$id\"")
+        ask /v1/responses "{\"input\": \"$secret\", \"max_output_tokens\": 4$previous}"
+        id=$(grep -o 'resp_[0-9a-f]*' body | head -n 1)
         stop
+        [ -n "$(ls state/responses)" ] || fail 'no response was stored'
         [ -s state/replay.turns ] || fail 'no turns were kept'
         [ "$(head -c 8 state/replay.turns)" = HEARTHRS ] || fail 'turns lie in the clear'
         [ ! -e state/key ] || fail 'a key lies beside what it names'

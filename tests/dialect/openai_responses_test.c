@@ -463,7 +463,7 @@ static void test_whole_answer(void **state)
                              "'prompt_cache_key':null,'prompt_cache_retention':null,'reasoning':{'"
                              "effort':null,"
                              "'summary':null},'safety_identifier':null,'service_tier':'default','"
-                             "store':false,"
+                             "store':true,"
                              "'temperature':0.7,'presence_penalty':0.0,'frequency_penalty':0.0,'"
                              "text':{'format':{'type':'text'}},'tool_choice':'"
                              "auto','tools':[{"

@@ -191,6 +191,22 @@ test('responses that are prewarmed and compared', async () => {
     assert.ok(other.prompt_cache_diagnostics.cache_missed_tokens > 0);
 });
 
+test('a chain of stored responses', async () => {
+    const ask = (input, rest) => client.responses.create({ model, input, max_output_tokens: 12, ...rest });
+    const first = await ask('What burns?'), second = await ask('What else?', { previous_response_id: first.id });
+    assert.equal(second.previous_response_id, first.id);
+    assert.ok(second.usage.input_tokens_details.cached_tokens >= first.usage.input_tokens);
+    assert.deepEqual((await client.responses.retrieve(first.id)).output, first.output);
+    const items = [];
+    for await (const item of client.responses.inputItems.list(second.id, { order: 'asc', limit: 2 })) items.push(item);
+    assert.deepEqual(items.map((item) => item.role ?? item.type), ['user', ...first.output.map((item) => item.role ?? item.type), 'user']);
+    await client.responses.delete(first.id);
+    await assert.rejects(client.responses.retrieve(first.id), { status: 404 });
+    await assert.rejects(ask('And now?', { previous_response_id: second.id }), { status: 400, code: 'previous_response_not_found' });
+    const loose = await ask('What burns?', { store: false });
+    await assert.rejects(client.responses.retrieve(loose.id), { status: 404 });
+});
+
 test('responses as a stream', async () => {
     const stream = await client.responses.create({ model, input: 'What burns?', max_output_tokens: 12, stream: true });
     const events = [];

@@ -87,6 +87,9 @@ static void test_tenants(void **state)
     }
     assert_string_equal(get(shelf, "a", "1"), "mine");
     assert_string_equal(get(shelf, "a", "8"), "");
+    assert_false(shelf_remove(shelf, "a", STR("8")));
+    assert_true(shelf_remove(shelf, "b", STR("8")));
+    assert_false(shelf_remove(shelf, "b", STR("8")));
     shelf_destroy(&shelf);
 }
 
@@ -135,18 +138,28 @@ static void test_files_come_back(void **state)
 
     (void)state;
     assert_true(put(shelf, "a", "1", "one") && put(shelf, "", "2", "two"));
+    assert_true(put(shelf, "a", "3", "three") && shelf_remove(shelf, "a", STR("3")));
     reopen(&shelf, &options);
     assert_string_equal(get(shelf, "a", "1"), "one");
     assert_string_equal(get(shelf, "", "2"), "two");
     assert_string_equal(get(shelf, "a", "2"), "");
     assert_int_equal(shelf_stats(shelf).entries, 2);
-    options.key.bytes[0]++; /* another installation's: unreadable, and removed */
+    options.key.bytes[0]++; /* another installation's: not used, and not touched */
     reopen(&shelf, &options);
     assert_int_equal(shelf_stats(shelf).entries, 0);
     options.key.bytes[0]--;
     reopen(&shelf, &options);
+    assert_int_equal(shelf_stats(shelf).entries, 2);
+    options.key.bytes[0]++; /* until they are too old for any key */
+    options.clock = clock_create_fake(1, clock_wall_ns(clock_real()) + 100 * TTL_S * NS_PER_S);
+    options.ttl_s = TTL_S;
+    reopen(&shelf, &options);
+    options.key.bytes[0]--;
+    options.ttl_s = 0;
+    reopen(&shelf, &options);
     assert_int_equal(shelf_stats(shelf).entries, 0);
     shelf_destroy(&shelf);
+    clock_destroy_fake(&options.clock);
     file_close(options.fs, &options.dir);
 }
 
@@ -237,6 +250,7 @@ static void test_failing_disk(void **state)
         reopen(&shelf, &options);
         const char *found = get(shelf, "a", "1");
         assert_true(found[0] == '\0' || strcmp(found, "one") == 0);
+        (void)shelf_remove(shelf, "a", STR("1"));
         shelf_destroy(&shelf);
     }
     options.fs = file_sys_real();

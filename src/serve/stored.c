@@ -1,0 +1,299 @@
+/*
+ * stored.c: chains of stored responses, and their endpoints.
+ */
+#include "serve/stored.h"
+
+#include "base/json_alc.h"
+#include "base/json_write.h"
+#include "base/mem.h"
+#include "dialect/json_read.h"
+#include "serve/call.h"
+#include "serve/shelf.h"
+
+enum {
+    CHAIN_MAX = 4096, /* responses */
+    CHAIN_BYTES_MAX = 512 * 1024 * 1024,
+    LIST_DEFAULT = 20,
+    LIST_MAX = 100,
+    PARAM_BYTES_MAX = 256,
+};
+
+/* "resp_ID" */
+static struct str plain_id(struct str id)
+{
+    static const struct str prefix = STR("resp_");
+
+    return str_starts(id, prefix) ? (struct str){id.ptr + prefix.len, id.len - prefix.len} : id;
+}
+
+/* The record as a document; NULL: it is not there. */
+static yyjson_doc *read_record(struct shelf *shelf, const char *tenant, struct str id)
+{
+    yyjson_doc *doc = NULL;
+    struct buf text;
+
+    buf_init(&text, CHAIN_BYTES_MAX);
+    if (shelf != NULL && shelf_get(shelf, tenant, plain_id(id), &text))
+        doc = yyjson_read_opts(text.data, text.len, 0, json_alc(), NULL);
+    buf_fini(&text);
+    return doc;
+}
+
+/* ---- chains ---- */
+
+struct chain {
+    yyjson_doc *records[CHAIN_MAX]; /* the newest first */
+    size_t count;
+    struct str missing; /* the id that was not found; empty: none */
+};
+
+static void read_chain(struct shelf *shelf, const char *tenant, struct str id, struct chain *chain)
+{
+    while (id.len > 0 && chain->count < CHAIN_MAX) {
+        yyjson_doc *record = read_record(shelf, tenant, id);
+
+        if (record == NULL)
+            break;
+        chain->records[chain->count++] = record;
+        id = json_read_text(yyjson_obj_get(yyjson_doc_get_root(record), "previous_response_id"));
+    }
+    chain->missing = id;
+}
+
+static void free_chain(struct chain *chain)
+{
+    for (size_t i = 0; i < chain->count; i++)
+        yyjson_doc_free(chain->records[i]);
+    mem_free(chain);
+}
+
+static void write_all(struct json *json, yyjson_val *items)
+{
+    yyjson_val *item;
+    size_t i, count;
+
+    yyjson_arr_foreach(items, i, count, item)
+    {
+        json_value(json, item);
+    }
+}
+
+/* The items of the whole conversation, in order. `last`: with the output of the newest response. */
+static void write_items(struct json *json, const struct chain *chain, bool last)
+{
+    for (size_t i = chain->count; i-- > 0;) {
+        yyjson_val *record = yyjson_doc_get_root(chain->records[i]);
+
+        write_all(json, yyjson_obj_get(record, "input"));
+        if (i > 0 || last)
+            write_all(json, yyjson_obj_get(yyjson_obj_get(record, "response"), "output"));
+    }
+}
+
+static enum err not_found(struct api_error *error, struct str id)
+{
+    (void)api_error_set(error, API_ERROR_INVALID, "previous_response_id",
+                        "Previous response with id '" STR_FMT "' not found.",
+                        (int)MIN(id.len, SHELF_ID_BYTES), id.ptr);
+    error->code = "previous_response_not_found";
+    return ERR_INVALID;
+}
+
+static enum err join(const struct chain *chain, struct gen_request *request,
+                     struct api_error *error)
+{
+    struct buf text;
+    struct json json = json_begin(&text, CHAIN_BYTES_MAX, '{');
+
+    json_key_open(&json, "input", '[');
+    write_items(&json, chain, true);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    enum err err = text.err;
+    if (err == ERR_OK)
+        err = json_read_body(buf_text(&text), &request->earlier, error);
+    buf_fini(&text);
+    return err;
+}
+
+enum err stored_load(struct shelf *shelf, const char *tenant, yyjson_val *body,
+                     struct gen_request *request, struct api_error *error)
+{
+    struct str id = json_read_text(yyjson_obj_get(body, "previous_response_id"));
+
+    if (id.len == 0)
+        return ERR_OK;
+    struct chain *chain = mem_alloc(sizeof(*chain));
+    read_chain(shelf, tenant, id, chain);
+    enum err err =
+        chain->missing.len > 0 ? not_found(error, chain->missing) : join(chain, request, error);
+    free_chain(chain);
+    return err;
+}
+
+void stored_keep(struct shelf *shelf, const char *tenant, const struct dialect *dialect,
+                 struct answer *answer)
+{
+    struct buf record;
+
+    if (shelf == NULL || dialect->record == NULL || !answer->request->store)
+        return;
+    buf_init(&record, CHAIN_BYTES_MAX);
+    dialect->record(answer, &record);
+    if (record.err == ERR_OK)
+        (void)shelf_put(shelf, tenant, str_from(answer->id), buf_text(&record));
+    buf_fini(&record);
+}
+
+/* ---- endpoints ---- */
+
+static enum err fail_unknown(const struct call *call, struct api_error *error)
+{
+    return api_error_set(error, API_ERROR_NOT_FOUND, "id", "Response with id '%.*s' not found.",
+                         SHELF_ID_BYTES, buf_str(&call->capture));
+}
+
+enum err endpoint_response(struct call *call, const struct json_reader *body, struct json *json)
+{
+    static const char *const none[] = {NULL};
+    yyjson_doc *record =
+        read_record(call->api->options.stored, call->who, buf_text(&call->capture));
+
+    if (record == NULL)
+        return fail_unknown(call, body->error);
+    json_members(json, yyjson_obj_get(yyjson_doc_get_root(record), "response"), none);
+    yyjson_doc_free(record);
+    return ERR_OK;
+}
+
+enum err endpoint_response_delete(struct call *call, const struct json_reader *body,
+                                  struct json *json)
+{
+    struct shelf *shelf = call->api->options.stored;
+    struct str id = buf_text(&call->capture);
+
+    if (shelf == NULL || !shelf_remove(shelf, call->who, plain_id(id)))
+        return fail_unknown(call, body->error);
+    json_key_str(json, "id", id);
+    json_key_text(json, "object", "response");
+    json_key_bool(json, "deleted", true);
+    return ERR_OK;
+}
+
+/* ---- input items ---- */
+
+struct list_params {
+    uint64_t limit;
+    bool ascending;
+    char after[PARAM_BYTES_MAX];
+};
+
+static void read_param(const struct call *call, const char *name, char out[PARAM_BYTES_MAX])
+{
+    struct buf value;
+
+    out[0] = '\0';
+    buf_init(&value, PARAM_BYTES_MAX);
+    if (http_query_get(buf_text(&call->query), str_from(name), &value) == ERR_OK)
+        snprintf(out, PARAM_BYTES_MAX, "%s", buf_str(&value));
+    buf_fini(&value);
+}
+
+static enum err read_params(const struct call *call, struct list_params *params,
+                            struct api_error *error)
+{
+    char text[PARAM_BYTES_MAX];
+
+    params->limit = LIST_DEFAULT;
+    read_param(call, "limit", text);
+    if (text[0] != '\0' && (!str_to_u64(str_from(text), &params->limit) || params->limit == 0 ||
+                            params->limit > LIST_MAX))
+        return api_error_set(error, API_ERROR_INVALID, "limit",
+                             "'limit' must be a whole number from 1 to %d", LIST_MAX);
+    read_param(call, "order", text);
+    params->ascending = str_eq(str_from(text), STR("asc"));
+    read_param(call, "after", params->after);
+    return ERR_OK;
+}
+
+/* As in OpenAI's lists, the content of a message is a list of parts. */
+static void write_item(struct json *json, yyjson_val *item)
+{
+    static const char *const skip[] = {"content", "type", NULL};
+    yyjson_val *content = yyjson_obj_get(item, "content");
+
+    if (!yyjson_is_str(content)) {
+        json_value(json, item);
+        return;
+    }
+    bool assistant = yyjson_equals_str(yyjson_obj_get(item, "role"), "assistant");
+    json_open(json, '{');
+    json_members(json, item, skip);
+    json_key_text(json, "type", "message");
+    json_key_open(json, "content", '[');
+    json_open(json, '{');
+    json_key_text(json, "type", assistant ? "output_text" : "input_text");
+    json_key_str(json, "text", json_read_text(content));
+    json_close(json, '}');
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
+static void write_id(struct json *json, const char *key, yyjson_val *item)
+{
+    json_key_str(json, key, json_read_text(yyjson_obj_get(item, "id")));
+}
+
+static void write_list(struct json *json, yyjson_val *items, const struct list_params *params)
+{
+    size_t count = yyjson_arr_size(items), from = 0;
+    yyjson_val *first = NULL, *last = NULL;
+
+#define AT(i) yyjson_arr_get(items, params->ascending ? (i) : count - 1 - (i))
+    while (params->after[0] != '\0' && from < count &&
+           !yyjson_equals_str(yyjson_obj_get(AT(from), "id"), params->after))
+        from++;
+    from += params->after[0] != '\0';
+    json_key_text(json, "object", "list");
+    json_key_open(json, "data", '[');
+    size_t i = from;
+    for (; i < count && i - from < params->limit; i++) {
+        last = AT(i);
+        first = first != NULL ? first : last;
+        write_item(json, last);
+    }
+#undef AT
+    json_close(json, ']');
+    write_id(json, "first_id", first);
+    write_id(json, "last_id", last);
+    json_key_bool(json, "has_more", i < count);
+}
+
+/* The items of the whole conversation before the response. */
+enum err endpoint_response_items(struct call *call, const struct json_reader *body,
+                                 struct json *json)
+{
+    struct chain *chain = mem_alloc(sizeof(*chain));
+    struct list_params params = {0};
+    yyjson_doc *doc = NULL;
+    struct buf text;
+
+    struct json items = json_begin(&text, CHAIN_BYTES_MAX, '[');
+    enum err err = read_params(call, &params, body->error);
+    if (err == ERR_OK)
+        read_chain(call->api->options.stored, call->who, buf_text(&call->capture), chain);
+    if (err == ERR_OK && chain->count == 0)
+        err = fail_unknown(call, body->error);
+    write_items(&items, chain, false);
+    json_close(&items, ']');
+    if (err == ERR_OK && text.err == ERR_OK)
+        doc = yyjson_read_opts(text.data, text.len, 0, json_alc(), NULL);
+    if (err == ERR_OK && doc == NULL)
+        err = ERR_NOMEM;
+    if (err == ERR_OK)
+        write_list(json, yyjson_doc_get_root(doc), &params);
+    yyjson_doc_free(doc);
+    buf_fini(&text);
+    free_chain(chain);
+    return err;
+}
