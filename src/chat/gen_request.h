@@ -52,7 +52,7 @@ struct gen_request {
     /* Responses: {"input":[...]}, the items of the conversation that the request continues; NULL:
      * none. Set before parsing */
     yyjson_doc *earlier;
-    uint64_t asked;   /* bits of its first 64 fields: the dialect knows them */
+    uint64_t asked; /* bits of its first 64 fields: the dialect knows them */
 
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;

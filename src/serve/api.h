@@ -73,7 +73,7 @@ struct api_options {
     struct neutral *neutral; /* NULL = texts are used as they are */
     struct recall *recall;   /* NULL = off */
     bool recall_keep;
-    struct shelf *stored; /* responses that later requests continue (stored.h); NULL = none */
+    struct shelf *stored;       /* responses that later requests continue (stored.h); NULL = none */
     struct hearth_cache *cache; /* for its statistics; NULL = off */
     /* how long a call waits to learn what other machines have stored of its prompt; 0 = not */
     uint32_t discover_ms;
