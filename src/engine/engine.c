@@ -231,6 +231,30 @@ static enum err check_item(const struct engine *engine, const struct engine_item
     return ERR_OK;
 }
 
+/* An encoder needs all tokens of an input at once. Others pool what they compute at a time, so
+ * that a vector of the last token is computed with that token alone. */
+static enum err check_embed(const struct engine *engine, const struct engine_item *items,
+                            size_t count, struct errinfo *info)
+{
+    const struct engine_embed *embed = &engine->facts.embed;
+    bool single = !embed->whole && embed->pooling != ENGINE_POOLING_MEAN;
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        tokens += items[i].count;
+        if (items[i].logits > 0)
+            return err_set(info, ERR_INVALID, "logits and vectors in one batch");
+        if (single && items[i].count != 1)
+            return err_set(info, ERR_INVALID, "a vector is computed with the last token alone");
+        if (embed->whole && seqs_length(&engine->seqs, items[i].seq) > 0)
+            return err_set(info, ERR_INVALID, "an encoder takes whole inputs only");
+    }
+    if (tokens > engine->facts.chunk)
+        return err_set(info, ERR_INVALID, "%llu tokens in one batch of vectors, at most %u",
+                       (unsigned long long)tokens, engine->facts.chunk);
+    return ERR_OK;
+}
+
 /* Checks everything before calling the library, so that its asserts never fail. */
 static enum err check_run(const struct engine *engine, const struct engine_item *items,
                           size_t count, struct errinfo *info)
@@ -280,12 +304,9 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
     }
 }
 
-enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
-                    struct errinfo *info)
+static enum err account_run(struct engine *engine, const struct engine_item *items, size_t count,
+                            enum err err)
 {
-    engine->run_items = 0;
-    TRY(check_run(engine, items, count, info));
-    enum err err = engine->ops->run(engine, items, count, info);
     if (err == ERR_OK) {
         for (size_t i = 0; i < count; i++) {
             seqs_append(&engine->seqs, items[i].seq, items[i].count);
@@ -297,6 +318,27 @@ enum err engine_run(struct engine *engine, const struct engine_item *items, size
                            err == ERR_CANCELLED && kind_set_sliceable(engine->facts.kinds));
     }
     return err;
+}
+
+enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
+                    struct errinfo *info)
+{
+    engine->run_items = 0;
+    engine->run_embeds = false;
+    TRY(check_run(engine, items, count, info));
+    if (engine->facts.embed.whole)
+        return err_set(info, ERR_UNSUPPORTED, "an encoder makes vectors, no text");
+    return account_run(engine, items, count, engine->ops->run(engine, items, count, info));
+}
+
+enum err engine_embed(struct engine *engine, const struct engine_item *items, size_t count,
+                      struct errinfo *info)
+{
+    engine->run_items = 0;
+    engine->run_embeds = true;
+    TRY(check_run(engine, items, count, info));
+    TRY(check_embed(engine, items, count, info));
+    return account_run(engine, items, count, engine->ops->embed(engine, items, count, info));
 }
 
 const float *engine_logits(struct engine *engine, size_t index)
@@ -313,6 +355,13 @@ const float *engine_logits_nth(struct engine *engine, size_t index, uint32_t nth
                nth < engine->run_outputs[index + 1] - engine->run_outputs[index];
 
     return has ? engine->ops->logits(engine, engine->run_outputs[index] + nth) : NULL;
+}
+
+const float *engine_embedding(struct engine *engine, size_t index)
+{
+    bool has = index < engine->run_items && engine->run_embeds;
+
+    return has ? engine->ops->embedding(engine, index) : NULL;
 }
 
 void engine_abort(struct engine *engine)

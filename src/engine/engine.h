@@ -1,10 +1,9 @@
 /*
  * engine.h: a loaded model: tokens in, logits out, with state kept per sequence.
  *
- * This is the only interface to the inference library; llama.h is included nowhere outside this
- * folder. There are two implementations: engine_llama.c (libllama) and engine_worker.c (libllama in
- * a child process, engine_worker.h). Tests of the layers above use a third,
- * tests/support/engine_fake.c: deterministic, no model.
+ * This is the only interface to the inference library. There are two implementations:
+ * engine_llama.c (libllama) and engine_worker.c (libllama in a child process). Tests of the layers
+ * above use a third, tests/support/engine_fake.c: deterministic, no model.
  *
  *      engine_load -> engine_seq_acquire -> engine_run (prefill and decode of many sequences)
  *                        |                      -> engine_logits / sampler_pick (sample.h)
@@ -25,6 +24,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "engine/embed.h"
 #include "engine/kinds.h"
 #include "engine/lora.h"
 
@@ -61,13 +61,13 @@ enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARI
 
 /* Options for loading a model. Zero is a good default for each field. */
 struct engine_options {
-    const char *path;         /* GGUF file, or the first of its shards */
-    uint32_t context;         /* tokens of all sequences; 0 = the model's own, at most 32,768 */
-    uint32_t sequences;       /* at the same time; 0 = 8 */
-    uint32_t chunk;           /* largest prefill chunk, the grid of the schedule; 0 = 512 */
-    uint32_t threads;         /* decode; 0 = physical cores */
-    uint32_t threads_prefill; /* 0 = threads */
+    const char *path;   /* GGUF file, or the first of its shards */
+    uint32_t context;   /* tokens of all sequences; 0 = the model's own, at most 32,768 */
+    uint32_t sequences; /* at the same time; 0 = 8 */
+    uint32_t chunk;     /* largest prefill chunk, the grid of the schedule; 0 = 512 */
+    uint32_t threads, threads_prefill; /* 0 = physical cores; 0 = threads */
     enum engine_kv kv_k, kv_v;
+    enum engine_pooling pooling;
     bool no_cache;             /* no state of it is stored: nothing is said about earlier state */
     int flash;                 /* flash attention: 0 auto, 1 on, -1 off */
     int gpu_layers;            /* 0 = all that fit, n = n layers, -1 = none */
@@ -159,16 +159,16 @@ struct engine_facts {
     bool images;                /* needs a projector file as well; false for the text model alone */
     struct hash256 fingerprint; /* of the model without adapters: see lora.h */
     struct lora_facts lora;
+    struct engine_embed embed;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */
 };
 
-/* Loads. On failure *engine is NULL and `info` says what is wrong and what to do. */
+/* On failure *engine is NULL and `info` says what is wrong and what to do. */
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info) NODISCARD;
 void engine_close(struct engine **engine);
 
-/* An engine in a child process (engine_worker.h) can die on its own; any other lives as long as
- * this process. On the engine's thread. */
+/* An engine in a child process (engine_worker.h) can die on its own. On the engine's thread. */
 bool engine_isolated(const struct engine *engine);
 /* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE,
  * until it is restarted. */
@@ -183,7 +183,6 @@ uint64_t engine_device_free(struct engine *engine);
  * now; the engine is still dead and this may be tried again. */
 enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
 
-/* Valid as long as the engine. Any thread. */
 const struct engine_facts *engine_facts(const struct engine *engine);
 
 /* ---- tokens; any thread ---- */
@@ -255,7 +254,7 @@ enum err engine_set_lora(struct engine *engine, const struct lora_set *set,
                          struct errinfo *info) NODISCARD;
 
 /* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most
- * `chunk` + sequences, their logits to at most facts.outputs.
+ * `chunk` + sequences, their logits to at most facts.outputs. Vectors: engine_embed (embed.h).
  *   ERR_LIMIT      no room for the tokens; nothing has changed
  *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut ends at the
  *                  last micro-batch that was computed, any other is broken: its recurrent state may

@@ -30,6 +30,8 @@ enum {
     CONTEXT_DEFAULT_MAX = 32768,
     CONTEXT_STEP = 256,
     SEQUENCES_DEFAULT = 8,
+    ENCODER_CONTEXT_DEFAULT_MAX = 2048, /* memory grows with the longest input */
+    ENCODER_SEQUENCES = 32,             /* short inputs in a batch; must divide CONTEXT_STEP */
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
     /* logits in a batch beyond one per sequence: drafts, and those of a prompt's tokens */
@@ -161,6 +163,8 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
+    if (llama->memory == NULL)
+        return;
     llama_memory_seq_rm(llama->memory, seq, -1, -1);
     llama->shares[seq] = false;
     if (llama->tainted && seqs_live_count(&engine->seqs) <= 1) {
@@ -171,7 +175,9 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
 
 static uint32_t op_seq_length(struct engine *engine, seq_id seq)
 {
-    return (uint32_t)(llama_memory_seq_pos_max(engine_llama_of(engine)->memory, seq) + 1);
+    llama_memory_t memory = engine_llama_of(engine)->memory;
+
+    return memory != NULL ? (uint32_t)(llama_memory_seq_pos_max(memory, seq) + 1) : 0;
 }
 
 /* ---- running ---- */
@@ -211,10 +217,11 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
             batch->pos[n] = (llama_pos)(length + k);
             batch->n_seq_id[n] = 1;
             batch->seq_id[n][0] = items[i].seq;
-            batch->logits[n] = k + items[i].logits >= items[i].count;
-            if (batch->logits[n])
+            batch->logits[n] = llama->embeds || k + items[i].logits >= items[i].count;
+            if (batch->logits[n] && !llama->embeds)
                 llama->outputs[llama->outputs_count++] = n;
         }
+        llama->embedded[i] = items[i].seq;
     }
     batch->n_tokens = n;
 }
@@ -223,10 +230,11 @@ static void call_decode(void *arg)
 {
     struct engine_llama *llama = arg;
 
-    llama->decoded = llama_decode(llama->ctx, llama->batch);
+    llama->decoded =
+        (llama->memory != NULL ? llama_decode : llama_encode)(llama->ctx, llama->batch);
     /* A device may still compute. The caller reads the logits at once, so waiting here costs
      * nothing, and the run takes as long as it seems. */
-    if (llama->decoded == 0 && llama->outputs_count > 0)
+    if (llama->decoded == 0 && (llama->outputs_count > 0 || llama->embeds))
         llama_synchronize(llama->ctx);
 }
 
@@ -251,15 +259,13 @@ static bool op_set_lora(struct engine *engine, const struct lora_set *set)
     return llama_set_adapters_lora(llama->ctx, adapters, count, scales) == 0;
 }
 
-static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
-                       struct errinfo *info)
+static enum err run(struct engine_llama *llama, const struct engine_item *items, size_t count,
+                    struct errinfo *info)
 {
-    struct engine_llama *llama = engine_llama_of(engine);
-
     fill_batch(llama, items, count);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
     int32_t result = decode(llama);
-    if (result == DECODE_NO_ROOM && sections_unshare(llama))
+    if (result == DECODE_NO_ROOM && llama->memory != NULL && sections_unshare(llama))
         result = decode(llama);
     if (llama->lost)
         return err_set(info, ERR_ENGINE,
@@ -275,6 +281,20 @@ static enum err op_run(struct engine *engine, const struct engine_item *items, s
     default:
         return library_failed(info, "the library failed to run a batch");
     }
+}
+
+static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
+                       struct errinfo *info)
+{
+    embed_llama_switch(engine_llama_of(engine), false);
+    return run(engine_llama_of(engine), items, count, info);
+}
+
+static enum err op_embed(struct engine *engine, const struct engine_item *items, size_t count,
+                         struct errinfo *info)
+{
+    embed_llama_switch(engine_llama_of(engine), true);
+    return run(engine_llama_of(engine), items, count, info);
 }
 
 static const float *op_logits(struct engine *engine, size_t output)
@@ -295,6 +315,7 @@ static void op_close(struct engine *engine)
     llama_model_free(llama->model); /* and its adapters */
     mem_free(llama->adapters);
     mem_free(llama->outputs);
+    mem_free(llama->embedded);
     mem_free(llama->sections.empty);
     mem_free(llama->staging);
     mem_free(llama->name);
@@ -325,6 +346,8 @@ static const struct engine_ops ops = {
     .set_lora = op_set_lora,
     .run = op_run,
     .logits = op_logits,
+    .embed = op_embed,
+    .embedding = embed_llama_vector,
     .abort = op_abort,
     .beats = op_beats,
     .device_free = op_device_free,
@@ -429,14 +452,24 @@ static enum err choose_devices(struct load *load, struct errinfo *info)
     return ERR_OK;
 }
 
-/* Clients see this message, so it names no path. */
-static enum err cannot_generate(const struct load *load, struct errinfo *info)
+/* Clients see these messages, so they name no path. */
+static enum err check_kind(const struct engine_llama *llama, const struct load *load,
+                           struct errinfo *info)
 {
+    const char *why = NULL;
+
+    if (llama_model_has_encoder(llama->model))
+        why = "encodes its input in a pass of its own, as T5 does";
+    else if (llama_model_is_diffusion(llama->model))
+        why = "generates by diffusion, not one token after the other";
+    else if (!llama_model_has_decoder(llama->model))
+        why = "is neither a decoder nor an encoder of text";
+    if (why == NULL)
+        return ERR_OK;
     return err_set(info, ERR_UNSUPPORTED,
-                   "its architecture, %s, is not a decoder: such models make embeddings or work on "
-                   "text as a whole, "
-                   "and hearth serves those that generate text",
-                   gguf_file_architecture(load->file));
+                   "its architecture, %s, %s; hearth serves decoders (text) and encoders "
+                   "(embeddings)",
+                   gguf_file_architecture(load->file), why);
 }
 
 static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
@@ -465,9 +498,7 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
         snprintf(what, sizeof(what), "the library cannot load %.200s", options->path);
         return library_failed(info, what);
     }
-    if (llama_model_has_encoder(llama->model) || !llama_model_has_decoder(llama->model) ||
-        llama_model_is_diffusion(llama->model))
-        return cannot_generate(load, info);
+    TRY(check_kind(llama, load, info));
     llama->vocab = llama_model_get_vocab(llama->model);
     if (llama_vocab_n_tokens(llama->vocab) <= 0)
         return err_set(info, ERR_UNSUPPORTED, "the model has no vocabulary");
@@ -548,8 +579,10 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     struct engine_facts *facts = &llama->base.facts;
     uint32_t threads = options->threads ? options->threads : sysinfo_cores();
 
-    params.n_ctx = round_context(facts->context, options->streams ? facts->sequences : 1);
-    params.n_seq_max = facts->sequences + (options->streams ? 0 : OWN_SEQUENCES);
+    bool streams = options->streams && !facts->embed.whole;
+
+    params.n_ctx = round_context(facts->context, streams ? facts->sequences : 1);
+    params.n_seq_max = facts->sequences + (streams ? 0 : OWN_SEQUENCES);
     params.n_ubatch = facts->chunk;
     params.n_batch = facts->chunk + facts->sequences;
     params.n_outputs_max =
@@ -564,12 +597,58 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     params.type_v = llama->type_v = kv_types[options->kv_v];
     params.rope_freq_base = options->rope_base;
     params.rope_freq_scale = options->rope_scale;
-    params.kv_unified = !options->streams;
+    params.kv_unified = !streams;
     params.swa_full = options->sliding_full;
     params.no_perf = true;
     params.abort_callback = on_abort;
     params.abort_callback_data = llama;
+    embed_llama_params(llama, &params);
     return params;
+}
+
+/* An encoder needs no cells, and all of an input at once. */
+static void choose_sizes(struct engine_llama *llama, const struct engine_options *options)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    bool encoder = facts->embed.whole;
+    uint32_t most = encoder ? ENCODER_CONTEXT_DEFAULT_MAX : CONTEXT_DEFAULT_MAX;
+
+    facts->context_trained = (uint32_t)llama_model_n_ctx_train(llama->model);
+    facts->context = options->context ? options->context : MIN(facts->context_trained, most);
+    facts->sequences = options->sequences ? options->sequences : SEQUENCES_DEFAULT;
+    facts->chunk = MIN(options->chunk ? options->chunk : CHUNK_DEFAULT, facts->context);
+    if (encoder) { /* it may have a vector for each position up to the trained ones only */
+        facts->context = MIN(facts->context, facts->context_trained);
+        facts->sequences = ENCODER_SEQUENCES;
+        facts->chunk = facts->context;
+    }
+}
+
+static enum err init_context(struct engine_llama *llama, const struct load *load, bool encoder,
+                             struct errinfo *info)
+{
+    const struct engine_facts *facts = &llama->base.facts;
+
+    TRY(embed_llama_plan(llama, load->options, load->file, encoder, info));
+    choose_sizes(llama, load->options);
+    if (facts->sequences + OWN_SEQUENCES > MIN(llama_max_parallel_sequences(), SEQS_SLOTS_MAX))
+        return err_set(info, ERR_LIMIT, "%u sequences; the library allows %zu", facts->sequences,
+                       llama_max_parallel_sequences() - OWN_SEQUENCES);
+    backend_take_error();
+    llama->ctx = llama_init_from_model(llama->model, context_params(llama, load->options));
+    if (llama->ctx == NULL) {
+        char what[160];
+        snprintf(what, sizeof(what), "no context of %u tokens and %u sequences could be made",
+                 facts->context, facts->sequences);
+        return library_failed(info, what);
+    }
+    llama->memory = llama_get_memory(llama->ctx);
+    bool is_encoder = llama->memory == NULL || !llama_get_causal_attn(llama->ctx);
+    if (encoder || !is_encoder)
+        return ERR_OK;
+    llama_free(llama->ctx); /* an encoder whose file does not say so: once more, as one */
+    llama->ctx = NULL;
+    return init_context(llama, load, true, info);
 }
 
 static enum err make_context(struct engine_llama *llama, const struct load *load,
@@ -578,26 +657,9 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
     const struct engine_options *options = load->options;
     struct engine_facts *facts = &llama->base.facts;
 
-    facts->context_trained = (uint32_t)llama_model_n_ctx_train(llama->model);
-    facts->context =
-        options->context ? options->context : MIN(facts->context_trained, CONTEXT_DEFAULT_MAX);
-    facts->sequences = options->sequences ? options->sequences : SEQUENCES_DEFAULT;
-    facts->chunk = MIN(options->chunk ? options->chunk : CHUNK_DEFAULT, facts->context);
-    if (facts->sequences + OWN_SEQUENCES > MIN(llama_max_parallel_sequences(), SEQS_SLOTS_MAX))
-        return err_set(info, ERR_LIMIT, "%u sequences; the library allows %zu", facts->sequences,
-                       llama_max_parallel_sequences() - OWN_SEQUENCES);
-    backend_take_error();
-    llama->ctx = llama_init_from_model(llama->model, context_params(llama, options));
-    if (llama->ctx == NULL) {
-        char what[160];
-        snprintf(what, sizeof(what), "no context of %u tokens and %u sequences could be made",
-                 facts->context, facts->sequences);
-        return library_failed(info, what);
-    }
-    llama->memory = llama_get_memory(llama->ctx);
-    if (llama->memory == NULL) /* an encoder whose file does not say so */
-        return cannot_generate(load, info);
-    facts->context = llama_n_ctx(llama->ctx);
+    TRY(init_context(llama, load, embed_llama_is_encoder(load->file), info));
+    bool encoder = facts->embed.whole;
+    facts->context = encoder ? facts->context : llama_n_ctx(llama->ctx);
     if (llama_n_batch(llama->ctx) < MIN(facts->context, facts->chunk + facts->sequences))
         return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
                        llama_n_batch(llama->ctx));
@@ -605,15 +667,17 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
     /* The library's own formula for the cells of a sliding cache (llama_kv_cache_iswa). */
     uint64_t sliding =
         (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
-    llama->ring = facts->window > 0 && !options->streams && !options->sliding_full &&
+    llama->ring = facts->window > 0 && !options->streams && !options->sliding_full && !encoder &&
                   sliding < facts->context;
     llama->temp = (seq_id)facts->sequences;
     llama->empty = (seq_id)facts->sequences + 1;
     llama->batch = llama_batch_init((int32_t)(facts->chunk + facts->sequences), 0, 1);
     facts->outputs = facts->sequences + OUTPUTS_EXTRA;
     llama->outputs = mem_alloc_array(facts->outputs, sizeof(*llama->outputs));
+    llama->embedded = mem_alloc_array(facts->sequences, sizeof(*llama->embedded));
+    bool streams = options->streams || encoder; /* inputs of an encoder take no room from others */
     seqs_init(&llama->base.seqs, facts->sequences,
-              options->streams ? llama_n_ctx_seq(llama->ctx) : facts->context, options->streams);
+              options->streams && !encoder ? llama_n_ctx_seq(llama->ctx) : facts->context, streams);
     return ERR_OK;
 }
 
@@ -676,6 +740,7 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->eot = llama_vocab_eot(llama->vocab);
     facts->add_bos = llama_vocab_get_add_bos(llama->vocab);
     facts->words = cuts_words(llama, load->file);
+    embed_llama_describe(llama);
     ggml_backend_dev_t device = load->devices[0] ? load->devices[0] : ggml_backend_dev_get(0);
     snprintf(llama->backend, sizeof(llama->backend), "%s (%s)", ggml_backend_dev_name(device),
              ggml_backend_dev_description(device));
@@ -779,8 +844,6 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     uint64_t device_free = device_memory(load).free;
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
-    if (!gguf_file_arch_bool(load->file, "attention.causal", true))
-        return cannot_generate(load, info);
     TRY(check_memory(load, info));
     if (!load->vocab_only && !load->options->dry)
         TRY(start_digest(load, info));
@@ -792,7 +855,9 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     if (load->options->dry)
         return ERR_OK;
     TRY(load_adapters(llama, load, info));
-    TRY(engine_llama_probe(llama, load->file, load->options->log, info));
+    TRY(llama->base.facts.embed.whole
+            ? embed_llama_probe(llama, info)
+            : engine_llama_probe(llama, load->file, load->options->log, info));
     struct lora_facts *lora = &llama->base.facts.lora;
     struct lora_set initial = lora_set_before(lora, &lora->initial);
     TRY(engine_set_lora(&llama->base, &initial, info));

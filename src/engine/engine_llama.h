@@ -52,6 +52,8 @@ struct engine_llama {
     int32_t decoded;  /* what llama_decode returned */
     int32_t *outputs; /* places in the last batch that have logits, in order */
     size_t outputs_count;
+    bool embeds;      /* the context computes vectors, not logits */
+    seq_id *embedded; /* per item of the last run with vectors */
     /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;
     bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */
@@ -85,6 +87,25 @@ const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
  * facts have only names, the chat template and the vocabulary; nothing may be run. */
 enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
                                  struct errinfo *info) NODISCARD;
+
+/* embed_llama.c */
+
+/* The file says so; some encoders do not. */
+bool embed_llama_is_encoder(const struct gguf_file *file);
+/* Decides how inputs become vectors; before the context is made. `encoder`: the model attends in
+ * both directions. ERR_UNSUPPORTED: the options do not fit the model. */
+enum err embed_llama_plan(struct engine_llama *llama, const struct engine_options *options,
+                          const struct gguf_file *file, bool encoder,
+                          struct errinfo *info) NODISCARD;
+/* Parameters that vectors need, in addition to the usual ones. */
+void embed_llama_params(const struct engine_llama *llama, struct llama_context_params *params);
+/* How a reranker reads pairs; of the vocabulary. */
+void embed_llama_describe(struct engine_llama *llama);
+/* Runs a short input: an encoder that cannot compute is not served. */
+enum err embed_llama_probe(struct engine_llama *llama, struct errinfo *info) NODISCARD;
+/* The context computes vectors or logits from now on. */
+void embed_llama_switch(struct engine_llama *llama, bool embeds);
+const float *embed_llama_vector(struct engine *engine, size_t index);
 
 /* sections.c */
 

@@ -43,6 +43,10 @@ struct engine_ops {
                     struct errinfo *info);
     /* the n-th output of the last run, those of its items one after the other; engine.c counts */
     const float *(*logits)(struct engine *engine, size_t output);
+    /* as `run`, for vectors; of an item */
+    enum err (*embed)(struct engine *engine, const struct engine_item *items, size_t count,
+                      struct errinfo *info);
+    const float *(*embedding)(struct engine *engine, size_t index);
     void (*abort)(struct engine *engine);
     uint64_t (*beats)(const struct engine *engine); /* optional */
     /* state; sizes are exact, `dst` is large enough; 0 = failed */
@@ -74,6 +78,7 @@ struct engine {
     struct engine_facts facts;
     struct seqs seqs;
     size_t run_items; /* of the last run */
+    bool run_embeds;  /* it computed vectors */
     /* item i of it has the outputs from [i] up to [i + 1] */
     uint32_t run_outputs[SEQS_SLOTS_MAX + 1];
     struct lora_set lora;            /* of the next run */

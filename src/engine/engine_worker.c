@@ -288,13 +288,13 @@ static bool worker_set_lora(struct engine *engine, const struct lora_set *set)
                    .op = WORKER_SET_LORA, .seq = SEQ_NONE, .other = SEQ_NONE, .lora = *set}) != 0;
 }
 
-static enum err worker_run(struct engine *engine, const struct engine_item *items, size_t count,
-                           struct errinfo *info)
+static enum err run(struct engine *engine, enum worker_op op, const struct engine_item *items,
+                    size_t count, struct errinfo *info)
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_item list[SEQS_SLOTS_MAX];
     struct worker_call call = {
-        .op = WORKER_RUN, .seq = SEQ_NONE, .other = SEQ_NONE, .items = list, .items_count = count};
+        .op = op, .seq = SEQ_NONE, .other = SEQ_NONE, .items = list, .items_count = count};
     struct worker_reply reply;
 
     fill_run(worker, items, count, list);
@@ -304,6 +304,18 @@ static enum err worker_run(struct engine *engine, const struct engine_item *item
     return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
 }
 
+static enum err worker_run(struct engine *engine, const struct engine_item *items, size_t count,
+                           struct errinfo *info)
+{
+    return run(engine, WORKER_RUN, items, count, info);
+}
+
+static enum err worker_embed(struct engine *engine, const struct engine_item *items, size_t count,
+                             struct errinfo *info)
+{
+    return run(engine, WORKER_EMBED, items, count, info);
+}
+
 static const float *worker_logits(struct engine *engine, size_t output)
 {
     const struct engine_worker *worker = worker_of(engine);
@@ -311,6 +323,13 @@ static const float *worker_logits(struct engine *engine, size_t output)
         (const float *)(const void *)(worker->work + worker_work_logits(&engine->facts));
 
     return logits + output * engine->facts.vocab;
+}
+
+static const float *worker_embedding(struct engine *engine, size_t index)
+{
+    const char *vectors = worker_of(engine)->work + worker_work_vectors(&engine->facts);
+
+    return (const float *)(const void *)vectors + index * engine->facts.embed.size;
 }
 
 static void worker_abort(struct engine *engine)
@@ -497,8 +516,8 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
     return hash256_eq(&a->fingerprint, &b->fingerprint) &&
            memcmp(&a->lora, &b->lora, sizeof(a->lora)) == 0 && a->vocab == b->vocab &&
            a->chunk == b->chunk && a->sequences == b->sequences && a->context == b->context &&
-           a->outputs == b->outputs && a->slicing == b->slicing && a->kinds == b->kinds &&
-           a->rows_bytes_fixed == b->rows_bytes_fixed &&
+           a->outputs == b->outputs && a->embed.size == b->embed.size && a->slicing == b->slicing &&
+           a->kinds == b->kinds && a->rows_bytes_fixed == b->rows_bytes_fixed &&
            a->rows_bytes_per_token == b->rows_bytes_per_token && engine->seqs.cells == now->cells &&
            engine->seqs.streams == now->streams;
 }
@@ -558,6 +577,8 @@ static const struct engine_ops worker_ops = {
     .set_lora = worker_set_lora,
     .run = worker_run,
     .logits = worker_logits,
+    .embed = worker_embed,
+    .embedding = worker_embedding,
     .abort = worker_abort,
     .beats = worker_beats,
     .device_free = worker_device_free,
@@ -619,6 +640,12 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     facts->chat_template = vocab->chat_template;
     facts->words = vocab->words;
     worker->base.lora = lora_set_before(&facts->lora, &facts->lora.initial);
+    struct engine_embed embed = vocab->embed; /* how pairs are read: of the vocabulary */
+    embed.pooling = from->facts.embed.pooling;
+    embed.size = from->facts.embed.size;
+    embed.whole = from->facts.embed.whole;
+    embed.only = from->facts.embed.only;
+    facts->embed = embed;
     seqs_init(&worker->base.seqs, facts->sequences, from->cells, from->streams);
     return ERR_OK;
 }

@@ -364,8 +364,20 @@ static void index_keys(const struct model_keys *keys, const struct model_shape *
     set_f32(keys, "hyper_connection.magnitude", 1.0F);
 }
 
-/* Attends in both directions and has no memory: hearth refuses it, and this is how that is
- * tested. */
+/* Of a reranker: the score is the probability of the first of two labels. */
+static void rank_keys(const struct model_keys *keys, const struct model_shape *shape)
+{
+    const char *labels[] = {"yes", "no"};
+    const uint32_t pooling_rank = 4;
+    char key[KEY_BYTES_MAX];
+
+    (void)shape;
+    set_u32(keys, "pooling_type", pooling_rank);
+    gguf_set_arr_str(keys->gguf, key_name(keys, "classifier.output_labels", key), labels,
+                     sizeof(labels) / sizeof(labels[0]));
+}
+
+/* Attends in both directions and has no memory. */
 static void encoder_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     const uint32_t pooling_mean = 1;
@@ -588,13 +600,21 @@ const struct model_family model_families[] = {
      "rope.dimension_count=0 attention.indexer.kpool=4 hyper_connection.count=4 "
      "hyper_connection.sinkhorn_iterations=4 hyper_connection.epsilon=1e-6"},
 
-    /* no decoders: the engine refuses them */
+    /* for vectors and scores, as Qwen3-Embedding and Qwen3-Reranker */
+    {"qwen3-embedding", 0, 1, {SMALL}, .text = "pooling_type=3", .architecture = "qwen3"},
+    {"qwen3-reranker", MODEL_TRAIT_RANK, 1, {SMALL}, .keys = {rank_keys}, .text = "", .architecture = "qwen3"},
+
+    /* encoders; the engine refuses those that generate by diffusion, and those of T5's kind */
     {"bert", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, .keys = {encoder_keys}, .text = ""},
+    {"bert-reranker", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL | MODEL_TRAIT_RANK, 1,
+     {SMALL}, .keys = {encoder_keys, rank_keys}, .text = "", .architecture = "bert"},
     DENSE("dream", MODEL_TRAIT_ENCODER, ""),
     DENSE("eurobert", MODEL_TRAIT_ENCODER, ""),
-    SLIDING("gemma-embedding", MODEL_TRAIT_ENCODER, "attention.sliding_window=$window"),
-    SLIDING("gemma-embedding2", MODEL_TRAIT_ENCODER,
-            "attention.sliding_window=$window embedding_length_per_layer_input=64"),
+    /* the sixth layer is the first that sees everything: the library has no model without one */
+    {"gemma-embedding", MODEL_TRAIT_ENCODER | MODEL_TRAIT_WINDOW, 6, {SHAPE(6, 2), .window = 128},
+     .text = "attention.sliding_window=$window"},
+    {"gemma-embedding2", MODEL_TRAIT_ENCODER | MODEL_TRAIT_WINDOW, 6, {SHAPE(6, 2), .window = 128},
+     .text = "attention.sliding_window=$window embedding_length_per_layer_input=64"},
     DENSE("jina-bert-v3", MODEL_TRAIT_ENCODER, NORM TYPES),
     DENSE("llada", MODEL_TRAIT_ENCODER, ""),
     MOE("llada-moe", MODEL_TRAIT_ENCODER, ""),

@@ -41,7 +41,8 @@ enum model_trait {
     MODEL_TRAIT_NO_HEADS = 64,    /* no attention at all */
     MODEL_TRAIT_HEADS_FILL = 128, /* heads x head size must be the width */
     MODEL_TRAIT_LATENT = 256,     /* attention rows are one latent vector for all heads */
-    MODEL_TRAIT_ENCODER = 1024,   /* makes no text: the engine refuses it */
+    MODEL_TRAIT_ENCODER = 1024,   /* makes no text: vectors, or the engine refuses it */
+    MODEL_TRAIT_RANK = 8192,      /* has a classifier, which makes scores */
     MODEL_TRAIT_OUTPUT_BIAS = 2048, /* the output has a bias */
     MODEL_TRAIT_ROPE_FREQS = 4096,  /* has its own factors of rotation */
     /* gated delta net: the state is divided into heads of state_size */

@@ -112,7 +112,7 @@ static bool matches_any(const char *name, const char *const *patterns)
 /* Optional in the library, absent in published models. */
 static bool is_left_out(const struct making *making, const char *name)
 {
-    static const char *const never[] = {"*.scale", "*.scales", "*.input_scale", "cls.*", NULL};
+    static const char *const never[] = {"*.scale", "*.scales", "*.input_scale", NULL};
     static const char *const biases[] = {"*.attn_[qkv].bias", "*.attn_output.bias", "*.ffn_*.bias",
                                          NULL};
     static const char *const merged[] = {"*.ssm_in.weight",
@@ -120,6 +120,7 @@ static bool is_left_out(const struct making *making, const char *name)
     const unsigned traits = making->plan.family->traits;
 
     return matches_any(name, never) ||
+           (!(traits & MODEL_TRAIT_RANK) && fnmatch("cls.*", name, 0) == 0) ||
            (!(traits & MODEL_TRAIT_BIAS) && matches_any(name, biases)) ||
            (!(traits & MODEL_TRAIT_ROPE_FREQS) && strcmp(name, "rope_freqs.weight") == 0) ||
            (!(traits & MODEL_TRAIT_OUTPUT_BIAS) && strcmp(name, "output.bias") == 0) ||

@@ -194,6 +194,7 @@ bool model_weights_is_matrix(const char *tensor, const int64_t *dims)
     const char *name = leaf(tensor);
 
     return dims[1] > 1 && fnmatch("*.weight", name, 0) == 0 && fnmatch("*norm*", name, 0) != 0 &&
-           fnmatch("*_ape.weight", name, 0) != 0 && fnmatch("time_mix_*", name, 0) != 0 &&
-           fnmatch("*conv*", name, 0) != 0 && fnmatch("ffn_gate_inp*", name, 0) != 0;
+           fnmatch("*_ape.weight", name, 0) != 0 && strcmp(name, "token_types.weight") != 0 &&
+           fnmatch("time_mix_*", name, 0) != 0 && fnmatch("*conv*", name, 0) != 0 &&
+           fnmatch("ffn_gate_inp*", name, 0) != 0;
 }

@@ -53,7 +53,8 @@ struct worker {
     struct segment *segments;
     size_t segments_count, segments_cap;
     token_id *tokens;  /* in the work segment: those of a run, and then ... */
-    float *logits;     /* ... `vocab` floats per output */
+    float *logits;     /* ... `vocab` floats per output, or ... */
+    float *vectors;    /* ... a vector per item */
     uint32_t number;   /* of the call that is being served */
     uint64_t progress; /* last reported, in parts per million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
@@ -207,11 +208,11 @@ static void attach(struct worker *worker, const struct worker_call *call, int fd
                                 .seen = mem_alloc(call->place.bytes / PART_BYTES + 1)};
     if (!call->work)
         return;
-    uint64_t logits_at = worker_work_logits(facts);
     if (worker_work_bytes(facts) > segment->bytes)
         give_up("a work segment that is too small");
     worker->tokens = (token_id *)(void *)segment->base;
-    worker->logits = (float *)(void *)(segment->base + logits_at);
+    worker->logits = (float *)(void *)(segment->base + worker_work_logits(facts));
+    worker->vectors = (float *)(void *)(segment->base + worker_work_vectors(facts));
 }
 
 static void detach(struct worker *worker, uint64_t id)
@@ -304,6 +305,20 @@ static void copy_logits(struct worker *worker, const struct worker_call *call)
                vocab * sizeof(float));
 }
 
+/* Not computed for a reason that the library does not tell: zeros. */
+static void copy_vectors(struct worker *worker, const struct worker_call *call)
+{
+    size_t size = worker->engine->facts.embed.size;
+
+    for (size_t i = 0; i < call->items_count; i++) {
+        const float *vector = worker->engine->ops->embedding(worker->engine, i);
+        if (vector != NULL)
+            memcpy(worker->vectors + i * size, vector, size * sizeof(float));
+        else
+            memset(worker->vectors + i * size, 0, size * sizeof(float));
+    }
+}
+
 static enum err run(struct worker *worker, const struct worker_call *call, struct errinfo *info)
 {
     struct engine *engine = worker->engine;
@@ -320,8 +335,12 @@ static enum err run(struct worker *worker, const struct worker_call *call, struc
         items[i] = (struct engine_item){item->seq, worker->tokens + at, item->count, item->logits};
         at += item->count;
     }
-    enum err err = engine->ops->run(engine, items, call->items_count, info);
-    if (err == ERR_OK)
+    bool embeds = call->op == WORKER_EMBED;
+    enum err err =
+        (embeds ? engine->ops->embed : engine->ops->run)(engine, items, call->items_count, info);
+    if (err == ERR_OK && embeds)
+        copy_vectors(worker, call);
+    else if (err == ERR_OK)
         copy_logits(worker, call);
     return err;
 }
@@ -399,6 +418,7 @@ static uint64_t serve(struct worker *worker, const struct worker_call *call, int
         return worker->engine->ops->set_lora != NULL &&
                worker->engine->ops->set_lora(worker->engine, &call->lora);
     case WORKER_RUN:
+    case WORKER_EMBED:
         *err = run(worker, call, info);
         return *err == ERR_OK;
     case WORKER_DEVICE_FREE:

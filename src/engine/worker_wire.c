@@ -58,9 +58,15 @@ uint64_t worker_work_logits(const struct engine_facts *facts)
     return (bytes + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN;
 }
 
-uint64_t worker_work_bytes(const struct engine_facts *facts)
+uint64_t worker_work_vectors(const struct engine_facts *facts)
 {
     return worker_work_logits(facts) + (uint64_t)facts->outputs * facts->vocab * sizeof(float);
+}
+
+uint64_t worker_work_bytes(const struct engine_facts *facts)
+{
+    return worker_work_vectors(facts) +
+           (uint64_t)facts->sequences * facts->embed.size * sizeof(float);
 }
 
 /* ---- fields ---- */
@@ -352,6 +358,7 @@ enum err worker_call_decode(const unsigned char *message, size_t len, struct wor
 static void options_fields(struct wire *wire, struct engine_options *options)
 {
     uint32_t kv_k = options->kv_k, kv_v = options->kv_v, sharing = options->sharing;
+    uint32_t pooling = options->pooling;
 
     field_text(wire, &options->path);
     field_u32(wire, &options->context, UINT32_MAX);
@@ -361,6 +368,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_u32(wire, &options->threads_prefill, UINT32_MAX);
     field_u32(wire, &kv_k, ENGINE_KV_COUNT - 1);
     field_u32(wire, &kv_v, ENGINE_KV_COUNT - 1);
+    field_u32(wire, &pooling, ENGINE_POOLING_COUNT - 1);
     field_i32(wire, &options->flash);
     field_i32(wire, &options->gpu_layers);
     field_text(wire, &options->devices);
@@ -378,6 +386,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     options->kv_k = (enum engine_kv)kv_k;
     options->kv_v = (enum engine_kv)kv_v;
     options->sharing = (enum engine_sharing)sharing;
+    options->pooling = (enum engine_pooling)pooling;
 }
 
 /* The adapters of options are those of the array once read. */
@@ -465,6 +474,18 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     facts->fault = (enum engine_fault)fault;
 }
 
+/* The rest of it belongs to the vocabulary, which the parent has itself. */
+static void embed_fields(struct wire *wire, struct engine_embed *embed)
+{
+    uint32_t pooling = embed->pooling;
+
+    field_u32(wire, &pooling, ENGINE_POOLING_COUNT - 1);
+    field_u32(wire, &embed->size, WORKER_VECTOR_MAX);
+    field_bool(wire, &embed->whole);
+    field_bool(wire, &embed->only);
+    embed->pooling = (enum engine_pooling)pooling;
+}
+
 static void fingerprint_fields(struct wire *wire, struct hash256 *fingerprint)
 {
     unsigned char *at = next(wire, sizeof(fingerprint->bytes));
@@ -519,6 +540,7 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_u32(wire, &facts->layers, UINT32_MAX);
     field_u32(wire, &facts->window, UINT32_MAX);
     shape_fields(wire, facts);
+    embed_fields(wire, &facts->embed);
     field_token(wire, &facts->bos, facts->vocab);
     field_token(wire, &facts->eos, facts->vocab);
     field_token(wire, &facts->eot, facts->vocab);

@@ -35,6 +35,7 @@ enum {
     WORKER_TEXT_BYTES_MAX = 4096, /* of one text: paths, names */
     WORKER_VOCAB_MAX = 1 << 24,
     WORKER_CHUNK_MAX = 1 << 24,
+    WORKER_VECTOR_MAX = 1 << 20,
 };
 
 /* The page that both map. Relaxed throughout: counters and flags that publish no other data. */
@@ -43,9 +44,10 @@ struct worker_control {
     atomic_uint abort; /* the parent's: the run is to end */
 };
 
-/* The work segment: tokens of a run, padding to a page, logits (vocab floats for each output).
- * Where the logits begin, and the size of it all. */
+/* The work segment: tokens of a run, padding to a page, logits (vocab floats for each output),
+ * vectors (for each sequence). Where logits and vectors begin, and the size of it all. */
 uint64_t worker_work_logits(const struct engine_facts *facts);
+uint64_t worker_work_vectors(const struct engine_facts *facts);
 uint64_t worker_work_bytes(const struct engine_facts *facts);
 
 /* X(value, name): what the child is asked to do */
@@ -60,6 +62,7 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_SEQ_SETTLE, "seq_settle")           \
     X(WORKER_SET_LORA, "set_lora")               \
     X(WORKER_RUN, "run")                         \
+    X(WORKER_EMBED, "embed")                     \
     X(WORKER_ROWS_CAPACITY, "rows_capacity")     \
     X(WORKER_SNAPSHOT_BYTES, "snapshot_bytes")   \
     X(WORKER_WHOLE_BYTES, "whole_bytes")         \
@@ -116,7 +119,7 @@ struct worker_load {
 
 /* What the child's engine is. */
 struct worker_facts {
-    struct engine_facts facts; /* without the chat template */
+    struct engine_facts facts; /* without what belongs to the vocabulary */
     uint32_t cells;
     bool streams;
 };

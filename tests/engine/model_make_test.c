@@ -196,27 +196,6 @@ static void test_every_family_is_run(void **state)
     assert_true(count > 135);
 }
 
-/* What makes no text is refused with a sentence, however it does what it does. */
-static void test_every_encoder_is_refused(void **state)
-{
-    struct engine_options options = {.context = 512};
-    struct errinfo info = {0};
-    struct engine *engine;
-    unsigned count = 0;
-
-    (void)state;
-    for (const struct model_family *family = model_families; family->name != NULL; family++) {
-        if (!(family->traits & MODEL_TRAIT_ENCODER))
-            continue;
-        options.path = path_of(family->name);
-        make(family->name, options.path, 1, (struct model_shape){.layers = family->layers_min}, 0);
-        assert_err(engine_load(&engine, &options, &info), ERR_UNSUPPORTED);
-        assert_non_null(strstr(info.text, "is not a decoder"));
-        count++;
-    }
-    assert_true(count >= 15);
-}
-
 static void test_optional_experts(void **state)
 {
     static const char *const families[] = {"llama", "granitehybrid", "jamba"};
@@ -476,7 +455,7 @@ static void test_progress_grows_and_can_cancel(void **state)
 }
 
 #define X(test, family, kinds) TEST(test),
-TEST_SUITE(FAMILY_TESTS(X) TEST(test_every_family_is_run), TEST(test_every_encoder_is_refused),
+TEST_SUITE(FAMILY_TESTS(X) TEST(test_every_family_is_run),
            TEST(test_optional_experts), TEST(test_bytes_follow_from_options_and_seed),
            TEST(test_every_quantization_runs), TEST(test_the_default_is_small_and_talks_in_words),
            TEST(test_window_and_vocabulary_as_asked), TEST(test_optional_tensors_are_left_out),

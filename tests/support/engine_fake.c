@@ -37,8 +37,10 @@ struct engine_fake {
     struct engine_fake_options options; /* with the defaults filled in */
     struct engine_fake_stats stats;
     struct fake_memory *memory;
-    uint64_t salt; /* of the options and the set of adapters */
-    float *logits; /* ENGINE_FAKE_VOCAB floats per output */
+    uint64_t salt;                                     /* of the options and the set of adapters */
+    bool embeds;                                       /* the run is for vectors */
+    float vectors[SEQS_SLOTS_MAX][ENGINE_FAKE_VECTOR]; /* per item of the last run */
+    float *logits;                                     /* ENGINE_FAKE_VOCAB floats per output */
     atomic_bool aborting;
     atomic_ullong beats;
 };
@@ -163,9 +165,19 @@ static void answer(const struct engine_fake *fake, struct fake_value value, floa
                         to_float(fake_mix(value.low, token), ENGINE_FAKE_NOISE);
 }
 
+/* Adds a token's vector to that of its item, of which `parts` there will be. */
+static void embed(struct fake_value value, uint32_t parts, float *vector)
+{
+    for (uint64_t i = 0; i < ENGINE_FAKE_VECTOR; i++)
+        vector[i] += (to_float(fake_mix(value.main, i), 2) +
+                      to_float(fake_mix(value.low, i), ENGINE_FAKE_NOISE)) /
+                     (float)parts;
+}
+
 /* A run of tokens of one item, inside one piece of a batch. */
 struct part {
     const struct engine_item *item;
+    float *vector; /* of the item */
     size_t output; /* the first of the item */
     uint32_t offset, count;
     uint64_t batch_shape;
@@ -187,6 +199,9 @@ static void run_part(struct engine_fake *fake, const struct part *part)
         uint64_t token = (uint64_t)item->tokens[part->offset + i];
         value = think(&sums, fake_mix(fake_mix(fake->salt, at), token), shape);
         fake_memory_append(fake->memory, item->seq, value, &sums);
+        bool mean = fake->base.facts.embed.pooling == ENGINE_POOLING_MEAN;
+        if (fake->embeds && (mean || part->offset + i + 1 == item->count))
+            embed(value, mean ? item->count : 1, part->vector);
         uint32_t before = item->count - item->logits;
         if (part->offset + i >= before)
             answer(fake, think(&sums, value.main, value.low),
@@ -211,7 +226,8 @@ static void run_piece(struct engine_fake *fake, const struct engine_item *items,
         size_t output = 0;
         for (size_t i = 0; i < *index; i++)
             output += items[i].logits;
-        run_part(fake, &(struct part){item, output, *offset, n, batch_shape});
+        run_part(fake,
+                 &(struct part){item, fake->vectors[*index], output, *offset, n, batch_shape});
         decode = decode || item->count == 1;
         prefill += item->count > 1 ? n : 0;
         left -= n;
@@ -262,10 +278,9 @@ static bool fake_set_lora(struct engine *engine, const struct lora_set *set)
     return true;
 }
 
-static enum err fake_run(struct engine *engine, const struct engine_item *items, size_t count,
-                         struct errinfo *info)
+static enum err run(struct engine_fake *fake, const struct engine_item *items, size_t count,
+                    struct errinfo *info)
 {
-    struct engine_fake *fake = fake_of(engine);
     size_t index = 0;
     uint32_t offset = 0;
 
@@ -277,10 +292,11 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     if (fake->options.refuses != NULL && fake->options.refuses(items, count, fake->options.arg))
         return err_set(info, ERR_LIMIT, "refused by the test");
     fake->stats.runs++;
+    memset(fake->vectors, 0, sizeof(fake->vectors));
     while (index < count) {
         atomic_fetch_add_explicit(&fake->beats, 1, memory_order_relaxed);
         if (fake->options.on_piece != NULL)
-            fake->options.on_piece(engine, fake->options.arg);
+            fake->options.on_piece(&fake->base, fake->options.arg);
         if (atomic_load_explicit(&fake->aborting, memory_order_relaxed))
             return err_set(info, ERR_CANCELLED, "aborted");
         if (fault_fires(fake->options.fault_run))
@@ -290,10 +306,29 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     return ERR_OK;
 }
 
+static enum err fake_run(struct engine *engine, const struct engine_item *items, size_t count,
+                         struct errinfo *info)
+{
+    fake_of(engine)->embeds = false;
+    return run(fake_of(engine), items, count, info);
+}
+
+static enum err fake_embed(struct engine *engine, const struct engine_item *items, size_t count,
+                           struct errinfo *info)
+{
+    fake_of(engine)->embeds = true;
+    return run(fake_of(engine), items, count, info);
+}
+
 static const float *fake_logits(struct engine *engine, size_t output)
 {
     assert(output < engine->facts.outputs);
     return fake_of(engine)->logits + output * ENGINE_FAKE_VOCAB;
+}
+
+static const float *fake_embedding(struct engine *engine, size_t index)
+{
+    return fake_of(engine)->vectors[index];
 }
 
 static void fake_abort(struct engine *engine)
@@ -495,6 +530,8 @@ static const struct engine_ops fake_ops = {
     .set_lora = fake_set_lora,
     .run = fake_run,
     .logits = fake_logits,
+    .embed = fake_embed,
+    .embedding = fake_embedding,
     .abort = fake_abort,
     .beats = fake_beats,
     .device_free = fake_device_free,
@@ -618,6 +655,15 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .eot = ENGINE_FAKE_TURN_END,
         .add_bos = options->add_bos,
         .words = true,
+        .embed = {.pooling = options->pooling != ENGINE_POOLING_AUTO ? options->pooling
+                                                                     : ENGINE_POOLING_LAST,
+                  .size = ENGINE_FAKE_VECTOR,
+                  .whole = options->encoder,
+                  .only = options->encoder,
+                  .rank_begin = TOKEN_NONE,
+                  .rank_middle = ENGINE_FAKE_EOS,
+                  .rank_separator = TOKEN_NONE,
+                  .rank_end = ENGINE_FAKE_EOS},
         .fingerprint = make_fingerprint(options),
         .backend = "fake",
     };

@@ -37,6 +37,7 @@ enum {
     ENGINE_FAKE_TURN_BEGIN, /* <|im_start|> */
     ENGINE_FAKE_TURN_END,   /* <|im_end|>, ends a generation */
     ENGINE_FAKE_VOCAB,
+    ENGINE_FAKE_VECTOR = 8, /* floats of a vector */
 };
 
 #define ENGINE_FAKE_NOISE 1e-4f
@@ -57,6 +58,8 @@ struct engine_fake_options {
     bool streams; /* each sequence has its own context / sequences cells, and forks copy */
     uint64_t device_total, device_bytes; /* as in facts; what the model does not take is free */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
+    enum engine_pooling pooling; /* 0 = last; the mean is over the tokens, anything else last */
+    bool encoder;                /* facts.embed.whole */
     bool add_bos;
     const char *name;          /* NULL = "fake" */
     const char *chat_template; /* may be NULL */
