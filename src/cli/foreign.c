@@ -47,16 +47,15 @@ static enum err read_mib(struct spelled *spelled);
 static enum err read_rope_scale(struct spelled *spelled);
 static enum err read_seconds(struct spelled *spelled);
 
-#define ALWAYS        "always on"
-#define REQUEST       "send it in each request"
-#define PIN           "not applied; use taskset or numactl"
-#define NO_DRAFT      "speculative decoding with a second model is missing"
-#define NO_EXPERTS    "weights are placed by whole layers; lower --gpu-layers until the model fits"
-#define NO_YARN       "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
-#define NO_TOOLS      "clients run tools; hearth only lets the model call them"
-#define NO_EMBEDDINGS "this server generates text only; run llama-server for embeddings"
-#define NO_IMAGES     "this server reads text only"
-#define NAME_IT       "name the model, as in -hf USER/REPO:QUANT"
+#define ALWAYS     "always on"
+#define REQUEST    "send it in each request"
+#define PIN        "not applied; use taskset or numactl"
+#define NO_DRAFT   "speculative decoding with a second model is missing"
+#define NO_EXPERTS "weights are placed by whole layers; lower --gpu-layers until the model fits"
+#define NO_YARN    "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
+#define NO_TOOLS   "clients run tools; hearth only lets the model call them"
+#define NO_IMAGES  "this server reads text only"
+#define NAME_IT    "name the model, as in -hf USER/REPO:QUANT"
 
 static const struct row rows[] = {
     /* the model and where it comes from */
@@ -208,8 +207,8 @@ static const struct row rows[] = {
     {"path", 1, LACKS, .text = "hearth serves its own page only; use a web server for other files"},
     {"api-prefix", 1, LACKS, .text = "let a reverse proxy remove the prefix"},
     {"reuse-port", 0, LACKS, .text = "each server needs its own --port"},
-    {"embedding embeddings rerank reranking", 0, LACKS, .text = NO_EMBEDDINGS},
-    {"pooling embd-normalize", 1, LACKS, .text = NO_EMBEDDINGS},
+    {"embedding embeddings rerank reranking", 0, FIXED, .text = ALWAYS},
+    {"embd-normalize", 1, FIXED, .plain = "2", .text = "vectors have length 1"},
     {"tools tools-runtime mcp-servers-config mcp-servers-json", 1, LACKS, .text = NO_TOOLS},
     {"ag agent", 0, LACKS, .text = NO_TOOLS},
     {"no-ag no-agent no-ui-mcp-proxy no-webui-mcp-proxy", 0, FIXED, .text = ALWAYS},

@@ -68,6 +68,7 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
         .threads_prefill = (uint32_t)settings->threads_prefill,
         .kv_k = (enum engine_kv)settings->kv_k,
         .kv_v = (enum engine_kv)settings->kv_v,
+        .pooling = (enum engine_pooling)settings->pooling,
         .flash = settings->flash == 2 ? -1 : settings->flash,
         .gpu_layers = engine_layers(settings->gpu_layers),
         .devices = settings->devices,

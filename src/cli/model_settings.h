@@ -22,6 +22,7 @@ struct worker_memory;
 struct model_settings {
     uint64_t context, sequences, chunk, threads, threads_prefill;
     int kv_k, kv_v;     /* enum engine_kv */
+    int pooling;        /* enum engine_pooling */
     int flash;          /* index into model_settings_flash */
     int64_t gpu_layers; /* or -1 - an index into model_settings_layers */
     const char *devices, *backends;
@@ -65,6 +66,9 @@ extern const char *const model_settings_layers[]; /* auto, all */
     {"flash-attn", 0, OPTION_ENUM, offsetof(type, field.flash), .value = "WHEN", \
      .initial = "auto", .names = model_settings_flash, .alias = "fa", \
      .help = "Use flash attention."}, \
+    {"pooling", 0, OPTION_ENUM, offsetof(type, field.pooling), .value = "TYPE", \
+     .initial = "auto", .names = engine_pooling_names, \
+     .help = "How an input becomes one embedding; auto = as the model file says."}, \
     {"gpu-layers", 0, OPTION_INT, offsetof(type, field.gpu_layers), .value = "N", \
      .initial = "auto", .imax = 10000, .names = model_settings_layers, .alias = "ngl", \
      .help = "Layers to put on the GPU; auto = as many as fit, 0 = none."}, \

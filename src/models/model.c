@@ -296,6 +296,8 @@ static void choose_cache(struct model *model, const struct model_options *option
         return;
     }
     model->state = MODEL_CACHE_UNSUPPORTED;
+    if (engine_facts(options->engine)->embed.whole) /* nothing that could be cached */
+        return;
     LOG_WARN(options->log, "model",
              "its state cannot be saved and restored: it is served without a cache",
              LOG_STR("model", model->name), LOG_STR("reason", model_cache_reason(model)));
@@ -405,7 +407,8 @@ const char *model_cache_reason(const struct model *model)
     case MODEL_CACHE_OFF:
         return "--no-cache";
     default:
-        return engine_fault_text(model_facts(model)->fault);
+        return model_facts(model)->embed.whole ? "an encoder computes each input as a whole"
+                                               : engine_fault_text(model_facts(model)->fault);
     }
 }
 
@@ -487,6 +490,7 @@ static enum err run_prompt(struct model *model, const struct token_prompt *promp
         .tokens = prompt->tokens,
         .tokens_count = (uint32_t)prompt->count,
         .max_tokens = 1,
+        .embed = model_facts(model)->embed.whole,
         .sample = sample_params_default(),
         .cache = {.no_read = true, .no_write = true},
         .sink = {.token = on_token, .done = on_done, .arg = &run},

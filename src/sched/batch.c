@@ -7,6 +7,10 @@
  * to a bounded number of tokens while any job decodes, and a part of the time belongs to decoding
  * alone. An exact scheduler runs one job, one chunk of its schedule at a time, and settles after
  * each.
+ *
+ * Vectors need their own batches. They take turns with all others, and count as prefill beside
+ * decoding. An encoder and a mean need vectors of all tokens; `last` and `rank` those of the last
+ * one, after a prefill like any other.
  */
 #include <assert.h>
 #include <string.h>
@@ -115,13 +119,20 @@ static bool must_wait(const struct sched *sched, const struct job *job)
     return false;
 }
 
+/* Whether the next tokens of a job belong into a batch for vectors. */
+static bool wants_vector(const struct job *job)
+{
+    return job->vector != NULL && (sched_embeds_all(job->sched) || job->done + 1 == job->target);
+}
+
 static struct job *next_prefill(struct sched *sched)
 {
     struct job *best = NULL;
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->phase == GEN_PREFILL && in_set(job) && !in_batch(sched, job) &&
-            !must_wait(sched, job) && (best == NULL || fair_before(job, best)))
+        if (job->phase == GEN_PREFILL && in_set(job) && wants_vector(job) == sched->vectors &&
+            !in_batch(sched, job) && !must_wait(sched, job) &&
+            (best == NULL || fair_before(job, best)))
             best = job;
     }
     return best;
@@ -138,14 +149,41 @@ static uint32_t stop_for_followers(const struct job *job, uint32_t end)
     return end;
 }
 
+static bool decodes(const struct sched *sched)
+{
+    LIST_FOREACH (const struct job, job, &sched->jobs, link) {
+        if (job->phase == GEN_DECODE && in_set(job))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the next batch is for vectors. */
+static bool choose_vectors(struct sched *sched)
+{
+    bool last = sched->vectors;
+
+    sched->vectors = true;
+    bool some = next_prefill(sched) != NULL;
+    sched->vectors = false;
+    return some && (!last || (!decodes(sched) && next_prefill(sched) == NULL));
+}
+
 /* Where the next chunk of a job ends. A job that needs no snapshot has no cuts. */
 static uint32_t chunk_end(const struct job *job)
 {
-    if (!job->sched->options.exact && job->sched->cuttable) {
-        uint32_t end = MIN(job->done + job->schedule.grid, job->target);
+    const struct sched *sched = job->sched;
+    uint32_t last = job->target;
+
+    if (sched->facts->embed.whole)
+        return last;
+    if (job->vector != NULL && !sched->vectors)
+        last--;
+    if (!sched->options.exact && sched->cuttable) {
+        uint32_t end = MIN(job->done + job->schedule.grid, last);
         return job->done < job->lora.from ? MIN(end, job->lora.from) : end;
     }
-    return stop_for_followers(job, schedule_next(&job->schedule, job->done));
+    return MIN(stop_for_followers(job, schedule_next(&job->schedule, job->done)), last);
 }
 
 /* Logits that the batch may still have, after one for each sequence that is not in it. */
@@ -167,7 +205,8 @@ static bool scores(const struct job *job)
 
 static void add_prefilling(struct sched *sched)
 {
-    bool beside = sched->batch_count > 0;
+    bool beside = sched->batch_count > 0 || (sched->vectors && decodes(sched));
+    bool fixed = sched->options.exact || sched->facts->embed.whole;
     /* One more token than the engine computes at once would take a second run for that token. */
     uint32_t left =
         sched->facts->chunk - MIN((uint32_t)sched->batch_count, sched->facts->chunk / 2);
@@ -175,8 +214,8 @@ static void add_prefilling(struct sched *sched)
         left = MIN(sched->options.prefill_beside, left);
     struct job *first = NULL;
 
-    /* An exact run cannot choose its chunks. */
-    if (!sched->options.exact && next_prefill(sched) != NULL)
+    /* An exact run and an encoder cannot choose their chunks. */
+    if (!fixed && next_prefill(sched) != NULL)
         left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
     for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max &&
                           (job = next_prefill(sched)) != NULL;) {
@@ -187,12 +226,13 @@ static void add_prefilling(struct sched *sched)
             fair_behind(first, job)) /* do not delay its first token by filling up the batch */
             return;
         first = first != NULL ? first : job;
-        if (count > left && sched->options.exact)
+        if (count > left && fixed)
             return;
         count = MIN(count, left);
         if (scores(job))
             count = MIN(count, outputs_left(sched) + 1);
-        add_item(sched, job, count, scores(job) ? count : job->done + count == job->target);
+        bool last = job->vector == NULL && job->done + count == job->target;
+        add_item(sched, job, count, scores(job) ? count : last);
         left -= count;
     }
 }
@@ -339,6 +379,26 @@ static bool score(struct job *job, size_t index, uint32_t count)
     return true;
 }
 
+/* Combines what was computed of a vector: a mean is the sum of weighted means. */
+static bool add_vector(struct job *job, size_t index, uint32_t count)
+{
+    const struct sched *sched = job->sched;
+    const float *vector = engine_embedding(sched->engine, index);
+    struct errinfo info = {0};
+    float weight = (float)count / (float)job->target;
+
+    if (vector == NULL) {
+        err_set(&info, ERR_ENGINE, "the library computed no vector");
+        job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
+        return false;
+    }
+    bool parts = sched_embeds_all(sched) && count < job->target;
+    for (uint32_t i = 0; i < sched->facts->embed.size; i++)
+        job->vector[i] =
+            parts ? (job->done == count ? 0 : job->vector[i]) + weight * vector[i] : vector[i];
+    return true;
+}
+
 static void after_item(struct job *job, size_t index, uint32_t count)
 {
     bool prefill = job->phase == GEN_PREFILL;
@@ -354,6 +414,8 @@ static void after_item(struct job *job, size_t index, uint32_t count)
     fair_charge(job, count);
     if (prefill && job->done < job->target && !settle(job))
         return;
+    if (job->sched->vectors && !add_vector(job, index, count))
+        return;
     if (prefill) {
         show_progress(job);
         /* The last token is run for its logits. The state that includes it is stored at the end. */
@@ -364,7 +426,12 @@ static void after_item(struct job *job, size_t index, uint32_t count)
     }
     if (job->done == job->target) {
         beside_end(job);
-        sample(job, index);
+        if (job->vector == NULL) {
+            sample(job, index);
+        } else {
+            job->times.first_token = sched_now_ns(job->sched);
+            end_with(job, GEN_END_STOP);
+        }
     }
 }
 
@@ -391,7 +458,7 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
  * would be under way at a time, whose cells slow down all of them. */
 static void share_time(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t ns)
 {
-    if (decoding == 0)
+    if (decoding == 0 && !(sched->vectors && decodes(sched)))
         sched->decode_owed_ns = 0;
     else if (tokens > decoding)
         sched->decode_owed_ns += ns / DECODE_PART;
@@ -498,7 +565,9 @@ bool batch_run(struct sched *sched)
         relieve(sched);
     sched->batch_count = 0;
     choose_lora(sched);
-    add_decoding(sched);
+    sched->vectors = choose_vectors(sched);
+    if (!sched->vectors)
+        add_decoding(sched);
     size_t decoding = sched->batch_count; /* each with one token */
     add_prefilling(sched);
     if (sched->batch_count == 0)
@@ -507,7 +576,8 @@ bool batch_run(struct sched *sched)
     uint64_t tokens = tokens_of(sched);
     enum err err = engine_set_lora(sched->engine, &sched->lora, &info);
     if (err == ERR_OK)
-        err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
+        err = (sched->vectors ? engine_embed : engine_run)(sched->engine, sched->items,
+                                                           sched->batch_count, &info);
     if (err == ERR_LIMIT) {
         ladder_refused(sched, tokens);
         return true;

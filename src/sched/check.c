@@ -25,10 +25,11 @@ static void check_tokens(const struct job *job)
 {
     const struct gen_usage *usage = &job->usage;
 
-    assert(job->tokens != NULL && job->sampler != NULL && job->marks != NULL);
+    assert(job->tokens != NULL && job->marks != NULL);
+    assert((job->sampler != NULL) == (job->vector == NULL));
     assert(job->prompt > 0 && job->prompt == usage->prompt);
     assert(job->prompt <= job->count && job->count <= job->capacity);
-    assert(job->count < job->room && job->room <= job->sched->room);
+    assert(job->count < job->room + (job->vector != NULL) && job->room <= job->sched->room);
     assert(job->target == job->count); /* sampled tokens are computed next */
     assert(job->done < job->target);
     assert(job->count - job->prompt == usage->generated);

@@ -111,6 +111,7 @@ struct gen_result {
     struct gen_times times;
     const token_id *tokens; /* sampled, including the end token; borrowed for the call */
     uint32_t tokens_count;
+    const float *vector; /* of `embed`: facts.embed.size floats, borrowed for the call; or NULL */
     uint32_t seed;
     struct errinfo info; /* for GEN_END_ERROR */
 };
@@ -162,6 +163,11 @@ struct gen {
      * only where the prompt is computed */
     bool score_prompt;
     bool control_text; /* control tokens are also written into the text */
+    /* The vector of the prompt is wanted (engine/embed.h), as the model pools it, not normalized.
+     * It ends with GEN_END_STOP; `token` is never called and may be NULL. Inputs that have a prefix
+     * in common continue from it, where the pooling allows that; set cache.write_max to the length
+     * of a prefix that others share, or cache.no_write: the rest is rarely used again. */
+    bool embed;
     struct gen_cache_hints cache;
     struct gen_sink sink;
     /* Tokens that come next instead of sampled ones. Set by the sink in `token`, consumed by the

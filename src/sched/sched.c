@@ -74,6 +74,7 @@ static void free_job(struct job *job)
     restore_drop(job);
     retain_drop(job);
     sampler_destroy(&job->sampler);
+    mem_free(job->vector);
     buf_fini(&job->text);
     mem_free(job->tokens);
     mem_free(job->unsalted);
@@ -110,6 +111,31 @@ static uint32_t reserve_of(const struct sched *sched, uint32_t prompt, uint32_t 
     uint32_t most = MIN(sched->room - prompt, SCHED_RESERVE);
 
     return max_tokens > 0 ? MIN(max_tokens, most) : most;
+}
+
+bool sched_embeds_all(const struct sched *sched)
+{
+    return sched->facts->embed.whole || sched->facts->embed.pooling == ENGINE_POOLING_MEAN;
+}
+
+static enum err prepare_vector(struct job *job, struct errinfo *info)
+{
+    const struct sched *sched = job->sched;
+
+    job->room = job->gen->tokens_count;
+    job->vector = mem_try_alloc_array(sched->facts->embed.size, sizeof(*job->vector));
+    if (sched_embeds_all(sched)) {
+        job->isolated = true;
+        job->space = NULL;
+        job->keep.stores = false;
+    }
+    return job->vector != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a vector");
+}
+
+static enum err prepare_sampler(struct job *job, struct errinfo *info)
+{
+    TRY(sampler_create(&job->sampler, job->sched->engine, &job->gen->sample, info));
+    return sampler_prime(job->sampler, job->tokens, job->prompt, info);
 }
 
 /* Memory of queued requests is limited as well: many long prompts add up. */
@@ -149,9 +175,7 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
     if (err == ERR_OK)
         err = copy_prompt(job, gen, info);
     if (err == ERR_OK)
-        err = sampler_create(&job->sampler, sched->engine, &gen->sample, info);
-    if (err == ERR_OK)
-        err = sampler_prime(job->sampler, job->tokens, job->prompt, info);
+        err = (gen->embed ? prepare_vector : prepare_sampler)(job, info);
     if (err == ERR_OK) {
         lora_salt(&sched->facts->lora, &job->lora, sched->facts->vocab, job->tokens, job->prompt);
         *out = job;
@@ -180,6 +204,18 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
     return memory_check(sched->memory, &need, info);
 }
 
+enum err sched_preflight_embed(const struct sched *sched, uint32_t input, struct errinfo *info)
+{
+    if (input == 0)
+        return err_set(info, ERR_INVALID, "the input is empty");
+    if (input > sched->room)
+        return err_set(info, ERR_LIMIT,
+                       "input (%u tokens) exceeds the available context size (%u tokens)", input,
+                       sched->room);
+    struct guard_need need = memory_need(sched->memory, 0, input, 0);
+    return memory_check(sched->memory, &need, info);
+}
+
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info)
 {
     return memory_charge(sched->memory, bytes, info);
@@ -193,7 +229,12 @@ void sched_uncharge(struct sched *sched, uint64_t bytes)
 static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
 {
     assert(!gen->score_prompt || (gen->cache.no_read && gen->sink.scored));
-    TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));
+    if (!gen->embed && sched->facts->embed.whole)
+        return err_set(info, ERR_UNSUPPORTED, "the model makes embeddings, no text");
+    if (gen->embed)
+        TRY(sched_preflight_embed(sched, gen->tokens_count, info));
+    else
+        TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));
     for (uint32_t i = 0; i < gen->tokens_count; i++)
         if (!engine_token_valid(sched->engine, gen->tokens[i]))
             return err_set(info, ERR_INVALID, "token %d at %u is not in the vocabulary",
@@ -408,6 +449,8 @@ static void set_defaults(struct sched *sched)
     options->clock = options->clock != NULL ? options->clock : clock_real();
     options->parallel = options->parallel > 0 ? options->parallel : sched->facts->sequences;
     if (options->parallel > sched->facts->sequences)
+        options->parallel = sched->facts->sequences;
+    if (sched->facts->embed.whole) /* short inputs share batches, and take no cells */
         options->parallel = sched->facts->sequences;
     options->queue = options->queue > 0 ? options->queue : QUEUE_DEFAULT;
     options->prefill_beside =

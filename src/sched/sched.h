@@ -59,6 +59,10 @@ void sched_destroy(struct sched **sched);
 enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
                          struct errinfo *info) NODISCARD;
 
+/* The same for an input that is to become a vector. */
+enum err sched_preflight_embed(const struct sched *sched, uint32_t input,
+                               struct errinfo *info) NODISCARD;
+
 /* Like memory_charge and memory_uncharge, under this scheduler's ceiling. Any thread. */
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info) NODISCARD;
 void sched_uncharge(struct sched *sched, uint64_t bytes);

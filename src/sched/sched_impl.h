@@ -112,7 +112,8 @@ struct job {
     struct job_memory memory;
     struct job_keep keep;
 
-    struct sampler *sampler;
+    float *vector;           /* of a gen with `embed`; else NULL */
+    struct sampler *sampler; /* of all others */
     struct detok detok;
     struct buf text; /* of the last token */
     struct gen_usage usage;
@@ -138,6 +139,7 @@ struct sched {
     char kinds[64];
     bool cuttable; /* state can be truncated at any token: no snapshots, no cuts but the grid */
     bool whole;    /* state moves only as a whole: the cache calls it a snapshot */
+    bool vectors;  /* batch.c: the batch is for vectors */
     struct queue *inbox;
     struct thread thread;
     atomic_uint waiting; /* submitted, not admitted yet */
@@ -188,6 +190,8 @@ uint64_t sched_now_ns(const struct sched *sched);
 void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns);
 /* What computing that many tokens takes; 0 = not known. */
 double sched_compute_ns(const struct sched *sched, uint32_t tokens);
+/* Vectors need the rows of all tokens, which are not part of the state: no prefix is reused. */
+bool sched_embeds_all(const struct sched *sched);
 bool job_cancelled(const struct job *job);
 /* Also logs it. */
 void job_set_phase(struct job *job, enum gen_phase phase);

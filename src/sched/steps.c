@@ -50,7 +50,8 @@ static void notify_sink(struct job *job, enum gen_end end, enum err err, const s
     result->times = job->times;
     result->tokens = job->tokens + job->prompt;
     result->tokens_count = job->count - job->prompt;
-    result->seed = sampler_seed(job->sampler);
+    result->seed = job->sampler != NULL ? sampler_seed(job->sampler) : 0;
+    result->vector = end == GEN_END_STOP ? job->vector : NULL;
     if (end == GEN_END_STOP || end == GEN_END_SINK)
         job->keep.hints.ending = gen->calls_tool ? HEARTH_ENDING_CALL : HEARTH_ENDING_TEXT;
     job->gen = NULL;
@@ -87,7 +88,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     if (job->seq != SEQ_NONE)
         ladder_ended(sched);
     bool keep = job->seq != SEQ_NONE && !broken && faults_keep(job, end);
-    if (keep && device_park(job))
+    if (keep && job->vector == NULL && device_park(job))
         return;
     if (keep)
         retain_all(job, STORE_ANY_PRICE);

@@ -654,6 +654,20 @@ static void answer_without_prompt(struct call *call)
     call_end_whole(call);
 }
 
+/* Whether the model is made for answers. */
+static bool check_model(const struct call *call, struct api_error *error)
+{
+    const struct engine_embed *embed = &model_facts(call->model)->embed;
+    bool ranks = embed->pooling == ENGINE_POOLING_RANK;
+
+    if (embed->only)
+        api_error_set(error, API_ERROR_UNSUPPORTED, "model",
+                      "The model '%s' %s, it does not generate text; use %s.",
+                      model_name(call->model), ranks ? "scores documents" : "makes embeddings",
+                      ranks ? "/v1/rerank" : "/v1/embeddings");
+    return !embed->only;
+}
+
 void call_generate(struct call *call)
 {
     struct api_error error = {0};
@@ -662,7 +676,8 @@ void call_generate(struct call *call)
         answer_without_prompt(call);
         return;
     }
-    if (call_prepare(call, &error) != ERR_OK || !preflight(call, &error)) {
+    if (!check_model(call, &error) || call_prepare(call, &error) != ERR_OK ||
+        !preflight(call, &error)) {
         call_fail(call, &error);
         return;
     }

@@ -455,9 +455,9 @@ static void test_progress_grows_and_can_cancel(void **state)
 }
 
 #define X(test, family, kinds) TEST(test),
-TEST_SUITE(FAMILY_TESTS(X) TEST(test_every_family_is_run),
-           TEST(test_optional_experts), TEST(test_bytes_follow_from_options_and_seed),
-           TEST(test_every_quantization_runs), TEST(test_the_default_is_small_and_talks_in_words),
+TEST_SUITE(FAMILY_TESTS(X) TEST(test_every_family_is_run), TEST(test_optional_experts),
+           TEST(test_bytes_follow_from_options_and_seed), TEST(test_every_quantization_runs),
+           TEST(test_the_default_is_small_and_talks_in_words),
            TEST(test_window_and_vocabulary_as_asked), TEST(test_optional_tensors_are_left_out),
            TEST(test_failed_disk_leaves_what_was_there), TEST(test_no_memory_leaves_what_was_there),
            TEST(test_bad_target), TEST(test_progress_grows_and_can_cancel))

@@ -93,19 +93,21 @@ static void check_encoder(const char *more)
     struct serve_proc proc;
 
     add_link("embedding", "bert");
+    add_link("both", "t5");
     start(&proc, more);
-    expect_refused(&proc, "embedding", 400, "its architecture, bert, is not a decoder");
+    expect_refused(&proc, "both", 400, "its architecture, t5, encodes its input in a pass");
+    expect_refused(&proc, "embedding", 400, "makes embeddings, it does not generate text");
     expect_served(&proc, "qwen3");
     serve_proc_stop(&proc);
 }
 
-static void test_an_encoder_is_refused(void **state)
+static void test_an_encoder_does_not_chat(void **state)
 {
     (void)state;
     check_encoder("");
 }
 
-static void test_an_encoder_is_refused_isolated(void **state)
+static void test_an_encoder_does_not_chat_isolated(void **state)
 {
     (void)state;
     check_encoder("--isolate");
@@ -356,7 +358,7 @@ static void test_an_engine_that_restarts_says_when(void **state)
     serve_proc_stop(&proc);
 }
 
-TEST_SUITE(TEST(test_an_encoder_is_refused), TEST(test_an_encoder_is_refused_isolated),
+TEST_SUITE(TEST(test_an_encoder_does_not_chat), TEST(test_an_encoder_does_not_chat_isolated),
            TEST(test_qwen4exp_is_served), TEST(test_damaged_files),
            TEST(test_damaged_files_isolated), TEST(test_an_abort_of_the_library_is_an_error),
            TEST(test_an_abort_of_the_only_model_is_a_sentence),

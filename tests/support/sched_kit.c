@@ -123,6 +123,10 @@ static void on_done(void *arg, const struct gen_result *result)
     memcpy(gen->answer, result->tokens, result->tokens_count * sizeof(*gen->answer));
     gen->result.tokens = NULL;
     gen->result.tail = STR_NONE;
+    gen->has_vector = result->vector != NULL;
+    if (gen->has_vector)
+        memcpy(gen->vector, result->vector, sizeof(gen->vector));
+    gen->result.vector = NULL;
     gen->done = true;
     cond_broadcast(&gen->changed);
     lock_leave(&gen->lock);

@@ -36,6 +36,8 @@ struct kit_gen {
     bool done;
     unsigned started, dones;
     struct gen_result result; /* its pointers are cleared */
+    float vector[ENGINE_FAKE_VECTOR];
+    bool has_vector;
     struct gen_usage first_usage;
     token_id answer[KIT_ANSWER_MAX];
     float logprobs[KIT_ANSWER_MAX];
