@@ -92,6 +92,27 @@ enum chat_calls {
 const char *chat_calls_name(enum chat_calls calls);
 const char *chat_calls_sentence(enum chat_calls calls);
 
+/* What the next prompt of a conversation keeps of the one before it and its answer;
+ * X(value, name, sentence) */
+#define CHAT_TURNS_TABLE(X)                                                                     \
+    X(CHAT_TURNS_APPEND, "append", "each prompt begins with the one before it and its answer")  \
+    X(CHAT_TURNS_LOSE_ANSWER, "lose_answer",                                                    \
+      "an answer is written differently after the next question, and is computed again")        \
+    X(CHAT_TURNS_LOSE_LOOP, "lose_loop",                                                        \
+      "thoughts disappear (or tools move) with the next question: all calls and results since " \
+      "the last one are computed again")                                                        \
+    X(CHAT_TURNS_CHANGE, "change", "each tool result changes earlier text, which is computed again")
+
+enum chat_turns {
+#define X(value, name, sentence) value,
+    CHAT_TURNS_TABLE(X)
+#undef X
+};
+/* Renders a few conversations: some milliseconds. */
+enum chat_turns chat_template_turns(const struct chat_template *tmpl);
+const char *chat_turns_name(enum chat_turns turns);
+const char *chat_turns_sentence(enum chat_turns turns);
+
 /* All are valid as long as the template. */
 const struct chat_caps *chat_template_caps(const struct chat_template *tmpl);
 struct output_formats

@@ -240,6 +240,9 @@ static void show_template(const struct cli *cli, const char *source)
     fputc('\n', cli->out);
     fprintf(cli->out, "%-14s %s: %s\n", "tool calls", toolcall_format_name(formats.calls),
             chat_calls_sentence(calls));
+    enum chat_turns turns = chat_template_turns(template);
+    fprintf(cli->out, "%-14s %s: %s\n", "turns", chat_turns_name(turns),
+            chat_turns_sentence(turns));
     chat_template_destroy(&template);
 }
 

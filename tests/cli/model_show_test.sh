@@ -36,6 +36,7 @@ expect_shown() { # FAMILY LINES
     expect_line '^context        512 tokens here, trained for 8,192$'
     expect_line '^chat template  [0-9]+ bytes: tools, tool calls, reasoning'
     expect_line '^tool calls     [a-z_]+: a call that the template renders is read back$'
+    expect_line '^turns          lose_loop: thoughts disappear .* are computed again$'
     expect_line '^fingerprint    [0-9a-f]{64}$'
     expect_line '^loaded in      [0-9.]+ s on .+'
     expect_line '^state          rows and snapshots, bit-identical after a restore$'
@@ -49,7 +50,7 @@ fingerprint() {
 test_dense() {
     make_model qwen3
     show qwen3.gguf
-    expect_shown qwen3 13
+    expect_shown qwen3 14
     expect_line '^layers         4 full \(4 in all\)$'
     expect_line '^rows           [0-9.]+ KiB per token, [0-9.]+ KiB per block of 256$'
     expect_line '^snapshot       not needed$'
@@ -59,7 +60,7 @@ test_dense() {
 test_hybrid() {
     make_model qwen35
     show qwen35.gguf
-    expect_shown qwen35 13
+    expect_shown qwen35 14
     expect_line '^layers         1 full, 3 recurrent \(4 in all\)$'
     expect_line '^rows           [0-9]+ B per token, [0-9.]+ KiB per block of 256$'
     expect_line '^snapshot       [0-9.]+ [KM]iB$'
@@ -69,7 +70,7 @@ test_hybrid() {
 test_sliding() {
     make_model gemma3
     show gemma3.gguf
-    expect_shown gemma3 14
+    expect_shown gemma3 15
     expect_line '^layers         1 full, 3 sliding \(4 in all\)$'
     expect_line '^window         128 tokens$'
     expect_line '^snapshot       [0-9.]+ [KM]iB$'
@@ -78,7 +79,7 @@ test_sliding() {
 test_recurrent() {
     make_model mamba2
     show mamba2.gguf
-    expect_shown mamba2 13
+    expect_shown mamba2 14
     expect_line '^layers         4 recurrent \(4 in all\)$'
     expect_line '^rows           0 B per token, 0 B per block of 256$'
 }
@@ -109,7 +110,7 @@ test_shards_need_all_of_them() {
     make_model qwen3
     cp qwen3.gguf m-00001-of-00001.gguf
     show m-00001-of-00001.gguf
-    expect_shown qwen3 13
+    expect_shown qwen3 14
     mv qwen3.gguf m-00001-of-00002.gguf
     show m-00001-of-00002.gguf
     expect_status 1
