@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -576,7 +577,24 @@ static void remove_empty(const struct repo *repo, char *path)
     }
 }
 
-/* The link and its blob. */
+/* Whether a link of any revision leads to the blob: two files with the same content share it. */
+static bool is_linked(const struct repo *repo, const char *blob)
+{
+    char snapshots[2 * MODEL_FILE_PATH_BYTES], target[PATH_MAX];
+    char *const roots[] = {snapshots, NULL};
+    bool found = false;
+
+    snprintf(snapshots, sizeof(snapshots), "%s/snapshots", repo->folder);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    if (walk == NULL)
+        return true; /* not known: it stays */
+    for (const FTSENT *entry; !found && (entry = fts_read(walk)) != NULL;)
+        found = realpath(entry->fts_path, target) != NULL && strcmp(target, blob) == 0;
+    fts_close(walk);
+    return found;
+}
+
+/* The link, and its blob if that was the last one. */
 static enum err remove_file(const struct repo *repo, const char *path, uint64_t *freed,
                             struct errinfo *info)
 {
@@ -584,10 +602,12 @@ static enum err remove_file(const struct repo *repo, const char *path, uint64_t 
     struct stat st = {0};
 
     const bool inside = realpath(repo->folder, real) != NULL && realpath(path, blob) != NULL &&
-                        strncmp(blob, real, strlen(real)) == 0;
-    if (inside && strcmp(blob, path) != 0 && stat(blob, &st) == 0 && unlink(blob) == 0)
+                        strncmp(blob, real, strlen(real)) == 0 && strcmp(blob, path) != 0;
+    if (unlink(path) != 0)
+        return err_set_errno(info, errno, "cannot remove %s", path);
+    if (inside && !is_linked(repo, blob) && stat(blob, &st) == 0 && unlink(blob) == 0)
         *freed += (uint64_t)st.st_size;
-    return unlink(path) == 0 ? ERR_OK : err_set_errno(info, errno, "cannot remove %s", path);
+    return ERR_OK;
 }
 
 enum err hub_remove(const struct hub *hub, const char *name, uint64_t *freed, struct errinfo *info)

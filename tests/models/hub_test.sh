@@ -74,6 +74,26 @@ test_pull_list_rm() {
     expect_no_out
 }
 
+test_a_shared_blob_stays_until_its_last_file_goes() {
+    start_hub
+    cp repos/user/tiny-GGUF/tiny-Q8_0.gguf repos/user/tiny-GGUF/tiny-Q6_K.gguf
+    run "$HEARTH" pull user/tiny-GGUF:Q8_0
+    grep -q 'need libcurl' "$scratch/err" && skip "$(cat "$scratch/err")"
+    expect_status 0
+    run "$HEARTH" pull user/tiny-GGUF:Q6_K
+    expect_status 0
+    [ "$(find $root/blobs -type f | wc -l)" = 1 ] || fail "not one blob: $(find $root/blobs)"
+    run "$HEARTH" rm user/tiny-GGUF:Q8_0
+    expect_status 0
+    expect_out '0 B freed'
+    same tiny-Q6_K.gguf
+    run "$HEARTH" rm user/tiny-GGUF:Q6_K
+    expect_status 0
+    expect_out '683.6 KiB freed'
+    [ -e $root ] && fail "left: $(find $root)"
+    return 0
+}
+
 test_a_broken_download_continues() {
     start_hub
     faults cut=100000
