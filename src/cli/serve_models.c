@@ -263,16 +263,12 @@ static bool read_template(struct reading *reading, const char *path, const char 
     return *text != NULL;
 }
 
-/* Bytes of a value in a row of the type: blocks of 32 with their scales. */
-static double value_bytes(int type)
+/* Bytes of a value in a row, on average. */
+static double row_value_bytes(const struct model_settings *settings)
 {
-    static const double bytes[] = {
-        [ENGINE_KV_F16] = 2,          [ENGINE_KV_F32] = 4,          [ENGINE_KV_BF16] = 2,
-        [ENGINE_KV_Q8_0] = 34.0 / 32, [ENGINE_KV_Q5_1] = 24.0 / 32, [ENGINE_KV_Q5_0] = 22.0 / 32,
-        [ENGINE_KV_Q4_1] = 20.0 / 32, [ENGINE_KV_Q4_0] = 18.0 / 32,
-    };
-
-    return bytes[type];
+    return (engine_kv_bytes((enum engine_kv)settings->kv_k) +
+            engine_kv_bytes((enum engine_kv)settings->kv_v)) /
+           2;
 }
 
 /* Sequences of the engine: running ones, and some that stay on the device afterwards. */
@@ -304,7 +300,7 @@ static uint64_t room_of(const struct serve_options *options)
 static void choose_context(const struct reading *reading, const struct serve_model *model,
                            struct preset *preset)
 {
-    double bytes = (value_bytes(preset->model.kv_k) + value_bytes(preset->model.kv_v)) / 2;
+    double bytes = row_value_bytes(&preset->model);
     uint32_t tokens = 0;
 
     if (preset->model.context > 0 || reading->models->count > 1 || preset->model.isolate)
@@ -331,7 +327,7 @@ static void fill(struct reading *reading, struct serve_model *model)
     model->pinned = preset.pinned;
     model->context = (struct model_file_context){
         .tokens = (uint32_t)preset.model.context,
-        .bytes_per_value = (value_bytes(preset.model.kv_k) + value_bytes(preset.model.kv_v)) / 2,
+        .bytes_per_value = row_value_bytes(&preset.model),
     };
     enum err err =
         cli_engine_options(reading->cli, &preset.model, model->path, &model->engine, &info);

@@ -18,6 +18,18 @@
 #include "engine/engine_ops.h"
 #include "engine/pieces.h"
 
+double engine_kv_bytes(enum engine_kv type)
+{
+    /* blocks of 32 with their scales */
+    static const double bytes[] = {
+        [ENGINE_KV_F16] = 2,          [ENGINE_KV_F32] = 4,          [ENGINE_KV_BF16] = 2,
+        [ENGINE_KV_Q8_0] = 34.0 / 32, [ENGINE_KV_Q5_1] = 24.0 / 32, [ENGINE_KV_Q5_0] = 22.0 / 32,
+        [ENGINE_KV_Q4_1] = 20.0 / 32, [ENGINE_KV_Q4_0] = 18.0 / 32,
+    };
+
+    return bytes[type];
+}
+
 const char *const engine_kv_names[] = {
 #define X(value, name) [value] = name,
     ENGINE_KV_TABLE(X)

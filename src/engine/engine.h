@@ -53,8 +53,8 @@ enum engine_kv {
         ENGINE_KV_COUNT
 };
 
-/* ended by NULL, in the order of the enum: an option's names */
-extern const char *const engine_kv_names[];
+extern const char *const engine_kv_names[];  /* ended by NULL: an option's names */
+double engine_kv_bytes(enum engine_kv type); /* of one value, with its share of a scale */
 
 /* Whose state is used: see fingerprint.h. */
 enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARING_BITS };

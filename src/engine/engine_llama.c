@@ -23,6 +23,7 @@
 #include "base/units.h"
 #include "engine/backend.h"
 #include "engine/catch.h"
+#include "engine/context_room.h"
 #include "engine/fingerprint.h"
 #include "engine/gguf_file.h"
 
@@ -433,6 +434,23 @@ static enum err check_memory(const struct load *load, struct errinfo *info)
                    units_format_size(limit, has));
 }
 
+/* Once before the weights are loaded, and again when it is known whether there are windows. Rows of
+ * other machines are theirs to check, and encoders have none. */
+static enum err check_context(const struct load *load, bool windows, struct errinfo *info)
+{
+    const struct engine_options *options = load->options;
+    uint64_t limit = options->memory_max ? options->memory_max : sysinfo_memory_total();
+    uint64_t weights = MIN(gguf_file_bytes(load->file), limit);
+    uint64_t trained = gguf_file_arch_uint(load->file, "context_length", CONTEXT_DEFAULT_MAX);
+    uint64_t tokens = options->context ? options->context : MIN(trained, CONTEXT_DEFAULT_MAX);
+
+    if (load->vocab_only || options->rpc != NULL || embed_llama_is_encoder(load->file))
+        return ERR_OK;
+    uint64_t room = MIN(limit - weights, sysinfo_memory_available());
+    room += MIN(device_memory(load).free, UINT64_MAX - room);
+    return context_check_room(load->file, options, windows, (uint32_t)tokens, room, info);
+}
+
 static enum err choose_devices(struct load *load, struct errinfo *info)
 {
     struct str rest = str_from(load->options->devices), name;
@@ -659,6 +677,13 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
 
     TRY(init_context(llama, load, embed_llama_is_encoder(load->file), info));
     bool encoder = facts->embed.whole;
+    if (options->context > facts->context_trained && facts->context_trained > 0 && !options->dry &&
+        !encoder)
+        LOG_WARN(
+            options->log, "engine",
+            "the context is longer than the model was trained for: longer prompts may get poor "
+            "answers",
+            LOG_UINT("context", options->context), LOG_UINT("trained", facts->context_trained));
     facts->context = encoder ? facts->context : llama_n_ctx(llama->ctx);
     if (llama_n_batch(llama->ctx) < MIN(facts->context, facts->chunk + facts->sequences))
         return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
@@ -845,12 +870,14 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
     TRY(check_memory(load, info));
+    TRY(check_context(load, true, info));
     if (!load->vocab_only && !load->options->dry)
         TRY(start_digest(load, info));
     TRY(load_model(llama, load, info));
     fill_facts(llama, load);
     if (load->vocab_only)
         return ERR_OK;
+    TRY(check_context(load, llama->base.facts.window > 0, info));
     TRY(make_context(llama, load, info));
     if (load->options->dry)
         return ERR_OK;

@@ -241,25 +241,48 @@ static uint64_t element(const void *data, enum gguf_type type, size_t i)
     return value;
 }
 
-uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise)
+/* The largest and the smallest element but 0 of an integer, or of an array of them. */
+static bool find_range(const struct gguf_file *file, const char *key, uint64_t *least,
+                       uint64_t *largest)
 {
     int64_t id = find_arch_key(file, key);
 
     if (id < 0)
-        return otherwise;
+        return false;
     enum gguf_type type = gguf_get_kv_type(first(file), id);
     bool array = type == GGUF_TYPE_ARRAY;
     if (array)
         type = gguf_get_arr_type(first(file), id);
     if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32 && type != GGUF_TYPE_UINT64 &&
         type != GGUF_TYPE_INT64)
-        return otherwise;
-    if (!array)
-        return element(gguf_get_val_data(first(file), id), type, 0);
-    uint64_t largest = 0;
-    for (size_t i = 0; i < gguf_get_arr_n(first(file), id); i++)
-        largest = MAX(largest, element(gguf_get_arr_data(first(file), id), type, i));
-    return largest;
+        return false;
+    size_t count = array ? gguf_get_arr_n(first(file), id) : 1;
+    const void *data =
+        array ? gguf_get_arr_data(first(file), id) : gguf_get_val_data(first(file), id);
+    *largest = 0;
+    *least = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value = element(data, type, i);
+        *largest = MAX(*largest, value);
+        if (value > 0)
+            *least = MIN(*least, value);
+    }
+    *least = MIN(*least, *largest); /* all of them are 0 */
+    return true;
+}
+
+uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise)
+{
+    uint64_t least, largest;
+
+    return find_range(file, key, &least, &largest) ? largest : otherwise;
+}
+
+uint64_t gguf_file_arch_least(const struct gguf_file *file, const char *key, uint64_t otherwise)
+{
+    uint64_t least, largest;
+
+    return find_range(file, key, &least, &largest) ? least : otherwise;
 }
 
 const char *gguf_file_architecture(const struct gguf_file *file)

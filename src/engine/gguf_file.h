@@ -32,6 +32,8 @@ const char *gguf_file_text(const struct gguf_file *file, const char *key);
 /* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array;
  * `otherwise` when there is none. */
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
+/* As gguf_file_arch_uint, but the smallest element of an array that is not 0. */
+uint64_t gguf_file_arch_least(const struct gguf_file *file, const char *key, uint64_t otherwise);
 bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise);
 bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
 bool gguf_file_has_tensor(const struct gguf_file *file, const char *name);

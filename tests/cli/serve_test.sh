@@ -48,11 +48,16 @@ test_health_and_version() {
 # A pasted line starts, and says which of its options change nothing.
 test_a_line_of_llama_server() {
     make_model
-    serve -m m.gguf -c 2048 -np 2 -ngl 0 -fa --jinja -cb --metrics -b 2048 --repeat-penalty 1.1
+    serve -m m.gguf -c 16384 -np 2 -ngl 0 -fa --jinja -cb --metrics -b 2048 --repeat-penalty 1.1
     grep -q 'options that change nothing here options="--jinja: always on; -cb: always on; --metrics: always on; -b: ' log || fail "$(cat log)"
+    grep -q 'the context is longer than the model was trained for.* context=16384 trained=8192' log || fail "$(cat log)"
     ask /v1/chat/completions "$chat"
     [ "$code" = 200 ] || fail "$code: $(cat body)"
     stop
+    run "$HEARTH" serve m.gguf -c 1000000000 --max-memory 1GiB --port 0 --ssd-dir none --state-dir state
+    expect_status 1
+    expect_err 'a context of 1000000000 tokens needs at least'
+    expect_err ' fits, or use --cache-type-k and --cache-type-v q8_0'
 }
 
 preflight() { # ORIGIN PATH
@@ -398,7 +403,7 @@ test_i70_a_ceiling() {
     [ "$code" = 200 ] || fail "under a ceiling: $code"
     stop
     grep -q 'ceiling.*1073741824' log || fail "no ceiling in the log: $(cat log)"
-    run "$HEARTH" serve m.gguf --port 0 -t 1 -c 32768 --ram-cache 8MiB --ssd-dir none --state-dir "$PWD/state" --max-memory 12MiB
+    run "$HEARTH" serve m.gguf --port 0 -t 1 -c 23552 --ram-cache 8MiB --ssd-dir none --state-dir "$PWD/state" --max-memory 12MiB
     expect_status 1
     expect_err 'for its context'
     expect_err 'the ceiling is 12.0 MiB'
