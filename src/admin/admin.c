@@ -107,7 +107,7 @@ static void on_ended(struct call *call, void *arg)
         .seconds = (double)(clock_mono_ns(admin->clock) - call->arrived_ns) / (double)NS_PER_S,
     };
 
-    if (call->answer.begun)
+    if (call->answer.begun && !call->request.embed) /* prompts only */
         record(admin, call);
     if (call->choices_count > 0) {
         stats.ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0;

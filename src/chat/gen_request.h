@@ -100,6 +100,9 @@ struct gen_request {
     uint32_t reasoning_budget;   /* tokens; 0 = not set */
     enum reasoning_mode reasoning_mode;
 
+    /* Vectors or scores of these inputs are wanted instead of an answer; NULL: not */
+    const struct embed_request *embed;
+
     bool no_model;      /* /admin: can be answered without a model */
     bool prefill_only;  /* only put the prompt's state into the cache; nothing is generated */
     bool load_only;     /* no prompt: only load the model */

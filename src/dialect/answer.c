@@ -64,6 +64,7 @@ void answer_fini(struct answer *answer)
         end_choice(&answer->choices[i]);
     mem_free(answer->choices);
     buf_fini(&answer->items);
+    mem_free(answer->vectors.values);
     memset(answer, 0, sizeof(*answer));
 }
 

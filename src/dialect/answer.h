@@ -100,6 +100,12 @@ struct diagnosis {
     uint32_t same_min, same_max;
 };
 
+/* Of request->embed: a vector of `size` floats for each input, or a score; owned. */
+struct answer_vectors {
+    float *values;
+    uint32_t size;
+};
+
 struct answer {
     char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
     const char *request_id;   /* as the header of the answer has it; borrowed. NULL: none */
@@ -115,6 +121,7 @@ struct answer {
     struct gen_usage usage;
     /* of choices that have ended; with timings_each, of all up to their latest token */
     struct gen_times times;
+    struct answer_vectors vectors;
     bool begun;             /* dialect->begin was called */
     struct api_error error; /* kind != API_OK: it failed */
     struct diagnosis diagnosis;
@@ -178,6 +185,10 @@ extern const struct dialect dialect_anthropic_count;
 
 extern const struct dialect dialect_ollama_chat, dialect_ollama_generate;
 extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: parse and errors only */
+
+/* parse, error and body only; parse fills request->embed (chat/embed_request.h), and body writes
+ * answer->vectors */
+extern const struct dialect dialect_openai_embeddings, dialect_rerank, dialect_score;
 
 /* The `error` of OpenAI's dialects. */
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);

@@ -6,7 +6,7 @@
  *           --> struct gen_request
  *      struct answer --> openai_common.c --chat, completions, responses--> bytes
  *
- * Only the files openai_*.c and ollama.c include this.
+ * Only the files openai_*.c, ollama.c and rerank.c include this.
  */
 #ifndef HEARTH_DIALECT_OPENAI_IMPL_H
 #define HEARTH_DIALECT_OPENAI_IMPL_H
@@ -178,5 +178,8 @@ enum openai_chunk openai_chunk_place(const struct answer *answer); /* of a choic
 void openai_chunk_end(struct json *json, const struct answer *answer, enum openai_chunk place);
 void openai_stream_end(struct answer *answer, const struct openai_kind *kind, struct buf *out);
 void openai_stream_error(struct answer *answer, const struct api_error *error, struct buf *out);
+
+/* usage of embeddings and scores: prompt_tokens and total_tokens. */
+void openai_write_embed_usage(struct json *json, const struct answer *answer);
 
 #endif

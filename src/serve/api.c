@@ -45,6 +45,7 @@ enum {
 #define POST(path, name)               HTTP_METHOD_POST, path, name
 #define OLLAMA(...)                    __VA_ARGS__, &dialect_ollama
 #define GENERATE(path, name, dialect_) POST(path, name), &dialect_, .work = call_generate
+#define EMBED(path, name, dialect_)    POST(path, name), &dialect_, .work = call_embed
 
 static const struct endpoint api_endpoints[] = {
     {GENERATE("/v1/chat/completions", "chat", dialect_openai_chat)},
@@ -72,6 +73,10 @@ static const struct endpoint api_endpoints[] = {
     {OLLAMA(POST("/api/create", "ollama_create")), .show = endpoint_ollama_refuse},
     {OLLAMA(POST("/api/copy", "ollama_copy")), .show = endpoint_ollama_refuse},
     {HTTP_METHOD_DELETE, OLLAMA("/api/delete", "ollama_delete"), .show = endpoint_ollama_refuse},
+    {EMBED("/v1/embeddings", "embeddings", dialect_openai_embeddings)},
+    {EMBED("/v1/rerank", "rerank", dialect_rerank)},
+    {EMBED("/rerank", "rerank", dialect_rerank)},
+    {EMBED("/v1/score", "score", dialect_score)},
     {POST("/tokenize", "tokenize"), .answer = endpoint_tokenize},
     {POST("/detokenize", "detokenize"), .answer = endpoint_detokenize},
     {POST("/apply-template", "apply_template"), .dialect = &dialect_openai_chat,

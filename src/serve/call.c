@@ -113,6 +113,7 @@ static void destroy(struct call *call)
     for (size_t i = 0; i < call->choices_count; i++)
         free_choice(&call->choices[i]);
     mem_free(call->choices);
+    mem_free(call->embed.vectors);
     answer_fini(&call->answer);
     for (size_t i = 0; call->more && i < call->request.more_count; i++)
         token_prompt_fini(&call->more[i]);
@@ -214,7 +215,8 @@ static void check_choice(const struct call *call, size_t index)
 {
     const struct call_choice *choice = &call->choices[index];
 
-    assert(choice->call == call && choice->index == index && choice->output);
+    assert(choice->call == call && choice->index == index);
+    assert((choice->output == NULL) == (call->request.embed != NULL));
     assert(choice->gen.id == call->first_id + index && choice->gen.sink.arg == choice);
     assert(choice->tokens == NULL || choice->result.tokens == choice->tokens);
     assert(!choice->last || call->ended == call->choices_count);
@@ -597,25 +599,31 @@ static void note_submitted(struct call *call, struct gen *gen)
         sched_cancel(model_sched(call->model), gen);
 }
 
+enum err call_submit(struct call *call, struct gen *gen, struct errinfo *info)
+{
+    /* Relaxed: a reference of this thread's keeps it above 0. */
+    atomic_fetch_add_explicit(&call->pending, 1, memory_order_relaxed);
+    enum err err = sched_submit(model_sched(call->model), gen, info);
+    if (err == ERR_OK)
+        note_submitted(call, gen);
+    else
+        atomic_fetch_sub_explicit(&call->pending, 1, memory_order_relaxed);
+    return err;
+}
+
 /* Submits all or none: generations submitted before a refusal are cancelled. */
 static bool submit(struct call *call)
 {
     struct errinfo info = {0};
 
     for (size_t i = 0; i < call->choices_count; i++) {
-        struct gen *gen = &call->choices[i].gen;
-        enum err err;
+        enum err err = call_submit(call, &call->choices[i].gen, &info);
 
-        /* Relaxed: this thread's own reference keeps it above 0. */
-        atomic_fetch_add_explicit(&call->pending, 1, memory_order_relaxed);
-        err = sched_submit(model_sched(call->model), gen, &info);
         if (err != ERR_OK) {
-            atomic_fetch_sub_explicit(&call->pending, 1, memory_order_relaxed);
             api_error_from(&call->refused, err, &info);
             call_cancel(call);
             return false;
         }
-        note_submitted(call, gen);
     }
     return true;
 }

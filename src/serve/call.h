@@ -67,6 +67,14 @@ struct call_choice {
 
 enum { CALL_AGENT_BYTES = 96 };
 
+/* Of a call for vectors (call_embed.c). */
+struct call_vectors {
+    float *vectors;  /* of each generation, as the model made it; owned */
+    size_t window;   /* generations at a time */
+    bool submitting; /* a thread submits; this and the next one: under the call's lock */
+    bool stop;       /* submit no more */
+};
+
 struct call {
     struct api *api;
     const struct endpoint *endpoint;
@@ -93,7 +101,8 @@ struct call {
     uint64_t first_id;           /* of its generations, which are numbered consecutively */
     size_t ended;                /* generations ended; owned by the scheduler's thread */
     struct gen_usage more_usage; /* of further prompts; likewise */
-    struct buf out;              /* events to write at the end of a sink call */
+    struct call_vectors embed;
+    struct buf out; /* events to write at the end of a sink call */
     /* nothing more can be written: the client disconnected, or the stream failed */
     bool broken;
     /* the whole answer was written while the client was connected: it may close from then on */
@@ -160,6 +169,9 @@ bool call_has_gen(struct call *call, uint64_t gen);
 
 /* Endpoints' work (struct endpoint). */
 void call_generate(struct call *call);
+/* For dialects whose `parse` fills request.embed: makes a vector of each input, and then `body` has
+ * them in answer.vectors. */
+void call_embed(struct call *call);
 
 /* ---- between call.c, call_model.c, call_sink.c and call_end.c ---- */
 
@@ -170,6 +182,16 @@ enum pool_answer call_get_model(struct call *call, struct api_error *error) NODI
 
 /* Fills the answer with what is known; the first call creates it. */
 void call_make_answer(struct call *call);
+
+/* Submits a generation of the call, which has one more pending reference until its end. */
+enum err call_submit(struct call *call, struct gen *gen, struct errinfo *info) NODISCARD;
+
+/* Adds what another generation took. */
+void call_add_usage(struct gen_usage *sum, const struct gen_usage *one);
+void call_merge_times(struct gen_times *all, const struct gen_times *one);
+
+/* Fills answer.vectors once all generations have ended well. */
+void call_finish_vectors(struct call *call);
 
 /* Sends the answer as one body. */
 void call_end_whole(struct call *call);

@@ -63,8 +63,11 @@ static void end_generation(struct call *call, const struct api_error *error)
         call_end_stream(call, error);
     else if (error)
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
-    else
+    else {
+        if (call->request.embed)
+            call_finish_vectors(call);
         call_end_whole(call);
+    }
 }
 
 /* The server is ending before a worker took the call, or the client disconnected. */

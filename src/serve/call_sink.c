@@ -288,7 +288,7 @@ static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
     call_flush(call);
 }
 
-static void merge_times(struct gen_times *all, const struct gen_times *one)
+void call_merge_times(struct gen_times *all, const struct gen_times *one)
 {
     if (all->submitted == 0) {
         *all = *one;
@@ -310,7 +310,7 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
     answer->generated++;
     call->answer.usage.generated++;
     if (call->request.timings_each)
-        merge_times(&call->answer.times, &token->times);
+        call_merge_times(&call->answer.times, &token->times);
     if (token->pick && (call->request.sample.logprob || call->request.sample.logprobs > 0))
         err = answer_add_logprob(&call->answer, choice->index, token->pick);
     if (err == ERR_OK && call->request.return_tokens)
@@ -412,7 +412,7 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
 }
 
 /* Where the tokens of another prompt came from. */
-static void add_usage(struct gen_usage *sum, const struct gen_usage *one)
+void call_add_usage(struct gen_usage *sum, const struct gen_usage *one)
 {
     sum->prompt += one->prompt;
     sum->device += one->device;
@@ -432,8 +432,8 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
     if (choice->index == 0 && result->usage.prompt > 0)
         take_usage(call, &result->usage);
     else if (choice->index % call->request.choices == 0)
-        add_usage(&call->more_usage, &result->usage);
-    merge_times(&call->answer.times, &result->times);
+        call_add_usage(&call->more_usage, &result->usage);
+    call_merge_times(&call->answer.times, &result->times);
 }
 
 /* ---- for the next turn ---- */
@@ -555,7 +555,7 @@ static void on_done(void *arg, const struct gen_result *result)
     assert(call->ended < call->choices_count);
     choice->last = ++call->ended == call->choices_count;
     if (choice->last)
-        add_usage(&call->answer.usage, &call->more_usage);
+        call_add_usage(&call->answer.usage, &call->more_usage);
     call_check(call);
     if (!choice->last) /* `answer` and `out` stay with this thread */
         write_end(choice);

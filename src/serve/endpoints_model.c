@@ -18,6 +18,18 @@ enum { NAME_BYTES_MAX = 4096 };
 
 /* ---- models ---- */
 
+/* What the model can be asked for. */
+static void write_uses(struct json *json, const struct engine_embed *embed)
+{
+    bool ranks = embed->pooling == ENGINE_POOLING_RANK;
+
+    json_key_open(json, "capabilities", '[');
+    if (!embed->only)
+        json_text(json, "completion");
+    json_text(json, ranks ? "rerank" : "embedding");
+    json_close(json, ']');
+}
+
 /* Figures known only for a loaded model. Field names: n_ctx is llama-server's, max_model_len
  * vLLM's, context_length that of routers. */
 static void write_facts(struct json *json, const struct model *model)
@@ -29,10 +41,13 @@ static void write_facts(struct json *json, const struct model *model)
     json_key_uint(json, "max_model_len", facts->context);
     json_key_time(json, "created_at", model_loaded_s(model));
     json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
+    write_uses(json, &facts->embed);
     json_key_open(json, "meta", '{');
     json_key_uint(json, "n_ctx", facts->context);
     json_key_uint(json, "n_ctx_train", facts->context_trained);
     json_key_uint(json, "n_vocab", facts->vocab);
+    json_key_uint(json, "n_embd", facts->embed.size);
+    json_key_text(json, "pooling", engine_pooling_names[facts->embed.pooling]);
     json_key_uint(json, "n_params", facts->parameters);
     json_key_uint(json, "size", facts->weights_bytes);
     json_key_text(json, "architecture", facts->architecture);
@@ -338,6 +353,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
         json_key_text(json, "cache_reason", model_cache_reason(model));
     json_key_text(json, "chat_template", facts->chat_template);
     write_caps(json, model_template(model));
+    write_uses(json, &facts->embed);
     json_key_open(json, "modalities", '{');
     json_key_bool(json, "vision", facts->images);
     json_key_bool(json, "audio", false);

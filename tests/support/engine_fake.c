@@ -659,7 +659,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
                                                                      : ENGINE_POOLING_LAST,
                   .size = ENGINE_FAKE_VECTOR,
                   .whole = options->encoder,
-                  .only = options->encoder,
+                  .only = options->encoder || options->pooling == ENGINE_POOLING_RANK,
                   .rank_begin = TOKEN_NONE,
                   .rank_middle = ENGINE_FAKE_EOS,
                   .rank_separator = TOKEN_NONE,

@@ -1,0 +1,165 @@
+/*
+ * openai_embeddings.c: POST /v1/embeddings.
+ *
+ *      {"input": "a" | ["a","b"] | [1,2] | [[1,2],[3]], "dimensions": n,
+ *       "encoding_format": "float" | "base64"}
+ *      --> {"object":"list","data":[{"object":"embedding","index":0,"embedding":[...]}],"usage":{}}
+ *
+ * base64 has the floats as little-endian bytes, which is what OpenAI's own clients ask for.
+ */
+#include "dialect/openai_impl.h"
+
+#include <string.h>
+
+#include "base/le.h"
+#include "chat/embed_request.h"
+
+struct embeddings {
+    struct embed_request request;
+    bool base64;
+};
+
+/* ---- reading ---- */
+
+static enum err read_one(struct gen_request *request, const struct json_reader *body,
+                         yyjson_val *value, struct embed_input *input)
+{
+    if (yyjson_is_str(value)) {
+        input->text = json_read_text(value);
+        return ERR_OK;
+    }
+    if (!yyjson_is_arr(value) || yyjson_arr_size(value) == 0)
+        return json_read_error(body, "input", "must be text, tokens, or a list of either");
+    return json_read_tokens(body, "input", value, &request->arena, &input->tokens,
+                            &input->tokens_count);
+}
+
+static enum err read_input(struct gen_request *request, const struct json_reader *body,
+                           struct embed_request *embed)
+{
+    yyjson_val *input = json_read_get(body, "input"), *value;
+    bool list = yyjson_is_arr(input) && !yyjson_is_num(yyjson_arr_get_first(input));
+    size_t count = list ? yyjson_arr_size(input) : 1, i;
+
+    if (input == NULL)
+        return json_read_error(body, "input", "is missing");
+    if (count == 0 || count > EMBED_INPUTS_MAX)
+        return json_read_error(body, "input", "must have 1 to %d entries", EMBED_INPUTS_MAX);
+    embed->inputs = arena_alloc_array(&request->arena, count, sizeof(*embed->inputs));
+    if (embed->inputs == NULL)
+        return request->arena.err;
+    embed->count = count;
+    embed->field = "input";
+    memset(embed->inputs, 0, count * sizeof(*embed->inputs));
+    if (!list)
+        return read_one(request, body, input, &embed->inputs[0]);
+    yyjson_arr_foreach(input, i, count, value)
+        TRY(read_one(request, body, value, &embed->inputs[i]));
+    return ERR_OK;
+}
+
+static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
+                                 struct api_error *error)
+{
+    static const char *const formats[] = {"float", "base64", NULL};
+    struct json_reader body = {root, "", error, &request->asked};
+    struct embeddings *own = arena_alloc(&request->arena, sizeof(*own));
+    uint64_t dimensions = 0;
+    size_t format = 0;
+
+    if (own == NULL)
+        return request->arena.err;
+    *own = (struct embeddings){0};
+    TRY(json_read_str(&body, "model", &request->model));
+    TRY(json_read_uint(&body, "dimensions", 1, UINT32_MAX, &dimensions));
+    TRY(json_read_name(&body, "encoding_format", formats, "'float' or 'base64'", &format));
+    TRY(read_input(request, &body, &own->request));
+    own->request.dimensions = (uint32_t)dimensions;
+    own->base64 = format == 1;
+    request->embed = &own->request;
+    request->dialect_data = own;
+    return ERR_OK;
+}
+
+/* ---- writing ---- */
+
+static void append_base64(struct buf *out, const unsigned char *data, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (size_t i = 0; i < len; i += 3) {
+        unsigned n =
+            data[i] << 16 | (i + 1 < len ? data[i + 1] << 8 : 0) | (i + 2 < len ? data[i + 2] : 0);
+        buf_append_char(out, digits[n >> 18]);
+        buf_append_char(out, digits[n >> 12 & 63]);
+        buf_append_char(out, i + 1 < len ? digits[n >> 6 & 63] : '=');
+        buf_append_char(out, i + 2 < len ? digits[n & 63] : '=');
+    }
+}
+
+static void write_base64(struct json *json, const float *vector, size_t size)
+{
+    struct buf bytes, text;
+
+    buf_init(&bytes, size * sizeof(*vector));
+    buf_init(&text, json->out->limit);
+    for (size_t i = 0; i < size; i++) {
+        unsigned char le[4];
+        uint32_t bits;
+        memcpy(&bits, &vector[i], sizeof(bits));
+        le_put_u32(le, bits);
+        buf_append(&bytes, (const char *)le, sizeof(le));
+    }
+    append_base64(&text, (const unsigned char *)bytes.data, bytes.len);
+    if (bytes.err != ERR_OK || text.err != ERR_OK)
+        json->out->err = ERR_NOMEM;
+    json_str(json, buf_text(&text));
+    buf_fini(&text);
+    buf_fini(&bytes);
+}
+
+static void write_vector(struct json *json, const float *vector, size_t size)
+{
+    json_open(json, '[');
+    for (size_t i = 0; i < size; i++)
+        json_single(json, vector[i]);
+    json_close(json, ']');
+}
+
+void openai_write_embed_usage(struct json *json, const struct answer *answer)
+{
+    json_key_open(json, "usage", '{');
+    json_key_uint(json, "prompt_tokens", answer->usage.prompt);
+    json_key_uint(json, "total_tokens", answer->usage.prompt);
+    json_close(json, '}');
+}
+
+static void embeddings_body(struct answer *answer, struct buf *out)
+{
+    const struct embeddings *own = answer->request->dialect_data;
+    struct json json = json_to(out);
+
+    json_open(&json, '{');
+    json_key_text(&json, "object", "list");
+    json_key_text(&json, "model", answer->model);
+    json_key_open(&json, "data", '[');
+    for (size_t i = 0; i < own->request.count; i++) {
+        const float *vector = answer->vectors.values + i * answer->vectors.size;
+        json_open(&json, '{');
+        json_key_text(&json, "object", "embedding");
+        json_key_uint(&json, "index", i);
+        json_key(&json, "embedding");
+        (own->base64 ? write_base64 : write_vector)(&json, vector, answer->vectors.size);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    openai_write_embed_usage(&json, answer);
+    json_close(&json, '}');
+}
+
+const struct dialect dialect_openai_embeddings = {
+    .name = "openai embeddings",
+    .parse = embeddings_parse,
+    .error = openai_error_body,
+    .body = embeddings_body,
+};
