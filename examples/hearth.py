@@ -286,6 +286,7 @@ class _Hints(Structure):
         ("junction", c_uint32),
         ("sparse", c_uint32),
         ("ending", c_int),
+        ("transient", c_uint32),
     ]
 
 

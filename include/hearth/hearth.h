@@ -485,6 +485,8 @@ struct hearth_store_hints {
     uint32_t junction;  /* as the plan said */
     uint32_t sparse;    /* a grid on long prompts, tokens; 0 = none */
     enum hearth_ending ending;
+    /* start of text in the last message that the next turn may not have; 0 = none */
+    uint32_t transient;
 };
 
 struct hearth_store;
@@ -497,7 +499,7 @@ HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *toke
  * the tail. False when all rows are cached. */
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
 /* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the
- * junction, the last user message, the grid) and not held yet. */
+ * junction, the last user message, transient text, the grid) and not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
 /* Memory of at least `capacity` bytes to export an object into. Evicts others if necessary, but
  * never a prefix of these tokens. MEMORY, EXISTS or REFUSED otherwise: continue without storing.

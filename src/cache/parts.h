@@ -122,7 +122,8 @@ void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(
 
 /* ---- replace.c ---- */
 
-/* Whether the snapshot being stored is of the end of a prompt or an answer. */
+/* Whether the snapshot being stored is of the end of a prompt or an answer, or of a place before
+ * transient text: useful only to the next turn. */
 bool replace_is_turn_end(const struct hearth_store *store);
 /* Called before rows of the store enter the index, and after a snapshot of it has: the objects
  * that they supersede become the first to be evicted. */

@@ -66,7 +66,8 @@ enum {
     REPLACE_TOKENS_MIN = 1000,
     GAP_TOKENS_MIN = 256,   /* a block: below that, recomputing is cheaper than any bookkeeping */
     GAP_TOKENS_MAX = 16384, /* this much computing is worth a snapshot of any size */
-    SHARED_MARK_WEIGHT = 4, /* anchors and junctions also serve other conversations */
+    /* anchors and junctions also serve other conversations, transient text the next turn */
+    SHARED_MARK_WEIGHT = 4,
     /* a grid position only serves prompts that happen to branch after it, so it must save this
      * many gaps */
     GRID_GAPS = 8,
@@ -176,7 +177,7 @@ struct mark {
     uint32_t weight;
 };
 
-enum { MARKS_MAX = 3 };
+enum { MARKS_MAX = 4 };
 
 /* The marks of a prompt that are worth their bytes, ascending. Each saves the tokens between it
  * and the previous one. */
@@ -184,6 +185,7 @@ static size_t worthy_marks(const struct policy_snapshot *where, struct mark *mar
 {
     struct mark all[MARKS_MAX] = {{where->anchor, SHARED_MARK_WEIGHT},
                                   {where->junction, SHARED_MARK_WEIGHT},
+                                  {where->transient, SHARED_MARK_WEIGHT},
                                   {where->last_user, 1}};
     uint32_t before = where->from, end = end_of(where);
     size_t count = 0;

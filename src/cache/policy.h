@@ -86,8 +86,8 @@ double policy_reuse_chance(uint32_t uses, uint64_t age_ns, uint8_t entry);
 bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system);
 
 /* SNAPSHOTS. Where a prompt of `count` tokens that was restored at `from` should leave
- * snapshots: always at its end; at the anchor, the junction and the last user message when that
- * saves enough; and on a sparse grid where none of these is near.
+ * snapshots: always at its end; at the anchor, the junction, the last user message and the start of
+ * transient text in it when that saves enough; and on a sparse grid where none of these is near.
  *
  *      from          anchor          grid            junction  last_user   end
  *       |--------------A---------------g----------------J---------.---------E
@@ -96,7 +96,8 @@ bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system);
  * A snapshot saves the tokens between it and the previous one. It costs as much as the rows of
  * gap = snapshot_bytes / rows_bytes_per_token tokens (clamped to [256, 16384]; 256 when either
  * is unknown), and is taken when it saves at least that many. Anchors and junctions also serve
- * other conversations, so a quarter of that is enough. The grid only serves prompts that happen
+ * other conversations, and the next turn of this one resumes before transient text, so a quarter of
+ * that is enough. The grid only serves prompts that happen
  * to branch there, and needs eight times as many. So no two snapshots are nearer than gap / 4,
  * except the end and its predecessor. */
 struct policy_snapshot {
@@ -107,6 +108,7 @@ struct policy_snapshot {
     uint32_t from;      /* resumed there; it already has a snapshot */
     uint32_t anchor;    /* end of system and tools; 0 = unknown */
     uint32_t last_user; /* start of the last user message; 0 = unknown */
+    uint32_t transient; /* start of text that the next turn may not have; 0 = none */
     uint32_t junction;  /* where the rows match beyond any snapshot; 0 = none */
     uint64_t rows_bytes_per_token, snapshot_bytes;
     uint32_t sparse; /* grid step on long prompts, tokens; 0 = no grid */

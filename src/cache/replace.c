@@ -8,7 +8,7 @@
  *      snapshots     --anchor-------E1---G1---------E2---G2---------E3---G3
  *                    E: end of the prompt - 1, G: end of the answer
  *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: editing the last message or
- *      asking again returns to it
+ *      asking again returns to it. Snapshots before transient text are superseded like ends
  *
  *      tails         ------------------[ old tail ]                              superseded
  *                                       '--[ this turn's prompt continues here ]
@@ -38,7 +38,7 @@ static bool is_good_hit(const struct hearth_store *store)
 
 bool replace_is_turn_end(const struct hearth_store *store)
 {
-    return store->end + 1 >= prompt_of(store);
+    return store->end + 1 >= prompt_of(store) || store->end == store->hints.transient;
 }
 
 void replace_tail(struct hearth_store *store, struct deferred *deferred)

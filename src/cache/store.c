@@ -203,6 +203,7 @@ static bool snapshot_pays(const struct hearth_store *store, uint32_t at)
                                          .from = hints->resumed,
                                          .anchor = hints->anchor,
                                          .last_user = hints->last_user,
+                                         .transient = hints->transient,
                                          .junction = hints->junction,
                                          .rows_bytes_per_token = model->rows_bytes_per_token,
                                          .snapshot_bytes = model->snapshot_bytes,

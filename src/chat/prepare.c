@@ -212,6 +212,8 @@ static enum err place_marks(struct prepare_run *run)
         if (mark->kind == MARK_MESSAGE_BEGIN && mark->role == ROLE_USER)
             out->last_user = (uint32_t)mark->at;
     }
+    if (out->transient > 0)
+        neutral_count(run->tools->neutral, &out->changed, NEUTRAL_TRANSIENT, 1);
     return ERR_OK;
 }
 
@@ -231,40 +233,23 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     return 0;
 }
 
-static void add_breakpoint(struct prepared *out, uint32_t at)
-{
-    uint32_t last = out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
-
-    if (at > last && at < out->prompt.count)
-        out->breakpoints[out->breakpoints_count++] = at;
-}
-
 /* Breakpoints are hints: those without a position are skipped. */
-static void place_breakpoints(struct prepare_run *run)
+static void place_breakpoints(struct prepared *out, struct gen_request *request)
 {
-    struct gen_request *request = run->request;
-    struct prepared *out = run->out;
-    bool pending = out->transient > 0;
-    uint32_t asked = 0; /* the last one of the client */
+    uint32_t last = 0;
 
     for (size_t i = 0; i < request->breakpoints_count; i++) {
         uint32_t at = breakpoint_at(out, request->breakpoints[i]);
 
-        if (pending && at >= out->transient) {
-            add_breakpoint(out, out->transient);
-            pending = false;
-        }
-        add_breakpoint(out, at);
-        asked = at < out->prompt.count ? MAX(asked, at) : asked;
+        if (at <= last || at >= out->prompt.count)
+            continue;
+        out->breakpoints[out->breakpoints_count++] = at;
+        last = at;
     }
-    if (pending)
-        add_breakpoint(out, out->transient);
-    if (out->transient > 0)
-        neutral_count(run->tools->neutral, &out->changed, NEUTRAL_TRANSIENT, 1);
     if (!request->cache_explicit)
         return;
-    request->cache_write_max = asked;
-    if (asked == 0)
+    request->cache_write_max = last;
+    if (last == 0)
         request->cache_read = request->cache_write = false; /* as OpenAI defines it */
 }
 
@@ -428,7 +413,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
         return fail(&run, err, param_of(request), error);
     if (out->prompt.count == 0)
         return fail_empty(request, error);
-    place_breakpoints(&run);
+    place_breakpoints(out, request);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
         return fail(&run, err, grammar_param(&run), error);

@@ -60,7 +60,7 @@ struct prepared {
     uint32_t last_user; /* start of the last user message; 0 = not known */
     /* start of text in the messages after the last answer that may be gone next turn; 0 = none */
     uint32_t transient;
-    uint32_t breakpoints[GEN_BREAKPOINTS_MAX + 1]; /* of the client, and `transient` */
+    uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
     struct constraint constraint; /* owned */
     const char *grammar;          /* NULL = none; of `constraint` or of the request */

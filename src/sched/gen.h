@@ -154,8 +154,10 @@ struct gen {
     uint32_t tokens_count;
     const struct mark *marks; /* in tokens, ascending: where the prompt may be cut */
     size_t marks_count;
-    uint32_t anchor;             /* end of system prompt and tools; 0 = not known */
-    uint32_t last_user;          /* start of the last user message; 0 = not known */
+    uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
+    uint32_t last_user; /* start of the last user message; 0 = not known */
+    /* start of text in the last message that the next turn may not have; 0 = none */
+    uint32_t transient;
     uint32_t max_tokens;         /* 0 = as many as fit */
     const struct lora_set *lora; /* adapters; NULL = as the engine was loaded */
     struct sample_params sample;

@@ -101,6 +101,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
         .no_disk = gen->cache.no_disk,
         .request = gen->id,
         .last_user = gen->last_user,
+        .transient = gen->transient,
         .sparse = job->sched->options.sparse,
     };
 }

@@ -61,7 +61,7 @@ enum {
     /* between two admission attempts of a job deferred under a ceiling: memory is measured, and no
      * event reports that more is available */
     SCHED_MEMORY_MS = 10,
-    SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and a spare */
+    SCHED_MARKS_EXTRA = 5, /* junction, anchor, last user message, transient text, and a spare */
     SCHED_VIEWS_MAX = 128,
 };
 

@@ -301,6 +301,7 @@ static size_t collect_marks(struct job *job)
         job->marks[count++] = gen->cache.breakpoints[i];
     job->marks[count++] = job->anchor;
     job->marks[count++] = job->last_user;
+    job->marks[count++] = gen->transient;
     job->marks[count++] = job->junction;
     return count;
 }

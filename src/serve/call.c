@@ -512,6 +512,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->marks_count = prepared->marks_count;
     gen->anchor = prepared->anchor;
     gen->last_user = prepared->last_user;
+    gen->transient = prepared->transient;
     gen->max_tokens = request->max_tokens;
     gen->lora = &call->lora;
     gen->score_prompt = request->score_prompt;

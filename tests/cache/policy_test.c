@@ -583,6 +583,11 @@ static void test_snapshots_are_worth_their_bytes(void **state)
     assert_wanted(&where, 500, 40000, 58000, 60000);
     where.anchor = 499;
     assert_wanted(&where, 40000, 58000, 60000);
+    where.transient = 58499; /* too near after the last message */
+    assert_wanted(&where, 40000, 58000, 60000);
+    where.transient = 58500; /* the next turn needs it: a quarter is enough */
+    assert_wanted(&where, 40000, 58000, 58500, 60000);
+    where.transient = 0;
     where.last_user = 41999; /* too near after the junction */
     assert_wanted(&where, 40000, 60000);
     where.last_user = 42000;
@@ -638,14 +643,15 @@ static void test_snapshots_are_apart(void **state)
         where.from = (uint32_t)test_random_below(&seed, where.count);
         where.anchor = (uint32_t)test_random_below(&seed, where.count + 100);
         where.last_user = (uint32_t)test_random_below(&seed, where.count + 100);
+        where.transient = (uint32_t)test_random_below(&seed, where.count + 100);
         where.junction = (uint32_t)test_random_below(&seed, where.count + 100);
         where.sparse = (uint32_t)test_random_below(&seed, 3) * 512;
         uint32_t end = where.generated ? where.count : where.count - 1, before = where.from;
         size_t n = wanted(&where, at, COUNT_OF(at));
         assert_int_equal(n > 0, end > where.from);
         for (size_t i = 0; i < n; i++) {
-            bool mark =
-                at[i] == where.anchor || at[i] == where.last_user || at[i] == where.junction;
+            bool mark = at[i] == where.anchor || at[i] == where.last_user ||
+                        at[i] == where.junction || at[i] == where.transient;
             assert_true(at[i] > where.from && at[i] <= end);
             assert_true(mark || at[i] == end || (where.sparse > 0 && at[i] % where.sparse == 0));
             assert_true(at[i] == end || 4 * (at[i] - before) >= gap);

@@ -135,6 +135,28 @@ static void test_i13_the_system_prompt_is_not_superseded(void **state)
     kit_close(&kit);
 }
 
+/* A client that adds a span to its last message, and removes it a turn later. */
+static void test_i13_places_before_transient_text_are_superseded(void **state)
+{
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .prompt = 1201, .anchor = 50};
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, TOKENS, 1);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        uint32_t at = 1150 + 300 * turn;
+        hints.resumed = kit_restore(&kit, tokens, hints.prompt, NULL);
+        assert_int_equal(hints.resumed, turn == 0 ? 0 : at - 300);
+        hints.transient = at;
+        retain(&kit, tokens, at, &hints, at);
+        hints.prompt += 300;
+    }
+    expect_superseded(&kit, (uint32_t[]){1150}, 1);
+    kit_close(&kit);
+}
+
 static void test_i13_poor_hits_supersede_nothing(void **state)
 {
     static const struct turn turns[][2] = {
@@ -337,6 +359,7 @@ static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(v
 
 TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
            TEST(test_i13_the_system_prompt_is_not_superseded),
+           TEST(test_i13_places_before_transient_text_are_superseded),
            TEST(test_i13_poor_hits_supersede_nothing),
            TEST(test_i14_a_system_prompt_that_did_not_match_whole),
            TEST(test_i92_what_is_superseded_is_found_and_revived),

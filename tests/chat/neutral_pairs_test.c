@@ -149,7 +149,6 @@ static void check_transient(const struct prompt *first, size_t common, const cha
     }
     if (p->transient == 0 || p->transient > common || p->transient + 2 < common)
         fail_msg("%s: the place is %u, the prompts differ at %zu", name, p->transient, common);
-    assert_int_equal(p->breakpoints[p->breakpoints_count - 1], p->transient);
 }
 
 static void check_pair(const char *name, bool on)
