@@ -110,7 +110,9 @@ enum engine_slicing {
     X(ENGINE_FAULT_IMPORT, "the library refuses the state that it has saved")             \
     X(ENGINE_FAULT_BYTES, "the restored state is not the saved one")                      \
     X(ENGINE_FAULT_LOGITS, "the model computes other values after its state is restored") \
-    X(ENGINE_FAULT_NEIGHBOUR, "restoring one sequence changes another")
+    X(ENGINE_FAULT_NEIGHBOUR, "restoring one sequence changes another")                   \
+    X(ENGINE_FAULT_INDEX, "the library does not restore its compressed index exactly")    \
+    X(ENGINE_FAULT_UNPROVEN, "no run beyond its index shows that a restore is exact")
 
 enum engine_fault {
 #define X(value, text) value,
@@ -120,11 +122,6 @@ enum engine_fault {
 };
 
 const char *engine_fault_text(enum engine_fault fault);
-
-struct engine_layer_group {
-    enum kind kind;
-    uint32_t layers; /* 0 = unknown */
-};
 
 struct engine_facts {
     const char *name;          /* general.name, or the file's name */

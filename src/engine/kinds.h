@@ -48,4 +48,10 @@ bool kind_set_sliceable(kind_set set);
 /* Some kind needs a snapshot at exactly the boundary: all sets but the sliceable ones. */
 bool kind_set_needs_snapshot(kind_set set);
 
+/* Layers of one kind in a model. */
+struct engine_layer_group {
+    enum kind kind;
+    uint32_t layers; /* 0 = unknown */
+};
+
 #endif

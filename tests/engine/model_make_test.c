@@ -146,7 +146,7 @@ static void check_family(const char *family, const char *kinds)
     engine_close(&engine);
 }
 
-/* X(test, family, kinds of its layers); qwen4exp is served by whole sequences, and is only what the
+/* X(test, family, kinds of its layers); of qwen4exp, no state is moved, so it is only what the
  * library announces; llama4 is chunked, but the library does not tell that from sliding. */
 #define FAMILY_TESTS(X)                                           \
     X(test_runs_llama, "llama", "full")                           \

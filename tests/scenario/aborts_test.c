@@ -113,15 +113,20 @@ static void test_an_encoder_does_not_chat_isolated(void **state)
     check_encoder("--isolate");
 }
 
-/* Its memory aborts when a range of a sequence is copied; whole sequences work. */
+/* Its memory aborts when a range of a sequence is copied, and the library restores it wrongly: it is
+ * served without a cache, and says why. */
 static void test_qwen4exp_is_served(void **state)
 {
     struct serve_proc proc;
+    struct http_answer http;
 
     (void)state;
     add_link("indexed", "qwen4exp");
     start(&proc, "");
     expect_served(&proc, "indexed");
+    serve_proc_ask(&proc, "GET", "/props?model=indexed", NULL, &http);
+    assert_non_null(strstr(buf_str(&http.body), "does not restore its compressed index exactly"));
+    http_answer_fini(&http);
     expect_served(&proc, "qwen3");
     serve_proc_stop(&proc);
 }
