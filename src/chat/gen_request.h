@@ -37,6 +37,26 @@ enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
 
 /* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
  * (its index in the conversation). */
+/* A context edit (prepare_edit.c): content that is cleared before the model sees it. */
+enum gen_edit_kind { GEN_EDIT_TOOL_USES, GEN_EDIT_THINKING };
+
+enum { GEN_EDITS_MAX = 8, GEN_EDIT_KEEP_ALL = UINT32_MAX };
+
+struct gen_edit {
+    enum gen_edit_kind kind;
+    bool by_uses;              /* the trigger is a number of tool uses, not of tokens */
+    uint32_t trigger;          /* of tool uses: nothing is cleared up to this */
+    uint32_t keep;             /* of the newest tool uses, or turns with thoughts */
+    uint32_t clear_at_least;   /* tokens; 0 = not set */
+    const struct str *exclude; /* names of tools whose results stay */
+    size_t exclude_count;
+    bool all_inputs; /* also the arguments of calls; or those of some tools: */
+    const struct str *inputs;
+    size_t inputs_count;
+    /* set by prepare.h */
+    uint32_t cleared, cleared_tokens;
+};
+
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
 /* A prompt of text or tokens, as `source` says. */
@@ -118,6 +138,9 @@ struct gen_request {
     uint32_t cache_ttl_s;                 /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;
+    struct gen_edit edits[GEN_EDITS_MAX];
+    size_t edits_count;
+    bool manages_context;  /* the answer says which edits were applied, if only none */
     struct str compare_id; /* of the earlier answer to compare prompts with; empty = none */
     uint32_t compactions;  /* items that stand for earlier turns */
 

@@ -33,7 +33,7 @@ static bool may_call(const struct gen_request *request)
     return request->tool_choice != CONSTRAINT_NONE && request->conversation.tools_count > 0;
 }
 
-static enum err render(struct prepare_run *run)
+enum err prepare_render(struct prepare_run *run)
 {
     const struct prepare_tools *tools = run->tools;
     struct gen_request *request = run->request;
@@ -80,7 +80,8 @@ static enum err prepare_conversation(struct prepare_run *run)
     run->out->formats = chat_template_formats(run->tools->model.tmpl);
     run->out->calls = may_call(run->request);
     TRY(prepare_messages(run));
-    TRY(render(run));
+    TRY(prepare_edit(run));
+    TRY(prepare_render(run));
     TRY(check_length(run, run->out->text.text.len));
     return prepare_tokens(run);
 }

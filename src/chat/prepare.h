@@ -78,6 +78,7 @@ struct prepared {
     struct hash256 space, history; /* for recall_remember */
     bool history_known;
     size_t recalled; /* turns that were recalled as sampled */
+    size_t original; /* tokens before context edits; 0 = none were requested */
     struct neutral_tally changed;
 };
 

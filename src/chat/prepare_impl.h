@@ -3,6 +3,7 @@
  *
  *      prepare.c           the order of the steps, marks, grammar
  *      prepare_messages.c  messages before the template sees them
+ *      prepare_edit.c      old tool results and thoughts cleared from them
  *      prepare_recall.c    tokens after the template, with turns as they were sampled
  */
 #ifndef HEARTH_CHAT_PREPARE_IMPL_H
@@ -27,6 +28,12 @@ enum err prepare_messages(struct prepare_run *run) NODISCARD;
 /* An assistant's message in the form of recall.h, in the request's arena. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct recall_message *out) NODISCARD;
+
+/* Applies the edits that the request asks for, and counts what they cleared. */
+enum err prepare_edit(struct prepare_run *run) NODISCARD;
+
+/* The template's text. */
+enum err prepare_render(struct prepare_run *run) NODISCARD;
 
 /* Tokens and their marks from out->text. */
 enum err prepare_tokens(struct prepare_run *run) NODISCARD;

@@ -92,6 +92,34 @@ static void write_diagnostics(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
+/* ---- context management ---- */
+
+static void write_edit(struct json *json, const struct gen_edit *edit)
+{
+    bool thinking = edit->kind == GEN_EDIT_THINKING;
+
+    json_open(json, '{');
+    json_key_text(json, "type", thinking ? "clear_thinking_20251015" : "clear_tool_uses_20250919");
+    json_key_uint(json, thinking ? "cleared_thinking_turns" : "cleared_tool_uses", edit->cleared);
+    json_key_uint(json, "cleared_input_tokens", edit->cleared_tokens);
+    json_close(json, '}');
+}
+
+static void write_edits(struct json *json, const struct answer *answer)
+{
+    const struct gen_request *request = answer->request;
+
+    if (!request->manages_context)
+        return;
+    json_key_open(json, "context_management", '{');
+    json_key_open(json, "applied_edits", '[');
+    for (size_t i = 0; i < request->edits_count; i++)
+        if (request->edits[i].cleared > 0)
+            write_edit(json, &request->edits[i]);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 /* ---- a message ---- */
 
 static const char *const stop_reasons[] = {
@@ -181,6 +209,7 @@ static void compose_body(struct answer *answer, struct buf *out)
     write_stop(&json, &answer->choices[0]);
     write_usage(&json, answer);
     write_diagnostics(&json, answer);
+    write_edits(&json, answer);
     usage_write_x_cache(&json, answer);
     json_close(&json, '}');
 }
@@ -214,6 +243,7 @@ static void compose_begin(struct answer *answer, struct buf *out)
     write_stop(&json, &answer->choices[0]); /* all null: it is running */
     write_usage(&json, answer);
     write_diagnostics(&json, answer);
+    write_edits(&json, answer);
     usage_write_x_cache(&json,
                         answer); /* repeated here: SDKs keep extra fields of this event only */
     json_close(&json, '}');
@@ -311,6 +341,7 @@ static void compose_end(struct answer *answer, struct buf *out)
     write_stop(&json, &answer->choices[0]);
     json_close(&json, '}');
     write_usage(&json, answer);
+    write_edits(&json, answer);
     usage_write_x_cache(&json, answer);
     event_close(&json);
     json = event_open(out, "message_stop");

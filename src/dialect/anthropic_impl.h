@@ -27,6 +27,9 @@
  * gen_request.cache_ttl_s and decides under which name creation is reported. */
 enum { ANTHROPIC_TTL_SHORT_S = 300, ANTHROPIC_TTL_LONG_S = 3600 };
 
+/* clear_tool_uses without a trigger, in tokens, or without keep, in tool uses. */
+enum { ANTHROPIC_EDIT_TRIGGER = 100000, ANTHROPIC_EDIT_KEEP = 3 };
+
 /* As dialect->parse. Counting needs no max_tokens; all other fields are checked in the same way. */
 enum err anthropic_parse(struct gen_request *request, yyjson_val *root,
                          struct api_error *error) NODISCARD;

@@ -4,9 +4,9 @@
  *
  * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
  * stop_sequences, thinking, output_config (effort, format), output_format, cache_control,
- * diagnostics; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
+ * diagnostics, context_management; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
  * Anthropic's servers have and that change the answer (mcp_servers, container) are refused.
- * Everything else (metadata, service_tier, context_management, ...) is ignored.
+ * Everything else (metadata, service_tier, ...) is ignored.
  *
  * thinking: `adaptive` and `between_tools` enable thinking, like `enabled` without a budget.
  * `display` is ignored: a client that receives the thought can send it back, and then the prompt of
@@ -164,6 +164,102 @@ static enum err read_output(struct gen_request *request, const struct json_reade
     return read_format(request, &reader, "format");
 }
 
+/* ---- context management ---- */
+
+static enum err read_value(const struct json_reader *edit, const char *key, uint32_t *out)
+{
+    struct json_reader reader;
+    uint64_t value = *out;
+
+    TRY(json_read_nested(edit, key, &reader));
+    TRY(json_read_uint(&reader, "value", 0, UINT32_MAX, &value));
+    *out = (uint32_t)value;
+    return ERR_OK;
+}
+
+static enum err read_names(struct gen_request *request, const struct json_reader *edit,
+                           const char *key, const struct str **out, size_t *count)
+{
+    yyjson_val *list = NULL, *name;
+    size_t i, max;
+
+    TRY(json_read_array(edit, key, &list));
+    struct str *names =
+        arena_alloc_array(&request->arena, yyjson_arr_size(list) + 1, sizeof(*names));
+    if (names == NULL)
+        return request->arena.err;
+    yyjson_arr_foreach(list, i, max, name)
+    {
+        names[i] = json_read_text(name);
+        if (!yyjson_is_str(name))
+            return json_read_error(edit, key, "must be a list of names of tools");
+    }
+    *out = names;
+    *count = yyjson_arr_size(list);
+    return ERR_OK;
+}
+
+static enum err read_clear_tool_uses(struct gen_request *request, const struct json_reader *reader,
+                                     struct gen_edit *edit)
+{
+    static const char *const triggers[] = {"input_tokens", "tool_uses", NULL};
+    struct json_reader trigger;
+    size_t by = 0;
+
+    *edit = (struct gen_edit){
+        .kind = GEN_EDIT_TOOL_USES, .trigger = ANTHROPIC_EDIT_TRIGGER, .keep = ANTHROPIC_EDIT_KEEP};
+    TRY(json_read_nested(reader, "trigger", &trigger));
+    TRY(json_read_name(&trigger, "type", triggers, "must be 'input_tokens' or 'tool_uses'", &by));
+    edit->by_uses = by == 1;
+    TRY(read_value(reader, "trigger", &edit->trigger));
+    TRY(read_value(reader, "keep", &edit->keep));
+    TRY(read_value(reader, "clear_at_least", &edit->clear_at_least));
+    TRY(read_names(request, reader, "exclude_tools", &edit->exclude, &edit->exclude_count));
+    if (yyjson_is_arr(json_read_get(reader, "clear_tool_inputs")))
+        return read_names(request, reader, "clear_tool_inputs", &edit->inputs, &edit->inputs_count);
+    return json_read_bool(reader, "clear_tool_inputs", &edit->all_inputs);
+}
+
+/* keep: {"type":"thinking_turns","value":N}, {"type":"all"} or "all" */
+static enum err read_clear_thinking(const struct json_reader *reader, struct gen_edit *edit)
+{
+    yyjson_val *keep = json_read_get(reader, "keep");
+
+    *edit = (struct gen_edit){.kind = GEN_EDIT_THINKING, .keep = 1};
+    if (yyjson_equals_str(keep, "all") || yyjson_equals_str(yyjson_obj_get(keep, "type"), "all")) {
+        edit->keep = GEN_EDIT_KEEP_ALL;
+        return ERR_OK;
+    }
+    return read_value(reader, "keep", &edit->keep);
+}
+
+/* Edits of other types (compact_*) are ignored: they are not among the applied ones. */
+static enum err read_edits(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader context, reader;
+
+    TRY(json_read_nested(body, "context_management", &context));
+    request->manages_context = context.object != NULL;
+    if (context.object == NULL)
+        return ERR_OK;
+    struct json_list list = json_list(&context, "edits");
+    while (json_next(&list, &reader)) {
+        struct gen_edit *edit = &request->edits[request->edits_count];
+        struct str type = json_read_text(json_read_get(&reader, "type"));
+        bool uses = str_starts(type, STR("clear_tool_uses_"));
+
+        if (!uses && !str_starts(type, STR("clear_thinking_")))
+            continue;
+        if (request->edits_count == GEN_EDITS_MAX)
+            return json_read_error(&context, "edits", "must have at most %d entries",
+                                   GEN_EDITS_MAX);
+        TRY(uses ? read_clear_tool_uses(request, &reader, edit)
+                 : read_clear_thinking(&reader, edit));
+        request->edits_count++;
+    }
+    return list.err;
+}
+
 /* null asks for no comparison, but for a record, which is always made. */
 static enum err read_diagnostics(struct gen_request *request, const struct json_reader *body)
 {
@@ -184,6 +280,7 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     TRY(read_thinking(request, body));
     TRY(read_output(request, body));
     TRY(read_diagnostics(request, body));
+    TRY(read_edits(request, body));
     TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
     TRY(json_read_str(body, "cache_salt", &request->cache_salt));
     TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));

@@ -155,5 +155,11 @@ enum err endpoint_count_tokens(struct call *call, const struct json_reader *body
 {
     TRY(call_prepare(call, body->error));
     json_key_uint(json, "input_tokens", call->prepared.prompt.count);
+    if (!call->request.manages_context)
+        return ERR_OK;
+    json_key_open(json, "context_management", '{');
+    json_key_uint(json, "original_input_tokens",
+                  MAX(call->prepared.original, call->prepared.prompt.count));
+    json_close(json, '}');
     return ERR_OK;
 }

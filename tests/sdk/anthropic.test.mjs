@@ -52,6 +52,19 @@ test('why a prompt did not continue the one before it', async () => {
     assert.deepEqual(lost.diagnostics, { cache_miss_reason: { type: 'previous_message_not_found' } });
 });
 
+test('old tool results are cleared', async () => {
+    const use = (id) => [{ role: 'assistant', content: [{ type: 'tool_use', id, name: 'get_weather', input: { city: 'Rome' } }] },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content: 'It is sunny. '.repeat(20) }] }];
+    const body = { model, tools, messages: [...messages, ...use('a'), ...use('b')], betas: ['context-management-2025-06-27'],
+        context_management: { edits: [{ type: 'clear_tool_uses_20250919', trigger: { type: 'tool_uses', value: 1 }, keep: { type: 'tool_uses', value: 1 } }] } };
+    const answer = await client.beta.messages.create({ ...body, max_tokens: 4 });
+    const [edit] = answer.context_management.applied_edits;
+    assert.equal(edit.cleared_tool_uses, 1);
+    const counted = await client.beta.messages.countTokens(body);
+    assert.equal(counted.input_tokens, prompt(answer.usage));
+    assert.equal(counted.context_management.original_input_tokens - counted.input_tokens, edit.cleared_input_tokens);
+});
+
 test('a stream, event by event', async () => {
     const stream = await client.messages.create({ model, system, messages, max_tokens: 16, stream: true });
     const events = [];

@@ -170,6 +170,49 @@ static void test_explicit_breakpoints(void **state)
     }
 }
 
+#define USE(id)                                                                                  \
+    "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"" id                   \
+    "\",\"name\":\"f\","                                                                         \
+    "\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":" \
+    "\"" id "\",\"content\":\"" WORDS "\"}]}"
+#define EDITED                                                                                 \
+    "{\"model\":\"x\",\"max_tokens\":1,\"context_management\":{\"edits\":[{\"type\":"          \
+    "\"clear_tool_uses_20250919\",\"trigger\":{\"type\":\"tool_uses\",\"value\":1},\"keep\":{" \
+    "\"type\":"                                                                                \
+    "\"tool_uses\",\"value\":1}}]},\"messages\":[{\"role\":\"user\",\"content\":\"go\"}," USE( \
+        "a") "," USE("b") "]"
+
+/* Applied edits are in the answer, in a stream, and count_tokens counts both ways. */
+static void test_context_edits(void **state)
+{
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    open_kit(&kit);
+    yyjson_doc *doc = api_kit_post(&kit, "/v1/messages", EDITED "}", 200);
+    assert_string_equal(json_at(doc, "/context_management/applied_edits/0/type"),
+                        "clear_tool_uses_20250919");
+    assert_int_equal(json_number_at(doc, "/context_management/applied_edits/0/cleared_tool_uses"),
+                     1);
+    uint64_t cleared =
+        json_number_at(doc, "/context_management/applied_edits/0/cleared_input_tokens");
+    assert_true(cleared > 100);
+    uint64_t prompt = json_number_at(doc, "/usage/input_tokens") +
+                      json_number_at(doc, "/usage/cache_creation_input_tokens") +
+                      json_number_at(doc, "/usage/cache_read_input_tokens");
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/v1/messages/count_tokens", EDITED "}", 200);
+    assert_int_equal(json_number_at(doc, "/input_tokens"), prompt);
+    assert_int_equal(json_number_at(doc, "/context_management/original_input_tokens"),
+                     prompt + cleared);
+    yyjson_doc_free(doc);
+    api_kit_ask(&kit, "POST", "/v1/messages", NULL, EDITED ",\"stream\":true}", &answer);
+    assert_non_null(strstr(buf_str(&answer.body), "\"context_management\":{\"applied_edits\":[{"));
+    http_answer_fini(&answer);
+    api_kit_close(&kit);
+}
+
 /* n answers with seeds one after the other: each is what a request with that seed alone gets. */
 /* Each prompt gets what it gets alone, and the usage is that of all. */
 static void test_several_prompts(void **state)
@@ -839,8 +882,9 @@ static void test_close_with_calls_on_their_way(void **state)
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
            TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
-           TEST(test_echo_and_tokens), TEST(test_several_prompts), TEST(test_echo_with_logprobs),
-           TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
+           TEST(test_context_edits), TEST(test_echo_and_tokens), TEST(test_several_prompts),
+           TEST(test_echo_with_logprobs), TEST(test_three_choices),
+           TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
            TEST(test_unknown_models), TEST(test_an_engine_that_fails),
