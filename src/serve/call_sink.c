@@ -378,6 +378,8 @@ static void finish_text(struct call_choice *choice, const struct gen_result *res
 {
     bool cut = result->end != GEN_END_STOP;
 
+    if (choice->call->request.prefill_only) /* the sampled token may be half a character */
+        return;
     push_text(choice, result->tail);
     if (is_over(choice))
         return;
