@@ -78,6 +78,7 @@ static enum err rerank_parse(struct gen_request *request, yyjson_val *root, stru
     if (own == NULL)
         return request->arena.err;
     struct embed_request *embed = &own->request;
+    own->documents = true; /* keeps I86 */
     TRY(json_read_str(&body, "model", &request->model));
     TRY(json_read_uint(&body, "top_n", 1, UINT32_MAX, &top));
     TRY(json_read_bool(&body, "return_documents", &own->documents));

@@ -62,19 +62,22 @@ static void expect_body(const struct dialect *dialect, const char *request, cons
 }
 
 /* The best first, equal ones as they came, and no more than asked for. */
-static void test_scores(void **state)
+static void test_i86_scores(void **state)
 {
     (void)state;
-    expect_body(&dialect_rerank,
-                "{'query':'q','documents':['a','b','c'],'top_n':2,'return_documents':true}",
+    expect_body(&dialect_rerank, "{'query':'q','documents':['a','b','c'],'top_n':2}",
                 "{'id':'rerank-ID','object':'list','model':'m','results':[{'index':1,"
                 "'relevance_score':0.5,'document':{'text':'b'}},{'index':2,"
                 "'relevance_score':0.5,'document':{'text':'c'}}],"
                 "'usage':{'prompt_tokens':100,'total_tokens':100}}");
+    expect_body(&dialect_rerank,
+                "{'query':'q','documents':['a','b','c'],'top_n':1,'return_documents':false}",
+                "{'id':'rerank-ID','object':'list','model':'m','results':[{'index':1,"
+                "'relevance_score':0.5}],'usage':{'prompt_tokens':100,'total_tokens':100}}");
     expect_body(&dialect_score, "{'text_1':'q','text_2':['a','b']}",
                 "{'id':'score-ID','object':'list','created':7,'model':'m','data':[{'index':0,"
                 "'object':'score','score':-1.0},{'index':1,'object':'score','score':0.5}],"
                 "'usage':{'prompt_tokens':100,'total_tokens':100}}");
 }
 
-TEST_SUITE(TEST(test_pairs), TEST(test_bad_requests_are_named), TEST(test_scores))
+TEST_SUITE(TEST(test_pairs), TEST(test_bad_requests_are_named), TEST(test_i86_scores))

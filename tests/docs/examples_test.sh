@@ -36,6 +36,7 @@ run_blocks() { # FILE
 
 test_api() { run_blocks "$top/docs/api.md"; }
 test_ollama() { run_blocks "$top/docs/ollama.md"; }
+test_embeddings() { run_blocks "$top/docs/embeddings.md"; }
 test_clients() { run_blocks "$top/docs/clients.md"; }
 
 # The line of the README: what a person tries first.

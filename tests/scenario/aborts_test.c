@@ -90,6 +90,7 @@ static void expect_refused(const struct serve_proc *proc, const char *model, int
 
 static void check_encoder(const char *more)
 {
+    struct http_answer answer;
     struct serve_proc proc;
 
     add_link("embedding", "bert");
@@ -97,6 +98,11 @@ static void check_encoder(const char *more)
     start(&proc, more);
     expect_refused(&proc, "both", 400, "its architecture, t5, encodes its input in a pass");
     expect_refused(&proc, "embedding", 400, "makes embeddings, it does not generate text");
+    serve_proc_ask(&proc, "POST", "/v1/embeddings",
+                   "{\"model\":\"embedding\",\"input\":[\"a\",\"b\"]}", &answer);
+    if (answer.status != 200 || strstr(buf_str(&answer.body), "\"index\":1") == NULL)
+        fail_msg("%d %s", answer.status, buf_str(&answer.body));
+    http_answer_fini(&answer);
     expect_served(&proc, "qwen3");
     serve_proc_stop(&proc);
 }

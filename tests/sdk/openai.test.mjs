@@ -240,6 +240,24 @@ test('responses with a tool', async () => {
     assert.equal(next.object, 'response');
 });
 
+test('embeddings', async () => {
+    const input = ['What burns in a hearth?', 'Wood.', 'Wood.'];
+    const all = await client.embeddings.create({ model, input }); /* as base64, which the client decodes */
+    assert.deepEqual(all.data.map((entry) => entry.index), [0, 1, 2]);
+    assert.equal(all.usage.total_tokens, all.usage.prompt_tokens);
+    const vectors = all.data.map((entry) => entry.embedding);
+    const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+    for (const vector of vectors) assert.ok(Math.abs(dot(vector, vector) - 1) < 1e-5);
+    assert.ok(dot(vectors[1], vectors[2]) > 0.9999 && dot(vectors[0], vectors[1]) < 0.9999);
+    const plain = await client.embeddings.create({ model, input: input[0], encoding_format: 'float' });
+    assert.ok(dot(plain.data[0].embedding, vectors[0]) > 0.9999);
+    const short = await client.embeddings.create({ model, input: [[72, 105], [72]], dimensions: 8 });
+    assert.deepEqual(short.data.map((entry) => entry.embedding.length), [8, 8]);
+    const wrong = await client.embeddings.create({ model, input: 'long '.repeat(9000) }).then(() => assert.fail('taken'), (error) => error);
+    assert.equal(wrong.status, 400);
+    assert.equal(wrong.code, 'context_length_exceeded');
+});
+
 test('responses with a tool or structured output', async () => {
     const { name, description, parameters, strict } = tools[0].function;
     const schema = { type: 'object', properties: { dry: { type: 'boolean' } }, required: ['dry'], additionalProperties: false };
