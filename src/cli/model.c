@@ -1,10 +1,12 @@
 /*
- * model.c: `hearth model make`: a model file with random weights; and `hearth model show`.
+ * model.c: `hearth model make`: a model file with random weights; `hearth model show` and `hearth model
+ * quantize`.
  *
  * The options of make are the fields of struct model_make_options; src/engine checks them for the family
  * and writes the error messages.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/model_settings.h"
 #include "engine/model_make.h"
+#include "engine/quantize.h"
 #include "engine/state.h"
 
 struct model_options {
@@ -25,7 +28,8 @@ struct model_options {
     uint64_t experts, experts_used, expert_ff, window, ctx, vocab, seed;
     int quant;
     bool tied;
-    struct model_settings load; /* show */
+    bool requantize;
+    struct model_settings load; /* show, and some of it for quantize */
 };
 
 #define AT(field)     offsetof(struct model_options, field)
@@ -66,6 +70,8 @@ static const struct option_desc options_table[] = {
      .help = "Training context to declare, in tokens."},
     {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Vocabulary size."},
     {"tied", 0, OPTION_FLAG, AT(tied), HERE, .help = "Share weights between embedding and output."},
+    {"allow-requantize", 0, OPTION_FLAG, AT(requantize), HERE, .group = "Quantization",
+     .help = "Let quantize read a model that is quantized already, which costs quality."},
     MODEL_SETTINGS_OPTIONS(struct model_options, load),
 };
 
@@ -283,6 +289,66 @@ static enum cli_exit run_show(struct cli *cli, const struct model_settings *sett
     return CLI_EXIT_OK;
 }
 
+/* ---- quantize ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static bool on_quantized(float done, void *bar)
+{
+    progress_part(done, bar);
+    return !interrupted;
+}
+
+static enum cli_exit run_quantize(struct cli *cli, const struct model_options *options)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct errinfo info = {0};
+
+    if (cli->args_count != 4)
+        return cli_usage_error(cli, "quantize needs a model file, an output file and a type, as in "
+                                    "'hearth model quantize in.gguf out.gguf Q4_K_M'");
+    struct quantize_options quantize = {
+        .in = cli->args[1],
+        .out = cli->args[2],
+        .type = cli->args[3],
+        .threads = (uint32_t)options->load.threads,
+        .requantize = options->requantize,
+        .backends = options->load.backends,
+        .fs = cli->setup->fs,
+        .on_progress = on_quantized,
+    };
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    const uint64_t start_ns = clock_mono_ns(cli->setup->clock);
+    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "quantizing",
+                                           PROGRESS_UNIT_NONE, cli->setup->clock);
+    quantize.arg = bar;
+    enum err err = quantize_file(&quantize, &info);
+    progress_finish(&bar, err == ERR_OK);
+    if (err == ERR_INVALID)
+        return cli_usage_error(cli, "%s", info.text);
+    if (err != ERR_OK)
+        return cli_error(cli, "%s%s", info.text,
+                         strstr(info.text, "requantizing") != NULL && !options->requantize
+                             ? "; --allow-requantize permits it"
+                             : "");
+    struct stat before = {0}, after = {0};
+    char from[UNITS_TEXT_BYTES], to[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES];
+    stat(quantize.in, &before);
+    stat(quantize.out, &after);
+    fprintf(cli->out, "%s: %s, %s (%s before), %s\n", quantize.out, quantize.type,
+            units_format_size((uint64_t)after.st_size, to),
+            units_format_size((uint64_t)before.st_size, from),
+            units_format_duration(clock_mono_ns(cli->setup->clock) - start_ns, time));
+    return CLI_EXIT_OK;
+}
+
 /* ---- the command ---- */
 
 static enum cli_exit run(struct cli *cli, const void *arg)
@@ -299,19 +365,22 @@ static enum cli_exit run(struct cli *cli, const void *arg)
     }
     if (strcmp(cli->args[0], "show") == 0)
         return run_show(cli, &options->load);
-    return cli_usage_error(cli, "unknown model command \"%s\"; use make or show", cli->args[0]);
+    if (strcmp(cli->args[0], "quantize") == 0)
+        return run_quantize(cli, options);
+    return cli_usage_error(cli, "unknown model command \"%s\"; use make, show or quantize",
+                           cli->args[0]);
 }
 
-static const char *const words[] = {"make", "show", NULL};
+static const char *const words[] = {"make", "show", "quantize", NULL};
 
 const struct command command_model = {
     .name = "model",
-    .summary = "Create a model file with random weights, or describe a model file.",
-    .usage = "make [options] | show [options] FILE",
+    .summary = "Quantize or describe a model file, or create a random one.",
+    .usage = "make [options] | show [options] FILE | quantize [options] IN OUT TYPE",
     .table = {.command = "model", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct model_options),
     .args_min = 1,
-    .args_max = 2,
+    .args_max = 4,
     .words = words,
     .run = run,
 };

@@ -290,6 +290,21 @@ const char *gguf_file_architecture(const struct gguf_file *file)
     return file->architecture;
 }
 
+uint64_t gguf_file_elements(const struct gguf_file *file)
+{
+    uint64_t elements = 0;
+
+    for (size_t s = 0; s < file->shards_count; s++) {
+        const struct gguf_context *gguf = file->shards[s].gguf;
+        for (int64_t i = 0; i < gguf_get_n_tensors(gguf); i++) {
+            enum ggml_type type = gguf_get_tensor_type(gguf, i);
+            elements += gguf_get_tensor_size(gguf, i) / ggml_type_size(type) *
+                        (uint64_t)ggml_blck_size(type);
+        }
+    }
+    return elements;
+}
+
 uint64_t gguf_file_bytes(const struct gguf_file *file)
 {
     uint64_t bytes = 0;

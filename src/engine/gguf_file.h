@@ -39,7 +39,8 @@ bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
 bool gguf_file_has_tensor(const struct gguf_file *file, const char *name);
 
 const char *gguf_file_architecture(const struct gguf_file *file);
-uint64_t gguf_file_bytes(const struct gguf_file *file); /* all shards */
+uint64_t gguf_file_bytes(const struct gguf_file *file);    /* all shards */
+uint64_t gguf_file_elements(const struct gguf_file *file); /* of all tensors */
 
 /* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state (both:
  * a composite); it has an index of its own. */

@@ -44,7 +44,7 @@ test_mistakes_are_sentences() {
     expect_err 'the width is 100: llama needs a multiple of 32, such as 96 or 128'
     run "$HEARTH" model bake
     expect_status 2
-    expect_err "unknown model command \"bake\"; use make or show"
+    expect_err "unknown model command \"bake\"; use make, show or quantize"
     run "$HEARTH" model
     expect_status 2
     run "$HEARTH" model make -o nowhere/x.gguf
@@ -84,6 +84,27 @@ test_closed_streams_do_not_damage_the_model() {
         [ ! -e x.gguf ] || fail 'a file in spite of an error'
     done
     [ "$(ls -A)" = good.gguf ] || fail "something was left: $(ls -A)"
+}
+
+test_quantize() {
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    run "$HEARTH" model quantize m.gguf q.gguf Q8_0 -t 1
+    expect_status 0
+    expect_out 'q.gguf: Q8_0, '
+    run "$HEARTH" model show q.gguf
+    expect_out 'Q8_0'
+    run "$HEARTH" model quantize m.gguf q.gguf Q8_0
+    expect_status 2
+    expect_err 'q.gguf exists already: choose another name, or remove it'
+    run "$HEARTH" model quantize m.gguf p.gguf
+    expect_status 2
+    expect_err "'hearth model quantize in.gguf out.gguf Q4_K_M'"
+    run "$HEARTH" model quantize q.gguf p.gguf Q4_0
+    expect_status 1
+    expect_err '--allow-requantize permits it'
+    run "$HEARTH" model quantize q.gguf p.gguf Q4_0 --allow-requantize
+    expect_status 0
+    [ "$(echo *)" = 'm.gguf p.gguf q.gguf' ] || fail "$(echo *)"
 }
 
 suite_main "$@"
