@@ -45,7 +45,7 @@ extern "C" {
 
 /* Increases with every addition; the SONAME increases with every incompatible change. Makefiles
  * read this line. */
-#define HEARTH_API_VERSION 6
+#define HEARTH_API_VERSION 7
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -406,6 +406,11 @@ struct hearth_plan;
  * when there is no such store, or when its servers are known to be down. */
 HEARTH_API int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
                                uint32_t timeout_ms);
+/* Copies the tokens that followed these in the sequence of this space that was used last, at most
+ * `max`, and returns their number; 0 when no cached sequence begins with all of them. A guess what
+ * comes next: it is not a promise that state of these tokens is cached. Changes nothing. */
+HEARTH_API size_t hearth_continuation(struct hearth_space *space, const int32_t *tokens,
+                                      size_t count, int32_t *next, size_t max);
 /* Always returns a plan, a cold one at worst, and leases all of its objects. Copies the tokens.
  * options may be NULL. MEMORY: no room even for the tokens; compute. */
 HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count,

@@ -39,6 +39,8 @@
 #include "base/mem.h"
 #include "cache/index_impl.h"
 
+enum { CONTINUE_CHILDREN_MAX = 16 };
+
 /* ---- nodes ---- */
 
 /* A node that points to its parent but is not linked there yet. NULL: no memory. */
@@ -628,6 +630,58 @@ struct hash256 index_object_key(const struct index *index, const struct node *la
         tokens_key = node_key_behind(&index->space_key, last->parent, last->tokens,
                                      object->end - last->begin);
     return index_name(&index->space_key, &tokens_key, object->kind, object->begin);
+}
+
+/* ---- what follows ---- */
+
+static uint64_t used_ns(const struct node *node)
+{
+    const struct object *rows = node->rows;
+
+    return rows != NULL ? MAX(rows->used_ns, rows->stored_ns) : 0;
+}
+
+/* The child used last of those that begin with `count` tokens; NULL when there is none. Of many,
+ * only the first few are compared: a caller that guesses needs no better answer. */
+static struct node *last_used_child(const struct node *node, const int32_t *tokens, uint32_t count)
+{
+    struct treap_node *link = treap_first(node->children);
+    struct node *best = NULL;
+
+    if (count > 0) {
+        struct treap_place place = treap_find(node->children, tokens, count);
+        bool found = place.before != NULL && place.before_common == count;
+        link = found ? place.before : place.after;
+    }
+    for (int i = 0; i < CONTINUE_CHILDREN_MAX && link != NULL; i++) {
+        struct node *child = node_of_link(link);
+        if (link->count < count || treap_common(link->tokens, tokens, count) < count)
+            break;
+        if (best == NULL || used_ns(child) > used_ns(best))
+            best = child;
+        link = treap_next(node->children, link);
+    }
+    return best;
+}
+
+uint32_t index_continue(struct index *index, const int32_t *tokens, uint32_t count, int32_t *next,
+                        uint32_t max)
+{
+    struct index_match match = index_match(index, tokens, count);
+    const struct node *node =
+        match.nodes_count > 0 ? match.path[match.nodes_count - 1] : index->root;
+    uint32_t known = match.partial_tokens, copied = 0;
+
+    if (match.tokens < count)
+        return 0;
+    tokens += count - known;
+    while (copied < max && (node = last_used_child(node, tokens, known)) != NULL) {
+        uint32_t more = MIN(node->link.count - known, max - copied);
+        memcpy(next + copied, node->tokens + known, more * sizeof(*next));
+        copied += more;
+        known = 0;
+    }
+    return copied;
 }
 
 /* From `node` on, up to the end of what is below `top`. */

@@ -101,6 +101,12 @@ struct index_hint {
 struct index_match index_match_hinted(struct index *index, const int32_t *tokens, size_t count,
                                       struct index_hint *hint);
 
+/* Copies the tokens that follow `tokens` in the tree, at most `max`, and returns their number; 0
+ * when not all of `tokens` are in it. Where sequences diverge, the one used last is followed, of
+ * the first few. */
+uint32_t index_continue(struct index *index, const int32_t *tokens, uint32_t count, int32_t *next,
+                        uint32_t max);
+
 /* ---- building ---- */
 
 /* Ensures that the nodes of tokens [0, count), count >= 1, exist and returns the one that covers

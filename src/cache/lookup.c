@@ -482,6 +482,22 @@ const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
     return &plan->info;
 }
 
+size_t hearth_continuation(struct hearth_space *space, const int32_t *tokens, size_t count,
+                           int32_t *next, size_t max)
+{
+    struct hearth_cache *cache = space->cache;
+    struct deferred deferred;
+
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return 0;
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    size_t found = index_continue(space->index, tokens, (uint32_t)count, next,
+                                  (uint32_t)MIN(max, CACHE_TOKENS_MAX));
+    cache_leave(cache, &deferred);
+    return found;
+}
+
 /* ---- probing ---- */
 
 /* The tier that node `i` of the path would be restored from, as far as it matches. */

@@ -421,6 +421,74 @@ static void test_a_probe_and_who_leaves_next(void **state)
     kit_close(&kit);
 }
 
+static uint32_t continues(const struct kit *kit, const int32_t *tokens, size_t count, int32_t *next,
+                          size_t max)
+{
+    return (uint32_t)hearth_continuation(kit->space, tokens, count, next, max);
+}
+
+/* From every length, up to every length, across blocks and into the tail. */
+static void test_a_continuation_follows_the_tree(void **state)
+{
+    int32_t tokens[101], next[101];
+    struct kit kit;
+
+    (void)state;
+    kit_open_holding(&kit, FULL, tokens, 100);
+    for (uint32_t count = 1; count <= 100; count++)
+        for (uint32_t max = 0; max <= 101; max += 20) {
+            uint32_t found = continues(&kit, tokens, count, next, max);
+            assert_int_equal(found, MIN(100 - count, max));
+            assert_memory_equal(next, tokens + count, found * sizeof(*next));
+        }
+    tokens[100] = tokens[99] + 1;
+    assert_int_equal(continues(&kit, tokens, 101, next, 101), 0);
+    assert_int_equal(continues(&kit, tokens, 0, next, 101), 0);
+    tokens[50]++;
+    assert_int_equal(continues(&kit, tokens, 60, next, 101), 0); /* not all of them are there */
+    kit_close(&kit);
+}
+
+/* Where two sequences diverge, inside a block and at its end, the one used last is followed. */
+static void test_a_continuation_takes_the_branch_used_last(void **state)
+{
+    int32_t tokens[100], other[100], next[100];
+    struct kit kit;
+
+    (void)state;
+    for (uint32_t at = 32; at <= 40; at += 4) {
+        kit_open_holding(&kit, FULL, tokens, 100);
+        kit_tokens(other, 100, 2);
+        memcpy(other, tokens, at * sizeof(*tokens));
+        kit_store(&kit, other, 100, NULL);
+        for (int round = 0; round < 4; round++) {
+            const int32_t *last = round % 2 ? other : tokens;
+            kit_restore(&kit, last, 100, NULL);
+            assert_int_equal(continues(&kit, tokens, at, next, 100), 100 - at);
+            assert_memory_equal(next, last + at, (100 - at) * sizeof(*next));
+        }
+        kit_close(&kit);
+    }
+}
+
+/* Another tenant with the same prompt learns nothing of what was answered here (keeps I100). */
+static void test_a_continuation_stays_in_its_space(void **state)
+{
+    int32_t tokens[100], next[100];
+    struct hearth_model model = kit_model(FULL);
+    struct kit kit;
+
+    (void)state;
+    kit_open_holding(&kit, FULL, tokens, 100);
+    struct kit other = kit_space(&kit, &model, "other", 0);
+    assert_int_equal(continues(&other, tokens, 50, next, 100), 0);
+    kit_store(&other, tokens, 50, NULL);
+    assert_int_equal(continues(&other, tokens, 50, next, 100), 0);
+    assert_int_equal(continues(&kit, tokens, 50, next, 100), 50);
+    hearth_space_close(&other.space);
+    kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_match_and_reasons),
            TEST(test_i92_i3_branches_keep_each_other),
            TEST(test_i4_i15_hybrids_resume_at_snapshots_only), TEST(test_a_model_without_rows),
@@ -429,4 +497,6 @@ TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_m
            TEST(test_peek_touches_and_counts_nothing), TEST(test_cheaper_to_compute),
            TEST(test_i100_foreign_names_only_the_own_tenant), TEST(test_invalid_arguments),
            TEST(test_i27_fault_loop_over_a_lookup), TEST(test_a_probe_says_what_a_lookup_would),
-           TEST(test_a_probe_and_who_leaves_next))
+           TEST(test_a_probe_and_who_leaves_next), TEST(test_a_continuation_follows_the_tree),
+           TEST(test_a_continuation_takes_the_branch_used_last),
+           TEST(test_a_continuation_stays_in_its_space))
