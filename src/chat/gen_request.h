@@ -115,6 +115,8 @@ struct gen_request {
     yyjson_val *answers;      /* of CONSTRAINT_ANSWER_CHOICE: a list of strings */
     struct str grammar;       /* of CONSTRAINT_ANSWER_GRAMMAR */
 
+    struct str prediction; /* what the client expects the answer to be; may be empty */
+
     enum chat_thinking thinking;
     struct str reasoning_effort; /* "low", ...; empty = not set */
     uint32_t reasoning_budget;   /* tokens; 0 = not set */

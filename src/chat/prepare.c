@@ -319,7 +319,7 @@ static const char *grammar_param(const struct prepare_run *run)
 
 /* ---- the budget of a thought ---- */
 
-enum { THOUGHT_END_MAX = 64 };
+enum { THOUGHT_END_MAX = 64, PREDICTION_BYTES_MAX = 1 << 18 };
 
 /* The text after which the model writes its answer. Empty: thoughts have no marks. */
 static struct str thought_end(const struct output_formats *formats, struct arena *arena)
@@ -348,6 +348,25 @@ static enum err prepare_budget(struct prepare_run *run)
     out->thought_end = tokens;
     return engine_tokenize(run->tools->model.engine, text, ENGINE_TOKENIZE_CONTROL, tokens,
                            THOUGHT_END_MAX, &out->thought_end_count, &run->info);
+}
+
+/* ---- predictions ---- */
+
+/* The rest of a very long one is not used: that costs speed only. */
+static enum err prepare_prediction(struct prepare_run *run)
+{
+    struct gen_request *request = run->request;
+    struct str text = request->prediction;
+
+    text.len = MIN(text.len, PREDICTION_BYTES_MAX);
+    if (text.len == 0)
+        return ERR_OK;
+    token_id *tokens = arena_alloc_array(&request->arena, text.len, sizeof(*tokens));
+    if (tokens == NULL)
+        return request->arena.err;
+    run->out->prediction = tokens;
+    return engine_tokenize(run->tools->model.engine, text, 0, tokens, text.len,
+                           &run->out->prediction_count, &run->info);
 }
 
 /* ---- the whole preparation ---- */
@@ -421,7 +440,10 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     /* Control tokens are not shown in text by default, but markup consists of them. */
     out->control_text = request->control_text || output_has_control(&out->formats, out->calls);
     err = prepare_budget(&run);
-    return err == ERR_OK ? ERR_OK : fail(&run, err, "reasoning", error);
+    if (err != ERR_OK)
+        return fail(&run, err, "reasoning", error);
+    err = prepare_prediction(&run);
+    return err == ERR_OK ? ERR_OK : fail(&run, err, "prediction", error);
 }
 
 void prepare_fini(struct prepared *out)

@@ -29,6 +29,7 @@
 #include "http/server.h"
 #include "models/pool.h"
 #include "chat/neutral.h"
+#include "sched/draft.h"
 #include "sched/memory.h"
 #include "version.h"
 
@@ -160,6 +161,9 @@ static const struct option_desc options_table[] = {
          "Eviction policy: expected-reuse, saving-per-byte (no better than lru-tail), lru-tail."},
     {"exact", 0, OPTION_FLAG, AT(exact),
      .help = "Run one request at a time, so that every answer is bit-identical to a cold run."},
+    {"drafts", 0, OPTION_TEXT, AT(drafts), .value = "HOW", .initial = "auto",
+     .help = "Guess the next tokens of answers from known text and verify them in one batch: as "
+             "many as pay (auto), off, or always up to this number (1 to 32)."},
     {"share-state", 0, OPTION_ENUM, AT(sharing), .value = "HOW", .initial = "build",
      .names = sharing_names,
      .help = "Use cached state of the same library build and kind of device (build), or of the "
@@ -232,6 +236,23 @@ static bool is_socket(const char *host)
 
 /* ---- checks before anything is opened ---- */
 
+static bool read_drafts(struct server *server, uint32_t *drafts)
+{
+    struct str text = str_from(server->options->drafts);
+    uint64_t number = SCHED_DRAFTS_AUTO;
+
+    if (str_eq(text, STR("off")))
+        number = 0;
+    else if (!str_eq(text, STR("auto")) &&
+             (!str_to_u64(text, &number) || number < 1 || number > DRAFT_TOKENS_MAX)) {
+        cli_usage_error(server->cli, "--drafts %.40s: expected auto, off, or a number from 1 to %d",
+                        text.ptr, DRAFT_TOKENS_MAX);
+        return false;
+    }
+    *drafts = (uint32_t)number;
+    return true;
+}
+
 /* People write "--metrics-compat llamacpp,vllm", although a list is one item per option. */
 static bool read_metrics_compat(struct server *server)
 {
@@ -299,9 +320,12 @@ static enum cli_exit check(struct server *server)
     if (options->exact && options->sharing == ENGINE_SHARING_RELEASE)
         return cli_usage_error(cli, "--exact needs state of this build and device: it cannot be "
                                     "combined with --share-state release");
-    if (!read_metrics_compat(server) || !read_origins(server))
+    uint32_t drafts;
+    if (!read_metrics_compat(server) || !read_origins(server) || !read_drafts(server, &drafts))
         return CLI_EXIT_USAGE;
-    return serve_models_read(&server->models, cli, options);
+    enum cli_exit exit = serve_models_read(&server->models, cli, options);
+    server->models.drafts = drafts;
+    return exit;
 }
 
 /* ---- opening ---- */

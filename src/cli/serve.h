@@ -51,7 +51,8 @@ struct serve_options {
     int isolation;           /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
-    int sharing; /* enum engine_sharing, without bits */
+    const char *drafts; /* auto, off or a number */
+    int sharing;        /* enum engine_sharing, without bits */
     uint64_t ram_bytes, block_tokens, tail_bytes, snapshot_bytes;
     const char *policy;
     const char *ssd_dir;
@@ -138,6 +139,7 @@ struct serve_models {
     const struct serve_store *store; /* this and the next two are set before they are opened */
     struct memory *memory;
     const struct model_share *shares;
+    uint32_t drafts;          /* as in sched_options */
     struct serve_model *list; /* the first is the default; in cli->arena */
     size_t count;
     atomic_bool opened; /* clients may be served */

@@ -454,6 +454,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
         .sched = {.parallel = model->parallel,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
+                  .drafts = models->drafts,
                   /* State that a drill drops must not be on the device either. */
                   .park = options->cache && options->drill == DRILL_NONE,
                   .memory = models->memory,

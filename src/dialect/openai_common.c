@@ -43,6 +43,8 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_close(json, '}');
     json_key_open(json, "completion_tokens_details", '{');
     json_key_uint(json, "reasoning_tokens", openai_reasoning_tokens(answer));
+    json_key_uint(json, "accepted_prediction_tokens", usage->accepted);
+    json_key_uint(json, "rejected_prediction_tokens", usage->drafted - usage->accepted);
     json_close(json, '}');
     json_close(json, '}');
 }
@@ -80,6 +82,10 @@ void openai_write_timings(struct json *json, const struct answer *answer)
                    generated > 0 ? timings.predicted_ms / (double)generated : 0);
     json_key_float(json, "predicted_per_second", timings.predicted_per_s);
     json_key_float(json, "ttft_ms", timings.ttft_ms);
+    if (answer->usage.drafted > 0) { /* as llama-server */
+        json_key_uint(json, "draft_n", answer->usage.drafted);
+        json_key_uint(json, "draft_n_accepted", answer->usage.accepted);
+    }
     write_restore(json, &answer->times);
     json_close(json, '}');
 }

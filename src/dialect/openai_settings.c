@@ -576,6 +576,23 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
     return read_cache_options(request, body);
 }
 
+/* ---- prediction ---- */
+
+static enum err read_prediction(struct gen_request *request, const struct json_reader *body)
+{
+    static const char *const types[] = {"content", NULL};
+    struct json_reader prediction;
+    struct message message = {0};
+    size_t type = 0;
+
+    TRY(json_read_nested(body, "prediction", &prediction));
+    if (prediction.object == NULL)
+        return ERR_OK;
+    TRY(json_read_name(&prediction, "type", types, "must be content", &type));
+    TRY(openai_read_content(request, &prediction, "content", &message));
+    return message_text(&message, &request->arena, STR_NONE, &request->prediction);
+}
+
 /* ---- streaming ---- */
 
 static enum err read_streaming(struct gen_request *request, const struct json_reader *body)
@@ -603,5 +620,6 @@ enum err openai_read_settings(struct gen_request *request, const struct json_rea
     TRY(read_thinking(request, body));
     TRY(read_cache(request, body));
     TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));
+    TRY(read_prediction(request, body));
     return read_streaming(request, body);
 }

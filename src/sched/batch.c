@@ -11,6 +11,15 @@
  * Vectors need their own batches. They take turns with all others, and count as prefill beside
  * decoding. An encoder and a mean need vectors of all tokens; `last` and `rank` those of the last
  * one, after a prefill like any other.
+ *
+ * DRAFTS. Behind the token of an answer the batch may have guesses for the next ones (draft.h),
+ * with logits for each. The job's sampler then picks token by token as if they had been computed
+ * one after the other. As long as it picks what was guessed, the next logits are right as well.
+ * The rows of the other guesses are removed. So drafts change which tokens are computed together
+ * and nothing else: grammars, penalties and random numbers see the same sequence of picks.
+ *
+ *      tokens   ... last | guess guess guess guess
+ *      logits        0       1     2     3     4         picked: guess, guess, other -> 2 accepted
  */
 #include <assert.h>
 #include <string.h>
@@ -28,6 +37,8 @@ enum {
      * the library plan its memory again */
     LORA_TURNS = 8,
     DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
+    TREE_ASKS_MAX = 16,
+    DRAFT_CELLS_FREE = 256, /* cells that drafts leave free: they must not displace anything */
 };
 
 /* ---- filling ---- */
@@ -96,6 +107,84 @@ static void add_decoding(struct sched *sched)
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_DECODE && in_set(job) && sched->batch_count < sched->ladder.items_max)
             add_item(sched, job, 1, true);
+    }
+}
+
+/* Room for `count` tokens in all. */
+static bool grow_tokens(struct job *job, uint32_t count)
+{
+    if (count <= job->capacity)
+        return true;
+    uint32_t capacity = MAX(count, job->capacity + job->capacity / 2);
+    token_id *tokens = mem_try_realloc(job->tokens, capacity * sizeof(*tokens));
+    if (tokens == NULL)
+        return false;
+    job->tokens = tokens;
+    job->capacity = capacity;
+    return true;
+}
+
+const char *sched_no_drafts(const struct sched *sched)
+{
+    return sched->options.drafts == 0 ? "disabled by --drafts"
+           : sched->options.exact     ? "disabled by --exact"
+           : !sched->cuttable         ? "the state of this model cannot be truncated"
+                                      : NULL;
+}
+
+/* Tokens that the next batch may have beyond one per answer. */
+static uint32_t drafts_max(const struct sched *sched)
+{
+    uint32_t count = (uint32_t)sched->batch_count, cells = engine_cells_free(sched->engine);
+    uint32_t most = sched->facts->chunk / 2;
+
+    if (sched->ladder.refusals > 0 || sched->ladder.tokens_max != LADDER_UNLIMITED ||
+        cells < count + DRAFT_CELLS_FREE)
+        return 0;
+    most = MIN(most, cells - DRAFT_CELLS_FREE);
+    /* Every sequence may need logits. */
+    return MIN(most - MIN(most, count), sched->facts->outputs - sched->facts->sequences);
+}
+
+/* How many guesses to compute with the next token of the job: they are behind its tokens then. */
+static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
+{
+    const struct sched *sched = job->sched;
+    const struct gen *gen = job->gen;
+    double chance = 1;
+    uint32_t found;
+
+    max = MIN(MIN(max, DRAFT_TOKENS_MAX), MIN(sched->options.drafts, job->room - job->count - 1));
+    if (max == 0 || !grow_tokens(job, job->count + max))
+        return 0;
+    token_id *next = job->tokens + job->count;
+    if (gen->forced_count > 0) {
+        found = MIN(gen->forced_count, max);
+        memcpy(next, gen->forced, found * sizeof(*next));
+    } else {
+        found = draft_guess(job->draft, job->tokens, job->count, next, max, &chance);
+    }
+    for (uint32_t i = 0; i < found; i++)
+        if (!engine_token_valid(sched->engine, next[i])) /* a salted key of a prompt (lora.h) */
+            found = i;
+    if (sched->options.drafts == SCHED_DRAFTS_AUTO)
+        return draft_length(&sched->draft_cost, batch, chance, found);
+    return found;
+}
+
+static void add_drafts(struct sched *sched)
+{
+    struct draft_batch batch = {(double)sched->batch_count, (double)sched->batch_count};
+    uint32_t left = sched->batch_count > 0 ? drafts_max(sched) : 0;
+
+    for (size_t i = 0; i < sched->batch_count && left > 0; i++) {
+        struct job *job = sched->batch[i];
+        uint32_t count = job->draft != NULL ? guess(job, &batch, left) : 0;
+        /* They may have moved; none is salted, since all are of the answer. */
+        sched->items[i].tokens = job->tokens + job->done;
+        sched->items[i].count += count;
+        sched->items[i].logits += count;
+        left -= count;
     }
 }
 
@@ -203,13 +292,13 @@ static bool scores(const struct job *job)
     return job->gen->score_prompt;
 }
 
-static void add_prefilling(struct sched *sched)
+/* `decoding` tokens of the batch belong to answers. */
+static void add_prefilling(struct sched *sched, uint32_t decoding)
 {
     bool beside = sched->batch_count > 0 || (sched->vectors && decodes(sched));
     bool fixed = sched->options.exact || sched->facts->embed.whole;
     /* One more token than the engine computes at once would take a second run for that token. */
-    uint32_t left =
-        sched->facts->chunk - MIN((uint32_t)sched->batch_count, sched->facts->chunk / 2);
+    uint32_t left = sched->facts->chunk - MIN(decoding, sched->facts->chunk / 2);
     if (beside)
         left = MIN(sched->options.prefill_beside, left);
     struct job *first = NULL;
@@ -239,17 +328,51 @@ static void add_prefilling(struct sched *sched)
 
 /* ---- afterwards ---- */
 
-static bool grow_tokens(struct job *job)
+/* Looks for an earlier sequence of the same tenant that begins with all tokens of the job. */
+static void find_tree(struct job *job)
 {
-    if (job->count < job->capacity)
-        return true;
-    uint32_t capacity = job->capacity + job->capacity / 2;
-    token_id *tokens = mem_try_realloc(job->tokens, capacity * sizeof(*tokens));
-    if (tokens == NULL)
-        return false;
-    job->tokens = tokens;
-    job->capacity = capacity;
-    return true;
+    token_id *next;
+
+    if (job->gen->cache.no_read || job->tree_asks++ >= TREE_ASKS_MAX ||
+        (next = mem_try_alloc_array(DRAFT_REFERENCE_MAX, sizeof(*next))) == NULL)
+        return;
+    uint32_t count = device_continuation(job, next, DRAFT_REFERENCE_MAX);
+    if (count == 0 && job->space != NULL)
+        count = (uint32_t)hearth_continuation(job->space, job->tokens, job->count, next,
+                                              DRAFT_REFERENCE_MAX);
+    if (count > 0)
+        draft_expect(job->draft, DRAFT_TREE, next, count);
+    mem_free(next);
+}
+
+/* Before the first token of the answer. */
+static void begin_drafts(struct job *job)
+{
+    const struct gen *gen = job->gen;
+
+    if (sched_no_drafts(job->sched) != NULL ||
+        (job->draft = draft_create(&job->sched->draft_rates)) == NULL)
+        return;
+    if (gen->prediction_count > 0)
+        draft_expect(job->draft, DRAFT_PREDICTION, gen->prediction, gen->prediction_count);
+    find_tree(job);
+}
+
+static void follow(struct job *job)
+{
+    if (job->draft == NULL)
+        return;
+    draft_follow(job->draft, job->tokens, job->count, &job->sched->draft_rates);
+    if (draft_lost_tree(job->draft))
+        find_tree(job);
+}
+
+bool batch_trim(struct job *job)
+{
+    struct engine *engine = job->sched->engine;
+
+    return engine_seq_length(engine, job->seq) <= job->done ||
+           engine_seq_truncate(engine, job->seq, job->done, NULL) == ERR_OK;
 }
 
 static void end_with(struct job *job, enum gen_end end)
@@ -257,8 +380,8 @@ static void end_with(struct job *job, enum gen_end end)
     job_end(job, end, ERR_OK, NULL);
 }
 
-/* Passes the sampled token to the sink and decides whether the job continues. */
-static void take_token(struct job *job, const struct sample_pick *pick)
+/* Passes the sampled token to the sink and decides whether the job continues. False: it ended. */
+static bool take_token(struct job *job, const struct sample_pick *pick)
 {
     const struct engine *engine = job->sched->engine;
     bool last = engine_token_is_end(engine, pick->token) && !job->gen->sample.ignore_end;
@@ -273,51 +396,93 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     job->usage.generated++;
     if (last) {
         end_with(job, GEN_END_STOP);
-        return;
+        return false;
     }
+    follow(job);
     buf_clear(&job->text);
     enum err err = detok_push(&job->detok, pick->token, &job->text);
     if (err != ERR_OK) {
         job_end(job, GEN_END_ERROR, err, NULL);
-        return;
+        return false;
     }
     token.text = buf_text(&job->text);
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
+    if (more && job->count < job->room) {
+        job->target = job->count;
+        return true;
+    }
     if (!more && job_cancelled(job)) /* the client disconnected, and the sink noticed first */
         job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
-    else if (!more)
-        end_with(job, GEN_END_SINK);
-    else if (job->count >= job->room)
-        end_with(job, GEN_END_LENGTH);
     else
-        job->target = job->count;
+        end_with(job, more ? GEN_END_LENGTH : GEN_END_SINK);
+    return false;
 }
 
-static enum err pick_token(struct job *job, size_t index, struct sample_pick *pick,
+static enum err pick_token(struct job *job, size_t index, uint32_t nth, struct sample_pick *pick,
                            struct errinfo *info)
 {
     struct gen *gen = job->gen;
 
     if (gen->forced_count == 0)
-        return sampler_pick_nth(job->sampler, index, job->sched->items[index].logits - 1, pick,
-                                info);
+        return sampler_pick_nth(job->sampler, index, nth, pick, info);
     gen->forced_count--;
     return sampler_take(job->sampler, *gen->forced++, pick, info);
 }
 
-static void sample(struct job *job, size_t index)
+static void count_accepted(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    job->usage.accepted++;
+    lock_enter(&sched->lock);
+    sched->stats.accepted++;
+    sched->stats.decode_tokens++;
+    lock_leave(&sched->lock);
+}
+
+/* Picks the next token from the nth logits of item `index`; `guessed` is TOKEN_NONE or the guess
+ * for it. False: the job ended. */
+static bool sample(struct job *job, size_t index, uint32_t nth, token_id guessed)
 {
     struct errinfo info = {0};
     struct sample_pick pick;
 
-    if (job->times.first_token == 0)
+    if (job->times.first_token == 0) {
         job->times.first_token = sched_now_ns(job->sched);
+        begin_drafts(job);
+    }
     job_set_phase(job, GEN_DECODE);
-    enum err err = grow_tokens(job) ? pick_token(job, index, &pick, &info) : ERR_NOMEM;
-    if (err != ERR_OK)
+    enum err err =
+        grow_tokens(job, job->count + 1) ? pick_token(job, index, nth, &pick, &info) : ERR_NOMEM;
+    if (err != ERR_OK) {
         job_end(job, GEN_END_ERROR, err, info.text[0] != '\0' ? &info : NULL);
-    else
-        take_token(job, &pick);
+        return false;
+    }
+    if (pick.token == guessed)
+        count_accepted(job);
+    return take_token(job, &pick);
+}
+
+/* The item of a job had its next token and `guesses` for those after it. */
+static void verify(struct job *job, size_t index, uint32_t guesses)
+{
+    bool scattered = job->sched->batch_count > 1, right = true;
+    struct errinfo info = {0};
+
+    job->usage.drafted += guesses;
+    for (uint32_t nth = 0; right; nth++) {
+        token_id guessed = nth < guesses ? job->tokens[job->count] : TOKEN_NONE;
+        job->done++;
+        if (scattered)
+            scatter_add(&job->keep.scatter, job->done - 1);
+        if (!sample(job, index, nth, guessed))
+            return;
+        right = job->tokens[job->count - 1] == guessed;
+    }
+    if (!batch_trim(job)) {
+        err_set(&info, ERR_ENGINE, "the engine could not remove the rows of drafts");
+        job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
+    }
 }
 
 void batch_end_bar(struct job *job, bool done)
@@ -399,45 +564,47 @@ static bool add_vector(struct job *job, size_t index, uint32_t count)
     return true;
 }
 
-static void after_item(struct job *job, size_t index, uint32_t count)
+static void after_prefill(struct job *job, size_t index, uint32_t count)
 {
-    bool prefill = job->phase == GEN_PREFILL;
-
-    assert(prefill || job->phase == GEN_DECODE);
-    if (prefill && scores(job) && !score(job, index, count))
+    if (scores(job) && !score(job, index, count))
         return;
     job->done += count;
-    if (!prefill && job->sched->batch_count > 1)
-        scatter_add(&job->keep.scatter, job->done - 1);
     assert(job->done <= job->target && job->target == job->count);
-    job->wait.turns = 0;
-    fair_charge(job, count);
-    if (prefill && job->done < job->target && !settle(job))
+    if (job->done < job->target && !settle(job))
         return;
     if (job->sched->vectors && !add_vector(job, index, count))
         return;
-    if (prefill) {
-        show_progress(job);
-        /* The last token is run for its logits. The state that includes it is stored at the end. */
-        if (job->done < job->target) {
-            retain_on_the_way(job);
-            device_keep_prompt(job);
-        }
+    show_progress(job);
+    /* The last token is run for its logits. The state that includes it is stored at the end. */
+    if (job->done < job->target) {
+        retain_on_the_way(job);
+        device_keep_prompt(job);
+        return;
     }
-    if (job->done == job->target) {
-        beside_end(job);
-        if (job->vector == NULL) {
-            sample(job, index);
-        } else {
-            job->times.first_token = sched_now_ns(job->sched);
-            end_with(job, GEN_END_STOP);
-        }
+    beside_end(job);
+    if (job->vector == NULL) {
+        sample(job, index, job->sched->items[index].logits - 1, TOKEN_NONE);
+    } else {
+        job->times.first_token = sched_now_ns(job->sched);
+        end_with(job, GEN_END_STOP);
     }
 }
 
-/* A step that decodes `decoding` of its tokens is divided between the two kinds of work by
- * tokens. */
-static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t ns)
+static void after_item(struct job *job, size_t index, uint32_t count)
+{
+    assert(job->phase == GEN_PREFILL || job->phase == GEN_DECODE);
+    job->wait.turns = 0;
+    fair_charge(job, count);
+    if (job->phase == GEN_PREFILL)
+        after_prefill(job, index, count);
+    else
+        verify(job, index, count - 1);
+}
+
+/* A step that decodes `decoding` of its tokens, `answers` of them no drafts, is divided between the
+ * two kinds of work by tokens. */
+static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t answers,
+                    uint64_t ns)
 {
     uint64_t decode_ns = (uint64_t)((double)ns * (double)decoding / (double)tokens);
 
@@ -445,11 +612,14 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
     sched->stats.turns++;
     sched->stats.batch_tokens += tokens;
     sched->stats.prefill_tokens += tokens - decoding;
-    sched->stats.decode_tokens += decoding;
+    sched->stats.decode_tokens += answers;
+    sched->stats.drafted += decoding - answers;
     sched->stats.prefill_ns += ns - decode_ns;
     sched->stats.decode_ns += decode_ns;
     lock_leave(&sched->lock);
     device_learn(sched, tokens, ns);
+    if (tokens == decoding)
+        draft_cost_learn(&sched->draft_cost, (uint32_t)tokens, ns);
     if (tokens >= PIECE_MIN && tokens >= DECODE_SMALL * decoding)
         sched_learn_speed(&sched->prefill_per_s, tokens, ns);
 }
@@ -566,10 +736,12 @@ bool batch_run(struct sched *sched)
     sched->batch_count = 0;
     choose_lora(sched);
     sched->vectors = choose_vectors(sched);
-    if (!sched->vectors)
+    if (!sched->vectors) {
         add_decoding(sched);
-    size_t decoding = sched->batch_count; /* each with one token */
-    add_prefilling(sched);
+        add_drafts(sched);
+    }
+    uint64_t answers = sched->batch_count, decoding = tokens_of(sched);
+    add_prefilling(sched, (uint32_t)decoding);
     if (sched->batch_count == 0)
         return false;
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
@@ -597,7 +769,7 @@ bool batch_run(struct sched *sched)
     watchdog_ran(sched, tokens);
     memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens);
     uint64_t ns = sched_now_ns(sched) - begin_ns;
-    measure(sched, tokens, decoding, ns);
+    measure(sched, tokens, decoding, answers, ns);
     share_time(sched, tokens, decoding, ns);
     for (size_t i = 0; i < sched->batch_count; i++)
         after_item(sched->batch[i], i, sched->items[i].count);

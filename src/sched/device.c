@@ -149,6 +149,23 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     return best;
 }
 
+uint32_t device_continuation(const struct job *job, token_id *next, uint32_t max)
+{
+    const struct resident *last = NULL; /* the one used last */
+
+    if (!reads_device(job))
+        return 0;
+    LIST_FOREACH (struct resident, resident, &job->sched->residents, link) {
+        if (resident->count > job->count && same_owner(owner_of(job), resident_owner(resident)) &&
+            device_common(job->tokens, job->count, resident->tokens, job->count) == job->count)
+            last = resident;
+    }
+    uint32_t count = last != NULL ? MIN(last->count - job->count, max) : 0;
+    if (count > 0)
+        memcpy(next, last->tokens + job->count, count * sizeof(*next));
+    return count;
+}
+
 /* ---- what residents cost ---- */
 
 /* Attention looks at all cells in use, whichever sequence they belong to. So a resident slows down

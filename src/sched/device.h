@@ -83,6 +83,9 @@ struct device_match device_find(struct job *job);
 /* A running job that computes more of this prompt than `have`; NULL when waiting is not worth it.
  */
 struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until);
+/* Copies what follows all tokens of the job in a finished sequence, at most `max` tokens, and
+ * returns their number. */
+uint32_t device_continuation(const struct job *job, token_id *next, uint32_t max);
 /* Gives the job a sequence of match->length tokens. False: failed; the job has none. */
 bool device_take(struct job *job, const struct device_match *match);
 /* Turns the ended job and its sequence into a resident. False: it was not parked, and the caller

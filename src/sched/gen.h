@@ -76,6 +76,7 @@ struct gen_usage {
      * preempted job lost */
     uint32_t twice;
     uint32_t generated;
+    uint32_t drafted, accepted; /* guessed tokens that were computed; those that were right */
     enum hearth_match match;
     enum hearth_reason reason;
     /* position of the first token not found; = prompt when all were found */
@@ -176,6 +177,9 @@ struct gen {
      * scheduler. */
     const token_id *forced;
     uint32_t forced_count;
+    /* The text that the client expects, for drafts; may be NULL. */
+    const token_id *prediction;
+    uint32_t prediction_count;
     /* The sink sets it when the answer calls a tool: the client will be back soon. */
     bool calls_tool;
     atomic_bool cancelled; /* set by gen_cancel */

@@ -75,6 +75,7 @@ static void free_job(struct job *job)
     retain_drop(job);
     sampler_destroy(&job->sampler);
     mem_free(job->vector);
+    draft_destroy(&job->draft);
     buf_fini(&job->text);
     mem_free(job->tokens);
     mem_free(job->unsalted);
@@ -463,6 +464,7 @@ static void set_defaults(struct sched *sched)
         options->parallel = 1;
         options->park = false;
     }
+    sched->draft_rates = draft_rates_default();
 }
 
 static enum err start(struct sched *sched, struct errinfo *info)

@@ -28,6 +28,8 @@ struct log;
 struct memory;
 struct sched;
 
+#define SCHED_DRAFTS_AUTO UINT32_MAX
+
 struct sched_options {
     struct engine *engine; /* borrowed; from now on only the scheduler's thread uses it */
     const char *model;     /* name, for the log */
@@ -38,6 +40,9 @@ struct sched_options {
     uint32_t sparse; /* snapshot interval on long prompts, in tokens; 0 = 8,192 */
     /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
     bool exact;
+    /* guess tokens of answers and verify them in one batch: 0 = never, SCHED_DRAFTS_AUTO = as many
+     * as measured costs allow, else always up to that many */
+    uint32_t drafts;
     bool park;             /* finished sequences stay on the device as the first tier */
     uint32_t linger_ms;    /* idle time before the state of ended jobs is stored; 0 = 100 */
     struct memory *memory; /* the ceiling, shared with others; borrowed; NULL = none */
@@ -78,6 +83,9 @@ void sched_cancel(struct sched *sched, struct gen *gen);
 /* Refuses new generations and waits until all are done. Cancels the rest at the timeout. False:
  * some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
+
+/* Why answers are never drafted; NULL: they may be. Any thread. */
+const char *sched_no_drafts(const struct sched *sched);
 
 /* Whether the thread is idle or in a turn that began at most within_ns ago: a hung engine is not
  * alive. Takes no lock. */
@@ -157,6 +165,9 @@ struct sched_view {
       "Prompt tokens computed, also for requests that were cancelled.")                            \
     X(decode_tokens, COUNTER, "hearth_sched_decode_tokens_total",                                  \
       "Tokens computed one at a time, for answers.")                                               \
+    X(drafted, COUNTER, "hearth_draft_tokens_total", "Draft tokens computed for answers.")         \
+    X(accepted, COUNTER, "hearth_draft_accepted_total",                                            \
+      "Draft tokens that became part of an answer.")                                               \
     X(tokens_twice, COUNTER, "hearth_tokens_computed_twice_total",                                 \
       "Prompt tokens computed although the cache had already seen them and had not evicted them.") \
     X(forks, COUNTER, "hearth_sched_forks_total", "Prefixes shared with a running generation.")    \

@@ -9,6 +9,7 @@
  *      beside.c      computing the front of a prompt while the rest is read
  *      retain.c      from a sequence to the cache
  *      batch.c       choosing the next batch and processing its results
+ *      draft.c       guessing the next tokens of answers
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
  *      store_cost.c  what storing costs, compared with computing
@@ -42,6 +43,7 @@
 #include "engine/schedule.h"
 #include "engine/state.h"
 #include "sched/device.h"
+#include "sched/draft.h"
 #include "sched/fair.h"
 #include "sched/ladder.h"
 #include "sched/memory.h"
@@ -114,6 +116,8 @@ struct job {
 
     float *vector;           /* of a gen with `embed`; else NULL */
     struct sampler *sampler; /* of all others */
+    struct draft *draft;     /* NULL: no drafts, or no token yet */
+    uint32_t tree_asks;      /* how often the cache was asked for a text to follow */
     struct detok detok;
     struct buf text; /* of the last token */
     struct gen_usage usage;
@@ -153,6 +157,8 @@ struct sched {
     uint32_t unsaved; /* residents whose state is not in the cache yet */
     bool saving;      /* some of them were stored since the thread became idle */
     struct store_cost store_cost;
+    struct draft_rates draft_rates;
+    struct draft_cost draft_cost;
     struct line cells_cost;  /* nanoseconds per computed token, by cells in use (device.c) */
     uint64_t computed;       /* tokens */
     uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
@@ -244,6 +250,9 @@ void ask_nudge(struct sched *sched);
 
 /* Stores the job's state, frees its cells and its place, and requeues it. */
 void job_put_back(struct job *job);
+
+/* Removes the rows of drafts that were not accepted. False: failed. */
+bool batch_trim(struct job *job);
 
 /* Ends the progress bar of its prefill, if it has one. */
 void batch_end_bar(struct job *job, bool done);

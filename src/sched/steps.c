@@ -87,7 +87,8 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     sched->epoch++;
     if (job->seq != SEQ_NONE)
         ladder_ended(sched);
-    bool keep = job->seq != SEQ_NONE && !broken && faults_keep(job, end);
+    draft_destroy(&job->draft); /* the state may be stored much later */
+    bool keep = job->seq != SEQ_NONE && !broken && batch_trim(job) && faults_keep(job, end);
     if (keep && job->vector == NULL && device_park(job))
         return;
     if (keep)

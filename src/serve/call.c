@@ -525,6 +525,8 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
         gen->sample.grammar_triggers_count = prepared->constraint.triggers_count;
     }
     gen->control_text = prepared->control_text;
+    gen->prediction = prepared->prediction;
+    gen->prediction_count = (uint32_t)prepared->prediction_count;
     gen->cache = (struct gen_cache_hints){
         .no_read = !request->cache_read,
         .no_write = !request->cache_write,

@@ -228,10 +228,12 @@ static void make_output(struct call_choice *choice)
 static void take_usage(struct call *call, const struct gen_usage *usage)
 {
     struct gen_usage *told = &call->answer.usage;
-    uint32_t generated = told->generated;
+    uint32_t generated = told->generated, drafted = told->drafted, accepted = told->accepted;
 
     *told = *usage;
     told->generated = generated;
+    told->drafted = drafted;
+    told->accepted = accepted;
     if (call->api->options.drill == DRILL_LIE_USAGE) {
         told->device += told->computed / 2;
         told->computed -= told->computed / 2;
@@ -435,6 +437,8 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
         take_usage(call, &result->usage);
     else if (choice->index % call->request.choices == 0)
         call_add_usage(&call->more_usage, &result->usage);
+    call->answer.usage.drafted += result->usage.drafted;
+    call->answer.usage.accepted += result->usage.accepted;
     call_merge_times(&call->answer.times, &result->times);
 }
 

@@ -351,6 +351,10 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     if (model_cache(model) != MODEL_CACHE_ON)
         json_key_text(json, "cache_reason", model_cache_reason(model));
+    const char *no_drafts = sched_no_drafts(model_sched(model));
+    json_key_bool(json, "drafts", no_drafts == NULL);
+    if (no_drafts != NULL)
+        json_key_text(json, "drafts_reason", no_drafts);
     json_key_text(json, "chat_template", facts->chat_template);
     write_caps(json, model_template(model));
     write_uses(json, &facts->embed);

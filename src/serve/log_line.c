@@ -78,6 +78,8 @@ static void write_speed(const struct gen_usage *usage, const struct answer_timin
     if (timings->predicted_per_s > 0)
         buf_appendf(out, " | %.*f tok/s", timings->predicted_per_s < 10 ? 1 : 0,
                     timings->predicted_per_s);
+    if (usage->drafted > 0)
+        buf_appendf(out, " | drafts %u of %u", usage->accepted, usage->drafted);
 }
 
 void log_line_write(const struct gen_usage *usage, const struct answer_timings *timings,

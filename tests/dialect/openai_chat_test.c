@@ -14,7 +14,8 @@
 #define USAGE_8                                                              \
     "'usage':{'prompt_tokens':100,'completion_tokens':8,'total_tokens':108," \
     "'prompt_tokens_details':{'cached_tokens':65,'cache_write_tokens':34},"  \
-    "'completion_tokens_details':{'reasoning_tokens':0}}"
+    "'completion_tokens_details':{'reasoning_tokens':0,"                     \
+    "'accepted_prediction_tokens':0,'rejected_prediction_tokens':0}}"
 #define TIMINGS_8                                                                        \
     "'timings':{'cache_n':65,'prompt_n':35,'prompt_ms':1000.0,'prompt_per_token_ms':"    \
     "28.571428571428573,'prompt_per_second':35.0,'predicted_n':8,'predicted_ms':2000.0," \

@@ -374,6 +374,32 @@ static void test_long_names_are_refused(void **state)
     api_assert_refused(&dialect_openai_chat, &entry);
 }
 
+static void test_predictions(void **state)
+{
+    static const struct api_bad wrong[] = {
+        {CHAT("'prediction':7"), API_ERROR_INVALID, "prediction", "must be an object"},
+        {CHAT("'prediction':{'type':'x','content':'y'}"), API_ERROR_INVALID, "prediction.type",
+         "must be content"},
+        {CHAT("'prediction':{'type':'content','content':[{'type':'image_url'}]}"),
+         API_ERROR_UNSUPPORTED, "prediction.content[0].type", ""},
+    };
+    struct api_parsed parsed;
+
+    (void)state;
+    parse(&parsed, CHAT("'prediction':{'type':'content','content':'abc'}"));
+    assert_true(str_eq(parsed.request.prediction, STR("abc")));
+    api_parsed_fini(&parsed);
+    parse(&parsed, CHAT("'prediction':{'type':'content','content':["
+                        "{'type':'text','text':'ab'},{'type':'text','text':'cd'}]}"));
+    assert_true(str_eq(parsed.request.prediction, STR("abcd")));
+    api_parsed_fini(&parsed);
+    parse(&parsed, CHAT("'prediction':null"));
+    assert_int_equal(parsed.request.prediction.len, 0);
+    api_parsed_fini(&parsed);
+    for (size_t i = 0; i < COUNT_OF(wrong); i++)
+        api_assert_refused(&dialect_openai_chat, &wrong[i]);
+}
+
 /* The arena of a request has a limit; what does not fit is an error that says so. */
 static void test_full_arena(void **state)
 {
@@ -404,4 +430,5 @@ TEST_SUITE(TEST(test_sampling), TEST(test_nothing_is_asked_for), TEST(test_seeds
            TEST(test_limits), TEST(test_stops), TEST(test_biases_in_both_forms), TEST(test_formats),
            TEST(test_thinking), TEST(test_cache_and_stream), TEST(test_cache_options),
            TEST(test_cache_breakpoints), TEST(test_bad_fields_are_named),
-           TEST(test_long_names_are_refused), TEST(test_full_arena), TEST(test_without_memory))
+           TEST(test_long_names_are_refused), TEST(test_predictions), TEST(test_full_arena),
+           TEST(test_without_memory))

@@ -48,6 +48,11 @@ static void test_what_is_not_known_is_left_out(void **state)
     check((struct gen_usage){.prompt = 10, .device = 9, .computed = 1},
           (struct answer_timings){.ttft_ms = 3, .predicted_per_s = 4.25},
           "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | full hit | ttft 3.0 ms | 4.2 tok/s");
+    check(
+        (struct gen_usage){.prompt = 10, .device = 9, .computed = 1, .drafted = 12, .accepted = 8},
+        (struct answer_timings){.predicted_per_s = 50},
+        "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | full hit | 50 tok/s | drafts 8 of "
+        "12");
     check((struct gen_usage){.prompt = 10,
                              .remote = 4,
                              .computed = 6,

@@ -1,0 +1,392 @@
+/*
+ * draft.c: see the header.
+ *
+ * HISTORY finds the last tokens in an index of the sequence: a hash table of all runs of GRAM
+ * tokens, and for each position the one before it with the same hash. A few candidates are
+ * compared, and the longest match is followed until it fails:
+ *
+ *      heads[hash of the last GRAM tokens] -> position -> earlier[position] -> ...
+ *
+ * A text that is left can be found again: an edit inserts or removes some tokens and continues.
+ * So the last GRAM tokens are searched in its neighbourhood.
+ */
+#include "sched/draft.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/mem.h"
+
+enum {
+    GRAM = 3,
+    CANDIDATES = 8,
+    MATCH_MAX = 32, /* longer ones are not told apart */
+    MATCH_SHORT = 6,
+    MATCH_LONG = 16,
+    RESYNC_BACK = 32,
+    RESYNC_AHEAD = 256,
+    HEADS_MIN = 1024,
+};
+
+#define NO_PLACE UINT32_MAX
+
+/* How fast rates follow: of one sequence, of all, and of the costs. */
+static const double own_weight = 1.0 / 8, shared_weight = 1.0 / 64, cost_weight = 1.0 / 8;
+/* A draft must gain as much, or it is not worth the noise of the measurement. */
+static const double gain_min = 1.03;
+/* A token more in a batch, as a part of the batch, as long as that is not measured. */
+static const double token_part = 0.2;
+/* After so many narrower steps, a measurement counts for nothing; sooner where narrower widths tell
+ * what to expect. A draft that is tried again and does not pay costs the time of a token or two, so
+ * this bounds the loss to about one percent. */
+static const double age_max = 256;
+
+struct reference {
+    token_id *tokens;
+    uint32_t count, at; /* at: the next one */
+    bool synced;
+};
+
+struct draft {
+    struct draft_rates rates;
+    struct reference references[2]; /* DRAFT_TREE, DRAFT_PREDICTION */
+    bool lost_tree;
+    /* the index */
+    uint32_t *heads, *earlier; /* places after a run of GRAM tokens */
+    uint32_t heads_count, indexed, capacity;
+    bool dead; /* no memory */
+    /* HISTORY: the next token is that at `place`; `matched` tokens before it are equal */
+    uint32_t place, matched;
+    /* what was guessed last */
+    enum draft_source source;
+    token_id guessed; /* TOKEN_NONE: nothing */
+};
+
+struct draft_rates draft_rates_default(void)
+{
+    return (struct draft_rates){{[DRAFT_TREE] = 0.9,
+                                 [DRAFT_PREDICTION] = 0.8,
+                                 [DRAFT_HISTORY_SHORT] = 0.3,
+                                 [DRAFT_HISTORY] = 0.6,
+                                 [DRAFT_HISTORY_LONG] = 0.8}};
+}
+
+struct draft *draft_create(const struct draft_rates *rates)
+{
+    struct draft *draft = mem_try_alloc(sizeof(*draft));
+
+    if (draft != NULL)
+        *draft = (struct draft){.rates = *rates, .place = NO_PLACE, .guessed = TOKEN_NONE};
+    return draft;
+}
+
+void draft_destroy(struct draft **draft)
+{
+    if (*draft == NULL)
+        return;
+    for (size_t i = 0; i < COUNT_OF((*draft)->references); i++)
+        mem_free((*draft)->references[i].tokens);
+    mem_free((*draft)->heads);
+    mem_free((*draft)->earlier);
+    mem_free(*draft);
+    *draft = NULL;
+}
+
+/* ---- texts ---- */
+
+static void guess_one(struct draft *draft, const token_id *tokens);
+
+void draft_expect(struct draft *draft, enum draft_source source, const token_id *tokens,
+                  uint32_t count)
+{
+    struct reference *reference = &draft->references[source];
+
+    assert(source < COUNT_OF(draft->references));
+    mem_free(reference->tokens);
+    *reference = (struct reference){.tokens = mem_try_alloc_array(count, sizeof(*tokens))};
+    if (reference->tokens != NULL) {
+        memcpy(reference->tokens, tokens, count * sizeof(*tokens));
+        reference->count = count;
+        reference->synced = count > 0;
+    }
+    guess_one(draft, NULL);
+}
+
+/* Finds the last tokens near the place where the text was left. */
+static void resync(struct reference *reference, const token_id *last)
+{
+    uint32_t begin = reference->at - MIN(reference->at, RESYNC_BACK);
+    uint32_t end = MIN(reference->count, reference->at + RESYNC_AHEAD);
+
+    for (uint32_t i = begin; i + GRAM < end; i++) {
+        if (memcmp(reference->tokens + i, last, GRAM * sizeof(*last)) != 0)
+            continue;
+        reference->at = i + GRAM;
+        reference->synced = true;
+        return;
+    }
+}
+
+static void follow_reference(struct reference *reference, const token_id *tokens, uint32_t count)
+{
+    if (reference->synced && reference->tokens[reference->at] == tokens[count - 1]) {
+        reference->at++;
+        reference->synced = reference->at < reference->count;
+        return;
+    }
+    reference->synced = false;
+    if (count >= GRAM)
+        resync(reference, tokens + count - GRAM);
+}
+
+/* ---- the index ---- */
+
+static uint32_t hash_of(const struct draft *draft, const token_id *gram)
+{
+    uint64_t hash = UINT64_C(0x9E3779B97F4A7C15);
+
+    for (int i = 0; i < GRAM; i++)
+        hash = (hash ^ (uint32_t)gram[i]) * UINT64_C(0xFF51AFD7ED558CCD);
+    return (uint32_t)(hash >> 32) & (draft->heads_count - 1);
+}
+
+static void add_place(struct draft *draft, const token_id *tokens, uint32_t place)
+{
+    uint32_t *head = &draft->heads[hash_of(draft, tokens + place - GRAM)];
+
+    draft->earlier[place] = *head;
+    *head = place;
+}
+
+/* Room for places up to `count`; the table is rebuilt when it doubles. */
+static bool make_room(struct draft *draft, const token_id *tokens, uint32_t count)
+{
+    if (count < draft->capacity)
+        return true;
+    uint32_t capacity = HEADS_MIN;
+    while (capacity <= count)
+        capacity *= 2;
+    uint32_t *earlier = mem_try_realloc(draft->earlier, capacity * sizeof(*earlier));
+    if (earlier != NULL)
+        draft->earlier = earlier;
+    uint32_t *heads = mem_try_realloc(draft->heads, capacity * sizeof(*heads));
+    if (heads != NULL)
+        draft->heads = heads;
+    if (heads == NULL || earlier == NULL)
+        return false;
+    draft->capacity = draft->heads_count = capacity;
+    memset(heads, 0xff, capacity * sizeof(*heads)); /* NO_PLACE */
+    for (uint32_t place = GRAM; place <= draft->indexed; place++)
+        add_place(draft, tokens, place);
+    return true;
+}
+
+/* How many tokens before `place` and before `count` are equal. */
+static uint32_t match_length(const token_id *tokens, uint32_t place, uint32_t count)
+{
+    uint32_t length = 0, most = MIN(place, MATCH_MAX);
+
+    while (length < most && tokens[place - 1 - length] == tokens[count - 1 - length])
+        length++;
+    return length;
+}
+
+/* The place whose preceding tokens equal the last ones for the longest; the latest of equals. */
+static void search(struct draft *draft, const token_id *tokens, uint32_t count)
+{
+    uint32_t place = draft->heads[hash_of(draft, tokens + count - GRAM)];
+
+    draft->place = NO_PLACE;
+    draft->matched = GRAM - 1;
+    for (int i = 0; i < CANDIDATES && place != NO_PLACE; i++) {
+        uint32_t length = match_length(tokens, place, count);
+        if (length > draft->matched) {
+            draft->place = place;
+            draft->matched = length;
+        }
+        place = draft->earlier[place];
+    }
+}
+
+static void follow_history(struct draft *draft, const token_id *tokens, uint32_t count)
+{
+    if (draft->place != NO_PLACE && tokens[draft->place] == tokens[count - 1]) {
+        draft->place++;
+        draft->matched++;
+    } else {
+        draft->place = NO_PLACE;
+    }
+    if (draft->dead || !make_room(draft, tokens, count)) {
+        draft->dead = true;
+        draft->place = NO_PLACE;
+        return;
+    }
+    for (uint32_t place = MAX(draft->indexed + 1, GRAM); place < count; place++)
+        add_place(draft, tokens, place);
+    if (draft->place == NO_PLACE && count >= GRAM)
+        search(draft, tokens, count); /* before the last tokens are found themselves */
+    if (count >= GRAM)
+        add_place(draft, tokens, count);
+    draft->indexed = count;
+}
+
+/* ---- guesses ---- */
+
+static enum draft_source history_source(uint32_t matched)
+{
+    return matched < MATCH_SHORT  ? DRAFT_HISTORY_SHORT
+           : matched < MATCH_LONG ? DRAFT_HISTORY
+                                  : DRAFT_HISTORY_LONG;
+}
+
+/* Chooses the best source for the next token. */
+static void guess_one(struct draft *draft, const token_id *tokens)
+{
+    double best = -1;
+
+    draft->guessed = TOKEN_NONE;
+    for (size_t i = 0; i < COUNT_OF(draft->references); i++) {
+        const struct reference *reference = &draft->references[i];
+        if (reference->synced && draft->rates.of[i] > best) {
+            best = draft->rates.of[i];
+            draft->source = (enum draft_source)i;
+            draft->guessed = reference->tokens[reference->at];
+        }
+    }
+    enum draft_source history = history_source(draft->matched);
+    if (tokens != NULL && draft->place != NO_PLACE && draft->rates.of[history] > best) {
+        draft->source = history;
+        draft->guessed = tokens[draft->place];
+    }
+}
+
+static void learn(struct draft_rates *rates, enum draft_source source, bool right, double weight)
+{
+    rates->of[source] += ((right ? 1.0 : 0.0) - rates->of[source]) * weight;
+}
+
+void draft_follow(struct draft *draft, const token_id *tokens, uint32_t count,
+                  struct draft_rates *shared)
+{
+    struct reference *tree = &draft->references[DRAFT_TREE];
+    bool had_tree = tree->synced;
+
+    assert(count > 0);
+    if (draft->guessed != TOKEN_NONE) {
+        bool right = draft->guessed == tokens[count - 1];
+        learn(&draft->rates, draft->source, right, own_weight);
+        learn(shared, draft->source, right, shared_weight);
+    }
+    for (size_t i = 0; i < COUNT_OF(draft->references); i++)
+        follow_reference(&draft->references[i], tokens, count);
+    draft->lost_tree = had_tree && !tree->synced;
+    follow_history(draft, tokens, count);
+    guess_one(draft, tokens);
+}
+
+bool draft_lost_tree(const struct draft *draft)
+{
+    return draft->lost_tree;
+}
+
+uint32_t draft_guess(const struct draft *draft, const token_id *tokens, uint32_t count,
+                     token_id *next, uint32_t max, double *chance)
+{
+    if (draft->guessed == TOKEN_NONE)
+        return 0;
+    bool history = draft->source >= COUNT_OF(draft->references);
+    const struct reference *reference = &draft->references[history ? 0 : draft->source];
+    const token_id *from = history ? tokens + draft->place : reference->tokens + reference->at;
+    uint32_t found = history ? count - draft->place : reference->count - reference->at;
+
+    found = MIN(found, max);
+    *chance = draft->rates.of[draft->source];
+    memcpy(next, from, found * sizeof(*next));
+    return found;
+}
+
+/* ---- what batches cost ---- */
+
+void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint64_t ns)
+{
+    unsigned class = MIN(31 - (unsigned)__builtin_clz(MAX(width, 1)), DRAFT_WIDTHS - 1);
+    double *at = &cost->of[class].ns, *mean = &cost->of[class].width, now = (double)ns;
+    double weight = MAX(cost_weight, MIN(cost->of[class].age * 2 / age_max, 1));
+
+    for (size_t wider = class + 1; wider < DRAFT_WIDTHS; wider++)
+        cost->of[wider].age++;
+    cost->of[class].age = 0;
+
+    /* The first steps of a width also allocate; the best of them is the truth. */
+    if (cost->of[class].samples < DRAFT_COST_SAMPLES) {
+        bool better = cost->of[class].samples == 0 || now / width < *at / *mean;
+        *at = better ? now : *at;
+        *mean = better ? width : *mean;
+        cost->of[class].samples++;
+        return;
+    }
+    /* If the thread was not scheduled for a while, that says nothing. */
+    now = MIN(now, 2 * *at);
+    *at += (now - *at) * weight;
+    *mean += (width - *mean) * weight;
+}
+
+double draft_cost_ns(const struct draft_cost *cost, double width)
+{
+    double x = 0, y = 0, slope = 0; /* the last known class below, and the line to the next */
+    bool two = false;               /* the slope is that between two classes */
+
+    for (size_t i = 0; i < DRAFT_WIDTHS; i++) {
+        if (cost->of[i].samples < DRAFT_COST_SAMPLES)
+            continue;
+        double next_x = cost->of[i].width, next_y = MAX(cost->of[i].ns, y);
+        if (x > 0) { /* as hoped, the more the older the measurement is */
+            double hoped = MIN(y + slope * (next_x - x), next_y);
+            next_y += (hoped - next_y) * MIN(cost->of[i].age / (two ? age_max / 8 : age_max), 1);
+        }
+        two = x > 0;
+        slope = two ? (next_y - y) / (next_x - x) : next_y / next_x * token_part;
+        if (next_x >= width)
+            return x > 0 ? y + slope * (width - x) : next_y;
+        x = next_x;
+        y = next_y;
+    }
+    return y + slope * (width - x);
+}
+
+/* Widths that may be tried: not far beyond those whose cost is known. */
+static double widest(const struct draft_cost *cost)
+{
+    double width = 1;
+
+    for (size_t i = 0; i < DRAFT_WIDTHS; i++)
+        if (cost->of[i].samples >= DRAFT_COST_SAMPLES)
+            width = cost->of[i].width;
+    return width * 4;
+}
+
+uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
+                      uint32_t max)
+{
+    double now_ns = draft_cost_ns(cost, batch->width), right = 1, yield = batch->yield;
+    double best = now_ns > 0 ? yield / now_ns * gain_min : 0;
+    double width_max = MAX(widest(cost), batch->width);
+    struct draft_batch chosen = *batch;
+    uint32_t length = 0;
+
+    if (now_ns <= 0)
+        return 0;
+    for (uint32_t i = 1; i <= max && batch->width + i <= width_max; i++) {
+        right *= chance;
+        yield += right;
+        double speed = yield / draft_cost_ns(cost, batch->width + i);
+        if (speed <= best)
+            continue;
+        best = speed;
+        length = i;
+        chosen = (struct draft_batch){batch->width + i, yield};
+    }
+    *batch = chosen;
+    return length;
+}

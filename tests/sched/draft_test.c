@@ -1,0 +1,319 @@
+/*
+ * draft_test.c: guesses from texts and from the sequence itself, against a naive search, and which
+ * drafts pay.
+ */
+#include "sched/draft.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "support/test.h"
+
+enum { GRAM = 3, TEXT = 400 };
+
+static struct draft_rates shared;
+
+static struct draft *create(void)
+{
+    shared = draft_rates_default();
+    struct draft *draft = draft_create(&shared);
+    assert_non_null(draft);
+    return draft;
+}
+
+static void fill(token_id *tokens, uint32_t count, uint64_t seed, uint32_t kinds)
+{
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] = (token_id)test_random_below(&seed, kinds);
+}
+
+static uint32_t guess(const struct draft *draft, const token_id *tokens, uint32_t count,
+                      token_id *next, uint32_t max)
+{
+    double chance = -1;
+    uint32_t found = draft_guess(draft, tokens, count, next, max, &chance);
+
+    assert_true(found <= max);
+    assert_true(found == 0 || (chance >= 0 && chance <= 1));
+    return found;
+}
+
+/* ---- texts ---- */
+
+static void test_a_text_is_followed_to_its_end(void **state)
+{
+    token_id tokens[TEXT], next[TEXT];
+    struct draft *draft = create();
+
+    (void)state;
+    fill(tokens, TEXT, 1, 100000);
+    draft_expect(draft, DRAFT_TREE, tokens + 10, TEXT - 10);
+    for (uint32_t count = 11; count < TEXT; count++) {
+        draft_follow(draft, tokens, count, &shared);
+        assert_false(draft_lost_tree(draft));
+        assert_int_equal(guess(draft, tokens, count, next, 32), MIN(TEXT - count, 32));
+        assert_memory_equal(next, tokens + count, MIN(TEXT - count, 32) * sizeof(*next));
+    }
+    assert_true(shared.of[DRAFT_TREE] > 0.99);
+    draft_follow(draft, tokens, TEXT, &shared);
+    assert_true(draft_lost_tree(draft)); /* at its end */
+    assert_int_equal(guess(draft, tokens, TEXT, next, 32), 0);
+    draft_destroy(&draft);
+}
+
+/* An edit: some tokens are inserted, removed or replaced, and the text continues. */
+static void test_an_edited_text_is_found_again(void **state)
+{
+    static const struct {
+        uint32_t removed, inserted;
+    } edits[] = {{0, 1}, {0, 20}, {1, 0}, {20, 0}, {5, 5}, {1, 1}};
+    token_id text[TEXT], tokens[2 * TEXT], next[32];
+
+    (void)state;
+    fill(text, TEXT, 1, 100000);
+    for (size_t i = 0; i < COUNT_OF(edits); i++) {
+        uint32_t at = 100, count = at;
+        struct draft *draft = create();
+        memcpy(tokens, text, at * sizeof(*text));
+        fill(tokens + at, edits[i].inserted, 2, 100000);
+        count += edits[i].inserted;
+        at += edits[i].removed;
+        memcpy(tokens + count, text + at, (TEXT - at) * sizeof(*text));
+        draft_expect(draft, DRAFT_PREDICTION, text, TEXT);
+        for (uint32_t done = 1; done <= count + GRAM; done++)
+            draft_follow(draft, tokens, done, &shared);
+        assert_int_equal(guess(draft, tokens, count + GRAM, next, 32), 32);
+        assert_memory_equal(next, text + at + GRAM, sizeof(next));
+        draft_destroy(&draft);
+    }
+}
+
+/* ---- the sequence itself ---- */
+
+/* The longest match of the last tokens earlier in the sequence, capped as the index does. */
+static uint32_t longest(const token_id *tokens, uint32_t count)
+{
+    uint32_t best = 0;
+
+    for (uint32_t place = 1; place < count; place++) {
+        uint32_t length = 0;
+        while (length < MIN(place, 32) && tokens[place - 1 - length] == tokens[count - 1 - length])
+            length++;
+        best = MAX(best, length);
+    }
+    return best;
+}
+
+/* What is guessed followed the same tokens earlier; where the sequence repeats itself, something
+ * is guessed. */
+static void test_history_against_a_naive_search(void **state)
+{
+    uint64_t seed = test_seed();
+    token_id tokens[TEXT], next[TEXT];
+    uint32_t guesses = 0;
+
+    (void)state;
+    for (uint32_t kinds = 2; kinds <= 64; kinds *= 2) {
+        struct draft *draft = create();
+        fill(tokens, TEXT, test_random(&seed), kinds);
+        for (uint32_t count = 5; count <= TEXT; count++) {
+            draft_follow(draft, tokens, count, &shared);
+            uint32_t found = guess(draft, tokens, count, next, TEXT);
+            assert_int_equal(found > 0, longest(tokens, count) >= GRAM);
+            if (found == 0)
+                continue;
+            uint32_t place = count - found;
+            assert_memory_equal(next, tokens + place, found * sizeof(*next));
+            assert_memory_equal(tokens + place - GRAM, tokens + count - GRAM, GRAM * sizeof(*next));
+            guesses++;
+        }
+        draft_destroy(&draft);
+    }
+    assert_true(guesses > TEXT); /* the alphabets are small enough */
+}
+
+/* A long match is preferred over a later short one, and followed. */
+static void test_history_prefers_the_longest_match(void **state)
+{
+    token_id tokens[64] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 40, 41, 7, 8, 9, 50, 51, 4, 5, 6, 7, 8, 9};
+    token_id next[4];
+    struct draft *draft = create();
+
+    (void)state;
+    draft_follow(draft, tokens, 22, &shared);
+    assert_int_equal(guess(draft, tokens, 22, next, 2), 2);
+    assert_int_equal(next[0], 40);
+    tokens[22] = 40;
+    draft_follow(draft, tokens, 23, &shared);
+    assert_int_equal(guess(draft, tokens, 23, next, 1), 1);
+    assert_int_equal(next[0], 41);
+    tokens[23] = 77;
+    draft_follow(draft, tokens, 24, &shared);
+    assert_int_equal(guess(draft, tokens, 24, next, 1), 0);
+    draft_destroy(&draft);
+}
+
+/* Wrong guesses lower the chance of their source, whether or not they were computed. */
+static void test_rates_follow_what_comes(void **state)
+{
+    token_id text[TEXT], tokens[TEXT], next[4];
+    struct draft *draft = create();
+    double chance, before = draft_rates_default().of[DRAFT_TREE];
+
+    (void)state;
+    fill(text, TEXT, 3, 100000);
+    fill(tokens, TEXT, 4, 100000);
+    for (uint32_t count = 1; count < 40; count++) {
+        draft_expect(draft, DRAFT_TREE, text, TEXT);
+        draft_follow(draft, tokens, count, &shared);
+    }
+    draft_expect(draft, DRAFT_TREE, text, TEXT);
+    assert_int_equal(draft_guess(draft, tokens, 39, next, 4, &chance), 4);
+    assert_true(chance < 0.05);
+    assert_true(shared.of[DRAFT_TREE] < before && shared.of[DRAFT_TREE] > chance);
+    draft_destroy(&draft);
+}
+
+static bool follow_all(void)
+{
+    token_id tokens[3 * 1024], next[8];
+    struct draft *draft = draft_create(&shared);
+
+    if (draft == NULL)
+        return false;
+    fill(tokens, COUNT_OF(tokens), 5, 4);
+    draft_expect(draft, DRAFT_TREE, tokens, 50);
+    for (uint32_t count = 1; count <= COUNT_OF(tokens); count++)
+        draft_follow(draft, tokens, count, &shared);
+    bool found = guess(draft, tokens, COUNT_OF(tokens), next, 8) > 0;
+    draft_destroy(&draft);
+    return found;
+}
+
+/* Without memory there are fewer guesses, and nothing else happens. */
+static void test_fault_loop(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    shared = draft_rates_default();
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault)
+        follow_all();
+    mem_set_fault(NULL);
+    assert_true(follow_all());
+}
+
+/* ---- what pays ---- */
+
+static void learn(struct draft_cost *cost, uint32_t width, double ns)
+{
+    for (int i = 0; i < 20; i++)
+        draft_cost_learn(cost, width, (uint64_t)ns);
+}
+
+static uint32_t length(const struct draft_cost *cost, double width, double chance, uint32_t max)
+{
+    struct draft_batch batch = {width, width};
+
+    return draft_length(cost, &batch, chance, max);
+}
+
+static void test_costs_are_interpolated(void **state)
+{
+    struct draft_cost cost = {0};
+
+    (void)state;
+    assert_true(draft_cost_ns(&cost, 1) == 0);
+    draft_cost_learn(&cost, 1, 5000); /* also allocates */
+    learn(&cost, 1, 1000);
+    assert_float_equal(draft_cost_ns(&cost, 1), 1000, 1);
+    assert_true(draft_cost_ns(&cost, 9) > 1000);
+    learn(&cost, 9, 1800);
+    assert_float_equal(draft_cost_ns(&cost, 1), 1000, 1);
+    assert_float_equal(draft_cost_ns(&cost, 5), 1400, 1);
+    assert_float_equal(draft_cost_ns(&cost, 13), 2200, 1);
+    draft_cost_learn(&cost, 1, 1000000); /* the thread was not scheduled */
+    assert_true(draft_cost_ns(&cost, 1) < 1200);
+    learn(&cost, 1, 1000);
+    learn(&cost, 1u << 20, 100000); /* wider than any class */
+    assert_true(draft_cost_ns(&cost, 1u << 19) > 1800);
+}
+
+static void test_drafts_are_as_long_as_they_pay(void **state)
+{
+    struct draft_cost flat = {0}, linear = {0}, unknown = {0};
+
+    (void)state;
+    assert_int_equal(length(&unknown, 1, 1, 32), 0); /* not even a single token was timed */
+    learn(&flat, 1, 1000);
+    learn(&flat, 33, 1100);
+    learn(&linear, 1, 1000);
+    learn(&linear, 33, 33000);
+    assert_int_equal(length(&flat, 1, 0.99, 32), 32);
+    assert_true(length(&flat, 1, 0.5, 32) > length(&flat, 1, 0.2, 32));
+    assert_int_equal(length(&flat, 1, 0.001, 32), 0);
+    /* Eight tokens take eight times as long as one: nothing is gained, however good the guess. */
+    assert_int_equal(length(&linear, 1, 0.999, 32), 0);
+    assert_int_equal(length(&linear, 8, 1, 32), 0);
+    learn(&unknown, 1, 1000);
+    assert_int_equal(length(&unknown, 1, 0.9, 32), 3); /* is tried, four times as wide at most */
+    assert_int_equal(length(&unknown, 1, 0.1, 32), 0);
+}
+
+/* What did not pay is tried again after a while, seldom enough. */
+static void test_costs_are_measured_again(void **state)
+{
+    struct draft_cost cost = {0};
+    uint32_t tries = 0;
+
+    (void)state;
+    learn(&cost, 1, 1000);
+    learn(&cost, 4, 9000); /* the machine was busy */
+    assert_int_equal(length(&cost, 1, 0.95, 32), 0);
+    for (int i = 0; i < 1000; i++) {
+        uint32_t found = length(&cost, 1, 0.95, 32);
+        tries += found > 0;
+        draft_cost_learn(&cost, 1 + found, 1000 * (1 + found));
+    }
+    assert_true(tries >= 3 && tries < 40);
+    for (int i = 0; i < 200; i++) {
+        uint32_t found = length(&cost, 1, 0.95, 32);
+        draft_cost_learn(&cost, 1 + found, 1000 + 50 * found);
+    }
+    assert_true(length(&cost, 1, 0.95, 32) > 8); /* it is cheap now */
+}
+
+/* The tokens per second of all answers together never fall by a draft, whatever others have. */
+static void test_no_draft_costs_others_more_than_it_gains(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        struct draft_cost cost = {0};
+        double ns = 1000 + (double)test_random_below(&seed, 1000);
+        for (uint32_t width = 1; width <= 64; width *= 2) {
+            learn(&cost, width, ns);
+            ns += (double)test_random_below(&seed, 1000 * width);
+        }
+        uint32_t answers = 1 + (uint32_t)test_random_below(&seed, 8);
+        struct draft_batch batch = {answers, answers};
+        for (uint32_t i = 0; i < answers; i++) {
+            struct draft_batch before = batch;
+            double chance = (double)test_random_below(&seed, 1000) / 1000;
+            uint32_t found = draft_length(&cost, &batch, chance, 8);
+            assert_true(batch.width == before.width + found);
+            assert_true(batch.yield >= before.yield && batch.yield <= before.yield + found);
+            assert_true(batch.yield / draft_cost_ns(&cost, batch.width) >=
+                        before.yield / draft_cost_ns(&cost, before.width));
+        }
+    }
+}
+
+TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_an_edited_text_is_found_again),
+           TEST(test_history_against_a_naive_search), TEST(test_history_prefers_the_longest_match),
+           TEST(test_rates_follow_what_comes), TEST(test_fault_loop),
+           TEST(test_costs_are_interpolated), TEST(test_drafts_are_as_long_as_they_pay),
+           TEST(test_costs_are_measured_again), TEST(test_no_draft_costs_others_more_than_it_gains))
