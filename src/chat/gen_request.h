@@ -31,6 +31,7 @@ enum gen_source {
     GEN_SOURCE_MESSAGES, /* a conversation, to be rendered by the template */
     GEN_SOURCE_TEXT,     /* plain text to continue */
     GEN_SOURCE_TOKENS,   /* taken as they are */
+    GEN_SOURCE_INFILL,   /* text to continue up to `suffix` */
 };
 
 enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
@@ -66,6 +67,11 @@ struct gen_prompt {
     size_t tokens_count;
 };
 
+/* Another file that helps to fill in the middle. */
+struct gen_extra {
+    struct str name, text;
+};
+
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
@@ -83,6 +89,9 @@ struct gen_request {
     size_t prompt_tokens_count;
     const struct gen_prompt *more; /* further prompts, each with its own answers */
     size_t more_count;
+    struct str suffix; /* of GEN_SOURCE_INFILL */
+    const struct gen_extra *extras;
+    size_t extras_count;
     const int32_t *context; /* tokens of earlier turns, before a conversation's */
     size_t context_count;
     bool continue_final; /* continue the last message, which is an assistant's */

@@ -63,8 +63,7 @@ enum err prepare_render(struct prepare_run *run)
     return ERR_OK;
 }
 
-/* Refuses, before tokenizing, a text that cannot fit the context however it is tokenized. */
-static enum err check_length(struct prepare_run *run, size_t bytes)
+enum err prepare_check_length(struct prepare_run *run, size_t bytes)
 {
     uint32_t context = engine_facts(run->tools->model.engine)->context;
     size_t tokens = tokens_at_least(run->tools->model.tokens, bytes);
@@ -82,7 +81,7 @@ static enum err prepare_conversation(struct prepare_run *run)
     TRY(prepare_messages(run));
     TRY(prepare_edit(run));
     TRY(prepare_render(run));
-    TRY(check_length(run, run->out->text.text.len));
+    TRY(prepare_check_length(run, run->out->text.text.len));
     return prepare_tokens(run);
 }
 
@@ -115,7 +114,9 @@ static enum err prepare_plain(struct prepare_run *run, const struct gen_prompt *
 {
     if (run->request->source == GEN_SOURCE_TOKENS)
         return copy_tokens(run, from, prompt);
-    TRY(check_length(run, from->text.len));
+    if (run->request->source == GEN_SOURCE_INFILL)
+        return prepare_infill(run, from->text, prompt);
+    TRY(prepare_check_length(run, from->text.len));
     /* the client writes the whole prompt, including control tokens */
     return tokens_from_string(run->tools->model.tokens, &run->caller, from->text,
                               ENGINE_TOKENIZE_CONTROL | ENGINE_TOKENIZE_BOS, prompt, &run->info);

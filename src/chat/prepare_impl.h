@@ -4,6 +4,7 @@
  *      prepare.c           the order of the steps, marks, grammar
  *      prepare_messages.c  messages before the template sees them
  *      prepare_edit.c      old tool results and thoughts cleared from them
+ *      prepare_infill.c    the prompt for filling in the middle
  *      prepare_recall.c    tokens after the template, with turns as they were sampled
  */
 #ifndef HEARTH_CHAT_PREPARE_IMPL_H
@@ -34,6 +35,14 @@ enum err prepare_edit(struct prepare_run *run) NODISCARD;
 
 /* The template's text. */
 enum err prepare_render(struct prepare_run *run) NODISCARD;
+
+/* Refuses, before tokenizing, a text that cannot fit the context however it is tokenized. */
+enum err prepare_check_length(struct prepare_run *run, size_t bytes) NODISCARD;
+
+/* The prompt that makes the model write what belongs between `prefix` and the request's suffix.
+ * ERR_UNSUPPORTED: it cannot. */
+enum err prepare_infill(struct prepare_run *run, struct str prefix,
+                        struct token_prompt *out) NODISCARD;
 
 /* Tokens and their marks from out->text. */
 enum err prepare_tokens(struct prepare_run *run) NODISCARD;

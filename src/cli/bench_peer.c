@@ -19,6 +19,7 @@
 #include "lab/bench_process.h"
 #include "lab/spread.h"
 #include "cli/bench.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 
 enum {

@@ -31,6 +31,7 @@
 #include "cli/config.h"
 #include "cli/remote.h"
 #include "engine/rpc.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/host_memory.h"
 #include "http/listen.h"

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/sysinfo.h"
 #include "base/units.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "lab/bench_process.h"
 #include "version.h"

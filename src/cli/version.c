@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "cli/cli.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "version.h"
 

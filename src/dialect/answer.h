@@ -183,6 +183,7 @@ extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;
 
+extern const struct dialect dialect_llama_completion, dialect_llama_infill;
 extern const struct dialect dialect_ollama_chat, dialect_ollama_generate;
 extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: parse and errors only */
 

@@ -159,10 +159,6 @@ static enum err refuse_rest(const struct json_reader *body)
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "template",
                                     "is not supported: set it with hearth serve "
                                     "--chat-template-file, or send the whole prompt with 'raw'");
-    TRY(json_read_content(body, "suffix", &text));
-    if (text.len > 0)
-        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "suffix",
-                                    "is not supported: text is only continued at its end");
     return refuse_images(body);
 }
 
@@ -196,10 +192,10 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     TRY(refuse_rest(&body));
     if (request->prompt.len == 0)
         return read_without_prompt(request, &body);
-    if (raw) {
+    if (raw || json_read_text(json_read_get(&body, "suffix")).len > 0) {
         request->source = GEN_SOURCE_TEXT;
         request->reasoning_mode = REASONING_RAW;
-        return ERR_OK;
+        return openai_read_suffix(request, &body, "suffix");
     }
     request->return_tokens = true;
     TRY(read_context(request, &body));
@@ -284,8 +280,9 @@ static void write_piece(struct json *json, struct answer *answer, const struct p
         json_close(json, '}');
     if (choice->logprobs_sent < choice->logprobs_count) {
         json_key(json, "logprobs");
-        openai_write_logprobs(json, answer, choice,
-                              (struct openai_range){choice->logprobs_sent, choice->logprobs_count});
+        openai_write_logprobs(
+            json, answer, choice,
+            (struct openai_range){choice->logprobs_sent, choice->logprobs_count, false});
         choice->logprobs_sent = choice->logprobs_count;
     }
 }

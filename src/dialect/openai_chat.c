@@ -59,8 +59,9 @@ static void write_logprobs(struct json *json, const struct answer *answer,
     }
     json_open(json, '{');
     json_key(json, "content");
-    openai_write_logprobs(json, answer, choice,
-                          (struct openai_range){choice->logprobs_sent, choice->logprobs_count});
+    openai_write_logprobs(
+        json, answer, choice,
+        (struct openai_range){choice->logprobs_sent, choice->logprobs_count, false});
     json_key_null(json, "refusal");
     json_close(json, '}');
     choice->logprobs_sent = choice->logprobs_count;

@@ -121,12 +121,14 @@ void openai_write_logprob(struct json *json, float logprob)
 
 /* token, logprob and bytes of an open object. */
 static void write_token(struct json *json, const struct answer *answer, token_id token,
-                        float logprob)
+                        float logprob, bool id)
 {
     char room[OPENAI_TOKEN_BYTES];
     bool whole;
     struct str text = openai_token_text(answer, token, room, &whole);
 
+    if (id)
+        json_key_int(json, "id", token);
     json_key_str(json, "token", text);
     json_key(json, "logprob");
     openai_write_logprob(json, logprob);
@@ -144,11 +146,11 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
     for (size_t i = range.from; i < range.to; i++) {
         const struct answer_logprob *entry = &choice->logprobs[i];
         json_open(json, '{');
-        write_token(json, answer, entry->token, entry->logprob);
+        write_token(json, answer, entry->token, entry->logprob, range.ids);
         json_key_open(json, "top_logprobs", '[');
         for (size_t k = 0; k < entry->top_count; k++) {
             json_open(json, '{');
-            write_token(json, answer, entry->top[k].token, entry->top[k].logprob);
+            write_token(json, answer, entry->top[k].token, entry->top[k].logprob, range.ids);
             json_close(json, '}');
         }
         json_close(json, ']');

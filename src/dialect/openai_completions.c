@@ -111,15 +111,28 @@ static enum err read_best(struct gen_request *request, const struct json_reader 
     return ERR_OK;
 }
 
-static enum err refuse_suffix(const struct json_reader *body)
+enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body,
+                            const char *key)
 {
-    struct str suffix = STR_NONE;
-
-    TRY(json_read_content(body, "suffix", &suffix));
-    if (suffix.len == 0)
+    TRY(json_read_content(body, key, &request->suffix));
+    if (request->suffix.len == 0)
         return ERR_OK;
-    return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "suffix",
-                                "is not supported: text is only continued at its end");
+    if (request->source != GEN_SOURCE_TEXT)
+        return json_read_error(body, key, "needs a prompt of text");
+    request->source = GEN_SOURCE_INFILL;
+    return ERR_OK;
+}
+
+enum err openai_read_settings_or_none(struct gen_request *request, const struct json_reader *body,
+                                      const char *limit)
+{
+    yyjson_val *value = json_read_get(body, limit);
+
+    request->prefill_only = yyjson_is_num(value) && yyjson_get_num(value) == 0;
+    TRY(openai_read_settings(request, body));
+    if (request->prefill_only)
+        request->max_tokens = 1;
+    return ERR_OK;
 }
 
 static enum err completions_parse(struct gen_request *request, yyjson_val *root,
@@ -127,10 +140,7 @@ static enum err completions_parse(struct gen_request *request, yyjson_val *root,
 {
     struct json_reader body = {root, "", error, &request->asked};
 
-    request->prefill_only = openai_is_zero(&body, "max_tokens");
-    TRY(openai_read_settings(request, &body));
-    if (request->prefill_only)
-        request->max_tokens = 1;
+    TRY(openai_read_settings_or_none(request, &body, "max_tokens"));
     TRY(openai_read_choices(request, &body));
     TRY(read_logprobs(request, &body));
     TRY(json_read_bool(&body, "echo", &request->echo));
@@ -138,9 +148,9 @@ static enum err completions_parse(struct gen_request *request, yyjson_val *root,
     if (request->score_prompt) /* what is reused has no probabilities */
         request->cache_read = false;
     TRY(read_best(request, &body));
-    TRY(refuse_suffix(&body));
     request->reasoning_mode = REASONING_RAW;
-    return openai_read_prompts(request, &body);
+    TRY(openai_read_prompts(request, &body));
+    return openai_read_suffix(request, &body, "suffix");
 }
 
 /* ---- log-probabilities: four lists, the texts of tokens as names ---- */
@@ -257,8 +267,7 @@ static void write_logprobs(struct json *json, const struct answer *answer,
 
 /* ---- answers ---- */
 
-/* The prompt of a choice as the client sent it; for tokens, their texts. */
-static void append_prompt(const struct answer *answer, size_t index, struct buf *out)
+void openai_append_prompt(const struct answer *answer, size_t index, struct buf *out)
 {
     struct gen_prompt prompt = prompt_of(answer, index);
     char room[OPENAI_TOKEN_BYTES];
@@ -319,7 +328,7 @@ static void write_whole(struct json *json, struct answer *answer, size_t index, 
 
     buf_init(&text, json->out->limit);
     if (answer->request->echo)
-        append_prompt(answer, index, &text);
+        openai_append_prompt(answer, index, &text);
     buf_append(&text, choice->content.data, choice->content.len);
     write_choice(json, answer, index, number, buf_text(&text));
     end_choice(json, openai_finish_name(choice->finish));
@@ -376,7 +385,7 @@ static void completions_begin(struct answer *answer, struct buf *out)
     buf_init(&prompt, out->limit);
     for (size_t i = 0; i < answer->choices_count; i++) {
         buf_clear(&prompt);
-        append_prompt(answer, i, &prompt);
+        openai_append_prompt(answer, i, &prompt);
         send_text(answer, i, buf_text(&prompt), out);
     }
     if (out->err == ERR_OK)

@@ -1,12 +1,12 @@
 /*
- * openai_impl.h: what the three OpenAI dialects share, and Ollama's uses: parsing of settings, tools
+ * openai_impl.h: what the three OpenAI dialects share, and others use: parsing of settings, tools
  * and messages; writing of usage, timings and chunks.
  *
  *      body --chat, completions, responses--> openai_settings.c, openai_tools.c, openai_messages.c
  *           --> struct gen_request
  *      struct answer --> openai_common.c --chat, completions, responses--> bytes
  *
- * Only the files openai_*.c, ollama.c and rerank.c include this.
+ * Only the files openai_*.c, ollama.c, llama.c and rerank.c include this.
  */
 #ifndef HEARTH_DIALECT_OPENAI_IMPL_H
 #define HEARTH_DIALECT_OPENAI_IMPL_H
@@ -56,11 +56,17 @@ enum err openai_read_logprobs(struct gen_request *request,
 enum err openai_read_format(struct gen_request *request,
                             const struct json_reader *format) NODISCARD;
 
-/* Whether a field is the number 0. */
-bool openai_is_zero(const struct json_reader *body, const char *key);
-
-/* `prompt`: one or several. openai_completions.c */
+/* The settings; if the field `limit` is 0, nothing is generated. openai_completions.c, as what
+ * follows */
+enum err openai_read_settings_or_none(struct gen_request *request, const struct json_reader *body,
+                                      const char *limit) NODISCARD;
+/* `prompt`: one or several. */
 enum err openai_read_prompts(struct gen_request *request, const struct json_reader *body) NODISCARD;
+/* What follows the text of the prompts; the model writes what is missing. */
+enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body,
+                            const char *key) NODISCARD;
+/* The prompt of a choice as the client sent it; for tokens, their texts. */
+void openai_append_prompt(const struct answer *answer, size_t index, struct buf *out);
 
 /* n, of chat and completions. */
 enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
@@ -152,6 +158,7 @@ struct str openai_token_text(const struct answer *answer, token_id token,
  */
 struct openai_range {
     size_t from, to;
+    bool ids; /* with "id", as llama-server has it */
 };
 void openai_write_logprobs(struct json *json, const struct answer *answer,
                            const struct answer_choice *choice, struct openai_range range);

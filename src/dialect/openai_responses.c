@@ -619,7 +619,7 @@ static void send_delta(struct answer *answer, struct str text, struct buf *out)
     json_key_str(&json, "delta", text);
     if (choice->block_kind == ITEM_MESSAGE)
         write_logprobs(&json, answer,
-                       (struct openai_range){choice->logprobs_sent, choice->logprobs_count});
+                       (struct openai_range){choice->logprobs_sent, choice->logprobs_count, false});
     choice->logprobs_sent = choice->logprobs_count;
     event_end(&json);
 }

@@ -198,13 +198,6 @@ enum err openai_read_sampling(struct gen_request *request, const struct json_rea
 
 /* ---- limits ---- */
 
-bool openai_is_zero(const struct json_reader *body, const char *key)
-{
-    yyjson_val *value = json_read_get(body, key);
-
-    return yyjson_is_num(value) && yyjson_get_num(value) == 0;
-}
-
 /* The last one present wins; 0 is only for requests that generate nothing. -1 is llama-server's "as many as fit". */
 static enum err read_max_tokens(struct gen_request *request, const struct json_reader *body)
 {

@@ -8,6 +8,7 @@
 #define HEARTH_ENGINE_BACKEND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
@@ -32,5 +33,26 @@ bool backend_has_flash(struct ggml_backend_device *device);
 /* The first error line that the libraries logged on this thread since the last call, without prefix
  * and newline; "" when none. */
 const char *backend_take_error(void);
+
+/* ---- what is loaded, for `doctor` and --version; engine_llama.c ---- */
+
+struct engine_backend_info {
+    char name[64];
+    char description[128];
+    uint64_t memory_free, memory_total;
+    bool gpu;
+    bool flash; /* can compute flash attention */
+};
+
+/* `backends` as in engine_options. */
+const char *engine_library_version(void);
+const char *engine_library_origin(void); /* the file that was loaded */
+const char *engine_ggml_version(void);
+const char *engine_ggml_origin(void);
+const char *engine_backends_dir(const char *backends);
+size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
+
+/* Whether the plug-in libggml-NAME.so is in use, with or without devices. After engine_backends. */
+bool engine_has_backend(const char *name);
 
 #endif

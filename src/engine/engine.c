@@ -92,6 +92,14 @@ const struct engine_facts *engine_facts(const struct engine *engine)
     return &engine->facts;
 }
 
+/* All zero: an engine that says nothing about it. */
+bool engine_has_fim(const struct engine_facts *facts)
+{
+    const struct engine_fim *fim = &facts->fim;
+
+    return fim->prefix >= 0 && fim->suffix >= 0 && fim->middle >= 0 && fim->prefix != fim->suffix;
+}
+
 /* ---- tokens ---- */
 
 enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,

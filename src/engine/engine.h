@@ -123,6 +123,12 @@ enum engine_fault {
 
 const char *engine_fault_text(enum engine_fault fault);
 
+/* Tokens for filling in the middle of a text; TOKEN_NONE = the model has none. */
+struct engine_fim {
+    token_id prefix, suffix, middle; /* before the text, what follows it, and the answer */
+    token_id repo, file;             /* before the names of a repository and of a file */
+};
+
 struct engine_facts {
     const char *name;          /* general.name, or the file's name */
     const char *architecture;  /* for display; no decision depends on it */
@@ -150,6 +156,7 @@ struct engine_facts {
     /* of GPUs with their own memory: what loading took of it, measured, and all of it; 0 = none */
     uint64_t device_bytes, device_total;
     token_id bos, eos, eot;
+    struct engine_fim fim;
     bool add_bos;
     /* tokens preserve the bytes of the text, and "a b" is always split before the space */
     bool words;
@@ -181,6 +188,7 @@ uint64_t engine_device_free(struct engine *engine);
 enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
 
 const struct engine_facts *engine_facts(const struct engine *engine);
+bool engine_has_fim(const struct engine_facts *facts); /* it can fill in the middle */
 
 /* ---- tokens; any thread ---- */
 
@@ -271,26 +279,5 @@ const float *engine_logits_nth(struct engine *engine, size_t index, uint32_t nth
 void engine_abort(struct engine *engine);
 /* A number that changes while the engine computes, within a batch where the backend can. Any thread. */
 uint64_t engine_beats(const struct engine *engine);
-
-/* ---- the library ---- */
-
-struct engine_backend_info {
-    char name[64];
-    char description[128];
-    uint64_t memory_free, memory_total;
-    bool gpu;
-    bool flash; /* can compute flash attention */
-};
-
-/* Versions and backends, for `doctor` and --version. `backends` as in engine_options. */
-const char *engine_library_version(void);
-const char *engine_library_origin(void); /* the file that was loaded */
-const char *engine_ggml_version(void);
-const char *engine_ggml_origin(void);
-const char *engine_backends_dir(const char *backends);
-size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
-
-/* Whether the plug-in libggml-NAME.so is in use, with or without devices. After engine_backends. */
-bool engine_has_backend(const char *name);
 
 #endif

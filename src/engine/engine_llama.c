@@ -764,6 +764,10 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->eos = llama_vocab_eos(llama->vocab);
     facts->eot = llama_vocab_eot(llama->vocab);
     facts->add_bos = llama_vocab_get_add_bos(llama->vocab);
+    facts->fim =
+        (struct engine_fim){llama_vocab_fim_pre(llama->vocab), llama_vocab_fim_suf(llama->vocab),
+                            llama_vocab_fim_mid(llama->vocab), llama_vocab_fim_rep(llama->vocab),
+                            llama_vocab_fim_sep(llama->vocab)};
     facts->words = cuts_words(llama, load->file);
     embed_llama_describe(llama);
     ggml_backend_dev_t device = load->devices[0] ? load->devices[0] : ggml_backend_dev_get(0);

@@ -277,6 +277,12 @@ static enum err set_texts(struct gguf_context *gguf, uint32_t vocab)
     return err;
 }
 
+/* A vocabulary with unused tokens can fill in the middle. */
+enum { FIM_TOKENS = 3 };
+static const char *const fim_keys[FIM_TOKENS] = {"tokenizer.ggml.fim_pre_token_id",
+                                                 "tokenizer.ggml.fim_suf_token_id",
+                                                 "tokenizer.ggml.fim_mid_token_id"};
+
 uint32_t model_vocab_min(void)
 {
     return TOKEN_FIRST_UNUSED;
@@ -291,6 +297,9 @@ enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab, struct 
     gguf_set_val_u32(gguf, "tokenizer.ggml.eos_token_id", TOKEN_END_OF_TURN);
     gguf_set_val_u32(gguf, "tokenizer.ggml.padding_token_id", TOKEN_END_OF_TEXT);
     gguf_set_val_bool(gguf, "tokenizer.ggml.add_bos_token", false);
+    if (vocab >= TOKEN_FIRST_UNUSED + FIM_TOKENS)
+        for (uint32_t i = 0; i < FIM_TOKENS; i++)
+            gguf_set_val_u32(gguf, fim_keys[i], TOKEN_FIRST_UNUSED + i);
     gguf_set_val_str(gguf, "tokenizer.chat_template", chat_template);
     enum err err = set_texts(gguf, vocab);
     return err == ERR_OK ? ERR_OK

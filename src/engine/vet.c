@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/gguf_file.h"
 #include "engine/model_impl.h"

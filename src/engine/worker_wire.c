@@ -545,6 +545,11 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_token(wire, &facts->eos, facts->vocab);
     field_token(wire, &facts->eot, facts->vocab);
     field_bool(wire, &facts->add_bos);
+    field_token(wire, &facts->fim.prefix, facts->vocab);
+    field_token(wire, &facts->fim.suffix, facts->vocab);
+    field_token(wire, &facts->fim.middle, facts->vocab);
+    field_token(wire, &facts->fim.repo, facts->vocab);
+    field_token(wire, &facts->fim.file, facts->vocab);
     field_bool(wire, &facts->images);
     fingerprint_fields(wire, &facts->fingerprint);
     lora_fields(wire, facts);

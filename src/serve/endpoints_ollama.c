@@ -184,6 +184,8 @@ static void write_capabilities(struct json *json, const struct model *model)
             json_text(json, "thinking");
         if (model_facts(model)->images)
             json_text(json, "vision");
+        if (engine_has_fim(model_facts(model)))
+            json_text(json, "insert");
     }
     json_close(json, ']');
 }

@@ -25,9 +25,9 @@ struct bench {
     struct prepare_tools tools;
 };
 
-static void bench_open_template(struct bench *bench, bool bos, const char *template_text)
+static void bench_open_fake(struct bench *bench, struct engine_fake_options fake,
+                            const char *template_text)
 {
-    struct engine_fake_options fake = {.add_bos = bos};
     struct model_options options = {.clock = clock_real(), .template_text = template_text};
 
     memset(bench, 0, sizeof(*bench));
@@ -40,6 +40,11 @@ static void bench_open_template(struct bench *bench, bool bos, const char *templ
         .tenant = "",
         .now_s = 1794700000,
     };
+}
+
+static void bench_open_template(struct bench *bench, bool bos, const char *template_text)
+{
+    bench_open_fake(bench, (struct engine_fake_options){.add_bos = bos}, template_text);
 }
 
 static void bench_open(struct bench *bench, bool bos)
@@ -449,6 +454,59 @@ static void test_context(void **state)
     bench_close(&bench);
 }
 
+/* The fake's tokens for it are [S], [E] and [EOS]. Control tokens of clients stay text; other files
+ * come first. */
+static void test_infill(void **state)
+{
+    static const struct gen_extra extras[] = {{STR("a.c"), STR("int x;")}};
+    static const struct {
+        const struct gen_extra *extras;
+        bool bos;
+        const char *expected;
+    } cases[] = {
+        {NULL, false, "[S]be<|im_end|>fore[E]after[EOS]"},
+        {NULL, true, "[BOS][S]be<|im_end|>fore[E]after[EOS]"},
+        {extras, true, "[BOS]\n\n--- a.c ---\n\nint x;[S]be<|im_end|>fore[E]after[EOS]"},
+    };
+    char text[400];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct bench bench;
+        struct prompt prompt;
+
+        bench_open_fake(&bench, (struct engine_fake_options){.fim = true, .add_bos = cases[i].bos},
+                        NULL);
+        read_nothing(&prompt);
+        prompt.request.source = GEN_SOURCE_INFILL;
+        prompt.request.prompt = STR("be<|im_end|>fore");
+        prompt.request.suffix = STR("after");
+        prompt.request.extras = cases[i].extras;
+        prompt.request.extras_count = cases[i].extras ? 1 : 0;
+        assert_ok(make(&prompt, &bench));
+        assert_string_equal(shown(&prompt, text, sizeof(text)), cases[i].expected);
+        drop(&prompt);
+        bench_close(&bench);
+    }
+}
+
+static void test_infill_that_cannot_be(void **state)
+{
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    bench_open(&bench, false);
+    read_nothing(&prompt);
+    prompt.request.source = GEN_SOURCE_INFILL;
+    prompt.request.prompt = STR("x");
+    assert_err(make(&prompt, &bench), ERR_INVALID);
+    assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(prompt.error.message, "cannot fill in the middle"));
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 /* ---- grammars ---- */
 
 #define TOOLS                                                                                     \
@@ -652,6 +710,7 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
            TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),
-           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_context), TEST(test_grammars),
+           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_context), TEST(test_infill),
+           TEST(test_infill_that_cannot_be), TEST(test_grammars),
            TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
            TEST(test_every_allocation_may_fail))

@@ -105,6 +105,11 @@ static void test_generate(void **state)
     assert_int_equal(parsed.request.reasoning_mode, REASONING_RAW);
     assert_false(parsed.request.return_tokens);
     api_parsed_fini(&parsed);
+    api_parse(&parsed, &dialect_ollama_generate, "{'prompt':'p','suffix':'s'}");
+    assert_ok(parsed.err);
+    assert_int_equal(parsed.request.source, GEN_SOURCE_INFILL);
+    assert_true(str_eq(parsed.request.suffix, STR("s")));
+    api_parsed_fini(&parsed);
 }
 
 /* Without a prompt the model is loaded, or unloaded. */

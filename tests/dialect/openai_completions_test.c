@@ -25,6 +25,8 @@ static void test_prompts(void **state)
         {"{'prompt':[5,6,7]}", GEN_SOURCE_TOKENS, "", 3},
         {"{'prompt':[[5,6]]}", GEN_SOURCE_TOKENS, "", 2},
         {"{'prompt':[5]}", GEN_SOURCE_TOKENS, "", 1},
+        {"{'prompt':'abc','suffix':''}", GEN_SOURCE_TEXT, "abc", 0},
+        {"{'prompt':'abc','suffix':'d'}", GEN_SOURCE_INFILL, "abc", 0},
     };
 
     (void)state;
@@ -118,7 +120,8 @@ static const struct api_bad bad[] = {
     {"{'prompt':[[1],[]]}", API_ERROR_INVALID, "prompt", "must be a string"},
     {"{'n':16,'prompt':['a','b','c','d','e','f','g','h','i']}", API_ERROR_INVALID, "prompt",
      "at most 8 prompts"},
-    {"{'prompt':'x','suffix':'y'}", API_ERROR_UNSUPPORTED, "suffix", "is not supported"},
+    {"{'prompt':[1],'suffix':'y'}", API_ERROR_INVALID, "suffix", "needs a prompt of text"},
+    {"{'prompt':'x','suffix':5}", API_ERROR_INVALID, "suffix", "must be a string"},
     {"{'prompt':'x','n':3,'best_of':2}", API_ERROR_INVALID, "best_of", "not be smaller than 'n'"},
     {"{'prompt':'x','best_of':2,'stream':true}", API_ERROR_INVALID, "best_of", "in a stream"},
     {"{'prompt':'x','best_of':17}", API_ERROR_INVALID, "best_of", "from 1 to 16"},

@@ -2,6 +2,7 @@
  * The libllama engine on tiny models: loading and its refusals, facts, tokens, sequences, running,
  * aborting.
  */
+#include "engine/backend.h"
 #include "engine/engine.h"
 
 #include <fcntl.h>
@@ -172,6 +173,7 @@ static void test_facts(void **state)
     assert_non_null(facts->chat_template);
     assert_true(engine_token_is_end(engine, facts->eos));
     assert_true(engine_token_is_control(engine, facts->eos));
+    assert_false(engine_has_fim(facts));
     engine_close(&engine);
 }
 

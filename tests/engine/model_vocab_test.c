@@ -48,6 +48,20 @@ static void assert_round_trip(struct engine *engine, struct str text)
     assert_memory_equal(out, text.ptr, len);
 }
 
+/* A vocabulary with room for them has tokens for filling in the middle. */
+static void test_fim(void **state)
+{
+    struct engine *engine = load();
+    const struct engine_facts *facts = engine_facts(engine);
+
+    (void)state;
+    assert_true(engine_has_fim(facts));
+    assert_int_equal(facts->fim.prefix, 777);
+    assert_int_equal(facts->fim.middle, 779);
+    assert_true(facts->fim.repo == TOKEN_NONE && facts->fim.file == TOKEN_NONE);
+    engine_close(&engine);
+}
+
 static void test_any_text_survives(void **state)
 {
     uint64_t seed = test_seed();
@@ -161,6 +175,6 @@ static void test_template_has_all_parts(void **state)
     assert_int_equal(depth, 0);
 }
 
-TEST_SUITE(TEST(test_any_text_survives), TEST(test_bytes_are_their_own_tokens),
+TEST_SUITE(TEST(test_fim), TEST(test_any_text_survives), TEST(test_bytes_are_their_own_tokens),
            TEST(test_merges_shorten_text), TEST(test_control_tokens), TEST(test_speech),
            TEST(test_template_has_all_parts))

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "support/models.h"
 #include "support/test.h"

@@ -73,6 +73,7 @@ static struct worker_reply make_reply(void)
                             .sequences = 6,
                             .chunk = 128,
                             .outputs = 70,
+                            .fim = {11, 12, 13, TOKEN_NONE, 15},
                             .vocab = 1000,
                             .layers = 4,
                             .kinds = 9,
@@ -203,6 +204,7 @@ static void test_replies_come_back(void **state)
     assert_true(reply.facts.facts.groups[1].kind == KIND_RECURRENT && reply.facts.facts.bos == 999);
     assert_true(hash256_eq(&reply.facts.facts.fingerprint, &from.facts.facts.fingerprint));
     assert_int_equal(reply.facts.cells, 4096);
+    assert_memory_equal(&reply.facts.facts.fim, &from.facts.facts.fim, sizeof(struct engine_fim));
     assert_memory_equal(&reply.facts.facts.lora, &from.facts.facts.lora,
                         sizeof(from.facts.facts.lora));
 }

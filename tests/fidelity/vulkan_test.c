@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/state.h"
 #include "support/models.h"

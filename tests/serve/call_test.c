@@ -245,6 +245,52 @@ static void test_several_prompts(void **state)
     api_kit_close(&kit);
 }
 
+/* llama-server's own forms. */
+static void test_completion_and_infill(void **state)
+{
+    struct api_kit_options options = {.fake.fim = true};
+    struct api_kit kit;
+    struct http_answer answer;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    doc = api_kit_post(&kit, "/completion",
+                       "{\"prompt\":\"Once\",\"n_predict\":5,\"temperature\":0," LETTERS "}", 200);
+    assert_int_equal(strlen(json_at(doc, "/content")), 5);
+    assert_string_equal(json_at(doc, "/stop_type"), "limit");
+    assert_int_equal(json_number_at(doc, "/tokens_predicted"), 5);
+    assert_int_equal(json_number_at(doc, "/tokens_evaluated"), 4);
+    assert_int_equal(json_number_at(doc, "/timings/prompt_n"), 4);
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/completions", "{\"prompt\":[\"a\",\"b\"],\"n_predict\":0}", 200);
+    assert_int_equal(json_number_at(doc, "/1/index"), 1);
+    assert_int_equal(json_number_at(doc, "/1/tokens_predicted"), 0);
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/infill",
+                       "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"n_predict\":1}", 200);
+    assert_int_equal(json_number_at(doc, "/tokens_evaluated"), 3 + 4);
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/v1/completions",
+                       "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"max_tokens\":1}", 200);
+    assert_int_equal(json_number_at(doc, "/usage/prompt_tokens"), 3 + 4);
+    yyjson_doc_free(doc);
+    api_kit_ask(&kit, "POST", "/completion", NULL,
+                "{\"prompt\":\"Once\",\"n_predict\":2,\"temperature\":0,\"stream\":true," LETTERS
+                "}",
+                &answer);
+    assert_int_equal(answer.status, 200);
+    assert_non_null(strstr(buf_str(&answer.body), "\"stop\":true"));
+    assert_null(strstr(buf_str(&answer.body), "[DONE]"));
+    http_answer_fini(&answer);
+    api_kit_close(&kit);
+    open_kit(&kit); /* a model without tokens for it */
+    doc = api_kit_post(&kit, "/infill", "{\"input_prefix\":\"ab\"}", 400);
+    assert_non_null(strstr(json_at(doc, "/error/message"), "fill in the middle"));
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* Tokens of a prompt have the probabilities with which they were sampled, although the cache has
  * the state of all of them. */
 static void test_echo_with_logprobs(void **state)
@@ -882,7 +928,7 @@ static void test_close_with_calls_on_their_way(void **state)
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
            TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
-           TEST(test_context_edits), TEST(test_echo_and_tokens), TEST(test_several_prompts),
+           TEST(test_context_edits), TEST(test_several_prompts), TEST(test_completion_and_infill),
            TEST(test_echo_with_logprobs), TEST(test_three_choices),
            TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),

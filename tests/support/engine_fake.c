@@ -654,6 +654,9 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .eos = ENGINE_FAKE_EOS,
         .eot = ENGINE_FAKE_TURN_END,
         .add_bos = options->add_bos,
+        .fim = options->fim ? (struct engine_fim){ENGINE_FAKE_TURN_BEGIN, ENGINE_FAKE_TURN_END,
+                                                  ENGINE_FAKE_EOS, TOKEN_NONE, TOKEN_NONE}
+                            : (struct engine_fim){-1, -1, -1, -1, -1},
         .words = true,
         .embed = {.pooling = options->pooling != ENGINE_POOLING_AUTO ? options->pooling
                                                                      : ENGINE_POOLING_LAST,

@@ -61,6 +61,7 @@ struct engine_fake_options {
     enum engine_pooling pooling; /* 0 = last; the mean is over the tokens, anything else last */
     bool encoder;                /* facts.embed.whole */
     bool add_bos;
+    bool fim;                  /* turns begin, end, and EOS are its tokens for that */
     const char *name;          /* NULL = "fake" */
     const char *chat_template; /* may be NULL */
     uint64_t salt;             /* other weights: another fingerprint, other rows, other logits */
