@@ -53,7 +53,7 @@ static enum err read_seconds(struct spelled *spelled);
 #define NO_DRAFT   "speculative decoding with a second model is missing"
 #define NO_EXPERTS "weights are placed by whole layers; lower --gpu-layers until the model fits"
 #define NO_YARN    "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
-#define NO_TOOLS   "clients run tools; hearth only lets the model call them"
+#define NO_TOOLS   "tools run in clients (docs/decisions/020)"
 #define NO_IMAGES  "this server reads text only"
 #define NAME_IT    "name the model, as in -hf USER/REPO:QUANT"
 

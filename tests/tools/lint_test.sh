@@ -484,6 +484,12 @@ test_invariants_that_tests_name() {
     expect
     expect_output '^invariants that no test names: 8 of 12$'
     expect_output '^  I1-I2 I4 I7-I10 I12$'
+    printf '1. (peer; not applicable) One.\n2. (peer) Two, not applicable.\n' | put docs/invariants.md
+    : | put tests/base/fine_test.c
+    : | put tests/cli/a_test.sh
+    expect
+    expect_output '^invariants that no test names: 1 of 2$'
+    expect_output '^  I2$'
 }
 
 test_invariants_that_do_not_exist() {
