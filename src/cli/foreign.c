@@ -50,7 +50,8 @@ static enum err read_seconds(struct spelled *spelled);
 #define ALWAYS     "always on"
 #define REQUEST    "send it in each request"
 #define PIN        "not applied; use taskset or numactl"
-#define NO_DRAFT   "speculative decoding with a second model is missing"
+#define NO_DRAFT   "there are no draft models; --drafts guesses from known text"
+#define DRAFTS     "see --drafts: guesses come from known text"
 #define NO_EXPERTS "weights are placed by whole layers; lower --gpu-layers until the model fits"
 #define NO_YARN    "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
 #define NO_TOOLS   "tools run in clients (docs/decisions/020)"
@@ -142,9 +143,13 @@ static const struct row rows[] = {
     {"yarn-*", 1, LACKS, .text = NO_YARN, .plain = "-1 -1.0"},
     {"lcs lookup-cache-static lcd lookup-cache-dynamic", 1, LACKS, .text = NO_DRAFT},
     /* speculative decoding */
-    {"md model-draft hfd hfrd hf-repo-draft spec-draft-model spec-draft-hf spec-type", 1, LACKS,
+    {"md model-draft hfd hfrd hf-repo-draft spec-draft-model spec-draft-hf", 1, LACKS,
      .text = NO_DRAFT},
-    {"spec-default spec-draft-cpu-moe cmoed cpu-moe-draft spec-draft-backend-sampling "
+    {"spec-default", 0, FIXED, .text = DRAFTS},
+    {"spec-ngram-*", 1, FIXED, .text = DRAFTS},
+    {"spec-type", 1, LACKS, .text = NO_DRAFT,
+     .plain = "none ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache"},
+    {"spec-draft-cpu-moe cmoed cpu-moe-draft spec-draft-backend-sampling "
      "no-spec-draft-backend-sampling",
      0, LACKS, .text = NO_DRAFT},
     {"draft draft-* spec-* ngld gpu-layers-draft n-gpu-layers-draft devd device-draft td tbd "
