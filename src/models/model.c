@@ -295,9 +295,9 @@ static void choose_cache(struct model *model, const struct model_options *option
                                                      sizeof(kinds))));
         return;
     }
-    model->state = MODEL_CACHE_UNSUPPORTED;
     if (engine_facts(options->engine)->embed.whole) /* nothing that could be cached */
         return;
+    model->state = MODEL_CACHE_UNSUPPORTED;
     LOG_WARN(options->log, "model",
              "its state cannot be saved and restored: it is served without a cache",
              LOG_STR("model", model->name), LOG_STR("reason", model_cache_reason(model)));
@@ -405,10 +405,10 @@ const char *model_cache_reason(const struct model *model)
     case MODEL_CACHE_ON:
         return "";
     case MODEL_CACHE_OFF:
-        return "--no-cache";
-    default:
         return model_facts(model)->embed.whole ? "an encoder computes each input as a whole"
-                                               : engine_fault_text(model_facts(model)->fault);
+                                               : "--no-cache";
+    default:
+        return engine_fault_text(model_facts(model)->fault);
     }
 }
 

@@ -145,12 +145,20 @@ static uint64_t trained_tokens(const struct gguf_file *gguf)
     return gguf_file_arch_uint(gguf, "context_length", CONTEXT_MAX);
 }
 
+/* It has no rows, and its context is the engine's to choose. */
+static bool is_encoder(const struct gguf_file *gguf)
+{
+    return !gguf_file_arch_bool(gguf, "attention.causal", true);
+}
+
 static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file_context *context)
 {
     uint64_t tokens =
         context->tokens > 0 ? context->tokens : MIN(trained_tokens(gguf), CONTEXT_MAX);
     double bytes = (double)tokens * token_bytes(gguf, context->bytes_per_value);
 
+    if (is_encoder(gguf))
+        return 0;
     return bytes < (double)(UINT64_MAX / 4) ? (uint64_t)bytes : UINT64_MAX / 4;
 }
 
@@ -175,7 +183,7 @@ enum err model_file_fit(const char *path, double bytes_per_value, uint64_t room,
     struct gguf_file *gguf;
 
     TRY(gguf_file_open(&gguf, path, info));
-    *tokens = (uint32_t)fit(gguf, bytes_per_value, room);
+    *tokens = is_encoder(gguf) ? 0 : (uint32_t)fit(gguf, bytes_per_value, room);
     gguf_file_close(&gguf);
     return ERR_OK;
 }

@@ -44,7 +44,8 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
 
 /* The context for a model if none is set: what it was trained for, at most 131,072 tokens, as far
  * as `room` bytes of memory for weights and rows allow. More than 32,768 tokens get at most half of
- * what the weights leave: other state needs memory as well. Errors as for gguf_file_open. */
+ * what the weights leave: other state needs memory as well. 0 for an encoder: the engine decides.
+ * Errors as for gguf_file_open. */
 enum err model_file_fit(const char *path, double bytes_per_value, uint64_t room, uint32_t *tokens,
                         struct errinfo *info) NODISCARD;
 

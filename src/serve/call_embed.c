@@ -22,7 +22,10 @@
 #include "chat/embed_request.h"
 #include "serve/api_impl.h"
 
-enum { PREFIX_MIN = 32 }; /* tokens that inputs must have in common for their state to be stored */
+enum {
+    PREFIX_MIN = 32, /* tokens that inputs must have in common for their state to be stored */
+    FLOATS_MAX = 1024 * 1024 * 4, /* of an answer: as text they take up to 16 bytes each */
+};
 
 /* ---- tokens ---- */
 
@@ -379,6 +382,11 @@ static enum err check_model(const struct call *call, struct api_error *error)
         return api_error_set(error, API_ERROR_INVALID, "dimensions",
                              "'dimensions' must be at most %u, the size of the model's embeddings.",
                              embed->size);
+    if (request->queries_count == 0 && request->count * embed->size > FLOATS_MAX)
+        return api_error_set(error, API_ERROR_TOO_LARGE, request->field,
+                             "'%s' has %zu entries, and each gets %u numbers: send at most %u at a "
+                             "time.",
+                             request->field, request->count, embed->size, FLOATS_MAX / embed->size);
     return ERR_OK;
 }
 

@@ -152,6 +152,15 @@ static void test_a_context_that_fits(void **state)
     assert_err(model_file_fit("/nonexistent", 0, 1, &tokens, NULL), ERR_NOT_FOUND);
 }
 
+static void test_an_encoder_has_no_rows(void **state)
+{
+    const char *path = test_model("bert");
+
+    (void)state;
+    assert_int_equal(fit(path, UINT64_MAX / 2), 0);
+    assert_true(inspect(path, 8192).memory_bytes == inspect(path, 1).memory_bytes);
+}
+
 static void test_faults(void **state)
 {
     struct model_file file;
@@ -173,4 +182,4 @@ static void test_faults(void **state)
 }
 
 TEST_SUITE(TEST(test_i83_changes_show), TEST(test_shards), TEST(test_the_estimate),
-           TEST(test_a_context_that_fits), TEST(test_faults))
+           TEST(test_a_context_that_fits), TEST(test_an_encoder_has_no_rows), TEST(test_faults))
