@@ -24,7 +24,8 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 #define AT(field) offsetof(struct bench_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE, .group = "prefix, serve, peer",
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
+     .group = "prefix, serve, peer, drafts",
      .help = "GGUF file, or a family that `hearth model make --family` knows; default: "
              "random."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, HERE,
@@ -37,7 +38,9 @@ static const struct option_desc options_table[] = {
     {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", HERE,
      .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
     {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
-     HERE, .help = "peer: number of rounds; the median counts."},
+     HERE, .help = "peer, drafts: number of rounds; the median counts."},
+    {"answer-tokens", 0, OPTION_UINT, AT(tokens), .value = "N", .initial = "128", .min = 8,
+     .max = 4096, HERE, .help = "drafts: tokens of an answer."},
     {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", HERE,
      .help = "peer: model to swap in."},
     {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", HERE,
@@ -203,7 +206,8 @@ bool bench_ask(struct bench *bench, const struct client_url *url,
 
 /* ---- the command ---- */
 
-static const struct bench_kind *const kinds[] = {&bench_prefix, &bench_load, &bench_peer};
+static const struct bench_kind *const kinds[] = {&bench_prefix, &bench_load, &bench_peer,
+                                                 &bench_drafts};
 
 static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options,
                               const struct bench_kind *kind)
@@ -237,19 +241,21 @@ static enum cli_exit run(struct cli *cli, const void *options)
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i]->name, cli->args[0]) == 0)
             return run_kind(cli, options, kinds[i]);
-    return cli_usage_error(cli,
-                           "unknown benchmark '%s'; known: prefix, serve, peer, state, cache, "
-                           "tier, jinja, tokens, pages, decode, worker",
-                           cli->args[0]);
+    return cli_usage_error(
+        cli,
+        "unknown benchmark '%s'; known: prefix, serve, peer, drafts, state, cache, "
+        "tier, jinja, tokens, pages, decode, worker",
+        cli->args[0]);
 }
 
-static const char *const words[] = {"prefix", "serve", "peer",   "state", "cache",
-                                    "tier",   "jinja", "tokens", "pages", NULL};
+static const char *const words[] = {"prefix", "serve", "peer",   "drafts", "state", "cache",
+                                    "tier",   "jinja", "tokens", "pages",  NULL};
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "Run benchmarks: reuse, serving, llama-server, or one component.",
-    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages | "
+    .usage = "prefix | serve | peer | drafts [options], or state | cache | tier | jinja | tokens | "
+             "pages | "
              "decode | worker [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct bench_options),

@@ -5,6 +5,7 @@
  *      bench_prefix.c   one prompt, from everywhere that it can come from
  *      bench_load.c     `serve`: many requests at a time, against any server
  *      bench_peer.c     hearth and llama-server side by side
+ *      bench_drafts.c   answers with and without drafts
  *      bench_micro.c    one part of the program: what is in bench/
  */
 #ifndef HEARTH_CLI_BENCH_H
@@ -23,7 +24,7 @@
 struct bench_options {
     const char *model, *other_model, *url, *key, *name, *llama;
     struct option_list sizes, concurrency, prompts, generations;
-    uint64_t generate, threads, rounds, requests, chunk, timeout_ns;
+    uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns;
     bool chat, keep, raw;
     struct sheet_outputs outputs;
 };
@@ -81,6 +82,6 @@ struct bench_kind {
     struct plot plot;
     enum cli_exit (*run)(struct bench *bench);
 };
-extern const struct bench_kind bench_prefix, bench_load, bench_peer;
+extern const struct bench_kind bench_prefix, bench_load, bench_peer, bench_drafts;
 
 #endif

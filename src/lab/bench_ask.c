@@ -39,6 +39,8 @@ void ask_write_body(const struct ask *ask, struct buf *out)
     json_key_bool(&json, "stream", true);
     json_key(&json, "stream_options");
     json_raw(&json, STR("{\"include_usage\":true}"));
+    if (ask->grammar != NULL)
+        json_key_text(&json, "grammar", ask->grammar);
     if (!ask->plain) {
         json_key_bool(&json, "ignore_eos", true);
         json_key_bool(&json, "cache_prompt", true);

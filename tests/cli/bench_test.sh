@@ -86,6 +86,16 @@ test_peer_says_what_is_missing() {
     expect_out 'skipped: no llama-server (/nonexistent/llama-server); `make peer` fetches it'
 }
 
+# Every shape on both servers.
+test_drafts() {
+    make_model
+    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --csv t.csv
+    expect_status 0
+    [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit streams ' ] ||
+        fail "$(cat t.csv)"
+    left_nothing
+}
+
 test_usage() {
     bench nothing
     expect_status 2
