@@ -190,6 +190,7 @@ extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: pars
 /* parse, error and body only; parse fills request->embed (chat/embed_request.h), and body writes
  * answer->vectors */
 extern const struct dialect dialect_openai_embeddings, dialect_rerank, dialect_score;
+extern const struct dialect dialect_ollama_embed, dialect_llama_embedding;
 
 /* The `error` of OpenAI's dialects. */
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);

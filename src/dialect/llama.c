@@ -1,5 +1,5 @@
 /*
- * llama.c: llama-server's own dialect: POST /completion, /completions and /infill.
+ * llama.c: llama-server's own dialect: POST /completion, /completions, /infill and /embedding.
  *
  *      data: {"index":0,"content":"a","stop":false, ...}
  *      data: {"index":0,"content":"","stop":true,"stop_type":"limit","timings":{...}, ...}
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/json_alc.h"
+#include "chat/embed_request.h"
 #include "dialect/usage.h"
 
 enum { EXTRAS_MAX = 1024, SLOT = 0 };
@@ -299,4 +300,53 @@ const struct dialect dialect_llama_infill = {
     .name = "llama_infill",
     .parse = infill_parse,
     ANSWERS,
+};
+
+/* ---- embedding ---- */
+
+/* `content`, or `input`; embd_normalize -1 leaves vectors as they are, 2 (the default) scales them
+ * to length 1. */
+static enum err embedding_parse(struct gen_request *request, yyjson_val *root,
+                                struct api_error *error)
+{
+    struct json_reader body = {root, "", error, &request->asked};
+    struct embed_request *embed = arena_alloc(&request->arena, sizeof(*embed));
+    const char *key = json_read_get(&body, "content") != NULL ? "content" : "input";
+    int64_t norm = 2;
+
+    if (embed == NULL)
+        return request->arena.err;
+    *embed = (struct embed_request){0};
+    TRY(json_read_str(&body, "model", &request->model));
+    TRY(json_read_int(&body, "embd_normalize", -1, 2, &norm));
+    if (norm != -1 && norm != 2)
+        return json_read_error_kind(&body, API_ERROR_UNSUPPORTED, "embd_normalize",
+                                    "must be 2 (length 1) or -1 (as they are)");
+    embed->raw = norm == -1;
+    request->embed = embed;
+    return openai_read_inputs(request, &body, key, embed);
+}
+
+static void embedding_body(struct answer *answer, struct buf *out)
+{
+    struct json json = json_to(out);
+    size_t size = answer->vectors.size;
+
+    json_open(&json, '[');
+    for (size_t i = 0; i < answer->request->embed->count; i++) {
+        json_open(&json, '{');
+        json_key_uint(&json, "index", i);
+        json_key_open(&json, "embedding", '[');
+        openai_write_vector(&json, answer->vectors.values + i * size, size);
+        json_close(&json, ']');
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+}
+
+const struct dialect dialect_llama_embedding = {
+    .name = "llama_embedding",
+    .parse = embedding_parse,
+    .error = openai_error_body,
+    .body = embedding_body,
 };

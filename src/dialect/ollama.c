@@ -1,5 +1,5 @@
 /*
- * ollama.c: Ollama's dialect: POST /api/chat and /api/generate.
+ * ollama.c: Ollama's dialect: POST /api/chat, /api/generate and /api/embed.
  *
  *      chat       {"message":{"role":"assistant","content":"a"},"done":false}
  *      generate   {"response":"a","done":false}
@@ -16,6 +16,7 @@
 #include "dialect/openai_impl.h"
 
 #include "base/clock.h"
+#include "chat/embed_request.h"
 #include "dialect/usage.h"
 
 /* The name of the member with the text; dialect_data is one of these. */
@@ -426,6 +427,62 @@ const struct dialect dialect_ollama_generate = {
     .name = "ollama_generate",
     .parse = generate_parse,
     ANSWERS,
+};
+
+/* ---- embed ---- */
+
+static enum err embed_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader body = {root, "", error, &request->asked};
+    struct embed_request *embed = arena_alloc(&request->arena, sizeof(*embed));
+    uint64_t dimensions = 0;
+
+    if (embed == NULL)
+        return request->arena.err;
+    *embed = (struct embed_request){.truncate = true};
+    TRY(json_read_str(&body, "model", &request->model));
+    TRY(json_read_bool(&body, "truncate", &embed->truncate));
+    TRY(json_read_uint(&body, "dimensions", 0, UINT32_MAX, &dimensions));
+    embed->dimensions = (uint32_t)dimensions;
+    request->embed = embed;
+    if (json_read_get(&body, "input") != NULL)
+        return openai_read_inputs(request, &body, "input", embed);
+    embed->raw = true; /* /api/embeddings */
+    return openai_read_inputs(request, &body, "prompt", embed);
+}
+
+/* `embeddings`; or `embedding`, of the older endpoint. */
+static void embed_body(struct answer *answer, struct buf *out)
+{
+    const struct embed_request *embed = answer->request->embed;
+    const float *values = answer->vectors.values;
+    size_t size = answer->vectors.size;
+    struct json json = json_to(out);
+
+    json_open(&json, '{');
+    if (embed->raw) {
+        json_key(&json, "embedding");
+        openai_write_vector(&json, values, size);
+    } else {
+        json_key_text(&json, "model", answer->model);
+        json_key_open(&json, "embeddings", '[');
+        for (size_t i = 0; i < embed->count; i++)
+            openai_write_vector(&json, values + i * size, size);
+        json_close(&json, ']');
+        json_key_uint(&json, "total_duration",
+                      answer->load_ns +
+                          (uint64_t)(answer_timings(answer).total_ms * (double)NS_PER_MS));
+        json_key_uint(&json, "load_duration", answer->load_ns);
+        json_key_uint(&json, "prompt_eval_count", answer->usage.prompt);
+    }
+    json_close(&json, '}');
+}
+
+const struct dialect dialect_ollama_embed = {
+    .name = "ollama_embed",
+    .parse = embed_parse,
+    .error = ollama_error,
+    .body = embed_body,
 };
 
 /* ---- other endpoints ---- */

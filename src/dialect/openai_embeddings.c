@@ -22,39 +22,39 @@ struct embeddings {
 /* ---- reading ---- */
 
 static enum err read_one(struct gen_request *request, const struct json_reader *body,
-                         yyjson_val *value, struct embed_input *input)
+                         const char *key, yyjson_val *value, struct embed_input *input)
 {
     if (yyjson_is_str(value)) {
         input->text = json_read_text(value);
         return ERR_OK;
     }
     if (!yyjson_is_arr(value) || yyjson_arr_size(value) == 0)
-        return json_read_error(body, "input", "must be text, tokens, or a list of either");
-    return json_read_tokens(body, "input", value, &request->arena, &input->tokens,
+        return json_read_error(body, key, "must be text, tokens, or a list of either");
+    return json_read_tokens(body, key, value, &request->arena, &input->tokens,
                             &input->tokens_count);
 }
 
-static enum err read_input(struct gen_request *request, const struct json_reader *body,
-                           struct embed_request *embed)
+enum err openai_read_inputs(struct gen_request *request, const struct json_reader *body,
+                            const char *key, struct embed_request *embed)
 {
-    yyjson_val *input = json_read_get(body, "input"), *value;
+    yyjson_val *input = json_read_get(body, key), *value;
     bool list = yyjson_is_arr(input) && !yyjson_is_num(yyjson_arr_get_first(input));
     size_t count = list ? yyjson_arr_size(input) : 1, i;
 
     if (input == NULL)
-        return json_read_error(body, "input", "is missing");
+        return json_read_error(body, key, "is missing");
     if (count == 0 || count > EMBED_INPUTS_MAX)
-        return json_read_error(body, "input", "must have 1 to %d entries", EMBED_INPUTS_MAX);
+        return json_read_error(body, key, "must have 1 to %d entries", EMBED_INPUTS_MAX);
     embed->inputs = arena_alloc_array(&request->arena, count, sizeof(*embed->inputs));
     if (embed->inputs == NULL)
         return request->arena.err;
     embed->count = count;
-    embed->field = "input";
+    embed->field = key;
     memset(embed->inputs, 0, count * sizeof(*embed->inputs));
     if (!list)
-        return read_one(request, body, input, &embed->inputs[0]);
+        return read_one(request, body, key, input, &embed->inputs[0]);
     yyjson_arr_foreach(input, i, count, value)
-        TRY(read_one(request, body, value, &embed->inputs[i]));
+        TRY(read_one(request, body, key, value, &embed->inputs[i]));
     return ERR_OK;
 }
 
@@ -73,7 +73,7 @@ static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
     TRY(json_read_str(&body, "model", &request->model));
     TRY(json_read_uint(&body, "dimensions", 1, UINT32_MAX, &dimensions));
     TRY(json_read_name(&body, "encoding_format", formats, "'float' or 'base64'", &format));
-    TRY(read_input(request, &body, &own->request));
+    TRY(openai_read_inputs(request, &body, "input", &own->request));
     own->request.dimensions = (uint32_t)dimensions;
     own->base64 = format == 1;
     request->embed = &own->request;
@@ -118,7 +118,7 @@ static void write_base64(struct json *json, const float *vector, size_t size)
     buf_fini(&bytes);
 }
 
-static void write_vector(struct json *json, const float *vector, size_t size)
+void openai_write_vector(struct json *json, const float *vector, size_t size)
 {
     json_open(json, '[');
     for (size_t i = 0; i < size; i++)
@@ -149,7 +149,7 @@ static void embeddings_body(struct answer *answer, struct buf *out)
         json_key_text(&json, "object", "embedding");
         json_key_uint(&json, "index", i);
         json_key(&json, "embedding");
-        (own->base64 ? write_base64 : write_vector)(&json, vector, answer->vectors.size);
+        (own->base64 ? write_base64 : openai_write_vector)(&json, vector, answer->vectors.size);
         json_close(&json, '}');
     }
     json_close(&json, ']');

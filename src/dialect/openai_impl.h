@@ -25,6 +25,8 @@
 #include "base/buf.h"
 #include "base/str.h"
 
+struct embed_request;
+
 enum {
     OPENAI_MESSAGES_MAX = 16384, /* of a request; input items of Responses likewise */
     OPENAI_TOOLS_MAX = 1024,
@@ -188,5 +190,9 @@ void openai_stream_error(struct answer *answer, const struct api_error *error, s
 
 /* usage of embeddings and scores: prompt_tokens and total_tokens. */
 void openai_write_embed_usage(struct json *json, const struct answer *answer);
+/* Text, tokens, or a list of either. */
+enum err openai_read_inputs(struct gen_request *request, const struct json_reader *body,
+                            const char *key, struct embed_request *embed) NODISCARD;
+void openai_write_vector(struct json *json, const float *vector, size_t size);
 
 #endif

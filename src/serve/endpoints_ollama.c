@@ -240,7 +240,6 @@ static const struct {
                     "model another name."},
     {"ollama_delete", "Models are not deleted through this API. Run 'hearth rm NAME' on the "
                       "server's machine."},
-    {"ollama_embed", "Embeddings are not supported yet."},
 };
 
 enum err endpoint_ollama_refuse(const struct loop_request *req, struct json *json,

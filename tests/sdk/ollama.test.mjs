@@ -114,6 +114,15 @@ test('generate, and its context in the next request', async () => {
     assert.equal(text, whole.response);
 });
 
+test('embed', async () => {
+    const { embeddings, prompt_eval_count } = await client.embed({ model, input: ['wood', 'stone'] });
+    assert.equal(embeddings.length, 2);
+    assert.ok(prompt_eval_count > 1);
+    for (const vector of embeddings) assert.ok(Math.abs(vector.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-3);
+    const old = await client.embeddings({ model, prompt: 'wood' });
+    assert.equal(old.embedding.length, embeddings[0].length);
+});
+
 test('errors are sentences', async () => {
     await assert.rejects(client.show({ model: 'nothing' }), /model 'nothing' not found/);
     await assert.rejects(client.chat({ model, messages, options: { top_p: 7 } }), /'options.top_p' must be a number from 0 to 1/);

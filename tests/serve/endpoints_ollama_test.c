@@ -141,6 +141,35 @@ static void test_answers(void **state)
     api_kit_close(&kit);
 }
 
+/* The same vectors in the forms of Ollama (new and old) and llama-server. */
+static void test_vectors(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *list, *old, *llama;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.fake.pooling = ENGINE_POOLING_MEAN});
+    list = api_kit_post(&kit, "/api/embed", "{\"input\":[\"one\",\"two\"]}", 200);
+    assert_string_equal(json_at(list, "/model"), "fake");
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(list, "/embeddings")), 2);
+    assert_int_equal(json_number_at(list, "/prompt_eval_count"), 6);
+    llama = api_kit_post(&kit, "/embedding", "{\"content\":[\"one\",\"two\"]}", 200);
+    assert_int_equal(json_number_at(llama, "/1/index"), 1);
+    for (size_t i = 0; i < ENGINE_FAKE_VECTOR; i++) {
+        yyjson_val *a = yyjson_arr_get(yyjson_doc_ptr_get(list, "/embeddings/1"), i);
+        yyjson_val *b = yyjson_arr_get(yyjson_doc_ptr_get(llama, "/1/embedding/0"), i);
+        assert_true(yyjson_is_num(a) && yyjson_equals(a, b));
+    }
+    old = api_kit_post(&kit, "/api/embeddings", "{\"prompt\":\"two\"}", 200);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(old, "/embedding")), ENGINE_FAKE_VECTOR);
+    yyjson_doc_free(list);
+    yyjson_doc_free(llama);
+    yyjson_doc_free(old);
+    list = api_kit_post(&kit, "/embedding", "{\"content\":\"x\",\"embd_normalize\":1}", 400);
+    yyjson_doc_free(list);
+    api_kit_close(&kit);
+}
+
 static void test_errors(void **state)
 {
     static const struct {
@@ -154,7 +183,7 @@ static void test_errors(void **state)
         {"POST", "/api/create", "{}", 501, "NAME=FILE"},
         {"POST", "/api/copy", "{}", 501, "NAME=FILE"},
         {"DELETE", "/api/delete", "{}", 501, "hearth rm"},
-        {"POST", "/api/embed", "{}", 501, "Embeddings"},
+        {"POST", "/api/embed", "{}", 400, "'prompt' is missing"},
         {"GET", "/api/nothing", NULL, 404, "/api/chat"},
         {"GET", "/api/chat", NULL, 405, ""},
     };
@@ -175,4 +204,4 @@ static void test_errors(void **state)
 }
 
 TEST_SUITE(TEST(test_models), TEST(test_load_and_unload), TEST(test_unloading_needs_an_admin_key),
-           TEST(test_answers), TEST(test_errors))
+           TEST(test_answers), TEST(test_vectors), TEST(test_errors))
