@@ -146,6 +146,15 @@ xxh_dispatch := $(shell printf '\043include <xxh_x86dispatch.h>\nint main(void) 
     $(CC) $(sysflags) $(ldflags) -x c -o /dev/null - $(libs_base) 2>/dev/null && echo -DHEARTH_XXH_DISPATCH)
 endif
 
+# libmtmd, which reads pictures, is part of llama.cpp, but not of every build of it.
+ifdef need_deps
+mtmd := $(shell printf '\043include <mtmd-helper.h>\nint main(void) { return mtmd_default_marker() == 0; }' | \
+    $(CC) $(sysflags) $(llama_cflags) $(ldflags) -x c -o /dev/null - -lmtmd $(libs_engine) 2>/dev/null && echo 1)
+ifdef mtmd
+LIBS := $(sysfirst) -lmtmd $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
+endif
+endif
+
 # ---- flags -----------------------------------------------------------------------------------------------------
 
 warnings := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
@@ -203,6 +212,7 @@ $(B)/%.o: %.c $(B)/flags
 
 $(B)/src/cli/version.o $(B)/src/cli/man.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
+$(B)/src/engine/backend.o $(B)/src/engine/projector.o: defines += $(if $(mtmd),-DHEARTH_MTMD)
 
 $(B)/libcore.a: $(obj_core)
 	$(call step,AR,$@)

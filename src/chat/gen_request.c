@@ -23,6 +23,7 @@ void gen_request_init(struct gen_request *request, size_t limit,
 
 void gen_request_fini(struct gen_request *request)
 {
+    pictures_fini(&request->pictures);
     yyjson_doc_free(request->body);
     yyjson_doc_free(request->earlier);
     arena_fini(&request->arena);

@@ -21,6 +21,7 @@
 #include "base/attr.h"
 #include "base/str.h"
 #include "chat/conversation.h"
+#include "chat/pictures.h"
 #include "chat/template.h"
 #include "engine/lora.h"
 #include "engine/sample.h"
@@ -83,7 +84,8 @@ struct gen_request {
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;
     struct conversation conversation;
-    yyjson_val *kwargs; /* chat_template_kwargs: object, or NULL */
+    struct pictures pictures; /* of the conversation, where markers stand for them */
+    yyjson_val *kwargs;       /* chat_template_kwargs: object, or NULL */
     struct str prompt;
     const int32_t *prompt_tokens;
     size_t prompt_tokens_count;

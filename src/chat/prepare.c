@@ -73,14 +73,34 @@ enum err prepare_check_length(struct prepare_run *run, size_t bytes)
     return api_error_set_context(run->error, tokens, false, context);
 }
 
+/* The tokenizer puts the tokens of pictures where their markers are. */
+static enum err show_pictures(struct prepare_run *run)
+{
+    const struct pictures *pictures = &run->request->pictures;
+    struct chat_picture *list =
+        arena_alloc_array(&run->request->arena, MAX(pictures->count, 1), sizeof(*list));
+
+    if (list == NULL)
+        return run->request->arena.err;
+    for (size_t i = 0; i < pictures->count; i++) {
+        list[i].marker = pictures->list[i].marker;
+        list[i].tokens = picture_tokens(pictures->list[i].picture, &list[i].count);
+    }
+    run->out->text.pictures = list;
+    run->out->text.picture_count = pictures->count;
+    return ERR_OK;
+}
+
 static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = recall_space(run->request, run->tools);
     run->out->formats = chat_template_formats(run->tools->model.tmpl);
     run->out->calls = may_call(run->request);
+    TRY(pictures_read(&run->request->pictures, run->tools, run->error));
     TRY(prepare_messages(run));
     TRY(prepare_edit(run));
     TRY(prepare_render(run));
+    TRY(show_pictures(run));
     TRY(prepare_check_length(run, run->out->text.text.len));
     return prepare_tokens(run);
 }
@@ -435,6 +455,9 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     if (out->prompt.count == 0)
         return fail_empty(request, error);
     place_breakpoints(out, request);
+    err = pictures_place(&request->pictures, &request->arena, &out->prompt, &out->pictures, error);
+    if (err != ERR_OK)
+        return fail(&run, err, param_of(request), error);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
         return fail(&run, err, grammar_param(&run), error);

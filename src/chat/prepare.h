@@ -62,8 +62,9 @@ struct prepared {
     uint32_t transient;
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
-    struct constraint constraint; /* owned */
-    const char *grammar;          /* NULL = none; of `constraint` or of the request */
+    struct placed_pictures pictures; /* of the request, which owns them */
+    struct constraint constraint;    /* owned */
+    const char *grammar;             /* NULL = none; of `constraint` or of the request */
     struct output_formats formats;
     bool calls; /* the answer may contain calls */
     /* the answer must contain calls or match the requested format: the grammar allows nothing

@@ -195,6 +195,8 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run,
     run->text.spans = run->spans;
     run->text.marks = run->marks;
     run->text.generation = run->len;
+    run->text.pictures = prepare->out->text.pictures;
+    run->text.picture_count = prepare->out->text.picture_count;
     TRY(tokens_from_text(prepare->tools->model.tokens, &prepare->caller, &run->text, &part,
                          &prepare->info));
     dropped = base > 0 && drops_bos(prepare, &run->text, &part) ? 1 : 0;

@@ -136,6 +136,13 @@ struct chat_request {
     int64_t now_s;  /* local wall time, for templates that write the date */
 };
 
+/* A text in the rendered one that stands for a picture: its tokens take its place. */
+struct chat_picture {
+    struct str marker; /* begins with PICTURE_MARKER */
+    const int32_t *tokens;
+    size_t count;
+};
+
 struct chat_text {
     struct str text;
     const struct chat_span *spans; /* ascending, disjoint */
@@ -145,6 +152,8 @@ struct chat_text {
     /* where the template began to open the answer; text.len: it did not. The text from here on is
      * the prompt_tail of output.h */
     size_t generation;
+    const struct chat_picture *pictures; /* of prepare.c; a template knows none */
+    size_t picture_count;
 };
 
 /* Everything in *out is in the arena. ERR_INVALID (the client's error): the request is not a

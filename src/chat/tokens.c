@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "chat/pictures.h"
 #include "chat/tokens_impl.h"
 
 enum {
@@ -433,18 +434,19 @@ static size_t skip_space(struct str text, size_t at)
     return at;
 }
 
-static enum err walk_text(struct walk *walk)
+/* From `begin` to `end`, where the text ends or a picture begins. */
+static enum err walk_range(struct walk *walk, size_t begin, size_t end)
 {
-    struct str text = walk->text->text;
+    struct str text = {walk->text->text.ptr, end};
     const struct token_control *found;
-    size_t begin = 0, at = 0;
+    size_t at = begin;
     bool guarded = false;
 
-    keep_marks(walk, 0);
+    walk->span_piece = walk->span_next;
     for (;;) {
-        at = next_trusted(walk, at, text.len, &guarded, &found);
+        at = next_trusted(walk, at, end, &guarded, &found);
         if (at == SIZE_MAX)
-            return add_piece(walk, begin, text.len, guarded);
+            return add_piece(walk, begin, end, guarded);
         if (!found->cut) {
             at++; /* one that the client completed may begin inside it */
             continue;
@@ -459,6 +461,44 @@ static enum err walk_text(struct walk *walk)
         walk->span_piece = walk->span_next;
         guarded = false;
     }
+}
+
+/* The next picture at or after `at`; SIZE_MAX if there is none. */
+static size_t next_picture(const struct walk *walk, size_t at, const struct chat_picture **found)
+{
+    const struct chat_text *text = walk->text;
+
+    while (text->picture_count > 0 && at < text->text.len) {
+        struct str rest = {text->text.ptr + at, text->text.len - at};
+        size_t skip = str_find(rest, STR(PICTURE_MARKER));
+        if (skip == SIZE_MAX)
+            break;
+        rest = (struct str){rest.ptr + skip, rest.len - skip};
+        for (size_t i = 0; i < text->picture_count; i++) {
+            *found = &text->pictures[i];
+            if (str_starts(rest, (*found)->marker))
+                return at + skip;
+        }
+        at += skip + 1; /* a text that looks like a marker is text */
+    }
+    return SIZE_MAX;
+}
+
+static enum err walk_text(struct walk *walk)
+{
+    const struct chat_picture *picture;
+    size_t at = 0, next;
+
+    keep_marks(walk, 0);
+    while ((next = next_picture(walk, at, &picture)) != SIZE_MAX) {
+        TRY(walk_range(walk, at, next));
+        keep_marks(walk, next);
+        for (size_t i = 0; i < picture->count; i++)
+            TRY(push(walk, picture->tokens[i]));
+        at = next + picture->marker.len;
+        keep_marks(walk, at);
+    }
+    return walk_range(walk, at, walk->text->text.len);
 }
 
 /* BOS, where the model wants it and the text, as far as it is the template's, does not begin with

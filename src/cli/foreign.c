@@ -55,7 +55,6 @@ static enum err read_seconds(struct spelled *spelled);
 #define NO_EXPERTS "weights are placed by whole layers; lower --gpu-layers until the model fits"
 #define NO_YARN    "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
 #define NO_TOOLS   "tools run in clients (docs/decisions/020)"
-#define NO_IMAGES  "this server reads text only"
 #define NAME_IT    "name the model, as in -hf USER/REPO:QUANT"
 
 static const struct row rows[] = {
@@ -75,11 +74,13 @@ static const struct row rows[] = {
      .text = "models load on first use; limit them with --models-max"},
     {"embd-gemma-default gpt-oss-20b-default gpt-oss-120b-default fim-* vision-gemma-*", 0, LACKS,
      .text = NAME_IT},
-    {"mm mmproj mmu mmproj-url media-path image-min-tokens image-max-tokens mmproj-device mmdev", 1,
-     LACKS, .text = NO_IMAGES},
-    {"mmproj-auto no-mmproj no-mmproj-auto mmproj-offload no-mmproj-offload", 0, FIXED,
-     .text = NO_IMAGES},
-    {"mtmd-batch-max-tokens", 1, FIXED, .text = NO_IMAGES},
+    {"mmu mmproj-url", 1, LACKS, .text = "download the projector and give --mmproj FILE"},
+    {"media-path", 1, LACKS, .text = "send pictures as data URLs"},
+    {"mmproj-device mmdev", 1, LACKS, .text = "the projector uses the GPU where the model does"},
+    {"mmproj-auto no-mmproj no-mmproj-auto", 0, FIXED, .text = "--mmproj FILE loads one"},
+    {"mmproj-offload no-mmproj-offload", 0, FIXED,
+     .text = "the projector uses the GPU where the model does"},
+    {"mtmd-batch-max-tokens", 1, FIXED, .text = ALWAYS},
     {"lora-scaled", 1, READ, .read = read_lora},
     {"lora-init-without-apply", 0, LACKS, .text = "give --lora FILE=0"},
     {"control-vector control-vector-scaled", 1, LACKS, .text = "control vectors are missing"},

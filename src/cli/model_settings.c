@@ -78,6 +78,9 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
         .rope_base = (float)settings->rope_base,
         .rope_scale = (float)settings->rope_scale,
         .no_mmap = !settings->mmap,
+        .projector = settings->projector,
+        .picture_tokens_min = (uint32_t)settings->picture_tokens_min,
+        .picture_tokens_max = (uint32_t)settings->picture_tokens_max,
         .state_dir = folders_state(cli, NULL),
         .backends = settings->backends,
         .memory_max = settings->memory_max,
@@ -91,6 +94,10 @@ enum err cli_load_engine(const struct model_settings *settings,
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
+    if (options->projector != NULL && (settings->isolate || settings->rpc != NULL))
+        return err_set(info, ERR_UNSUPPORTED,
+                       "--mmproj cannot be combined with --isolate or --rpc: pictures are read in "
+                       "the server's own process");
     if (settings->isolate || settings->rpc != NULL)
         return engine_worker_load(engine, options, &worker, info);
     if (settings->vet != NULL)

@@ -30,6 +30,8 @@ struct model_settings {
     bool streams, sliding_full, mmap;
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
+    const char *projector;
+    uint64_t picture_tokens_min, picture_tokens_max;
     uint64_t memory_max;
     bool isolate; /* in a child process; only for commands that serve */
     /* vets files before this process loads them; NULL = no vetting */
@@ -84,6 +86,12 @@ extern const char *const model_settings_layers[]; /* auto, all */
      .fmax = 1e6, .help = "RoPE frequency scale; 0 = the model's."}, \
     {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]", \
      .help = "LoRA adapter to apply."}, \
+    {"mmproj", 0, OPTION_TEXT, offsetof(type, field.projector), .value = "FILE", .alias = "mm", \
+     .help = "Projector of a model that sees pictures: a GGUF file."}, \
+    {"image-min-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_min), .value = "N", \
+     .max = 1u << 16, .help = "Least tokens of a picture; 0 = as the projector says."}, \
+    {"image-max-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_max), .value = "N", \
+     .max = 1u << 16, .help = "Most tokens of a picture; 0 = as the projector says."}, \
     {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE", \
      .help = "Memory limit of the server; 0 = what the machine allows."}, \
     {"mmap", 0, OPTION_FLAG, offsetof(type, field.mmap), .initial = "on", \

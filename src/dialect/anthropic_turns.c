@@ -15,11 +15,12 @@
  * an assistant are not separated: they are pieces of one text that calls have split. The OpenAI
  * dialects produce the same text for the same conversation, so its prefix hits the cache.
  *
- * Images and files are refused by name, since leaving them out would change the question. Blocks of
- * Anthropic's own tools in an assistant's turn (server_tool_use and the like), and thoughts that
+ * A picture is a line of its own (chat/pictures.h), also in a tool result. Files are refused by
+ * name, since leaving them out would change the question. Blocks of Anthropic's own tools in an assistant's turn (server_tool_use and the like), and thoughts that
  * only Anthropic can read, are left out.
  */
 #include "dialect/anthropic_impl.h"
+#include "dialect/picture_part.h"
 
 enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
 
@@ -195,6 +196,24 @@ static enum err tool_notice(struct turn *turn, const struct json_reader *block, 
     return gather(turn, out, STR("\n"), text);
 }
 
+static enum err picture_block(struct turn *turn, const struct json_reader *block,
+                              struct gathered *out)
+{
+    struct json_reader source;
+    struct str type, data, text;
+
+    TRY(json_need_nested(block, "source", &source));
+    TRY(anthropic_need_str(&source, "type", false, &type));
+    if (!str_eq(type, STR("base64")))
+        return json_read_error_kind(&source, API_ERROR_UNSUPPORTED, "type",
+                                    "is '" STR_FMT
+                                    "': send the picture itself, as base64; nothing is fetched",
+                                    STR_ARG(type));
+    TRY(anthropic_need_str(&source, "data", true, &data));
+    TRY(picture_part_read(turn->build->request, &source, "data", data, PICTURE_BASE64, &text));
+    return gather(turn, out, STR("\n"), text);
+}
+
 /* A block that can be expressed as text: of a user, of the system prompt, or inside a tool
  * result. */
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct gathered *out)
@@ -211,7 +230,9 @@ static enum err text_block(struct turn *turn, const struct json_reader *block, s
         return document_block(turn, block, out);
     if (str_eq(type, STR("search_result")))
         return search_result_block(turn, block, out);
-    if (str_eq(type, STR("image")) || str_eq(type, STR("container_upload")))
+    if (str_eq(type, STR("image")))
+        return picture_block(turn, block, out);
+    if (str_eq(type, STR("container_upload")))
         return refuse_block(block, "type", type);
     if (is_about_tools(type))
         return tool_notice(turn, block, type, out);

@@ -14,6 +14,7 @@
  * request without a prompt only loads its model, or unloads it with keep_alive 0.
  */
 #include "dialect/openai_impl.h"
+#include "dialect/picture_part.h"
 
 #include "base/clock.h"
 #include "chat/embed_request.h"
@@ -101,15 +102,31 @@ static enum err read_settings(struct gen_request *request, const struct json_rea
     return openai_read_logprobs(request, body);
 }
 
-static enum err refuse_images(const struct json_reader *holder)
+/* Pictures come before the text. */
+static enum err read_images(struct gen_request *request, const struct json_reader *holder,
+                            struct message *message)
 {
-    yyjson_val *images = NULL;
+    struct arena *arena = &request->arena;
+    yyjson_val *images = NULL, *image;
+    struct texts texts = {0};
+    struct str text;
+    size_t i, count;
 
     TRY(json_read_array(holder, "images", &images));
-    if (yyjson_arr_size(images) > 0)
-        return json_read_error_kind(holder, API_ERROR_UNSUPPORTED, "images",
-                                    "are not supported: only text can be read here");
-    return ERR_OK;
+    if (yyjson_arr_size(images) == 0)
+        return ERR_OK;
+    yyjson_arr_foreach(images, i, count, image)
+    {
+        if (!yyjson_is_str(image))
+            return json_read_error(holder, "images", "must be a list of pictures in base64");
+        TRY(picture_part_read(request, holder, "images", json_read_text(image), PICTURE_BASE64,
+                              &text));
+        TRY(texts_add(&texts, arena, STR("\n"), text));
+    }
+    TRY(message_text(message, arena, STR("\n"), &text));
+    TRY(texts_add(&texts, arena, STR("\n"), text));
+    TRY(texts_join(&texts, arena, &text));
+    return message_set_text(message, arena, text);
 }
 
 /* ---- chat ---- */
@@ -124,7 +141,7 @@ static enum err read_extras(struct gen_request *request, const struct json_reade
         struct message *message = &request->conversation.messages[i];
         struct str thought = STR_NONE;
 
-        TRY(refuse_images(&reader));
+        TRY(read_images(request, &reader, message));
         TRY(json_read_content(&reader, "thinking", &thought));
         if (message->role == ROLE_ASSISTANT && thought.len > 0)
             message->thought = thought;
@@ -160,7 +177,7 @@ static enum err refuse_rest(const struct json_reader *body)
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "template",
                                     "is not supported: set it with hearth serve "
                                     "--chat-template-file, or send the whole prompt with 'raw'");
-    return refuse_images(body);
+    return ERR_OK;
 }
 
 static enum err read_context(struct gen_request *request, const struct json_reader *body)
@@ -177,6 +194,17 @@ static enum err add_text(struct gen_request *request, enum role role, struct str
 {
     return conversation_add_text(&request->conversation, role, text) != NULL ? ERR_OK
                                                                              : request->arena.err;
+}
+
+static enum err add_prompt(struct gen_request *request, const struct json_reader *body)
+{
+    struct conversation *talk = &request->conversation;
+
+    TRY(add_text(request, ROLE_USER, request->prompt));
+    TRY(read_images(request, body, &talk->messages[talk->count - 1]));
+    if (request->pictures.count > 0) /* tokens of pictures mean nothing to a client */
+        request->return_tokens = false;
+    return ERR_OK;
 }
 
 static enum err generate_parse(struct gen_request *request, yyjson_val *root,
@@ -202,7 +230,7 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     TRY(read_context(request, &body));
     if (system.len > 0)
         TRY(add_text(request, ROLE_SYSTEM, system));
-    return add_text(request, ROLE_USER, request->prompt);
+    return add_prompt(request, &body);
 }
 
 /* ---- records ---- */

@@ -6,6 +6,7 @@
  * own text is checked.
  */
 #include "dialect/openai_impl.h"
+#include "dialect/picture_part.h"
 
 /* ---- pieces ---- */
 
@@ -18,8 +19,27 @@ enum err openai_need_str(const struct json_reader *reader, const char *key, stru
     return ERR_OK;
 }
 
+/* {"image_url": {"url": ...}} of chat, {"image_url": "..."} of Responses. */
+static enum err read_picture(struct gen_request *request, const struct json_reader *part,
+                             struct str *text)
+{
+    struct json_reader nested = *part;
+    const struct json_reader *holder = part;
+    const char *key = "image_url";
+    struct str url;
+
+    if (yyjson_is_obj(json_read_get(part, key))) {
+        TRY(json_need_nested(part, key, &nested));
+        holder = &nested;
+        key = "url";
+    }
+    TRY(openai_need_str(holder, key, &url));
+    return picture_part_read(request, holder, key, url, PICTURE_URL, text);
+}
+
 /* The text of one part. */
-static enum err read_part(const struct json_reader *part, struct str *text)
+static enum err read_part(struct gen_request *request, const struct json_reader *part,
+                          struct str *text)
 {
     struct str type = json_read_text(json_read_get(part, "type"));
     const char *key = str_eq(type, STR("refusal")) ? "refusal" : "text";
@@ -30,10 +50,13 @@ static enum err read_part(const struct json_reader *part, struct str *text)
         TRY(json_read_content(part, key, text));
         return text->ptr != NULL ? ERR_OK : json_read_error(part, key, "must be a string");
     }
+    if (str_eq(type, STR("image_url")) || str_eq(type, STR("input_image")))
+        return read_picture(request, part, text);
     if (type.len == 0)
         return json_read_error(part, "type", "is missing");
     return json_read_error_kind(part, API_ERROR_UNSUPPORTED, "type",
-                                "is '" STR_FMT "': only text can be read here", STR_ARG(type));
+                                "is '" STR_FMT "': only text and pictures can be read here",
+                                STR_ARG(type));
 }
 
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
@@ -51,7 +74,7 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
         return json_read_error(holder, key, "must have at most %d parts", OPENAI_PARTS_MAX);
     TRY(message_set_parts(message, &request->arena, yyjson_arr_size(content)));
     for (size_t i = 0; json_next(&list, &part); i++) {
-        TRY(read_part(&part, &message->parts[i].text));
+        TRY(read_part(request, &part, &message->parts[i].text));
         TRY(openai_read_break(request, &part, i + 1 == message->parts_count));
     }
     return list.err;

@@ -14,6 +14,9 @@
 
 #include <ggml-backend.h>
 #include <llama.h>
+#ifdef HEARTH_MTMD
+#include <mtmd-helper.h>
+#endif
 
 #include "base/attr.h"
 #include "base/progress.h"
@@ -61,6 +64,9 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
 static void init_once(void)
 {
     llama_log_set(on_log, NULL);
+#ifdef HEARTH_MTMD
+    mtmd_helper_log_set(on_log, NULL);
+#endif
     ggml_backend_load_all_from_path(once_dir);
     llama_backend_init();
 }

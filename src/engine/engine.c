@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "engine/engine_ops.h"
+#include "engine/picture.h"
 #include "engine/pieces.h"
 
 double engine_kv_bytes(enum engine_kv type)
@@ -359,6 +360,26 @@ enum err engine_embed(struct engine *engine, const struct engine_item *items, si
     TRY(check_run(engine, items, count, info));
     TRY(check_embed(engine, items, count, info));
     return account_run(engine, items, count, engine->ops->embed(engine, items, count, info));
+}
+
+enum err engine_run_picture(struct engine *engine, seq_id seq, const struct picture_piece *piece,
+                            struct errinfo *info)
+{
+    engine->run_items = 0;
+    engine->run_embeds = false;
+    if (engine->ops->run_picture == NULL || !seqs_live(&engine->seqs, seq))
+        return err_set(info, ERR_INVALID, "sequence %d cannot take a picture", seq);
+    uint32_t room = engine->seqs.streams ? engine->seqs.cells - seqs_length(&engine->seqs, seq)
+                                         : seqs_cells_free(&engine->seqs);
+    if (piece->count > room)
+        return err_set(info, ERR_LIMIT, "no room for a picture of %u tokens: %u are free",
+                       piece->count, room);
+    enum err err = engine->ops->run_picture(engine, seq, piece, info);
+    if (err == ERR_OK)
+        seqs_append(&engine->seqs, seq, piece->count);
+    else if (err != ERR_LIMIT)
+        seqs_break(&engine->seqs, seq); /* a part of the piece may be in the library's memory */
+    return err;
 }
 
 const float *engine_logits(struct engine *engine, size_t index)

@@ -84,6 +84,8 @@ struct engine_options {
     const char *state_dir;
     const struct engine_adapter *adapters;
     size_t adapters_count;
+    const char *projector; /* GGUF file with the vision encoder (mmproj); NULL = none */
+    uint32_t picture_tokens_min, picture_tokens_max; /* 0 = as the projector says */
     const char *backends; /* folder of ggml's backends; NULL = as built */
     uint64_t memory_max;  /* refuse models that need more; 0 = the machine's memory */
     struct log *log;      /* may be NULL */
@@ -160,7 +162,7 @@ struct engine_facts {
     bool add_bos;
     /* tokens preserve the bytes of the text, and "a b" is always split before the space */
     bool words;
-    bool images;                /* needs a projector file as well; false for the text model alone */
+    bool images;                /* a projector is loaded: prompts may have pictures */
     struct hash256 fingerprint; /* of the model without adapters: see lora.h */
     struct lora_facts lora;
     struct engine_embed embed;

@@ -26,6 +26,7 @@
 #include "engine/context_room.h"
 #include "engine/fingerprint.h"
 #include "engine/gguf_file.h"
+#include "engine/projector.h"
 
 enum {
     CONTEXT_DEFAULT_MAX = 32768,
@@ -260,6 +261,24 @@ static bool op_set_lora(struct engine *engine, const struct lora_set *set)
     return llama_set_adapters_lora(llama->ctx, adapters, count, scales) == 0;
 }
 
+static enum err result_of(const struct engine_llama *llama, int32_t result, int32_t tokens,
+                          struct errinfo *info)
+{
+    if (llama->lost)
+        return err_set(info, ERR_ENGINE,
+                       "the library could not re-import the windows of its sequences");
+    switch (result) {
+    case 0:
+        return ERR_OK;
+    case DECODE_NO_ROOM:
+        return err_set(info, ERR_LIMIT, "the context has no room for %d more tokens", tokens);
+    case 2:
+        return err_set(info, ERR_CANCELLED, "the run was aborted");
+    default:
+        return library_failed(info, "the library failed to run a batch");
+    }
+}
+
 static enum err run(struct engine_llama *llama, const struct engine_item *items, size_t count,
                     struct errinfo *info)
 {
@@ -268,20 +287,32 @@ static enum err run(struct engine_llama *llama, const struct engine_item *items,
     int32_t result = decode(llama);
     if (result == DECODE_NO_ROOM && llama->memory != NULL && sections_unshare(llama))
         result = decode(llama);
-    if (llama->lost)
-        return err_set(info, ERR_ENGINE,
-                       "the library could not re-import the windows of its sequences");
-    switch (result) {
-    case 0:
-        return ERR_OK;
-    case DECODE_NO_ROOM:
-        return err_set(info, ERR_LIMIT, "the context has no room for %d more tokens",
-                       llama->batch.n_tokens);
-    case 2:
-        return err_set(info, ERR_CANCELLED, "the run was aborted");
-    default:
-        return library_failed(info, "the library failed to run a batch");
+    return result_of(llama, result, llama->batch.n_tokens, info);
+}
+
+static enum err op_run_picture(struct engine *engine, seq_id seq, const struct picture_piece *piece,
+                               struct errinfo *info)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    int32_t at = (int32_t)seqs_length(&engine->seqs, seq);
+
+    embed_llama_switch(llama, false);
+    atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
+    int32_t result = projector_run(llama->projector, llama->ctx, piece, at, seq);
+    bool clean = op_seq_length(engine, seq) == (uint32_t)at;
+    if (result == DECODE_NO_ROOM && clean && sections_unshare(llama)) {
+        result = projector_run(llama->projector, llama->ctx, piece, at, seq);
+        clean = op_seq_length(engine, seq) == (uint32_t)at;
     }
+    if (result == DECODE_NO_ROOM && !clean)
+        result = DECODE_FAILED;
+    return result_of(llama, result, (int32_t)piece->count, info);
+}
+
+static enum err op_read_picture(const struct engine *engine, struct str file, struct picture **out,
+                                struct errinfo *info)
+{
+    return projector_read(engine_llama_of(engine)->projector, file, out, info);
 }
 
 static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
@@ -312,6 +343,7 @@ static void op_close(struct engine *engine)
 
     if (llama->batch.token)
         llama_batch_free(llama->batch);
+    projector_close(&llama->projector);
     llama_free(llama->ctx);
     llama_model_free(llama->model); /* and its adapters */
     mem_free(llama->adapters);
@@ -346,6 +378,8 @@ static const struct engine_ops ops = {
     .seq_settle = sections_settle,
     .set_lora = op_set_lora,
     .run = op_run,
+    .run_picture = op_run_picture,
+    .read_picture = op_read_picture,
     .logits = op_logits,
     .embed = op_embed,
     .embedding = embed_llama_vector,
@@ -857,6 +891,65 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
     return err;
 }
 
+/* ---- the projector ---- */
+
+static bool beat(void *arg)
+{
+    return !on_abort(arg);
+}
+
+/* Of the whole file: it is a part of the identity of pictures. */
+static enum err hash_projector(const struct load *load, struct hash256 *out, struct errinfo *info)
+{
+    const struct file_digest_options options = {.fs = file_sys_real(),
+                                                .memory_dir = load->options->state_dir,
+                                                .clock = clock_real(),
+                                                .log = load->options->log};
+    struct file_digest_part parts[GGUF_FILE_SHARDS_MAX];
+    struct hash256 digests[GGUF_FILE_SHARDS_MAX];
+    struct file_digest *digest = NULL;
+    struct gguf_file *file;
+
+    TRY(gguf_file_open(&file, load->options->projector, info));
+    size_t count = gguf_file_parts(file, parts);
+    enum err err = file_digest_start(&digest, &options, parts, count, info);
+    if (err == ERR_OK) {
+        while (!file_digest_wait(digest, DIGEST_REPORT_NS))
+            ;
+        err = file_digest_finish(&digest, digests, info);
+    }
+    if (err == ERR_OK)
+        *out = gguf_file_fingerprint(file, digests);
+    gguf_file_close(&file);
+    return err;
+}
+
+static enum err load_projector(struct engine_llama *llama, const struct load *load,
+                               struct errinfo *info)
+{
+    const struct engine_options *options = load->options;
+    const struct projector_options wish = {
+        .path = options->projector,
+        .model = llama->model,
+        .threads = llama_n_threads_batch(llama->ctx),
+        .gpu = options->gpu_layers >= 0,
+        .tokens_min = options->picture_tokens_min,
+        .tokens_max = options->picture_tokens_max,
+        .chunk = llama->base.facts.chunk,
+        .beat = beat,
+        .arg = llama,
+    };
+    struct hash256 file;
+
+    if (options->projector == NULL)
+        return ERR_OK;
+    TRY(hash_projector(load, &file, info));
+    TRY(projector_open(&llama->projector, &wish, info));
+    projector_identify(llama->projector, &file);
+    llama->base.facts.images = true;
+    return ERR_OK;
+}
+
 /* ---- loading ---- */
 
 /* What loading took is measured: the library does not say which part went where. */
@@ -889,6 +982,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     TRY(llama->base.facts.embed.whole
             ? embed_llama_probe(llama, info)
             : engine_llama_probe(llama, load->file, load->options->log, info));
+    TRY(load_projector(llama, load, info));
     struct lora_facts *lora = &llama->base.facts.lora;
     struct lora_set initial = lora_set_before(lora, &lora->initial);
     TRY(engine_set_lora(&llama->base, &initial, info));

@@ -20,6 +20,7 @@
 #include "engine/engine_ops.h"
 
 struct gguf_file;
+struct projector;
 
 /* Values of tokenizer.ggml.pre for which engine_facts.words holds. Ends with NULL. */
 extern const char *const engine_llama_words[];
@@ -48,6 +49,7 @@ struct engine_llama {
     llama_memory_t memory;
     const struct llama_vocab *vocab;
     struct llama_adapter_lora **adapters;
+    struct projector *projector; /* NULL: the model does not see */
     struct llama_batch batch;
     int32_t decoded;  /* what llama_decode returned */
     int32_t *outputs; /* places in the last batch that have logits, in order */

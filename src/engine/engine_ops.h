@@ -13,6 +13,8 @@
 #include "engine/seqs.h"
 #include "engine/state.h"
 
+struct picture;
+struct picture_piece;
 struct pieces;
 
 struct engine_ops {
@@ -41,6 +43,11 @@ struct engine_ops {
     bool (*set_lora)(struct engine *engine, const struct lora_set *set);
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info);
+    /* optional: models that see (picture.h). After ERR_LIMIT the sequence is as it was. */
+    enum err (*run_picture)(struct engine *engine, seq_id seq, const struct picture_piece *piece,
+                            struct errinfo *info);
+    enum err (*read_picture)(const struct engine *engine, struct str file, struct picture **out,
+                             struct errinfo *info);
     /* the n-th output of the last run, those of its items one after the other; engine.c counts */
     const float *(*logits)(struct engine *engine, size_t output);
     /* as `run`, for vectors; of an item */

@@ -24,9 +24,9 @@
 
 /* Beginnings of the names of libraries that compute, or that compile what a device computes. */
 static const char *const computing[] = {
-    "libllama.", "libggml",    "libm.",     "libcuda",   "libcublas",   "libnvidia-",
-    "libamdhip", "librocblas", "libhip",    "libvulkan", "libopenblas", "libblas",
-    "libmkl_",   "libze_",     "libOpenCL", "libcnnl",   "libmusa",
+    "libllama.",  "libmtmd.",  "libggml",    "libm.",     "libcuda",   "libcublas",
+    "libnvidia-", "libamdhip", "librocblas", "libhip",    "libvulkan", "libopenblas",
+    "libblas",    "libmkl_",   "libze_",     "libOpenCL", "libcnnl",   "libmusa",
 };
 
 enum { LIBRARIES_MAX = 64, FILE_BYTES_MAX = 1 << 30, RECORDS_MAX = 512 };

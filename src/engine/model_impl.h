@@ -153,4 +153,15 @@ void model_weights_row(const struct model_weights *weights, uint64_t row, float 
  * published models. */
 bool model_weights_is_matrix(const char *tensor, const int64_t *dims);
 
+/* ---- model_projector.c ---- */
+
+struct model_projector;
+
+/* By its name in `--family`, or NULL. */
+const struct model_projector *model_projector_find(const char *name);
+/* Only the width (that of the model), the seed and the target of the options are used. */
+enum err model_projector_make(const struct model_projector *projector,
+                              const struct model_make_options *options,
+                              struct errinfo *info) NODISCARD;
+
 #endif

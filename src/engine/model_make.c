@@ -379,6 +379,10 @@ enum err model_make(const struct model_make_options *options, struct errinfo *in
     };
 
     assert(options->out != NULL);
+    const struct model_projector *projector =
+        model_projector_find(options->family != NULL ? options->family : "");
+    if (projector != NULL)
+        return model_projector_make(projector, options, info);
     TRY(model_make_resolve(options, &making.plan, info));
     backend_init(NULL);
     if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == NULL)

@@ -54,6 +54,7 @@ static const struct model_weights_rule rules[] = {
     {"output_norm.weight", RULE_FLIP, 1.0F, 0.1F},
     {"attn_q_norm.weight", RULE_RANGE, 4.0F, 0.4F},
     {"*norm*", RULE_RANGE, 1.0F, 0.1F},
+    {"v.*ln*.weight", RULE_RANGE, 1.0F, 0.1F},
     {"rope_f*", RULE_RANGE, 1.0F, 0.1F},
     {"ssm_a", RULE_RANGE, -2.0F, 1.5F},
     {"ssm_d", RULE_RANGE, 1.0F, 0.1F},

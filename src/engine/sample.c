@@ -561,7 +561,8 @@ enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t c
                        struct errinfo *info)
 {
     for (size_t i = count - MIN(count, sampler->memory); i < count; i++)
-        TRY(accept(sampler, tokens[i], info));
+        if (engine_token_valid(sampler->engine, tokens[i])) /* a picture is not repeated */
+            TRY(accept(sampler, tokens[i], info));
     return ERR_OK;
 }
 

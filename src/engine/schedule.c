@@ -24,6 +24,24 @@ static size_t find_after(const struct schedule *schedule, uint32_t at)
     return low;
 }
 
+/* The first run that ends after `at`; NULL: none. */
+static const struct schedule_run *run_after(const struct schedule *schedule, uint32_t at)
+{
+    for (size_t i = 0; i < schedule->runs_count; i++)
+        if (schedule->runs[i].end > at)
+            return &schedule->runs[i];
+    return NULL;
+}
+
+uint32_t schedule_clip(const struct schedule *schedule, uint32_t from, uint32_t end)
+{
+    const struct schedule_run *run = run_after(schedule, from);
+
+    if (run == NULL || run->begin >= end)
+        return end;
+    return run->begin <= from ? run->end : run->begin;
+}
+
 uint32_t schedule_next(const struct schedule *schedule, uint32_t from)
 {
     size_t after = find_after(schedule, from);
@@ -34,7 +52,7 @@ uint32_t schedule_next(const struct schedule *schedule, uint32_t from)
         return schedule->count;
     if (after < schedule->marks_count)
         next = MIN(next, schedule->marks[after]);
-    return (uint32_t)MIN(next, schedule->count - 1);
+    return schedule_clip(schedule, from, (uint32_t)MIN(next, schedule->count - 1));
 }
 
 uint32_t schedule_floor(const struct schedule *schedule, uint32_t at)
@@ -44,5 +62,10 @@ uint32_t schedule_floor(const struct schedule *schedule, uint32_t at)
 
     if (at >= schedule->count - 1)
         return MIN(at, schedule->count);
-    return after > 0 ? MAX(floor, schedule->marks[after - 1]) : floor;
+    if (after > 0)
+        floor = MAX(floor, schedule->marks[after - 1]);
+    for (size_t i = 0; i < schedule->runs_count && schedule->runs[i].begin <= at; i++)
+        floor = schedule->runs[i].end > at ? schedule->runs[i].begin
+                                           : MAX(floor, schedule->runs[i].end);
+    return floor;
 }

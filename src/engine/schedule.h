@@ -30,12 +30,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Tokens that are computed in one piece: a picture. */
+struct schedule_run {
+    uint32_t begin, end;
+};
+
 struct schedule {
     uint32_t count; /* tokens of the prompt, >= 1 */
     uint32_t grid;  /* >= 1; the largest chunk */
     /* ascending, may repeat; those outside (0, count - 1) are ignored; borrowed */
     const uint32_t *marks;
     size_t marks_count;
+    /* ascending, all before the last token: cut at both ends and never inside; borrowed */
+    const struct schedule_run *runs;
+    size_t runs_count;
 };
 
 /* The end of the chunk that begins at `from` (from < count). Here and below the cost is a binary
@@ -45,5 +53,9 @@ uint32_t schedule_next(const struct schedule *schedule, uint32_t from);
 
 /* The largest cut <= at; `count` for all that is beyond it. */
 uint32_t schedule_floor(const struct schedule *schedule, uint32_t at);
+
+/* `end` or less: a chunk from `from` to there has no part of a run but all of the one that begins
+ * at `from`. */
+uint32_t schedule_clip(const struct schedule *schedule, uint32_t from, uint32_t end);
 
 #endif

@@ -214,14 +214,23 @@ static bool wants_vector(const struct job *job)
     return job->vector != NULL && (sched_embeds_all(job->sched) || job->done + 1 == job->target);
 }
 
-static struct job *next_prefill(struct sched *sched)
+/* The piece of a picture that the job computes next; NULL: text. */
+static const struct picture_piece *next_piece(const struct job *job)
+{
+    for (size_t i = 0; job->phase == GEN_PREFILL && i < job->gen->pictures_count; i++)
+        if (job->gen->pictures[i].at == job->done)
+            return &job->gen->pictures[i];
+    return NULL;
+}
+
+static struct job *next_prefill(struct sched *sched, bool picture)
 {
     struct job *best = NULL;
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_PREFILL && in_set(job) && wants_vector(job) == sched->vectors &&
             !in_batch(sched, job) && !must_wait(sched, job) &&
-            (best == NULL || fair_before(job, best)))
+            (next_piece(job) != NULL) == picture && (best == NULL || fair_before(job, best)))
             best = job;
     }
     return best;
@@ -253,9 +262,11 @@ static bool choose_vectors(struct sched *sched)
     bool last = sched->vectors;
 
     sched->vectors = true;
-    bool some = next_prefill(sched) != NULL;
+    bool some = next_prefill(sched, false) != NULL;
     sched->vectors = false;
-    return some && (!last || (!decodes(sched) && next_prefill(sched) == NULL));
+    bool text =
+        decodes(sched) || next_prefill(sched, false) != NULL || next_prefill(sched, true) != NULL;
+    return some && (!last || !text);
 }
 
 /* Where the next chunk of a job ends. A job that needs no snapshot has no cuts. */
@@ -270,7 +281,9 @@ static uint32_t chunk_end(const struct job *job)
         last--;
     if (!sched->options.exact && sched->cuttable) {
         uint32_t end = MIN(job->done + job->schedule.grid, last);
-        return job->done < job->lora.from ? MIN(end, job->lora.from) : end;
+        if (job->done < job->lora.from)
+            end = MIN(end, job->lora.from);
+        return schedule_clip(&job->schedule, job->done, end);
     }
     return MIN(stop_for_followers(job, schedule_next(&job->schedule, job->done)), last);
 }
@@ -304,10 +317,10 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
     struct job *first = NULL;
 
     /* An exact run and an encoder cannot choose their chunks. */
-    if (!fixed && next_prefill(sched) != NULL)
+    if (!fixed && next_prefill(sched, false) != NULL)
         left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
     for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max &&
-                          (job = next_prefill(sched)) != NULL;) {
+                          (job = next_prefill(sched, false)) != NULL;) {
         uint32_t count = chunk_end(job) - job->done;
         if (count > left && first != NULL && left < PIECE_MIN)
             return;
@@ -324,6 +337,22 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
         add_item(sched, job, count, scores(job) ? count : last);
         left -= count;
     }
+}
+
+/* A picture is computed alone: turns with one alternate with turns of text. */
+static const struct picture_piece *add_picture(struct sched *sched)
+{
+    struct job *job = next_prefill(sched, true);
+    bool others = decodes(sched) || next_prefill(sched, false) != NULL;
+
+    sched->saw = job != NULL && !(sched->saw && others);
+    if (!sched->saw)
+        return NULL;
+    const struct picture_piece *piece = next_piece(job);
+    sched->items[0] = (struct engine_item){job->seq, job->tokens + job->done, piece->count, 0};
+    sched->batch[0] = job;
+    sched->batch_count = 1;
+    return piece;
 }
 
 /* ---- afterwards ---- */
@@ -617,6 +646,8 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
     sched->stats.prefill_ns += ns - decode_ns;
     sched->stats.decode_ns += decode_ns;
     lock_leave(&sched->lock);
+    if (sched->saw) /* an encoder ran as well */
+        return;
     device_learn(sched, tokens, ns);
     if (tokens == decoding)
         draft_cost_learn(&sched->draft_cost, (uint32_t)tokens, ns);
@@ -736,20 +767,25 @@ bool batch_run(struct sched *sched)
     sched->batch_count = 0;
     choose_lora(sched);
     sched->vectors = choose_vectors(sched);
-    if (!sched->vectors) {
+    const struct picture_piece *piece = sched->vectors ? NULL : add_picture(sched);
+    uint64_t answers = 0, decoding = 0;
+    if (piece == NULL && !sched->vectors) {
         add_decoding(sched);
         add_drafts(sched);
+        answers = sched->batch_count;
+        decoding = tokens_of(sched);
     }
-    uint64_t answers = sched->batch_count, decoding = tokens_of(sched);
-    add_prefilling(sched, (uint32_t)decoding);
+    if (piece == NULL)
+        add_prefilling(sched, (uint32_t)decoding);
     if (sched->batch_count == 0)
         return false;
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
     uint64_t tokens = tokens_of(sched);
     enum err err = engine_set_lora(sched->engine, &sched->lora, &info);
     if (err == ERR_OK)
-        err = (sched->vectors ? engine_embed : engine_run)(sched->engine, sched->items,
-                                                           sched->batch_count, &info);
+        err = piece != NULL ? engine_run_picture(sched->engine, sched->batch[0]->seq, piece, &info)
+                            : (sched->vectors ? engine_embed : engine_run)(
+                                  sched->engine, sched->items, sched->batch_count, &info);
     if (err == ERR_LIMIT) {
         ladder_refused(sched, tokens);
         return true;

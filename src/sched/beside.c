@@ -45,7 +45,8 @@ bool beside_pays(const struct job *job)
     double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
     uint64_t bytes = beside_slow_bytes(job);
 
-    if (bytes == 0 || !sched->cuttable || sched->whole || sched->options.exact || speed <= 0)
+    if (bytes == 0 || job->runs_count > 0 || !sched->cuttable || sched->whole ||
+        sched->options.exact || speed <= 0)
         return false;
     bool pays = (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
     log_text(sched->options.log, LOG_LEVEL_DEBUG, "restore",

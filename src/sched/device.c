@@ -22,11 +22,11 @@ uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, u
     return at;
 }
 
-/* How many of `shared` tokens of a sequence of `length` tokens can be used for a prompt of
- * `target`. */
-static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length, uint32_t target)
+/* How many of `shared` tokens of a sequence of `length` tokens can be used for a prompt. */
+static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length,
+                       const struct sched_prompt *prompt)
 {
-    uint32_t most = MIN(shared, target - 1);
+    uint32_t most = picture_floor(prompt->tokens, prompt->count, MIN(shared, prompt->count - 1));
 
     if (sched->cuttable || most == length)
         return MIN(most, length);
@@ -86,22 +86,21 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
             continue;
         uint32_t shared =
             device_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
-        consider(&best, (struct device_match){
-                            .resident = resident,
-                            .length = usable(sched, shared, resident->count, prompt->count),
-                            .shared = shared,
-                            .ends = shared == resident->count});
+        consider(&best,
+                 (struct device_match){.resident = resident,
+                                       .length = usable(sched, shared, resident->count, prompt),
+                                       .shared = shared,
+                                       .ends = shared == resident->count});
     }
     LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other == self || other->isolated || other->seq == SEQ_NONE ||
             !same_owner(owner_of(other), owner))
             continue;
         uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
-        consider(&best,
-                 (struct device_match){.job = other,
-                                       .length = usable(sched, shared, other->done, prompt->count),
-                                       .shared = shared,
-                                       .ends = shared == other->done});
+        consider(&best, (struct device_match){.job = other,
+                                              .length = usable(sched, shared, other->done, prompt),
+                                              .shared = shared,
+                                              .ends = shared == other->done});
     }
     return best;
 }
@@ -261,9 +260,10 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
         if (other == job || other->seq != SEQ_NONE ||
             !same_owner(owner_of(other), resident_owner(resident)))
             continue;
+        struct sched_prompt prompt = {.tokens = other->tokens, .count = other->target};
         uint32_t shared =
             device_common(other->tokens, other->target, resident->tokens, resident->count);
-        if (usable(sched, shared, resident->count, other->target) >= SCHED_FLIGHT_MIN)
+        if (usable(sched, shared, resident->count, &prompt) >= SCHED_FLIGHT_MIN)
             return true;
     }
     return false;

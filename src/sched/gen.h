@@ -27,6 +27,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "engine/picture.h"
 #include "engine/sample.h"
 
 /* The phases of a generation; the log, the metrics and the dashboard use these names. X(value,
@@ -155,6 +156,8 @@ struct gen {
     uint32_t tokens_count;
     const struct mark *marks; /* in tokens, ascending: where the prompt may be cut */
     size_t marks_count;
+    const struct picture_piece *pictures; /* ascending; the prompt ends with text */
+    size_t pictures_count;
     uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
     uint32_t last_user; /* start of the last user message; 0 = not known */
     /* start of text in the last message that the next turn may not have; 0 = none */

@@ -46,9 +46,11 @@ static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
     return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
 }
 
-/* The longest boundary of the plan that an exact run may use. */
-static uint32_t exact_limit(const struct job *job, const struct hearth_plan_info *info)
+/* The longest boundary of the plan that the job may use. */
+static uint32_t limit_of(const struct job *job, const struct hearth_plan_info *info)
 {
+    if (!job->sched->options.exact)
+        return picture_floor(job->tokens, job->count, info->boundary);
     for (size_t i = 0; i < info->objects_count; i++) {
         struct cuts_shape shape = shape_of(&info->objects[i]);
         uint32_t end = use_end(info, i), agreed = cuts_agreed(&shape, &job->schedule, end);
@@ -62,9 +64,7 @@ static void lower(const struct job *job)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
 
-    if (!job->sched->options.exact)
-        return;
-    for (uint32_t limit; (limit = exact_limit(job, info)) < info->boundary;)
+    for (uint32_t limit; (limit = limit_of(job, info)) < info->boundary;)
         hearth_plan_lower(job->restore.plan, limit);
 }
 

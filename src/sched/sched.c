@@ -58,13 +58,20 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
     job->tokens = mem_try_alloc_array(job->capacity, sizeof(*job->tokens));
     job->marks = mem_try_alloc_array(
         gen->marks_count + gen->cache.breakpoints_count + SCHED_MARKS_EXTRA, sizeof(*job->marks));
-    if (job->tokens == NULL || job->marks == NULL)
+    job->runs = mem_try_alloc_array(MAX(gen->pictures_count, 1), sizeof(*job->runs));
+    if (job->tokens == NULL || job->marks == NULL || job->runs == NULL)
         return err_set(info, ERR_NOMEM, "no memory for a prompt of %u tokens", gen->tokens_count);
     memcpy(job->tokens, gen->tokens, gen->tokens_count * sizeof(*job->tokens));
+    for (size_t i = 0; i < gen->pictures_count; i++)
+        job->runs[job->runs_count++] = (struct schedule_run){
+            gen->pictures[i].at, gen->pictures[i].at + gen->pictures[i].count};
     job->prompt = job->count = job->target = gen->tokens_count;
     const struct lora_facts *lora = &job->sched->facts->lora;
     job->lora = lora_plan_make(lora, gen->lora != NULL ? gen->lora : &lora->initial, job->tokens,
                                job->prompt);
+    if (gen->pictures_count > 0 && job->lora.from < job->prompt) /* it would change their keys */
+        return err_set(info, ERR_UNSUPPORTED,
+                       "a prompt with pictures cannot invoke an activated adapter");
     return ERR_OK;
 }
 
@@ -80,6 +87,7 @@ static void free_job(struct job *job)
     mem_free(job->tokens);
     mem_free(job->unsalted);
     mem_free(job->marks);
+    mem_free(job->runs);
     mem_free(job);
 }
 
@@ -228,8 +236,18 @@ void sched_uncharge(struct sched *sched, uint64_t bytes)
     memory_uncharge(sched->memory, bytes);
 }
 
+/* The prompt has the tokens of the piece, and text after it. */
+static bool is_piece(const struct gen *gen, const struct picture_piece *piece)
+{
+    return piece->count > 0 && piece->count < gen->tokens_count - piece->at &&
+           memcmp(gen->tokens + piece->at, picture_piece_tokens(piece),
+                  piece->count * sizeof(*gen->tokens)) == 0;
+}
+
 static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
 {
+    const struct picture_piece *piece = gen->pictures, *end = piece + gen->pictures_count;
+
     assert(!gen->score_prompt || (gen->cache.no_read && gen->sink.scored));
     if (!gen->embed && sched->facts->embed.whole)
         return err_set(info, ERR_UNSUPPORTED, "the model makes embeddings, no text");
@@ -237,10 +255,17 @@ static enum err check(const struct sched *sched, const struct gen *gen, struct e
         TRY(sched_preflight_embed(sched, gen->tokens_count, info));
     else
         TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));
-    for (uint32_t i = 0; i < gen->tokens_count; i++)
+    for (uint32_t i = 0; i < gen->tokens_count; i++) {
+        if (piece < end && piece->at == i && is_piece(gen, piece)) {
+            i += piece++->count - 1;
+            continue;
+        }
         if (!engine_token_valid(sched->engine, gen->tokens[i]))
             return err_set(info, ERR_INVALID, "token %d at %u is not in the vocabulary",
                            gen->tokens[i], i);
+    }
+    if (piece != end)
+        return err_set(info, ERR_INVALID, "a picture is not in the prompt");
     return gen->lora != NULL ? lora_set_check(&sched->facts->lora, gen->lora, info) : ERR_OK;
 }
 

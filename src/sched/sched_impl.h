@@ -104,6 +104,8 @@ struct job {
     uint32_t room; /* maximum tokens, prompt included */
     seq_id seq;
     uint32_t *marks;
+    struct schedule_run *runs; /* its pictures */
+    size_t runs_count;
     struct schedule schedule;
     uint32_t anchor, last_user, junction, resumed;
     uint32_t scored;  /* tokens of the prompt whose log-probabilities the sink has */
@@ -174,6 +176,7 @@ struct sched {
     size_t batch_count, batch_cap;
     struct lora_set lora; /* of the batch */
     uint32_t lora_turns;  /* batches with it in a row, while jobs with another set were ready */
+    bool saw;             /* the last batch was a picture */
     struct progress *bar;
     uint64_t bar_id;
     struct revival revival;

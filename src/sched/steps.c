@@ -328,6 +328,8 @@ static void make_schedule(struct job *job)
         .grid = job->sched->facts->chunk,
         .marks = job->marks,
         .marks_count = count,
+        .runs = job->runs,
+        .runs_count = job->runs_count,
     };
 }
 

@@ -510,6 +510,8 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->tokens_count = (uint32_t)prompt->count;
     gen->marks = prepared->marks; /* only of a conversation, which is alone */
     gen->marks_count = prepared->marks_count;
+    gen->pictures = prepared->pictures.pieces;
+    gen->pictures_count = prepared->pictures.count;
     gen->anchor = prepared->anchor;
     gen->last_user = prepared->last_user;
     gen->transient = prepared->transient;
@@ -528,10 +530,11 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->prediction = prepared->prediction;
     gen->prediction_count = (uint32_t)prepared->prediction_count;
     gen->cache = (struct gen_cache_hints){
-        .no_read = !request->cache_read,
-        .no_write = !request->cache_write,
+        /* a picture without its whole identity is not compared with others */
+        .no_read = !request->cache_read || prepared->pictures.weak,
+        .no_write = !request->cache_write || prepared->pictures.weak,
         .no_disk = request->cache_no_disk,
-        .isolated = request->cache_salt.len > 0 && space == NULL,
+        .isolated = (request->cache_salt.len > 0 && space == NULL) || prepared->pictures.weak,
         .ttl_s = request->cache_ttl_s,
         .write_max = request->cache_write_max,
         .breakpoints = prepared->breakpoints,

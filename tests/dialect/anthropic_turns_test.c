@@ -307,21 +307,19 @@ static void test_pictures_and_files_are_refused_by_name(void **state)
         const char *fields;
         const char *param, *message;
     } cases[] = {
-        {USER("{'type':'text','text':'a'},{'type':'image','source':{}}"),
-         "messages[0].content[1].type",
-         "'messages[0].content[1].type' is 'image', which this server cannot read: send text"},
-        {USER("{'type':'tool_result','tool_use_id':'a','content':[{'type':'image'}]}"),
-         "messages[0].content[0].content[0].type",
-         "'messages[0].content[0].content[0].type' is 'image', which this server cannot read: send "
-         "text"},
+        {USER("{'type':'text','text':'a'},{'type':'image','source':{'type':'file'}}"),
+         "messages[0].content[1].source.type",
+         "'messages[0].content[1].source.type' is 'file': send the picture itself, as base64; "
+         "nothing is fetched"},
+        {USER("{'type':'tool_result','tool_use_id':'a','content':[{'type':'image','source':"
+              "{'type':'url','url':'x'}}]}"),
+         "messages[0].content[0].content[0].source.type",
+         "'messages[0].content[0].content[0].source.type' is 'url': send the picture itself, as "
+         "base64; nothing is fetched"},
         {USER("{'type':'document','source':{'type':'base64','data':'x'}}"),
          "messages[0].content[0].source.type",
          "'messages[0].content[0].source.type' is 'base64', which this server cannot read: send "
          "text"},
-        {USER("{'type':'document','source':{'type':'content','content':[{'type':'image'}]}}"),
-         "messages[0].content[0].source.content[0].type",
-         "'messages[0].content[0].source.content[0].type' is 'image', which this server cannot "
-         "read: send text"},
         {USER("{'type':'container_upload','file_id':'x'}"), "messages[0].content[0].type",
          "'messages[0].content[0].type' is 'container_upload', which this server cannot read: send "
          "text"},

@@ -149,14 +149,14 @@ static const struct api_bad bad_chats[] = {
     {"{" MESSAGES ",'format':'xml'}", API_ERROR_INVALID, "format", "or a JSON Schema"},
     {"{" MESSAGES ",'think':'so'}", API_ERROR_INVALID, "think", "low"},
     {"{" MESSAGES ",'keep_alive':[]}", API_ERROR_INVALID, "keep_alive", "a duration"},
-    {"{'messages':[{'role':'user','content':'x','images':['aa']}]}", API_ERROR_UNSUPPORTED,
-     "messages[0].images", "only text"},
+    {"{'messages':[{'role':'user','content':'x','images':['*']}]}", API_ERROR_INVALID,
+     "messages[0].images", "in base64"},
 };
 
 static const struct api_bad bad_generates[] = {
     {"{'prompt':5}", API_ERROR_INVALID, "prompt", "must be a string"},
     {"{'prompt':'x','template':'y'}", API_ERROR_UNSUPPORTED, "template", "--chat-template-file"},
-    {"{'prompt':'x','images':['aa']}", API_ERROR_UNSUPPORTED, "images", "only text"},
+    {"{'prompt':'x','images':['*']}", API_ERROR_INVALID, "images", "in base64"},
     {"{'prompt':'x','context':[-1]}", API_ERROR_INVALID, "context", "ids of tokens only"},
 };
 

@@ -120,9 +120,17 @@ static const struct api_bad bad[] = {
         "must be a string"),
     UNSUPPORTED("[{'role':'user','content':[{'type':'text','text':'a'},{'type':'image_url',"
                 "'image_url':{'url':'x'}}]}]",
-                "messages[0].content[1].type", "is 'image_url': only text"),
+                "messages[0].content[1].image_url.url", "never fetched"),
+    UNSUPPORTED("[{'role':'user','content':[{'type':'image_url','image_url':{'url':"
+                "'https://example.com/a.png'}}]}]",
+                "messages[0].content[0].image_url.url", "data URL"),
+    BAD("[{'role':'user','content':[{'type':'image_url'}]}]", "messages[0].content[0].image_url",
+        "is missing"),
+    BAD("[{'role':'user','content':[{'type':'image_url','image_url':{'url':"
+        "'data:image/png;base64,*'}}]}]",
+        "messages[0].content[0].image_url.url", "in base64"),
     UNSUPPORTED("[{'role':'user','content':[{'type':'input_audio'}]}]",
-                "messages[0].content[0].type", "only text"),
+                "messages[0].content[0].type", "only text and pictures"),
     UNSUPPORTED("[{'role':'function','name':'f','content':'x'}]", "messages[0].role", "old form"),
     UNSUPPORTED("[{'role':'assistant','function_call':{'name':'f'}}]", "messages[0].function_call",
                 "old form"),

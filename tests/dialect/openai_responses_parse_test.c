@@ -111,7 +111,7 @@ static const struct api_bad bad[] = {
     {"{'input':[{'type':'function_call_output','output':'x'}]}", API_ERROR_INVALID,
      "input[0].call_id", "is missing"},
     {"{'input':[{'role':'user','content':[{'type':'input_image','image_url':'x'}]}]}",
-     API_ERROR_UNSUPPORTED, "input[0].content[0].type", "is 'input_image': only text"},
+     API_ERROR_UNSUPPORTED, "input[0].content[0].image_url", "never fetched"},
     {"{'input':[{'type':'item_reference','id':'x'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
      "send the item itself"},
     {"{'input':[{'type':'web_search_call'}]}", API_ERROR_UNSUPPORTED, "input[0].type",

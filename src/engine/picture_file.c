@@ -1,0 +1,354 @@
+/*
+ * picture_file.c: headers of picture files, and the real size of compressed PNG data.
+ *
+ * A PNG announces its size, but its compressed data may expand to gigabytes all the same, and the
+ * decoder of the library follows it. So the data is read here first, without keeping what it
+ * expands to: only the lengths are added up.
+ */
+#include "engine/picture_file.h"
+
+#include <string.h>
+
+enum { SIDE_MAX = 1 << 16 };
+
+static uint32_t be16(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 8 | at[1];
+}
+
+static uint32_t be32(const uint8_t *at)
+{
+    return be16(at) << 16 | be16(at + 2);
+}
+
+static uint32_t le16(const uint8_t *at)
+{
+    return (uint32_t)at[1] << 8 | at[0];
+}
+
+static enum err damaged(struct errinfo *info, const char *format)
+{
+    return err_set(info, ERR_INVALID, "the %s file is damaged or cut off", format);
+}
+
+/* ---- deflate, without its output ---- */
+
+enum { CODE_BITS_MAX = 15, LITERALS = 288, DISTANCES = 30, LENGTH_CODES = 19 };
+
+/* The compressed bytes of a PNG, which are in several chunks. */
+struct bits {
+    const uint8_t *at, *end; /* of the current chunk's data */
+    const uint8_t *file_end;
+    uint32_t held, count;
+    bool bad; /* read beyond the end */
+};
+
+/* Codes of each length, and symbols in the order of their codes. */
+struct code_table {
+    uint16_t count[CODE_BITS_MAX + 1], symbol[LITERALS];
+};
+
+/* Moves to the next chunk of compressed data; false: there is none. */
+static bool next_data(struct bits *bits)
+{
+    const uint8_t *at = bits->end + 4; /* after the checksum */
+
+    if (bits->file_end - bits->end < 4 + 8 || memcmp(at + 4, "IDAT", 4) != 0)
+        return false;
+    uint32_t len = be32(at);
+    bits->at = at + 8;
+    bits->end = bits->at + MIN(len, (size_t)(bits->file_end - bits->at));
+    return true;
+}
+
+static uint32_t take(struct bits *bits, uint32_t count)
+{
+    while (bits->count < count) {
+        while (bits->at == bits->end && !bits->bad)
+            bits->bad = !next_data(bits);
+        if (bits->bad)
+            return 0;
+        bits->held |= (uint32_t)*bits->at++ << bits->count;
+        bits->count += 8;
+    }
+    uint32_t value = bits->held & ((1u << count) - 1);
+    bits->held >>= count;
+    bits->count -= count;
+    return value;
+}
+
+static void make_table(struct code_table *table, const uint8_t *lengths, size_t count)
+{
+    uint16_t next[CODE_BITS_MAX + 2] = {0};
+
+    memset(table->count, 0, sizeof(table->count));
+    for (size_t i = 0; i < count; i++)
+        table->count[lengths[i]]++;
+    for (size_t i = 1; i <= CODE_BITS_MAX; i++)
+        next[i + 1] = (uint16_t)(next[i] + table->count[i]);
+    for (size_t i = 0; i < count; i++)
+        if (lengths[i] > 0)
+            table->symbol[next[lengths[i]]++] = (uint16_t)i;
+}
+
+/* -1: no such code. */
+static int decode(struct bits *bits, const struct code_table *table)
+{
+    int code = 0, first = 0, index = 0;
+
+    for (size_t len = 1; len <= CODE_BITS_MAX && !bits->bad; len++) {
+        code |= (int)take(bits, 1);
+        int count = table->count[len];
+        if (code - count < first)
+            return table->symbol[index + (code - first)];
+        index += count;
+        first = (first + count) << 1;
+        code <<= 1;
+    }
+    return -1;
+}
+
+static bool read_tables(struct bits *bits, struct code_table *literals,
+                        struct code_table *distances)
+{
+    static const uint8_t order[LENGTH_CODES] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                                11, 4,  12, 3, 13, 2, 14, 1, 15};
+    uint8_t lengths[LITERALS + 32] = {0};
+    uint32_t literal_count = take(bits, 5) + 257, distance_count = take(bits, 5) + 1;
+    uint32_t code_count = take(bits, 4) + 4, at = 0;
+    struct code_table codes;
+
+    for (uint32_t i = 0; i < code_count; i++)
+        lengths[order[i]] = (uint8_t)take(bits, 3);
+    make_table(&codes, lengths, LENGTH_CODES);
+    memset(lengths, 0, sizeof(lengths));
+    while (at < literal_count + distance_count) {
+        int symbol = decode(bits, &codes);
+        if (symbol < 0 || (symbol == 16 && at == 0) || literal_count > LITERALS - 2)
+            return false;
+        uint8_t value = symbol < 16 ? (uint8_t)symbol : symbol == 16 ? lengths[at - 1] : 0;
+        uint32_t times = symbol < 16    ? 1
+                         : symbol == 16 ? 3 + take(bits, 2)
+                         : symbol == 17 ? 3 + take(bits, 3)
+                                        : 11 + take(bits, 7);
+        if (times > literal_count + distance_count - at)
+            return false;
+        memset(lengths + at, value, times);
+        at += times;
+    }
+    make_table(literals, lengths, literal_count);
+    make_table(distances, lengths + literal_count, MIN(distance_count, DISTANCES));
+    return !bits->bad;
+}
+
+static void fixed_tables(struct code_table *literals, struct code_table *distances)
+{
+    uint8_t lengths[LITERALS];
+
+    memset(lengths, 8, 144);
+    memset(lengths + 144, 9, 112);
+    memset(lengths + 256, 7, 24);
+    memset(lengths + 280, 8, 8);
+    make_table(literals, lengths, LITERALS);
+    memset(lengths, 5, DISTANCES);
+    make_table(distances, lengths, DISTANCES);
+}
+
+/* Adds the bytes of a block of codes to *total, until they exceed `max`. */
+static bool count_codes(struct bits *bits, const struct code_table *literals,
+                        const struct code_table *distances, uint64_t max, uint64_t *total)
+{
+    while (*total <= max) {
+        int symbol = decode(bits, literals);
+        if (symbol < 0 || symbol > 285)
+            return false;
+        if (symbol == 256)
+            return true;
+        if (symbol < 256) {
+            ++*total;
+            continue;
+        }
+        uint32_t code = (uint32_t)symbol - 257, extra = code < 8 || code == 28 ? 0 : code / 4 - 1;
+        uint32_t base = code == 28 ? 258 : code < 8 ? 3 + code : ((4 + code % 4) << extra) + 3;
+        *total += base + take(bits, extra);
+        int distance = decode(bits, distances);
+        if (distance < 0)
+            return false;
+        take(bits, distance < 4 ? 0 : (uint32_t)distance / 2 - 1);
+    }
+    return true;
+}
+
+static bool count_stored(struct bits *bits, uint64_t *total)
+{
+    bits->held = 0;
+    bits->count = 0;
+    uint32_t len = take(bits, 16), check = take(bits, 16);
+    if (len != (~check & 0xFFFF))
+        return false;
+    *total += len;
+    for (uint32_t i = 0; i < len && !bits->bad; i++)
+        take(bits, 8);
+    return !bits->bad;
+}
+
+/* The bytes that the data expands to, or more than `max` as soon as that is known. */
+static bool count_inflated(struct bits *bits, uint64_t max, uint64_t *total)
+{
+    bool last = false;
+
+    take(bits, 16); /* the header of zlib */
+    for (*total = 0; !last && *total <= max;) {
+        struct code_table literals, distances;
+        last = take(bits, 1);
+        uint32_t type = take(bits, 2);
+        if (type == 0) {
+            if (!count_stored(bits, total))
+                return false;
+            continue;
+        }
+        if (type == 1)
+            fixed_tables(&literals, &distances);
+        if (type == 3 || (type == 2 && !read_tables(bits, &literals, &distances)) ||
+            !count_codes(bits, &literals, &distances, max, total))
+            return false;
+    }
+    return !bits->bad;
+}
+
+/* ---- formats ---- */
+
+static const uint8_t *find_data(const uint8_t *at, const uint8_t *end)
+{
+    while (end - at >= 12) {
+        uint32_t len = be32(at);
+        if (memcmp(at + 4, "IDAT", 4) == 0)
+            return at;
+        if (len > (size_t)(end - at) - 12)
+            return NULL;
+        at += 12 + len;
+    }
+    return NULL;
+}
+
+/* The most bytes that the rows of a PNG have: each begins with a byte for its filter, and
+ * interlaced ones are rows of up to seven smaller pictures. */
+static uint64_t png_bytes_max(const uint8_t *header, const struct picture_size *size)
+{
+    static const uint8_t channels[7] = {1, 0, 3, 1, 2, 0, 4};
+    uint32_t depth = header[8], color = header[9] % 7;
+    uint64_t row = ((uint64_t)size->width * channels[color] * depth + 7) / 8 + 1;
+
+    return row * size->height + (header[12] ? 16ULL * (size->width + size->height) + 64 : 0);
+}
+
+static enum err png_size(struct str file, struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr;
+
+    if (file.len < 8 + 25 || memcmp(at + 12, "IHDR", 4) != 0)
+        return damaged(info, "PNG");
+    *size = (struct picture_size){be32(at + 16), be32(at + 20)};
+    return ERR_OK;
+}
+
+/* The size has been checked. */
+static enum err check_png(struct str file, const struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr, *end = at + file.len;
+    const uint8_t *data = find_data(at + 8, end);
+    uint64_t total = 0;
+
+    if (data == NULL)
+        return damaged(info, "PNG");
+    uint64_t max = png_bytes_max(at + 16, size);
+    struct bits bits = {.at = data + 8, .file_end = end};
+    bits.end = bits.at + MIN(be32(data), (size_t)(end - bits.at));
+    if (!count_inflated(&bits, max, &total))
+        return damaged(info, "PNG");
+    if (total > max)
+        return err_set(info, ERR_LIMIT, "the data of the PNG file expands to more than its pixels");
+    return ERR_OK;
+}
+
+static enum err jpeg_size(struct str file, struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr + 2, *end = at + file.len - 2;
+
+    while (end - at >= 9) {
+        uint32_t marker = at[1];
+        if (at[0] != 0xFF)
+            return damaged(info, "JPEG");
+        if (marker == 0xFF || (marker >= 0xD0 && marker <= 0xD8) || marker == 0x01) {
+            at += marker == 0xFF ? 1 : 2; /* padding, and markers without data */
+            continue;
+        }
+        uint32_t len = be16(at + 2);
+        /* a frame: C0 to CF, but for tables (C4), an extension (C8) and arithmetic codes (CC) */
+        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 &&
+            marker != 0xCC) {
+            *size = (struct picture_size){be16(at + 7), be16(at + 5)};
+            return ERR_OK;
+        }
+        if (len < 2 || len > (size_t)(end - at) - 2)
+            return damaged(info, "JPEG");
+        at += 2 + len;
+    }
+    return damaged(info, "JPEG");
+}
+
+static enum err bmp_size(struct str file, struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr;
+
+    if (file.len < 26)
+        return damaged(info, "BMP");
+    int32_t width = (int32_t)(le16(at + 18) | le16(at + 20) << 16);
+    int32_t height = (int32_t)(le16(at + 22) | le16(at + 24) << 16);
+    if (le16(at + 14) == 12) { /* the oldest header */
+        width = (int32_t)le16(at + 18);
+        height = (int32_t)le16(at + 20);
+    }
+    if (width <= 0 || height == 0 || height == INT32_MIN)
+        return damaged(info, "BMP");
+    *size = (struct picture_size){(uint32_t)width, (uint32_t)(height < 0 ? -height : height)};
+    return ERR_OK;
+}
+
+static bool is_png(struct str file)
+{
+    return str_starts(file, STR("\x89PNG\r\n\x1a\n"));
+}
+
+enum err picture_file_size(struct str file, struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr;
+
+    *size = (struct picture_size){0, 0};
+    if (is_png(file))
+        return png_size(file, size, info);
+    if (str_starts(file, STR("\xff\xd8\xff")))
+        return jpeg_size(file, size, info);
+    if (str_starts(file, STR("BM")))
+        return bmp_size(file, size, info);
+    if (!str_starts(file, STR("GIF87a")) && !str_starts(file, STR("GIF89a")))
+        return err_set(info, ERR_UNSUPPORTED,
+                       "the format of the picture is not known; send PNG, JPEG, GIF or BMP");
+    if (file.len < 13)
+        return damaged(info, "GIF");
+    *size = (struct picture_size){le16(at + 6), le16(at + 8)};
+    return ERR_OK;
+}
+
+enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture_size *size,
+                            struct errinfo *info)
+{
+    TRY(picture_file_size(file, size, info));
+    if (size->width == 0 || size->height == 0)
+        return err_set(info, ERR_INVALID, "the picture has no pixels");
+    if (size->width > SIDE_MAX || size->height > SIDE_MAX ||
+        (uint64_t)size->width * size->height > pixels_max)
+        return err_set(info, ERR_LIMIT, "the picture has %u x %u pixels; at most %llu are allowed",
+                       size->width, size->height, (unsigned long long)pixels_max);
+    return is_png(file) ? check_png(file, size, info) : ERR_OK;
+}

@@ -1,0 +1,29 @@
+/*
+ * picture_file.h: the format and the size of a picture file, before a library decodes it.
+ *
+ * A decoder allocates what a file announces, so that is checked first. Pure functions.
+ */
+#ifndef HEARTH_ENGINE_PICTURE_FILE_H
+#define HEARTH_ENGINE_PICTURE_FILE_H
+
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct picture_size {
+    uint32_t width, height;
+};
+
+/* What the header announces, unchecked. ERR_UNSUPPORTED: not PNG, JPEG, GIF or BMP; ERR_INVALID:
+ * damaged. */
+enum err picture_file_size(struct str file, struct picture_size *size,
+                           struct errinfo *info) NODISCARD;
+
+/* ERR_UNSUPPORTED: not PNG, JPEG, GIF or BMP; ERR_INVALID: damaged; ERR_LIMIT: more pixels than
+ * `pixels_max`, or a PNG whose data would expand to more than its pixels. */
+enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture_size *size,
+                            struct errinfo *info) NODISCARD;
+
+#endif

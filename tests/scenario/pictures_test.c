@@ -1,0 +1,226 @@
+/*
+ * pictures_test.c: pictures through the real server, with made models that see. The same picture
+ * hits the cache, another one never does, and what is restored equals what was computed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/mem.h"
+#include "engine/projector.h"
+#include "support/models.h"
+#include "support/pictures.h"
+#include "support/scenario.h"
+#include "support/test.h"
+
+enum { ANSWER = 6, SIDE = 90, BODY_BYTES_MAX = 256 << 10 };
+
+static char body[BODY_BYTES_MAX];
+
+/* A user's message: text, a picture, text; `more` are further members of the request. */
+static const char *body_of(enum scenario_dialect dialect, const char *picture, const char *text,
+                           const char *more)
+{
+    static const char *const forms[] = {
+        [SCENARIO_CHAT] =
+            "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%s\"},"
+            "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,%s\"}},"
+            "{\"type\":\"text\",\"text\":\"%s\"}]}%s],\"max_tokens\":%d,\"temperature\":0,"
+            "\"ignore_eos\":true}",
+        [SCENARIO_MESSAGES] =
+            "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%s\"},"
+            "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\","
+            "\"data\":\"%s\"}},{\"type\":\"text\",\"text\":\"%s\"}]}%s],\"max_tokens\":%d,"
+            "\"temperature\":0,\"ignore_eos\":true}",
+        [SCENARIO_RESPONSES] =
+            "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"%s\"},"
+            "{\"type\":\"input_image\",\"image_url\":\"data:image/png;base64,%s\"},"
+            "{\"type\":\"input_text\",\"text\":\"%s\"}]}%s],\"max_output_tokens\":%d,"
+            "\"temperature\":0,\"ignore_eos\":true}",
+    };
+    int len = snprintf(body, sizeof(body), forms[dialect],
+                       "Here is a picture, and <__media__> with hearth-picture-0 is text:", picture,
+                       text, more, ANSWER);
+
+    assert_true(len > 0 && (size_t)len < sizeof(body));
+    return body;
+}
+
+static struct scenario_answer ask(struct scenario *scenario, enum scenario_dialect dialect,
+                                  const char *picture, const char *text, const char *more)
+{
+    struct http_client client;
+
+    serve_proc_send(&scenario->proc, &client, scenario_path(dialect),
+                    body_of(dialect, picture, text, more));
+    return scenario_read(scenario, &client, dialect);
+}
+
+static void open_seeing(struct scenario *scenario, const char *family, const char *projector,
+                        const char *more)
+{
+    char args[2048];
+
+    if (!projector_available())
+        TEST_SKIP("this build of llama.cpp has no libmtmd");
+    snprintf(args, sizeof(args), "--mmproj %s --ssd-dir %s/ssd --ssd-max 256MiB --ssd-free 1MiB %s",
+             test_model(projector), test_dir(), more);
+    scenario_open(scenario, family, args);
+}
+
+/* ---- reuse ---- */
+
+static void check_reuse(const char *family, const char *projector)
+{
+    char *one = test_base64(test_png(SIDE, SIDE, 1)), *two = test_base64(test_png(SIDE, SIDE, 2));
+    struct scenario scenario;
+    char more[SCENARIO_TEXT_BYTES + 256];
+
+    open_seeing(&scenario, family, projector, "");
+    struct scenario_answer cold = ask(&scenario, SCENARIO_CHAT, one, "What is it?", "");
+    assert_int_equal(cold.reused, 0);
+    for (enum scenario_dialect dialect = 0; dialect < SCENARIO_DIALECT_COUNT; dialect++) {
+        /* Dialects join parts of a message differently, but all reuse what comes before. */
+        struct scenario_answer first = ask(&scenario, dialect, one, "What is it?", "");
+        struct scenario_answer again = ask(&scenario, dialect, one, "What is it?", "");
+        assert_int_equal(again.prompt, first.prompt);
+        assert_int_equal(again.computed, 1);
+        assert_string_equal(again.text, first.text);
+    }
+    struct scenario_answer other = ask(&scenario, SCENARIO_CHAT, two, "What is it?", "");
+    assert_int_equal(other.prompt, cold.prompt);
+    /* What follows the picture is shorter than it, so that none of it is reused. */
+    assert_true(other.first_difference < cold.prompt - 16);
+    assert_true(other.reused <= other.first_difference);
+    /* The next turn reuses the picture and the answer. */
+    snprintf(
+        more, sizeof(more),
+        ",{\"role\":\"assistant\",\"content\":\"%s\"},{\"role\":\"user\",\"content\":\"more\"}",
+        cold.text);
+    struct scenario_answer next = ask(&scenario, SCENARIO_CHAT, one, "What is it?", more);
+    assert_true(next.reused >= cold.prompt - 1);
+    scenario_close(&scenario);
+    mem_free(one);
+    mem_free(two);
+}
+
+static void test_i111_causal_reuse(void **state)
+{
+    (void)state;
+    check_reuse("llama", "mmproj-mlp");
+}
+
+static void test_i111_not_causal_reuse(void **state)
+{
+    (void)state;
+    check_reuse("gemma3", "mmproj-gemma3");
+}
+
+/* ---- fidelity ---- */
+
+/* The log-probabilities of an answer, as JSON. */
+static char *logprobs_of(struct scenario *scenario, const char *picture, uint32_t *ssd)
+{
+    struct http_answer http;
+    char *text = mem_strdup(body_of(SCENARIO_CHAT, picture, "What is it?", ""));
+    size_t len = strlen(text);
+    char *request = mem_alloc(len + 64);
+
+    snprintf(request, len + 64, "%.*s,\"logprobs\":true,\"top_logprobs\":5}", (int)len - 1, text);
+    serve_proc_ask(&scenario->proc, "POST", "/v1/chat/completions", request, &http);
+    assert_int_equal(http.status, 200);
+    yyjson_doc *doc = yyjson_read(buf_str(&http.body), http.body.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    yyjson_val *probs = yyjson_ptr_get(root, "/choices/0/logprobs/content");
+    assert_int_equal(yyjson_arr_size(probs), ANSWER);
+    char *json = yyjson_val_write(probs, 0, NULL);
+    *ssd = (uint32_t)yyjson_get_uint(
+        yyjson_ptr_get(root, "/usage/prompt_tokens_details/cached_tokens"));
+    yyjson_doc_free(doc);
+    http_answer_fini(&http);
+    mem_free(text);
+    mem_free(request);
+    return json;
+}
+
+static void check_fidelity(const char *family, const char *projector)
+{
+    char *picture = test_base64(test_png(SIDE, SIDE, 1));
+    struct scenario scenario;
+    uint32_t reused;
+
+    open_seeing(&scenario, family, projector, "--exact");
+    char *cold = logprobs_of(&scenario, picture, &reused);
+    assert_int_equal(reused, 0);
+    char *ram = logprobs_of(&scenario, picture, &reused);
+    assert_true(reused > 16);
+    assert_string_equal(ram, cold);
+    serve_proc_stop(&scenario.proc);
+    serve_proc_restart(&scenario.proc);
+    char *ssd = logprobs_of(&scenario, picture, &reused);
+    assert_true(reused > 16);
+    assert_string_equal(ssd, cold);
+    serve_proc_stop(&scenario.proc);
+    free(cold);
+    free(ram);
+    free(ssd);
+    mem_free(picture);
+}
+
+static void test_i111_causal_fidelity(void **state)
+{
+    (void)state;
+    check_fidelity("llama", "mmproj-mlp");
+}
+
+static void test_i111_not_causal_fidelity(void **state)
+{
+    (void)state;
+    check_fidelity("gemma3", "mmproj-gemma3");
+}
+
+/* ---- errors ---- */
+
+static void expect_error(const struct scenario *scenario, enum scenario_dialect dialect,
+                         const char *request, int status, const char *words)
+{
+    struct http_answer http;
+
+    serve_proc_ask(&scenario->proc, "POST", scenario_path(dialect), request, &http);
+    if (http.status != status || strstr(buf_str(&http.body), words) == NULL)
+        fail_msg("%d: %s", http.status, buf_str(&http.body));
+    http_answer_fini(&http);
+}
+
+static void test_errors(void **state)
+{
+    char *good = test_base64(test_png(SIDE, SIDE, 1)), *bomb = test_base64(test_png_bomb(10000));
+    struct scenario scenario;
+
+    (void)state;
+    open_seeing(&scenario, "llama", "mmproj-mlp", "");
+    for (enum scenario_dialect dialect = 0; dialect < SCENARIO_DIALECT_COUNT; dialect++) {
+        expect_error(&scenario, dialect, body_of(dialect, "%%%", "", ""), 400, "base64");
+        expect_error(&scenario, dialect, body_of(dialect, "QUJD", "", ""), 400, "PNG, JPEG");
+        expect_error(&scenario, dialect, body_of(dialect, bomb, "", ""), 413, "expands");
+    }
+    expect_error(&scenario, SCENARIO_CHAT,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
+                 "\"image_url\":{\"url\":\"https://example.com/a.png\"}}]}]}",
+                 400, "never fetched");
+    expect_error(&scenario, SCENARIO_MESSAGES,
+                 "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                 "\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://example.com\"}}]}]}",
+                 400, "nothing is fetched");
+    scenario_close(&scenario);
+    scenario_open(&scenario, "llama", "");
+    for (enum scenario_dialect dialect = 0; dialect < SCENARIO_DIALECT_COUNT; dialect++)
+        expect_error(&scenario, dialect, body_of(dialect, good, "", ""), 400, "--mmproj");
+    scenario_close(&scenario);
+    mem_free(good);
+    mem_free(bomb);
+}
+
+TEST_SUITE(TEST(test_i111_causal_reuse), TEST(test_i111_not_causal_reuse),
+           TEST(test_i111_causal_fidelity), TEST(test_i111_not_causal_fidelity), TEST(test_errors))
