@@ -495,9 +495,9 @@ static void serve(struct socket *socket)
     struct http_server *server = socket->server;
 
     socket->conn = http_conn_create(&server->shared, str_from(socket->address), socket);
-    begin_tls(socket);
     if (is_too_many(server, socket))
         http_conn_refuse(socket->conn);
+    begin_tls(socket);
     if (socket->is_tcp) {
         uv_tcp_nodelay(&socket->uv.tcp, 1);
         uv_tcp_keepalive(&socket->uv.tcp, 1, PEER_IDLE_S);
