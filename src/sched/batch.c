@@ -12,7 +12,7 @@
  * decoding. An encoder and a mean need vectors of all tokens; `last` and `rank` those of the last
  * one, after a prefill like any other.
  *
- * DRAFTS. Behind the token of an answer the batch may have guesses for the next ones (draft.h),
+ * DRAFTS. After the token of an answer the batch may have guesses for the next ones (draft.h),
  * with logits for each. The job's sampler then picks token by token as if they had been computed
  * one after the other. As long as it picks what was guessed, the next logits are right as well.
  * The rows of the other guesses are removed. So drafts change which tokens are computed together
@@ -146,7 +146,7 @@ static uint32_t drafts_max(const struct sched *sched)
     return MIN(most - MIN(most, count), sched->facts->outputs - sched->facts->sequences);
 }
 
-/* How many guesses to compute with the next token of the job: they are behind its tokens then. */
+/* How many guesses to compute with the next token of the job: they are after its tokens then. */
 static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
 {
     const struct sched *sched = job->sched;

@@ -1,6 +1,6 @@
 /*
  * drafts_test.c: answers whose tokens are guessed and verified in one batch: the same tokens, the
- * same probabilities and the same state as without, in fewer runs; and nobody guesses from another
+ * same probabilities and the same state as without, in fewer runs; and no guess comes from another
  * tenant's text.
  */
 #include <math.h>
@@ -89,7 +89,7 @@ static void test_a_prediction_is_used(void **state)
     kit_gen_run(&kit, &again);
     kit_gen_expect_same(&first, &again, true);
     assert_int_equal(first.result.usage.drafted, 0);
-    assert_true(again.result.usage.accepted > ANSWER / 2); /* also behind the error */
+    assert_true(again.result.usage.accepted > ANSWER / 2); /* also after the error */
     sched_kit_close(&kit);
     sched_kit_close(&plain);
     kit_gen_fini(&first);
