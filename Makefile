@@ -199,7 +199,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format formats fidelity malformed timing lies stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -310,10 +310,21 @@ fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/fidelity/families_test $(B)/
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_TABLE=$(FAMILY) \
 	    $(B)/tests/fidelity/families_test --run test_table
 
+# Debian's newest libllama in a copy of this tree, and what it changes. Takes an hour; this tree's own results first.
+compat: ## build against Debian's newest libllama, run fidelity and qa, print what changed
+	@tools/compat.sh run
+
 # Every template in DIR renders calls and thoughts, which are read back; cases.jsonl there has texts of models.
 DIR ?= tests/data/formats
 formats: $(B)/tests/chat/template_learn_test ## read back what the chat templates of a folder write (DIR=)
 	@HEARTH_FORMATS=$(DIR) $(B)/tests/chat/template_learn_test
+
+# Model files with other lengths, counts, numbers and types: each is an error, and the server lives.
+FILES ?= 500
+damaged_suite := $(B)/tests/scenario/aborts_test
+damaged: $(B)/hearth $(damaged_suite) $(B)/models.stamp ## ask for damaged model files, with and without --isolate (FILES=500)
+	@for how in '' _isolated; do HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_DAMAGED=$(FILES) \
+	    $(damaged_suite) --run test_damaged_files$$how || exit 1; done
 
 # N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
 N ?= 100000

@@ -21,6 +21,7 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
+#include "cli/model_settings.h"
 #include "cli/request_file.h"
 #include "models/model.h"
 #include "models/resolve.h"
@@ -175,7 +176,7 @@ static enum err open_model(struct diff *diff, struct errinfo *info)
         .clock = setup->clock, .log = diff->cli->log, .sched = {.parallel = 1, .queue = 1}};
 
     TRY(resolve_model(&where, diff->options->model, &file, info));
-    TRY(engine_load(&model.engine, &engine, info));
+    TRY(cli_load_engine(&(struct model_settings){0}, &engine, &model.engine, info));
     return model_open(&diff->model, &model, info);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -102,7 +103,11 @@ enum err cli_load_engine(const struct model_settings *settings,
         return engine_worker_load(engine, options, &worker, info);
     if (settings->vet != NULL)
         return vet_load(settings->vet, options, settings->alone, engine, info);
-    return engine_load(engine, options, info);
+    /* A command that serves nothing: an abort of the library ends it with a sentence. */
+    struct vet *vet = vet_create(&(struct vet_options){.fs = file_sys_real(), .dir = FILE_NO});
+    enum err err = vet_load(vet, options, true, engine, info);
+    vet_destroy(&vet);
+    return err;
 }
 
 enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings,

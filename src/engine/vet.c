@@ -304,11 +304,11 @@ static enum err load_file(struct vet *vet, const struct engine_options *options,
         *info = *refused;
         return refused->code;
     }
-    /* Adapters are applied to weights, so they need them. */
-    vet->load.options.dry =
-        is_known(vet, file, &form) && gguf_file_is_ordinary(file) && options->adapters_count == 0;
-    if (alone && vet->load.options.dry)
+    bool usual = is_known(vet, file, &form) && gguf_file_is_ordinary(file);
+    if (alone && usual)
         return load_guarded(vet, options, file, &key, engine, info);
+    /* Adapters are applied to weights, so they need them. */
+    vet->load.options.dry = usual && options->adapters_count == 0;
     TRY(ask(vet, options, file, &key, &form, info));
     return engine_load(engine, options, info);
 }
