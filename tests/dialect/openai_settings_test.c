@@ -380,7 +380,7 @@ static void test_predictions(void **state)
         {CHAT("'prediction':7"), API_ERROR_INVALID, "prediction", "must be an object"},
         {CHAT("'prediction':{'type':'x','content':'y'}"), API_ERROR_INVALID, "prediction.type",
          "must be content"},
-        {CHAT("'prediction':{'type':'content','content':[{'type':'image_url'}]}"),
+        {CHAT("'prediction':{'type':'content','content':[{'type':'input_audio'}]}"),
          API_ERROR_UNSUPPORTED, "prediction.content[0].type", ""},
     };
     struct api_parsed parsed;

@@ -159,7 +159,7 @@ static void test_header_drawing(void **state)
 {
     const uint32_t marks[] = {600, 1000};
     const uint32_t cuts[] = {256, 512, 600, 768, 1000, 1023, 1024};
-    struct schedule schedule = {1024, 256, marks, 2};
+    struct schedule schedule = {1024, 256, marks, 2, NULL, 0};
     uint32_t at = 0;
 
     (void)state;
@@ -172,7 +172,7 @@ static void test_header_drawing(void **state)
 static void test_marks_and_the_grid_are_cuts(void **state)
 {
     const uint32_t marks[] = {9, 20, 20, 100, 110, 150, 195};
-    struct schedule schedule = {200, 100, marks, COUNT_OF(marks)};
+    struct schedule schedule = {200, 100, marks, COUNT_OF(marks), NULL, 0};
     const uint32_t cuts[] = {9, 20, 100, 110, 150, 195, 199, 200};
     uint32_t at = 0;
 
@@ -191,7 +191,7 @@ static void test_marks_and_the_grid_are_cuts(void **state)
 static void test_shortest_prompts(void **state)
 {
     const uint32_t marks[] = {0, 1, 2, 3};
-    struct schedule one = {1, 512, marks, 4}, two = {2, 512, marks, 4};
+    struct schedule one = {1, 512, marks, 4, NULL, 0}, two = {2, 512, marks, 4, NULL, 0};
 
     (void)state;
     assert_int_equal(schedule_next(&one, 0), 1);
@@ -211,7 +211,7 @@ static void test_shortest_prompts(void **state)
 static void test_ends_of_the_number_range(void **state)
 {
     const uint32_t marks[] = {5, UINT32_MAX - 2, UINT32_MAX};
-    struct schedule schedule = {UINT32_MAX, UINT32_MAX, marks, 3};
+    struct schedule schedule = {UINT32_MAX, UINT32_MAX, marks, 3, NULL, 0};
 
     (void)state;
     assert_int_equal(schedule_next(&schedule, 0), 5);
@@ -229,7 +229,7 @@ static void test_long_prompt(void **state)
 {
     enum { COUNT = 200000 };
     uint32_t *marks = mem_alloc_array(COUNT, sizeof(*marks));
-    struct schedule schedule = {COUNT, 512, marks, COUNT};
+    struct schedule schedule = {COUNT, 512, marks, COUNT, NULL, 0};
     uint32_t chunks = 0;
 
     (void)state;
