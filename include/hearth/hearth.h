@@ -588,6 +588,11 @@ HEARTH_API void hearth_reset_stats(struct hearth_cache *cache);
  * Returns the bytes freed. */
 HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space,
                                  enum hearth_tier tier);
+/* No prompt will continue these tokens: what only they use after the first `keep` of them is evicted
+ * first from now on. It can be found until then; a use makes it equal to other objects again. Returns
+ * the number of objects. */
+HEARTH_API size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t count,
+                                 uint32_t keep);
 /* Pins the path of these tokens, as far as it is cached, in whole blocks or up to the last
  * token; or removes the longest pin that is a prefix of them. Returns how far; 0: nothing was
  * done. Pins are counted: unpin the same tokens as often. Clearing all tiers also removes pins. */

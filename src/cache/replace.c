@@ -79,3 +79,51 @@ void replace_snapshots(struct hearth_store *store, const struct object *snapshot
         }
     }
 }
+
+/* ---- a conversation that has ended ---- */
+
+static bool release_object(struct object *object, struct deferred *deferred)
+{
+    if (object == NULL || object->shared || object->superseded ||
+        object->entry == HEARTH_ENTRY_SYSTEM || room_is_pinned(object))
+        return false;
+    room_supersede(object, deferred);
+    return true;
+}
+
+/* Objects of the node after `keep`. */
+static size_t release_node(struct node *node, uint32_t keep, struct deferred *deferred)
+{
+    struct object *rows = node_rows(node), *snapshot;
+    uint32_t at = node_end(node);
+    size_t count = 0;
+
+    if (rows != NULL && rows->begin >= keep)
+        count += release_object(rows, deferred);
+    count += node_begin(node) >= keep && release_object(node_sliding(node), deferred);
+    while (at > MAX(node_begin(node), keep) && (snapshot = node_snapshot_below(node, at)) != NULL &&
+           snapshot->end > keep) {
+        count += release_object(snapshot, deferred);
+        at = snapshot->end - 1;
+    }
+    return count;
+}
+
+size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t count,
+                      uint32_t keep)
+{
+    struct deferred deferred;
+    size_t released = 0;
+
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return 0;
+    cache_enter(space->cache, &deferred);
+    manage_expire_due(space->cache, &deferred);
+    struct index_match match = index_match(space->index, tokens, count);
+    for (size_t i = 0; i < match.nodes_count; i++)
+        released += release_node(match.path[i], keep, &deferred);
+    if (match.partial != NULL)
+        released += release_node(match.partial, keep, &deferred);
+    cache_leave(space->cache, &deferred);
+    return released;
+}

@@ -144,11 +144,12 @@ struct gen_request {
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
-    bool cache_explicit;                  /* written up to the last breakpoint only */
-    uint32_t cache_write_max;             /* tokens that are written; 0 = all. Set by prepare.h */
-    struct str cache_key;                 /* prompt_cache_key: a hint for affinity */
-    struct str cache_salt;                /* isolates the cache within a tenant */
-    uint32_t cache_ttl_s;                 /* 0 = by policy */
+    bool cache_release;       /* no request will continue this prompt: its state is evicted first */
+    bool cache_explicit;      /* written up to the last breakpoint only */
+    uint32_t cache_write_max; /* tokens that are written; 0 = all. Set by prepare.h */
+    struct str cache_key;     /* prompt_cache_key: a hint for affinity */
+    struct str cache_salt;    /* isolates the cache within a tenant */
+    uint32_t cache_ttl_s;     /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;
     struct gen_edit edits[GEN_EDITS_MAX];

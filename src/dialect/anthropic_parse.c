@@ -13,6 +13,7 @@
  * its next turn is already cached.
  */
 #include "dialect/anthropic_impl.h"
+#include "dialect/kv_hints.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -281,6 +282,7 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     TRY(read_output(request, body));
     TRY(read_diagnostics(request, body));
     TRY(read_edits(request, body));
+    TRY(kv_hints_read(request, body));
     TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
     TRY(json_read_str(body, "cache_salt", &request->cache_salt));
     TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));

@@ -5,6 +5,7 @@
  * Sampling ranges are those of engine/sample.h: values refused there are refused here, with the
  * client's name for the field. Of several names for one setting, the last in the table wins.
  */
+#include "dialect/kv_hints.h"
 #include "dialect/openai_impl.h"
 
 #include <math.h>
@@ -566,7 +567,8 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
     request->cache_no_disk = retention < 2;
     if (retention == 2)
         request->cache_ttl_s = 24 * 60 * 60;
-    return read_cache_options(request, body);
+    TRY(read_cache_options(request, body));
+    return kv_hints_read(request, body);
 }
 
 /* ---- prediction ---- */

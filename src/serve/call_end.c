@@ -135,6 +135,15 @@ static void log_error(struct call *call, const struct api_error *error)
              api_error_status(error->kind), error->message);
 }
 
+/* Once nothing of the call is stored any more. */
+static void release_state(struct call *call)
+{
+    const struct gen *gen = &call->choices[0].gen;
+
+    if (call->request.cache_release && gen->space != NULL)
+        (void)hearth_release(gen->space, gen->tokens, gen->tokens_count, gen->anchor);
+}
+
 void call_end(struct call *call)
 {
     const struct call_observer *observer = &call->api->options.observer;
@@ -152,6 +161,7 @@ void call_end(struct call *call)
         if (!error)
             baseline_keep(call->api->baselines, call->who, call->answer.id, &call->request,
                           &call->prepared, &model_facts(call->model)->fingerprint);
+        release_state(call);
         end_generation(call, error);
     } else if (!call->answered) {
         end_untouched(call);

@@ -286,6 +286,37 @@ static void test_i13_superseded_ones_leave_first(void **state)
     kit_close(&kit);
 }
 
+/* A session that has ended makes room before an older one that may return; its system prompt, and
+ * what was never cached, are not touched. */
+static void test_i13_a_released_conversation_leaves_first(void **state)
+{
+    struct kit kit;
+    int32_t tokens[TOKENS], old[TOKENS], never[TOKENS];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit.snapshot_bytes = 256 << 10;
+    kit_tokens(old, TOKENS, 2);
+    kit_tokens(never, TOKENS, 3);
+    take_turn(&kit, old, (struct turn){1200, 100, 50, 1});
+    kit_tokens(tokens, TOKENS, 1);
+    take_turn(&kit, tokens, (struct turn){1200, 100, 50, 2});
+    assert_int_equal(hearth_release(kit.space, never, 1300, 0), 0);
+    size_t before = superseded_of(&kit).count;
+    size_t released = hearth_release(kit.space, tokens, 1300, 600);
+    assert_true(released >= 2);
+    assert_int_equal(superseded_of(&kit).count, before + released);
+    for (size_t i = 0; i < superseded_of(&kit).count; i++)
+        assert_true(superseded_of(&kit).ends[i] > 600);
+    assert_int_equal(hearth_release(kit.space, tokens, 1300, 600), 0); /* already */
+    hearth_set_ram_bytes(kit.cache, kit_stats(&kit).bytes_budget - (300 << 10));
+    assert_true(kit_stats(&kit).evictions > 0);
+    assert_int_equal(kit_peek(&kit, old, 1400).boundary, 1300);
+    assert_true(kit_peek(&kit, tokens, 1400).boundary < 1300);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 /* ---- tails ---- */
 
 /* Two conversations, two tails; the second turn of one says something else in the middle of its old
@@ -365,5 +396,7 @@ TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
            TEST(test_i92_what_is_superseded_is_found_and_revived),
            TEST(test_i92_asking_again_keeps_the_end_of_the_prompt),
            TEST(test_i103_anchors_pins_and_shared_ones_are_not),
-           TEST(test_i13_superseded_ones_leave_first), TEST(test_i13_snapshots_have_a_limit),
+           TEST(test_i13_superseded_ones_leave_first),
+           TEST(test_i13_a_released_conversation_leaves_first),
+           TEST(test_i13_snapshots_have_a_limit),
            TEST(test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others))

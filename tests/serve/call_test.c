@@ -170,6 +170,33 @@ static void test_explicit_breakpoints(void **state)
     }
 }
 
+/* A session that says its last word: its older state is evicted first, and nothing new is stored. */
+static void test_a_released_session(void **state)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 64 << 20});
+    yyjson_doc_free(api_kit_post(
+        &kit, CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"" WORDS "\"}]," GREEDY "}",
+        200));
+    hearth_get_stats(kit.cache, NULL, &stats);
+    assert_int_equal(stats.replaces, 0);
+    yyjson_doc *doc = api_kit_post(
+        &kit, CHAT,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"" WORDS "\"}],\"kv_hints\":{"
+        "\"protocol_version\":\"0.1\",\"message_id\":\"m\",\"actions\":[{\"action_id\":\"a\","
+        "\"action_type\":\"kv.deref\",\"action_version\":\"1.0\",\"payload\":{}}]}," GREEDY "}",
+        200);
+    assert_int_equal(json_number_at(doc, "/x_cache/computed"), 1);
+    assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cache_write_tokens"), 0);
+    yyjson_doc_free(doc);
+    hearth_get_stats(kit.cache, NULL, &stats);
+    assert_true(stats.replaces > 0);
+    api_kit_close(&kit);
+}
+
 #define USE(id)                                                                                  \
     "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"" id                   \
     "\",\"name\":\"f\","                                                                         \
@@ -928,9 +955,9 @@ static void test_close_with_calls_on_their_way(void **state)
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
            TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
-           TEST(test_context_edits), TEST(test_several_prompts), TEST(test_completion_and_infill),
-           TEST(test_echo_with_logprobs), TEST(test_three_choices),
-           TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
+           TEST(test_context_edits), TEST(test_a_released_session), TEST(test_several_prompts),
+           TEST(test_completion_and_infill), TEST(test_echo_with_logprobs),
+           TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
            TEST(test_unknown_models), TEST(test_an_engine_that_fails),
