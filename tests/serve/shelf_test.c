@@ -80,7 +80,7 @@ static void test_tenants(void **state)
     (void)state;
     assert_true(put(shelf, "a", "1", "mine"));
     for (int i = 0; i < 9; i++) {
-        char id[8];
+        char id[16];
 
         snprintf(id, sizeof(id), "%d", i);
         assert_true(put(shelf, "b", id, "theirs"));
