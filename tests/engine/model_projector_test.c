@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "engine/gguf_file.h"
 #include "engine/model_impl.h"
 #include "support/test.h"
