@@ -458,10 +458,11 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
     *ok = *ok && err == ERR_OK && export_objects(probe, seq, &objects);
     if (err == ERR_OK)
         err = run(probe, seq, probe->count, 1, true, info);
-    if (err == ERR_OK) {
+    if (err == ERR_OK)
         memcpy(probe->cold, engine_logits(engine, 0), engine->facts.vocab * sizeof(float));
+    /* Of the short prompt: whether there is a long one depends on the speed of the moment. */
+    if (err == ERR_OK && probe->count == PROBE_TOKENS)
         llama->bits = hash256_of(probe->cold, engine->facts.vocab * sizeof(float));
-    }
     engine_seq_release(engine, &seq);
     llama_memory_clear(llama->memory, true);
     if (err == ERR_OK)

@@ -316,7 +316,7 @@ static const struct bad_field {
     {1, "prompt", "[999999999]"},
     {1, "echo", "5"},
     {2, "max_tokens", "null"},
-    {2, "max_tokens", "0"},
+    {2, "max_tokens", "-1"},
     {2, "messages", "null"},
     {2, "messages", "[{\"role\":\"king\",\"content\":\"x\"}]"},
     {2, "messages", "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"},
