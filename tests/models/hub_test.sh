@@ -218,7 +218,7 @@ test_serve_downloads_only_when_asked() {
     expect_status 1
     [ -e repos/log ] && fail "asked: $(cat repos/log)"
     serve -hf user/tiny-GGUF -c 4096
-    ask /v1/completions '{"prompt": "a", "max_tokens": 2}'
+    ask /v1/completions '{"prompt": "a", "max_tokens": 2, "ignore_eos": true}'
     grep -q '"completion_tokens":2' body || fail "no answer: $(cat body)"
     stop
     same tiny-Q4_K_M.gguf
