@@ -31,7 +31,8 @@
 struct json;
 struct yyjson_val;
 
-/* Only text is supported so far: no dialect produces the other kinds, and templates refuse them. */
+/* Dialects produce text: a picture is the text that stands for it (pictures.h). Templates refuse the
+ * other kinds. */
 enum part_kind { PART_TEXT, PART_IMAGE, PART_AUDIO };
 
 struct part {

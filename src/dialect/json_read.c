@@ -117,7 +117,7 @@ yyjson_val *json_read_get(const struct json_reader *reader, const char *key)
 {
     yyjson_val *value = yyjson_obj_get(reader->object, key);
 
-    if (reader->asked != NULL)
+    if (value != NULL && reader->asked != NULL)
         note_asked(reader, key);
     return yyjson_is_null(value) ? NULL : value;
 }

@@ -9,6 +9,7 @@
  */
 #include "dialect/openai_impl.h"
 
+#include <sodium.h>
 #include <string.h>
 
 #include "base/le.h"
@@ -83,20 +84,6 @@ static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
 
 /* ---- writing ---- */
 
-static void append_base64(struct buf *out, const unsigned char *data, size_t len)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (size_t i = 0; i < len; i += 3) {
-        unsigned n =
-            data[i] << 16 | (i + 1 < len ? data[i + 1] << 8 : 0) | (i + 2 < len ? data[i + 2] : 0);
-        buf_append_char(out, digits[n >> 18]);
-        buf_append_char(out, digits[n >> 12 & 63]);
-        buf_append_char(out, i + 1 < len ? digits[n >> 6 & 63] : '=');
-        buf_append_char(out, i + 2 < len ? digits[n & 63] : '=');
-    }
-}
-
 static void write_base64(struct json *json, const float *vector, size_t size)
 {
     struct buf bytes, text;
@@ -110,7 +97,13 @@ static void write_base64(struct json *json, const float *vector, size_t size)
         le_put_u32(le, bits);
         buf_append(&bytes, (const char *)le, sizeof(le));
     }
-    append_base64(&text, (const unsigned char *)bytes.data, bytes.len);
+    size_t room = sodium_base64_encoded_len(bytes.len, sodium_base64_VARIANT_ORIGINAL);
+    char *to = buf_reserve(&text, room);
+    if (to != NULL) {
+        sodium_bin2base64(to, room, (const unsigned char *)bytes.data, bytes.len,
+                          sodium_base64_VARIANT_ORIGINAL);
+        buf_commit(&text, room - 1); /* not the NUL */
+    }
     if (bytes.err != ERR_OK || text.err != ERR_OK)
         json->out->err = ERR_NOMEM;
     json_str(json, buf_text(&text));

@@ -106,7 +106,7 @@ static void add_decoding(struct sched *sched)
 {
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_DECODE && in_set(job) && sched->batch_count < sched->ladder.items_max)
-            add_item(sched, job, 1, true);
+            add_item(sched, job, 1, 1);
     }
 }
 
@@ -264,9 +264,10 @@ static bool choose_vectors(struct sched *sched)
     sched->vectors = true;
     bool some = next_prefill(sched, false) != NULL;
     sched->vectors = false;
-    bool text =
-        decodes(sched) || next_prefill(sched, false) != NULL || next_prefill(sched, true) != NULL;
-    return some && (!last || !text);
+    if (!some || !last)
+        return some;
+    return !decodes(sched) && next_prefill(sched, false) == NULL &&
+           next_prefill(sched, true) == NULL;
 }
 
 /* Where the next chunk of a job ends. A job that needs no snapshot has no cuts. */
@@ -343,9 +344,9 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
 static const struct picture_piece *add_picture(struct sched *sched)
 {
     struct job *job = next_prefill(sched, true);
-    bool others = decodes(sched) || next_prefill(sched, false) != NULL;
+    bool last = sched->saw;
 
-    sched->saw = job != NULL && !(sched->saw && others);
+    sched->saw = job != NULL && !(last && (decodes(sched) || next_prefill(sched, false) != NULL));
     if (!sched->saw)
         return NULL;
     const struct picture_piece *piece = next_piece(job);

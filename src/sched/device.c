@@ -13,15 +13,6 @@
 #include "base/mem.h"
 #include "sched/sched_impl.h"
 
-uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count)
-{
-    uint32_t most = MIN(a_count, b_count), at = 0;
-
-    while (at < most && a[at] == b[at])
-        at++;
-    return at;
-}
-
 /* How many of `shared` tokens of a sequence of `length` tokens can be used for a prompt. */
 static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length,
                        const struct sched_prompt *prompt)
@@ -85,7 +76,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
         if (!same_owner(resident_owner(resident), owner))
             continue;
         uint32_t shared =
-            device_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
+            sched_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
         consider(&best,
                  (struct device_match){.resident = resident,
                                        .length = usable(sched, shared, resident->count, prompt),
@@ -96,7 +87,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
         if (other == self || other->isolated || other->seq == SEQ_NONE ||
             !same_owner(owner_of(other), owner))
             continue;
-        uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
+        uint32_t shared = sched_common(prompt->tokens, prompt->count, other->tokens, other->done);
         consider(&best, (struct device_match){.job = other,
                                               .length = usable(sched, shared, other->done, prompt),
                                               .shared = shared,
@@ -139,7 +130,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
             (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
             !same_owner(owner_of(job), owner_of(other)))
             continue;
-        uint32_t shared = device_common(job->tokens, job->target - 1, other->tokens, other->target);
+        uint32_t shared = sched_common(job->tokens, job->target - 1, other->tokens, other->target);
         if (shared > *until && shared > other->done) {
             best = other;
             *until = shared;
@@ -156,7 +147,7 @@ uint32_t device_continuation(const struct job *job, token_id *next, uint32_t max
         return 0;
     LIST_FOREACH (struct resident, resident, &job->sched->residents, link) {
         if (resident->count > job->count && same_owner(owner_of(job), resident_owner(resident)) &&
-            device_common(job->tokens, job->count, resident->tokens, job->count) == job->count)
+            sched_common(job->tokens, job->count, resident->tokens, job->count) == job->count)
             last = resident;
     }
     uint32_t count = last != NULL ? MIN(last->count - job->count, max) : 0;
@@ -262,7 +253,7 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
             continue;
         struct sched_prompt prompt = {.tokens = other->tokens, .count = other->target};
         uint32_t shared =
-            device_common(other->tokens, other->target, resident->tokens, resident->count);
+            sched_common(other->tokens, other->target, resident->tokens, resident->count);
         if (usable(sched, shared, resident->count, &prompt) >= SCHED_FLIGHT_MIN)
             return true;
     }
@@ -352,7 +343,7 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
     LIST_FOREACH_SAFE (struct resident, old, &sched->residents, link) {
         if (old != than && same_owner(resident_owner(old), resident_owner(than)) &&
             old->count <= than->count &&
-            device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
+            sched_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
             save_pass_on(old, than->unsaved);
             free_resident(sched, old, STORE_ANY_PRICE);
         }

@@ -114,8 +114,6 @@ void device_learn(struct sched *sched, uint64_t tokens, uint64_t ns);
 /* Between two batches: stores a piece of a resident whose cells have cost too much, or frees it.
  * False: there is none. */
 bool device_tidy(struct sched *sched);
-/* Length of the common prefix. */
-uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 
 /* ---- retain.c ---- */
 

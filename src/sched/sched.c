@@ -30,6 +30,15 @@ void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns)
         *speed = *speed > 0 ? 0.8 * *speed + 0.2 * now : now;
 }
 
+uint32_t sched_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count)
+{
+    uint32_t most = MIN(a_count, b_count), at = 0;
+
+    while (at < most && a[at] == b[at])
+        at++;
+    return at;
+}
+
 double sched_compute_ns(const struct sched *sched, uint32_t tokens)
 {
     return sched->prefill_per_s > 0 ? tokens * (double)NS_PER_S / sched->prefill_per_s : 0;

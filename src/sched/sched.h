@@ -98,6 +98,9 @@ void sched_run_watchdog(struct sched *sched);
 /* Result of the last check. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);
 
+/* The number of tokens that both begin with. */
+uint32_t sched_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
+
 /* ---- state on the device; these wait for the engine's thread, or ERR_TIMEOUT ---- */
 
 /* A prompt to look up; borrowed for the call. */

@@ -201,15 +201,6 @@ static enum err read_prompt(struct reading *reading, size_t index, struct gen *g
 
 /* ---- generations ---- */
 
-static uint32_t common_prefix(const struct gen *a, const struct gen *b)
-{
-    uint32_t most = MIN(a->tokens_count, b->tokens_count), at = 0;
-
-    while (at < most && a->tokens[at] == b->tokens[at])
-        at++;
-    return at;
-}
-
 /* The first input stores what all of them begin with; the rest of an input is rarely used again. */
 static void share_prefix(struct call *call)
 {
@@ -217,8 +208,9 @@ static void share_prefix(struct call *call)
     uint32_t shared = first->tokens_count;
 
     for (size_t i = 0; i < call->choices_count; i++) {
-        shared = MIN(shared, common_prefix(first, &call->choices[i].gen));
-        call->choices[i].gen.cache.no_write = true;
+        struct gen *gen = &call->choices[i].gen;
+        shared = sched_common(first->tokens, shared, gen->tokens, gen->tokens_count);
+        gen->cache.no_write = true;
     }
     if (call->choices_count > 1 && shared >= PREFIX_MIN) {
         first->cache.no_write = false;
@@ -368,7 +360,7 @@ static enum err prepare_inputs(struct call *call, struct api_error *error)
     return ERR_OK;
 }
 
-/* Whether the model can do what is asked for. */
+/* Refuses what this kind of model cannot do. */
 static enum err check_model(const struct call *call, struct api_error *error)
 {
     const struct engine_embed *embed = &model_facts(call->model)->embed;
