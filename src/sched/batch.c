@@ -11,15 +11,7 @@
  * Vectors need their own batches. They take turns with all others, and count as prefill beside
  * decoding. An encoder and a mean need vectors of all tokens; `last` and `rank` those of the last
  * one, after a prefill like any other.
- *
- * DRAFTS. After the token of an answer the batch may have guesses for the next ones (draft.h),
- * with logits for each. The job's sampler then picks token by token as if they had been computed
- * one after the other. As long as it picks what was guessed, the next logits are right as well.
- * The rows of the other guesses are removed. So drafts change which tokens are computed together
- * and nothing else: grammars, penalties and random numbers see the same sequence of picks.
- *
- *      tokens   ... last | guess guess guess guess
- *      logits        0       1     2     3     4         picked: guess, guess, other -> 2 accepted
+
  */
 #include <assert.h>
 #include <string.h>
@@ -37,8 +29,6 @@ enum {
      * the library plan its memory again */
     LORA_TURNS = 8,
     DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
-    TREE_ASKS_MAX = 16,
-    DRAFT_CELLS_FREE = 256, /* cells that drafts leave free: they must not displace anything */
 };
 
 /* ---- filling ---- */
@@ -110,8 +100,7 @@ static void add_decoding(struct sched *sched)
     }
 }
 
-/* Room for `count` tokens in all. */
-static bool grow_tokens(struct job *job, uint32_t count)
+bool batch_grow_tokens(struct job *job, uint32_t count)
 {
     if (count <= job->capacity)
         return true;
@@ -122,70 +111,6 @@ static bool grow_tokens(struct job *job, uint32_t count)
     job->tokens = tokens;
     job->capacity = capacity;
     return true;
-}
-
-const char *sched_no_drafts(const struct sched *sched)
-{
-    return sched->options.drafts == 0 ? "disabled by --drafts"
-           : sched->options.exact     ? "disabled by --exact"
-           : !sched->cuttable         ? "the state of this model cannot be truncated"
-                                      : NULL;
-}
-
-/* Tokens that the next batch may have beyond one per answer. */
-static uint32_t drafts_max(const struct sched *sched)
-{
-    uint32_t count = (uint32_t)sched->batch_count, cells = engine_cells_free(sched->engine);
-    uint32_t most = sched->facts->chunk / 2;
-
-    if (sched->ladder.refusals > 0 || sched->ladder.tokens_max != LADDER_UNLIMITED ||
-        cells < count + DRAFT_CELLS_FREE)
-        return 0;
-    most = MIN(most, cells - DRAFT_CELLS_FREE);
-    /* Every sequence may need logits. */
-    return MIN(most - MIN(most, count), sched->facts->outputs - sched->facts->sequences);
-}
-
-/* How many guesses to compute with the next token of the job: they are after its tokens then. */
-static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
-{
-    const struct sched *sched = job->sched;
-    const struct gen *gen = job->gen;
-    double chance = 1;
-    uint32_t found;
-
-    max = MIN(MIN(max, DRAFT_TOKENS_MAX), MIN(sched->options.drafts, job->room - job->count - 1));
-    if (max == 0 || !grow_tokens(job, job->count + max))
-        return 0;
-    token_id *next = job->tokens + job->count;
-    if (gen->forced_count > 0) {
-        found = MIN(gen->forced_count, max);
-        memcpy(next, gen->forced, found * sizeof(*next));
-    } else {
-        found = draft_guess(job->draft, job->tokens, job->count, next, max, &chance);
-    }
-    for (uint32_t i = 0; i < found; i++)
-        if (!engine_token_valid(sched->engine, next[i])) /* a salted key of a prompt (lora.h) */
-            found = i;
-    if (sched->options.drafts == SCHED_DRAFTS_AUTO)
-        return draft_length(&sched->draft_cost, batch, chance, found);
-    return found;
-}
-
-static void add_drafts(struct sched *sched)
-{
-    struct draft_batch batch = {(double)sched->batch_count, (double)sched->batch_count};
-    uint32_t left = sched->batch_count > 0 ? drafts_max(sched) : 0;
-
-    for (size_t i = 0; i < sched->batch_count && left > 0; i++) {
-        struct job *job = sched->batch[i];
-        uint32_t count = job->draft != NULL ? guess(job, &batch, left) : 0;
-        /* They may have moved; none is salted, since all are of the answer. */
-        sched->items[i].tokens = job->tokens + job->done;
-        sched->items[i].count += count;
-        sched->items[i].logits += count;
-        left -= count;
-    }
 }
 
 static bool in_batch(const struct sched *sched, const struct job *job)
@@ -358,53 +283,6 @@ static const struct picture_piece *add_picture(struct sched *sched)
 
 /* ---- afterwards ---- */
 
-/* Looks for an earlier sequence of the same tenant that begins with all tokens of the job. */
-static void find_tree(struct job *job)
-{
-    token_id *next;
-
-    if (job->gen->cache.no_read || job->tree_asks++ >= TREE_ASKS_MAX ||
-        (next = mem_try_alloc_array(DRAFT_REFERENCE_MAX, sizeof(*next))) == NULL)
-        return;
-    uint32_t count = device_continuation(job, next, DRAFT_REFERENCE_MAX);
-    if (count == 0 && job->space != NULL)
-        count = (uint32_t)hearth_continuation(job->space, job->tokens, job->count, next,
-                                              DRAFT_REFERENCE_MAX);
-    if (count > 0)
-        draft_expect(job->draft, DRAFT_TREE, next, count);
-    mem_free(next);
-}
-
-/* Before the first token of the answer. */
-static void begin_drafts(struct job *job)
-{
-    const struct gen *gen = job->gen;
-
-    if (sched_no_drafts(job->sched) != NULL ||
-        (job->draft = draft_create(&job->sched->draft_rates)) == NULL)
-        return;
-    if (gen->prediction_count > 0)
-        draft_expect(job->draft, DRAFT_PREDICTION, gen->prediction, gen->prediction_count);
-    find_tree(job);
-}
-
-static void follow(struct job *job)
-{
-    if (job->draft == NULL)
-        return;
-    draft_follow(job->draft, job->tokens, job->count, &job->sched->draft_rates);
-    if (draft_lost_tree(job->draft))
-        find_tree(job);
-}
-
-bool batch_trim(struct job *job)
-{
-    struct engine *engine = job->sched->engine;
-
-    return engine_seq_length(engine, job->seq) <= job->done ||
-           engine_seq_truncate(engine, job->seq, job->done, NULL) == ERR_OK;
-}
-
 static void end_with(struct job *job, enum gen_end end)
 {
     job_end(job, end, ERR_OK, NULL);
@@ -428,7 +306,7 @@ static bool take_token(struct job *job, const struct sample_pick *pick)
         end_with(job, GEN_END_STOP);
         return false;
     }
-    follow(job);
+    drafts_follow(job);
     buf_clear(&job->text);
     enum err err = detok_push(&job->detok, pick->token, &job->text);
     if (err != ERR_OK) {
@@ -459,17 +337,6 @@ static enum err pick_token(struct job *job, size_t index, uint32_t nth, struct s
     return sampler_take(job->sampler, *gen->forced++, pick, info);
 }
 
-static void count_accepted(struct job *job)
-{
-    struct sched *sched = job->sched;
-
-    job->usage.accepted++;
-    lock_enter(&sched->lock);
-    sched->stats.accepted++;
-    sched->stats.decode_tokens++;
-    lock_leave(&sched->lock);
-}
-
 /* Picks the next token from the nth logits of item `index`; `guessed` is TOKEN_NONE or the guess
  * for it. False: the job ended. */
 static bool sample(struct job *job, size_t index, uint32_t nth, token_id guessed)
@@ -479,17 +346,18 @@ static bool sample(struct job *job, size_t index, uint32_t nth, token_id guessed
 
     if (job->times.first_token == 0) {
         job->times.first_token = sched_now_ns(job->sched);
-        begin_drafts(job);
+        drafts_begin(job);
     }
     job_set_phase(job, GEN_DECODE);
-    enum err err =
-        grow_tokens(job, job->count + 1) ? pick_token(job, index, nth, &pick, &info) : ERR_NOMEM;
+    enum err err = batch_grow_tokens(job, job->count + 1)
+                       ? pick_token(job, index, nth, &pick, &info)
+                       : ERR_NOMEM;
     if (err != ERR_OK) {
         job_end(job, GEN_END_ERROR, err, info.text[0] != '\0' ? &info : NULL);
         return false;
     }
     if (pick.token == guessed)
-        count_accepted(job);
+        drafts_accept(job);
     return take_token(job, &pick);
 }
 
@@ -509,7 +377,7 @@ static void verify(struct job *job, size_t index, uint32_t guesses)
             return;
         right = job->tokens[job->count - 1] == guessed;
     }
-    if (!batch_trim(job)) {
+    if (!drafts_trim(job)) {
         err_set(&info, ERR_ENGINE, "the engine could not remove the rows of drafts");
         job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
     }
@@ -772,7 +640,7 @@ bool batch_run(struct sched *sched)
     uint64_t answers = 0, decoding = 0;
     if (piece == NULL && !sched->vectors) {
         add_decoding(sched);
-        add_drafts(sched);
+        drafts_add(sched);
         answers = sched->batch_count;
         decoding = tokens_of(sched);
     }

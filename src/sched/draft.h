@@ -1,7 +1,7 @@
 /*
  * draft.h: guesses the next tokens of an answer from tokens that are already known, and whether
- * computing them in one batch pays. No model, no engine, no cache: batch.c collects the texts,
- * runs the guesses and verifies them.
+ * computing them in one batch pays. No model, no engine, no cache: drafts.c collects the texts
+ * and runs the guesses, batch.c verifies them.
  *
  *      TREE        what followed the same tokens in an earlier sequence of this tenant
  *      PREDICTION  the text that the client expects

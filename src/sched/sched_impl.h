@@ -9,7 +9,7 @@
  *      beside.c      computing the front of a prompt while the rest is read
  *      retain.c      from a sequence to the cache
  *      batch.c       choosing the next batch and processing its results
- *      draft.c       guessing the next tokens of answers
+ *      drafts.c      guesses in batches; draft.c makes them and knows whether they pay
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
  *      store_cost.c  what storing costs, compared with computing
@@ -44,6 +44,7 @@
 #include "engine/state.h"
 #include "sched/device.h"
 #include "sched/draft.h"
+#include "sched/drafts.h"
 #include "sched/fair.h"
 #include "sched/ladder.h"
 #include "sched/memory.h"
@@ -254,8 +255,8 @@ void ask_nudge(struct sched *sched);
 /* Stores the job's state, frees its cells and its place, and requeues it. */
 void job_put_back(struct job *job);
 
-/* Removes the rows of drafts that were not accepted. False: failed. */
-bool batch_trim(struct job *job);
+/* Makes room for `count` tokens in all. False: no memory. */
+bool batch_grow_tokens(struct job *job, uint32_t count);
 
 /* Ends the progress bar of its prefill, if it has one. */
 void batch_end_bar(struct job *job, bool done);

@@ -1,0 +1,25 @@
+/*
+ * drafts.h: guesses in the batches of the scheduler. draft.h makes them, batch.c verifies them.
+ *
+ * Owner: the scheduler's thread.
+ */
+#ifndef HEARTH_SCHED_DRAFTS_H
+#define HEARTH_SCHED_DRAFTS_H
+
+#include <stdbool.h>
+
+struct job;
+struct sched;
+
+/* Before the first token of the answer. */
+void drafts_begin(struct job *job);
+/* After each token of the answer. */
+void drafts_follow(struct job *job);
+/* A batch has one token of each job that decodes: appends guesses to them. */
+void drafts_add(struct sched *sched);
+/* Counts a guess that was right. */
+void drafts_accept(struct job *job);
+/* Removes the rows of guesses that were wrong. False: failed. */
+bool drafts_trim(struct job *job);
+
+#endif
