@@ -413,6 +413,7 @@ static bool finish_reply(struct run *run, struct conn *conn)
     if (!ours)
         return !close;
     op->got = reply->value ? reply->body : 0;
+    op->existed = reply->existed;
     if (reply->again != NULL && op->tries < REDIRECTS_MAX) {
         op->tries += 2;
         op->server = reply->again;
@@ -583,7 +584,7 @@ static void run_all(struct run *run)
         op->server = NULL;
         op->tries = 0;
         op->got = 0;
-        op->asking = op->flying = op->ended = false;
+        op->existed = op->asking = op->flying = op->ended = false;
     }
     run->left = run->count;
     while (run->left > 0 && !is_over(run)) {

@@ -61,10 +61,11 @@ struct kv_op {
     uint64_t capacity;
     const void *data; /* PUT */
     uint64_t bytes;
-    bool once; /* PUT: an existing value stays; the result is KV_OK */
+    bool once; /* PUT: an existing value stays (`existed`); the result is KV_OK */
     /* results */
     enum kv_result result;
     uint64_t got; /* GET: size of the value */
+    bool existed; /* PUT with `once`: another value was there, and stays */
     /* private to kv.c and protocols */
     struct kv_server *server;
     unsigned tries;

@@ -33,6 +33,7 @@ struct kv_reply {
     bool value;       /* the body goes to the caller */
     bool failure;     /* counts against the server, although it answered */
     bool close;       /* it closes the connection */
+    bool existed;     /* to a PUT with `once` */
     enum kv_result result;
     struct kv_server *again; /* repeat the operation there */
     bool asking;

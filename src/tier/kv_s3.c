@@ -160,16 +160,18 @@ static struct str header(struct str head, struct str name)
     return STR_NONE;
 }
 
-static enum kv_result result_of(enum kv_verb verb, unsigned status, bool *failure)
+static void read_status(const struct kv_op *op, unsigned status, struct kv_reply *reply)
 {
-    if (status == 200 || status == 204)
-        return KV_OK;
-    if (status == 404)
-        return KV_MISSING;
-    if (verb == KV_PUT && (status == 409 || status == 412)) /* it exists, or is being written */
-        return KV_OK;
-    *failure = true;
-    return status == 507 ? KV_FULL : KV_ERROR;
+    reply->existed = op->verb == KV_PUT && op->once && (status == 409 || status == 412);
+    reply->failure = false;
+    if (status == 200 || status == 204 || reply->existed) /* 409: another one writes it now */
+        reply->result = KV_OK;
+    else if (status == 404 && op->verb != KV_PUT)
+        reply->result = KV_MISSING;
+    else {
+        reply->result = status == 507 ? KV_FULL : KV_ERROR;
+        reply->failure = true;
+    }
 }
 
 static enum kv_parse parse(struct kv *kv, struct kv_op *op, const char *bytes, size_t len,
@@ -187,7 +189,7 @@ static enum kv_parse parse(struct kv *kv, struct kv_op *op, const char *bytes, s
         !str_to_u64((struct str){bytes + 9, 3}, &status) || status < 200)
         return KV_PARSE_BAD;
     reply->head = end + 4;
-    reply->result = result_of(op->verb, (unsigned)status, &reply->failure);
+    read_status(op, (unsigned)status, reply);
     length = header(head, STR("content-length"));
     bool chunked = header(head, STR("transfer-encoding")).len > 0;
     bool bodiless = op->verb == KV_EXISTS || status == 204 || status == 304;

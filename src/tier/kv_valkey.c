@@ -338,6 +338,7 @@ static enum kv_parse parse_bulk(const struct kv_op *op, struct str digits, struc
         return KV_PARSE_BAD;
     if (number < 0) { /* GET: no such key; SET NX: it exists */
         reply->result = op->verb == KV_GET ? KV_MISSING : KV_OK;
+        reply->existed = op->verb == KV_PUT;
         return op->verb == KV_GET || (op->verb == KV_PUT && op->once) ? KV_PARSE_DONE
                                                                       : KV_PARSE_BAD;
     }

@@ -16,6 +16,7 @@
 enum {
     BATCH_PARTS = 4,
     PAGES_AT_ONCE = 64,
+    DELETES_AT_ONCE = 64,
     HEAD_BYTES = 64 << 10, /* what most heads fit into */
     HEAD_BYTES_MAX = 80 << 20,
     NOTE_BYTES_MAX = 1 << 20,
@@ -173,11 +174,14 @@ enum tier_result shared_read_head(const struct shared_io *io, const struct hash2
     return result;
 }
 
-static enum tier_result write_head(const struct shared_io *io, const struct shared_head *head)
+/* *existed: another process was first, and its head stays. */
+static enum tier_result write_head(const struct shared_io *io, const struct shared_head *head,
+                                   bool *existed)
 {
     struct kv_op op = head_op(io, &head->meta.key, KV_PUT);
     struct buf bytes;
 
+    op.once = true;
     buf_init(&bytes, HEAD_BYTES_MAX);
     shared_head_encode(&io->format, head, &bytes);
     enum tier_result result = TIER_ERROR;
@@ -186,8 +190,41 @@ static enum tier_result write_head(const struct shared_io *io, const struct shar
         op.bytes = bytes.len;
         kv_run(io->kv, &op, 1, deadline_of(io));
         result = result_of(op.result);
+        *existed = op.existed;
     }
     buf_fini(&bytes);
+    return result;
+}
+
+static void delete_parts(const struct shared_io *io, const struct shared_head *head)
+{
+    struct kv_op *ops = mem_alloc_array(DELETES_AT_ONCE, sizeof(*ops));
+
+    for (uint32_t first = 0; first < head->parts; first += DELETES_AT_ONCE) {
+        uint32_t count = MIN(head->parts - first, DELETES_AT_ONCE);
+        for (uint32_t i = 0; i < count; i++) {
+            ops[i] = (struct kv_op){.verb = KV_DELETE};
+            name_part(io, head, first + i, &ops[i]);
+        }
+        kv_run(io->kv, ops, count, deadline_of(io));
+    }
+    mem_free(ops);
+}
+
+/* Replaces `head` by the one that is there. It may be the same: a reply was lost, and the write was
+ * repeated. */
+static enum tier_result take_existing(const struct shared_io *io, struct shared_head *head,
+                                      bool *existed)
+{
+    struct shared_head there;
+    enum tier_result result = shared_read_head(io, &head->meta.key, deadline_of(io), &there);
+
+    *existed = result != TIER_OK || memcmp(there.id, head->id, sizeof(head->id)) != 0;
+    if (result == TIER_OK && *existed) /* these parts have no head, and S3 has no time to live */
+        delete_parts(io, head);
+    shared_head_fini(head);
+    if (result == TIER_OK)
+        *head = there;
     return result;
 }
 
@@ -206,25 +243,25 @@ enum tier_result shared_write(const struct shared_io *io, const struct tier_meta
     shared_head_init(head, meta, io->part_bytes);
     enum tier_result result = write_parts(io, head, data, step, arg);
     if (result == TIER_OK)
-        result = write_head(io, head);
-    if (result != TIER_OK)
+        result = write_head(io, head, existed);
+    if (*existed)
+        result = take_existing(io, head, existed);
+    else if (result != TIER_OK)
         shared_head_fini(head);
     return result;
 }
 
 bool shared_erase(const struct shared_io *io, const struct hash256 *key)
 {
-    struct kv_op op = head_op(io, key, KV_DELETE), part = {.verb = KV_DELETE};
+    struct kv_op op = head_op(io, key, KV_DELETE);
     struct shared_head head;
     bool known = shared_read_head(io, key, deadline_of(io), &head) == TIER_OK;
 
     kv_run(io->kv, &op, 1, deadline_of(io));
-    for (uint32_t i = 0; known && i < head.parts; i++) {
-        name_part(io, &head, i, &part);
-        kv_run(io->kv, &part, 1, deadline_of(io));
-    }
-    if (known)
+    if (known) {
+        delete_parts(io, &head);
         shared_head_fini(&head);
+    }
     return op.result == KV_OK || op.result == KV_MISSING;
 }
 

@@ -18,7 +18,11 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/clock.h"
+#include "base/mem.h"
 #include "support/test.h"
+#include "tier/shared_object.h"
+#include "tier/tier_shared.h"
 
 enum { ARGS_MAX = 40, WAIT_TRIES = 600, PAUSE_MS = 50 };
 
@@ -296,4 +300,56 @@ void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER])
     fleet_cli(args);
     for (int i = 0; i < FLEET_CLUSTER; i++)
         fleet_wait_cluster(&servers[i]);
+}
+
+/* Runs an operation on the part in the middle of an object. */
+static void run_part(const struct tier_shared_options *options, const struct hash256 *key,
+                     void (*fn)(struct kv *kv, struct kv_op *op, uint64_t until_ns))
+{
+    uint64_t until_ns = clock_deadline_ns(clock_real(), 30 * NS_PER_S);
+    struct kv_op op = {.verb = KV_GET};
+    struct shared_io io;
+    struct shared_head head;
+
+    assert_ok(kv_open(&io.kv, &options->kv, NULL));
+    shared_format_init(&io.format, &options->key, options->seal_key);
+    assert_int_equal(shared_read_head(&io, key, until_ns, &head), TIER_OK);
+    (void)shared_part_at(&head, head.parts / 2, &op.bytes);
+    shared_part_name(&io.format, kv_prefix(io.kv), &head, head.parts / 2, op.name, sizeof(op.name));
+    fn(io.kv, &op, until_ns);
+    shared_head_fini(&head);
+    kv_close(&io.kv);
+}
+
+static void flip_byte(struct kv *kv, struct kv_op *op, uint64_t until_ns)
+{
+    unsigned char *data = mem_alloc(op->bytes);
+
+    op->dst = data;
+    op->capacity = op->bytes;
+    op->data = data;
+    kv_run(kv, op, 1, until_ns);
+    assert_int_equal(op->result, KV_OK);
+    data[op->bytes / 2] ^= 0x10;
+    op->verb = KV_PUT;
+    kv_run(kv, op, 1, until_ns);
+    assert_int_equal(op->result, KV_OK);
+    mem_free(data);
+}
+
+static void delete_value(struct kv *kv, struct kv_op *op, uint64_t until_ns)
+{
+    op->verb = KV_DELETE;
+    kv_run(kv, op, 1, until_ns);
+    assert_int_equal(op->result, KV_OK);
+}
+
+void fleet_damage(const struct tier_shared_options *options, const struct hash256 *key)
+{
+    run_part(options, key, flip_byte);
+}
+
+void fleet_delete_part(const struct tier_shared_options *options, const struct hash256 *key)
+{
+    run_part(options, key, delete_value);
 }

@@ -41,6 +41,13 @@ bool fleet_is_up(uint16_t port);
 
 uint16_t fleet_free_port(void);
 
+/* Changes a byte of a part of an object, or deletes the part, in the store of a shared tier that was
+ * opened with these options. */
+struct tier_shared_options;
+struct hash256;
+void fleet_damage(const struct tier_shared_options *options, const struct hash256 *key);
+void fleet_delete_part(const struct tier_shared_options *options, const struct hash256 *key);
+
 /* Three masters with a replica each; skips the test where valkey-cli is missing. */
 enum { FLEET_CLUSTER = 6 };
 void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER]);

@@ -29,6 +29,8 @@ struct tier_factory {
     /* Optional: operations that come from now on wait (true), or all go on (false). */
     void (*hold)(struct tier *tier, bool hold);
     bool unbounded; /* the test does not set the cap: not tested */
+    bool shared;    /* an object that is there stays, and `each` sees none (tier_shared.h) */
+    unsigned steps; /* of each random test; 0: those of a tier without a network */
 };
 
 #define TIER_SUITE_TABLE(X, prefix, factory) \

@@ -1,6 +1,6 @@
 /*
- * tier_shared_test.c: the tier on real servers: the checks of every tier that has no inventory, and
- * what is its own.
+ * tier_shared_test.c: the tier on real servers: the checks of every tier, and what is its own. S3 is
+ * in kv_s3_test.c.
  */
 #include "tier/tier_shared.h"
 
@@ -65,25 +65,30 @@ static struct tier *open_sealed(uint64_t bytes_max)
     return open_new(bytes_max);
 }
 
-static const struct tier_factory valkey = {
-    .name = "valkey", .open = open_new, .hold = tier_shared_hold, .unbounded = true};
+static void damage(struct tier *tier, const struct hash256 *key)
+{
+    struct tier_shared_options options = options_of(server.url);
+
+    (void)tier;
+    fleet_damage(&options, key);
+}
+
+static const struct tier_factory valkey = {.name = "valkey",
+                                           .open = open_new,
+                                           .hold = tier_shared_hold,
+                                           .damage = damage,
+                                           .unbounded = true,
+                                           .shared = true,
+                                           .steps = 300};
 static const struct tier_factory redis = {
     .name = "redis", .open = open_redis, .hold = tier_shared_hold, .unbounded = true};
 static const struct tier_factory secret = {
-    .name = "sealed", .open = open_sealed, .hold = tier_shared_hold, .unbounded = true};
+    .name = "sealed", .open = open_sealed, .damage = damage, .unbounded = true};
 
-#define CHECKS(X, prefix, factory)         \
-    X(prefix, factory, put_then_get)       \
-    X(prefix, factory, unknown_keys)       \
-    X(prefix, factory, small_capacity)     \
-    X(prefix, factory, drop_forgets)       \
-    X(prefix, factory, cancel)             \
-    X(prefix, factory, flush)              \
-    X(prefix, factory, callbacks_may_call) \
-    X(prefix, factory, close_ends_all)
-CHECKS(TIER_SUITE_FUNCTION, valkey, &valkey)
+TIER_SUITE_DEFINE(valkey, &valkey)
 TIER_SUITE_FUNCTION(redis, &redis, put_then_get)
 TIER_SUITE_FUNCTION(sealed, &secret, put_then_get)
+TIER_SUITE_FUNCTION(sealed, &secret, damage_is_found)
 
 /* What one process writes, another reads. */
 static void test_other_processes_see_it(void **state)
@@ -98,5 +103,6 @@ static void test_other_processes_see_it(void **state)
     tier_close(&b);
 }
 
-TEST_SUITE(CHECKS(TIER_SUITE_ENTRY, valkey, &valkey) TEST(test_redis_put_then_get),
-           TEST(test_sealed_put_then_get), TEST(test_other_processes_see_it))
+TEST_SUITE(TIER_SUITE_TESTS(valkey, &valkey) TEST(test_redis_put_then_get),
+           TEST(test_sealed_put_then_get), TEST(test_sealed_damage_is_found),
+           TEST(test_other_processes_see_it))
