@@ -794,6 +794,9 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->vocab = (uint32_t)llama_vocab_n_tokens(llama->vocab);
     facts->layers = (uint32_t)llama_model_n_layer(llama->model);
     facts->window = (uint32_t)llama_model_n_swa(llama->model);
+    /* The library says 0 where its window cannot be rolled back; it has an order all the same. */
+    if (facts->window == 0 && gguf_file_has_arch_key(load->file, "attention.compress_ratios"))
+        facts->window = (uint32_t)gguf_file_arch_uint(load->file, "attention.sliding_window", 0);
     facts->bos = llama_vocab_bos(llama->vocab);
     facts->eos = llama_vocab_eos(llama->vocab);
     facts->eot = llama_vocab_eot(llama->vocab);

@@ -559,6 +559,16 @@ const struct model_family model_families[] = {
     /* indexes beside the rows; a few tokens are selected, so that a lost index shows */
     {"deepseek32", LATENT_MOE, 2, {SMALL, EXPERTS}, .keys = {latent_keys, expert_keys},
      .text = SHARED SIGMOID INDEX},
+    /* an index as wide as a head makes the library divide by zero: it takes the empty cache of the
+     * layers without a window for the index */
+    {"deepseek4", MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_WINDOW, 3, {SHAPE(4, 1), EXPERTS, .window = 128},
+     .keys = {expert_keys},
+     .text = SHARED "attention.indexer.top_k=16 attention.indexer.head_count=4 "
+     "attention.indexer.key_length=128 expert_gating_func=4 expert_weights_scale=1.0 expert_weights_norm=true "
+     "swiglu_clamp_exp=7.0 attention.sliding_window=$window attention.compress_ratios=[0,4,128] "
+     "attention.compress_rope_freq_base=10000.0 attention.q_lora_rank=128 "
+     "attention.output_group_count=2 attention.output_lora_rank=64 hyper_connection.count=4 "
+     "hyper_connection.sinkhorn_iterations=4 hyper_connection.epsilon=1e-6 hash_layer_count=0"},
     {"dots3note", LATENT_MOE | MODEL_TRAIT_WINDOW, 2, {SMALL, EXPERTS, .window = 128},
      .keys = {latent_keys, expert_keys},
      .text = SHARED SIGMOID "leading_dense_block_count=1 attention.sliding_window=$window "

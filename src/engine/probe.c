@@ -20,10 +20,11 @@
  * repeated with a prompt that is longer than both. Where it is not, the bytes of a row must at
  * least have room for the index that the metadata announces.
  *
- * The library (0.7.0) restores compressed indexes wrongly, by whole sequences as well, and whether
- * a short test notices depends on the weights. So models that have one are served without state,
- * untested. Other memories that keep an index beside a recurrent state must pass the long test bit
- * for bit.
+ * The library (0.7.0) restores a compressed index beside a recurrent state wrongly, by whole
+ * sequences as well, and whether a short test notices depends on the weights. So models that have
+ * one are served without state, untested. Other memories that keep an index beside a recurrent
+ * state must pass the long test bit for bit. Compressed rows without a recurrent state (deepseek4)
+ * are tested as all others.
  *
  * A model that fails is served with whole-sequence state (the same test with one object), and one
  * that fails that as well, without any state. Results are never wrong (keeps I28, I29), and one
@@ -66,7 +67,7 @@ static kind_set ask_kinds(const struct engine_llama *llama, const struct gguf_fi
         return KIND_BIT(KIND_RECURRENT);
     if (llama_model_is_hybrid(llama->model))
         kinds |= KIND_BIT(KIND_RECURRENT);
-    if (llama_model_n_swa(llama->model) > 0)
+    if (llama->base.facts.window > 0)
         kinds |= gguf_file_has_arch_key(file, "attention.chunk_size") ? KIND_BIT(KIND_CHUNKED)
                                                                       : KIND_BIT(KIND_SLIDING);
     return kinds;
@@ -80,10 +81,18 @@ static bool is_indexed_hybrid(const struct engine_llama *llama, const struct ggu
            llama_model_is_hybrid(llama->model);
 }
 
-/* An index of compressed rows; it aborts likewise. */
 static bool is_compressed(const struct gguf_file *file)
 {
     return gguf_file_has_arch_key(file, "attention.compress_ratios");
+}
+
+/* The library calls a memory with compressed rows hybrid, too. */
+static bool has_recurrent_layer(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    for (uint32_t i = 0; i < llama->base.facts.layers; i++)
+        if (gguf_file_layer(file, i).recurrent)
+            return true;
+    return false;
 }
 
 /* A cell's own record in the state: position, count of sequences, sequence. */
@@ -575,8 +584,9 @@ static enum err try_all(struct probe *probe, const struct gguf_file *file, struc
     struct engine_llama *llama = probe->llama;
     struct engine_facts *facts = &llama->base.facts;
     bool indexed = is_indexed_hybrid(llama, file);
+    bool doubtful = indexed && has_recurrent_layer(llama, file);
 
-    if (is_compressed(file)) {
+    if (doubtful && is_compressed(file)) {
         refuse(probe, ENGINE_FAULT_INDEX, log);
         return run_only(probe, info);
     }
@@ -586,7 +596,7 @@ static enum err try_all(struct probe *probe, const struct gguf_file *file, struc
     probe->count = long_count(probe, file);
     if (probe->count > 0)
         TRY(find_mode(probe, log, info));
-    if (indexed && facts->slicing != ENGINE_SLICING_NONE && (probe->count == 0 || !facts->exact))
+    if (doubtful && facts->slicing != ENGINE_SLICING_NONE && (probe->count == 0 || !facts->exact))
         refuse(probe, ENGINE_FAULT_UNPROVEN, log);
     return ERR_OK;
 }

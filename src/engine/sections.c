@@ -260,7 +260,7 @@ bool sections_settle(struct engine *engine, seq_id seq)
     struct engine_llama *llama = engine_llama_of(engine);
 
     if (!(engine->facts.kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))) ||
-        engine->facts.slicing != ENGINE_SLICING_ROWS)
+        engine->facts.slicing == ENGINE_SLICING_NONE)
         return true;
     uint64_t bytes = sections_snapshot_bytes(engine, seq);
     if (bytes > llama->staging_bytes) {

@@ -32,7 +32,6 @@ static const struct {
     {"chameleon", "its graph needs the 8,192 image tokens of the published vocabulary"},
     {"clef", "a classifier: has a decision head instead of text"},
     {"clip", "an image encoder, used through a projector file"},
-    {"deepseek4", "libllama 0.7.0 divides by zero when it creates the memory of a small shape"},
     {"dflash", "a drafter: runs beside a target model only"},
     {"eagle3", "a drafter: runs beside a target model only"},
     {"gemma4-assistant", "a drafter: runs beside a target model only"},
@@ -164,6 +163,7 @@ static void check(const char *family)
 SAMPLE(sparse, "deepseek32")               /* dsa */
 SAMPLE(sparse_and_sliding, "dots3note")    /* dsa_iswa */
 SAMPLE(blocks, "minimax-m3")               /* msa */
+SAMPLE(compressed, "deepseek4")            /* dsv4 */
 SAMPLE(recurrent_and_sliding, "lfm2")      /* hybrid_iswa */
 SAMPLE(recurrent_and_indexed, "glm5-next") /* hybrid_idx */
 SAMPLE(sliding_only, "sliding-only")       /* iswa without a layer that has all rows */
@@ -213,5 +213,5 @@ static void test_table(void **state)
 }
 
 TEST_SUITE(TEST(test_i110_sparse), TEST(test_i110_sparse_and_sliding), TEST(test_i110_blocks),
-           TEST(test_i110_recurrent_and_sliding), TEST(test_i110_recurrent_and_indexed),
-           TEST(test_i110_sliding_only), TEST(test_table))
+           TEST(test_i110_compressed), TEST(test_i110_recurrent_and_sliding),
+           TEST(test_i110_recurrent_and_indexed), TEST(test_i110_sliding_only), TEST(test_table))
