@@ -21,20 +21,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { NAME_BYTES_MAX = 128, PATH_BYTES_MAX = 4096 };
-
-static bool is_name(struct str name)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-
-    if (name.len == 0 || name.len > NAME_BYTES_MAX || name.ptr[0] == '.')
-        return false;
-    for (size_t i = 0; i < name.len; i++)
-        if (!memchr(allowed, name.ptr[i], sizeof(allowed) - 1))
-            return false;
-    return true;
-}
+enum { PATH_BYTES_MAX = 4096 };
 
 /* A folder, or (`fresh`) nothing yet. */
 static enum err check_place(const struct admin_options *options, const char *path, bool fresh)
@@ -59,7 +46,7 @@ static enum err read_path(const struct call *call, const struct json_reader *bod
         return api_error_set(body->error, API_ERROR_PERMISSION, NULL,
                              "Files are off: start the server with --admin-files DIR.");
     TRY(json_read_str(body, "path", &name));
-    if (!is_name(name))
+    if (!file_is_plain_name(name))
         return json_read_error(
             body, "path",
             "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");

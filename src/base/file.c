@@ -37,7 +37,7 @@
 
 /* Disk calls are rarely interrupted; a hundred times in a row means that something else is
  * wrong. */
-enum { INTERRUPTS_MAX = 100 };
+enum { INTERRUPTS_MAX = 100, PLAIN_NAME_MAX = 128 };
 
 /* 64 random bits do not clash in practice; a few retries make sure. */
 enum { TEMP_TRIES_MAX = 3, TEMP_NAME_BYTES = NAME_MAX + 1 };
@@ -102,6 +102,19 @@ const struct file_sys *file_sys_real(void)
     static const struct file_sys real = {.ops = &real_ops};
 
     return &real;
+}
+
+bool file_is_plain_name(struct str name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    if (name.len == 0 || name.len > PLAIN_NAME_MAX || name.ptr[0] == '.')
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (!memchr(allowed, name.ptr[i], sizeof(allowed) - 1))
+            return false;
+    return true;
 }
 
 const char *file_base_name(const char *path)

@@ -25,6 +25,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/str.h"
 
 /* One row per call: X(VALUE, type, name, (parameters), the system call, arguments...). Results are
  * those of the system calls: >= 0, or -errno (errno itself is not used, so that a wrapper cannot
@@ -94,6 +95,10 @@ const struct file_sys *file_sys_real(void);
 
 /* The name of a file in its path: what follows the last slash. */
 const char *file_base_name(const char *path);
+
+/* Whether a name from outside is that of a file directly in a folder, and not hidden: letters, digits,
+ * '.', '_', '-', at most 128. */
+bool file_is_plain_name(struct str name);
 
 enum { FILE_NO = -1 };
 

@@ -149,6 +149,7 @@ struct gen_request {
     uint32_t cache_write_max; /* tokens that are written; 0 = all. Set by prepare.h */
     struct str cache_key;     /* prompt_cache_key: a hint for affinity */
     struct str cache_salt;    /* isolates the cache within a tenant */
+    int32_t slot;             /* llama-server's id_slot; -1 = any */
     uint32_t cache_ttl_s;     /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;

@@ -83,6 +83,8 @@ static const struct option_desc options_table[] = {
      .help = "Let /admin show cached tokens and text instead of hashes and sizes only."},
     {"admin-files", 0, OPTION_TEXT, AT(admin_files), .value = "DIR",
      .help = "Folder that /admin may export to and import from; without it, neither is allowed."},
+    {"slot-save-path", 0, OPTION_TEXT, AT(slot_path), .value = "DIR",
+     .help = "Folder for POST /slots/{id}?action=save and restore; without it, both are off."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
      .help = "RAM cache reserved for a tenant."},
     {"tenant-ssd-share", 0, OPTION_LIST, AT(ssd_shares), .value = "TENANT=SIZE",
@@ -471,6 +473,10 @@ static enum cli_exit open_api(struct server *server)
         .recall = server->store.recall,
         .recall_keep = options->keep_thoughts,
         .stored = server->store.stored,
+        .slots = {.path = options->slot_path,
+                  .fs = server->cli->setup->fs,
+                  .key = server->store.key,
+                  .seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL},
         .cache = server->store.cache,
         .discover_ms =
             options->shared != NULL ? (uint32_t)(options->shared_wait_ns / NS_PER_MS) : 0,
@@ -482,6 +488,8 @@ static enum cli_exit open_api(struct server *server)
         .clock = server->cli->setup->clock,
         .drill = (enum drill)options->drill,
     };
+    if (options->slot_path != NULL && slot_files_prepare(&api.slots, &info) != ERR_OK)
+        return cli_error(server->cli, "--slot-save-path: %s", info.text);
     if (open_admin(server, &api, &info) == ERR_OK &&
         api_create(&server->api, &api, &info) == ERR_OK)
         return CLI_EXIT_OK;

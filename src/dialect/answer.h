@@ -116,6 +116,7 @@ struct answer {
     size_t prompt_count;
     struct answer_choice *choices;
     size_t choices_count;
+    uint32_t slot; /* llama-server's id_slot */
     /* of the prompt, as its first choice has it; of several prompts the sum, once all have ended.
      * `generated` of all choices together */
     struct gen_usage usage;
@@ -183,7 +184,7 @@ extern const struct dialect dialect_anthropic_messages;
 /* of /v1/messages/count_tokens: parse, error and status only */
 extern const struct dialect dialect_anthropic_count;
 
-extern const struct dialect dialect_llama_completion, dialect_llama_infill;
+extern const struct dialect dialect_llama_completion, dialect_llama_infill, dialect_llama_slots;
 extern const struct dialect dialect_ollama_chat, dialect_ollama_generate;
 extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: parse and errors only */
 

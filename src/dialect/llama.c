@@ -16,7 +16,7 @@
 #include "chat/embed_request.h"
 #include "dialect/usage.h"
 
-enum { EXTRAS_MAX = 1024, SLOT = 0 };
+enum { EXTRAS_MAX = 1024 };
 
 /* ---- parse ---- */
 
@@ -108,7 +108,7 @@ static void record_begin(struct json *json, struct answer *answer, size_t index,
     json_key_str(json, "content", text);
     write_tokens(json, choice, choice->block_text);
     choice->block_text = choice->tokens_count;
-    json_key_uint(json, "id_slot", SLOT);
+    json_key_uint(json, "id_slot", answer->slot);
     json_key_bool(json, "stop", stop);
     json_key_uint(json, "tokens_predicted", choice->generated);
     json_key_uint(json, "tokens_evaluated", answer->usage.prompt);
@@ -349,4 +349,40 @@ const struct dialect dialect_llama_embedding = {
     .parse = embedding_parse,
     .error = openai_error_body,
     .body = embedding_body,
+};
+
+/* ---- slots ---- */
+
+static enum err slots_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader body = {root, "", error, &request->asked};
+
+    return json_read_str(&body, "model", &request->model);
+}
+
+static unsigned slots_status(enum api_error_kind kind)
+{
+    return kind == API_ERROR_UNSUPPORTED ? 501 : api_error_status(kind);
+}
+
+/* Its errors have the status as their code. */
+static void slots_error(const struct api_error *error, const char *request_id, struct buf *out)
+{
+    struct json json = json_to(out);
+
+    (void)request_id; /* sent as a header */
+    json_open(&json, '{');
+    json_key_open(&json, "error", '{');
+    json_key_uint(&json, "code", slots_status(error->kind));
+    json_key_text(&json, "message", error->message);
+    json_key_text(&json, "type", api_error_openai_type(error->kind));
+    json_close(&json, '}');
+    json_close(&json, '}');
+}
+
+const struct dialect dialect_llama_slots = {
+    .name = "llama_slots",
+    .parse = slots_parse,
+    .error = slots_error,
+    .status = slots_status,
 };

@@ -555,8 +555,11 @@ static enum err read_cache(struct gen_request *request, const struct json_reader
 {
     static const char *const retentions[] = {"in_memory", "in-memory", "24h", NULL};
     size_t retention = SIZE_MAX;
+    int64_t slot = request->slot;
     bool use = true;
 
+    TRY(json_read_int(body, "id_slot", -1, INT32_MAX, &slot));
+    request->slot = (int32_t)slot;
     TRY(json_read_bool(body, "cache_prompt", &use));
     request->cache_read = request->cache_read && use;
     request->cache_write = request->cache_write && use;

@@ -29,6 +29,7 @@
 #include "engine/sample.h"
 #include "http/problem.h"
 #include "http/route.h"
+#include "serve/slot_file.h"
 
 struct api;
 struct call;
@@ -74,6 +75,7 @@ struct api_options {
     struct recall *recall;   /* NULL = off */
     bool recall_keep;
     struct shelf *stored;       /* responses that later requests continue (stored.h); NULL = none */
+    struct slot_files slots;    /* where slots are saved */
     struct hearth_cache *cache; /* for its statistics; NULL = off */
     /* how long a call waits to learn what other machines have stored of its prompt; 0 = not */
     uint32_t discover_ms;

@@ -47,6 +47,7 @@ struct endpoint {
     bool admin;                    /* affects or reveals all tenants: needs an admin key */
     bool metrics;                  /* needs no key if the options say so */
     bool plain;                    /* its work needs no model */
+    bool bodiless;                 /* a POST may come without a body */
     bool slow; /* its work may take minutes: runs on a separate thread, one at a time */
 
     /* One of these four. On the loop thread, where they must not block: */
@@ -82,6 +83,7 @@ struct api {
     struct thread slow_worker, large_worker;
     struct call_ends *ends;  /* ended generations go there */
     struct shelf *baselines; /* of comparisons (baseline.h) */
+    struct slots *slots;
 
     struct http_route *routes;
     struct api_route *route_args;
@@ -112,6 +114,7 @@ int64_t api_local_time(const struct api *api);
 
 struct api_caller {
     char request_id[RESPOND_ID_BYTES], who[AUTH_NAME_BYTES];
+    int32_t slot; /* of the first generation of a call; else SLOT_NONE */
 };
 
 /* A running generation and its tenant. */
@@ -154,7 +157,10 @@ void endpoint_root(const struct loop_request *req);
 void endpoint_health(const struct loop_request *req);
 void endpoint_ready(const struct loop_request *req);
 show_fn endpoint_version;
+
+/* ---- endpoints_slots.c ---- */
 void endpoint_slots(const struct loop_request *req);
+answer_fn endpoint_slot_action;
 
 /* ---- endpoints_web.c ---- */
 /* the dashboard for a browser, else endpoint_root */

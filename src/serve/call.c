@@ -12,6 +12,7 @@
 
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
+#include "serve/slots.h"
 #include "serve/stored.h"
 #include "dialect/json_read.h"
 #include "base/clock.h"
@@ -85,6 +86,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
     snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);
     call->admin = auth->admin;
+    call->slot = SLOT_NONE;
     gen_request_init(&call->request, api->options.request_bytes_max, &api->sample);
     buf_init(&call->out, OUT_BYTES_MAX);
     lock_init(&call->lock, "call", LOCK_RANK_CALL);
@@ -297,6 +299,9 @@ static void answer(struct call *call)
 static bool read_body(struct call *call, struct api_error *error)
 {
     struct str body = {call->body.data, call->body.len};
+
+    if (body.len == 0 && call->endpoint->bodiless)
+        body = STR("{}");
     enum err err = json_read_body(body, &call->request.body, error);
 
     buf_fini(&call->body); /* the document has its own copy */
@@ -565,6 +570,23 @@ static void make_choices(struct call *call)
     }
 }
 
+static bool take_slot(struct call *call, struct api_error *error)
+{
+    const struct token_prompt *prompt = &call->prepared.prompt;
+    struct hash128 owner = slots_owner(call->who, model_name(call->model));
+    uint32_t count = model_facts(call->model)->sequences;
+    int32_t wanted = call->request.slot;
+
+    if (wanted >= (int32_t)count) {
+        api_error_set(error, API_ERROR_INVALID, "id_slot",
+                      "'id_slot' must be below %u, the number of slots (--parallel).", count);
+        return false;
+    }
+    call->slot = slots_take(call->api->slots, &owner, wanted, count, prompt->tokens, prompt->count);
+    call->answer.slot = (uint32_t)call->slot;
+    return true;
+}
+
 static size_t token_bytes(void *arg, token_id token, char *out, size_t size)
 {
     return engine_token_bytes(arg, token, true, out, size);
@@ -696,6 +718,10 @@ void call_generate(struct call *call)
         return;
     }
     call_make_answer(call);
+    if (!take_slot(call, &error)) {
+        call_fail(call, &error);
+        return;
+    }
     baseline_compare(call->api->baselines, call->who, &call->request, &call->prepared,
                      &model_facts(call->model)->fingerprint, &call->answer.diagnosis);
     make_choices(call);

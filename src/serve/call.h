@@ -56,12 +56,13 @@ struct call_choice {
     bool reasons;           /* the last event was reasoning */
     bool thought_now;       /* so was one of this token */
     bool thought_closed;    /* its budget is used up */
+    bool recallable;        /* `tokens` are those of a turn to remember */
     bool call_truncated;    /* a call was incomplete when the text ended */
 
     /* For the thread that ends calls. */
     struct list_node ended_link;
     struct gen_result result; /* its tokens are in `tokens`, its texts are gone */
-    token_id *tokens;         /* owned; NULL: the turn is not remembered */
+    token_id *tokens;         /* owned; NULL: neither the turn nor the slot needs them */
     bool last;                /* no other generation of the call is running */
 };
 
@@ -94,6 +95,7 @@ struct call {
     struct gen_request request;
     struct lora_set lora; /* its adapters, once it is prepared */
     struct prepared prepared;
+    int32_t slot;              /* while it runs; SLOT_NONE before */
     struct token_prompt *more; /* of further prompts; owned */
     struct answer answer;
     struct call_choice *choices;

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "serve/api_impl.h"
+#include "serve/slots.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -524,7 +525,7 @@ void call_end_choice(struct call_choice *choice)
 
     if (observer->generated)
         observer->generated(&choice->result, observer->arg);
-    if (choice->tokens)
+    if (choice->recallable)
         remember(choice, &choice->result);
     if (choice->last)
         write_end(choice);
@@ -533,14 +534,24 @@ void call_end_choice(struct call_choice *choice)
 
 /* ---- handing over ---- */
 
+/* Whether clients may save the state of this answer (endpoints_slots.c). */
+static bool is_for_slot(const struct call_choice *choice)
+{
+    const struct call *call = choice->call;
+
+    return call->slot != SLOT_NONE && choice->index == 0 && call->api->options.slots.path != NULL;
+}
+
 /* Copies what the scheduler lends for this call only. Without memory for the tokens, the turn is
  * not remembered. */
 static void keep_result(struct call_choice *choice, const struct gen_result *result)
 {
     size_t bytes = result->tokens_count * sizeof(*choice->tokens);
 
-    if (is_recallable(choice, result))
+    bool recallable = is_recallable(choice, result);
+    if ((recallable || is_for_slot(choice)) && bytes > 0)
         choice->tokens = mem_try_alloc(bytes);
+    choice->recallable = recallable && choice->tokens;
     if (choice->tokens)
         memcpy(choice->tokens, result->tokens, bytes);
     choice->result = *result;

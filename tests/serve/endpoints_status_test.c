@@ -177,45 +177,7 @@ static void test_metrics_under_other_names(void **state)
     api_kit_close(&kit);
 }
 
-/* I100: a tenant sees its own generations only. They go on until their client leaves. */
-static void test_i100_slots_of_the_caller(void **state)
-{
-    static const char *const keys[] = {"alice:k1,bob:k2"};
-    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1},
-                                      .fake.context = 1000000};
-    struct http_client client;
-    struct http_answer answer;
-    struct api_kit kit;
-    yyjson_doc *doc;
-
-    (void)state;
-    api_kit_open(&kit, &options);
-    http_client_connect(&client, kit.port);
-    http_client_request(&client, "POST", CHAT, "x-api-key: k1\r\n",
-                        STR("{\"n\":2,\"temperature\":0,\"logit_bias\":{\"97\":90}," MESSAGES "}"));
-    for (size_t count = 0; count < 2;) {
-        api_kit_ask(&kit, "GET", "/slots", "x-api-key: k1\r\n", NULL, &answer);
-        doc = yyjson_read(answer.body.data, answer.body.len, 0);
-        count = yyjson_arr_size(yyjson_doc_get_root(doc));
-        if (count == 2) {
-            assert_string_equal(json_at(doc, "/1/request"), json_at(doc, "/0/request"));
-            assert_memory_equal(json_at(doc, "/0/request"), "req_", 4);
-            assert_null(yyjson_doc_ptr_get(doc, "/0/id")); /* they count what others do */
-            assert_null(yyjson_doc_ptr_get(doc, "/0/seq"));
-            assert_true(json_number_at(doc, "/0/usage/prompt") > 10);
-            assert_true(json_at(doc, "/0/phase")[0] != '\0');
-        }
-        yyjson_doc_free(doc);
-        http_answer_fini(&answer);
-    }
-    api_kit_ask(&kit, "GET", "/slots", "x-api-key: k2\r\n", NULL, &answer);
-    assert_string_equal(buf_str(&answer.body), "[]");
-    http_answer_fini(&answer);
-    http_client_close(&client);
-    api_kit_close(&kit);
-}
-
 TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
            TEST(test_health_of_a_stalled_engine), TEST(test_metrics_of_all_parts),
            TEST(test_an_engine_that_hangs_is_noticed), TEST(test_metrics_of_hits_and_misses),
-           TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))
+           TEST(test_metrics_under_other_names))

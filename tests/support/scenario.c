@@ -299,29 +299,52 @@ uint32_t scenario_recalled(const struct scenario *scenario, const struct talk *t
 
 /* ---- what runs ---- */
 
+static uint64_t age_of(yyjson_val *slot)
+{
+    return yyjson_get_uint(yyjson_obj_get(slot, "age_ms"));
+}
+
+/* The running generation that is younger than `rank` others; NULL: there are not so many. */
+static yyjson_val *slot_of_rank(yyjson_val *slots, size_t rank)
+{
+    size_t count = yyjson_arr_size(slots);
+
+    for (size_t i = 0; i < count; i++) {
+        yyjson_val *slot = yyjson_arr_get(slots, i);
+        size_t older = 0;
+
+        for (size_t k = 0; k < count; k++) {
+            yyjson_val *other = yyjson_arr_get(slots, k);
+
+            older += k != i && yyjson_obj_get(other, "phase") != NULL &&
+                     (age_of(other) > age_of(slot) || (age_of(other) == age_of(slot) && k < i));
+        }
+        if (yyjson_obj_get(slot, "phase") != NULL && older == rank)
+            return slot;
+    }
+    return NULL;
+}
+
 bool scenario_slot(const struct scenario *scenario, size_t rank, struct scenario_slot *slot)
 {
     struct http_answer http;
-    char pointer[64];
 
     serve_proc_ask(&scenario->proc, "GET", "/slots", NULL, &http);
     yyjson_doc *doc = yyjson_read(buf_str(&http.body), http.body.len, 0);
     http_answer_fini(&http);
     assert_non_null(doc);
-    bool there = rank < yyjson_arr_size(yyjson_doc_get_root(doc));
+    yyjson_val *found = slot_of_rank(yyjson_doc_get_root(doc), rank);
+    yyjson_val *usage = yyjson_obj_get(found, "usage");
     *slot = (struct scenario_slot){0};
-    if (there) {
-        snprintf(pointer, sizeof(pointer), "/%zu/phase", rank);
-        snprintf(slot->phase, sizeof(slot->phase), "%s", json_at(doc, pointer));
-        snprintf(pointer, sizeof(pointer), "/%zu/prompt_done", rank);
-        slot->done = number(doc, pointer);
-        snprintf(pointer, sizeof(pointer), "/%zu/usage/prompt", rank);
-        slot->prompt = number(doc, pointer);
-        snprintf(pointer, sizeof(pointer), "/%zu/usage/generated", rank);
-        slot->generated = number(doc, pointer);
+    if (found != NULL) {
+        snprintf(slot->phase, sizeof(slot->phase), "%s",
+                 yyjson_get_str(yyjson_obj_get(found, "phase")));
+        slot->done = (uint32_t)yyjson_get_uint(yyjson_obj_get(found, "prompt_done"));
+        slot->prompt = (uint32_t)yyjson_get_uint(yyjson_obj_get(usage, "prompt"));
+        slot->generated = (uint32_t)yyjson_get_uint(yyjson_obj_get(usage, "generated"));
     }
     yyjson_doc_free(doc);
-    return there;
+    return found != NULL;
 }
 
 static int order_of(const char *phase)

@@ -134,7 +134,7 @@ bool scenario_wait_phase(const struct scenario *scenario, size_t rank, const cha
                          struct scenario_slot *slot);
 /* The client leaves; waits until the server has noticed: one generation less, and counted. */
 void scenario_leave(struct scenario *scenario, struct http_client *client, bool reset);
-/* Nothing runs, nothing waits, and /slots is empty. */
+/* Nothing runs, nothing waits, and all slots are idle. */
 void scenario_wait_idle(const struct scenario *scenario);
 
 #endif
