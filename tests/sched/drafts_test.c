@@ -69,6 +69,44 @@ static void test_an_answer_is_guessed_when_it_comes_again(void **state)
     }
 }
 
+/* The conversation went on before its first answer comes again. Sequences stay on the device; or
+ * only the cache has them; or the device has cells for one of them only. */
+static void test_a_branch_is_guessed(void **state)
+{
+    static const uint32_t contexts[] = {0, 0, 2 * PROMPT + 2 * ANSWER + 256};
+    static struct kit_gen first, next, again;
+    token_id longer[PROMPT + ANSWER + 1];
+
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct sched_options options = with_drafts;
+        struct sched_kit kit;
+        options.park = how != 1;
+        sched_kit_open(&kit, &(struct engine_fake_options){.context = contexts[how]}, RAM,
+                       &options);
+        kit_gen_init(&first, &kit, 9, PROMPT, ANSWER);
+        kit_gen_run(&kit, &first);
+        memcpy(longer, first.prompt, PROMPT * sizeof(*longer));
+        memcpy(longer + PROMPT, first.answer, ANSWER * sizeof(*longer));
+        longer[PROMPT + ANSWER] = 'x';
+        kit_gen_init(&next, &kit, 9, PROMPT, ANSWER);
+        next.gen.tokens = longer;
+        next.gen.tokens_count = COUNT_OF(longer);
+        next.gen.marks_count = 0;
+        kit_gen_run(&kit, &next);
+        kit_gen_init(&again, &kit, 9, PROMPT, ANSWER);
+        kit_gen_run(&kit, &again);
+        kit_gen_expect_same(&first, &again, true);
+        print_message("how %d: %u of %u\n", how, again.result.usage.accepted,
+                      again.result.usage.drafted);
+        assert_true(again.result.usage.accepted >= ANSWER - ANSWER / DRAFTS - 2);
+        sched_kit_close(&kit);
+        kit_gen_fini(&first);
+        kit_gen_fini(&next);
+        kit_gen_fini(&again);
+    }
+}
+
 /* The client's text, with an error in it. */
 static void test_a_prediction_is_used(void **state)
 {
@@ -388,8 +426,8 @@ static void test_a_real_model_answers_the_same(void **state)
     kit_gen_fini(&again);
 }
 
-TEST_SUITE(TEST(test_an_answer_is_guessed_when_it_comes_again), TEST(test_a_prediction_is_used),
-           TEST(test_walls_between_tenants_hold),
+TEST_SUITE(TEST(test_an_answer_is_guessed_when_it_comes_again), TEST(test_a_branch_is_guessed),
+           TEST(test_a_prediction_is_used), TEST(test_walls_between_tenants_hold),
            TEST(test_answers_and_state_are_those_without_drafts),
            TEST(test_samples_have_the_same_distribution), TEST(test_many_streams),
            TEST(test_no_drafts_where_state_cannot_be_truncated), TEST(test_costs_decide),
