@@ -5,7 +5,7 @@
  *                 |             '-> (group) -> alternative -> ...
  *                 '-> alternative -> item
  *
- *      item = literal | class | reference | group, with its repetition {min, max}
+ *      item = literal | class | token | reference | group, with its repetition {min, max}
  *
  * Three passes:
  *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus
@@ -260,6 +260,31 @@ static enum err parse_terminal(struct parser *p, struct last *last)
     return ERR_OK;
 }
 
+/* <[5]> or !<[5]> */
+static enum err parse_token(struct parser *p, struct last *last)
+{
+    const char *begin = p->at;
+    uint64_t number = 0;
+
+    TRY(add_node(p, NODE_TOKEN, &last->node));
+    struct node *node = &p->nodes[last->node];
+    node->negated = *p->at == '!';
+    p->at += node->negated;
+    if (strncmp(p->at, "<[", 2) != 0)
+        return bad(p, begin, "tokens are written as numbers: <[5]>");
+    p->at += 2;
+    size_t digits = strspn(p->at, "0123456789");
+    if (!str_to_u64((struct str){p->at, digits}, &number) || number > INT32_MAX)
+        return bad(p, begin, "expected the number of a token");
+    p->at += digits;
+    if (strncmp(p->at, "]>", 2) != 0)
+        return bad(p, p->at, "expected ']>'");
+    p->at += 2;
+    node->child = (uint32_t)number;
+    last->weight = 1;
+    return ERR_OK;
+}
+
 static enum err parse_reference(struct parser *p, struct last *last)
 {
     struct rule *rule;
@@ -299,6 +324,8 @@ static enum err parse_item(struct parser *p, bool nested, struct last *last)
         TRY(parse_group(p, last));
     else if (is_word(*p->at))
         TRY(parse_reference(p, last));
+    else if (*p->at == '<' || *p->at == '!')
+        TRY(parse_token(p, last));
     else
         TRY(parse_terminal(p, last));
     skip_space(p, nested);
@@ -393,11 +420,9 @@ static enum err parse_alternative(struct parser *p, bool nested, uint32_t altern
 
     for (;;) {
         char c = *p->at;
-        if (c == '<' || c == '!')
-            return bad(p, p->at, "token references are not supported");
         if (c != '\0' && strchr("*+?{", c) != NULL) {
             TRY(parse_repetition(p, nested, &last));
-        } else if (c != '\0' && (is_word(c) || strchr("\"[.(", c) != NULL)) {
+        } else if (c != '\0' && (is_word(c) || strchr("\"[.(<!", c) != NULL)) {
             TRY(parse_item(p, nested, &last));
             if (before == NONE)
                 p->nodes[alternative].child = last.node;

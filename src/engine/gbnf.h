@@ -4,11 +4,11 @@
  *
  *      root  ::= "a" [0-9]{1,3} ( ws | "," )* other
  *
- * It has literals, classes, '.', groups, references, and the repetitions * + ? {m,n}.
+ * It has literals, classes, '.', groups, references, tokens by number (<[5]>, !<[5]>: any other),
+ * and the repetitions * + ? {m,n}.
  *
  * Grammars come from clients, so each limit below is checked, and a refusal names the line and
- * column (keeps I108). The dialect is the inference library's, without token references (`<...>`,
- * `!<...>`). A name must be defined even where only an overwritten definition uses it.
+ * column (keeps I108). The dialect is the inference library's, without tokens by text (`<think>`). A name must be defined even where only an overwritten definition uses it.
  *
  * OWNER: a program never changes. Any thread.
  */
@@ -37,6 +37,7 @@ enum {
 
 enum gbnf_op_kind {
     GBNF_CHARS,     /* a character in (or, negated, outside) ranges[a] to ranges[a + b - 1] */
+    GBNF_TOKEN,     /* the token a, or, negated, any other */
     GBNF_SPLIT,     /* continues at a and at b */
     GBNF_JUMP,      /* continues at a */
     GBNF_CALL,      /* routine number b, which begins at a */
@@ -59,6 +60,7 @@ struct gbnf {
     struct gbnf_range *ranges;
     uint32_t ops_count, routines_count;
     uint32_t entry; /* of the root rule */
+    bool tokens;    /* there is a GBNF_TOKEN */
 };
 
 /* A character whose bytes come one by one: complete when left is 0. */
@@ -112,6 +114,13 @@ bool gbnf_match_push(struct gbnf_match *match, unsigned char byte);
 
 /* The whole text or none of it. */
 bool gbnf_match_push_text(struct gbnf_match *match, struct str text);
+
+/* A token with that text: it is read as its text, or where the grammar names it, or both. One that
+ * ends inside a character is read only by name if the grammar names it. */
+bool gbnf_match_push_token(struct gbnf_match *match, int32_t token, struct str text);
+
+/* Enumerates the tokens that the base names; *at is 0 at first. False: there are no more. */
+bool gbnf_match_named(const struct gbnf_match *match, uint32_t *at, int32_t *token, bool *negated);
 
 /* Levels above the base, and back to an earlier one. */
 void gbnf_match_pop(struct gbnf_match *match, size_t depth);

@@ -15,18 +15,25 @@ enum { NONE = 0 }; /* index of no node */
 
 #define FOREVER UINT32_MAX
 
-enum node_kind { NODE_ALTERNATIVE, NODE_LITERAL, NODE_CLASS, NODE_REFERENCE, NODE_GROUP };
+enum node_kind {
+    NODE_ALTERNATIVE,
+    NODE_LITERAL,
+    NODE_CLASS,
+    NODE_TOKEN,
+    NODE_REFERENCE,
+    NODE_GROUP
+};
 
 struct node {
     enum node_kind kind;
     uint32_t next; /* in the same list */
     /* First item of an alternative; first alternative of a group; rule of a reference; first range
-     * of a literal (one per character) or class. */
+     * of a literal (one per character) or class; number of a token. */
     uint32_t child;
     uint32_t ranges_count;
     uint32_t min, max; /* of an item; max FOREVER = no end */
     bool hollow;       /* the item once may be empty */
-    bool negated;      /* of a class */
+    bool negated;      /* of a class or token */
 };
 
 enum colour { COLOUR_WHITE, COLOUR_GREY, COLOUR_BLACK };

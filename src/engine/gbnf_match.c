@@ -1,7 +1,7 @@
 /*
  * gbnf_match.c: runs a program with calls at all of its places at once.
  *
- * A state is a place in the program (always a GBNF_CHARS after a push) and the frame it returns to.
+ * A state is a place in the program (a GBNF_CHARS or GBNF_TOKEN after a push) and the frame it returns to.
  * All calls of one routine at one position of the text share a frame, which lists every place to
  * return to (a graph-structured stack):
  *
@@ -218,6 +218,7 @@ static bool run_state(struct gbnf_match *m, uint32_t begin, struct state state, 
 
     switch ((enum gbnf_op_kind)op->kind) {
     case GBNF_CHARS:
+    case GBNF_TOKEN:
         return true;
     case GBNF_SPLIT:
         return add_state(m, begin, (struct state){op->a, state.frame}) &&
@@ -233,7 +234,7 @@ static bool run_state(struct gbnf_match *m, uint32_t begin, struct state state, 
     return false;
 }
 
-/* Runs all states from `begin` on, including new ones, and keeps those that expect a character. */
+/* Runs all states from `begin` on, including new ones, and keeps those that expect something. */
 static bool run(struct gbnf_match *m, uint32_t begin, bool *whole)
 {
     uint32_t kept = begin;
@@ -242,9 +243,11 @@ static bool run(struct gbnf_match *m, uint32_t begin, bool *whole)
     for (uint32_t i = begin; i < m->states_count; i++)
         if (!pays(m, 1) || !run_state(m, begin, m->states[i], whole))
             return false;
-    for (uint32_t i = begin; i < m->states_count; i++)
-        if (m->program->ops[m->states[i].pc].kind == GBNF_CHARS)
+    for (uint32_t i = begin; i < m->states_count; i++) {
+        uint8_t kind = m->program->ops[m->states[i].pc].kind;
+        if (kind == GBNF_CHARS || kind == GBNF_TOKEN)
             m->states[kept++] = m->states[i];
+    }
     m->states_count = kept;
     return true;
 }
@@ -300,7 +303,7 @@ static bool advance(struct gbnf_match *m, const struct level *from, const struct
         const struct gbnf_op *op = &m->program->ops[state.pc];
         if (!pays(m, 1 + op->b / RANGES_PER_STEP))
             return false;
-        if (low > high || !fits(m->program, op, low, high))
+        if (op->kind != GBNF_CHARS || low > high || !fits(m->program, op, low, high))
             continue;
         *any = true;
         if (c->left > 0)
@@ -389,6 +392,83 @@ bool gbnf_match_push(struct gbnf_match *m, unsigned char byte)
     m->top++;
     *level(m) = next;
     return true;
+}
+
+static bool is_named(const struct gbnf_match *m, struct state state, int32_t token)
+{
+    const struct gbnf_op *op = &m->program->ops[state.pc];
+
+    return op->kind == GBNF_TOKEN && (op->a == (uint32_t)token) != op->negated;
+}
+
+/* Adds a level after those of the token's text: the states after the text, if it was read, and
+ * those after the places of level `from` that name the token. */
+static bool push_named(struct gbnf_match *m, const struct level *from, int32_t token, bool read)
+{
+    const struct level text = *level(m);
+    uint32_t begin = m->states_count;
+    bool named = false;
+
+    if (!has_room(m, &m->levels, &m->levels_cap, m->top + 1, UINT32_MAX / 2, sizeof(struct level)))
+        return false;
+    next_stamp(m);
+    m->position_frames = m->frames_count;
+    for (uint32_t i = from->states_begin; i < from->states_end; i++) {
+        struct state state = m->states[i];
+        if (!pays(m, 1))
+            return false;
+        if (!is_named(m, state, token))
+            continue;
+        named = true;
+        if (!add_state(m, begin, (struct state){state.pc + 1, state.frame}))
+            return false;
+    }
+    if (!named)
+        return read;
+    read = read && text.partial.left == 0;
+    for (uint32_t i = text.states_begin; read && i < text.states_end; i++)
+        if (!pays(m, 1) || !add_state(m, begin, m->states[i]))
+            return false;
+    struct level next = {.states_begin = begin, .origin = m->top + 1};
+    if (!run(m, begin, &next.whole))
+        return false;
+    next.whole |= read && text.whole;
+    next.states_end = m->states_count;
+    next.frames = m->frames_count;
+    next.calls = m->calls_count;
+    m->top++;
+    *level(m) = next;
+    return true;
+}
+
+bool gbnf_match_push_token(struct gbnf_match *m, int32_t token, struct str text)
+{
+    const struct level from = *level(m);
+    uint32_t depth = m->top;
+    bool read = gbnf_match_push_text(m, text);
+
+    if (!m->program->tokens || m->err != ERR_OK || from.partial.left > 0)
+        return read;
+    if (push_named(m, &from, token, read))
+        return true;
+    gbnf_match_pop(m, depth);
+    return false;
+}
+
+bool gbnf_match_named(const struct gbnf_match *m, uint32_t *at, int32_t *token, bool *negated)
+{
+    const struct level *base = &m->levels[0];
+
+    for (; base->partial.left == 0 && *at < base->states_end; ++*at) {
+        const struct gbnf_op *op = &m->program->ops[m->states[*at].pc];
+        if (op->kind != GBNF_TOKEN)
+            continue;
+        *token = (int32_t)op->a;
+        *negated = op->negated;
+        ++*at;
+        return true;
+    }
+    return false;
 }
 
 bool gbnf_match_push_text(struct gbnf_match *m, struct str text)

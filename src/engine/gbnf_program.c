@@ -95,6 +95,11 @@ static enum err write_once(struct writer *w, const struct node *item, uint32_t r
         TRY(add_op(w, GBNF_CHARS, item->child, item->ranges_count));
         w->program->ops[here(w) - 1].negated = item->negated;
         return ERR_OK;
+    case NODE_TOKEN:
+        TRY(add_op(w, GBNF_TOKEN, item->child, 0));
+        w->program->ops[here(w) - 1].negated = item->negated;
+        w->program->tokens = true;
+        return ERR_OK;
     case NODE_REFERENCE:
         if (w->p->rules[item->child].leaf && here(w) < LEAVES_OPS_MAX)
             return write_alternatives(w, w->p->rules[item->child].body);

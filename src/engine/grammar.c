@@ -50,21 +50,59 @@ struct grammar {
 
 /* ---- asking ---- */
 
+/* The text of a token; empty: no grammar allows it. */
+static struct str text_of(const struct grammar *grammar, token_id token,
+                          char bytes[static PIECE_BYTES_MAX])
+{
+    size_t len = engine_token_bytes(grammar->engine, token, true, bytes, PIECE_BYTES_MAX);
+    bool usable = len > 0 && len <= PIECE_BYTES_MAX && bytes[0] != '\0';
+
+    return (struct str){bytes, usable ? len : 0};
+}
+
 static bool allows(const struct grammar *grammar, token_id token)
 {
     char bytes[PIECE_BYTES_MAX];
 
     if (engine_token_is_end(grammar->engine, token))
         return gbnf_match_whole(grammar->match);
-    size_t len = engine_token_bytes(grammar->engine, token, true, bytes, sizeof(bytes));
-    if (len == 0 || len > sizeof(bytes) || bytes[0] == '\0')
-        return false;
-    return gbnf_match_push_text(grammar->match, (struct str){bytes, len});
+    struct str text = text_of(grammar, token, bytes);
+    return text.len > 0 && gbnf_match_push_token(grammar->match, token, text);
+}
+
+/* Whether a token that the grammar names exists, has a text and does not end the generation. */
+static bool can_be_named(const struct grammar *grammar, token_id token)
+{
+    char bytes[PIECE_BYTES_MAX];
+
+    return engine_token_valid(grammar->engine, token) &&
+           !engine_token_is_end(grammar->engine, token) && text_of(grammar, token, bytes).len > 0;
 }
 
 static void mark(struct grammar *grammar, token_id token)
 {
     grammar->allowed[token / 64] |= (uint64_t)1 << token % 64;
+}
+
+/* The tokens that the grammar names here. Two that are excluded exclude nothing. */
+static void mark_named(struct grammar *grammar)
+{
+    const struct pieces *pieces = grammar->pieces;
+    bool negated, others = false, all = false;
+    token_id token, except = TOKEN_NONE;
+
+    for (uint32_t at = 0; gbnf_match_named(grammar->match, &at, &token, &negated);) {
+        if (!negated && can_be_named(grammar, token)) {
+            mark(grammar, token);
+        } else if (negated) {
+            all |= others && token != except;
+            others = true;
+            except = token;
+        }
+    }
+    for (size_t i = 0; others && i < pieces->count; i++)
+        if (all || pieces->list[i].token != except)
+            mark(grammar, pieces->list[i].token);
 }
 
 /* All tokens in the order of their texts: a prefix that two neighbours share is read once, and
@@ -91,6 +129,7 @@ static bool mark_allowed(struct grammar *grammar)
     bool given_up = gbnf_match_search_end(match);
     for (size_t i = 0; i < pieces->ends_count && gbnf_match_whole(match); i++)
         mark(grammar, pieces->ends[i]);
+    mark_named(grammar);
     return !given_up;
 }
 

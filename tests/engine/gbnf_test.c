@@ -38,6 +38,7 @@ static const char *const good[] = {
     "root ::= \"a\"\nroot ::= \"b\"",
     "root ::= \"x\"{1999}",
     "root ::= \"x\"{0,3000}",
+    "root ::= <[5]>* !<[6]> (<[7]> | \"a\")",
 };
 
 /* What is wrong, and where. */
@@ -74,8 +75,11 @@ static const struct {
     {"root ::= \"a\"\n  | \"b\"", "line 2, column 3"},
     {"root ::= a_b\na ::= \"\"", "line 1, column 11"},
     {"root ::= \"a\"\n\nmore ::= missing\n", "line 3, column 10"},
-    {"root ::= <[5]>", "token references"},
-    {"root ::= \"a\" !<think>", "token references"},
+    {"root ::= \"a\" !<think>", "written as numbers"},
+    {"root ::= <[]>", "number of a token"},
+    {"root ::= <[2147483648]>", "number of a token"},
+    {"root ::= <[5>", "expected ']>'"},
+    {"root ::= !\"a\"", "written as numbers"},
     {"root ::= root \"a\" | \"b\"", "begins with itself"},
     {"root ::= a\na ::= b\nb ::= a | \"x\"", "begins with itself"},
     {"root ::= (a)\na ::= (\"\" root \"x\")?", "begins with itself"},
