@@ -155,7 +155,7 @@ static struct times move(struct bench *bench, uint32_t size)
         memcpy(bench->copy + offset, snapshot_data, snapshot.shape.bytes);
         best.memcpy_s = min_of(best.memcpy_s, now() - started);
         struct state_restore restore = {objects, count,
-                                        facts->snapshot_bytes_max ? &snapshot : NULL, TOKENS};
+                                        facts->snapshot_bytes_max ? &snapshot : NULL, TOKENS, NULL};
         for (int verified = 0; verified < 2; verified++) {
             seq_id restored;
             for (uint32_t i = 0; i < count; i++)

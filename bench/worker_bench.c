@@ -178,7 +178,7 @@ static void import_state(struct side *side, int kind)
     const struct engine_facts *facts = engine_facts(side->engine);
     struct state_restore restore = {
         side->objects[kind], facts->rows_bytes_per_token > 0 ? OBJECTS : 0,
-        facts->snapshot_bytes_max > 0 ? &side->snapshot[kind] : NULL, TOKENS};
+        facts->snapshot_bytes_max > 0 ? &side->snapshot[kind] : NULL, TOKENS, NULL};
     struct errinfo info = {0};
     seq_id seq;
 

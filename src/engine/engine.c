@@ -180,7 +180,9 @@ enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                        seqs_length(&engine->seqs, seq), length);
     if (length == seqs_length(&engine->seqs, seq))
         return ERR_OK;
-    if (!engine->ops->seq_cut(engine, seq, length)) {
+    if (seqs_floor(&engine->seqs, seq, length) != length)
+        return err_set(info, ERR_UNSUPPORTED, "a sequence cannot be cut inside a picture");
+    if (!engine->ops->seq_cut(engine, seq, seqs_position(&engine->seqs, seq, length))) {
         char names[64];
         return err_set(info, ERR_UNSUPPORTED, "a sequence of kinds %s cannot be cut at token %u",
                        kind_set_names(engine->facts.kinds, names, sizeof(names)), length);
@@ -220,6 +222,18 @@ uint32_t engine_seq_length(const struct engine *engine, seq_id seq)
 uint32_t engine_cells_free(const struct engine *engine)
 {
     return seqs_cells_free(&engine->seqs);
+}
+
+/* A picture that shares its positions ends before the next position. */
+uint32_t engine_library_length(struct engine *engine, seq_id seq)
+{
+    uint32_t have = engine->ops->seq_length(engine, seq);
+    uint32_t length = seqs_length(&engine->seqs, seq);
+    uint32_t next = seqs_position(&engine->seqs, seq, length);
+
+    if (have >= next)
+        return length + (have - next);
+    return have > seqs_position(&engine->seqs, seq, length - 1) ? length : MIN(have, length - 1);
 }
 
 /* ---- running ---- */
@@ -317,7 +331,7 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t before = seqs_length(&engine->seqs, items[i].seq);
-        uint32_t now = engine->ops->seq_length(engine, items[i].seq);
+        uint32_t now = engine_library_length(engine, items[i].seq);
         if (!whole || now < before || now > before + items[i].count)
             seqs_break(&engine->seqs, items[i].seq);
         else if (now > before)
@@ -375,9 +389,13 @@ enum err engine_run_picture(struct engine *engine, seq_id seq, const struct pict
         return err_set(info, ERR_LIMIT, "no room for a picture of %u tokens: %u are free",
                        piece->count, room);
     enum err err = engine->ops->run_picture(engine, seq, piece, info);
-    if (err == ERR_OK)
+    if (err == ERR_OK) {
+        uint32_t length = seqs_length(&engine->seqs, seq);
         seqs_append(&engine->seqs, seq, piece->count);
-    else if (err != ERR_LIMIT)
+        if (engine->facts.mrope)
+            seqs_fold(&engine->seqs, seq,
+                      (struct seqs_fold){length, length + piece->count, piece->positions});
+    } else if (err != ERR_LIMIT)
         seqs_break(&engine->seqs, seq); /* a part of the piece may be in the library's memory */
     return err;
 }

@@ -163,6 +163,7 @@ struct engine_facts {
     /* tokens preserve the bytes of the text, and "a b" is always split before the space */
     bool words;
     bool images;                /* a projector is loaded: prompts may have pictures */
+    bool mrope;                 /* the tokens of a picture share positions (seqs.h) */
     struct hash256 fingerprint; /* of the model without adapters: see lora.h */
     struct lora_facts lora;
     struct engine_embed embed;

@@ -213,10 +213,11 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
 
     llama->outputs_count = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t length = seqs_length(&llama->base.seqs, items[i].seq);
+        uint32_t at = seqs_position(&llama->base.seqs, items[i].seq,
+                                    seqs_length(&llama->base.seqs, items[i].seq));
         for (uint32_t k = 0; k < items[i].count; k++, n++) {
             batch->token[n] = items[i].tokens[k];
-            batch->pos[n] = (llama_pos)(length + k);
+            batch->pos[n] = (llama_pos)(at + k);
             batch->n_seq_id[n] = 1;
             batch->seq_id[n][0] = items[i].seq;
             batch->logits[n] = llama->embeds || k + items[i].logits >= items[i].count;
@@ -294,15 +295,16 @@ static enum err op_run_picture(struct engine *engine, seq_id seq, const struct p
                                struct errinfo *info)
 {
     struct engine_llama *llama = engine_llama_of(engine);
-    int32_t at = (int32_t)seqs_length(&engine->seqs, seq);
+    uint32_t length = seqs_length(&engine->seqs, seq);
+    int32_t at = (int32_t)seqs_position(&engine->seqs, seq, length);
 
     embed_llama_switch(llama, false);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
     int32_t result = projector_run(llama->projector, llama->ctx, piece, at, seq);
-    bool clean = op_seq_length(engine, seq) == (uint32_t)at;
+    bool clean = engine_library_length(engine, seq) == length;
     if (result == DECODE_NO_ROOM && clean && sections_unshare(llama)) {
         result = projector_run(llama->projector, llama->ctx, piece, at, seq);
-        clean = op_seq_length(engine, seq) == (uint32_t)at;
+        clean = engine_library_length(engine, seq) == length;
     }
     if (result == DECODE_NO_ROOM && !clean)
         result = DECODE_FAILED;
@@ -950,6 +952,7 @@ static enum err load_projector(struct engine_llama *llama, const struct load *lo
     TRY(projector_open(&llama->projector, &wish, info));
     projector_identify(llama->projector, &file);
     llama->base.facts.images = true;
+    llama->base.facts.mrope = projector_uses_mrope(llama->projector);
     return ERR_OK;
 }
 

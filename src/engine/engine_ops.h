@@ -30,7 +30,8 @@ struct engine_ops {
     bool (*token_is_control)(const struct engine *engine, token_id token);
     /* enum engine_token_traits */
     unsigned (*token_traits)(const struct engine *engine, token_id token);
-    /* sequences: ids are slots of engine->seqs */
+    /* Sequences: ids are slots of engine->seqs. Numbers of tokens, here and of rows, are positions
+     * (seqs.h); they differ only after the pictures of some models. */
     void (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
     /* false: not possible, nothing changed */
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length);
@@ -78,6 +79,9 @@ struct engine_ops {
     uint64_t (*memory)(struct engine *engine);
     enum err (*restart)(struct engine *engine, struct errinfo *info);
 };
+
+/* The tokens that a sequence has in the library's memory. */
+uint32_t engine_library_length(struct engine *engine, seq_id seq);
 
 /* The first member of every engine. */
 struct engine {

@@ -495,7 +495,7 @@ const struct model_family model_families[] = {
     DENSE("pockettts", MODEL_TRAIT_BIAS, NORM),
     DENSE("qwen", 0, ""),
     DENSE("qwen2vl", 0, SECTIONS),
-    DENSE("qwen3vl", 0, SECTIONS),
+    DENSE("qwen3vl", 0, SECTIONS "n_deepstack_layers=1 "),
     DENSE("refact", 0, ""),
     DENSE("seed_oss", 0, ""),
     DENSE("smollm3", 0, ""),

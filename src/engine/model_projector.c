@@ -22,7 +22,6 @@ enum {
     VISION_FF = 128,
     VISION_LAYERS = 2,
     PATCH = 14,
-    TENSORS_MAX = 64,
     TEXT_WIDTH = 256, /* of the small families */
 };
 
@@ -57,40 +56,70 @@ static const struct tensor_row common_rows[] = {
     {NULL},
 };
 
+/* Qwen's. */
+static const struct tensor_row merger_rows[] = {
+    {"v.patch_embd.weight.1", {PATCH, PATCH, 3, VISION_WIDTH}},
+    {"mm.0.weight", {4 * VISION_WIDTH, 4 * VISION_WIDTH}},
+    {"mm.0.bias", {4 * VISION_WIDTH}},
+    {"mm.2.weight", {4 * VISION_WIDTH, DIM_TEXT}},
+    {"mm.2.bias", {DIM_TEXT}},
+    {NULL},
+};
+
 static const struct model_projector {
     const char *name, *type;
     uint32_t image_size; /* of the square that a picture is resized to */
-    struct tensor_row rows[6];
+    struct tensor_row rows[11];
+    const struct tensor_row *more;
+    uint32_t window_every; /* layers with windows, up to one that has none; 0 = no windows */
+    bool fused;            /* queries, keys and values are one tensor */
 } projectors[] = {
     /* LLaVA: causal, 16 rows per picture */
-    {"mmproj-mlp",
-     "mlp",
-     4 * PATCH,
-     {{"v.position_embd.weight", {VISION_WIDTH, DIM_PATCHES}},
-      {"mm.0.weight", {VISION_WIDTH, DIM_TEXT}},
-      {"mm.0.bias", {DIM_TEXT}},
-      {"mm.2.weight", {DIM_TEXT, DIM_TEXT}},
-      {"mm.2.bias", {DIM_TEXT}},
-      {NULL}}},
+    {.name = "mmproj-mlp",
+     .type = "mlp",
+     .image_size = 4 * PATCH,
+     .rows = {{"v.position_embd.weight", {VISION_WIDTH, DIM_PATCHES}},
+              {"mm.0.weight", {VISION_WIDTH, DIM_TEXT}},
+              {"mm.0.bias", {DIM_TEXT}},
+              {"mm.2.weight", {DIM_TEXT, DIM_TEXT}},
+              {"mm.2.bias", {DIM_TEXT}},
+              {NULL}}},
     /* not causal: the rows of a picture see each other; 16 of them */
-    {"mmproj-gemma3",
-     "gemma3",
-     8 * PATCH,
-     {{"v.position_embd.weight", {VISION_WIDTH, DIM_PATCHES}},
-      {"v.patch_embd.bias", {VISION_WIDTH}},
-      {"mm.input_projection.weight", {DIM_TEXT, VISION_WIDTH}},
-      {"mm.soft_emb_norm.weight", {VISION_WIDTH}},
-      {NULL}}},
+    {.name = "mmproj-gemma3",
+     .type = "gemma3",
+     .image_size = 8 * PATCH,
+     .rows = {{"v.position_embd.weight", {VISION_WIDTH, DIM_PATCHES}},
+              {"v.patch_embd.bias", {VISION_WIDTH}},
+              {"mm.input_projection.weight", {DIM_TEXT, VISION_WIDTH}},
+              {"mm.soft_emb_norm.weight", {VISION_WIDTH}},
+              {NULL}}},
     /* M-RoPE: rows have a place in two dimensions, and their number follows the picture's size */
-    {"mmproj-qwen2vl",
-     "qwen2vl_merger",
-     40 * PATCH,
-     {{"v.patch_embd.weight.1", {PATCH, PATCH, 3, VISION_WIDTH}},
-      {"mm.0.weight", {4 * VISION_WIDTH, 4 * VISION_WIDTH}},
-      {"mm.0.bias", {4 * VISION_WIDTH}},
-      {"mm.2.weight", {4 * VISION_WIDTH, DIM_TEXT}},
-      {"mm.2.bias", {DIM_TEXT}},
-      {NULL}}},
+    {.name = "mmproj-qwen2vl",
+     .type = "qwen2vl_merger",
+     .image_size = 40 * PATCH,
+     .more = merger_rows},
+    {.name = "mmproj-qwen25vl",
+     .type = "qwen2.5vl_merger",
+     .image_size = 40 * PATCH,
+     .more = merger_rows,
+     .window_every = 2},
+    /* the first layer's output is added to that of the model's first layer ("deepstack") */
+    {.name = "mmproj-qwen3vl",
+     .type = "qwen3vl_merger",
+     .image_size = 40 * PATCH,
+     .more = merger_rows,
+     .rows = {{"v.patch_embd.bias", {VISION_WIDTH}},
+              {"v.position_embd.weight", {VISION_WIDTH, DIM_PATCHES}},
+              {"v.blk.%d.attn_qkv.weight", {VISION_WIDTH, 3 * VISION_WIDTH}},
+              {"v.blk.%d.attn_qkv.bias", {3 * VISION_WIDTH}},
+              {"v.deepstack.0.norm.weight", {4 * VISION_WIDTH}},
+              {"v.deepstack.0.norm.bias", {4 * VISION_WIDTH}},
+              {"v.deepstack.0.fc1.weight", {4 * VISION_WIDTH, 4 * VISION_WIDTH}},
+              {"v.deepstack.0.fc1.bias", {4 * VISION_WIDTH}},
+              {"v.deepstack.0.fc2.weight", {4 * VISION_WIDTH, DIM_TEXT}},
+              {"v.deepstack.0.fc2.bias", {DIM_TEXT}},
+              {NULL}},
+     .fused = true},
 };
 
 const struct model_projector *model_projector_find(const char *name)
@@ -127,6 +156,8 @@ static void set_keys(struct gguf_context *gguf, const struct model_projector *pr
         gguf_set_val_u32(gguf, numbers[i].key, numbers[i].value);
     gguf_set_val_u32(gguf, "clip.vision.image_size", projector->image_size);
     gguf_set_val_u32(gguf, "clip.vision.projection_dim", width);
+    if (projector->window_every > 0)
+        gguf_set_val_u32(gguf, "clip.vision.n_wa_pattern", projector->window_every);
     gguf_set_val_f32(gguf, "clip.vision.attention.layer_norm_epsilon", 1e-6F);
     gguf_set_arr_data(gguf, "clip.vision.image_mean", GGUF_TYPE_FLOAT32, half, COUNT_OF(half));
     gguf_set_arr_data(gguf, "clip.vision.image_std", GGUF_TYPE_FLOAT32, half, COUNT_OF(half));
@@ -171,9 +202,17 @@ static void add_tensor(struct making *making, const char *name, const int32_t *d
     gguf_add_tensor(making->gguf, tensor);
 }
 
+static bool is_split(const char *name)
+{
+    return strstr(name, ".attn_q.") != NULL || strstr(name, ".attn_k.") != NULL ||
+           strstr(name, ".attn_v.") != NULL;
+}
+
 static void add_rows(struct making *making, const struct tensor_row *rows)
 {
     for (; rows->name != NULL; rows++) {
+        if (making->projector->fused && is_split(rows->name))
+            continue;
         bool each = strchr(rows->name, '%') != NULL;
         for (int layer = 0; layer < (each ? VISION_LAYERS : 1); layer++) {
             char name[GGML_MAX_NAME];
@@ -192,6 +231,8 @@ static void add_all(struct making *making)
 {
     add_rows(making, common_rows);
     add_rows(making, making->projector->rows);
+    if (making->projector->more != NULL)
+        add_rows(making, making->projector->more);
 }
 
 enum err model_projector_make(const struct model_projector *projector,

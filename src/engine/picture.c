@@ -12,8 +12,8 @@
 
 enum { IDS_PER_HASH = HASH256_BYTES / 4 };
 
-void picture_fill_tokens(const struct hash256 *identity, uint32_t piece, token_id *tokens,
-                         uint32_t count)
+void picture_fill_tokens(const struct hash256 *identity, uint32_t piece, uint32_t positions,
+                         token_id *tokens, uint32_t count)
 {
     struct hash256 hash = {0};
 
@@ -26,8 +26,20 @@ void picture_fill_tokens(const struct hash256 *identity, uint32_t piece, token_i
             hash = hash256_final(&state);
         }
         uint32_t bits = le_get_u32(hash.bytes + i % IDS_PER_HASH * 4) & (PICTURE_FIRST - 1);
-        tokens[i] = (token_id)(PICTURE_TOKEN | (i == 0 ? PICTURE_FIRST : 0) | bits);
+        tokens[i] = (token_id)(PICTURE_TOKEN | bits);
     }
+    tokens[0] = (tokens[0] & ~PICTURE_POSITIONS_MAX) | PICTURE_FIRST |
+                (token_id)(positions == count ? 0 : positions);
+}
+
+uint32_t picture_run(const token_id *tokens, uint32_t count)
+{
+    uint32_t run = 0;
+
+    while (run < count && token_is_picture(tokens[run]) &&
+           ((tokens[run] & PICTURE_FIRST) != 0) == (run == 0))
+        run++;
+    return run;
 }
 
 uint32_t picture_floor(const token_id *tokens, uint32_t count, uint32_t at)

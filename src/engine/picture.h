@@ -10,8 +10,10 @@
  * IDENTITY. The tokens of a piece are not in any vocabulary: bit 30 says "picture", bit 29 marks
  * the first one of a piece, and the other 29 bits come from the hash of the pixels, their size, the
  * projector file and its limits. So a prompt with another picture is another prompt wherever tokens
- * are compared: in the cache, on disk, on other machines. Nine tokens carry all 256 bits of the
- * identity; shorter pieces are `weak`, and requests with one neither read nor write the cache.
+ * are compared: in the cache, on disk, on other machines. The first token has 16 bits for the
+ * positions that the piece takes (M-RoPE), so that a prompt alone says where its rows belong. Ten
+ * tokens carry all 256 bits of the identity; shorter pieces are `weak`, and requests with one
+ * neither read nor write the cache.
  *
  * A piece is computed in one go: a prompt is never cut or resumed inside it, because some models
  * let its tokens see each other.
@@ -33,7 +35,8 @@
 enum {
     PICTURE_TOKEN = 1 << 30,
     PICTURE_FIRST = 1 << 29,
-    PICTURE_CELLS_MIN = 9, /* 9 * 29 bits >= 256 */
+    PICTURE_CELLS_MIN = 10, /* 13 + 9 * 29 bits >= 256 */
+    PICTURE_POSITIONS_MAX = 0xFFFF,
     PICTURE_BYTES_MAX = 32 << 20,
     PICTURE_PIXELS_MAX = 40 << 20,
     PICTURES_MAX = 64, /* of one request */
@@ -45,6 +48,7 @@ struct picture;
 struct picture_piece {
     uint32_t at, count; /* in the picture's tokens; in struct gen, in the prompt's */
     uint32_t begin;     /* in the picture's tokens */
+    uint32_t positions; /* that it takes: `count`, or fewer with M-RoPE */
     const struct picture *picture;
     size_t chunk; /* of the library */
 };
@@ -53,6 +57,17 @@ static inline bool token_is_picture(token_id token)
 {
     return token >= PICTURE_TOKEN;
 }
+
+/* Of a piece with this first token. */
+static inline uint32_t picture_positions(token_id first, uint32_t count)
+{
+    uint32_t positions = (uint32_t)first & PICTURE_POSITIONS_MAX;
+
+    return positions > 0 ? positions : count;
+}
+
+/* Tokens of the piece that begins with the first of `count` tokens; 0: none does. */
+uint32_t picture_run(const token_id *tokens, uint32_t count);
 
 /* The largest place <= at where a prompt may be cut: not inside a picture. */
 uint32_t picture_floor(const token_id *tokens, uint32_t count, uint32_t at);

@@ -93,10 +93,6 @@ enum err projector_open(struct projector **out, const struct projector_options *
     } else if (!mtmd_support_vision(projector->ctx)) {
         err = err_set(info, ERR_UNSUPPORTED, "the projector %.200s does not read pictures",
                       options->path);
-    } else if (mtmd_decode_use_mrope(projector->ctx)) {
-        err =
-            err_set(info, ERR_UNSUPPORTED,
-                    "the projector %.200s needs M-RoPE, which is not supported yet", options->path);
     }
     if (err != ERR_OK)
         projector_close(&projector);
@@ -117,6 +113,11 @@ void projector_close(struct projector **projector)
 void projector_identify(struct projector *projector, const struct hash256 *file)
 {
     projector->digest = *file;
+}
+
+bool projector_uses_mrope(const struct projector *projector)
+{
+    return mtmd_decode_use_mrope(projector->ctx);
 }
 
 /* ---- reading ---- */
@@ -151,7 +152,7 @@ static void call_tokenize(void *arg)
 
 static struct hash256 identify(const struct projector *projector, const struct mtmd_bitmap *bitmap)
 {
-    static const char version[] = "hearth picture 1";
+    static const char version[] = "hearth picture 2";
     struct hash256_state state;
 
     hash256_init(&state);
@@ -178,9 +179,10 @@ static void add_chunk(struct picture *picture, size_t index, const struct hash25
     size_t text_count;
 
     if (is_picture(chunk)) {
+        uint32_t positions = (uint32_t)mtmd_input_chunk_get_n_pos(chunk);
         picture->pieces[picture->pieces_count] = (struct picture_piece){
-            (uint32_t)picture->count, count, (uint32_t)picture->count, picture, index};
-        picture_fill_tokens(identity, (uint32_t)picture->pieces_count++, tokens, count);
+            (uint32_t)picture->count, count, (uint32_t)picture->count, positions, picture, index};
+        picture_fill_tokens(identity, (uint32_t)picture->pieces_count++, positions, tokens, count);
         picture->weak = picture->weak || count < PICTURE_CELLS_MIN;
     } else {
         memcpy(tokens, mtmd_input_chunk_get_tokens_text(chunk, &text_count),
@@ -204,6 +206,10 @@ static enum err make_picture(const struct projector *projector, struct mtmd_inpu
     for (size_t i = 0; i < count; i++) {
         const struct mtmd_input_chunk *chunk = mtmd_input_chunks_get(chunks, i);
         uint32_t cells = (uint32_t)mtmd_input_chunk_get_n_tokens(chunk);
+        if (is_picture(chunk) && mtmd_decode_use_mrope(projector->ctx) &&
+            mtmd_input_chunk_get_n_pos(chunk) > PICTURE_POSITIONS_MAX)
+            return err_set(info, ERR_LIMIT, "the picture takes more than %d positions",
+                           PICTURE_POSITIONS_MAX);
         if (is_picture(chunk) && mtmd_decode_use_non_causal(projector->ctx, chunk) &&
             cells > projector->options.chunk)
             return err_set(info, ERR_LIMIT,
@@ -334,6 +340,12 @@ void projector_identify(struct projector *projector, const struct hash256 *file)
 {
     (void)projector;
     (void)file;
+}
+
+bool projector_uses_mrope(const struct projector *projector)
+{
+    (void)projector;
+    return false;
 }
 
 int32_t projector_run(struct projector *projector, struct llama_context *ctx,

@@ -27,9 +27,10 @@ struct picture {
     struct mtmd_input_chunks *chunks; /* of the library: pixels, ready for the encoder */
 };
 
-/* The ids of a piece, which follow from the picture's identity and the piece's number. */
-void picture_fill_tokens(const struct hash256 *identity, uint32_t piece, token_id *tokens,
-                         uint32_t count);
+/* The ids of a piece, which follow from the picture's identity and the piece's number. `positions`:
+ * that it takes, at most PICTURE_POSITIONS_MAX. */
+void picture_fill_tokens(const struct hash256 *identity, uint32_t piece, uint32_t positions,
+                         token_id *tokens, uint32_t count);
 
 /* Whether this build has libmtmd. */
 bool projector_available(void);
@@ -52,6 +53,8 @@ void projector_close(struct projector **projector);
 
 /* Once the file's digest is known, and before the first picture. */
 void projector_identify(struct projector *projector, const struct hash256 *file);
+
+bool projector_uses_mrope(const struct projector *projector);
 
 /* Encodes the piece and adds its tokens to the sequence, from position `at` on. The result is that
  * of llama_decode: 0, 1 = no room, 2 = aborted, negative = failed. */

@@ -108,8 +108,11 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
     llama_memory_seq_cp(llama->memory, seq, llama->temp, (llama_pos)begin, (llama_pos)end);
     if (engine->facts.kinds & KIND_BIT(KIND_RECURRENT))
         llama_memory_seq_cp(llama->memory, llama->empty, llama->temp, -1, -1);
-    uint64_t full =
-        llama_state_seq_get_size_ext(llama->ctx, llama->temp, LLAMA_STATE_SEQ_FLAGS_NONE);
+    uint64_t full = sections_whole_bytes(engine, llama->temp);
+    if (engine->facts.mrope) /* more cells than positions */
+        rows = full - (sections->no_partial
+                           ? 0
+                           : sections_snapshot_bytes(engine, llama->temp) - sections->header);
     uint64_t written = 0;
     if (full >= rows && full <= capacity)
         written = get_state(llama, llama->temp, dst, full, LLAMA_STATE_SEQ_FLAGS_NONE);

@@ -135,6 +135,7 @@ static void drop_all(struct seqs *seqs, struct seqs_slot *slot)
 {
     while (slot->spans_count > 0)
         drop_last(seqs, slot);
+    slot->folds_count = 0;
     join_all(seqs);
 }
 
@@ -170,6 +171,7 @@ void seqs_fini(struct seqs *seqs)
     for (uint32_t i = 0; i < seqs->slots_count; i++) {
         drop_all(seqs, &seqs->slots[i]);
         mem_free(seqs->slots[i].spans);
+        mem_free(seqs->slots[i].folds);
     }
     assert(seqs->cells_used == 0);
     *seqs = (struct seqs){0};
@@ -202,6 +204,8 @@ int32_t seqs_fork(struct seqs *seqs, int32_t from)
     if (to == SEQS_NONE)
         return SEQS_NONE;
     struct seqs_slot *slot = &seqs->slots[to];
+    for (size_t i = 0; i < source->folds_count; i++)
+        seqs_fold(seqs, to, source->folds[i]);
     if (seqs->streams) {
         if (source->length > 0)
             add_span(seqs, slot, source->length);
@@ -254,6 +258,45 @@ void seqs_truncate(struct seqs *seqs, int32_t slot, uint32_t length)
         drop_last(seqs, s);
     }
     join_all(seqs);
+    seqs_unfold(seqs, slot, length);
+}
+
+void seqs_fold(struct seqs *seqs, int32_t slot, struct seqs_fold fold)
+{
+    struct seqs_slot *s = get_live(seqs, slot);
+
+    assert(fold.begin < fold.end && fold.positions > 0);
+    assert(s->folds_count == 0 || s->folds[s->folds_count - 1].end <= fold.begin);
+    mem_reserve_one(&s->folds, s->folds_count, &s->folds_cap, sizeof(fold));
+    s->folds[s->folds_count++] = fold;
+}
+
+void seqs_unfold(struct seqs *seqs, int32_t slot, uint32_t length)
+{
+    struct seqs_slot *s = get_live(seqs, slot);
+
+    while (s->folds_count > 0 && s->folds[s->folds_count - 1].end > length)
+        s->folds_count--;
+}
+
+uint32_t seqs_position(const struct seqs *seqs, int32_t slot, uint32_t token)
+{
+    const struct seqs_slot *s = &seqs->slots[slot];
+    uint32_t position = seqs_floor(seqs, slot, token);
+
+    for (size_t i = 0; i < s->folds_count && s->folds[i].end <= token; i++)
+        position += s->folds[i].positions - (s->folds[i].end - s->folds[i].begin);
+    return position;
+}
+
+uint32_t seqs_floor(const struct seqs *seqs, int32_t slot, uint32_t length)
+{
+    const struct seqs_slot *s = &seqs->slots[slot];
+
+    for (size_t i = 0; i < s->folds_count && s->folds[i].begin < length; i++)
+        if (length < s->folds[i].end)
+            return s->folds[i].begin;
+    return length;
 }
 
 void seqs_break(struct seqs *seqs, int32_t slot)

@@ -13,6 +13,13 @@
  * refused an import into it) is not reused until no other slot is in use and the library can be
  * emptied as a whole (keeps I102).
  *
+ * A FOLD is a picture of an M-RoPE model: its tokens share a position, and all of them take fewer
+ * positions than there are tokens. The library knows positions only, so that a fold is whole in a
+ * range of rows, or not in it:
+ *
+ *      tokens      0 1 2 3 | 4 5 6 7 8 9 10 11 12 | 13 14       a picture of 3 x 3
+ *      positions   0 1 2 3 | 4 4 4 4 4 4  4  4  4 |  7  8       takes 3 positions
+ *
  * Pure bookkeeping, no library; owner: the engine's thread.
  */
 #ifndef HEARTH_ENGINE_SEQS_H
@@ -33,11 +40,18 @@ struct seqs_span {
     uint32_t users;
 };
 
+struct seqs_fold {
+    uint32_t begin, end; /* tokens */
+    uint32_t positions;
+};
+
 struct seqs_slot {
     enum seqs_slot_state state;
     uint32_t length;
     struct seqs_span **spans; /* in order of tokens, without gaps */
     size_t spans_count, spans_cap;
+    struct seqs_fold *folds; /* ascending; during a restore, also of tokens that are yet to come */
+    size_t folds_count, folds_cap;
 };
 
 struct seqs {
@@ -68,6 +82,15 @@ void seqs_break(struct seqs *seqs, int32_t slot);  /* live -> broken; its cells 
 void seqs_retire(struct seqs *seqs, int32_t slot); /* live -> retired; its cells are free */
 /* When nothing is live or broken: retired -> free. Else a no-op. */
 void seqs_recycle(struct seqs *seqs);
+
+/* Of a live slot: after all of its folds. */
+void seqs_fold(struct seqs *seqs, int32_t slot, struct seqs_fold fold);
+/* Removes the folds that end after `length`. */
+void seqs_unfold(struct seqs *seqs, int32_t slot, uint32_t length);
+/* Of a token, or of what follows the last one. */
+uint32_t seqs_position(const struct seqs *seqs, int32_t slot, uint32_t token);
+/* The largest number of tokens <= `length` that ends in no fold. */
+uint32_t seqs_floor(const struct seqs *seqs, int32_t slot, uint32_t length);
 
 bool seqs_live(const struct seqs *seqs, int32_t slot);       /* any number is allowed */
 uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */

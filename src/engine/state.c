@@ -17,7 +17,10 @@
 #include <string.h>
 
 #include "engine/engine_ops.h"
+#include "engine/picture.h"
 #include "engine/state_digest.h"
+
+enum { NO_ROWS_BYTES = 1 }; /* the image of a range that is inside a picture */
 
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens)
 {
@@ -31,6 +34,18 @@ uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens)
 uint64_t state_rows_capacity(const struct engine *engine, uint32_t tokens)
 {
     return engine->ops->rows_capacity(engine, tokens);
+}
+
+static uint32_t range_rows(const struct engine *engine, seq_id seq, uint32_t begin, uint32_t end)
+{
+    return seqs_floor(&engine->seqs, seq, end) - seqs_floor(&engine->seqs, seq, begin);
+}
+
+uint64_t state_range_capacity(const struct engine *engine, seq_id seq, uint32_t begin, uint32_t end)
+{
+    uint32_t rows = range_rows(engine, seq, begin, end);
+
+    return rows == 0 && engine->facts.mrope ? NO_ROWS_BYTES : state_rows_capacity(engine, rows);
 }
 
 uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq)
@@ -79,11 +94,17 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
     if (begin >= end || end > seqs_length(&engine->seqs, seq))
         return err_set(info, ERR_INVALID, "rows %u..%u of a sequence of %u tokens", begin, end,
                        seqs_length(&engine->seqs, seq));
-    uint64_t need = state_rows_capacity(engine, end - begin);
+    uint64_t need = state_range_capacity(engine, seq, begin, end);
+    uint32_t rows = range_rows(engine, seq, begin, end);
+    uint64_t bytes = NO_ROWS_BYTES;
     if (capacity < need)
         return too_small(need, capacity, info);
-    uint64_t bytes = engine->ops->export_rows(engine, seq, begin, end, dst, capacity);
-    if (bytes != state_rows_bytes(engine, end - begin))
+    if (rows == 0)
+        *(unsigned char *)dst = 0;
+    else
+        bytes = engine->ops->export_rows(engine, seq, seqs_position(&engine->seqs, seq, begin),
+                                         seqs_position(&engine->seqs, seq, end), dst, capacity);
+    if (rows > 0 && bytes != state_rows_bytes(engine, rows))
         return export_failed("rows", info);
     fill_shape(engine, shape, STATE_ROWS, begin, end, dst, bytes);
     return ERR_OK;
@@ -130,6 +151,20 @@ enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64
 
 /* ---- import ---- */
 
+/* Whether an image of so many bytes can be rows of the range. How many rows pictures add or take
+ * is known only with the prompt's tokens: check_rows. */
+static bool fits_range(const struct engine *engine, const struct state_shape *shape)
+{
+    const struct engine_facts *facts = &engine->facts;
+
+    if (!facts->mrope || shape->bytes == NO_ROWS_BYTES)
+        return shape->bytes ==
+               (facts->mrope ? NO_ROWS_BYTES : state_rows_bytes(engine, shape->end - shape->begin));
+    return shape->bytes > facts->rows_bytes_fixed &&
+           shape->bytes <= state_rows_bytes(engine, shape->end) &&
+           (shape->bytes - facts->rows_bytes_fixed) % facts->rows_bytes_per_token == 0;
+}
+
 static enum err check_shape(const struct engine *engine, const struct state_shape *shape,
                             struct errinfo *info)
 {
@@ -141,8 +176,7 @@ static enum err check_shape(const struct engine *engine, const struct state_shap
                        shape->begin, shape->end, engine->seqs.cells);
     switch ((enum state_kind)shape->kind) {
     case STATE_ROWS:
-        if (shape->bytes != state_rows_bytes(engine, shape->end - shape->begin) ||
-            shape->bytes == 0)
+        if (!fits_range(engine, shape) || shape->bytes == 0)
             return err_set(info, ERR_INVALID, "rows of %u tokens in %llu bytes, not %llu",
                            shape->end - shape->begin, (unsigned long long)shape->bytes,
                            (unsigned long long)state_rows_bytes(engine, shape->end - shape->begin));
@@ -186,6 +220,27 @@ static uint32_t rows_use_end(const struct state_restore *restore, size_t i)
     return i + 1 < restore->rows_count ? restore->rows[i + 1].shape.begin : restore->length;
 }
 
+static uint32_t floor_of(const struct engine *engine, const struct state_restore *restore,
+                         uint32_t at)
+{
+    bool folds = engine->facts.mrope && restore->tokens != NULL;
+
+    return folds ? picture_floor(restore->tokens, restore->length, at) : at;
+}
+
+/* An object that is used to its end has the rows of its range, another one at least those that are
+ * used. */
+static bool has_rows(const struct engine *engine, const struct state_restore *restore, size_t i)
+{
+    const struct state_shape *shape = &restore->rows[i].shape;
+    uint32_t end = rows_use_end(restore, i);
+    uint32_t need = floor_of(engine, restore, end) - floor_of(engine, restore, shape->begin);
+    uint64_t bytes = need > 0 ? state_rows_bytes(engine, need) : NO_ROWS_BYTES;
+
+    return !engine->facts.mrope ||
+           (end < shape->end ? shape->bytes >= bytes : shape->bytes == bytes);
+}
+
 /* Rows must cover [0, length) in order; objects may reach beyond where they are used if the engine
  * can cut. */
 static enum err check_rows(const struct engine *engine, const struct state_restore *restore,
@@ -203,6 +258,9 @@ static enum err check_rows(const struct engine *engine, const struct state_resto
         if (shape->kind != STATE_ROWS || shape->begin != at || end <= at || end > shape->end)
             return err_set(info, ERR_INVALID, "rows of tokens %u..%u where those of %u..%u are due",
                            shape->begin, shape->end, at, end);
+        if (!has_rows(engine, restore, i))
+            return err_set(info, ERR_INVALID, "rows of tokens %u..%u do not have their pictures",
+                           shape->begin, shape->end);
         if (end < shape->end && !rows_can_be_cut(engine))
             return err_set(info, ERR_INVALID,
                            "rows end at token %u, and this model cannot be cut at %u", shape->end,
@@ -309,9 +367,10 @@ static enum err append_rows(struct engine *engine, seq_id *seq, const struct sta
     if (rows->shape.end - begin > engine_cells_free(engine))
         return err_set(info, ERR_LIMIT, "%u tokens to import, %u are free", rows->shape.end - begin,
                        engine_cells_free(engine));
-    if (!ops->import_rows(engine, *seq, rows->data, rows->shape.bytes) ||
-        (rows->shape.end > end &&
-         !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, *seq, end)))
+    if ((rows->shape.bytes != NO_ROWS_BYTES &&
+         !ops->import_rows(engine, *seq, rows->data, rows->shape.bytes)) ||
+        (rows->shape.end > end && !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(
+                                      engine, *seq, seqs_position(&engine->seqs, *seq, end))))
         return refused(engine, seq, end, info);
     seqs_append(&engine->seqs, *seq, end - begin);
     return ERR_OK;
@@ -335,12 +394,27 @@ static enum err import_object(struct engine *engine, const struct state_restore 
     return ERR_OK;
 }
 
+/* Positions of rows depend on the pictures before them. */
+static void announce_folds(struct engine *engine, const struct state_restore *restore, seq_id seq)
+{
+    for (uint32_t at = 0; engine->facts.mrope && restore->tokens != NULL && at < restore->length;) {
+        uint32_t count = picture_run(restore->tokens + at, restore->length - at);
+        if (count > 0)
+            seqs_fold(
+                &engine->seqs, seq,
+                (struct seqs_fold){at, at + count, picture_positions(restore->tokens[at], count)});
+        at += count > 0 ? count : 1;
+    }
+}
+
 enum err state_import_begin(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                             struct errinfo *info)
 {
     *seq = SEQ_NONE;
     TRY(check_restore(engine, restore, info));
-    return engine_seq_acquire(engine, seq, info);
+    TRY(engine_seq_acquire(engine, seq, info));
+    announce_folds(engine, restore, *seq);
+    return ERR_OK;
 }
 
 enum err state_import_object(struct engine *engine, const struct state_restore *restore,
@@ -354,7 +428,8 @@ enum err state_import_object(struct engine *engine, const struct state_restore *
 enum err state_import_end(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                           struct errinfo *info)
 {
-    if (engine->ops->seq_length(engine, *seq) != restore->length)
+    seqs_unfold(&engine->seqs, *seq, restore->length); /* of a plan that was shortened */
+    if (engine_library_length(engine, *seq) != restore->length)
         return refused(engine, seq, restore->length, info);
     return ERR_OK;
 }
@@ -365,9 +440,9 @@ enum err state_import(struct engine *engine, const struct state_restore *restore
     size_t count = restore->rows_count + (restore->snapshot != NULL);
 
     *seq = SEQ_NONE;
-    TRY(check_restore(engine, restore, info));
+    TRY(check_restore(engine, restore, info)); /* shapes, before their bytes are read */
     TRY(check_digests(engine, restore, info));
-    TRY(engine_seq_acquire(engine, seq, info));
+    TRY(state_import_begin(engine, restore, seq, info));
     enum err err = ERR_OK;
     for (size_t i = 0; i < count && err == ERR_OK; i++)
         err = import_object(engine, restore, i, seq, info);

@@ -54,6 +54,11 @@ struct state_object {
  * rows pass through); the rest of the memory is undefined afterwards and can be freed. */
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens);
 uint64_t state_rows_capacity(const struct engine *engine, uint32_t tokens);
+/* Of rows [begin, end) of the sequence. Where rows of a picture cannot be told apart (seqs.h), the
+ * range that has the picture's last row has all of them, so that another may have none: its image
+ * is one byte. */
+uint64_t state_range_capacity(const struct engine *engine, seq_id seq, uint32_t begin,
+                              uint32_t end);
 uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq);
 uint64_t state_whole_bytes(struct engine *engine, seq_id seq);
 
@@ -79,6 +84,7 @@ struct state_restore {
     size_t rows_count;
     const struct state_object *snapshot; /* NULL = none */
     uint32_t length;
+    const token_id *tokens; /* `length` of them, for pictures among them; NULL: there are none */
 };
 
 /* All or nothing: a fresh sequence of exactly `length` tokens, or an error and no sequence. Every

@@ -551,6 +551,7 @@ static void facts_fields(struct wire *wire, struct worker_facts *worker)
     field_token(wire, &facts->fim.repo, facts->vocab);
     field_token(wire, &facts->fim.file, facts->vocab);
     field_bool(wire, &facts->images);
+    field_bool(wire, &facts->mrope);
     fingerprint_fields(wire, &facts->fingerprint);
     lora_fields(wire, facts);
     field_u32(wire, &worker->cells, UINT32_MAX);

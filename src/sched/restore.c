@@ -422,6 +422,7 @@ static struct state_restore gather(const struct job *job)
         .rows_count = job->restore.objects_count - snapshot,
         .snapshot = snapshot ? last : NULL,
         .length = hearth_plan_info(job->restore.plan)->boundary,
+        .tokens = job->tokens,
     };
 }
 

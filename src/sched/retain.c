@@ -39,12 +39,12 @@ static uint32_t kept_length(const struct job *job)
     return job->sched->cuttable ? most : 0;
 }
 
-static uint64_t capacity_of(struct job *job, bool rows, uint32_t tokens)
+static uint64_t capacity_of(struct job *job, bool rows, uint32_t begin, uint32_t end)
 {
     struct engine *engine = job->sched->engine;
 
     if (rows)
-        return state_rows_capacity(engine, tokens);
+        return state_range_capacity(engine, job->seq, begin, end);
     return job->sched->whole ? state_whole_bytes(engine, job->seq)
                              : state_snapshot_bytes(engine, job->seq);
 }
@@ -65,7 +65,7 @@ static int put(struct job *job, enum hearth_object_kind kind, uint32_t begin, ui
 {
     struct hearth_store *store = job->keep.store;
     bool rows = kind == HEARTH_OBJECT_ROWS;
-    uint64_t capacity = capacity_of(job, rows, end - begin);
+    uint64_t capacity = capacity_of(job, rows, begin, end);
     struct cuts_shape shape;
     void *memory;
 
@@ -153,7 +153,7 @@ static struct store_piece piece_of(struct job *job, bool rows, uint32_t begin, u
     uint64_t each = job->sched->facts->rows_bytes_per_token;
 
     return (struct store_piece){
-        .bytes = capacity_of(job, rows, end - begin),
+        .bytes = capacity_of(job, rows, begin, end),
         .scattered = rows ? each * scatter_count(&job->keep.scatter, begin, end) : 0,
         .snapshot = !rows,
     };

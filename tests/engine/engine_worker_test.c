@@ -251,7 +251,7 @@ static void twins_import(struct twins *twins, uint32_t slot, uint32_t at)
         struct state_object object = {rows->shape, twins->images[e][at], false};
         struct state_object snapshot = {snap->shape, twins->snapshots[e][at], false};
         struct state_restore restore = {&object, rows->snapshot ? 0 : 1,
-                                        snap->length > 0 ? &snapshot : NULL, rows->length};
+                                        snap->length > 0 ? &snapshot : NULL, rows->length, NULL};
         err[e] = state_import(twins->engines[e], &restore, &twins->seqs[e][slot], NULL);
     }
     same_answer(err[0], err[1], "import");
@@ -490,7 +490,7 @@ static bool workload(struct engine *engine, struct kept *kept, struct errinfo *i
 static bool restored_is_exact(struct engine *engine, struct kept *kept, struct errinfo *info)
 {
     seq_id seq = SEQ_NONE;
-    struct state_restore restore = {&kept->rows, 1, &kept->snapshot, CUT};
+    struct state_restore restore = {&kept->rows, 1, &kept->snapshot, CUT, NULL};
 
     kept->rows.data = kept->images[0];
     kept->snapshot.data = kept->images[1];

@@ -17,15 +17,22 @@ static void test_ids(void **state)
     token_id first[COUNT], second[COUNT], prefix[PICTURE_CELLS_MIN];
 
     (void)state;
-    picture_fill_tokens(&identity, 0, first, COUNT);
-    picture_fill_tokens(&identity, 1, second, COUNT);
-    picture_fill_tokens(&identity, 0, prefix, PICTURE_CELLS_MIN);
+    picture_fill_tokens(&identity, 0, COUNT, first, COUNT);
+    picture_fill_tokens(&identity, 1, COUNT, second, COUNT);
+    picture_fill_tokens(&identity, 0, PICTURE_CELLS_MIN, prefix, PICTURE_CELLS_MIN);
     assert_memory_equal(first, prefix, sizeof(prefix));
     for (size_t i = 0; i < COUNT; i++) {
         assert_true(token_is_picture(first[i]));
         assert_int_equal((first[i] & PICTURE_FIRST) != 0, i == 0);
         assert_int_not_equal(first[i], second[i]);
     }
+    picture_fill_tokens(&identity, 0, 7, second, COUNT); /* M-RoPE: fewer positions than tokens */
+    assert_memory_equal(first + 1, second + 1, sizeof(first) - sizeof(*first));
+    assert_int_equal(picture_positions(first[0], COUNT), COUNT);
+    assert_int_equal(picture_positions(second[0], COUNT), 7);
+    assert_int_equal(picture_run(second, COUNT), COUNT);
+    assert_int_equal(picture_run(second, 3), 3);
+    assert_int_equal(picture_run(second + 1, 3), 0);
     assert_false(token_is_picture(INT32_MIN));
     assert_false(token_is_picture(TOKEN_NONE));
     assert_false(token_is_picture(PICTURE_TOKEN - 1));
@@ -38,10 +45,10 @@ static void test_all_bits_count(void **state)
     token_id ids[PICTURE_CELLS_MIN], others[PICTURE_CELLS_MIN];
 
     (void)state;
-    picture_fill_tokens(&identity, 0, ids, PICTURE_CELLS_MIN);
+    picture_fill_tokens(&identity, 0, PICTURE_CELLS_MIN, ids, PICTURE_CELLS_MIN);
     for (size_t bit = 0; bit < 8 * sizeof(identity.bytes); bit++) {
         identity.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        picture_fill_tokens(&identity, 0, others, PICTURE_CELLS_MIN);
+        picture_fill_tokens(&identity, 0, PICTURE_CELLS_MIN, others, PICTURE_CELLS_MIN);
         for (size_t i = 0; i < PICTURE_CELLS_MIN; i++)
             assert_int_not_equal(ids[i], others[i]);
         identity.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);

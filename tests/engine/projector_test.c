@@ -7,17 +7,23 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/engine_ops.h"
 #include "engine/state.h"
 #include "support/models.h"
 #include "support/pictures.h"
 #include "support/test.h"
 
-enum { SIDE = 120, TEXT = 5, CHUNK = 128 };
+enum { SIDE = 120, TEXT = 5, CHUNK = 128, MROPE = 2 /* pairs from here on */ };
 
 static const struct pair {
     const char *model, *projector;
-} pairs[] = {
-    {"llama", "mmproj-mlp"}, {"gemma3", "mmproj-gemma3"}, /* not causal, and layers with a window */
+} pairs[] =
+    {
+        {"llama", "mmproj-mlp"},
+        {"gemma3", "mmproj-gemma3"}, /* not causal, and layers with a window */
+        {"qwen2vl", "mmproj-qwen2vl"},
+        {"qwen2vl", "mmproj-qwen25vl"},
+        {"qwen3vl", "mmproj-qwen3vl"},
 };
 
 static struct engine *load(const struct pair *pair)
@@ -163,43 +169,90 @@ static float *cold(struct engine *engine, const struct picture *picture)
     run_picture(engine, seq, picture);
     assert_int_equal(engine_seq_length(engine, seq), TEXT + picture->count);
     float *logits = logits_after(engine, seq);
+    /* the library's own count: the picture takes as many positions as it says */
+    uint32_t more = picture->pieces[0].count - picture->pieces[0].positions;
+    assert_int_equal(engine->ops->seq_length(engine, seq), 2 * TEXT + picture->count - more);
     engine_seq_release(engine, &seq);
     return logits;
 }
 
-/* State after the picture, as rows in two parts, cut inside the picture, and a snapshot. */
-static float *restored(struct engine *engine, const struct picture *picture)
+struct saved {
+    struct state_object rows[4], snapshot;
+    token_id *tokens;
+    bool needs; /* a snapshot */
+};
+
+static void export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                        struct state_object *rows)
 {
-    uint32_t length = TEXT + (uint32_t)picture->count, cut = length - 3;
-    struct state_object rows[2] = {0}, snapshot = {0};
-    bool needs = kind_set_needs_snapshot(engine_facts(engine)->kinds);
-    void *memory[3] = {mem_alloc(state_rows_capacity(engine, cut)),
-                       mem_alloc(state_rows_capacity(engine, length - cut)), NULL};
+    uint64_t capacity = state_range_capacity(engine, seq, begin, end);
+    void *memory = mem_alloc(capacity);
+    struct errinfo info = {0};
+
+    if (state_export_rows(engine, seq, begin, end, memory, capacity, &rows->shape, &info) != ERR_OK)
+        fail_msg("rows %u..%u: %s", begin, end, info.text);
+    rows->data = memory;
+}
+
+/* State after the picture, or `more` tokens after it, as rows in four parts, with cuts before,
+ * inside (twice) and after the picture, and a snapshot. */
+static void save(struct engine *engine, const struct picture *picture, uint32_t more,
+                 struct saved *saved)
+{
+    uint32_t length = TEXT + (uint32_t)picture->count, end = length + more;
+    const uint32_t at = TEXT + picture->pieces[0].at, last = at + picture->pieces[0].count;
+    const uint32_t cuts[] = {0, TEXT - 1, at + 4, last - 3, end};
     seq_id seq;
 
+    saved->needs = kind_set_needs_snapshot(engine_facts(engine)->kinds);
+    saved->tokens = mem_alloc_array(end, sizeof(*saved->tokens));
+    memcpy(saved->tokens, before, sizeof(before));
+    memcpy(saved->tokens + TEXT, picture->tokens, picture->count * sizeof(*picture->tokens));
+    memcpy(saved->tokens + length, after, more * sizeof(*after));
     assert_ok(engine_seq_acquire(engine, &seq, NULL));
     run_text(engine, seq, before, TEXT);
     run_picture(engine, seq, picture);
-    for (uint32_t i = 0; i < 2; i++) {
-        uint32_t begin = i == 0 ? 0 : cut, end = i == 0 ? cut : length;
-        assert_ok(state_export_rows(engine, seq, begin, end, memory[i],
-                                    state_rows_capacity(engine, end - begin), &rows[i].shape,
-                                    NULL));
-        rows[i].data = memory[i];
-    }
-    if (needs) {
+    if (saved->needs) {
         uint64_t bytes = state_snapshot_bytes(engine, seq);
-        memory[2] = mem_alloc(bytes);
-        assert_ok(state_export_snapshot(engine, seq, memory[2], bytes, &snapshot.shape, NULL));
-        snapshot.data = memory[2];
+        void *memory = mem_alloc(bytes);
+        assert_ok(state_export_snapshot(engine, seq, memory, bytes, &saved->snapshot.shape, NULL));
+        saved->snapshot.data = memory;
     }
+    if (more > 0)
+        run_text(engine, seq, after, more);
+    for (size_t i = 0; i < COUNT_OF(saved->rows); i++)
+        export_rows(engine, seq, cuts[i], cuts[i + 1], &saved->rows[i]);
     engine_seq_release(engine, &seq);
-    struct state_restore restore = {rows, 2, needs ? &snapshot : NULL, length};
-    assert_ok(state_import(engine, &restore, &seq, NULL));
-    float *logits = logits_after(engine, seq);
+}
+
+static void forget(struct saved *saved)
+{
+    for (size_t i = 0; i < COUNT_OF(saved->rows); i++)
+        mem_free((void *)(uintptr_t)saved->rows[i].data);
+    mem_free((void *)(uintptr_t)saved->snapshot.data);
+    mem_free(saved->tokens);
+}
+
+/* Logits of the text after the picture. With `more`, the rows of that text are there as well and
+ * are cut off. */
+static float *restored(struct engine *engine, const struct picture *picture, uint32_t more)
+{
+    uint32_t length = TEXT + (uint32_t)picture->count;
+    struct saved saved = {0};
+    struct errinfo info = {0};
+    seq_id seq, fork;
+
+    save(engine, picture, more, &saved);
+    struct state_restore restore = {saved.rows, COUNT_OF(saved.rows),
+                                    saved.needs ? &saved.snapshot : NULL, length, saved.tokens};
+    if (state_import(engine, &restore, &seq, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    assert_int_equal(engine_seq_length(engine, seq), length);
+    assert_ok(engine_seq_fork(engine, seq, &fork, NULL));
+    float *logits = logits_after(engine, fork);
     engine_seq_release(engine, &seq);
-    for (size_t i = 0; i < COUNT_OF(memory); i++)
-        mem_free(memory[i]);
+    engine_seq_release(engine, &fork);
+    forget(&saved);
     return logits;
 }
 
@@ -214,15 +267,22 @@ static void check_pair(const struct pair *pair)
     struct picture *one = read_file(engine, test_png(SIDE, SIDE, 1));
     struct picture *two = read_file(engine, test_png(SIDE, SIDE, 2));
     float *first = cold(engine, one), *again = cold(engine, one), *other = cold(engine, two);
-    float *back = restored(engine, one);
+    float *back = restored(engine, one, 0), *cut = restored(engine, one, 3);
 
+    const struct picture_piece *piece = &one->pieces[0];
+
+    assert_int_equal(engine_facts(engine)->mrope, pair >= &pairs[MROPE]);
+    assert_int_equal(piece->positions < piece->count, pair >= &pairs[MROPE]);
+    assert_int_equal(picture_positions(one->tokens[piece->at], piece->count), piece->positions);
     assert_true(equal(engine, first, again));
     assert_false(equal(engine, first, other));
     assert_true(equal(engine, first, back));
+    assert_true(equal(engine, first, cut));
     mem_free(first);
     mem_free(again);
     mem_free(other);
     mem_free(back);
+    mem_free(cut);
     picture_destroy(&one);
     picture_destroy(&two);
     engine_close(&engine);
@@ -238,6 +298,40 @@ static void test_not_causal(void **state)
 {
     (void)state;
     check_pair(&pairs[1]);
+}
+
+static void test_mrope(void **state)
+{
+    (void)state;
+    for (size_t i = MROPE; i < COUNT_OF(pairs); i++)
+        check_pair(&pairs[i]);
+}
+
+/* Without the prompt, or with another picture in it, rows are not taken for others. */
+static void test_mrope_refusals(void **state)
+{
+    struct engine *engine = load(&pairs[MROPE]);
+    struct picture *picture = read_file(engine, test_png(SIDE, SIDE, 1));
+    uint32_t length = TEXT + (uint32_t)picture->count, at = TEXT + picture->pieces[0].at + 6;
+    struct saved saved = {0};
+    struct state_restore restore = {saved.rows, COUNT_OF(saved.rows), NULL, length, NULL};
+    seq_id seq;
+
+    (void)state;
+    save(engine, picture, 0, &saved);
+    assert_err(state_import(engine, &restore, &seq, NULL), ERR_INVALID);
+    restore.tokens = saved.tokens;
+    saved.tokens[at] |= PICTURE_FIRST; /* two pictures instead of one */
+    assert_err(state_import(engine, &restore, &seq, NULL), ERR_INVALID);
+    saved.tokens[at] &= ~PICTURE_FIRST;
+    assert_ok(state_import(engine, &restore, &seq, NULL));
+    assert_err(engine_seq_truncate(engine, seq, at, NULL), ERR_UNSUPPORTED);
+    assert_ok(engine_seq_truncate(engine, seq, TEXT, NULL));
+    run_picture(engine, seq, picture); /* where the other one was */
+    engine_seq_release(engine, &seq);
+    forget(&saved);
+    picture_destroy(&picture);
+    engine_close(&engine);
 }
 
 /* No room: nothing has changed. */
@@ -274,4 +368,6 @@ static int setup(void **state)
 TEST_SUITE(cmocka_unit_test_setup(test_identity, setup),
            cmocka_unit_test_setup(test_refusals, setup), cmocka_unit_test_setup(test_causal, setup),
            cmocka_unit_test_setup(test_not_causal, setup),
+           cmocka_unit_test_setup(test_mrope, setup),
+           cmocka_unit_test_setup(test_mrope_refusals, setup),
            cmocka_unit_test_setup(test_no_room, setup))

@@ -341,7 +341,41 @@ static void test_a_given_slot_can_be_claimed(void **state)
     seqs_fini(&seqs);
 }
 
-TEST_SUITE(TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed),
+/* ---- folds ---- */
+
+/* Tokens 4..13 take 3 positions, 20..24 take 2. */
+static void test_folds(void **state)
+{
+    static const uint32_t positions[] = {0, 1, 2, 3,  4,  4,  4,  4,  4,  4,  4,  4,  4,
+                                         7, 8, 9, 10, 11, 12, 13, 14, 14, 14, 14, 16, 17};
+    static struct seqs seqs;
+
+    (void)state;
+    seqs_init(&seqs, 2, CELLS, false);
+    int32_t a = seqs_acquire(&seqs);
+    seqs_append(&seqs, a, 4);
+    seqs_fold(&seqs, a, (struct seqs_fold){4, 13, 3}); /* before its tokens, as a restore does */
+    seqs_append(&seqs, a, 16);
+    seqs_fold(&seqs, a, (struct seqs_fold){20, 24, 2});
+    seqs_append(&seqs, a, 4);
+    int32_t b = seqs_fork(&seqs, a);
+    for (uint32_t i = 0; i < COUNT_OF(positions); i++) {
+        uint32_t floor = i > 4 && i < 13 ? 4 : i > 20 && i < 24 ? 20 : i;
+        assert_int_equal(seqs_position(&seqs, b, i), positions[i]);
+        assert_int_equal(seqs_floor(&seqs, b, i), floor);
+    }
+    seqs_truncate(&seqs, b, 20);
+    assert_int_equal(seqs_position(&seqs, b, 24), 18);
+    assert_int_equal(seqs_position(&seqs, a, 24), 16);
+    seqs_unfold(&seqs, a, 4);
+    assert_int_equal(seqs_position(&seqs, a, 24), 24);
+    seqs_release(&seqs, b);
+    b = seqs_acquire(&seqs);
+    assert_int_equal(seqs_position(&seqs, b, 24), 24);
+    seqs_fini(&seqs);
+}
+
+TEST_SUITE(TEST(test_folds), TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed),
            TEST(test_equals_oracle_with_failures), TEST(test_equals_oracle_with_streams),
            TEST(test_header_drawing), TEST(test_a_broken_slot_keeps_its_cells_until_released),
            TEST(test_i102_a_retired_slot_comes_back_when_nothing_is_in_use),

@@ -74,7 +74,7 @@ static void export_all(struct fixture *f)
         assert_ok(state_export_rows(f->engine, f->seq, i * BLOCK, MIN((i + 1) * BLOCK, LENGTH),
                                     f->images[i], IMAGE_BYTES_MAX, &f->rows[i].shape, NULL));
     }
-    f->restore = (struct state_restore){f->rows, BLOCKS, NULL, LENGTH};
+    f->restore = (struct state_restore){f->rows, BLOCKS, NULL, LENGTH, NULL};
     if (kind_set_needs_snapshot(f->options.kinds)) {
         f->snapshot.data = f->images[BLOCKS];
         assert_ok(state_export_snapshot(f->engine, f->seq, f->images[BLOCKS], IMAGE_BYTES_MAX,
@@ -164,7 +164,7 @@ static void test_restores_blocks_and_wholes(void **state)
     for (size_t i = 0; i < COUNT_OF(sets); i++) {
         struct fixture *f = create((struct engine_fake_options){.kinds = sets[i]});
         assert_restores(f, &f->restore);
-        f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH};
+        f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH, NULL};
         assert_restores(f, &f->restore);
         destroy(&f);
     }
@@ -503,7 +503,7 @@ static void spoil_whole_with_snapshot(struct fixture *f)
 
 static void spoil_whole_elsewhere(struct fixture *f)
 {
-    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH - 1};
+    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH - 1, NULL};
 }
 
 static void test_i31_i36_what_does_not_fit_is_refused_untouched(void **state)
@@ -577,7 +577,7 @@ static void test_i102_damaged_bytes_are_refused_untouched(void **state)
         }
     }
     f->images[BLOCKS + 1][100] ^= 1;
-    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH};
+    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH, NULL};
     assert_refused(f, &f->restore, ERR_CORRUPT);
     f->images[BLOCKS + 1][100] ^= 1;
     assert_restores(f, &f->restore);
@@ -713,7 +713,7 @@ static void test_whole_mode_takes_wholes_only(void **state)
     assert_refused(f, &rows->restore, ERR_INVALID);
     assert_ok(state_export_whole(f->engine, f->seq, memory, sizeof(memory), &f->whole.shape, NULL));
     f->whole.data = memory;
-    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH};
+    f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH, NULL};
     assert_restores(f, &f->restore);
     destroy(&f);
     destroy(&rows);
@@ -745,7 +745,7 @@ static void test_recurrent_models_have_snapshots_only(void **state)
     struct fixture *hybrid = create((struct engine_fake_options){.kinds = HYBRID});
     unsigned char memory[IMAGE_BYTES_MAX];
     struct state_object snapshot = {.data = memory};
-    struct state_restore restore = {NULL, 0, &snapshot, 5};
+    struct state_restore restore = {NULL, 0, &snapshot, 5, NULL};
     struct state_shape shape;
     struct engine *engine = NULL;
     token_id tokens[5] = {1, 2, 3, 4, 5};

@@ -82,7 +82,7 @@ static void teardown(struct fixture *f)
 static enum err import(struct fixture *f, const struct state_object *rows, size_t count,
                        const struct state_object *snapshot, uint32_t length, seq_id *seq)
 {
-    struct state_restore restore = {rows, count, snapshot, length};
+    struct state_restore restore = {rows, count, snapshot, length, NULL};
 
     return state_import(f->engine, &restore, seq, NULL);
 }

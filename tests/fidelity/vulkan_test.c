@@ -160,7 +160,7 @@ static void check(const char *family, kind_set kinds)
     export(engine, seq, &rows, &snapshot);
     finish(engine, &seq, tokens, &again);
     expect_same(engine, &again, &cold);
-    struct state_restore restore = {&rows, 1, snapshot.data ? &snapshot : NULL, CUT};
+    struct state_restore restore = {&rows, 1, snapshot.data ? &snapshot : NULL, CUT, NULL};
     assert_ok(state_import(engine, &restore, &seq, NULL));
     finish(engine, &seq, tokens, &restored);
     expect_same(engine, &restored, &cold);
