@@ -420,7 +420,8 @@ static bool finish_reply(struct run *run, struct conn *conn)
         op->asking = reply->asking;
     } else {
         bool large = reply->value && reply->body > op->capacity;
-        end_op(run, op, large || reply->again != NULL ? KV_ERROR : reply->result);
+        bool odd = reply->result == KV_FULL && op->verb != KV_PUT;
+        end_op(run, op, large || odd || reply->again != NULL ? KV_ERROR : reply->result);
     }
     return !close;
 }

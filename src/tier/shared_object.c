@@ -211,6 +211,11 @@ static void delete_parts(const struct shared_io *io, const struct shared_head *h
     mem_free(ops);
 }
 
+static bool is_same_write(const struct shared_head *a, const struct shared_head *b)
+{
+    return memcmp(a->id, b->id, sizeof(a->id)) == 0;
+}
+
 /* Replaces `head` by the one that is there. It may be the same: a reply was lost, and the write was
  * repeated. */
 static enum tier_result take_existing(const struct shared_io *io, struct shared_head *head,
@@ -219,7 +224,7 @@ static enum tier_result take_existing(const struct shared_io *io, struct shared_
     struct shared_head there;
     enum tier_result result = shared_read_head(io, &head->meta.key, deadline_of(io), &there);
 
-    *existed = result != TIER_OK || memcmp(there.id, head->id, sizeof(head->id)) != 0;
+    *existed = result != TIER_OK || !is_same_write(&there, head);
     if (result == TIER_OK && *existed) /* these parts have no head, and S3 has no time to live */
         delete_parts(io, head);
     shared_head_fini(head);
@@ -251,17 +256,21 @@ enum tier_result shared_write(const struct shared_io *io, const struct tier_meta
     return result;
 }
 
-bool shared_erase(const struct shared_io *io, const struct hash256 *key)
+bool shared_erase(const struct shared_io *io, const struct hash256 *key,
+                  const struct shared_head *only)
 {
     struct kv_op op = head_op(io, key, KV_DELETE);
     struct shared_head head;
     bool known = shared_read_head(io, key, deadline_of(io), &head) == TIER_OK;
+    bool other = only != NULL && (!known || !is_same_write(&head, only));
 
-    kv_run(io->kv, &op, 1, deadline_of(io));
-    if (known) {
+    op.result = KV_MISSING;
+    if (!other)
+        kv_run(io->kv, &op, 1, deadline_of(io));
+    if (known && !other)
         delete_parts(io, &head);
+    if (known)
         shared_head_fini(&head);
-    }
     return op.result == KV_OK || op.result == KV_MISSING;
 }
 

@@ -43,8 +43,10 @@ enum tier_result shared_read_head(const struct shared_io *io, const struct hash2
 /* Reads and verifies the payload. */
 enum tier_result shared_read_parts(const struct shared_io *io, const struct shared_head *head,
                                    void *dst, shared_step_fn step, void *arg);
-/* Removes the head; the parts follow if it could be read. False: it could not be removed. */
-bool shared_erase(const struct shared_io *io, const struct hash256 *key);
+/* Removes the head; the parts follow if it could be read. False: it could not be removed. A head that
+ * is not `only` (unless NULL) stays: another process has written the object anew. */
+bool shared_erase(const struct shared_io *io, const struct hash256 *key,
+                  const struct shared_head *only);
 
 /* Notes: small values. read appends to `out`; MISSING also when it is damaged or foreign. */
 enum tier_result shared_write_note(const struct shared_io *io, const struct hash256 *key,

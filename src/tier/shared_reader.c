@@ -37,7 +37,8 @@ static bool get_goes_on(void *arg)
     return goes_on;
 }
 
-/* One attempt, with the head that is known or a new one (*fresh). */
+/* One attempt, with the head that is known or a new one (*fresh). An object whose head is new and
+ * which cannot be read whole is removed, so that it is written anew. */
 static enum tier_result try_read(struct tier_shared *shared, struct get *get, bool *fresh)
 {
     struct shared_head head;
@@ -53,6 +54,7 @@ static enum tier_result try_read(struct tier_shared *shared, struct get *get, bo
         lock_enter(&shared->lock);
         shared->counters.heads_damaged++;
         lock_leave(&shared->lock);
+        (void)shared_erase(&shared->io, &get->key, NULL);
     }
     if (result != TIER_OK)
         return result;
@@ -67,11 +69,12 @@ static enum tier_result try_read(struct tier_shared *shared, struct get *get, bo
     if (result == TIER_OK && *fresh)
         shared_known_add(&shared->known, &head);
     lock_leave(&shared->lock);
+    if (*fresh && (result == TIER_MISSING || result == TIER_DAMAGED))
+        (void)shared_erase(&shared->io, &get->key, &head);
     shared_head_fini(&head);
     return result;
 }
 
-/* An object that cannot be read whole is removed, so that it is written anew. */
 static enum tier_result read_object(struct tier_shared *shared, struct get *get)
 {
     bool fresh = false;
@@ -86,8 +89,6 @@ static enum tier_result read_object(struct tier_shared *shared, struct get *get)
         lock_enter(&shared->lock);
         (void)shared_known_remove(&shared->known, &get->key);
         lock_leave(&shared->lock);
-        if (result == TIER_DAMAGED)
-            (void)shared_erase(&shared->io, &get->key);
     }
     return result;
 }
@@ -271,7 +272,7 @@ void shared_read_meta(struct tier *tier, const struct hash256 *keys, size_t coun
         shared->counters.heads_damaged += result == TIER_DAMAGED;
         lock_leave(&shared->lock);
         if (result == TIER_DAMAGED)
-            (void)shared_erase(&shared->io, &keys[i]);
+            (void)shared_erase(&shared->io, &keys[i], NULL);
         if (result != TIER_OK)
             continue;
         if (!doomed)

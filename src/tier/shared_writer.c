@@ -72,7 +72,7 @@ static enum tier_result write_object(struct tier_shared *shared, struct shared_p
                                    : TIER_FULL;
 
     if (result == TIER_DAMAGED && existed) { /* damaged or foreign there: write it anew */
-        (void)shared_erase(&shared->io, &put->meta.key);
+        (void)shared_erase(&shared->io, &put->meta.key, NULL);
         result =
             shared_write(&shared->io, &put->meta, put->data, put_goes_on, shared, &existed, &head);
     }
@@ -104,11 +104,12 @@ static void delete_first_locked(struct tier_shared *shared) REQUIRES(lock)
     struct hash256 key = doomed->key;
 
     lock_leave(&shared->lock);
-    if (!shared_erase(&shared->io, &key))
+    if (!shared_erase(&shared->io, &key, NULL))
         LOG_WARN(shared->log, "shared", "an object could not be deleted: it ends by its TTL");
     lock_enter(&shared->lock);
     list_remove(&shared->doomed, &doomed->link);
     mem_free(doomed);
+    (void)shared_known_remove(&shared->known, &key); /* it was being written when it was dropped */
 }
 
 void shared_writer_run(void *arg)

@@ -14,9 +14,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "support/test.h"
+#include "support/tier_suite.h"
+#include "tier/tier_shared.h"
 
-enum { PIECE = 256 << 10, TAIL = 32 };
+enum { PIECE = 256 << 10, OBJECT_BYTES = 90000, PIECES_MAX = 300 };
+
+/* ---- the proxy ---- */
 
 static bool send_all(int fd, const char *data, size_t len)
 {
@@ -30,56 +35,53 @@ static bool send_all(int fd, const char *data, size_t len)
     return true;
 }
 
-/* The last bytes of a piece. */
-struct tail {
-    char bytes[TAIL];
-    size_t len;
-};
-
-/* Whether the text is in these bytes, or begins in the piece before. */
-static bool has_text(const char *text, struct tail *tail, const char *data, size_t len)
+/* Instead of forwarding a request. False: the connection ends. */
+static bool refuse(struct fleet_proxy_conn *conn, const struct fleet_fault *fault)
 {
-    char joined[2 * TAIL];
-    size_t first = MIN(len, TAIL), both = tail->len + first;
+    struct linger linger = {.l_onoff = 1};
+    char reply[256];
 
-    memcpy(joined, tail->bytes, tail->len);
-    memcpy(joined + tail->len, data, first);
-    bool found = text != NULL && (memmem(joined, both, text, strlen(text)) != NULL ||
-                                  memmem(data, len, text, strlen(text)) != NULL);
-    tail->len = first;
-    memcpy(tail->bytes, data + len - first, first);
-    return found;
+    if (fault->kind == FLEET_REPLY) {
+        int len = snprintf(reply, sizeof(reply), fault->reply, conn->proxy->port);
+        (void)send_all(conn->client, reply, (size_t)len);
+    } else if (fault->kind == FLEET_RESET) {
+        setsockopt(conn->client, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    }
+    return fault->kind == FLEET_SILENT;
 }
 
-/* Moves what is there in one direction; false: the connection ends. */
-static bool forward(struct fleet_proxy_conn *conn, bool reply, char *piece, struct tail *tail)
+static bool forward_request(struct fleet_proxy_conn *conn, char *piece)
 {
     struct fleet_proxy *proxy = conn->proxy;
-    ssize_t got = recv(reply ? conn->server : conn->client, piece, PIECE, 0);
+    const struct fleet_fault *fault = atomic_load(&proxy->fault);
+    ssize_t got = recv(conn->client, piece, PIECE, 0);
 
     if (got <= 0)
         return false;
-    if (reply) {
-        clock_sleep_ns(clock_real(), atomic_load(&proxy->delay_ms) * NS_PER_MS);
-        return send_all(conn->client, piece, (size_t)got);
-    }
-    const char *lost = atomic_load(&proxy->lost);
-    bool lose = has_text(lost, tail, piece, (size_t)got) &&
-                atomic_compare_exchange_strong(&proxy->lost, &lost, NULL);
-    if (!send_all(conn->server, piece, (size_t)got))
+    if (fault == NULL || atomic_fetch_sub(&proxy->pieces, 1) != 1)
+        return send_all(conn->server, piece, (size_t)got);
+    if (fault->kind != FLEET_LOST && fault->kind != FLEET_HALF)
+        return refuse(conn, fault);
+    conn->spoils = fault; /* its reply, when the rest of the request has come */
+    return send_all(conn->server, piece, (size_t)got);
+}
+
+static bool forward_reply(struct fleet_proxy_conn *conn, char *piece)
+{
+    ssize_t got = recv(conn->server, piece, PIECE, 0);
+
+    if (got <= 0)
         return false;
-    if (lose) {
-        (void)!recv(conn->server, piece, PIECE, 0); /* it was done */
-        atomic_fetch_add(&proxy->losses, 1);
-    }
-    return !lose;
+    if (conn->spoils != NULL)
+        got = conn->spoils->kind == FLEET_HALF ? got / 2 : 0;
+    clock_sleep_ns(clock_real(), atomic_load(&conn->proxy->delay_ms) * NS_PER_MS);
+    return send_all(conn->client, piece, (size_t)got) && conn->spoils == NULL;
 }
 
 static void run_conn(void *arg)
 {
     struct fleet_proxy_conn *conn = arg;
-    static _Thread_local char piece[PIECE];
-    struct tail tail = {.len = 0};
+    char *piece = mem_alloc(PIECE);
     bool open = true;
 
     while (open) {
@@ -89,28 +91,43 @@ static void run_conn(void *arg)
             break;
         for (size_t i = 0; i < COUNT_OF(fds) && open; i++)
             if (fds[i].revents != 0)
-                open = forward(conn, i == 1, piece, &tail);
+                open = i == 0 ? forward_request(conn, piece) : forward_reply(conn, piece);
     }
     shutdown(conn->client, SHUT_RDWR);
     shutdown(conn->server, SHUT_RDWR);
+    mem_free(piece);
 }
 
-static int open_socket(uint16_t port, bool listens, uint16_t *bound)
+/* Listens on a free port, or connects to one; -1: it could not connect. */
+static int open_socket(uint16_t to, uint16_t *listens)
 {
     struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(to)};
     socklen_t len = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
     assert_true(fd >= 0);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (!listens)
-        return connect(fd, (struct sockaddr *)&address, len) == 0 ? fd : (close(fd), -1);
+    if (listens == NULL && connect(fd, (struct sockaddr *)&address, len) != 0) {
+        close(fd);
+        return -1;
+    }
+    if (listens == NULL)
+        return fd;
     assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
     assert_int_equal(listen(fd, FLEET_PROXY_CONNS), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-    *bound = ntohs(address.sin_port);
+    *listens = ntohs(address.sin_port);
     return fd;
+}
+
+static void end_conn(struct fleet_proxy_conn *conn)
+{
+    shutdown(conn->client, SHUT_RDWR);
+    shutdown(conn->server, SHUT_RDWR);
+    thread_join(&conn->thread);
+    close(conn->client);
+    close(conn->server);
 }
 
 static void run_proxy(void *arg)
@@ -119,17 +136,18 @@ static void run_proxy(void *arg)
     int fd, one = 1;
 
     while ((fd = accept(proxy->listener, NULL, NULL)) >= 0) {
-        unsigned index = atomic_load(&proxy->conns_count);
-        int server = index < FLEET_PROXY_CONNS ? open_socket(proxy->to, false, NULL) : -1;
+        struct fleet_proxy_conn *conn = &proxy->conns[proxy->conns_count % FLEET_PROXY_CONNS];
+        int server = open_socket(proxy->to, NULL);
         if (server < 0) {
             close(fd);
             continue;
         }
+        if (proxy->conns_count >= FLEET_PROXY_CONNS) /* the oldest one ends */
+            end_conn(conn);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        struct fleet_proxy_conn *conn = &proxy->conns[index];
         *conn = (struct fleet_proxy_conn){.proxy = proxy, .client = fd, .server = server};
         assert_ok(thread_start(&conn->thread, "proxy", run_conn, conn, NULL));
-        atomic_store(&proxy->conns_count, index + 1);
+        proxy->conns_count++;
     }
 }
 
@@ -137,7 +155,7 @@ void fleet_proxy_start(struct fleet_proxy *proxy, uint16_t to)
 {
     memset(proxy, 0, sizeof(*proxy));
     proxy->to = to;
-    proxy->listener = open_socket(0, true, &proxy->port);
+    proxy->listener = open_socket(0, &proxy->port);
     assert_ok(thread_start(&proxy->thread, "proxies", run_proxy, proxy, NULL));
 }
 
@@ -146,12 +164,58 @@ void fleet_proxy_stop(struct fleet_proxy *proxy)
     shutdown(proxy->listener, SHUT_RDWR);
     thread_join(&proxy->thread);
     close(proxy->listener);
-    for (unsigned i = 0; i < atomic_load(&proxy->conns_count); i++) {
-        struct fleet_proxy_conn *conn = &proxy->conns[i];
-        shutdown(conn->client, SHUT_RDWR);
-        shutdown(conn->server, SHUT_RDWR);
-        thread_join(&conn->thread);
-        close(conn->client);
-        close(conn->server);
+    for (unsigned i = 0; i < MIN(proxy->conns_count, FLEET_PROXY_CONNS); i++)
+        end_conn(&proxy->conns[i]);
+}
+
+void fleet_proxy_fault(struct fleet_proxy *proxy, const struct fleet_fault *fault, int n)
+{
+    atomic_store(&proxy->fault, NULL);
+    atomic_store(&proxy->pieces, n);
+    atomic_store(&proxy->fault, fault);
+}
+
+/* ---- loops ---- */
+
+/* Stores object n in one tier, and reads it in another; whether both worked. */
+static bool store_and_read(const struct tier_shared_options *options, uint32_t n)
+{
+    static unsigned char data[OBJECT_BYTES];
+    struct tier_meta meta = tier_suite_meta(n, OBJECT_BYTES);
+    struct tier_answer answer;
+    struct tier *a, *b;
+
+    tier_answer_init(&answer);
+    assert_ok(tier_shared_open(&a, options, NULL));
+    assert_ok(tier_shared_open(&b, options, NULL));
+    tier_suite_fill(data, OBJECT_BYTES, n, 0);
+    bool stored = a->ops->put(a, &meta, data, tier_answer_done, &answer) &&
+                  tier_answer_wait(&answer) == TIER_OK;
+    enum tier_result read = tier_suite_get(b, n, OBJECT_BYTES); /* never other bytes */
+    tier_close(&a);
+    tier_close(&b);
+    tier_answer_fini(&answer);
+    return stored && read == TIER_OK;
+}
+
+void fleet_fault_loop(struct fleet_proxy *proxy, const struct tier_shared_options *options,
+                      const struct fleet_fault *faults, size_t count)
+{
+    static uint32_t object;
+    struct tier_shared_options brief = *options;
+
+    brief.timeout_ns = 50 * NS_PER_MS;
+    for (size_t i = 0; i < count; i++) {
+        for (int n = 1, left = 0; left <= 0; n++) {
+            bool silent = faults[i].kind == FLEET_SILENT;
+            object++;
+            fleet_proxy_fault(proxy, &faults[i], n);
+            bool good = store_and_read(silent ? &brief : options, object);
+            left = atomic_load(&proxy->pieces);
+            fleet_proxy_fault(proxy, NULL, 0);
+            if ((left > 0 && !good && !silent) || n > PIECES_MAX ||
+                (!store_and_read(options, object) && !store_and_read(options, object)))
+                fail_msg("%s at piece %d", faults[i].name, n);
+        }
     }
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "support/fleet_kit.h"
+#include "support/fleet_proxy.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
 #include "tier/kv.h"
@@ -21,10 +22,11 @@ enum { TRIES = 3000, PART_BYTES = 256 << 10 };
 
 static const char id[] = "S3RVER", secret[] = "s3cret/+=x", path[] = "fleet/h1:ab c:0~(1)*";
 static char folder[1100];
+static uint16_t port;
 
 static void start_server(void)
 {
-    char log[1200], port_file[1200], port[16] = "", endpoint[64];
+    char log[1200], port_file[1200], text[16] = "", endpoint[64];
 
     if (access(".deps/s3/node_modules/s3rver", R_OK) != 0 || access("/usr/bin/node", X_OK) != 0)
         TEST_SKIP("no s3rver here; tools/deps.sh --tools installs it with npm");
@@ -40,10 +42,11 @@ static void start_server(void)
     for (int i = 0; i < TRIES && access(port_file, R_OK) != 0; i++)
         clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
     FILE *file = fopen(port_file, "r");
-    if (file == NULL || fgets(port, sizeof(port), file) == NULL)
+    if (file == NULL || fgets(text, sizeof(text), file) == NULL)
         fail_msg("the server does not start: see %s", log);
     fclose(file);
-    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%s", port);
+    port = (uint16_t)strtoul(text, NULL, 10);
+    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", port);
     setenv("AWS_ENDPOINT_URL_S3", endpoint, 1);
     setenv("AWS_ACCESS_KEY_ID", id, 1);
     setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
@@ -227,6 +230,37 @@ static void test_contract(void **state)
     assert_int_equal(count_requests("400") + count_requests("403"), 0);
 }
 
+static void test_fault_loops(void **state)
+{
+    static const char error[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+    static const struct fleet_fault faults[] = {
+        {"reset", FLEET_RESET, NULL},
+        {"silence", FLEET_SILENT, NULL},
+        {"lost reply", FLEET_LOST, NULL},
+        {"half a reply", FLEET_HALF, NULL},
+        {"403", FLEET_REPLY, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"},
+        {"404", FLEET_REPLY, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"},
+        {"500", FLEET_REPLY, error},
+        {"a short value", FLEET_REPLY, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"},
+    };
+    struct fleet_proxy proxy;
+    char endpoint[64];
+
+    (void)state;
+    start_server();
+    fleet_proxy_start(&proxy, port);
+    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", proxy.port);
+    setenv("AWS_ENDPOINT_URL_S3", endpoint, 1);
+    struct tier_shared_options options = {.kv = {.url = "s3://test/fleet"},
+                                          .key = {{1}},
+                                          .part_bytes = PART_BYTES,
+                                          .timeout_ns = 20 * NS_PER_S,
+                                          .close_wait_ns = 20 * NS_PER_S,
+                                          .readers = 1};
+    fleet_fault_loop(&proxy, &options, faults, COUNT_OF(faults));
+    fleet_proxy_stop(&proxy);
+}
+
 static void test_urls(void **state)
 {
     static const char *const bad[] = {"s3://", "s3:///x"};
@@ -242,4 +276,5 @@ static void test_urls(void **state)
     assert_err(kv_open(&kv, &(struct kv_options){.url = "s3://b/p"}, NULL), ERR_INVALID);
 }
 
-TEST_SUITE(TEST(test_values), TEST(test_signatures), TEST(test_contract), TEST(test_urls))
+TEST_SUITE(TEST(test_values), TEST(test_signatures), TEST(test_contract), TEST(test_fault_loops),
+           TEST(test_urls))

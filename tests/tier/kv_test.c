@@ -1,6 +1,6 @@
 /*
  * kv_test.c: what a server may do wrong, at the socket. The server is a thread with a script; real
- * servers are in kv_valkey_test.c.
+ * servers are in kv_valkey_test.c and kv_s3_test.c, and loops of faults in tier_shared_test.c.
  */
 #include "tier/kv.h"
 
@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 #include "support/fleet_kit.h"
 #include "support/test.h"
 
-enum { DEADLINE_MS = 300, SLACK_MS = 5000 };
+enum { SHORT_MS = 100, LONG_MS = 60000 };
 
 /* Answers each command with the same text; "" is silence, NULL closes the connection. The first
  * command of a run is CLUSTER SLOTS, which it says not to know. */
@@ -26,33 +27,52 @@ struct script {
     int listener;
     uint16_t port;
     const char *_Atomic reply;
+    const char *auth;  /* the reply to AUTH */
     atomic_bool reset; /* closes with RST after the reply */
     atomic_int connections, commands;
     struct thread thread;
     char url[64];
 };
 
-static void answer(struct script *script, int fd)
+/* False: the connection ends. */
+static bool answer_one(struct script *script, int fd, const char *command)
 {
     static const char no_cluster[] = "-ERR This instance has cluster support disabled\r\n";
+    const char *reply = atomic_load(&script->reply);
+    bool prelude = true;
+
+    atomic_fetch_add(&script->commands, 1);
+    if (strstr(command, "SLOTS") != NULL)
+        reply = no_cluster;
+    else if (strstr(command, "ASKING") != NULL)
+        reply = "+OK\r\n";
+    else if (strstr(command, "\r\nAUTH\r\n") != NULL)
+        reply = script->auth;
+    else
+        prelude = false;
+    if (reply == NULL || (reply[0] != '\0' && send(fd, reply, strlen(reply), MSG_NOSIGNAL) < 0))
+        return false;
+    struct linger linger = {.l_onoff = 1};
+    bool reset = atomic_load(&script->reset) && !prelude;
+    if (reset)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    return !reset;
+}
+
+static void answer(struct script *script, int fd)
+{
     char bytes[65536];
+    bool open = true;
     ssize_t got;
 
-    while ((got = recv(fd, bytes, sizeof(bytes) - 1, 0)) > 0) {
+    while (open && (got = recv(fd, bytes, sizeof(bytes) - 1, 0)) > 0) {
         bytes[got] = '\0';
-        const char *reply = atomic_load(&script->reply);
-        bool slots = strstr(bytes, "SLOTS") != NULL;
-        atomic_fetch_add(&script->commands, 1);
-        if (slots)
-            reply = no_cluster;
-        if (reply == NULL)
-            break;
-        if (reply[0] != '\0' && send(fd, reply, strlen(reply), MSG_NOSIGNAL) < 0)
-            break;
-        if (atomic_load(&script->reset) && !slots) {
-            struct linger linger = {.l_onoff = 1};
-            setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-            break;
+        for (char *command = bytes, *next; open && command != NULL; command = next) {
+            next = strstr(command, "\r\n*"); /* pipelined */
+            if (next != NULL)
+                next[1] = '\0'; /* keeps its last \r */
+            next = next != NULL ? next + 2 : NULL;
+            open = answer_one(script, fd, command);
         }
     }
     close(fd);
@@ -73,6 +93,7 @@ static void script_start(struct script *script, const char *reply)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
+    char endpoint[64];
 
     memset(script, 0, sizeof(*script));
     script->listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -81,6 +102,9 @@ static void script_start(struct script *script, const char *reply)
     assert_int_equal(getsockname(script->listener, (struct sockaddr *)&address, &len), 0);
     script->port = ntohs(address.sin_port);
     snprintf(script->url, sizeof(script->url), "valkey://127.0.0.1:%u/t", script->port);
+    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", script->port);
+    setenv("AWS_ENDPOINT_URL_S3", endpoint, 1); /* for s3:// */
+    setenv("AWS_ACCESS_KEY_ID", "id", 1);
     atomic_store(&script->reply, reply);
     assert_ok(thread_start(&script->thread, "script", run_script, script, NULL));
 }
@@ -103,25 +127,59 @@ static struct kv *open_kv(const char *url, uint64_t retry_ns)
     return kv;
 }
 
-/* One operation, which must end in time whatever the server does. */
+static struct kv_op run_until(struct kv *kv, enum kv_verb verb, bool once, void *dst,
+                              uint64_t capacity, unsigned ms)
+{
+    struct kv_op op = {.verb = verb,
+                       .name = "name",
+                       .dst = dst,
+                       .capacity = capacity,
+                       .data = "data",
+                       .bytes = 4,
+                       .once = once};
+
+    kv_run(kv, &op, 1, clock_deadline_ns(clock_real(), ms * NS_PER_MS));
+    return op;
+}
+
+/* The deadline is far away: only what the server does ends it. */
 static struct kv_op run_one(struct kv *kv, enum kv_verb verb, void *dst, uint64_t capacity)
 {
-    struct kv_op op = {
-        .verb = verb, .name = "name", .dst = dst, .capacity = capacity, .data = "data", .bytes = 4};
-    uint64_t begin = clock_mono_ns(clock_real());
-
-    kv_run(kv, &op, 1, begin + DEADLINE_MS * NS_PER_MS);
-    assert_true(clock_mono_ns(clock_real()) - begin < (DEADLINE_MS + SLACK_MS) * NS_PER_MS);
-    return op;
+    return run_until(kv, verb, false, dst, capacity, LONG_MS);
 }
 
 /* ---- replies ---- */
 
-static const struct {
+enum { ONCE = 16 }; /* with a verb */
+
+struct reply {
     const char *reply;
-    enum kv_verb verb;
+    int verb;
     enum kv_result result;
-} replies[] = {
+};
+
+static void check_replies(const char *url, const struct reply *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char dst[8] = "......";
+        struct script script;
+        struct kv_server_stats stats;
+        script_start(&script, rows[i].reply);
+        struct kv *kv = open_kv(url != NULL ? url : script.url, NS_PER_S);
+        struct kv_op op = run_until(kv, (enum kv_verb)(rows[i].verb & ~ONCE), rows[i].verb & ONCE,
+                                    dst, 4, rows[i].result == KV_TIMEOUT ? SHORT_MS : LONG_MS);
+        kv_server_stats(kv, 0, &stats);
+        bool good = op.result == KV_OK || op.result == KV_MISSING;
+        if (op.result != rows[i].result || (good && stats.failures > 0) ||
+            op.existed != ((rows[i].verb & ONCE) != 0))
+            fail_msg("reply %zu: result %d, %d failures", i, (int)op.result, (int)stats.failures);
+        assert_memory_equal(dst + 4, "..", 2); /* nothing beyond its room */
+        kv_close(&kv);
+        script_stop(&script);
+    }
+}
+
+static const struct reply of_valkey[] = {
     {"$4\r\nabcd\r\n", KV_GET, KV_OK},
     {"$-1\r\n", KV_GET, KV_MISSING},
     {"$0\r\n\r\n", KV_GET, KV_OK},
@@ -130,9 +188,13 @@ static const struct {
     {":0\r\n", KV_EXISTS, KV_MISSING},
     {":0\r\n", KV_DELETE, KV_MISSING},
     {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", KV_PUT, KV_FULL},
+    {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", KV_GET, KV_ERROR},
     {"-LOADING Valkey is loading the dataset in memory\r\n", KV_GET, KV_ERROR},
     {"-READONLY You can't write against a read only replica.\r\n", KV_PUT, KV_ERROR},
     {"-NOAUTH Authentication required.\r\n", KV_GET, KV_ERROR},
+    {"-NOPERM User default has no permissions to run the 'set' command\r\n", KV_PUT, KV_ERROR},
+    {"-MISCONF Errors writing to the AOF file\r\n", KV_PUT, KV_ERROR},
+    {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", KV_GET, KV_ERROR},
     {"-CLUSTERDOWN The cluster is down\r\n", KV_GET, KV_ERROR},
     {"-MOVED x y\r\n", KV_GET, KV_ERROR},
     {"-MOVED 99999 127.0.0.1:1\r\n", KV_GET, KV_ERROR},
@@ -156,20 +218,88 @@ static const struct {
     {"$4", KV_GET, KV_TIMEOUT},
     {"", KV_GET, KV_TIMEOUT},
     {NULL, KV_GET, KV_ERROR}, /* closed */
+    {"$-1\r\n", KV_PUT | ONCE, KV_OK},
 };
 
-static void test_replies(void **state)
+static void test_valkey_replies(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(replies); i++) {
-        char dst[8] = "......";
+    check_replies(NULL, of_valkey, COUNT_OF(of_valkey));
+}
+
+#define S3_ERROR(status, code, len)                            \
+    "HTTP/1.1 " status "\r\nContent-Type: application/xml\r\n" \
+    "Content-Length: " len "\r\n\r\n<Error><Code>" code "</Code></Error>"
+#define S3_OK(length, body) "HTTP/1.1 200 OK\r\n" length "\r\n" body
+
+static const struct reply of_s3[] = {
+    {S3_OK("Content-Length: 4\r\n", "abcd"), KV_GET, KV_OK},
+    {S3_OK("Content-Length: 0\r\n", ""), KV_GET, KV_OK},
+    {S3_OK("Content-Length: 0\r\n", ""), KV_PUT, KV_OK},
+    {S3_OK("Content-Length: 999\r\n", ""), KV_EXISTS, KV_OK}, /* that of the object */
+    {"HTTP/1.1 204 No Content\r\n\r\n", KV_DELETE, KV_OK},
+    {"HTTP/1.1 404 Not Found\r\n\r\n", KV_EXISTS, KV_MISSING},
+    {S3_ERROR("404 Not Found", "NoSuchKey", "37"), KV_GET, KV_MISSING},
+    {S3_ERROR("404 Not Found", "NoSuchBucket", "40"), KV_PUT, KV_ERROR},
+    {S3_ERROR("412 Precondition Failed", "PreconditionFailed", "46"), KV_PUT | ONCE, KV_OK},
+    {S3_ERROR("409 Conflict", "ConditionalRequestConflict", "54"), KV_PUT | ONCE, KV_OK},
+    {S3_ERROR("412 Precondition Failed", "PreconditionFailed", "46"), KV_PUT, KV_ERROR},
+    {S3_ERROR("403 Forbidden", "SignatureDoesNotMatch", "49"), KV_GET, KV_ERROR},
+    {S3_ERROR("403 Forbidden", "RequestTimeTooSkewed", "48"), KV_PUT, KV_ERROR},
+    {S3_ERROR("500 Internal Server Error", "InternalError", "41"), KV_GET, KV_ERROR},
+    {S3_ERROR("503 Slow Down", "SlowDown", "36"), KV_PUT, KV_ERROR},
+    {S3_ERROR("507 Insufficient Storage", "Full", "32"), KV_PUT, KV_FULL},
+    {S3_ERROR("301 Moved Permanently", "PermanentRedirect", "45"), KV_GET, KV_ERROR},
+    /* the digest of a part is in its head: an ETag proves nothing */
+    {S3_OK("ETag: \"0\"\r\nContent-Length: 4\r\n", "abcd"), KV_GET, KV_OK},
+    /* a length that is not that of the body, or none */
+    {S3_OK("Content-Length: 12\r\n", "abcdefghijkl"), KV_GET, KV_ERROR},
+    {S3_OK("Content-Length: 4\r\n", "ab"), KV_GET, KV_TIMEOUT},
+    {S3_OK("Content-Length: 99999999999999\r\n", "ab"), KV_GET, KV_TIMEOUT},
+    {S3_OK("Content-Length: x\r\n", "abcd"), KV_GET, KV_ERROR},
+    {S3_OK("Content-Length: -4\r\n", "abcd"), KV_GET, KV_ERROR},
+    {S3_OK("", "abcd"), KV_GET, KV_ERROR},
+    {S3_OK("Transfer-Encoding: chunked\r\n", "4\r\nabcd\r\n0\r\n\r\n"), KV_GET, KV_ERROR},
+    {"HTTP/1.1 2", KV_GET, KV_TIMEOUT},
+    {"HTTP/1.1 20x OK\r\n\r\n", KV_GET, KV_ERROR},
+    {"HTTP/1.1 100 Continue\r\n\r\n", KV_PUT, KV_ERROR},
+    {"+OK\r\n\r\n\r\n", KV_GET, KV_ERROR},
+    {"", KV_GET, KV_TIMEOUT},
+    {NULL, KV_GET, KV_ERROR}, /* closed */
+};
+
+static void test_s3_replies(void **state)
+{
+    (void)state;
+    check_replies("s3://bucket/t", of_s3, COUNT_OF(of_s3));
+}
+
+/* A server that does not let this client in, or not any more. */
+static void test_passwords(void **state)
+{
+    static const struct {
+        const char *auth, *reply;
+        bool let_in;
+    } rows[] = {
+        {"+OK\r\n", "$4\r\nabcd\r\n", true},
+        {"+OK\r\n", "-NOAUTH Authentication required.\r\n", false}, /* lost */
+        {"-WRONGPASS invalid username-password pair\r\n", "$4\r\nabcd\r\n", false},
+        {"-ERR Client sent AUTH, but no password is set\r\n", "$4\r\nabcd\r\n", false},
+        {"$x\r\n", "$4\r\nabcd\r\n", false},
+        {NULL, "$4\r\nabcd\r\n", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct script script;
-        script_start(&script, replies[i].reply);
-        struct kv *kv = open_kv(script.url, NS_PER_S);
-        struct kv_op op = run_one(kv, replies[i].verb, dst, 4);
-        if (op.result != replies[i].result)
-            fail_msg("reply %zu: result %d", i, (int)op.result);
-        assert_memory_equal(dst + 4, "..", 2); /* nothing beyond its room */
+        char url[64], dst[8];
+        script_start(&script, rows[i].reply);
+        script.auth = rows[i].auth;
+        snprintf(url, sizeof(url), "valkey://u:p@127.0.0.1:%u", script.port);
+        struct kv *kv = open_kv(url, NS_PER_S);
+        bool let_in = run_one(kv, KV_GET, dst, 4).result == KV_OK; /* else its breaker may open */
+        if (let_in != rows[i].let_in)
+            fail_msg("row %zu", i);
         kv_close(&kv);
         script_stop(&script);
     }
@@ -222,8 +352,7 @@ static void test_moved_storm(void **state)
         snprintf(reply, sizeof(reply), "-%s 1 127.0.0.1:%u\r\n", words[i], script.port);
         atomic_store(&script.reply, reply);
         struct kv *kv = open_kv(script.url, NS_PER_S);
-        struct kv_op op = run_one(kv, KV_GET, dst, 4);
-        assert_true(op.result == KV_ERROR || op.result == KV_TIMEOUT);
+        assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_ERROR);
         assert_true(atomic_load(&script.commands) < 40);
         kv_close(&kv);
         script_stop(&script);
@@ -283,5 +412,6 @@ static void test_urls(void **state)
     kv_close(&kv);
 }
 
-TEST_SUITE(TEST(test_replies), TEST(test_refused), TEST(test_reset), TEST(test_moved_storm),
-           TEST(test_breaker), TEST(test_urls))
+TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
+           TEST(test_refused), TEST(test_reset), TEST(test_moved_storm), TEST(test_breaker),
+           TEST(test_urls))

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "support/fleet_kit.h"
+#include "support/fleet_proxy.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
 
@@ -103,6 +104,92 @@ static void test_other_processes_see_it(void **state)
     tier_close(&b);
 }
 
+/* A server that evicts may take one part of an object. The object is a miss, and can be stored anew. */
+static void test_lost_part(void **state)
+{
+    (void)state;
+    struct tier *a = open_new(0), *b = open_new(0);
+    struct tier_shared_options options = options_of(server.url);
+    struct hash256 key = tier_suite_key(1);
+    struct tier_shared_stats stats;
+
+    assert_true(tier_suite_put(a, 1, 300000));
+    fleet_delete_part(&options, &key);
+    assert_int_equal(tier_suite_get(b, 1, 300000), TIER_MISSING);
+    tier_shared_stats(b, &stats);
+    assert_int_equal(stats.parts_missing, 1);
+    assert_true(tier_suite_put(b, 1, 300000));
+    assert_int_equal(tier_suite_get(b, 1, 300000), TIER_OK);
+    assert_int_equal(tier_suite_get(a, 1, 300000), TIER_OK); /* it knows the old head */
+    tier_close(&a);
+    tier_close(&b);
+}
+
+/* An object that is dropped while it is being written is not known afterwards. */
+static void test_dropped_put(void **state)
+{
+    struct tier_meta meta = tier_suite_meta(1, 3000);
+    unsigned char data[3000] = {0};
+    struct tier_answer answer;
+    struct fleet_proxy proxy;
+    char url[64];
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    fleet_proxy_start(&proxy, server.port);
+    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u/test", proxy.port);
+    struct tier *tier = open_at(url);
+    tier_answer_init(&answer);
+    atomic_store(&proxy.delay_ms, 50);
+    assert_true(tier->ops->put(tier, &meta, data, tier_answer_done, &answer));
+    while (strcmp(fleet_ask(&server, "DBSIZE"), ":0") == 0) /* until its part is there */
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    tier->ops->drop(tier, &meta.key);
+    assert_int_equal(tier_answer_wait(&answer), TIER_OK);
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    assert_false(tier->ops->has(tier, &meta.key));
+    assert_string_equal(fleet_ask(&server, "DBSIZE"), ":0");
+    tier_close(&tier);
+    tier_answer_fini(&answer);
+    fleet_proxy_stop(&proxy);
+}
+
+static const struct fleet_fault faults[] = {
+    {"reset", FLEET_RESET, NULL},
+    {"silence", FLEET_SILENT, NULL},
+    {"lost reply", FLEET_LOST, NULL},
+    {"half a reply", FLEET_HALF, NULL},
+    {"another type", FLEET_REPLY, ":7\r\n"},
+    {"a status", FLEET_REPLY, "+OK\r\n"},
+    {"a null", FLEET_REPLY, "$-1\r\n"},
+    {"a short value", FLEET_REPLY, "$3\r\nabc\r\n"},
+    {"an array", FLEET_REPLY, "*2\r\n:1\r\n:2\r\n"},
+    {"nonsense", FLEET_REPLY, "HTTP/1.1 400 Bad Request\r\n\r\n"},
+    {"MOVED", FLEET_REPLY, "-MOVED 1 127.0.0.1:%u\r\n"},
+    {"ASK", FLEET_REPLY, "-ASK 1 127.0.0.1:%u\r\n"},
+    {"OOM", FLEET_REPLY, "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
+    {"LOADING", FLEET_REPLY, "-LOADING Valkey is loading the dataset in memory\r\n"},
+    {"READONLY", FLEET_REPLY, "-READONLY You can't write against a read only replica.\r\n"},
+    {"auth lost", FLEET_REPLY, "-NOAUTH Authentication required.\r\n"},
+};
+
+static void test_fault_loops(void **state)
+{
+    struct fleet_proxy proxy;
+    char url[64];
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    fleet_proxy_start(&proxy, server.port);
+    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u/test", proxy.port);
+    struct tier_shared_options options = options_of(url);
+    options.timeout_ns = WAIT_NS;
+    options.readers = 1;
+    fleet_fault_loop(&proxy, &options, faults, COUNT_OF(faults));
+    fleet_proxy_stop(&proxy);
+}
+
 TEST_SUITE(TIER_SUITE_TESTS(valkey, &valkey) TEST(test_redis_put_then_get),
            TEST(test_sealed_put_then_get), TEST(test_sealed_damage_is_found),
-           TEST(test_other_processes_see_it))
+           TEST(test_other_processes_see_it), TEST(test_lost_part), TEST(test_dropped_put),
+           TEST(test_fault_loops))
