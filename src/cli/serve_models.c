@@ -467,6 +467,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
 
     engine.on_progress = progress;
     engine.arg = progress_arg;
+    engine.rollback = options->exact ? 0 : models->drafts;
     settings.memory = models->store->memory;
     settings.vet = models->store->vet;
     settings.alone = models->count == 1 && !atomic_load(&models->opened);

@@ -48,6 +48,26 @@ double context_token_bytes(const struct gguf_file *file, const struct engine_opt
            (key * engine_kv_bytes(options->kv_k) + value * engine_kv_bytes(options->kv_v));
 }
 
+/* Layers of Mamba and of delta rules, of KDA, and short convolutions; all in 32 bits. */
+uint64_t context_state_bytes(const struct gguf_file *file)
+{
+    uint64_t layers = gguf_file_arch_uint(file, "block_count", 0), count = 0;
+    uint64_t width = gguf_file_arch_uint(file, "embedding_length", 0);
+    uint64_t heads = gguf_file_arch_uint(file, "attention.head_count", 0);
+    uint64_t inner = gguf_file_arch_uint(file, "ssm.inner_size", 0);
+    uint64_t state = gguf_file_arch_uint(file, "ssm.state_size", 0);
+    uint64_t groups = gguf_file_arch_uint(file, "ssm.group_count", 0);
+    uint64_t past = gguf_file_arch_uint(file, "ssm.conv_kernel", 1) - 1;
+    uint64_t kda = gguf_file_arch_uint(file, "kda.head_dim", 0);
+    uint64_t conv = gguf_file_arch_uint(file, "shortconv.l_cache", 1) - 1;
+
+    for (uint32_t i = 0; i < MIN(layers, (uint64_t)LAYERS_MAX); i++)
+        count += gguf_file_layer(file, i).recurrent;
+    return count * sizeof(float) *
+           (state * inner + past * (inner + 2 * groups * state) + kda * kda * heads +
+            3 * past * kda * heads + conv * width);
+}
+
 enum err context_check_room(const struct gguf_file *file, const struct engine_options *options,
                             bool windows, uint32_t tokens, uint64_t room, struct errinfo *info)
 {

@@ -24,6 +24,9 @@ struct gguf_file;
 double context_token_bytes(const struct gguf_file *file, const struct engine_options *options,
                            bool windows);
 
+/* Bytes of the recurrent state of one sequence; 0: the file has none, or none that is known. */
+uint64_t context_state_bytes(const struct gguf_file *file);
+
 /* ERR_LIMIT when the rows of `tokens` do not fit into `room` bytes; the message says how many do,
  * and names no path. */
 enum err context_check_room(const struct gguf_file *file, const struct engine_options *options,

@@ -158,17 +158,32 @@ static enum err no_sequence(const struct engine *engine, struct errinfo *info)
 enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *info)
 {
     *seq = seqs_acquire(&engine->seqs);
-    return *seq == SEQ_NONE ? no_sequence(engine, info) : ERR_OK;
+    if (*seq == SEQ_NONE)
+        return no_sequence(engine, info);
+    engine->whole_from[*seq] = UINT32_MAX;
+    return ERR_OK;
 }
 
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, source));
+    if (engine->rolled[source]) /* the library would give the fork the state before the cut */
+        TRY(engine_seq_settle(engine, source, info));
     *seq = seqs_fork(&engine->seqs, source);
     if (*seq == SEQ_NONE)
         return no_sequence(engine, info);
     engine->ops->seq_copy(engine, source, *seq);
+    engine->whole_from[*seq] = UINT32_MAX;
     return ERR_OK;
+}
+
+/* Emptying always works. Recurrent state can be rolled back within the last run only, and so can a
+ * window: earlier rows that it needs may be overwritten. */
+static bool may_cut(const struct engine *engine, seq_id seq, uint32_t length)
+{
+    return length == 0 || kind_set_sliceable(engine->facts.kinds) ||
+           (length >= engine->whole_from[seq] &&
+            seqs_length(&engine->seqs, seq) - length <= engine->facts.rollback);
 }
 
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
@@ -182,12 +197,15 @@ enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
         return ERR_OK;
     if (seqs_floor(&engine->seqs, seq, length) != length)
         return err_set(info, ERR_UNSUPPORTED, "a sequence cannot be cut inside a picture");
-    if (!engine->ops->seq_cut(engine, seq, seqs_position(&engine->seqs, seq, length))) {
+    if (!may_cut(engine, seq, length) ||
+        !engine->ops->seq_cut(engine, seq, seqs_position(&engine->seqs, seq, length))) {
         char names[64];
         return err_set(info, ERR_UNSUPPORTED, "a sequence of kinds %s cannot be cut at token %u",
                        kind_set_names(engine->facts.kinds, names, sizeof(names)), length);
     }
     seqs_truncate(&engine->seqs, seq, length);
+    engine->whole_from[seq] = UINT32_MAX; /* once: the library counts from the end of the run */
+    engine->rolled[seq] = length > 0 && (engine->facts.kinds & KIND_BIT(KIND_RECURRENT)) != 0;
     return ERR_OK;
 }
 
@@ -195,8 +213,11 @@ enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *in
 {
     assert(seqs_live(&engine->seqs, seq));
     if (engine->ops->seq_settle == NULL || seqs_length(&engine->seqs, seq) == 0 ||
-        engine->ops->seq_settle(engine, seq))
+        engine->ops->seq_settle(engine, seq)) {
+        engine->whole_from[seq] = UINT32_MAX;
+        engine->rolled[seq] = false;
         return ERR_OK;
+    }
     seqs_break(&engine->seqs, seq);
     if (!engine_alive(engine)) /* the process is dead: do not blame the library */
         return err_set(info, ERR_ENGINE, "the process of the model died");
@@ -208,6 +229,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
     if (*seq == SEQ_NONE)
         return;
     engine->ops->seq_clear(engine, *seq);
+    engine->rolled[*seq] = false;
     seqs_release(&engine->seqs, *seq);
     /* if this was the last one, the library is empty and retired slots can be reused */
     seqs_recycle(&engine->seqs);
@@ -336,14 +358,28 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
             seqs_break(&engine->seqs, items[i].seq);
         else if (now > before)
             seqs_append(&engine->seqs, items[i].seq, now - before);
+        engine->whole_from[items[i].seq] = UINT32_MAX;
     }
+    /* Of other sequences the library may have begun to move states that were rolled back. */
+    for (seq_id seq = 0; seq < (seq_id)engine->seqs.slots_count; seq++)
+        if (engine->rolled[seq] && seqs_live(&engine->seqs, seq))
+            seqs_break(&engine->seqs, seq);
 }
 
 static enum err account_run(struct engine *engine, const struct engine_item *items, size_t count,
                             enum err err)
 {
+    uint64_t tokens = 0;
+
     if (err == ERR_OK) {
+        for (size_t i = 0; i < count; i++)
+            tokens += items[i].count;
         for (size_t i = 0; i < count; i++) {
+            /* A larger batch is computed in parts: a window may overwrite rows between them. */
+            engine->whole_from[items[i].seq] = tokens <= engine->facts.chunk
+                                                   ? seqs_length(&engine->seqs, items[i].seq) + 1
+                                                   : UINT32_MAX;
+            engine->rolled[items[i].seq] = false;
             seqs_append(&engine->seqs, items[i].seq, items[i].count);
             engine->run_outputs[i + 1] = engine->run_outputs[i] + items[i].logits;
         }

@@ -59,6 +59,8 @@ double engine_kv_bytes(enum engine_kv type); /* of one value, with its share of 
 /* Whose state is used: see fingerprint.h. */
 enum engine_sharing { ENGINE_SHARING_BUILD, ENGINE_SHARING_RELEASE, ENGINE_SHARING_BITS };
 
+#define ROLLBACK_AUTO UINT32_MAX
+
 /* Options for loading a model. Zero is a good default for each field. */
 struct engine_options {
     const char *path;   /* GGUF file, or the first of its shards */
@@ -75,7 +77,10 @@ struct engine_options {
     bool streams;              /* a separate cache per sequence: no slicing, no free forks */
     /* only check whether it can be loaded: no weights are read, nothing may be run (vet.h) */
     bool dry;
-    bool sliding_full;           /* keep the full-size cache for sliding layers */
+    bool sliding_full; /* keep the full-size cache for sliding layers */
+    /* tokens of the last run that engine_seq_truncate can remove again, where that takes memory for
+     * earlier recurrent states; ROLLBACK_AUTO = a few, if they take little */
+    uint32_t rollback;
     float rope_base, rope_scale; /* 0 = the model's own */
     enum engine_sharing sharing;
     /* read the weights into memory, so that later changes to the file do not affect them */
@@ -146,7 +151,10 @@ struct engine_facts {
     size_t groups_count;
     enum engine_slicing slicing;
     enum engine_fault fault; /* of ENGINE_SLICING_NONE */
-    bool exact;              /* the self-test saw bit-identical logits after a restore */
+    /* tokens of a run, all but its first, that can be removed right after it; UINT32_MAX = any */
+    uint32_t rollback;
+    enum rollback no_rollback; /* why it is 0 */
+    bool exact;                /* the self-test saw bit-identical logits after a restore */
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */
     uint32_t tokens_per_s;
@@ -231,8 +239,8 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 /* A second sequence with the same content; shares memory, copies nothing (with streams: copies). */
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
-/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is
- * then unchanged (I17). */
+/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it and facts.rollback
+ * does not either: the sequence is then unchanged (I17). */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
 /* Brings the memory of a sequence into the physical layout that a restore at this length gives it.

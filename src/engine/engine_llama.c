@@ -36,6 +36,11 @@ enum {
     ENCODER_SEQUENCES = 32,             /* short inputs in a batch; must divide CONTEXT_STEP */
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
+    /* Earlier recurrent states per sequence, unless a number was given; and the part of the memory
+     * beside the weights that they may take, then and with a number. */
+    STATES_AUTO = 4,
+    STATES_SHARE_AUTO = 16,
+    STATES_SHARE = 2,
     /* logits in a batch beyond one per sequence: drafts, and those of a prompt's tokens */
     OUTPUTS_EXTRA = 64,
     DECODE_NO_ROOM = 1, /* returned by llama_decode: no room */
@@ -151,14 +156,9 @@ static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
 
 static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
-    struct engine_llama *llama = engine_llama_of(engine);
-
-    /* Recurrent state cannot be truncated, and a window only while all of it is still there. The
-     * library refuses the first but does not check the second, so it is refused here. Emptying
-     * always works. */
-    if (length > 0 && !kind_set_sliceable(engine->facts.kinds))
-        return false;
-    return llama_memory_seq_rm(llama->memory, seq, (llama_pos)length, -1);
+    /* The library refuses what a recurrent state does not allow. It does not check whether all of a
+     * window is still there: engine.c does. */
+    return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
 }
 
 static void op_seq_clear(struct engine *engine, seq_id seq)
@@ -339,18 +339,28 @@ static const float *op_logits(struct engine *engine, size_t output)
     return llama_get_logits_ith(llama->ctx, llama->outputs[output]);
 }
 
+static void free_context(struct engine_llama *llama)
+{
+    if (llama->batch.token)
+        llama_batch_free(llama->batch);
+    llama->batch = (struct llama_batch){0};
+    llama_free(llama->ctx);
+    llama->ctx = NULL;
+    mem_free(llama->outputs);
+    mem_free(llama->embedded);
+    llama->outputs = NULL;
+    llama->embedded = NULL;
+    seqs_fini(&llama->base.seqs);
+}
+
 static void op_close(struct engine *engine)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    if (llama->batch.token)
-        llama_batch_free(llama->batch);
     projector_close(&llama->projector);
-    llama_free(llama->ctx);
+    free_context(llama);
     llama_model_free(llama->model); /* and its adapters */
     mem_free(llama->adapters);
-    mem_free(llama->outputs);
-    mem_free(llama->embedded);
     mem_free(llama->sections.empty);
     mem_free(llama->staging);
     mem_free(llama->name);
@@ -635,6 +645,7 @@ static struct llama_context_params context_params(struct engine_llama *llama,
 
     bool streams = options->streams && !facts->embed.whole;
 
+    params.n_rs_seq = llama->states;
     params.n_ctx = round_context(facts->context, streams ? facts->sequences : 1);
     params.n_seq_max = facts->sequences + (streams ? 0 : OWN_SEQUENCES);
     params.n_ubatch = facts->chunk;
@@ -678,6 +689,31 @@ static void choose_sizes(struct engine_llama *llama, const struct engine_options
     }
 }
 
+/* How many earlier recurrent states the context keeps for each sequence, as options.rollback says.
+ * The library takes their memory at once, for each of its sequences. */
+static void choose_states(struct engine_llama *llama, const struct load *load)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    const struct engine_options *options = load->options;
+    uint64_t limit = options->memory_max ? options->memory_max : sysinfo_memory_total();
+    uint64_t room = limit - MIN(limit, gguf_file_bytes(load->file));
+    uint64_t each = context_state_bytes(load->file) * (facts->sequences + OWN_SEQUENCES);
+    bool automatic = options->rollback == ROLLBACK_AUTO;
+    uint32_t wish = automatic ? STATES_AUTO : options->rollback;
+
+    llama->states = 0;
+    facts->no_rollback = !llama_model_is_hybrid(llama->model) ? ROLLBACK_LIBRARY
+                         : options->streams                   ? ROLLBACK_STREAMS
+                         : wish == 0                          ? ROLLBACK_OFF
+                                                              : ROLLBACK_MEMORY;
+    if (facts->no_rollback != ROLLBACK_MEMORY)
+        return;
+    if (each > 0)
+        wish = (uint32_t)MIN(wish, room / (automatic ? STATES_SHARE_AUTO : STATES_SHARE) / each);
+    /* Those after the first must fit into a batch that is computed at once, or the library aborts. */
+    llama->states = MIN(wish, facts->chunk - MIN(facts->chunk, 2));
+}
+
 static enum err init_context(struct engine_llama *llama, const struct load *load, bool encoder,
                              struct errinfo *info)
 {
@@ -688,6 +724,7 @@ static enum err init_context(struct engine_llama *llama, const struct load *load
     if (facts->sequences + OWN_SEQUENCES > MIN(llama_max_parallel_sequences(), SEQS_SLOTS_MAX))
         return err_set(info, ERR_LIMIT, "%u sequences; the library allows %zu", facts->sequences,
                        llama_max_parallel_sequences() - OWN_SEQUENCES);
+    choose_states(llama, load);
     backend_take_error();
     llama->ctx = llama_init_from_model(llama->model, context_params(llama, load->options));
     if (llama->ctx == NULL) {
@@ -725,6 +762,9 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
         return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
                        llama_n_batch(llama->ctx));
     facts->chunk = MIN(facts->chunk, llama_n_ubatch(llama->ctx));
+    if (llama->states > 0 && llama_n_rs_seq(llama->ctx) == 0)
+        facts->no_rollback = ROLLBACK_LIBRARY;
+    llama->states = llama_n_rs_seq(llama->ctx);
     /* The library's own formula for the cells of a sliding cache (llama_kv_cache_iswa). */
     uint64_t sliding =
         (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
@@ -967,6 +1007,28 @@ static void note_device(struct engine_facts *facts, const struct load *load, uin
     facts->device_bytes = free_before - MIN(now.free, free_before);
 }
 
+/* Earlier states that do not work must not cost the reuse of state: without them once more. */
+static enum err probe(struct engine_llama *llama, const struct load *load, struct errinfo *info)
+{
+    struct engine_options without = *load->options;
+    struct load again = *load;
+    struct log *log = load->options->log;
+
+    if (llama->base.facts.embed.whole)
+        return embed_llama_probe(llama, info);
+    TRY(engine_llama_probe(llama, load->file, log, info));
+    if (llama->states == 0 || llama->base.facts.rollback > 0)
+        return ERR_OK;
+    enum rollback why = llama->base.facts.no_rollback;
+    without.rollback = 0;
+    again.options = &without;
+    free_context(llama);
+    TRY(make_context(llama, &again, info));
+    TRY(engine_llama_probe(llama, load->file, log, info));
+    llama->base.facts.no_rollback = why;
+    return ERR_OK;
+}
+
 static enum err load_all(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
     uint64_t device_free = device_memory(load).free;
@@ -985,9 +1047,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     if (load->options->dry)
         return ERR_OK;
     TRY(load_adapters(llama, load, info));
-    TRY(llama->base.facts.embed.whole
-            ? embed_llama_probe(llama, info)
-            : engine_llama_probe(llama, load->file, load->options->log, info));
+    TRY(probe(llama, load, info));
     TRY(load_projector(llama, load, info));
     struct lora_facts *lora = &llama->base.facts.lora;
     struct lora_set initial = lora_set_before(lora, &lora->initial);

@@ -56,6 +56,7 @@ struct engine_llama {
     size_t outputs_count;
     bool embeds;      /* the context computes vectors, not logits */
     seq_id *embedded; /* per item of the last run with vectors */
+    uint32_t states;  /* earlier recurrent states that the context keeps for each sequence */
     /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;
     bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */

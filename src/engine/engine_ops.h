@@ -92,8 +92,11 @@ struct engine {
     bool run_embeds;  /* it computed vectors */
     /* item i of it has the outputs from [i] up to [i + 1] */
     uint32_t run_outputs[SEQS_SLOTS_MAX + 1];
-    struct lora_set lora;            /* of the next run */
-    const struct engine *vocab;      /* whose tokenizer it uses; NULL = its own */
+    /* per sequence: lengths from which on its last run can be undone; UINT32_MAX = none */
+    uint32_t whole_from[SEQS_SLOTS_MAX];
+    bool rolled[SEQS_SLOTS_MAX]; /* a recurrent state was rolled back, and nothing was run since */
+    struct lora_set lora;        /* of the next run */
+    const struct engine *vocab;  /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };
 

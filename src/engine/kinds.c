@@ -46,6 +46,18 @@ const char *kind_set_names(kind_set set, char *out, size_t size)
     return out;
 }
 
+const char *rollback_text(enum rollback why)
+{
+    static const char *const texts[] = {
+#define X(value, text) text,
+        ROLLBACK_TABLE(X)
+#undef X
+    };
+
+    assert((unsigned)why < ROLLBACK_COUNT);
+    return texts[why];
+}
+
 bool kind_set_sliceable(kind_set set)
 {
     return set == KIND_BIT(KIND_FULL);

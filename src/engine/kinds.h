@@ -48,6 +48,24 @@ bool kind_set_sliceable(kind_set set);
 /* Some kind needs a snapshot at exactly the boundary: all sets but the sliceable ones. */
 bool kind_set_needs_snapshot(kind_set set);
 
+/* Why the newest tokens of a sequence cannot be removed again. X(value, text) */
+#define ROLLBACK_TABLE(X)                                                                    \
+    X(ROLLBACK_WORKS, "")                                                                    \
+    X(ROLLBACK_OFF, "rolling back was not enabled when the model was loaded")                \
+    X(ROLLBACK_LIBRARY, "the library cannot roll back the recurrent state of this model")    \
+    X(ROLLBACK_MEMORY, "earlier recurrent states take too much memory; --drafts N takes it") \
+    X(ROLLBACK_STREAMS, "with a cache per sequence (--kv-streams), rows may be lost")        \
+    X(ROLLBACK_FAILED, "the self-test of rolling back failed")
+
+enum rollback {
+#define X(value, text) value,
+    ROLLBACK_TABLE(X)
+#undef X
+        ROLLBACK_COUNT
+};
+
+const char *rollback_text(enum rollback why);
+
 /* Layers of one kind in a model. */
 struct engine_layer_group {
     enum kind kind;

@@ -26,6 +26,11 @@
  * state must pass the long test bit for bit. Compressed rows without a recurrent state (deepseek4)
  * are tested as all others.
  *
+ * ROLLING BACK. Drafts remove tokens of the last run again. Full attention allows that anyway. A
+ * window has lost no row that it needs, because the library chooses the cells of a run before it
+ * writes any of them. A recurrent state can be rolled back if the context keeps earlier ones. That
+ * is tried with two runs whose removed tokens differ: what follows must be the same bits.
+ *
  * A model that fails is served with whole-sequence state (the same test with one object), and one
  * that fails that as well, without any state. Results are never wrong (keeps I28, I29), and one
  * warning is logged.
@@ -37,6 +42,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/context_room.h"
 #include "engine/engine_llama.h"
 #include "engine/gguf_file.h"
 
@@ -47,6 +53,7 @@ enum {
     PROBE_LONG_MS = 1000,  /* what a long prompt may take */
     PROBE_LONG_ANY = 128,  /* tokens of one that is run however long it takes */
     NEIGHBOUR_TOKENS = 5,
+    REMOVED_MAX = 2, /* tokens that are removed again */
 };
 
 struct probe {
@@ -55,6 +62,7 @@ struct probe {
     uint32_t count;         /* of the prompt */
     uint64_t row_bytes_min; /* that the metadata implies */
     float *cold;            /* logits of the token after the prompt */
+    uint32_t removed;       /* tokens of a run that are removed again */
 };
 
 /* ---- kinds ---- */
@@ -499,6 +507,83 @@ static enum err run_only(struct probe *probe, struct errinfo *info)
     return err;
 }
 
+/* ---- rolling back ---- */
+
+/* The prompt, then twice one of its next tokens with others after it, which are removed again.
+ * Writes the logits of the second. */
+static bool run_removing(struct probe *probe, uint32_t others, float *logits)
+{
+    struct engine *engine = &probe->llama->base;
+    token_id tokens[1 + REMOVED_MAX];
+    bool ok = false;
+    seq_id seq;
+
+    llama_memory_clear(probe->llama->memory, true);
+    if (engine_seq_acquire(engine, &seq, NULL) != ERR_OK)
+        return false;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct engine_item item = {seq, tokens, 1 + probe->removed, 1 + probe->removed};
+        tokens[0] = probe->tokens[probe->count + i];
+        for (uint32_t k = 0; k < probe->removed; k++)
+            tokens[1 + k] = probe->tokens[others + i * REMOVED_MAX + k];
+        ok = (i > 0 ? ok : run(probe, seq, 0, probe->count, false, NULL) == ERR_OK) &&
+             engine_run(engine, &item, 1, NULL) == ERR_OK;
+        if (ok)
+            memcpy(logits, engine_logits_nth(engine, 0, 0), engine->facts.vocab * sizeof(*logits));
+        ok = ok && engine_seq_truncate(engine, seq, probe->count + i + 1, NULL) == ERR_OK;
+    }
+    engine_seq_release(engine, &seq);
+    return ok;
+}
+
+static bool try_rollback(struct probe *probe)
+{
+    const uint32_t vocab = probe->llama->base.facts.vocab;
+    float *logits = mem_try_alloc(vocab * sizeof(*logits));
+
+    probe->count = PROBE_TOKENS;
+    probe->removed = MIN(probe->llama->base.facts.rollback, REMOVED_MAX);
+    bool ok = logits != NULL && run_removing(probe, 2 * PROBE_TOKENS, probe->cold) &&
+              run_removing(probe, 3 * PROBE_TOKENS, logits) &&
+              memcmp(probe->cold, logits, vocab * sizeof(*logits)) == 0;
+    mem_free(logits);
+    llama_memory_clear(probe->llama->memory, true);
+    return ok;
+}
+
+/* Decides facts.rollback; the kinds are known. */
+static void find_rollback(struct probe *probe, const struct gguf_file *file, struct log *log)
+{
+    struct engine_llama *llama = probe->llama;
+    struct engine_facts *facts = &llama->base.facts;
+    bool recurrent = facts->kinds & KIND_BIT(KIND_RECURRENT);
+
+    facts->rollback = 0;
+    if (kind_set_sliceable(facts->kinds)) {
+        facts->rollback = UINT32_MAX;
+    } else if (recurrent && (llama->states == 0 || facts->slicing != ENGINE_SLICING_ROWS)) {
+        if (llama->states > 0)
+            facts->no_rollback = ROLLBACK_LIBRARY;
+        return;
+    } else if (llama->base.seqs.streams) {
+        facts->no_rollback = ROLLBACK_STREAMS;
+        return;
+    } else {
+        facts->rollback = recurrent ? llama->states : facts->chunk / 2;
+        if (facts->rollback == 0 || !try_rollback(probe)) {
+            facts->rollback = 0;
+            facts->no_rollback = ROLLBACK_FAILED;
+            LOG_WARN(log, "engine", "answers of this model are not drafted",
+                     LOG_STR("model", facts->name),
+                     LOG_STR("reason", rollback_text(facts->no_rollback)));
+            return;
+        }
+        if (recurrent)
+            facts->kv_bytes += llama->states * facts->sequences * context_state_bytes(file);
+    }
+    facts->no_rollback = ROLLBACK_WORKS;
+}
+
 /* Without the sizes, unannounced kinds are unknown: use the strictest kind (keeps I29). */
 static void forget_sizes(struct engine_facts *facts, kind_set asked)
 {
@@ -616,6 +701,8 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
         kind_set asked = facts->kinds = ask_kinds(llama, file);
         err = try_all(probe, file, log, info);
         forget_sizes(facts, asked);
+        if (err == ERR_OK)
+            find_rollback(probe, file, log);
     }
     mem_free(cold);
     mem_free(probe);

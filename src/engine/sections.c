@@ -256,14 +256,16 @@ bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *dat
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
 }
 
-/* A window that is exported and imported again is compact and in order, as after a restore.
- * Without sliding layers no layout can differ. */
+/* A window that is exported and imported again is compact and in order, as after a restore, and a
+ * recurrent state that was rolled back is where the library looks first. Without either, no layout
+ * can differ. */
 bool sections_settle(struct engine *engine, seq_id seq)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    if (!(engine->facts.kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))) ||
-        engine->facts.slicing == ENGINE_SLICING_NONE)
+    bool windows = engine->facts.kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED));
+
+    if ((!windows && llama->states == 0) || engine->facts.slicing == ENGINE_SLICING_NONE)
         return true;
     uint64_t bytes = sections_snapshot_bytes(engine, seq);
     if (bytes > llama->staging_bytes) {

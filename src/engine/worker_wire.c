@@ -376,6 +376,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_bool(wire, &options->streams);
     field_bool(wire, &options->dry);
     field_bool(wire, &options->sliding_full);
+    field_u32(wire, &options->rollback, UINT32_MAX);
     field_float(wire, &options->rope_base);
     field_float(wire, &options->rope_scale);
     field_u32(wire, &sharing, ENGINE_SHARING_BITS);
@@ -454,6 +455,7 @@ static void group_fields(struct wire *wire, struct engine_layer_group *group)
 static void shape_fields(struct wire *wire, struct engine_facts *facts)
 {
     uint32_t groups = (uint32_t)facts->groups_count, slicing = facts->slicing, fault = facts->fault;
+    uint32_t no_rollback = facts->no_rollback;
 
     field_u32(wire, &facts->kinds, (1u << KIND_COUNT) - 1);
     field_u32(wire, &groups, KIND_COUNT);
@@ -461,6 +463,8 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
         group_fields(wire, &facts->groups[i]);
     field_u32(wire, &slicing, ENGINE_SLICING_ROWS);
     field_u32(wire, &fault, ENGINE_FAULT_COUNT - 1);
+    field_u32(wire, &facts->rollback, UINT32_MAX);
+    field_u32(wire, &no_rollback, ROLLBACK_COUNT - 1);
     field_bool(wire, &facts->exact);
     field_u64(wire, &facts->rows_bytes_fixed);
     field_u64(wire, &facts->rows_bytes_per_token);
@@ -472,6 +476,7 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     facts->groups_count = groups;
     facts->slicing = (enum engine_slicing)slicing;
     facts->fault = (enum engine_fault)fault;
+    facts->no_rollback = (enum rollback)no_rollback;
 }
 
 /* The rest of it belongs to the vocabulary, which the parent has itself. */

@@ -24,10 +24,10 @@ enum {
 
 const char *sched_no_drafts(const struct sched *sched)
 {
-    return sched->options.drafts == 0 ? "disabled by --drafts"
-           : sched->options.exact     ? "disabled by --exact"
-           : !sched->cuttable         ? "the state of this model cannot be truncated"
-                                      : NULL;
+    return sched->options.drafts == 0    ? "disabled by --drafts"
+           : sched->options.exact        ? "disabled by --exact"
+           : sched->facts->rollback == 0 ? rollback_text(sched->facts->no_rollback)
+                                         : NULL;
 }
 
 /* Tokens that the next batch may have beyond one per answer. */
@@ -53,6 +53,7 @@ static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
     uint32_t found;
 
     max = MIN(MIN(max, DRAFT_TOKENS_MAX), MIN(sched->options.drafts, job->room - job->count - 1));
+    max = MIN(max, sched->facts->rollback);
     if (max == 0 || !batch_grow_tokens(job, job->count + max))
         return 0;
     token_id *next = job->tokens + job->count;
@@ -132,6 +133,16 @@ bool drafts_trim(struct job *job)
 
     return engine_seq_length(engine, job->seq) <= job->done ||
            engine_seq_truncate(engine, job->seq, job->done, NULL) == ERR_OK;
+}
+
+bool drafts_end(struct job *job)
+{
+    const struct sched *sched = job->sched;
+    bool rolled = job->usage.drafted > 0 && sched->facts->kinds & KIND_BIT(KIND_RECURRENT);
+
+    /* A fork would settle it, but a sequence that is kept for others must not break there. */
+    return drafts_trim(job) &&
+           (!rolled || engine_seq_settle(sched->engine, job->seq, NULL) == ERR_OK);
 }
 
 void drafts_accept(struct job *job)

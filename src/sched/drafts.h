@@ -21,5 +21,7 @@ void drafts_add(struct sched *sched);
 void drafts_accept(struct job *job);
 /* Removes the rows of guesses that were wrong. False: failed. */
 bool drafts_trim(struct job *job);
+/* The same at the end of the job, whose sequence may be forked from now on. */
+bool drafts_end(struct job *job);
 
 #endif

@@ -46,6 +46,29 @@ static void test_bound_is_never_above_the_rows(void **state)
     }
 }
 
+/* Of Mamba, of delta rules, of short convolutions, and of KDA: as large as a snapshot but for its
+ * header. */
+static void test_bytes_of_recurrent_state(void **state)
+{
+    static const char *const families[] = {"nemotron_h", "qwen35", "lfm2moe", "bailingmoe3"};
+    struct gguf_file *file;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        assert_ok(gguf_file_open(&file, test_model(families[i]), NULL));
+        struct engine *engine = test_engine(families[i], NULL);
+        uint64_t real = engine_facts(engine)->snapshot_bytes_max, bytes = context_state_bytes(file);
+        if (bytes > real || bytes + 256 < real)
+            fail_msg("%s: %llu bytes, a snapshot has %llu", families[i], (unsigned long long)bytes,
+                     (unsigned long long)real);
+        engine_close(&engine);
+        gguf_file_close(&file);
+    }
+    assert_ok(gguf_file_open(&file, test_model("qwen3"), NULL));
+    assert_int_equal(context_state_bytes(file), 0);
+    gguf_file_close(&file);
+}
+
 static void test_refusal_says_what_fits(void **state)
 {
     struct engine_options options = {0};
@@ -87,5 +110,5 @@ static void test_engine_refuses(void **state)
     assert_non_null(strstr(info.text, " fits"));
 }
 
-TEST_SUITE(TEST(test_bound_is_never_above_the_rows), TEST(test_refusal_says_what_fits),
-           TEST(test_engine_refuses))
+TEST_SUITE(TEST(test_bound_is_never_above_the_rows), TEST(test_bytes_of_recurrent_state),
+           TEST(test_refusal_says_what_fits), TEST(test_engine_refuses))

@@ -30,6 +30,14 @@ enum {
     /* What an export of rows spoils behind its image when other kinds pass through, as libllama
      * does. */
     SCRIBBLE_BYTES = 64,
+    EARLIER_MAX = 33, /* states per sequence */
+};
+
+/* What a sequence had besides rows at an earlier length. */
+struct earlier {
+    uint32_t at;
+    uint64_t bytes;
+    unsigned char *data;
 };
 
 struct engine_fake {
@@ -41,6 +49,7 @@ struct engine_fake {
     bool embeds;                                       /* the run is for vectors */
     float vectors[SEQS_SLOTS_MAX][ENGINE_FAKE_VECTOR]; /* per item of the last run */
     float *logits;                                     /* ENGINE_FAKE_VOCAB floats per output */
+    struct earlier earlier[SEQS_SLOTS_MAX][EARLIER_MAX]; /* of length n at n % EARLIER_MAX */
     atomic_bool aborting;
     atomic_ullong beats;
 };
@@ -183,6 +192,19 @@ struct part {
     uint64_t batch_shape;
 };
 
+static void keep_earlier(struct engine_fake *fake, seq_id seq, uint32_t at)
+{
+    struct earlier *earlier = &fake->earlier[seq][at % EARLIER_MAX];
+
+    if (fake->options.rollback == 0)
+        return;
+    earlier->at = at;
+    earlier->bytes = fake_memory_image_bytes(fake->memory, FAKE_IMAGE_SNAPSHOT, 0, at);
+    mem_free(earlier->data);
+    earlier->data = mem_alloc(earlier->bytes);
+    fake_memory_export(fake->memory, seq, FAKE_IMAGE_SNAPSHOT, 0, at, earlier->data);
+}
+
 static void run_part(struct engine_fake *fake, const struct part *part)
 {
     const struct engine_item *item = part->item;
@@ -199,6 +221,7 @@ static void run_part(struct engine_fake *fake, const struct part *part)
         uint64_t token = (uint64_t)item->tokens[part->offset + i];
         value = think(&sums, fake_mix(fake_mix(fake->salt, at), token), shape);
         fake_memory_append(fake->memory, item->seq, value, &sums);
+        keep_earlier(fake, item->seq, (uint32_t)at + 1);
         bool mean = fake->base.facts.embed.pooling == ENGINE_POOLING_MEAN;
         if (fake->embeds && (mean || part->offset + i + 1 == item->count))
             embed(value, mean ? item->count : 1, part->vector);
@@ -350,7 +373,16 @@ static void fake_seq_copy(struct engine *engine, seq_id from, seq_id to)
 
 static bool fake_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
-    return fake_memory_cut(fake_of(engine)->memory, seq, length);
+    struct engine_fake *fake = fake_of(engine);
+    const struct earlier *earlier = &fake->earlier[seq][length % EARLIER_MAX];
+
+    if (length == 0 || kind_set_sliceable(fake->options.kinds))
+        return fake_memory_cut(fake->memory, seq, length);
+    if (earlier->data == NULL || earlier->at != length)
+        return false;
+    fake_memory_cut_rows(fake->memory, seq, length);
+    return fake_memory_import(fake->memory, seq, FAKE_IMAGE_SNAPSHOT, earlier->data, earlier->bytes,
+                              false);
 }
 
 static void fake_seq_clear(struct engine *engine, seq_id seq)
@@ -506,6 +538,9 @@ static void fake_close(struct engine *engine)
     struct engine_fake *fake = fake_of(engine);
 
     fake_memory_destroy(&fake->memory);
+    for (size_t seq = 0; seq < SEQS_SLOTS_MAX; seq++)
+        for (size_t i = 0; i < EARLIER_MAX; i++)
+            mem_free(fake->earlier[seq][i].data);
     mem_free(fake->logits);
     mem_free(fake);
 }
@@ -575,6 +610,9 @@ static enum err check_options(const struct engine_fake_options *options, struct 
     if (options->sequences > SEQS_SLOTS_MAX)
         return err_set(info, ERR_INVALID, "sequences: %u, at most %d", options->sequences,
                        SEQS_SLOTS_MAX);
+    if (options->rollback >= EARLIER_MAX)
+        return err_set(info, ERR_INVALID, "rollback: %u, at most %d", options->rollback,
+                       EARLIER_MAX - 1);
     if (options->streams && options->context < options->sequences)
         return err_set(info, ERR_INVALID, "context: %u cells for %u sequences", options->context,
                        options->sequences);
@@ -642,6 +680,10 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .kinds = options->kinds,
         .slicing = slicings[options->slicing],
         .fault = options->slicing == ENGINE_FAKE_NONE ? ENGINE_FAULT_EXPORT : ENGINE_FAULT_NONE,
+        .rollback = kind_set_sliceable(options->kinds) ? UINT32_MAX : options->rollback,
+        .no_rollback = kind_set_sliceable(options->kinds) || options->rollback > 0
+                           ? ROLLBACK_WORKS
+                           : ROLLBACK_LIBRARY,
         .exact = true,
         .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
         .rows_bytes_per_token = full ? options->rows_bytes : 0,

@@ -55,7 +55,8 @@ struct engine_fake_options {
     uint32_t rows_bytes;     /* of one token, if a kind is full; 0 = 32, at least 16 */
     uint32_t snapshot_bytes; /* of the recurrent state; 0 = 64, at least 16 */
     enum engine_fake_slicing slicing;
-    bool streams; /* each sequence has its own context / sequences cells, and forks copy */
+    uint32_t rollback; /* as in facts, for kinds that cannot be cut; 0 = none, at most 32 */
+    bool streams;      /* each sequence has its own context / sequences cells, and forks copy */
     uint64_t device_total, device_bytes; /* as in facts; what the model does not take is free */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     enum engine_pooling pooling; /* 0 = last; the mean is over the tokens, anything else last */

@@ -50,7 +50,12 @@ void sched_kit_open_model(struct sched_kit *kit, const char *family, uint64_t ra
                           const struct sched_options *options)
 {
     *kit = (struct sched_kit){0};
-    kit->engine = test_engine(family, NULL);
+    kit->engine = test_engine(
+        family, &(struct engine_options){.context = 4096,
+                                         .sequences = 6,
+                                         .chunk = 128,
+                                         .threads = 1,
+                                         .rollback = options != NULL ? options->drafts : 0});
     open_cache(kit, ram_bytes);
     open_sched(kit, options);
 }
