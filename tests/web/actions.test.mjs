@@ -1,9 +1,10 @@
 /* actions.test.mjs: what a person does on the dashboard: watching a request, clearing a tier, probing a prompt; also without a mouse. */
 import assert from 'node:assert/strict';
+import { rename } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { get, launch, openPage, post, becomes, talk, text } from './browser.mjs';
+import { format, get, launch, openPage, post, becomes, talk, text } from './browser.mjs';
 
 let server, browser;
 
@@ -119,6 +120,54 @@ test('what a probe cannot read is said in the server\'s words', async () => {
     await page.click('#probe-form button');
     await page.waitForSelector('#probe-result .error');
     assert.ok((await page.textContent('#probe-result .error')).length > 10);
+    await close();
+});
+
+/* ---- models ---- */
+
+test('one click measures a new prompt and the next turn', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const button = page.locator('.model [data-do=measure]');
+    const asked = async () => (await get(server.url, '/admin/stats')).session.requests;
+    const before = await asked();
+    await button.click();
+    await page.waitForSelector('.measured dl');
+    const rows = await page.$$eval('.measured dl div', (parts) => parts.map((part) => [...part.children].map(({ textContent }) => textContent)));
+    await becomes(asked, () => before + 2); /* a request is counted when its answer is out */
+    const [second, first] = (await get(server.url, '/admin/requests')).recent;
+    const cached = second.prompt_tokens - second.tokens.computed;
+    assert.ok(first.tokens.computed > 700 && cached >= first.prompt_tokens - 1, 'the first prompt is new, the second continues it');
+    assert.deepEqual(rows.map(([title]) => title), ['Prefill', 'Generation',
+        `First token, ${await format(page, 'exact', first.tokens.computed)} new tokens`, `Next turn, ${await format(page, 'exact', cached)} reused`]);
+    for (const [title, value] of rows) assert.match(value, /^\d.* (tok\/s|ms|s)$/, title);
+    assert.ok(await button.isEnabled());
+    await close();
+});
+
+test('a model is unloaded and loaded by buttons, and a failure is shown', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const buttons = () => page.$$eval('.model button:not([hidden])', (all) => all.map((button) => button.dataset.do));
+    const badge = () => page.textContent('.model .state');
+    const stateOf = async () => (await get(server.url, '/admin/models')).models[0].state;
+    await becomes(buttons, () => ['unload', 'measure']);
+    await page.click('.model [data-do=unload]');
+    await becomes(badge, () => 'not loaded, default');
+    assert.equal(await stateOf(), 'known');
+    await becomes(buttons, () => ['load']);
+
+    const { MODEL } = process.env;
+    await rename(MODEL, `${MODEL}.away`);
+    await page.click('.model [data-do=load]');
+    await becomes(badge, () => 'failed, default');
+    assert.equal(await page.textContent('.model .error'), 'not found');
+    await becomes(buttons, () => ['load']);
+    await rename(`${MODEL}.away`, MODEL);
+
+    await page.click('.model [data-do=load]');
+    await becomes(badge, () => 'ready, default');
+    assert.equal(await stateOf(), 'ready');
+    await becomes(() => page.textContent('.model .error'), () => '');
+    await becomes(buttons, () => ['unload', 'measure']);
     await close();
 });
 
