@@ -2,10 +2,10 @@
  * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints the
  * settings it needs.
  *
- * First asks the server whether it is up, which model it serves, and whether the client's first
- * prompt fits into the context. Then execs the client with a few more variables and arguments (the
- * table of clients). With --print nothing is started, and keys are not shown: the lines name the
- * variable that holds the key.
+ * First asks the server whether it is up, which model it serves, whether the client's first prompt
+ * fits into the context, and how long it takes. Then execs the client with a few more variables and
+ * arguments (the table of clients). With --print nothing is started, and keys are not shown: the
+ * lines name the variable that holds the key.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "base/units.h"
@@ -231,26 +232,77 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
     "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", "                \
     "\"description\": \"The command to execute\"}}, \"required\": [\"command\"]}\n"
 
-enum { ANSWER_ROOM = 8192, CONTEXT_STEP = 16384 };
+enum { ANSWER_ROOM = 8192, CONTEXT_STEP = 16384, LONGER_TIMES = 12 };
+
+/* Per token: only a server that is faster is measured twice. */
+#define FAST_MS 5.0
+
+/* Asks with SAMPLE `times` times in the body, between `head` and `tail`. */
+static enum err ask_sample(struct launch *launch, const char *path, const char *head,
+                           uint32_t times, const char *tail, yyjson_doc **doc, struct errinfo *info)
+{
+    struct buf body;
+
+    buf_init(&body, TEXT_BYTES_MAX);
+    buf_append_str(&body, "{\"model\":\"");
+    json_scan_escape(&body, str_from(launch->model));
+    buf_append_str(&body, head);
+    for (uint32_t i = 0; i < times; i++)
+        json_scan_escape(&body, STR(SAMPLE));
+    buf_append_str(&body, tail);
+    enum err err = body.err != ERR_OK
+                       ? err_set(info, body.err, "no memory for a request")
+                       : remote_ask_json(&launch->remote, path, buf_str(&body), doc, info);
+    buf_fini(&body);
+    return err;
+}
 
 static enum err count_sample(struct launch *launch, uint64_t *count, struct errinfo *info)
 {
     yyjson_doc *doc;
-    struct buf body;
 
-    buf_init(&body, TEXT_BYTES_MAX);
-    buf_append_str(&body, "{\"content\":\"");
-    json_scan_escape(&body, STR(SAMPLE));
-    buf_append_str(&body, "\",\"model\":\"");
-    json_scan_escape(&body, str_from(launch->model));
-    buf_append_str(&body, "\"}");
-    enum err err = body.err != ERR_OK
-                       ? err_set(info, body.err, "no memory for a request")
-                       : remote_ask_json(&launch->remote, "/tokenize", buf_str(&body), &doc, info);
-    buf_fini(&body);
-    TRY(err);
+    TRY(ask_sample(launch, "/tokenize", "\",\"content\":\"", 1, "\"}", &doc, info));
     *count = yyjson_arr_size(fields_get(yyjson_doc_get_root(doc), "tokens"));
     yyjson_doc_free(doc);
+    return ERR_OK;
+}
+
+/* Milliseconds per prompt token of a prompt that is not cached: it begins with the time. */
+static enum err measure_prompt(struct launch *launch, uint32_t times, double *tokens, double *each,
+                               struct errinfo *info)
+{
+    yyjson_doc *doc;
+    char head[96];
+
+    snprintf(head, sizeof(head),
+             "\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"%llu ",
+             (unsigned long long)clock_wall_ns(launch->cli->setup->clock));
+    TRY(ask_sample(launch, "/v1/chat/completions", head, times, "\"}]}", &doc, info));
+    yyjson_val *timings = fields_get(yyjson_doc_get_root(doc), "timings");
+    *tokens = fields_number(timings, "prompt_n", 0);
+    *each = *tokens > 0 ? fields_number(timings, "prompt_ms", 0) / *tokens : 0;
+    yyjson_doc_free(doc);
+    return ERR_OK;
+}
+
+/* Says how long the first prompt takes. A token costs more the further back it looks, and small
+ * models spend most of their time on that: a second, longer prompt shows how much more. */
+static enum err say_duration(struct launch *launch, uint64_t need, struct errinfo *info)
+{
+    char count[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES];
+    double tokens, longer, each, each_longer, growth = 0;
+
+    TRY(measure_prompt(launch, 1, &tokens, &each, info));
+    if (each > 0 && each < FAST_MS) {
+        TRY(measure_prompt(launch, LONGER_TIMES, &longer, &each_longer, info));
+        growth = MAX(0, (each_longer - each) / (longer - tokens));
+    }
+    double ms = (double)need * (each + growth * ((double)need - tokens));
+    fprintf(launch->cli->err,
+            "hearth launch: the first prompt of %s has about %s tokens; this server needs about "
+            "%s for it, unless it is cached\n",
+            launch->client->name, units_format_count(need / 1000 * 1000, count),
+            units_format_duration((uint64_t)(ms * 1e6), time));
     return ERR_OK;
 }
 
@@ -265,7 +317,7 @@ static enum err check_context(struct launch *launch, struct errinfo *info)
     TRY(count_sample(launch, &sample, info));
     uint64_t need = launch->client->prompt_bytes * sample / (sizeof(SAMPLE) - 1);
     if (need <= launch->context)
-        return ERR_OK;
+        return say_duration(launch, need, info);
     return err_set(
         info, ERR_LIMIT,
         "the first prompt of %s has about %s tokens with this model, and the context has "

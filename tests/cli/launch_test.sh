@@ -117,8 +117,12 @@ test_a_prompt_that_does_not_fit_is_said_before() {
     expect_status 0
     stop
     serve m.gguf -c "$enough"
+    run "$HEARTH" launch claude --force
+    [ ! -s "$scratch/err" ] || fail 'measured'
     run "$HEARTH" launch claude
     expect_status 7
+    grep -qE '^hearth launch: the first prompt of claude has about [0-9]+,000 tokens; this server needs about [0-9.]+ (ms|s|min [0-9]+ s) for it, unless it is cached$' \
+        "$scratch/err" || fail 'no duration'
     run "$HEARTH" launch qwen-code
     expect_status 7
     stop
