@@ -78,7 +78,7 @@ function renewModel(element, model) {
     putAttribute(badge, 'data-state', mark);
     put(element.querySelector('.error'), model.error ?? '');
     sync(element.querySelector('.chips'), model.kinds ?? [], (kind) => kind, (kind) => h('span', { class: 'chip' }, kind));
-    const values = element.querySelectorAll('dd');
+    const values = element.querySelectorAll(':scope > dl dd'); /* not those of a measurement */
     FACTS.forEach(([, show], i) => {
         const text = show(model);
         put(values[i], text);

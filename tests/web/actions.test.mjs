@@ -132,8 +132,11 @@ test('one click measures a new prompt and the next turn', async () => {
     const before = await asked();
     await button.click();
     await page.waitForSelector('.measured dl');
-    const rows = await page.$$eval('.measured dl div', (parts) => parts.map((part) => [...part.children].map(({ textContent }) => textContent)));
     await becomes(asked, () => before + 2); /* a request is counted when its answer is out */
+    /* The page has renewed the card since, and left the figures alone. */
+    const requests = async () => format(page, 'exact', (await get(server.url, '/admin/models')).models[0].requests);
+    await becomes(() => page.locator('.model > dl div', { hasText: 'Requests' }).locator('dd').textContent(), requests);
+    const rows = await page.$$eval('.measured dl div', (parts) => parts.map((part) => [...part.children].map(({ textContent }) => textContent)));
     const [second, first] = (await get(server.url, '/admin/requests')).recent;
     const cached = second.prompt_tokens - second.tokens.computed;
     assert.ok(first.tokens.computed > 700 && cached >= first.prompt_tokens - 1, 'the first prompt is new, the second continues it');
