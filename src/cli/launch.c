@@ -56,22 +56,25 @@ static const struct launch_client launch_clients[] = {
     {.name = "claude",
      .program = "claude",
      .get = NPM("@anthropic-ai/claude-code"),
-     .env = {{"ANTHROPIC_BASE_URL", "{url}"},
-             {"ANTHROPIC_AUTH_TOKEN", "{key}"},
-             {"ANTHROPIC_API_KEY", NULL},
-             {"ANTHROPIC_MODEL", "{model}"},
-             {"ANTHROPIC_DEFAULT_OPUS_MODEL", "{model}"},
-             {"ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"},
-             {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
-             {"ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"},
-             {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
-             /* otherwise it assumes a million tokens for an unknown model */
-             {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
-             {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", NULL}, /* is never below 100,000 */
-             /* changes each turn: nothing after it could be reused */
-             {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
-             {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
-             {"API_TIMEOUT_MS", "3000000"}}, /* a first prefill may take long */
+     .env =
+         {{"ANTHROPIC_BASE_URL", "{url}"},
+          {"ANTHROPIC_AUTH_TOKEN", "{key}"},
+          {"ANTHROPIC_API_KEY", NULL},
+          {"ANTHROPIC_MODEL", "{model}"},
+          {"ANTHROPIC_DEFAULT_OPUS_MODEL", "{model}"},
+          {"ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"},
+          {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
+          {"ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"},
+          {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
+          /* otherwise it assumes a million tokens for an unknown model */
+          {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
+          {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", NULL}, /* is never below 100,000 */
+          /* changes each turn: nothing after it could be reused */
+          {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
+          {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
+          /* a first prefill may take long: without it, Claude Code hangs up after five minutes */
+          {"API_TIMEOUT_MS", "3000000"},
+          {"CLAUDE_STREAM_IDLE_TIMEOUT_MS", "3000000"}},
      .prompt_bytes = 91000},
     {.name = "codex",
      .program = "codex",

@@ -28,6 +28,7 @@ test_claude_is_started() {
     grep -qx 'ANTHROPIC_AUTH_TOKEN=none' "$scratch/out" || fail 'no token'
     grep -qx 'ANTHROPIC_MODEL=qwen3' "$scratch/out" || fail 'no model'
     grep -qx 'CLAUDE_CODE_MAX_CONTEXT_TOKENS=4096' "$scratch/out" || fail 'no context'
+    grep -qx 'CLAUDE_STREAM_IDLE_TIMEOUT_MS=3000000' "$scratch/out" || fail 'it hangs up after five minutes'
     grep -q '^ANTHROPIC_API_KEY' "$scratch/out" && fail 'the key of another service is still there'
     stop
 }

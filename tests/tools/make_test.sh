@@ -70,4 +70,20 @@ test_serve_builds_the_program_only() {
     ! grep -E 'PIC|libhearth|tests/' "$scratch/out" || fail 'that is not needed'
 }
 
+flags_of() { # GOAL...: the flags that src/base/one.c would be compiled with
+    env -u MAKELEVEL -u MAKEFLAGS -u CFLAGS make --no-print-directory -C tree -n CC=gcc "$@" 2>/dev/null |
+        sed -n 's/^gcc.* -pthread  \(.*\) -MMD .*one\.o .*/\1/p'
+}
+
+# Only a tree in which nothing else was built is compiled for a first look; `make serve` never replaces a full build.
+test_serve_compiles_quickly() {
+    setup
+    echo 'int main(void) { return 0; }' >tree/src/main.c
+    mkdir tree/web && cp "$top"/web/no-uplot.js tree/web/
+    [ "$(flags_of serve)" = -O1 ] || fail "not '$(flags_of serve)'"
+    [ "$(flags_of serve)" = -O1 ] || fail 'the second time'
+    [ "$(flags_of all)" = '-O2 -g' ] || fail "a full build has '$(flags_of all)'"
+    [ "$(flags_of serve)" = '-O2 -g' ] || fail 'the full build is kept'
+}
+
 suite_main "$@"
