@@ -325,16 +325,15 @@ static bool parse(struct call *call, struct api_error *error)
     }
     if (!read_body(call, error))
         return false;
-    yyjson_val *root = yyjson_doc_get_root(call->request.body);
     if (dialect) {
         err = dialect->continues
-                  ? stored_load(call->api->options.stored, call->who, root, &call->request, error)
+                  ? stored_load(call->api->options.stored, call->who, &call->request, error)
                   : ERR_OK;
         if (err == ERR_OK)
-            err = dialect->parse(&call->request, root, error);
+            err = dialect->parse(&call->request, yyjson_doc_get_root(call->request.body), error);
         call->request.store = call->request.store && call->api->options.stored != NULL;
     } else {
-        struct json_reader reader = {root, "", error, NULL};
+        struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
 
         err = json_read_str(&reader, "model", &call->request.model);
     }

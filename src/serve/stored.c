@@ -3,6 +3,8 @@
  */
 #include "serve/stored.h"
 
+#include <string.h>
+
 #include "base/json_alc.h"
 #include "base/json_write.h"
 #include "base/mem.h"
@@ -116,10 +118,134 @@ static enum err join(const struct chain *chain, struct gen_request *request,
     return err;
 }
 
-enum err stored_load(struct shelf *shelf, const char *tenant, yyjson_val *body,
-                     struct gen_request *request, struct api_error *error)
+/* ---- references to items ---- */
+
+/* {"type": "item_reference", "id": ...}, or an object that has nothing but an id. */
+static bool is_reference(yyjson_val *item)
 {
-    struct str id = json_read_text(yyjson_obj_get(body, "previous_response_id"));
+    yyjson_val *type = yyjson_obj_get(item, "type");
+
+    return yyjson_equals_str(type, "item_reference") ||
+           (yyjson_is_str(yyjson_obj_get(item, "id")) &&
+            yyjson_obj_size(item) == 1 + (yyjson_is_null(type) ? 1 : 0));
+}
+
+static bool has_references(yyjson_val *input)
+{
+    yyjson_val *item;
+    size_t i, count;
+
+    yyjson_arr_foreach(yyjson_is_arr(input) ? input : NULL, i, count, item)
+    {
+        if (is_reference(item))
+            return true;
+    }
+    return false;
+}
+
+/* The record that has the item: "msg_ID_0" names it, "fc_CALL" is the id of a call. */
+static yyjson_doc *read_record_of(struct shelf *shelf, const char *tenant, struct str item)
+{
+    struct str rest = item, prefix;
+    yyjson_doc *record = NULL;
+    struct buf response;
+
+    if (shelf == NULL || !str_next(&rest, '_', &prefix))
+        return NULL;
+    const char *last = memrchr(rest.ptr, '_', rest.len);
+    if (last != NULL)
+        return read_record(shelf, tenant, (struct str){rest.ptr, (size_t)(last - rest.ptr)});
+    buf_init(&response, SHELF_ID_BYTES);
+    if (shelf_get(shelf, tenant, rest, &response))
+        record = read_record(shelf, tenant, buf_text(&response));
+    buf_fini(&response);
+    return record;
+}
+
+static yyjson_val *find_item(yyjson_val *items, struct str id)
+{
+    yyjson_val *item;
+    size_t i, count;
+
+    yyjson_arr_foreach(items, i, count, item)
+    {
+        if (str_eq(json_read_text(yyjson_obj_get(item, "id")), id))
+            return item;
+    }
+    return NULL;
+}
+
+static enum err write_reference(struct json *json, struct shelf *shelf, const char *tenant,
+                                struct str id, struct api_error *error)
+{
+    yyjson_doc *record = read_record_of(shelf, tenant, id);
+    yyjson_val *root = yyjson_doc_get_root(record);
+    yyjson_val *item = find_item(yyjson_obj_get(yyjson_obj_get(root, "response"), "output"), id);
+
+    if (item == NULL)
+        item = find_item(yyjson_obj_get(root, "input"), id);
+    if (item != NULL)
+        json_value(json, item);
+    yyjson_doc_free(record);
+    return item != NULL
+               ? ERR_OK
+               : api_error_set(error, API_ERROR_NOT_FOUND, "input",
+                               "Item with id '" STR_FMT "' not found. Items of responses with "
+                               "store: false are not kept.",
+                               (int)MIN(id.len, SHELF_ID_BYTES), id.ptr);
+}
+
+static enum err write_resolved(struct json *json, struct shelf *shelf, const char *tenant,
+                               yyjson_val *body, struct api_error *error)
+{
+    static const char *const skip[] = {"input", NULL};
+    yyjson_val *item;
+    size_t i, count;
+
+    json_members(json, body, skip);
+    json_key_open(json, "input", '[');
+    yyjson_arr_foreach(yyjson_obj_get(body, "input"), i, count, item)
+    {
+        if (is_reference(item))
+            TRY(write_reference(json, shelf, tenant, json_read_text(yyjson_obj_get(item, "id")),
+                                error));
+        else
+            json_value(json, item);
+    }
+    json_close(json, ']');
+    return ERR_OK;
+}
+
+static enum err resolve(struct shelf *shelf, const char *tenant, struct gen_request *request,
+                        struct api_error *error)
+{
+    yyjson_doc *resolved = NULL;
+    struct buf text;
+    struct json json = json_begin(&text, CHAIN_BYTES_MAX, '{');
+    enum err err = write_resolved(&json, shelf, tenant, yyjson_doc_get_root(request->body), error);
+
+    json_close(&json, '}');
+    if (err == ERR_OK)
+        err = text.err;
+    if (err == ERR_OK)
+        err = json_read_body(buf_text(&text), &resolved, error);
+    buf_fini(&text);
+    if (err == ERR_OK) {
+        yyjson_doc_free(request->body);
+        request->body = resolved;
+    }
+    return err;
+}
+
+/* ---- loading and keeping ---- */
+
+enum err stored_load(struct shelf *shelf, const char *tenant, struct gen_request *request,
+                     struct api_error *error)
+{
+    if (has_references(yyjson_obj_get(yyjson_doc_get_root(request->body), "input")))
+        TRY(resolve(shelf, tenant, request, error));
+    struct str id =
+        json_read_text(yyjson_obj_get(yyjson_doc_get_root(request->body), "previous_response_id"));
 
     if (id.len == 0)
         return ERR_OK;
@@ -140,8 +266,11 @@ void stored_keep(struct shelf *shelf, const char *tenant, const struct dialect *
         return;
     buf_init(&record, CHAIN_BYTES_MAX);
     dialect->record(answer, &record);
-    if (record.err == ERR_OK)
-        (void)shelf_put(shelf, tenant, str_from(answer->id), buf_text(&record));
+    bool kept =
+        record.err == ERR_OK && shelf_put(shelf, tenant, str_from(answer->id), buf_text(&record));
+    for (size_t i = 0; kept && i < answer->choices[0].calls_count; i++)
+        (void)shelf_put(shelf, tenant, str_from(answer->choices[0].calls[i].id),
+                        str_from(answer->id));
     buf_fini(&record);
 }
 

@@ -111,6 +111,68 @@ static void test_a_chain_is_the_conversation_in_full(void **state)
     close_place(&place);
 }
 
+/* References to items of earlier responses: the same tokens as with the items themselves. */
+static void test_items_by_reference(void **state)
+{
+    struct place place;
+    char fields[1024];
+
+    (void)state;
+    open_place(&place, FILE_NO, false);
+    yyjson_doc *first = post(&place, "'input':'one'", NULL, 200);
+    const char *item = json_at(first, "/output/0/id");
+    snprintf(fields, sizeof(fields),
+             "'input':[{'role':'user','content':'one'},{'type':'message','role':'assistant',"
+             "'content':[{'type':'output_text','text':'%s'}]},{'role':'user','content':'two'}]",
+             json_at(first, "/output/0/content/0/text"));
+    yyjson_doc *full = post(&place, fields, NULL, 200);
+    snprintf(fields, sizeof(fields),
+             "'input':[{'role':'user','content':'one'},{'type':'item_reference','id':'%s'},"
+             "{'role':'user','content':'two'}]",
+             item);
+    yyjson_doc *referred = post(&place, fields, NULL, 200);
+    assert_int_equal(json_number_at(referred, "/usage/input_tokens"),
+                     json_number_at(full, "/usage/input_tokens"));
+    assert_int_equal(json_number_at(referred, "/x_cache/computed"), 1);
+    snprintf(fields, sizeof(fields), "'input':[{'role':'user','content':'one'},{'id':'%s'}]", item);
+    yyjson_doc_free(post(&place, fields, NULL, 200)); /* the short form */
+    snprintf(fields, sizeof(fields), "'input':[{'type':'item_reference','id':'%.8sX'}]", item);
+    yyjson_doc *missing = post(&place, fields, NULL, 404);
+    assert_non_null(strstr(json_at(missing, "/error/message"), "not found"));
+    assert_string_equal(json_at(missing, "/error/param"), "input");
+    yyjson_doc_free(missing);
+    yyjson_doc_free(post(&place, "'input':[{'type':'item_reference'}]", NULL, 404));
+    yyjson_doc_free(first);
+    yyjson_doc_free(full);
+    yyjson_doc_free(referred);
+    close_place(&place);
+}
+
+/* A reference is good for its tenant only. */
+static void test_i100_items_of_other_tenants(void **state)
+{
+    struct http_answer answer;
+    struct place place;
+    char body[512];
+
+    (void)state;
+    open_place(&place, FILE_NO, true);
+    api_kit_ask(&place.kit, "POST", RESPONSES, "x-api-key: a-key\r\n",
+                json_quotes("{" LETTERS ",'input':'one'}"), &answer);
+    yyjson_doc *doc = yyjson_read(answer.body.data, answer.body.len, 0);
+    http_answer_fini(&answer);
+    snprintf(body, sizeof(body), "{" LETTERS ",'input':[{'type':'item_reference','id':'%s'}]}",
+             json_at(doc, "/output/0/id"));
+    yyjson_doc_free(doc);
+    api_kit_ask(&place.kit, "POST", RESPONSES, "x-api-key: b-key\r\n", json_quotes(body), &answer);
+    assert_int_equal(answer.status, 404);
+    http_answer_fini(&answer);
+    api_kit_ask(&place.kit, "POST", RESPONSES, "x-api-key: a-key\r\n", json_quotes(body), &answer);
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    close_place(&place);
+}
+
 /* Instructions are those of each request, and a stream is stored as well. */
 static void test_a_stream_is_stored(void **state)
 {
@@ -274,6 +336,7 @@ static void test_off(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_a_chain_is_the_conversation_in_full), TEST(test_a_stream_is_stored),
+TEST_SUITE(TEST(test_items_by_reference), TEST(test_i100_items_of_other_tenants),
+           TEST(test_a_chain_is_the_conversation_in_full), TEST(test_a_stream_is_stored),
            TEST(test_store_false), TEST(test_items), TEST(test_tenants), TEST(test_a_restart),
            TEST(test_off))
