@@ -5,7 +5,7 @@
  *      {"query":"a","documents":["b",{"text":"c"}],"top_n":1,"return_documents":true}
  *      --> {"results":[{"index":1,"relevance_score":0.9,"document":{"text":"c"}}],"usage":{}}
  *
- *      {"text_1":"a" | [...],"text_2":"b" | [...]}
+ *      {"text_1":"a" | [...],"text_2":"b" | [...]}, or with other names (score_names)
  *      --> {"data":[{"index":0,"object":"score","score":0.9}],"usage":{}}
  */
 #include "dialect/openai_impl.h"
@@ -80,29 +80,43 @@ static enum err rerank_parse(struct gen_request *request, yyjson_val *root, stru
     struct embed_request *embed = &own->request;
     own->documents = true; /* keeps I86 */
     TRY(json_read_str(&body, "model", &request->model));
-    TRY(json_read_uint(&body, "top_n", 1, UINT32_MAX, &top));
+    TRY(json_read_uint(&body, "top_n", 0, UINT32_MAX, &top));
     TRY(json_read_bool(&body, "return_documents", &own->documents));
     TRY(read_texts(request, &body, "query", &embed->queries, &embed->queries_count));
     if (embed->queries_count != 1)
         return json_read_error(&body, "query", "must be one text");
     TRY(read_texts(request, &body, "documents", &embed->inputs, &embed->count));
-    own->top = (size_t)MIN(top, embed->count);
+    own->top = top > 0 ? (size_t)MIN(top, embed->count) : embed->count; /* 0: all, as in vLLM */
     return ERR_OK;
+}
+
+/* The names that releases of vLLM have for the two sides. */
+static const char *const score_names[][2] = {
+    {"text_1", "text_2"}, {"queries", "documents"}, {"queries", "items"}, {"data_1", "data_2"}};
+
+/* The pair whose second name the body has; the first pair if it has none. */
+static const char *const *find_names(const struct json_reader *body)
+{
+    for (size_t i = 0; i < COUNT_OF(score_names); i++)
+        if (json_read_get(body, score_names[i][1]) != NULL)
+            return score_names[i];
+    return score_names[0];
 }
 
 static enum err score_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     struct json_reader body = {root, "", error, &request->asked};
-    struct rerank *own = begin(request, "text_1", "text_2");
+    const char *const *names = find_names(&body);
+    struct rerank *own = begin(request, names[0], names[1]);
 
     if (own == NULL)
         return request->arena.err;
     struct embed_request *embed = &own->request;
     TRY(json_read_str(&body, "model", &request->model));
-    TRY(read_texts(request, &body, "text_1", &embed->queries, &embed->queries_count));
-    TRY(read_texts(request, &body, "text_2", &embed->inputs, &embed->count));
+    TRY(read_texts(request, &body, names[0], &embed->queries, &embed->queries_count));
+    TRY(read_texts(request, &body, names[1], &embed->inputs, &embed->count));
     if (embed->queries_count != 1 && embed->queries_count != embed->count)
-        return json_read_error(&body, "text_1", "must be one text, or as many as text_2 has");
+        return json_read_error(&body, names[0], "must be one text, or as many as %s has", names[1]);
     return ERR_OK;
 }
 

@@ -30,7 +30,7 @@ static void test_bad_requests_are_named(void **state)
         {"{'query':'a'}", API_ERROR_INVALID, "documents", "is missing"},
         {"{'query':'a','documents':[]}", API_ERROR_INVALID, "documents", "1 to 2048"},
         {"{'query':'a','documents':[1]}", API_ERROR_INVALID, "documents", "texts"},
-        {"{'query':'a','documents':['b'],'top_n':0}", API_ERROR_INVALID, "top_n", ""},
+        {"{'query':'a','documents':['b'],'top_n':-1}", API_ERROR_INVALID, "top_n", ""},
     };
     static const struct api_bad bad_score = {"{'text_1':['a','b'],'text_2':['c']}",
                                              API_ERROR_INVALID, "text_1", "as many as text_2"};
@@ -75,6 +75,18 @@ static void test_i86_scores(void **state)
                 "{'id':'rerank-ID','object':'list','model':'m','results':[{'index':1,"
                 "'relevance_score':0.5}],'usage':{'prompt_tokens':100,'total_tokens':100}}");
     expect_body(&dialect_score, "{'text_1':'q','text_2':['a','b']}",
+                "{'id':'score-ID','object':'list','created':7,'model':'m','data':[{'index':0,"
+                "'object':'score','score':-1.0},{'index':1,'object':'score','score':0.5}],"
+                "'usage':{'prompt_tokens':100,'total_tokens':100}}");
+    expect_body(&dialect_score, "{'queries':'q','documents':['a','b']}",
+                "{'id':'score-ID','object':'list','created':7,'model':'m','data':[{'index':0,"
+                "'object':'score','score':-1.0},{'index':1,'object':'score','score':0.5}],"
+                "'usage':{'prompt_tokens':100,'total_tokens':100}}");
+    expect_body(&dialect_score, "{'queries':'q','items':['a','b']}",
+                "{'id':'score-ID','object':'list','created':7,'model':'m','data':[{'index':0,"
+                "'object':'score','score':-1.0},{'index':1,'object':'score','score':0.5}],"
+                "'usage':{'prompt_tokens':100,'total_tokens':100}}");
+    expect_body(&dialect_score, "{'data_1':'q','data_2':['a','b']}",
                 "{'id':'score-ID','object':'list','created':7,'model':'m','data':[{'index':0,"
                 "'object':'score','score':-1.0},{'index':1,'object':'score','score':0.5}],"
                 "'usage':{'prompt_tokens':100,'total_tokens':100}}");
