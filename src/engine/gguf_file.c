@@ -200,6 +200,15 @@ const char *gguf_file_text(const struct gguf_file *file, const char *key)
                : NULL;
 }
 
+uint64_t gguf_file_uint(const struct gguf_file *file, const char *key, uint64_t otherwise)
+{
+    int64_t id = gguf_find_key(first(file), key);
+
+    return id >= 0 && gguf_get_kv_type(first(file), id) == GGUF_TYPE_UINT32
+               ? gguf_get_val_u32(first(file), id)
+               : otherwise;
+}
+
 static int64_t find_arch_key(const struct gguf_file *file, const char *key)
 {
     char name[128];

@@ -29,6 +29,8 @@ void gguf_file_close(struct gguf_file **file);
 
 /* NULL when absent or not a text */
 const char *gguf_file_text(const struct gguf_file *file, const char *key);
+/* An integer of 32 bits; `otherwise` when there is none. */
+uint64_t gguf_file_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
 /* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array;
  * `otherwise` when there is none. */
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);

@@ -86,6 +86,14 @@ static const struct type types[] = {
 #undef X
 };
 
+const char *quantize_type_name(uint64_t number)
+{
+    for (size_t i = 0; quantize_types[i] != NULL; i++)
+        if ((uint64_t)types[i].number == number)
+            return quantize_types[i];
+    return "unknown";
+}
+
 struct work {
     const struct quantize_options *options;
     const struct type *type;

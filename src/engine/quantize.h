@@ -21,6 +21,8 @@ struct file_sys;
 
 /* As llama-quantize calls them: "Q4_K_M"; ended by NULL. */
 extern const char *const quantize_types[];
+/* The name of a file's "general.file_type"; "unknown" for others. */
+const char *quantize_type_name(uint64_t number);
 
 struct quantize_options {
     const char *in;  /* a file, or the first shard */

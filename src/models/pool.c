@@ -98,6 +98,16 @@ void pool_retire_locked(struct pool *pool, struct pool_entry *entry)
 
 /* ---- names ---- */
 
+static bool is_alias(const struct pool_entry *entry, struct str name)
+{
+    struct str rest = str_from(entry->spec.aliases != NULL ? entry->spec.aliases : ""), alias;
+
+    while (str_next(&rest, ',', &alias))
+        if (alias.len > 0 && str_eq_nocase(name, alias))
+            return true;
+    return false;
+}
+
 static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
@@ -106,6 +116,9 @@ static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) 
             return entry;
     POOL_FOREACH (entry, pool)
         if (str_eq_nocase(name, str_from(entry->spec.name)))
+            return entry;
+    POOL_FOREACH (entry, pool)
+        if (is_alias(entry, name))
             return entry;
     if (!str_ends(name, STR(":latest"))) /* Ollama's clients add it to names without a tag */
         return NULL;
@@ -147,6 +160,7 @@ static struct pool_entry *create_entry(const struct pool_spec *spec)
     entry->spec = *spec;
     entry->spec.name = mem_strdup(spec->name);
     entry->spec.path = spec->path != NULL ? mem_strdup(spec->path) : NULL;
+    entry->spec.aliases = spec->aliases != NULL ? mem_strdup(spec->aliases) : NULL;
     list_init(&entry->waits);
     return entry;
 }
@@ -156,6 +170,7 @@ static void destroy_entry(struct pool_entry *entry)
     list_check(&entry->waits);
     mem_free((void *)entry->spec.name);
     mem_free((void *)entry->spec.path);
+    mem_free((void *)entry->spec.aliases);
     mem_free(entry);
 }
 
@@ -463,6 +478,8 @@ static struct pool_view view_of_locked(struct pool *pool, struct pool_entry *ent
     lock_assert_held(&pool->lock);
     return (struct pool_view){
         .name = entry->spec.name,
+        .aliases = entry->spec.aliases,
+        .path = entry->spec.path,
         .state = entry->state,
         .progress = entry->progress,
         .pinned = entry->spec.pinned,

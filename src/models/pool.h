@@ -74,6 +74,7 @@ enum { POOL_MODELS_MAX = 4096 };
 /* An available model. Texts are copied, settings are borrowed. */
 struct pool_spec {
     const char *name;     /* the name that clients use; unique */
+    const char *aliases;  /* further names, separated by commas; NULL = none */
     const char *path;     /* NULL: only for pool_adopt */
     const void *settings; /* passed to the loader */
     uint64_t ttl_ns;      /* unloaded when unused for this long; 0 = never */
@@ -179,7 +180,9 @@ void pool_check(struct pool *pool);
 /* ---- views ---- */
 
 struct pool_view {
-    const char *name; /* valid as long as the pool */
+    const char *name;    /* valid as long as the pool */
+    const char *aliases; /* as in its spec; likewise */
+    const char *path;    /* likewise; NULL: none */
     enum pool_state state;
     float progress; /* of LOADING */
     bool pinned, is_default, adopted, file_missing;

@@ -69,7 +69,7 @@ static const struct endpoint api_endpoints[] = {
     {GENERATE("/api/chat", "ollama_chat", dialect_ollama_chat)},
     {GENERATE("/api/generate", "ollama_generate", dialect_ollama_generate)},
     {OLLAMA(POST("/api/show", "ollama_show")), .plain = true, .answer = endpoint_ollama_show},
-    {OLLAMA(GET("/api/tags", "ollama_tags")), .show = endpoint_ollama_tags},
+    {OLLAMA(GET("/api/tags", "ollama_tags")), .plain = true, .answer = endpoint_ollama_tags},
     {OLLAMA(GET("/api/ps", "ollama_ps")), .show = endpoint_ollama_ps},
     {EMBED("/api/embed", "ollama_embed", dialect_ollama_embed)},
     {EMBED("/api/embeddings", "ollama_embed", dialect_ollama_embed)},
@@ -80,9 +80,14 @@ static const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_DELETE, OLLAMA("/api/delete", "ollama_delete"), .show = endpoint_ollama_refuse},
     {EMBED("/v1/embeddings", "embeddings", dialect_openai_embeddings)},
     {EMBED("/embedding", "embedding", dialect_llama_embedding)},
+    {EMBED("/embeddings", "embedding", dialect_llama_embedding)},
     {EMBED("/v1/rerank", "rerank", dialect_rerank)},
     {EMBED("/rerank", "rerank", dialect_rerank)},
+    {EMBED("/v2/rerank", "rerank", dialect_rerank)},
+    {EMBED("/reranking", "rerank", dialect_rerank)},
+    {EMBED("/v1/reranking", "rerank", dialect_rerank)},
     {EMBED("/v1/score", "score", dialect_score)},
+    {EMBED("/score", "score", dialect_score)},
     {POST("/tokenize", "tokenize"), .answer = endpoint_tokenize},
     {POST("/detokenize", "detokenize"), .answer = endpoint_detokenize},
     {POST("/apply-template", "apply_template"), .dialect = &dialect_openai_chat,
@@ -514,6 +519,7 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     list_init(&api->calls);
     make_routes(api);
     api->baselines = baseline_create(api->clock);
+    api->abouts = endpoint_ollama_create_abouts();
     api->slots = slots_create(options->slots.path != NULL ? SLOTS_BYTES_MAX : 0);
     enum err err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
@@ -601,6 +607,7 @@ void api_destroy(struct api **out)
     destroy_keys(api);
     shelf_destroy(&api->baselines);
     slots_destroy(&api->slots);
+    shelf_destroy(&api->abouts);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);
     lock_fini(&api->lock);

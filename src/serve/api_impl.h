@@ -84,6 +84,7 @@ struct api {
     struct call_ends *ends;  /* ended generations go there */
     struct shelf *baselines; /* of comparisons (baseline.h) */
     struct slots *slots;
+    struct shelf *abouts; /* facts of files of models */
 
     struct http_route *routes;
     struct api_route *route_args;
@@ -142,8 +143,9 @@ void props_key_memory(struct json *json, struct memory *memory);
 void props_write_memory(struct json *json, const struct memory_view *view);
 
 /* ---- endpoints_ollama.c ---- */
-show_fn endpoint_ollama_tags;
+answer_fn endpoint_ollama_tags;
 show_fn endpoint_ollama_ps;
+struct shelf *endpoint_ollama_create_abouts(void); /* for api.abouts */
 show_fn endpoint_ollama_version;
 show_fn endpoint_ollama_refuse; /* what hearth does in another way */
 answer_fn endpoint_ollama_show;

@@ -25,6 +25,12 @@ static void test_names(void **state)
     assert_int_equal(pool_find(kit.pool, STR("b"), true), 1);
     assert_int_equal(pool_find(kit.pool, STR("B"), true), 1);
     assert_int_equal(pool_find(kit.pool, STR("b:latest"), true), 1);
+    assert_ok(pool_add(
+        kit.pool, &(struct pool_spec){.name = "c", .aliases = "fast,small,b", .path = "2"}, NULL));
+    assert_int_equal(pool_find(kit.pool, STR("small"), true), 2);
+    assert_int_equal(pool_find(kit.pool, STR("Fast:latest"), true), 2);
+    assert_int_equal(pool_find(kit.pool, STR("b"), true), 1); /* a name counts before an alias */
+    assert_true(pool_find(kit.pool, STR("fast,small"), true) == SIZE_MAX);
     assert_true(pool_find(kit.pool, STR(":latest"), true) == SIZE_MAX);
     assert_true(pool_find(kit.pool, STR("b:8b"), true) == SIZE_MAX);
     assert_true(pool_find(kit.pool, STR("gpt-4"), true) == SIZE_MAX);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/api_kit.h"
+#include "support/models.h"
 #include "support/pool_kit.h"
 #include "support/test.h"
 
@@ -76,6 +77,65 @@ static void test_load_and_unload(void **state)
     api_kit_close(&kit);
     models.pool = NULL; /* the kit's by now */
     pool_kit_close(&models);
+}
+
+static enum err refuse_inspect(const struct pool_spec *spec, bool quick, struct model_file *file,
+                               struct errinfo *info, void *arg)
+{
+    (void)spec, (void)quick, (void)file, (void)arg;
+    return err_set(info, ERR_UNSUPPORTED, "nothing is loaded here");
+}
+
+static enum err refuse_load(const struct pool_spec *spec, bool warm,
+                            bool (*progress)(float done, void *arg), void *progress_arg,
+                            struct model **model, struct errinfo *info, void *arg)
+{
+    (void)warm, (void)progress, (void)progress_arg, (void)model;
+    return refuse_inspect(spec, false, NULL, info, arg);
+}
+
+/* Details come from the header of the file, as they do from the model once it is loaded. */
+static void test_models_that_are_not_loaded(void **state)
+{
+    struct pool_options options = {.ops = {.inspect = refuse_inspect, .load = refuse_load}};
+    struct pool *pool;
+    struct api_kit kit;
+    yyjson_doc *doc, *loaded;
+
+    (void)state;
+    assert_ok(pool_create(&pool, &options, NULL));
+    assert_ok(pool_add(pool, &(struct pool_spec){.name = "q", .path = test_model("qwen3")}, NULL));
+    assert_ok(pool_add(pool, &(struct pool_spec){.name = "gone", .path = "/no/such"}, NULL));
+    api_kit_open(&kit, &(struct api_kit_options){.pool = pool});
+    for (int again = 0; again < 2; again++) { /* from the file, and from memory */
+        doc = api_kit_get(&kit, "/api/tags", 200);
+        assert_string_equal(json_at(doc, "/models/0/details/family"), "qwen3");
+        assert_string_equal(json_at(doc, "/models/0/details/families/0"), "qwen3");
+        assert_string_equal(json_at(doc, "/models/1/details/family"), "");
+        assert_string_equal(json_at(doc, "/models/1/details/parameter_size"), "");
+        if (again == 0)
+            yyjson_doc_free(doc);
+    }
+    yyjson_doc *show = api_kit_post(&kit, "/api/show", "{\"model\":\"q\"}", 200);
+    assert_string_equal(json_at(show, "/model_info/general.architecture"), "qwen3");
+    assert_true(json_number_at(show, "/model_info/qwen3.context_length") > 0);
+    assert_true(json_number_at(show, "/model_info/qwen3.block_count") > 0);
+    assert_string_equal(json_at(show, "/capabilities/1"), "tools");
+    assert_true(strlen(json_at(show, "/template")) > 100);
+    yyjson_doc_free(show);
+    yyjson_doc_free(api_kit_post(&kit, "/api/show", "{\"model\":\"gone\"}", 200));
+    api_kit_close(&kit);
+    api_kit_open(&kit, &(struct api_kit_options){.family = "qwen3"});
+    loaded = api_kit_get(&kit, "/api/tags", 200);
+    static const char *const same[] = {"/models/0/details/parameter_size",
+                                       "/models/0/details/quantization_level"};
+    for (size_t i = 0; i < COUNT_OF(same); i++) {
+        assert_true(json_at(doc, same[i])[0] != '\0');
+        assert_string_equal(json_at(doc, same[i]), json_at(loaded, same[i]));
+    }
+    yyjson_doc_free(loaded);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
 }
 
 static void test_unloading_needs_an_admin_key(void **state)
@@ -203,5 +263,6 @@ static void test_errors(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_models), TEST(test_load_and_unload), TEST(test_unloading_needs_an_admin_key),
-           TEST(test_answers), TEST(test_vectors), TEST(test_errors))
+TEST_SUITE(TEST(test_models), TEST(test_load_and_unload), TEST(test_models_that_are_not_loaded),
+           TEST(test_unloading_needs_an_admin_key), TEST(test_answers), TEST(test_vectors),
+           TEST(test_errors))
