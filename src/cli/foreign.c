@@ -316,17 +316,21 @@ static enum err read_rope_scale(struct spelled *spelled)
     return instead(spelled, "rope-freq-scale", text, "");
 }
 
-/* FILE:SCALE */
+/* FILE:SCALE, or a list of them with commas */
 static enum err read_lora(struct spelled *spelled)
 {
-    const char *colon = strrchr(spelled->value, ':');
-
-    if (colon == NULL || strchr(spelled->value, ',') != NULL)
-        return lacks(spelled, "give --lora FILE=SCALE, once for each adapter");
     char *value = arena_strdup(spelled->to->arena, str_from(spelled->value));
+    struct str rest = str_from(value != NULL ? value : ""), item;
+
     if (value == NULL)
         return no_memory(spelled);
-    value[colon - spelled->value] = '=';
+    while (str_next(&rest, ',', &item)) {
+        char *colon = memrchr(item.ptr, ':', item.len);
+
+        if (colon == NULL)
+            return lacks(spelled, "give FILE:SCALE, or --lora FILE=SCALE");
+        *colon = '=';
+    }
     return instead(spelled, "lora", value, "");
 }
 

@@ -118,6 +118,7 @@ void serve_store_close(struct serve_store *store, const struct cli *cli);
 /* One model that can be served. */
 struct serve_model {
     const char *name, *path;
+    const char *aliases;       /* further names, separated by commas; NULL = none */
     bool named;                /* named by the user, not after its file */
     const char *template_text; /* NULL: the model's own */
     struct model_settings settings;

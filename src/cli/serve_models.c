@@ -163,6 +163,9 @@ static void add_spelled(struct reading *reading, const char *text, const char *a
         text = equals + 1;
     }
     path = find_file(reading, text);
+    /* A blob of Ollama's store is called after its content: it keeps the name that it was found by. */
+    if (path != NULL && alias == NULL && str_starts(str_from(file_base_name(path)), STR("sha256-")))
+        alias = text;
     if (path != NULL)
         add(reading, alias, path);
 }
@@ -338,22 +341,20 @@ static void fill(struct reading *reading, struct serve_model *model)
         options->exact ? ENGINE_SHARING_BITS : (enum engine_sharing)options->sharing;
 }
 
-/* A single model gets the name in its metadata, unless a section or a pin refers to it by another. */
-static void name_alone(struct reading *reading)
+/* The model of --alias NAME,NAME: the first is its name. */
+static void add_aliases(struct reading *reading)
 {
-    struct serve_model *model = &reading->models->list[0];
-    struct gguf_file *file = NULL;
-    struct errinfo info = {0};
+    const char *alias = reading->models->options->alias;
+    struct serve_model *model = reading->models->list;
+    size_t len = alias != NULL ? strcspn(alias, ",") : 0;
 
-    if (has_name(&reading->sections, model->name) ||
-        has_name(&reading->models->options->pinned, model->name))
+    if (len == 0 || alias[len] == '\0' || reading->models->count == 0 ||
+        strcmp(model->name, alias) != 0)
         return;
-    if (gguf_file_open(&file, model->path, &info) != ERR_OK)
-        return; /* loading will report the error */
-    const char *own = gguf_file_text(file, "general.name");
-    model->name = arena_strdup(reading->cli->arena,
-                               str_from(own != NULL ? own : file_base_name(model->path)));
-    gguf_file_close(&file);
+    model->name = arena_strdup(reading->cli->arena, (struct str){alias, len});
+    model->aliases = alias + len + 1;
+    if (model->name == NULL)
+        reading->status = cli_error(reading->cli, "no memory for --alias");
 }
 
 static void check_pins(struct reading *reading)
@@ -392,8 +393,7 @@ static void read_all(struct reading *reading)
         reading->status =
             cli_usage_error(cli, "no model given. Usage: hearth serve MODEL.gguf "
                                  "(`hearth serve demo` serves the one that comes with it)");
-    if (models->count == 1 && !models->list[0].named)
-        name_alone(reading);
+    add_aliases(reading);
     check_pins(reading);
     for (size_t i = 0; i < models->count && reading->status == CLI_EXIT_OK; i++)
         fill(reading, &models->list[i]);
@@ -498,6 +498,7 @@ static enum err add_all(struct serve_models *models, struct pool *pool, struct e
 
         TRY(pool_add(pool,
                      &(struct pool_spec){.name = model->name,
+                                         .aliases = model->aliases,
                                          .path = model->path,
                                          .settings = model,
                                          .ttl_ns = model->ttl_ns,

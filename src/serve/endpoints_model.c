@@ -80,6 +80,17 @@ static void write_state(struct json *json, const struct pool_view *view)
     json_key_uint(json, "ttl_s", view->ttl_ns / NS_PER_S);
 }
 
+static void write_aliases(struct json *json, const char *aliases)
+{
+    struct str rest = str_from(aliases != NULL ? aliases : ""), alias;
+
+    json_key_open(json, "aliases", '[');
+    while (str_next(&rest, ',', &alias))
+        if (alias.len > 0)
+            json_str(json, alias);
+    json_close(json, ']');
+}
+
 /* The fields of an open object. */
 static void write_model(struct json *json, struct pool *pool, size_t index, bool admin)
 {
@@ -93,6 +104,7 @@ static void write_model(struct json *json, struct pool *pool, size_t index, bool
     json_key_text(json, "owned_by", "hearth");
     json_key_text(json, "type", "model");
     json_key_text(json, "display_name", view.name);
+    write_aliases(json, view.aliases);
     write_state(json, &view);
     if (admin)
         write_use(json, &view);

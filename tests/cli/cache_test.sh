@@ -40,7 +40,7 @@ test_list_and_show() {
     start_warm
     cache ls
     expect_status 0
-    grep -qE '^[0-9a-f]{16} +qwen3 .* rows +0-[0-9]+ ' "$scratch/out" || fail 'no rows'
+    grep -qE '^[0-9a-f]{16} +m .* rows +0-[0-9]+ ' "$scratch/out" || fail 'no rows'
     cache ls --json
     key=$(field key)
     [ "${#key}" = 64 ] || fail "no key: $key"

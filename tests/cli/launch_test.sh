@@ -26,7 +26,7 @@ test_claude_is_started() {
     expect_out 'arg: two words'
     grep -qx "ANTHROPIC_BASE_URL=$url" "$scratch/out" || fail 'another server'
     grep -qx 'ANTHROPIC_AUTH_TOKEN=none' "$scratch/out" || fail 'no token'
-    grep -qx 'ANTHROPIC_MODEL=qwen3' "$scratch/out" || fail 'no model'
+    grep -qx 'ANTHROPIC_MODEL=m' "$scratch/out" || fail 'no model'
     grep -qx 'CLAUDE_CODE_MAX_CONTEXT_TOKENS=4096' "$scratch/out" || fail 'no context'
     grep -qx 'CLAUDE_STREAM_IDLE_TIMEOUT_MS=3000000' "$scratch/out" || fail 'it hangs up after five minutes'
     grep -q '^ANTHROPIC_API_KEY' "$scratch/out" && fail 'the key of another service is still there'
@@ -89,7 +89,7 @@ test_pi_gets_an_extension() {
     file=$(sed -n '/^arg: --extension/{n;s/^arg: //p;}' "$scratch/out")
     case $file in "$PWD/state/"*) ;; *) fail "the file is $file" ;; esac
     grep -q "baseUrl: '$url/v1'" "$file" || fail 'no address'
-    grep -q 'id: "qwen3".*name: "qwen3"' "$file" || fail 'no model'
+    grep -q 'id: "m".*name: "m"' "$file" || fail 'no model'
     mv "$file" launched
     run "$HEARTH" launch pi --print
     cp "$scratch/out" lines

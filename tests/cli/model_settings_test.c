@@ -241,6 +241,11 @@ static void test_adapters(void **state)
     expect_refused("-c 512 --lora /nonexistent/a", CLI_EXIT_FAILURE, "the adapter /nonexistent/a");
     expect_refused("-c 512 --lora /nonexistent/a=b=-0.5", CLI_EXIT_FAILURE,
                    "the adapter /nonexistent/a=b:");
+    /* A list counts like several options. */
+    expect_refused("--lora good,x=", CLI_EXIT_USAGE, "--lora x=: expected");
+    expect_refused("--lora good,", CLI_EXIT_USAGE, "--lora : expected");
+    expect_refused("-c 512 --lora /nonexistent/a=1,/nonexistent/b", CLI_EXIT_FAILURE,
+                   "the adapter /nonexistent/a:");
     snprintf(line, sizeof(line), "-c 512 --lora /dev/null=1.5");
     expect_refused(line, CLI_EXIT_FAILURE, "the adapter /dev/null:");
 }

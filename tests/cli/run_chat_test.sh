@@ -37,9 +37,9 @@ test_one_answer_with_a_server_of_its_own() {
 test_a_running_server_is_used() {
     make_model
     start
-    run "$HEARTH" run qwen3 'Hello there' -n 4 --ignore-eos
+    run "$HEARTH" run m 'Hello there' -n 4 --ignore-eos
     expect_status 0
-    run "$HEARTH" run qwen3 'Hello there' -n 4 --ignore-eos
+    run "$HEARTH" run m 'Hello there' -n 4 --ignore-eos
     expect_status 0
     # All but the last token, which is always computed.
     set -- $(tokens_of "$scratch/err" 1)

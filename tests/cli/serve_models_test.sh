@@ -119,11 +119,21 @@ test_names_of_caches() {
     ask /v1/completions "$(body_for tiny)"
     grep -q '"model":"tiny"' body || fail "$(cat body)"
     stop
+    # Several names, as in llama-server; the first one is shown.
+    serve some/tiny-gguf:q8_0 -c 4096 --alias tiny,second --strict-model
+    ask /v1/completions "$(body_for second)"
+    grep -q '"model":"tiny"' body || fail "$(cat body)"
+    run curl -s "$url/v1/models"
+    expect_out '"id":"tiny"'
+    expect_out '"aliases":["second"]'
+    stop
 }
 
 test_a_model_alone_gets_the_context_that_fits() {
     "$HEARTH" model make --family qwen3 --layers 2 --width 64 --ctx 200000 --out long.gguf >/dev/null 2>&1 || fail 'no model'
-    serve long.gguf
+    serve long.gguf # its metadata have another name
+    run curl -s "$url/v1/models"
+    expect_out '"id":"long"'
     grep -q ' 131072 tokens of context' served || fail "$(grep context served)"
     stop
     # 1 KiB per token: the limit leaves some megabytes, half of them for the context.

@@ -29,7 +29,7 @@ test_the_printed_line_works() {
     expect_status 0
     expect_out '<title>hearth'
     stop
-    grep -q '\[route\] 1 model=qwen3 route=continuous reason=batch kinds=full' log || fail "no route: $(cat log)"
+    grep -q '\[route\] 1 model=m route=continuous reason=batch kinds=full' log || fail "no route: $(cat log)"
     grep -qE '\[cache\] 1 miss prompt_tokens=[0-9]+ read_tokens=0 ' log || fail "no miss: $(cat log)"
     [ "$(grep -cE ' info +\[(api|cache|phase|route)\]' log)" = 1 ] || fail "not one info line per request: $(cat log)"
     grep -qE 'prompt [0-9]+ = device 0 \+ ram 0 \+ ssd 0 \+ computed [0-9]+ \| cold' log || fail "no honest line: $(cat log)"
@@ -234,7 +234,7 @@ test_i25_the_route_has_a_reason() {
     start --exact
     ask /v1/chat/completions "$chat"
     stop
-    grep -q '\[route\] 1 model=qwen35 route=single reason=exact kinds=full+recurrent' log || fail "$(cat log)"
+    grep -q '\[route\] 1 model=m route=single reason=exact kinds=full+recurrent' log || fail "$(cat log)"
 }
 
 # Exact, warm and without a cache: the same text.
@@ -453,7 +453,7 @@ test_isolate_survives_its_model() {
     if [ "$(cat late_code)" != 200 ]; then # it may have been done before
         [ "$(cat late_code)" = 500 ] || fail "$(cat late_code): $(cat late)"
         grep -q '"type":"error"' late || fail "not Anthropic's error: $(cat late)"
-        grep -q 'the process of model qwen3 died' late || fail "it does not say why: $(cat late)"
+        grep -q 'the process of model m died' late || fail "it does not say why: $(cat late)"
     fi
     ask /v1/chat/completions "$chat"
     [ "$code" = 200 ] || fail "$code: $(cat body)"
