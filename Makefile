@@ -82,7 +82,7 @@ export HEARTH_DEPS_RPC := $(RPC)
 endif
 B     := build/$(variant)
 
-# `make serve` in a new clone is a first look. It compiles in about half the time: without warnings, debug information and most
+# `make serve` in a new clone is a first look. It compiles in 60 % of the time: without warnings, debug information and most
 # optimizations (libllama does the computing). Any other goal compiles with the usual flags, and `make serve` then keeps its result.
 ifeq ($(CFLAGS) $(MAKECMDGOALS)$(filter-out -O1,$(shell grep -owe -O2 -e -O1 $(B)/flags 2>/dev/null)),-O2 -g serve)
 CFLAGS := -O1

@@ -9,6 +9,9 @@ import { measure } from './measure.js';
 /* The names are those of enum pool_state. */
 const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading: ['wait', 'unloading'], failed: ['bad', 'failed'], known: ['off', 'not loaded'] };
 
+/* What a model can do, for people who have not read docs/admin.md. */
+const FEATURES = { reuse: 'Reuses prompts', partial_reuse: 'Reuses to the last token', exact: 'Bit-exact mode', tools: 'Calls tools', thinking: 'Thinks' };
+
 const FACTS = [
     ['Memory', (model) => (model.memory_bytes > 0 ? format.bytes(model.memory_bytes) : '–')],
     ['GPU memory', (model) => (model.device_bytes > 0 ? format.bytes(model.device_bytes) : '–')],
@@ -85,7 +88,7 @@ function renewModel(element, model) {
         values[i].parentElement.hidden = text === '–';
     });
     sync(element.querySelector('.features'), Object.entries(model.features ?? {}), ([name]) => name,
-        ([name]) => h('li', {}, h('span', {}, name.replaceAll('_', ' ')), h('b', {})),
+        ([name]) => h('li', {}, h('span', {}, FEATURES[name] ?? name.replaceAll('_', ' ')), h('b', {})),
         (row, [, value]) => {
             put(row.lastChild, value);
             putAttribute(row, 'data-state', value === 'ok' ? 'ok' : value.startsWith('N/A') ? 'bad' : 'off');

@@ -188,6 +188,11 @@ test('a phone of 360 pixels shows all of it', async () => {
     const beyond = await page.$$eval('main *', (elements) => elements.filter((element) => element.checkVisibility() &&
         !element.closest('pre, .scroll, .hidden, thead') && element.getBoundingClientRect().right > 361).map((element) => element.outerHTML.slice(0, 80)));
     assert.deepEqual(beyond, []);
+    /* Tables become lists: each value of the caches has its own title, not one of the requests. */
+    const caches = await page.$$eval('#model-caches tbody tr:first-child td', (cells) => cells.map((cell) => ['::before', '::after'].map((part) => getComputedStyle(cell, part).content)));
+    const titles = await page.$$eval('#model-caches th', (heads) => heads.map(({ textContent }) => [`"${textContent}"`, 'none']));
+    assert.ok(titles.length > 5);
+    assert.deepEqual(caches, titles);
     await close();
 });
 
