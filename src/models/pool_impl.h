@@ -18,6 +18,10 @@ struct pool_entry {
     bool adopted;          /* constant */
     size_t index;          /* constant */
 
+    /* The loader's own: scales of adapters that a client has set, for the next load. */
+    struct lora_set lora;
+    bool lora_changed;
+
     /* Guarded by the pool's lock. */
     enum pool_state state;
     struct model *model; /* READY, and UNLOADING until closing begins */

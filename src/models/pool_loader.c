@@ -245,6 +245,22 @@ static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct m
 
 /* ---- steps; each leaves the lock while it works ---- */
 
+static void keep_lora(struct pool_entry *entry, struct model *model)
+{
+    entry->lora = model_lora(model);
+    entry->lora_changed = !lora_set_eq(&entry->lora, &model_facts(model)->lora.initial);
+}
+
+/* Not possible if an adapter's file has changed as well, and is activated now. */
+static void restore_lora(struct pool *pool, struct pool_entry *entry, struct model *model)
+{
+    struct errinfo info = {0};
+
+    if (entry->lora_changed && model_set_lora(model, &entry->lora, &info) != ERR_OK)
+        LOG_WARN(pool->options.log, "models", "scales of adapters are as in the options again",
+                 LOG_STR("model", entry->spec.name), LOG_STR("reason", info.text));
+}
+
 static void unload_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     struct model *model = entry->model;
@@ -254,6 +270,7 @@ static void unload_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(
     sched_add_stats(&pool->past, &stats, false);
     entry->model = NULL;
     lock_leave(&pool->lock);
+    keep_lora(entry, model);
     model_close(&model);
     lock_enter(&pool->lock);
     LOG_INFO(pool->options.log, "models", "unloaded", LOG_STR("model", entry->spec.name));
@@ -318,7 +335,9 @@ static void load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
     pool->loading = entry;
     lock_leave(&pool->lock);
     enum err err = ops->load(&entry->spec, warm, on_progress, pool, &model, &info, ops->arg);
-    if (err != ERR_OK && info.text[0] == '\0')
+    if (err == ERR_OK)
+        restore_lora(pool, entry, model);
+    else if (info.text[0] == '\0')
         err_set(&info, err, "%s", err_sentence(err));
     info.code = err;
     lock_enter(&pool->lock);

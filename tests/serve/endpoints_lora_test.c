@@ -9,6 +9,22 @@
 #include "support/serve_proc.h"
 #include "support/test.h"
 
+/* A request after an unload waits for the model. */
+static void reload(const struct serve_proc *proc)
+{
+    struct http_answer http;
+    char path[512];
+
+    const char *name = strrchr(proc->model, '/') + 1;
+    snprintf(path, sizeof(path), "/v1/models/%.*s/unload", (int)strcspn(name, "."), name);
+    serve_proc_ask(proc, "POST", path, "", &http);
+    assert_int_equal(http.status, 200);
+    http_answer_fini(&http);
+    serve_proc_ask(proc, "POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}", &http);
+    assert_int_equal(http.status, 200);
+    http_answer_fini(&http);
+}
+
 static void test_the_default_can_be_changed(void **state)
 {
     char paths[2][512], args[1280];
@@ -36,6 +52,12 @@ static void test_the_default_can_be_changed(void **state)
     serve_proc_ask(&proc, "POST", "/lora-adapters", "[{\"id\":1,\"scale\":0.25}]", &http);
     assert_int_equal(http.status, 200);
     assert_non_null(strstr(buf_str(&http.body), "\"lora1.gguf\",\"scale\":0.25"));
+    http_answer_fini(&http);
+    reload(&proc);
+    serve_proc_ask(&proc, "GET", "/lora-adapters", NULL, &http);
+    assert_int_equal(http.status, 200);
+    if (strstr(buf_str(&http.body), "\"lora1.gguf\",\"scale\":0.25") == NULL)
+        fail_msg("after a reload: %s", buf_str(&http.body));
     http_answer_fini(&http);
     static const char *const wrong[] = {"",
                                         "{}",
