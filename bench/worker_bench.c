@@ -30,7 +30,7 @@
 #include "engine/worker_memory.h"
 #include "engine/worker_process.h"
 
-enum { TOKENS = 1024, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
+enum { TOKENS = 2048, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
 
 static unsigned rounds = 9;         /* HEARTH_BENCH_ROUNDS */
 static unsigned decode_tokens = 16; /* HEARTH_BENCH_TOKENS: decoded per round */

@@ -1034,6 +1034,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     uint64_t device_free = device_memory(load).free;
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
+    TRY(gguf_file_check_epsilons(load->file, info));
     TRY(check_memory(load, info));
     TRY(check_context(load, true, info));
     if (!load->vocab_only && !load->options->dry)

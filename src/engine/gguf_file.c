@@ -460,6 +460,23 @@ bool gguf_file_is_ordinary(const struct gguf_file *file)
     return true;
 }
 
+enum err gguf_file_check_epsilons(const struct gguf_file *file, struct errinfo *info)
+{
+    const float least = 1e-20F; /* published models have 1e-12 and more, and 0 is possible */
+
+    for (int64_t id = 0; id < gguf_get_n_kv(first(file)); id++) {
+        struct str key = str_from(gguf_get_key(first(file), id));
+        if (!is_arch_key(file, id) || !str_ends(key, STR("epsilon")) ||
+            gguf_get_kv_type(first(file), id) != GGUF_TYPE_FLOAT32)
+            continue;
+        float value = gguf_get_val_f32(first(file), id);
+        if (!(value == 0 || (value >= least && value < 1)))
+            return err_set(info, ERR_UNSUPPORTED, "the model file is damaged: " STR_FMT " is %g",
+                           STR_ARG(key), (double)value);
+    }
+    return ERR_OK;
+}
+
 /* ---- fingerprint ---- */
 
 size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *parts)

@@ -66,6 +66,10 @@ enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_stat
  * class of the library's memory. */
 void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state);
 
+/* ERR_UNSUPPORTED: an epsilon of its norms is none: negative, not finite, 1 or more, or so small that
+ * its bits must be another number's. The library computes with anything. */
+enum err gguf_file_check_epsilons(const struct gguf_file *file, struct errinfo *info) NODISCARD;
+
 /* Checks values that the library reads only while computing: sizes, factors and epsilons of the
  * architecture are positive finite numbers, heads are rotated in pairs and not beyond their end,
  * and tensors have types for weights. */
