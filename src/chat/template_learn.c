@@ -67,6 +67,7 @@ struct turn {
     struct str text, tail;
 };
 
+/* As a C string, which grammars need of openers and of marks around thoughts. */
 static struct str keep(struct learner *l, struct str text)
 {
     char *copy = arena_strdup(&l->learned->arena, text);
@@ -534,6 +535,8 @@ static bool learn_calls(struct learner *l, struct turn one, struct turn two)
         !learn_inside(l, one.text, &at, out, &end) ||
         !learn_outside(one.text, &at, end, two.text, out))
         return false;
+    for (size_t i = 0; i < CALL_OPENERS_MAX; i++)
+        out->openers[i] = keep(l, out->openers[i]);
     l->tmpl->formats.calls = TOOLCALL_LEARNED;
     l->tmpl->formats.learned_calls = out;
     return true;
@@ -606,8 +609,8 @@ static void find_thoughts(struct learner *l)
         return;
     struct str open = str_trim(between(turn.text, 0, at));
     *marks = (struct reasoning_marks){
-        .open = open.len > 0 ? open : last_mark(turn.tail),
-        .close = str_trim(between(turn.text, at + thought.len, answer)),
+        .open = keep(l, open.len > 0 ? open : last_mark(turn.tail)),
+        .close = keep(l, str_trim(between(turn.text, at + thought.len, answer))),
     };
     formats->reasoning = REASONING_LEARNED;
     formats->learned_thoughts = marks;

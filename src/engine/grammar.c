@@ -9,6 +9,10 @@
  *
  * The grammar reads the text from the trigger on. If it allows all of it, the wait is over.
  *
+ * Thoughts quote triggers, in the characters of ordinary tokens. Models also forget to close a
+ * thought before a call, and its trigger is a token of its own then. So inside a thought only a
+ * single token starts the grammar.
+ *
  * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end
  * of the generation).
  */
@@ -43,7 +47,9 @@ struct grammar {
     bool slow; /* a mask of all tokens took too long */
     char *triggers[GRAMMAR_TRIGGERS_MAX];
     size_t triggers_count;
-    size_t tail_max; /* bytes of the longest trigger - 1 */
+    char *thought_open, *thought_close; /* NULL = no thoughts */
+    bool thinking;
+    size_t tail_max; /* bytes of the longest trigger or mark - 1 */
     size_t tail_len;
     char window[WINDOW_BYTES]; /* the tail, and room for a piece */
 };
@@ -186,21 +192,37 @@ static enum err try_start(struct grammar *grammar, struct str text, struct errin
     return gbnf_match_commit(grammar->match, info);
 }
 
-/* Where the first trigger begins that ends after the tail; SIZE_MAX when there is none. */
+/* Where `text` begins that ends after the tail; SIZE_MAX when it does not. */
+static size_t find_new(const struct grammar *grammar, const char *text, size_t window_len)
+{
+    struct str wanted = str_from(text);
+    /* Occurrences inside the tail were seen before, and refused. */
+    size_t from = grammar->tail_len - MIN(grammar->tail_len, wanted.len - 1);
+    size_t found = str_find((struct str){grammar->window + from, window_len - from}, wanted);
+
+    return found != SIZE_MAX ? from + found : SIZE_MAX;
+}
+
+/* Where the first trigger begins; in a thought it must begin after the tail. */
 static size_t find_trigger(const struct grammar *grammar, size_t window_len)
 {
     size_t first = SIZE_MAX;
 
-    for (size_t i = 0; i < grammar->triggers_count; i++) {
-        struct str trigger = str_from(grammar->triggers[i]);
-        /* Occurrences inside the tail were seen before, and refused. */
-        size_t from = grammar->tail_len - MIN(grammar->tail_len, trigger.len - 1);
-        struct str rest = {grammar->window + from, window_len - from};
-        size_t found = str_find(rest, trigger);
-        if (found != SIZE_MAX)
-            first = MIN(first, from + found);
-    }
-    return first;
+    for (size_t i = 0; i < grammar->triggers_count; i++)
+        first = MIN(first, find_new(grammar, grammar->triggers[i], window_len));
+    return grammar->thinking && first < grammar->tail_len ? SIZE_MAX : first;
+}
+
+/* Returns the bytes at the beginning of the window that belong to a thought which ends in it. */
+static size_t follow_thought(struct grammar *grammar, size_t window_len)
+{
+    const char *mark = grammar->thinking ? grammar->thought_close : grammar->thought_open;
+    size_t found = mark != NULL ? find_new(grammar, mark, window_len) : SIZE_MAX;
+
+    if (found == SIZE_MAX)
+        return 0;
+    grammar->thinking = !grammar->thinking;
+    return grammar->thinking ? 0 : found + strlen(mark);
 }
 
 static enum err look_for_trigger(struct grammar *grammar, token_id token, struct errinfo *info)
@@ -211,7 +233,8 @@ static enum err look_for_trigger(struct grammar *grammar, token_id token, struct
     size_t start = find_trigger(grammar, window_len);
     if (start != SIZE_MAX)
         TRY(try_start(grammar, (struct str){grammar->window + start, window_len - start}, info));
-    grammar->tail_len = MIN(window_len, grammar->tail_max);
+    size_t past = follow_thought(grammar, window_len);
+    grammar->tail_len = MIN(window_len - past, grammar->tail_max);
     memmove(grammar->window, grammar->window + window_len - grammar->tail_len, grammar->tail_len);
     return ERR_OK;
 }
@@ -232,6 +255,24 @@ static enum err copy_triggers(struct grammar *grammar, const struct sample_param
         grammar->tail_max = MAX(grammar->tail_max, len - 1);
     }
     grammar->waiting = grammar->triggers_count > 0;
+    return ERR_OK;
+}
+
+static enum err copy_thought(struct grammar *grammar, const struct sample_params *params,
+                             struct errinfo *info)
+{
+    const char *marks[] = {params->grammar_thought_open, params->grammar_thought_close};
+    char **copies[] = {&grammar->thought_open, &grammar->thought_close};
+
+    for (size_t i = 0; i < COUNT_OF(marks); i++) {
+        size_t len = marks[i] != NULL ? strlen(marks[i]) : 1;
+        if (len == 0 || len > GRAMMAR_TRIGGER_BYTES_MAX)
+            return err_set(info, ERR_INVALID, "a mark of thoughts must have 1 to %d bytes",
+                           GRAMMAR_TRIGGER_BYTES_MAX);
+        grammar->tail_max = MAX(grammar->tail_max, len - 1);
+        *copies[i] = marks[i] != NULL ? mem_strdup(marks[i]) : NULL;
+    }
+    grammar->thinking = params->grammar_in_thought;
     return ERR_OK;
 }
 
@@ -258,6 +299,7 @@ static enum err setup(struct grammar *grammar, const struct sample_params *param
     if (grammar->allowed == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the grammar");
     TRY(copy_triggers(grammar, params, info));
+    TRY(copy_thought(grammar, params, info));
     return check_triggers(grammar, info);
 }
 
@@ -280,6 +322,8 @@ void grammar_destroy(struct grammar **grammar)
         return;
     for (size_t i = 0; i < (*grammar)->triggers_count; i++)
         mem_free((*grammar)->triggers[i]);
+    mem_free((*grammar)->thought_open);
+    mem_free((*grammar)->thought_close);
     gbnf_match_destroy(&(*grammar)->match);
     gbnf_destroy(&(*grammar)->program);
     mem_free((*grammar)->allowed);

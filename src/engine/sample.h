@@ -58,8 +58,12 @@ struct sample_params {
     /* lazy: it starts with the first of these texts that is generated; NULL = at once */
     const char *const *grammar_triggers;
     size_t grammar_triggers_count; /* limits: grammar.h */
-    uint32_t logprobs;             /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
-    bool logprob;                  /* report the picked token's own */
+    /* lazy: what begins and ends a thought, which may quote triggers: there, only one that is a
+     * single token starts the grammar; NULL = nothing does */
+    const char *grammar_thought_open, *grammar_thought_close;
+    bool grammar_in_thought; /* the prompt has opened one */
+    uint32_t logprobs;       /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
+    bool logprob;            /* report the picked token's own */
 };
 
 #define SAMPLE_SEED_RANDOM UINT64_MAX

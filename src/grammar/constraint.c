@@ -314,10 +314,18 @@ static bool may_be_lazy(const struct constraint_writer *writer)
            (thought_of(writer->request) == THOUGHT_NONE || writer->format->control);
 }
 
-static void set_triggers(struct constraint *constraint, const struct call_format *format)
+static void set_triggers(struct constraint *constraint, const struct constraint_writer *writer)
 {
+    const struct call_format *format = writer->format;
+    const struct reasoning_marks *marks = output_thought_marks(&writer->request->formats);
+
     for (size_t i = 0; i < CALL_OPENERS_MAX && format->openers[i].len > 0; i++)
         constraint->triggers[constraint->triggers_count++] = format->openers[i].ptr;
+    if (thought_of(writer->request) == THOUGHT_NONE)
+        return;
+    constraint->thought_open = marks->open.len > 0 ? marks->open.ptr : NULL;
+    constraint->thought_close = marks->close.ptr;
+    constraint->in_thought = thought_of(writer->request) == THOUGHT_OPEN;
 }
 
 /* A call without an opener begins with a bracket where content would begin, so content must not. */
@@ -389,7 +397,7 @@ static enum err write_calls(struct constraint_writer *writer, struct constraint 
         put_root(writer, "gap calls");
     } else if (may_be_lazy(writer)) {
         constraint_put(writer, "root ::= calls\n");
-        set_triggers(constraint, writer->format);
+        set_triggers(constraint, writer);
     } else {
         put_content(writer);
         put_root(writer, content_body(writer->format));
@@ -454,6 +462,7 @@ enum err constraint_write(struct constraint *constraint, const struct constraint
     assert(request->answer != CONSTRAINT_ANSWER_GRAMMAR);
     buf_clear(&constraint->grammar);
     constraint->triggers_count = 0;
-    constraint->answer_refused = false;
+    constraint->thought_open = constraint->thought_close = NULL;
+    constraint->in_thought = constraint->answer_refused = false;
     return finish(constraint, write_all(&writer, constraint), info);
 }

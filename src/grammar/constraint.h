@@ -103,6 +103,9 @@ struct constraint {
     struct buf grammar;                            /* GBNF; empty = none is needed */
     const char *triggers[CONSTRAINT_TRIGGERS_MAX]; /* static */
     size_t triggers_count;                         /* 0 = it starts at once */
+    /* around a thought, where triggers may be quoted; NULL = there is none */
+    const char *thought_open, *thought_close;
+    bool in_thought;     /* it is open at the end of the prompt */
     bool answer_refused; /* after an error: it concerns the answer format, not the tools */
 };
 

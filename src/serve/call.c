@@ -529,6 +529,9 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     if (prepared->constraint.triggers_count > 0) {
         gen->sample.grammar_triggers = prepared->constraint.triggers;
         gen->sample.grammar_triggers_count = prepared->constraint.triggers_count;
+        gen->sample.grammar_thought_open = prepared->constraint.thought_open;
+        gen->sample.grammar_thought_close = prepared->constraint.thought_close;
+        gen->sample.grammar_in_thought = prepared->constraint.in_thought;
     }
     gen->control_text = prepared->control_text;
     gen->prediction = prepared->prediction;

@@ -413,6 +413,19 @@ struct reader {
     uint64_t seed;
 };
 
+/* A grammar takes openers and the marks of thoughts as C strings. */
+static void check_marks(const char *name, const struct output_formats *formats)
+{
+    const struct call_format *calls = output_call_format(formats);
+    const struct reasoning_marks *thoughts = output_thought_marks(formats);
+    const struct str marks[] = {calls->openers[0], calls->openers[1], thoughts->open,
+                                thoughts->close};
+
+    for (size_t i = 0; i < COUNT_OF(marks); i++)
+        if (marks[i].len > 0 && strlen(marks[i].ptr) != marks[i].len)
+            fail_msg("%s: mark " STR_FMT " does not end there", name, STR_ARG(marks[i]));
+}
+
 static void read_template(const char *name, const char *source, void *arg)
 {
     struct chat_template_options options = {
@@ -429,6 +442,7 @@ static void read_template(const char *name, const char *source, void *arg)
     struct output_formats formats = chat_template_formats(tmpl);
     print_message("%-60s %-12s %-12s %d\n", name, toolcall_format_name(formats.calls),
                   chat_calls_name(chat_template_calls(tmpl)), (int)formats.reasoning);
+    check_marks(name, &formats);
     if (formats.calls != TOOLCALL_NONE)
         reader->reading.forced += !reads_forced(name, tmpl, &reader->seed);
     switch (chat_template_calls(tmpl)) {

@@ -325,6 +325,40 @@ static void test_reads_what_comes_with_the_trigger(void **state)
     engine_close(&engine);
 }
 
+/* A thought may quote a trigger; as a token of its own it is one. */
+static void test_a_quoted_trigger_in_a_thought_is_none(void **state)
+{
+    static const char *const triggers[] = {"<tool_call>"};
+    struct engine *engine = test_engine("qwen3", NULL);
+    struct sample_params options = {.grammar = "root ::= \"<tool_call>Z\"",
+                                    .grammar_triggers = triggers,
+                                    .grammar_triggers_count = 1,
+                                    .grammar_thought_open = "[THINK]",
+                                    .grammar_thought_close = "[/THINK]"};
+    struct llama_token_data one = {.id = token_of(engine, STR("a")), .logit = 7};
+    struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
+
+    (void)state;
+    for (int open = 0; open < 2; open++) {
+        options.grammar_in_thought = open;
+        struct grammar *grammar = create(engine, &options);
+        accept_bytes(engine, grammar, open ? "" : "[THINK]");
+        accept_bytes(engine, grammar, "I could write <tool_call> here, or <tool_call");
+        assert_ok(grammar_mask(grammar, &array, NULL));
+        assert_true(one.logit == 7); /* it still waits */
+        accept_bytes(engine, grammar, "[/THINK]>Now: <tool_call>");
+        assert_next(engine, grammar, 'Z');
+        grammar_destroy(&grammar);
+
+        grammar = create(engine, &options); /* a thought that was not closed */
+        accept_bytes(engine, grammar, open ? "so" : "[THINK]so");
+        assert_ok(grammar_accept(grammar, token_of(engine, STR("<tool_call>")), NULL));
+        assert_next(engine, grammar, 'Z');
+        grammar_destroy(&grammar);
+    }
+    engine_close(&engine);
+}
+
 /* No tokenizer spells half a character; the vocabulary does. */
 static void test_a_trigger_may_be_part_of_a_character(void **state)
 {
@@ -418,5 +452,6 @@ TEST_SUITE(TEST(test_allows_exactly_its_language), TEST(test_mask_equals_allows)
            TEST(test_starts_with_the_rule_root), TEST(test_slow_masks_take_the_most_probable),
            TEST(test_waits_for_a_trigger_in_pieces), TEST(test_waits_for_long),
            TEST(test_reads_what_comes_with_the_trigger),
+           TEST(test_a_quoted_trigger_in_a_thought_is_none),
            TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_refusals_say_why),
            TEST(test_survives_every_failed_allocation))

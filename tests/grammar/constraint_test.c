@@ -336,16 +336,17 @@ static void test_auto_is_lazy_where_that_is_safe(void **state)
         enum reasoning_format reasoning;
         const char *tail;
         size_t triggers;
+        const char *thought; /* where triggers may be quoted: its closing mark */
     } cases[] = {
-        {TOOLCALL_HERMES, REASONING_NONE, "", 1},
-        {TOOLCALL_HERMES, REASONING_THINK, "<think>\n\n</think>\n\n", 1},
-        {TOOLCALL_HERMES, REASONING_THINK, "assistant\n", 0},
-        {TOOLCALL_HERMES, REASONING_THINK, "<think>", 0},
-        {TOOLCALL_QWEN_XML, REASONING_NONE, "", 2},
-        {TOOLCALL_MISTRAL, REASONING_MISTRAL, "", 1}, /* control tokens end a thought */
-        {TOOLCALL_DEEPSEEK, REASONING_THINK, "<think>", 2},
-        {TOOLCALL_LLAMA, REASONING_NONE, "", 0},
-        {TOOLCALL_HARMONY, REASONING_HARMONY, "<|start|>assistant", 0},
+        {TOOLCALL_HERMES, REASONING_NONE, "", 1, NULL},
+        {TOOLCALL_HERMES, REASONING_THINK, "<think>\n\n</think>\n\n", 1, NULL},
+        {TOOLCALL_HERMES, REASONING_THINK, "assistant\n", 0, NULL},
+        {TOOLCALL_HERMES, REASONING_THINK, "<think>", 0, NULL},
+        {TOOLCALL_QWEN_XML, REASONING_NONE, "", 2, NULL},
+        {TOOLCALL_MISTRAL, REASONING_MISTRAL, "", 1, "[/THINK]"}, /* control tokens end a thought */
+        {TOOLCALL_DEEPSEEK, REASONING_THINK, "<think>", 2, "</think>"},
+        {TOOLCALL_LLAMA, REASONING_NONE, "", 0, NULL},
+        {TOOLCALL_HARMONY, REASONING_HARMONY, "<|start|>assistant", 0, NULL},
     };
 
     (void)state;
@@ -357,6 +358,10 @@ static void test_auto_is_lazy_where_that_is_safe(void **state)
         one.request.prompt_tail = str_from(cases[i].tail);
         assert_ok(one_write(&one));
         assert_int_equal(one.constraint.triggers_count, cases[i].triggers);
+        const char *thought = cases[i].thought;
+        assert_true(thought == NULL ? one.constraint.thought_close == NULL
+                                    : strcmp(one.constraint.thought_close, thought) == 0);
+        assert_int_equal(one.constraint.in_thought, thought != NULL && cases[i].tail[0] != '\0');
         const struct str *openers = toolcall_row(cases[i].calls, NULL)->openers;
         for (size_t k = 0; k < cases[i].triggers; k++)
             assert_string_equal(one.constraint.triggers[k], openers[k].ptr);

@@ -240,8 +240,10 @@ static size_t value_bytes(const char *data, size_t at, uint32_t type)
 struct damaged {
     const char *part; /* "unchanged", "header", "data", "end" (cut), or of a key: "name", ... */
     char key[64];
-    size_t value; /* the offset of its value */
+    size_t at;    /* the first damaged byte */
+    size_t value; /* the first byte of the key's value */
     float single; /* a damaged value as a float */
+    uint32_t version;
 };
 
 /* The part of the good file that has byte `offset`. */
@@ -274,6 +276,9 @@ static void write_damaged(struct damaged *damaged, const char *name, uint64_t *s
     while (at < len && data[at] == good[at])
         at++;
     damaged->part = at == good_len ? "unchanged" : at == len ? "end" : part_at(good, at, damaged);
+    damaged->at = at;
+    if (len >= 8)
+        memcpy(&damaged->version, data + 4, sizeof(damaged->version));
     if (strcmp(damaged->part, "value") == 0)
         memcpy(&damaged->single, data + damaged->value, sizeof(damaged->single));
     free(good);
@@ -294,6 +299,8 @@ static int reason_of(const struct damaged *damaged)
         return UNCHANGED;
     if (strcmp(damaged->part, "data") == 0)
         return WEIGHTS;
+    if (damaged->at == 4 && damaged->version == 2)
+        return POSSIBLE; /* it has the layout of version 3 */
     for (size_t i = 0; i < COUNT_OF(unread); i++)
         if (strcmp(damaged->part, "header") != 0 && strcmp(damaged->key, unread[i]) == 0)
             return UNREAD;
@@ -317,8 +324,8 @@ static bool ask_damaged(const struct serve_proc *proc, const char *name,
         fail_msg("%s: %d %s", name, answer.status, buf_str(&answer.body));
     http_answer_fini(&answer);
     if (served && reason_of(damaged) == REASONS)
-        fail_msg("%s is served, with damage in: %s %s (%g)", name, damaged->part, damaged->key,
-                 (double)damaged->single);
+        fail_msg("%s is served, with damage at byte %zu: %s %s (%g)", name, damaged->at,
+                 damaged->part, damaged->key, (double)damaged->single);
     return served;
 }
 
