@@ -33,6 +33,8 @@ function factsOf(numbers) {
         ['generated', 'Tokens generated', format.count(numbers.generated_tokens), numbers.generated_tokens],
         ['prefill', 'Prefill speed', format.speed(speedOf(numbers.prefill_tokens, numbers.prefill_s))],
         ['decode', 'Generation speed', format.speed(speedOf(numbers.generated_tokens, numbers.decode_s))],
+        ['drafts', 'Draft tokens accepted',
+            `${format.count(numbers.draft_tokens_accepted)} of ${format.count(numbers.draft_tokens)}`, numbers.draft_tokens_accepted],
     ];
 }
 

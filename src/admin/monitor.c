@@ -68,6 +68,8 @@ struct tally tally_of(const struct gen_usage *usage)
         .computed = usage->computed,
         .generated = usage->generated,
         .twice = usage->twice,
+        .drafted = usage->drafted,
+        .accepted = usage->accepted,
     };
 }
 
@@ -103,6 +105,8 @@ void tally_write(struct json *json, const struct tally *sum)
     json_key_uint(json, "computed_twice", sum->twice);
     json_key_uint(json, "prefill_tokens", sum->prefilled);
     json_key_uint(json, "generated_tokens", sum->generated);
+    json_key_uint(json, "draft_tokens", sum->drafted);
+    json_key_uint(json, "draft_tokens_accepted", sum->accepted);
     json_key_float(json, "prefill_s", (double)sum->prefill_ns / (double)NS_PER_S);
     json_key_float(json, "decode_s", (double)sum->decode_ns / (double)NS_PER_S);
     json_key_float(json, "restore_s", (double)sum->restore_ns / (double)NS_PER_S);
@@ -163,7 +167,7 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
         sum->field = le_get_u64(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES);
     TALLY_TABLE(X)
 #undef X
-    if (count < TALLY_COUNT) /* a file of a version that did not count them */
+    if (count <= TALLY_prefilled) /* a file of a version that did not count them */
         sum->prefilled = sum->computed;
     return ERR_OK;
 }

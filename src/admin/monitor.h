@@ -47,10 +47,12 @@ struct monitor;
     X(decode_ns)       \
     X(restore_ns)      \
     X(twice)           \
-    X(prefilled)
+    X(prefilled)       \
+    X(drafted)         \
+    X(accepted)
 
 /* Requests, prompt tokens by source, tokens generated, time; tokens computed twice, and tokens that
- * prefill_ns was spent on. Sums only, so that runs can be added;
+ * prefill_ns was spent on; draft tokens, and those that became part of an answer. Sums only, so that runs can be added;
  * ratios are computed on demand. */
 struct tally {
 #define X(field) uint64_t field;

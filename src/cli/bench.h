@@ -22,7 +22,7 @@
 #include "cli/sheets.h"
 
 struct bench_options {
-    const char *model, *other_model, *url, *key, *name, *llama;
+    const char *model, *other_model, *url, *key, *name, *llama, *answers;
     struct option_list sizes, concurrency, prompts, generations;
     uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns;
     bool chat, keep, raw;

@@ -90,7 +90,8 @@ static void read_figures(struct ask_result *result, yyjson_val *root)
     static const struct number
         usage[] = {COUNT("prompt_tokens", prompt), COUNT("completion_tokens", generated)},
         details[] = {COUNT("cached_tokens", cached), COUNT("cache_write_tokens", written)},
-        reused[] = {COUNT("cache_n", cached)}, prefill[] = {MS("prompt_ms", cache.replay_ms)},
+        reused[] = {COUNT("cache_n", cached)}, drafts[] = {COUNT("draft_n_accepted", accepted)},
+        prefill[] = {MS("prompt_ms", cache.replay_ms)},
         restore[] = {MS("lookup_ms", cache.lookup_ms), MS("fetch_ms", cache.fetch_ms),
                      MS("verify_ms", cache.verify_ms), MS("import_ms", cache.import_ms)},
         parts[] = {
@@ -104,6 +105,7 @@ static void read_figures(struct ask_result *result, yyjson_val *root)
     read_numbers(result, yyjson_obj_get(used, "prompt_tokens_details"), details, COUNT_OF(details));
     if (result->cached < 0)
         read_numbers(result, timings, reused, COUNT_OF(reused));
+    read_numbers(result, timings, drafts, COUNT_OF(drafts));
     read_numbers(result, timings, prefill, COUNT_OF(prefill));
     read_numbers(result, yyjson_obj_get(timings, "restore"), restore, COUNT_OF(restore));
     read_numbers(result, cache, parts, COUNT_OF(parts));
@@ -251,7 +253,8 @@ enum err ask_run(const struct ask *ask, struct ask_result *result, struct errinf
     struct client *client = NULL;
     struct buf body;
 
-    *result = (struct ask_result){.prompt = -1, .cached = -1, .written = -1, .generated = -1};
+    *result = (struct ask_result){
+        .prompt = -1, .cached = -1, .written = -1, .generated = -1, .accepted = -1};
     result->cache = (struct ask_cache){-1, -1, -1, -1, -1, -1, "", "", 0, 0, 0, 0, 0};
     buf_init(&result->text, TEXT_BYTES_MAX);
     buf_init(&body, BODY_BYTES_MAX);

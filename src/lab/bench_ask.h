@@ -57,7 +57,7 @@ struct ask_result {
     double *gaps_ms; /* between pieces of text */
     size_t gaps_count, gaps_capacity;
     size_t chunks, bytes;
-    int64_t prompt, cached, written, generated; /* -1: not reported */
+    int64_t prompt, cached, written, generated, accepted; /* -1: not reported */
     struct ask_cache cache;
 };
 

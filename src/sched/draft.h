@@ -24,6 +24,7 @@
 enum {
     DRAFT_TOKENS_MAX = 32,      /* of one sequence in a batch */
     DRAFT_REFERENCE_MAX = 4096, /* tokens of the tree that are copied at once */
+    DRAFT_TOKEN_BYTES = 16,     /* of the index, at most, for each token of a long sequence */
 };
 
 enum draft_source {

@@ -15,6 +15,8 @@
 #include "base/mem.h"
 #include "sched/sched_impl.h"
 
+_Static_assert(GUARD_RECORD_BYTES >= 64 + DRAFT_TOKEN_BYTES, "the guard counts the index");
+
 enum {
     TREE_ASKS_MAX = 16,
     CELLS_FREE = 256, /* cells that drafts leave free: they must not displace anything */

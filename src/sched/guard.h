@@ -43,8 +43,9 @@ const char *guard_level_name(enum guard_level level);
 
 enum {
     GUARD_CHUNK_FLOOR = 32, /* tokens: smaller chunks cost time and save nothing */
-    /* per prompt token: its text in body, document and rendered form, its id twice, marks */
-    GUARD_RECORD_BYTES = 64,
+    /* per prompt token: its text in body, document and rendered form, its id twice, marks (64), and
+     * its place in the index of drafts (draft.h) */
+    GUARD_RECORD_BYTES = 64 + 16,
     /* consecutive readings above the ceiling before a request ends */
     GUARD_OVER_POLLS = 2,
 };

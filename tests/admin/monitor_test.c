@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/file_fault.h"
+#include "base/hash.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "support/test.h"
 
@@ -31,6 +33,8 @@ static const struct tally sample = {
     .restore_ns = NS_PER_S,
     .twice = 6,
     .prefilled = 400,
+    .drafted = 9,
+    .accepted = 8,
 };
 
 static void test_sums_and_quotients(void **state)
@@ -43,7 +47,9 @@ static void test_sums_and_quotients(void **state)
                                .remote = 0,
                                .computed = 4,
                                .generated = 5,
-                               .twice = 1};
+                               .twice = 1,
+                               .drafted = 7,
+                               .accepted = 6};
     struct tally one = tally_of(&tokens);
 
     (void)state;
@@ -53,6 +59,8 @@ static void test_sums_and_quotients(void **state)
     assert_int_equal(sum.prompt, 20);
     assert_int_equal(sum.generated, 10);
     assert_int_equal(sum.twice, 2);
+    assert_int_equal(sum.drafted, 14);
+    assert_int_equal(sum.accepted, 12);
     assert_true(tally_efficiency(&sum) == 0.6);
     assert_true(tally_efficiency(&sample) == 0.6);
     /* 600 tokens at 10 ms each, less the second that bringing them took */
@@ -84,6 +92,35 @@ static void test_the_file_gives_back_what_was_written(void **state)
     assert_memory_equal(&sum, &sample, sizeof(sum));
     assert_int_equal(since_s, 1794713838);
     buf_fini(&bytes);
+}
+
+/* A file of a version that counted less: what it has is read. Without tokens of prefills, those
+ * that were computed stand for them. */
+static void test_older_files_are_read(void **state)
+{
+    static const struct {
+        uint32_t sums;
+        uint64_t prefilled, drafted;
+    } versions[] = {{TALLY_prefilled, 400, 0}, {TALLY_drafted, 5, 0}, {TALLY_COUNT, 5, 9}};
+    struct tally sum, old = sample;
+    uint64_t since_s;
+
+    (void)state;
+    old.prefilled = 5;
+    for (size_t i = 0; i < COUNT_OF(versions); i++) {
+        struct buf bytes;
+        buf_init(&bytes, 65536);
+        assert_ok(tally_encode(&bytes, &old, 1));
+        size_t len = bytes.len - HASH256_BYTES - 8 * (TALLY_COUNT - versions[i].sums);
+        le_put_u32(bytes.data + 12, versions[i].sums);
+        struct hash256 hash = hash256_of(bytes.data, len);
+        memcpy(bytes.data + len, hash.bytes, HASH256_BYTES);
+        assert_ok(tally_decode((struct str){bytes.data, len + HASH256_BYTES}, &sum, &since_s));
+        assert_int_equal(sum.generated, 77);
+        assert_int_equal(sum.prefilled, versions[i].prefilled);
+        assert_int_equal(sum.drafted, versions[i].drafted);
+        buf_fini(&bytes);
+    }
 }
 
 /* No bit can change unnoticed, and nothing behind the end is read. */
@@ -488,9 +525,10 @@ static void test_no_memory(void **state)
 }
 
 TEST_SUITE(TEST(test_sums_and_quotients), TEST(test_the_file_gives_back_what_was_written),
-           TEST(test_every_damage_is_noticed), TEST(test_a_file_without_memory),
-           TEST(test_sums_against_a_list), TEST(test_a_long_silence),
-           TEST(test_the_hour_is_written), TEST(test_the_newest_first), TEST(test_every_field),
-           TEST(test_sums_survive_a_good_end), TEST(test_a_kill_loses_what_was_not_kept),
-           TEST(test_a_damaged_file_begins_anew), TEST(test_every_call_of_the_disk_may_fail),
-           TEST(test_times_of_engines_count), TEST(test_no_memory))
+           TEST(test_older_files_are_read), TEST(test_every_damage_is_noticed),
+           TEST(test_a_file_without_memory), TEST(test_sums_against_a_list),
+           TEST(test_a_long_silence), TEST(test_the_hour_is_written), TEST(test_the_newest_first),
+           TEST(test_every_field), TEST(test_sums_survive_a_good_end),
+           TEST(test_a_kill_loses_what_was_not_kept), TEST(test_a_damaged_file_begins_anew),
+           TEST(test_every_call_of_the_disk_may_fail), TEST(test_times_of_engines_count),
+           TEST(test_no_memory))

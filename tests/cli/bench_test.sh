@@ -87,9 +87,10 @@ test_peer_says_what_is_missing() {
 }
 
 # Every shape on both servers.
+edits=$(cd "$(dirname "$0")/../data" && pwd)/edits.jsonl
 test_drafts() {
     make_model
-    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --csv t.csv
+    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --answers "$edits" --csv t.csv
     expect_status 0
     [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit streams ' ] ||
         fail "$(cat t.csv)"
@@ -106,6 +107,9 @@ test_usage() {
     bench prefix -m no/such.gguf
     expect_status 1
     expect_err 'no/such.gguf: there is no such file'
+    bench drafts --answers no/such.jsonl
+    expect_status 1
+    expect_err 'no/such.jsonl'
     bench serve --url ftp://host
     expect_status 1
     expect_err 'only http:// and https:// are supported'

@@ -4,6 +4,7 @@
  */
 #include "sched/draft.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -191,6 +192,30 @@ static bool follow_all(void)
     return found;
 }
 
+/* The memory of the index is what the guard counts, also where the table has just doubled. */
+static void test_the_index_takes_what_is_counted(void **state)
+{
+    enum { LONG = 70000, PAGES = 4 * 4096 };
+    token_id *tokens = mem_alloc_array(LONG, sizeof(*tokens));
+    atomic_llong bytes = 0;
+
+    (void)state;
+    fill(tokens, LONG, 6, 50);
+    mem_set_account(&bytes);
+    struct draft *draft = create();
+    long long fixed = atomic_load(&bytes);
+    for (uint32_t count = 1; count <= LONG; count += count < 65000 ? 997 : 1) {
+        draft_follow(draft, tokens, count, &shared);
+        long long most = fixed + (long long)DRAFT_TOKEN_BYTES * MAX(count, 1024) + PAGES;
+        assert_true(atomic_load(&bytes) <= most);
+    }
+    assert_true(atomic_load(&bytes) > fixed + 4 * LONG); /* it is measured */
+    draft_destroy(&draft);
+    assert_int_equal(atomic_load(&bytes), 0);
+    mem_set_account(NULL);
+    mem_free(tokens);
+}
+
 /* Without memory there are fewer guesses, and nothing else happens. */
 static void test_fault_loop(void **state)
 {
@@ -314,6 +339,7 @@ static void test_no_draft_costs_others_more_than_it_gains(void **state)
 
 TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_an_edited_text_is_found_again),
            TEST(test_history_against_a_naive_search), TEST(test_history_prefers_the_longest_match),
-           TEST(test_rates_follow_what_comes), TEST(test_fault_loop),
-           TEST(test_costs_are_interpolated), TEST(test_drafts_are_as_long_as_they_pay),
-           TEST(test_costs_are_measured_again), TEST(test_no_draft_costs_others_more_than_it_gains))
+           TEST(test_rates_follow_what_comes), TEST(test_the_index_takes_what_is_counted),
+           TEST(test_fault_loop), TEST(test_costs_are_interpolated),
+           TEST(test_drafts_are_as_long_as_they_pay), TEST(test_costs_are_measured_again),
+           TEST(test_no_draft_costs_others_more_than_it_gains))

@@ -34,6 +34,8 @@ test('efficiency, sources and sums are those of the API', async () => {
     assert.equal(await valueOf(page, '#facts [data-key=saved] dd'), session.prompt_tokens - session.tokens.computed);
     assert.equal(await valueOf(page, '#facts [data-key=requests] dd'), 5);
     assert.equal(await page.textContent('#facts [data-key=generated] dd'), await format(page, 'count', session.generated_tokens));
+    assert.ok(session.draft_tokens >= session.draft_tokens_accepted);
+    assert.equal(await valueOf(page, '#facts [data-key=drafts] dd'), session.draft_tokens_accepted);
     const widths = await page.$$eval('#sources-bar span', (parts) => parts.map((part) => parseFloat(part.style.width)));
     assert.ok(Math.abs(widths.reduce((sum, width) => sum + width, 0) - 100) < 0.01, 'the parts of the bar are a whole');
     await close();
