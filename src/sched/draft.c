@@ -380,7 +380,7 @@ uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, 
     for (uint32_t i = 1; i <= max && batch->width + i <= width_max; i++) {
         right *= chance;
         yield += right;
-        double speed = yield / draft_cost_ns(cost, batch->width + i);
+        double speed = yield / (draft_cost_ns(cost, batch->width + i) + i * cost->guess_ns);
         if (speed <= best)
             continue;
         best = speed;
