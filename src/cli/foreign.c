@@ -50,7 +50,7 @@ static enum err read_seconds(struct spelled *spelled);
 #define ALWAYS     "always on"
 #define REQUEST    "send it in each request"
 #define PIN        "not applied; use taskset or numactl"
-#define NO_DRAFT   "there are no draft models; --drafts guesses from known text"
+#define NO_DRAFT   "see --model-draft and --drafts for what can be set"
 #define DRAFTS     "see --drafts: guesses come from known text"
 #define NO_EXPERTS "weights are placed by whole layers; lower --gpu-layers until the model fits"
 #define NO_YARN    "RoPE follows the model file; --rope-freq-base and --rope-freq-scale override it"
@@ -143,8 +143,14 @@ static const struct row rows[] = {
     {"yarn-*", 1, LACKS, .text = NO_YARN, .plain = "-1 -1.0"},
     {"lcs lookup-cache-static lcd lookup-cache-dynamic", 1, LACKS, .text = NO_DRAFT},
     /* speculative decoding */
-    {"md model-draft hfd hfrd hf-repo-draft spec-draft-model spec-draft-hf", 1, LACKS,
-     .text = NO_DRAFT},
+    {"spec-draft-model", 1, SAME, .text = "model-draft"},
+    {"hfd hfrd hf-repo-draft spec-draft-hf", 1, LACKS,
+     .text = "download it with `hearth pull`, and pass the file with --model-draft"},
+    {"draft draft-n spec-draft-n-max", 1, SAME, .text = "draft-max"},
+    {"draft-n-min spec-draft-n-min", 1, SAME, .text = "draft-min"},
+    {"n-gpu-layers-draft spec-draft-ngl", 1, SAME, .text = "gpu-layers-draft"},
+    {"draft-p-min spec-draft-p-min draft-p-split spec-draft-p-split", 1, FIXED,
+     .text = "a draft ends where the draft model is unsure"},
     {"spec-default", 0, FIXED, .text = DRAFTS},
     {"spec-ngram-*", 1, FIXED, .text = DRAFTS},
     {"spec-type", 1, LACKS, .text = NO_DRAFT,
@@ -152,9 +158,9 @@ static const struct row rows[] = {
     {"spec-draft-cpu-moe cmoed cpu-moe-draft spec-draft-backend-sampling "
      "no-spec-draft-backend-sampling",
      0, LACKS, .text = NO_DRAFT},
-    {"draft draft-* spec-* ngld gpu-layers-draft n-gpu-layers-draft devd device-draft td tbd "
-     "threads-draft threads-batch-draft ctkd ctvd cache-type-k-draft cache-type-v-draft cd "
-     "ctx-size-draft Cd Crd Cbd cpu-mask-draft cpu-range-draft cpu-strict-draft prio-draft "
+    {"draft-* spec-* devd device-draft td tbd "
+     "threads-draft threads-batch-draft ctkd ctvd cache-type-k-draft cache-type-v-draft "
+     "Cd Crd Cbd cpu-mask-draft cpu-range-draft cpu-strict-draft prio-draft "
      "poll-draft cpu-mask-batch-draft cpu-strict-batch-draft prio-batch-draft poll-batch-draft "
      "otd override-tensor-draft ncmoed n-cpu-moe-draft",
      1, LACKS, .text = NO_DRAFT},

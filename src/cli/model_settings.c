@@ -128,6 +128,39 @@ enum err cli_load_engine(const struct model_settings *settings,
     return err;
 }
 
+/* The settings of the model, but for what a draft model has of its own. */
+enum err cli_load_draft(const struct model_settings *settings, const struct engine_options *options,
+                        const struct engine *engine, struct engine **draft, struct errinfo *info)
+{
+    const struct engine_facts *facts = engine_facts(engine);
+    struct engine_options wish = *options;
+    uint64_t taken = facts->weights_bytes + facts->kv_bytes;
+
+    *draft = NULL;
+    if (settings->draft == NULL)
+        return ERR_OK;
+    if (settings->isolate || settings->rpc != NULL)
+        return err_set(
+            info, ERR_UNSUPPORTED,
+            "--model-draft cannot be combined with --isolate or --rpc: it guesses in the "
+            "server's own process");
+    wish.path = settings->draft;
+    wish.context = settings->draft_context > 0 ? (uint32_t)settings->draft_context : facts->context;
+    wish.gpu_layers = engine_layers(settings->draft_gpu_layers);
+    wish.adapters = NULL;
+    wish.adapters_count = 0;
+    wish.projector = NULL;
+    wish.pooling = ENGINE_POOLING_AUTO;
+    wish.rope_base = wish.rope_scale = 0;
+    wish.streams = wish.sliding_full = false;
+    wish.rollback = 0;
+    wish.no_cache = true;
+    if (wish.memory_max > 0) /* 0 would be all of the machine's */
+        wish.memory_max -= MIN(wish.memory_max - 1, taken);
+    enum err err = cli_load_engine(settings, &wish, draft, info);
+    return err == ERR_OK ? err : err_wrap(info, err, "--model-draft");
+}
+
 enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings,
                             const char *path, struct engine_options *options, struct errinfo *info)
 {

@@ -31,6 +31,9 @@ struct model_settings {
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     const char *projector;
+    const char *draft; /* a second model that guesses; only for commands that serve */
+    uint64_t draft_context, draft_max, draft_min;
+    int64_t draft_gpu_layers;
     uint64_t picture_tokens_min, picture_tokens_max;
     uint64_t memory_max;
     bool isolate; /* in a child process; only for commands that serve */
@@ -113,6 +116,12 @@ enum err cli_engine_options(const struct cli *cli, const struct model_settings *
 enum err cli_load_engine(const struct model_settings *settings,
                          const struct engine_options *options, struct engine **engine,
                          struct errinfo *info) NODISCARD;
+
+/* Loads the draft model of these settings into *draft, for a model whose engine is loaded and has
+ * these options; NULL if there is none. */
+enum err cli_load_draft(const struct model_settings *settings, const struct engine_options *options,
+                        const struct engine *engine, struct engine **draft,
+                        struct errinfo *info) NODISCARD;
 
 /* Loads `path` with a bar on stderr where that is a terminal and returns the engine, or reports
  * an error: a usage error when the settings are wrong, a failure when the model or the machine

@@ -415,6 +415,24 @@ enum cli_exit serve_models_read(struct serve_models *models, const struct cli *c
 
 /* ---- loading; on the pool's threads ---- */
 
+/* The memory of a draft model is that of its model. */
+static enum err add_draft(const struct file_sys *fs, const struct serve_model *model,
+                          struct model_file *file, struct errinfo *info)
+{
+    struct model_file_context context = model->context;
+    struct model_file draft;
+
+    if (model->settings.draft == NULL)
+        return ERR_OK;
+    if (model->settings.draft_context > 0)
+        context.tokens = (uint32_t)model->settings.draft_context;
+    enum err err = model_file_inspect(fs, model->settings.draft, &context, &draft, info);
+    if (err != ERR_OK)
+        return err_wrap(info, err, "--model-draft");
+    file->memory_bytes += draft.memory_bytes;
+    return ERR_OK;
+}
+
 static enum err inspect(const struct pool_spec *spec, bool quick, struct model_file *file,
                         struct errinfo *info, void *arg)
 {
@@ -424,7 +442,8 @@ static enum err inspect(const struct pool_spec *spec, bool quick, struct model_f
 
     if (quick)
         return model_file_stamp(fs, spec->path, file, info);
-    return model_file_inspect(fs, spec->path, &model->context, file, info);
+    TRY(model_file_inspect(fs, spec->path, &model->context, file, info));
+    return add_draft(fs, model, file, info);
 }
 
 static void warm_up(const struct serve_models *models, struct model *model)
@@ -455,6 +474,8 @@ static enum err load(const struct pool_spec *spec, bool warm,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
                   .drafts = models->drafts,
+                  .draft_max = (uint32_t)model->settings.draft_max,
+                  .draft_min = (uint32_t)model->settings.draft_min,
                   /* State that a drill drops must not be on the device either. */
                   .park = options->cache && options->drill == DRILL_NONE,
                   .memory = models->memory,
@@ -472,6 +493,11 @@ static enum err load(const struct pool_spec *spec, bool warm,
     settings.vet = models->store->vet;
     settings.alone = models->count == 1 && !atomic_load(&models->opened);
     TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
+    enum err err = cli_load_draft(&settings, &engine, filled.engine, &filled.draft_engine, info);
+    if (err != ERR_OK) {
+        engine_close(&filled.engine);
+        return err;
+    }
     TRY(model_open(out, &filled, info));
     if (warm && options->warm &&
         models->count > 1) /* a single model is tested when it is loaded, and its clients wait */

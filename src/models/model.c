@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "sched/drafter.h"
 
 enum {
     SPACES_MAX = 256,
@@ -34,7 +35,7 @@ struct model_space {
 };
 
 struct model {
-    struct engine *engine;
+    struct engine *engine, *draft_engine;
     char *name;
     struct hearth_cache *cache;
     struct log *log;
@@ -263,7 +264,10 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     report_calls(model, options->log);
     TRY(open_tokens(model, options->tokens_cache_bytes, info));
     TRY(open_shared_spaces(model, info));
+    if (model->draft_engine != NULL)
+        TRY(drafter_check(model->engine, model->draft_engine, info));
     sched.engine = model->engine;
+    sched.draft_engine = model->draft_engine;
     sched.model = model->name;
     sched.clock = options->clock;
     sched.log = options->log;
@@ -309,6 +313,7 @@ static struct model *create(const struct model_options *options)
     const struct engine_facts *facts = engine_facts(options->engine);
 
     model->engine = options->engine;
+    model->draft_engine = options->draft_engine;
     model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
     choose_cache(model, options);
     model->log = options->log;
@@ -344,6 +349,7 @@ void model_close(struct model **out)
         hearth_space_close(&model->spaces[i].space);
     tokens_destroy(&model->tokens);
     chat_template_destroy(&model->tmpl);
+    engine_close(&model->draft_engine);
     engine_close(&model->engine);
     lock_fini(&model->lock);
     mem_free(model->spaces);

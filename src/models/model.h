@@ -31,6 +31,7 @@ struct model_share {
 
 struct model_options {
     struct engine *engine;            /* owned from now on, even on failure */
+    struct engine *draft_engine;      /* owned likewise; guesses tokens. NULL = none */
     const char *name;                 /* the name that clients use; NULL = the engine's */
     const char *template_text;        /* Jinja, instead of the model's own; NULL = its own */
     struct hearth_cache *cache;       /* NULL = off; borrowed */

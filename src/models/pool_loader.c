@@ -225,12 +225,13 @@ static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct m
                            uint64_t started_ns) REQUIRES(lock)
 {
     const struct engine_facts *facts = model_facts(model);
+    const struct engine_facts *draft = sched_draft_facts(model_sched(model));
     char bytes[UNITS_TEXT_BYTES];
 
     lock_assert_held(&pool->lock);
     entry->model = model;
     if (facts->weights_bytes > 0) /* else keep the estimate */
-        entry->bytes = pool_host_bytes(facts);
+        entry->bytes = pool_host_bytes(facts) + (draft != NULL ? pool_host_bytes(draft) : 0);
     entry->loads++;
     entry->load_s = (double)(clock_mono_ns(pool->clock) - started_ns) / (double)NS_PER_S;
     entry->used_ns = clock_mono_ns(pool->clock);

@@ -46,6 +46,28 @@ static uint32_t drafts_max(const struct sched *sched)
     return MIN(most - MIN(most, count), sched->facts->outputs - sched->facts->sequences);
 }
 
+const struct engine_facts *sched_draft_facts(const struct sched *sched)
+{
+    return sched->drafter != NULL ? engine_facts(sched->options.draft_engine) : NULL;
+}
+
+/* Asks the draft model, which takes time: only for as many as pay. */
+static uint32_t ask_drafter(struct job *job, struct draft_batch *batch, uint32_t max)
+{
+    struct sched *sched = job->sched;
+
+    if (sched->options.draft_max > 0)
+        max = MIN(max, sched->options.draft_max);
+    if (sched->options.drafts == SCHED_DRAFTS_AUTO) {
+        sched->draft_cost.guess_ns = drafter_guess_ns(sched->drafter);
+        max = draft_length(&sched->draft_cost, batch, drafter_chance(sched->drafter), max);
+        sched->draft_cost.guess_ns = 0;
+    }
+    if (max == 0)
+        drafter_skip(sched->drafter);
+    return drafter_guess(job->drafter, job->tokens, job->count, job->tokens + job->count, max);
+}
+
 /* How many guesses to compute with the next token of the job: they are after its tokens then. */
 static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
 {
@@ -64,6 +86,8 @@ static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
         memcpy(next, gen->forced, found * sizeof(*next));
     } else {
         found = draft_guess(job->draft, job->tokens, job->count, next, max, &chance);
+        if (job->drafter != NULL && (found == 0 || chance < drafter_chance(sched->drafter)))
+            return ask_drafter(job, batch, max);
     }
     for (uint32_t i = 0; i < found; i++)
         if (!engine_token_valid(sched->engine, next[i])) /* a salted key of a prompt (lora.h) */
@@ -118,6 +142,9 @@ void drafts_begin(struct job *job)
     if (gen->prediction_count > 0)
         draft_expect(job->draft, DRAFT_PREDICTION, gen->prediction, gen->prediction_count);
     find_tree(job);
+    if (job->sched->drafter != NULL && job->drafter == NULL)
+        job->drafter = drafter_follow(job->sched->drafter,
+                                      job->isolated || gen->cache.no_read ? NULL : job->space);
 }
 
 void drafts_follow(struct job *job)

@@ -92,6 +92,7 @@ static void free_job(struct job *job)
     sampler_destroy(&job->sampler);
     mem_free(job->vector);
     draft_destroy(&job->draft);
+    drafter_leave(&job->drafter, job->tokens, job->count);
     buf_fini(&job->text);
     mem_free(job->tokens);
     mem_free(job->unsalted);
@@ -518,12 +519,28 @@ static void free_sched(struct sched *sched)
     if (sched->inbox != NULL)
         queue_destroy(&sched->inbox);
     memory_leave(&sched->memory);
+    drafter_destroy(&sched->drafter);
     mem_free(sched->items);
     mem_free(sched->batch);
     cond_fini(&sched->answered);
     cond_fini(&sched->idle);
     lock_fini(&sched->lock);
     mem_free(sched);
+}
+
+/* It is loaded as long as the model, so its memory is the model's. */
+static void add_drafter(struct sched *sched, struct guard_model *model)
+{
+    struct engine *engine = sched->options.draft_engine;
+
+    if (engine == NULL)
+        return;
+    struct guard_model draft = memory_model_of(engine_facts(engine));
+    model->weights += draft.weights;
+    model->cells += draft.cells;
+    model->device += draft.device;
+    sched->drafter =
+        drafter_create(engine, sched->options.draft_min, sched->options.clock, sched->options.log);
 }
 
 enum err sched_create(struct sched **out, const struct sched_options *options, struct errinfo *info)
@@ -550,6 +567,7 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     sched->ladder = (struct ladder){.items_max = LADDER_UNLIMITED, .tokens_max = LADDER_UNLIMITED};
     set_defaults(sched);
     struct guard_model model = memory_model_of(sched->facts);
+    add_drafter(sched, &model);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);
     if (engine_isolated(sched->engine) || sched->facts->device_total > 0)
         memory_observe(sched->memory, look_outside, sched->engine);

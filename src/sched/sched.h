@@ -43,9 +43,12 @@ struct sched_options {
     /* guess tokens of answers and verify them in one batch: 0 = never, SCHED_DRAFTS_AUTO = as many
      * as measured costs allow, else always up to that many */
     uint32_t drafts;
-    bool park;             /* finished sequences stay on the device as the first tier */
-    uint32_t linger_ms;    /* idle time before the state of ended jobs is stored; 0 = 100 */
-    struct memory *memory; /* the ceiling, shared with others; borrowed; NULL = none */
+    /* a second model that guesses, checked (drafter.h); borrowed; NULL = none */
+    struct engine *draft_engine;
+    uint32_t draft_max, draft_min; /* guesses of it at a time; max: 0 = as many as pay */
+    bool park;                     /* finished sequences stay on the device as the first tier */
+    uint32_t linger_ms;            /* idle time before the state of ended jobs is stored; 0 = 100 */
+    struct memory *memory;         /* the ceiling, shared with others; borrowed; NULL = none */
     struct clock *clock;
     struct log *log;            /* may be NULL */
     bool progress;              /* show a progress bar for long prefills */
@@ -84,6 +87,8 @@ void sched_cancel(struct sched *sched, struct gen *gen);
  * some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 
+/* The facts of the draft model; NULL: there is none. Any thread. */
+const struct engine_facts *sched_draft_facts(const struct sched *sched);
 /* Why answers are never drafted; NULL: they may be. Any thread. */
 const char *sched_no_drafts(const struct sched *sched);
 

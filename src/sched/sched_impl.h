@@ -10,6 +10,7 @@
  *      retain.c      from a sequence to the cache
  *      batch.c       choosing the next batch and processing its results
  *      drafts.c      guesses in batches; draft.c makes them and knows whether they pay
+ *      drafter.c     a second model that guesses
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
  *      store_cost.c  what storing costs, compared with computing
@@ -44,6 +45,7 @@
 #include "engine/state.h"
 #include "sched/device.h"
 #include "sched/draft.h"
+#include "sched/drafter.h"
 #include "sched/drafts.h"
 #include "sched/fair.h"
 #include "sched/ladder.h"
@@ -117,10 +119,11 @@ struct job {
     struct job_memory memory;
     struct job_keep keep;
 
-    float *vector;           /* of a gen with `embed`; else NULL */
-    struct sampler *sampler; /* of all others */
-    struct draft *draft;     /* NULL: no drafts, or no token yet */
-    uint32_t tree_asks;      /* how often the cache was asked for a text to follow */
+    float *vector;               /* of a gen with `embed`; else NULL */
+    struct sampler *sampler;     /* of all others */
+    struct draft *draft;         /* NULL: no drafts, or no token yet */
+    struct drafter_job *drafter; /* NULL: no draft model, or no token yet */
+    uint32_t tree_asks;          /* how often the cache was asked for a text to follow */
     struct detok detok;
     struct buf text; /* of the last token */
     struct gen_usage usage;
@@ -160,6 +163,7 @@ struct sched {
     uint32_t unsaved; /* residents whose state is not in the cache yet */
     bool saving;      /* some of them were stored since the thread became idle */
     struct store_cost store_cost;
+    struct drafter *drafter; /* NULL: there is no draft model */
     struct draft_rates draft_rates;
     struct draft_cost draft_cost;
     struct line cells_cost;  /* nanoseconds per computed token, by cells in use (device.c) */

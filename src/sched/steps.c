@@ -88,6 +88,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     if (job->seq != SEQ_NONE)
         ladder_ended(sched);
     draft_destroy(&job->draft); /* the state may be stored much later */
+    drafter_leave(&job->drafter, job->tokens, job->count);
     bool keep = job->seq != SEQ_NONE && !broken && drafts_end(job) && faults_keep(job, end);
     if (keep && job->vector == NULL && device_park(job))
         return;

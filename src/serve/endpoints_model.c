@@ -367,6 +367,9 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_bool(json, "drafts", no_drafts == NULL);
     if (no_drafts != NULL)
         json_key_text(json, "drafts_reason", no_drafts);
+    const struct engine_facts *draft = sched_draft_facts(model_sched(model));
+    if (draft != NULL)
+        json_key_text(json, "draft_model", draft->name);
     json_key_text(json, "chat_template", facts->chat_template);
     write_caps(json, model_template(model));
     write_uses(json, &facts->embed);

@@ -170,12 +170,11 @@ static void test_flash_attention_with_and_without_a_value(void **state)
 static void test_letters_are_not_cut_off_names(void **state)
 {
     static const char *const refused[][2] = {
-        {"-md draft.gguf m.gguf", "llama-server's -md is not supported"},
+        {"-hfd user/repo m.gguf", "llama-server's -hfd is not supported: download it"},
         {"-hft secret", "llama-server's -hft is not supported: set HF_TOKEN"},
         {"-hfoo", "unknown option \"-hfoo\""},
         {"-nocb", "llama-server's -nocb is not supported"},
-        {"--spec-draft-n-max 3",
-         "llama-server's --spec-draft-n-max is not supported: there are no"},
+        {"--spec-draft-cpu-moe", "llama-server's --spec-draft-cpu-moe is not supported: see"},
         {"--spec-type draft-mtp", "llama-server's --spec-type draft-mtp is not supported"},
         {"--slot-save-path", "--slot-save-path needs a value"},
         {"-b --jinja", "-b needs a value"},
@@ -190,7 +189,7 @@ static void test_letters_are_not_cut_off_names(void **state)
         read_line(refused[i][0]);
         expect_refused(refused[i][0], refused[i][1]);
     }
-    read_line("-hfr user/repo:Q8_0 -- -md");
+    read_line("-hfr user/repo:Q8_0 -- -hfd");
     expect_settings("-hfr", "hf-repo=user/repo:Q8_0, model=none");
 }
 

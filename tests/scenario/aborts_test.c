@@ -444,12 +444,14 @@ static void expect_sentence(const char *before, const char *after)
 /* It is loaded without a child then, because there is no client that it could harm. */
 static void test_an_abort_of_the_only_model_is_a_sentence(void **state)
 {
-    char options[1200];
+    char options[1200], draft[1200];
 
     (void)state;
     add_aborting();
     snprintf(options, sizeof(options), "--port 0 --ssd-dir none --state-dir %s/state", test_dir());
     expect_sentence("serve", options);
+    snprintf(draft, sizeof(draft), "serve -m %s -md", test_model("qwen3"));
+    expect_sentence(draft, options);
 }
 
 static void test_an_abort_in_a_command_is_a_sentence(void **state)
