@@ -226,7 +226,7 @@ static void check_devices(struct doctor *doctor)
     if (rpc_is_here())
         doctor_say(doctor, VERDICT_OK, "rpc",
                    "models can be split over workers. RPC has no authentication and no encryption: "
-                   "use it on a private network only");
+                   "use it on a private network only, and without a disk cache in the workers");
     bool gpu = false;
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         char free_text[UNITS_TEXT_BYTES], total_text[UNITS_TEXT_BYTES];

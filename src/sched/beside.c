@@ -20,21 +20,22 @@
 
 enum { CHUNKS_MIN = 3 }; /* that can be computed while the rest is read */
 
-/* Bytes per second assumed for a slow tier that has not been measured yet. */
-static const double read_guess = 2e9;
+/* Bytes per second assumed for a slow tier that has not been measured yet: a disk, a network. */
+static const double read_guess[HEARTH_TIER_COUNT] = {
+    [HEARTH_TIER_SSD] = 2e9, [HEARTH_TIER_REMOTE] = 5e8};
 
 static bool is_slow(const struct hearth_object *object)
 {
     return object->tier > HEARTH_TIER_RAM;
 }
 
-uint64_t beside_slow_bytes(const struct job *job)
+uint64_t beside_bytes(const struct job *job, enum hearth_tier tier)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < info->objects_count; i++)
-        bytes += is_slow(&info->objects[i]) ? info->objects[i].bytes : 0;
+        bytes += info->objects[i].tier == tier ? info->objects[i].bytes : 0;
     return bytes;
 }
 
@@ -42,16 +43,22 @@ bool beside_pays(const struct job *job)
 {
     const struct sched *sched = job->sched;
     double speed = sched->prefill_per_s > 0 ? sched->prefill_per_s : sched->facts->tokens_per_s;
-    double reads = sched->read_bytes_per_s > 0 ? sched->read_bytes_per_s : read_guess;
-    uint64_t bytes = beside_slow_bytes(job);
+    double read_s = 0;
+    uint64_t bytes = 0;
 
+    for (int tier = HEARTH_TIER_SSD; tier < HEARTH_TIER_COUNT; tier++) {
+        double rate = sched->read_bytes_per_s[tier];
+        uint64_t part = beside_bytes(job, (enum hearth_tier)tier);
+        bytes += part;
+        read_s += (double)part / (rate > 0 ? rate : read_guess[tier]);
+    }
     if (bytes == 0 || job->runs_count > 0 || !sched->cuttable || sched->whole ||
         sched->options.exact || speed <= 0)
         return false;
-    bool pays = (double)bytes / reads > CHUNKS_MIN * sched->facts->chunk / speed;
+    bool pays = read_s > CHUNKS_MIN * sched->facts->chunk / speed;
     log_text(sched->options.log, LOG_LEVEL_DEBUG, "restore",
              "%llu reading %llu bytes takes about %.3f s, a chunk %.3f s: %s",
-             (unsigned long long)job->id, (unsigned long long)bytes, (double)bytes / reads,
+             (unsigned long long)job->id, (unsigned long long)bytes, read_s,
              sched->facts->chunk / speed,
              pays ? "compute the front meanwhile" : "wait for the bytes");
     return pays;

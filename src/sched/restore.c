@@ -306,13 +306,16 @@ void restore_verify(struct job *job, size_t index, const void *data)
         job->restore.tasks[index] = state_digest_start(&object->shape, data, on_ready, job->sched);
 }
 
-/* Measures the slow tiers, once all objects have arrived. */
+/* Measures the slow tier that had the most to read, once all objects have arrived. A disk says
+ * nothing about a network. */
 static void measure_reads(struct job *job)
 {
-    uint64_t bytes = beside_slow_bytes(job);
+    uint64_t ssd = beside_bytes(job, HEARTH_TIER_SSD);
+    uint64_t remote = beside_bytes(job, HEARTH_TIER_REMOTE);
+    enum hearth_tier tier = remote > ssd ? HEARTH_TIER_REMOTE : HEARTH_TIER_SSD;
 
-    if (bytes >= MEASURED_BYTES_MIN)
-        sched_learn_speed(&job->sched->read_bytes_per_s, bytes,
+    if (MAX(ssd, remote) >= MEASURED_BYTES_MIN)
+        sched_learn_speed(&job->sched->read_bytes_per_s[tier], MAX(ssd, remote),
                           sched_now_ns(job->sched) - job->restore.begin_ns);
 }
 

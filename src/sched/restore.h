@@ -78,8 +78,8 @@ void restore_credit(struct job *job, size_t first, size_t end);
 
 /* ---- beside.c ---- */
 
-/* Bytes of the plan that are in slow tiers. */
-uint64_t beside_slow_bytes(const struct job *job);
+/* Bytes of the plan that a tier has. */
+uint64_t beside_bytes(const struct job *job, enum hearth_tier tier);
 /* Whether to compute the front of the plan while the rest is read. */
 bool beside_pays(const struct job *job);
 /* Starts all reads, the last object first. */

@@ -174,8 +174,8 @@ struct sched {
     uint64_t served_time; /* fair.c: virtual time, the reference for accounts */
     uint32_t active;
     uint64_t epoch; /* grows whenever cells may have become free */
-    /* measured, smoothed; 0 = not yet. `read`: of slow tiers */
-    double prefill_per_s, import_bytes_per_s, read_bytes_per_s;
+    /* measured, smoothed; 0 = not yet. `read`: of each slow tier */
+    double prefill_per_s, import_bytes_per_s, read_bytes_per_s[HEARTH_TIER_COUNT];
     struct engine_item *items;
     struct job **batch; /* of items[i] */
     size_t batch_count, batch_cap;
