@@ -70,6 +70,9 @@ static const struct micro {
      {.title = "an engine in a child process, relative to one in this process",
       .labels = {"model"},
       .values = {"decode_time_ratio", "restore_ratio", "store_ratio"}}},
+    {"fleet",
+     micro_fleet,
+     {.title = "a shared store beside valkey-benchmark", .labels = {"what"}, .values = {"ratio"}}},
 };
 
 static const struct micro *find_micro(const char *name)

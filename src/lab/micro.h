@@ -27,5 +27,6 @@ int micro_pages(int argc, char **argv);  /* memory for objects, beside memcpy */
 int micro_decode(int argc, char **argv);
 /* an engine in a child process, beside one in this process */
 int micro_worker(int argc, char **argv);
+int micro_fleet(int argc, char **argv); /* a shared store, beside valkey-benchmark */
 
 #endif

@@ -59,10 +59,11 @@ struct detailed {
 static struct detailed ask(struct scenario *scenario, const struct talk *talk)
 {
     const char *body = scenario_body(talk, SCENARIO_CHAT, ANSWER, false);
-    char *with = mem_alloc(strlen(body) + 64);
+    size_t size = strlen(body) + 64;
+    char *with = mem_alloc(size);
     struct http_answer answer;
 
-    sprintf(with, "{\"logprobs\":true,\"top_logprobs\":5,%s", body + 1);
+    snprintf(with, size, "{\"logprobs\":true,\"top_logprobs\":5,%s", body + 1);
     serve_proc_ask(&scenario->proc, "POST", scenario_path(SCENARIO_CHAT), with, &answer);
     struct detailed result = {.status = answer.status};
     if (answer.status == 200) {
