@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { startServer } from '../sdk/server.mjs';
 import { becomes, get, launch, openPage, worstContrast } from './browser.mjs';
 
-const options = ['--ssd-dir', 'ssd', '-c', '8192'];
+const options = ['--ssd-dir', 'ssd', '-c', '8192', '-m', `second=${process.env.MODEL}`];
 let server, browser;
 
 before(async () => {
@@ -108,6 +108,29 @@ test('an edit is another version, and shows where the prompts differ; another an
     assert.match(await answers(page).last().locator('.pager').textContent(), /2 of 2/);
     const [all, of] = await reused(page);
     assert.ok(all >= of - 1, `${all} of ${of}`);
+    await close();
+});
+
+test('the system prompt and the chosen model are sent', async () => {
+    const { page, close } = await openChat();
+    await settle(page);
+    await page.click('[data-do=settings]');
+    await page.fill('[name=system]', 'Answer in one word.');
+    await page.click('[data-do=settings]');
+    const picker = page.getByRole('combobox', { name: 'Model' });
+    await becomes(async () => (await picker.locator('option').allTextContents()).sort(), async () => (await get(server.url, '/admin/models')).models.map(({ id }) => id).sort());
+    await picker.selectOption('second');
+    await say(page, 'Good evening.', 1);
+    await becomes(async () => {
+        const [{ model, words }] = (await get(server.url, '/admin/requests')).recent;
+        return { model, words };
+    }, () => ({ model: 'second', words: 'Good evening.' }));
+    const [, whole] = await reused(page);
+    await page.click('[data-do=settings]');
+    await page.fill('[name=system]', '');
+    await page.click('[data-do=settings]');
+    await answers(page).last().locator('[data-do=again]').click();
+    await page.waitForFunction((old) => Number([...document.querySelectorAll('.message.assistant:not(.running) .figures')].at(-1)?.textContent.match(/of ([\d,]+)/)?.[1]) < old, whole);
     await close();
 });
 
