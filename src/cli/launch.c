@@ -75,7 +75,7 @@ static const struct launch_client launch_clients[] = {
           /* a first prefill may take long: without it, Claude Code hangs up after five minutes */
           {"API_TIMEOUT_MS", "3000000"},
           {"CLAUDE_STREAM_IDLE_TIMEOUT_MS", "3000000"}},
-     .prompt_bytes = 91000},
+     .prompt_bytes = 60000},
     {.name = "codex",
      .program = "codex",
      .get = NPM("@openai/codex"),
