@@ -364,7 +364,8 @@ static void free_cases(struct cases *cases)
 
 static bool start_llama(struct side *sides, struct server_setup *setup)
 {
-    static const char *const more[] = {"--spec-default", NULL};
+    /* eight drafts must fit into a batch, or it aborts */
+    static const char *const more[] = {"--spec-default", "-b", "2048", NULL};
     struct bench *bench = sides[0].bench;
     struct errinfo info = {0};
 

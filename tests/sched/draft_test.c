@@ -90,7 +90,73 @@ static void test_an_edited_text_is_found_again(void **state)
     }
 }
 
+/* A block of the text is moved: it is found before the place where the text was left. */
+static void test_a_moved_block_is_found(void **state)
+{
+    token_id text[TEXT], tokens[TEXT], next[4];
+    struct draft *draft = create();
+    uint32_t count = 0;
+
+    (void)state;
+    fill(text, TEXT, 7, 100000);
+    static const uint32_t blocks[][2] = {{0, 40}, {60, 70}, {40, 40 + GRAM}};
+    draft_expect(draft, DRAFT_PREDICTION, text, TEXT);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        for (uint32_t at = blocks[i][0]; at < blocks[i][1]; at++) {
+            tokens[count++] = text[at];
+            draft_follow(draft, tokens, count, &shared);
+        }
+    assert_int_equal(guess(draft, tokens, count, next, 4), 4);
+    assert_memory_equal(next, text + 40 + GRAM, sizeof(next));
+    draft_destroy(&draft);
+}
+
+/* Tree and sequence expect different tokens: the source that was right more often is used. */
+static void test_the_better_source_is_used(void **state)
+{
+    token_id text[TEXT], tokens[16], next[1];
+
+    (void)state;
+    fill(text, TEXT, 8, 100000);
+    fill(tokens, 10, 9, 100000);
+    memcpy(tokens + 10, tokens, (GRAM + 1) * sizeof(*tokens));
+    text[0] = tokens[GRAM];
+    for (int tree = 0; tree < 2; tree++) {
+        struct draft_rates rates = draft_rates_default();
+        rates.of[DRAFT_TREE] = tree ? 0.9 : 0.1;
+        struct draft *draft = draft_create(&rates);
+        assert_non_null(draft);
+        draft_follow(draft, tokens, 10 + GRAM, &rates);
+        draft_expect(draft, DRAFT_TREE, text, TEXT);
+        draft_follow(draft, tokens, 10 + GRAM + 1, &rates);
+        assert_int_equal(guess(draft, tokens, 10 + GRAM + 1, next, 1), 1);
+        assert_int_equal(next[0], tree ? text[1] : tokens[GRAM + 1]);
+        draft_destroy(&draft);
+    }
+}
+
 /* ---- the sequence itself ---- */
+
+/* Nothing is lost where the table doubles. */
+static void test_a_table_that_grows_keeps_its_places(void **state)
+{
+    enum { LONG = 1500, DOUBLED = 1024 }; /* it does not double again */
+    static token_id tokens[LONG + GRAM];
+    token_id next[1];
+
+    (void)state;
+    for (uint32_t i = 0; i < LONG; i++)
+        tokens[i] = (token_id)i;
+    for (uint32_t place = DOUBLED - 3; place < DOUBLED + 3; place++) {
+        struct draft *draft = create();
+        memcpy(tokens + LONG, tokens + place - GRAM, GRAM * sizeof(*tokens));
+        for (uint32_t count = 1; count <= LONG + GRAM; count++)
+            draft_follow(draft, tokens, count, &shared);
+        assert_int_equal(guess(draft, tokens, LONG + GRAM, next, 1), 1);
+        assert_int_equal(next[0], tokens[place]);
+        draft_destroy(&draft);
+    }
+}
 
 /* The longest match of the last tokens earlier in the sequence, capped as the index does. */
 static uint32_t longest(const token_id *tokens, uint32_t count)
@@ -152,6 +218,39 @@ static void test_history_prefers_the_longest_match(void **state)
     tokens[23] = 77;
     draft_follow(draft, tokens, 24, &shared);
     assert_int_equal(guess(draft, tokens, 24, next, 1), 0);
+    draft_destroy(&draft);
+}
+
+/* The chance depends on how many tokens are equal, when a match is found and while it is
+ * followed. */
+static void test_a_longer_match_is_more_certain(void **state)
+{
+    enum { PERIOD = 40 };
+    static const struct {
+        uint32_t matched;
+        enum draft_source source;
+    } cases[] = {{3, DRAFT_HISTORY_SHORT}, {5, DRAFT_HISTORY_SHORT}, {6, DRAFT_HISTORY},
+                 {15, DRAFT_HISTORY},      {16, DRAFT_HISTORY_LONG}, {30, DRAFT_HISTORY_LONG}};
+    struct draft_rates rates = draft_rates_default();
+    token_id tokens[2 * PERIOD], next[1];
+    double chance;
+
+    (void)state;
+    fill(tokens, PERIOD, 10, 100000);
+    memcpy(tokens + PERIOD, tokens, PERIOD * sizeof(*tokens));
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct draft *draft = create();
+        uint32_t count = PERIOD + cases[i].matched;
+        draft_follow(draft, tokens, count, &shared);
+        assert_int_equal(draft_guess(draft, tokens, count, next, 1, &chance), 1);
+        assert_true(chance == rates.of[cases[i].source]);
+        draft_destroy(&draft);
+    }
+    struct draft *draft = create();
+    for (uint32_t count = PERIOD + GRAM; count <= PERIOD + 6; count++)
+        draft_follow(draft, tokens, count, &shared);
+    assert_int_equal(draft_guess(draft, tokens, PERIOD + 6, next, 1, &chance), 1);
+    assert_true(chance == rates.of[DRAFT_HISTORY]);
     draft_destroy(&draft);
 }
 
@@ -337,7 +436,9 @@ static void test_no_draft_costs_others_more_than_it_gains(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_an_edited_text_is_found_again),
+TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_a_moved_block_is_found),
+           TEST(test_the_better_source_is_used), TEST(test_a_longer_match_is_more_certain),
+           TEST(test_a_table_that_grows_keeps_its_places), TEST(test_an_edited_text_is_found_again),
            TEST(test_history_against_a_naive_search), TEST(test_history_prefers_the_longest_match),
            TEST(test_rates_follow_what_comes), TEST(test_the_index_takes_what_is_counted),
            TEST(test_fault_loop), TEST(test_costs_are_interpolated),
