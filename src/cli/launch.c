@@ -296,9 +296,11 @@ static enum err say_duration(struct launch *launch, uint64_t need, struct errinf
     double tokens, longer, each, each_longer, growth = 0;
 
     TRY(measure_prompt(launch, 1, &tokens, &each, info));
-    if (each > 0 && each < FAST_MS) {
+    if (each <= 0) /* an older server, which gives no times */
+        return ERR_OK;
+    if (each < FAST_MS) {
         TRY(measure_prompt(launch, LONGER_TIMES, &longer, &each_longer, info));
-        growth = MAX(0, (each_longer - each) / (longer - tokens));
+        growth = longer > tokens ? MAX(0, (each_longer - each) / (longer - tokens)) : 0;
     }
     double ms = (double)need * (each + growth * ((double)need - tokens));
     fprintf(launch->cli->err,
