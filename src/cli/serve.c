@@ -336,6 +336,9 @@ static enum cli_exit check(struct server *server)
     uint32_t drafts;
     if (!read_metrics_compat(server) || !read_origins(server) || !read_drafts(server, &drafts))
         return CLI_EXIT_USAGE;
+    if (options->model.draft != NULL && (drafts == 0 || options->exact))
+        return cli_usage_error(cli, "--model-draft would not be used: there are no drafts with %s",
+                               drafts == 0 ? "--drafts off" : "--exact");
     enum cli_exit exit = serve_models_read(&server->models, cli, options);
     server->models.drafts = drafts;
     return exit;

@@ -43,6 +43,9 @@ test_draft_models_that_are_refused() {
     refuses 'has layers of the kinds full+recurrent, whose state cannot be truncated' -md hybrid.gguf
     refuses 'model-draft: ' -md cut.gguf
     refuses 'model-draft cannot be combined with --isolate' -md m.gguf --isolate
+    run "$HEARTH" serve m.gguf -md m.gguf --drafts off
+    expect_status 2
+    expect_err 'would not be used: there are no drafts with --drafts off'
 }
 
 suite_main "$@"
