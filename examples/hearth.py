@@ -414,6 +414,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_get_stats": (None, [c_void_p, c_void_p, POINTER(_Stats)]),
     "hearth_reset_stats": (None, [c_void_p]),
     "hearth_clear": (c_uint64, [c_void_p, c_void_p, c_int]),
+    "hearth_demote": (c_size_t, [c_void_p, POINTER(c_int32), c_size_t, c_uint32]),
     "hearth_release": (c_size_t, [c_void_p, POINTER(c_int32), c_size_t, c_uint32]),
     "hearth_pin": (c_uint32, [c_void_p, POINTER(c_int32), c_size_t, c_bool]),
     "hearth_set_ram_bytes": (None, [c_void_p, c_uint64]),

@@ -593,6 +593,10 @@ HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space
  * the number of objects. */
 HEARTH_API size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t count,
                                  uint32_t keep);
+/* No prompt will continue these tokens soon: as hearth_release, but only for memory. What is on a
+ * disk or a shared store stays there as long as anything else, and what is not is still written. */
+HEARTH_API size_t hearth_demote(struct hearth_space *space, const int32_t *tokens, size_t count,
+                                uint32_t keep);
 /* Pins the path of these tokens, as far as it is cached, in whole blocks or up to the last
  * token; or removes the longest pin that is a prefix of them. Returns how far; 0: nothing was
  * done. Pins are counted: unpin the same tokens as often. Clearing all tiers also removes pins. */

@@ -74,6 +74,7 @@ struct object {
     uint8_t entry; /* enum hearth_entry */
     /* a longer object of its conversation is held: first to be evicted until it is used again */
     bool superseded;
+    bool demoted; /* leaves memory first; its copies elsewhere are worth as much as before */
     /* a snapshot of the end of a prompt or an answer, not of a place where others may branch */
     bool turn_end;
     bool shared; /* used by prompts that differ after it */

@@ -82,12 +82,16 @@ void replace_snapshots(struct hearth_store *store, const struct object *snapshot
 
 /* ---- a conversation that has ended ---- */
 
+/* `deferred` NULL: demotes it instead. */
 static bool release_object(struct object *object, struct deferred *deferred)
 {
     if (object == NULL || object->shared || object->superseded ||
         object->entry == HEARTH_ENTRY_SYSTEM || room_is_pinned(object))
         return false;
-    room_supersede(object, deferred);
+    if (deferred != NULL)
+        room_supersede(object, deferred);
+    else
+        room_evict_first(object);
     return true;
 }
 
@@ -109,10 +113,11 @@ static size_t release_node(struct node *node, uint32_t keep, struct deferred *de
     return count;
 }
 
-size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t count,
-                      uint32_t keep)
+static size_t release(struct hearth_space *space, const int32_t *tokens, size_t count,
+                      uint32_t keep, bool demote)
 {
     struct deferred deferred;
+    struct deferred *to = demote ? NULL : &deferred;
     size_t released = 0;
 
     if (count == 0 || count > CACHE_TOKENS_MAX)
@@ -121,9 +126,20 @@ size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t 
     manage_expire_due(space->cache, &deferred);
     struct index_match match = index_match(space->index, tokens, count);
     for (size_t i = 0; i < match.nodes_count; i++)
-        released += release_node(match.path[i], keep, &deferred);
+        released += release_node(match.path[i], keep, to);
     if (match.partial != NULL)
-        released += release_node(match.partial, keep, &deferred);
+        released += release_node(match.partial, keep, to);
     cache_leave(space->cache, &deferred);
     return released;
+}
+
+size_t hearth_release(struct hearth_space *space, const int32_t *tokens, size_t count,
+                      uint32_t keep)
+{
+    return release(space, tokens, count, keep, false);
+}
+
+size_t hearth_demote(struct hearth_space *space, const int32_t *tokens, size_t count, uint32_t keep)
+{
+    return release(space, tokens, count, keep, true);
 }

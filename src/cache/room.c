@@ -73,7 +73,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .now_ns = now_ns,
         .entry = object->entry,
         .snapshot = object->kind == HEARTH_OBJECT_SNAPSHOT,
-        .superseded = object->superseded,
+        .superseded = object->superseded || object->demoted,
         .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
         .floor = cache->floor,
@@ -152,10 +152,20 @@ void room_touch(struct object *object, bool used)
 
     if (used) {
         object->uses++;
-        object->superseded = false; /* it is useful after all */
+        object->superseded = object->demoted = false; /* it is useful after all */
     }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
+    room_update(object);
+}
+
+void room_evict_first(struct object *object)
+{
+    struct hearth_cache *cache = cache_of(object);
+
+    lock_assert_held(&cache->lock);
+    object->demoted = true;
+    object->priority = priority_of(cache, object, cache_now_ns(cache));
     room_update(object);
 }
 

@@ -76,6 +76,8 @@ void room_touch(struct object *object, bool used) REQUIRES(lock);
 /* A longer object of its conversation is held: it is the first to be evicted, until it is used
  * again. */
 void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(lock);
+/* Evicted from memory first; its copies elsewhere, and writes of it, are not affected. */
+void room_evict_first(struct object *object) REQUIRES(lock);
 /* Adds an object to the right heap, or removes it, according to its current state. */
 void room_update(struct object *object) REQUIRES(lock);
 /* The object entered or left a tier: updates residency and counts. */

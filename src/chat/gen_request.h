@@ -144,6 +144,7 @@ struct gen_request {
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
+    bool cache_demote;        /* its state leaves memory first, but not the disk */
     bool cache_release;       /* no request will continue this prompt: its state is evicted first */
     bool cache_explicit;      /* written up to the last breakpoint only */
     uint32_t cache_write_max; /* tokens that are written; 0 = all. Set by prepare.h */

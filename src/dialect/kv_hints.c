@@ -1,5 +1,5 @@
 /*
- * kv_hints.c: retain and pin (keep for a time), prefetch, deref (release).
+ * kv_hints.c: retain and pin (keep for a time), prefetch, deref (release), demote (to disk).
  */
 #include "dialect/kv_hints.h"
 
@@ -66,14 +66,19 @@ static enum err release(struct gen_request *request, const struct json_reader *p
     return ERR_OK;
 }
 
+static enum err demote(struct gen_request *request, const struct json_reader *payload)
+{
+    (void)payload;
+    request->cache_demote = true;
+    return ERR_OK;
+}
+
 static const struct {
     struct str type;
     action_fn *act;
 } actions[] = {
-    {STR("kv.retain"), retain},
-    {STR("kv.pin"), retain},
-    {STR("kv.prefetch"), prefetch},
-    {STR("kv.deref"), release},
+    {STR("kv.retain"), retain}, {STR("kv.pin"), retain},    {STR("kv.prefetch"), prefetch},
+    {STR("kv.deref"), release}, {STR("kv.demote"), demote},
 };
 
 enum err kv_hints_read(struct gen_request *request, const struct json_reader *body)

@@ -43,6 +43,23 @@ static void open_kit(struct kit *kit, const unsigned char *with_key)
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
 }
 
+/* Demoting is about memory: what was not on disk yet is still written. */
+static void test_demoted_state_is_written(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&kit, key);
+    assert_true(kit_store(&kit, tokens, TOKENS, NULL) > 0);
+    assert_true(hearth_demote(kit.space, tokens, TOKENS, 0) > 0);
+    kit_close(&kit);
+    open_kit(&kit, key);
+    assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
+    kit_close(&kit);
+}
+
 static void test_i107_a_restart_is_warm(void **state)
 {
     struct hearth_plan_info info;
@@ -476,9 +493,9 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
-           TEST(test_refusals), TEST(test_numbers_of_each_tier),
-           TEST(test_a_demotion_is_no_eviction_of_the_disk),
+TEST_SUITE(TEST(test_demoted_state_is_written), TEST(test_i107_a_restart_is_warm),
+           TEST(test_another_installation_finds_nothing), TEST(test_refusals),
+           TEST(test_numbers_of_each_tier), TEST(test_a_demotion_is_no_eviction_of_the_disk),
            TEST(test_i65_every_accepted_write_is_accounted_for), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
            TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),

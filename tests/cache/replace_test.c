@@ -317,6 +317,31 @@ static void test_i13_a_released_conversation_leaves_first(void **state)
     kit_close(&kit);
 }
 
+/* A demoted conversation leaves memory before an older one, and is not superseded: it is still worth
+ * a write. */
+static void test_a_demoted_conversation_leaves_memory_first(void **state)
+{
+    int32_t tokens[TOKENS], old[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit.snapshot_bytes = 256 << 10;
+    kit_tokens(old, TOKENS, 2);
+    take_turn(&kit, old, (struct turn){1200, 100, 50, 1});
+    kit_tokens(tokens, TOKENS, 1);
+    take_turn(&kit, tokens, (struct turn){1200, 100, 50, 2});
+    size_t before = superseded_of(&kit).count;
+    assert_true(hearth_demote(kit.space, tokens, 1300, 600) >= 2);
+    assert_int_equal(superseded_of(&kit).count, before);
+    hearth_set_ram_bytes(kit.cache, kit_stats(&kit).bytes_budget - (300 << 10));
+    assert_true(kit_stats(&kit).evictions > 0);
+    assert_int_equal(kit_peek(&kit, old, 1400).boundary, 1300);
+    assert_true(kit_peek(&kit, tokens, 1400).boundary < 1300);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 /* ---- tails ---- */
 
 /* Two conversations, two tails; the second turn of one says something else in the middle of its old
@@ -398,5 +423,6 @@ TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
            TEST(test_i103_anchors_pins_and_shared_ones_are_not),
            TEST(test_i13_superseded_ones_leave_first),
            TEST(test_i13_a_released_conversation_leaves_first),
+           TEST(test_a_demoted_conversation_leaves_memory_first),
            TEST(test_i13_snapshots_have_a_limit),
            TEST(test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others))

@@ -49,6 +49,7 @@ static void check(request_parse_fn *parse, const char *fields, size_t i)
     assert_int_equal(parsed.request.cache_ttl_s, cases[i].ttl_s);
     assert_int_equal(parsed.request.prefill_only, cases[i].prefill);
     assert_int_equal(parsed.request.cache_release, cases[i].release);
+    assert_false(parsed.request.cache_demote);
     assert_int_equal(parsed.request.cache_write, !cases[i].release);
     parsed_fini(&parsed);
 }
@@ -60,6 +61,19 @@ static void test_actions(void **state)
         check(dialect_openai_chat.parse, "'n':1", i);
         check(anthropic_parse, "'max_tokens':1", i);
     }
+}
+
+static void test_demote(void **state)
+{
+    struct parsed parsed;
+
+    (void)state;
+    parsed_init(&parsed, dialect_openai_chat.parse,
+                "{" HINTS(ACTION("kv.demote", "")) ",'messages':[{'role':'user','content':'x'}]}");
+    assert_ok(parsed.err);
+    assert_true(parsed.request.cache_demote && parsed.request.cache_write);
+    assert_false(parsed.request.cache_release);
+    parsed_fini(&parsed);
 }
 
 static void test_wrong_types_are_named(void **state)
@@ -76,4 +90,4 @@ static void test_wrong_types_are_named(void **state)
                    "'kv_hints.actions[0].payload.duration' must be a number from 0 to 1000000000");
 }
 
-TEST_SUITE(TEST(test_actions), TEST(test_wrong_types_are_named))
+TEST_SUITE(TEST(test_actions), TEST(test_demote), TEST(test_wrong_types_are_named))
