@@ -4,6 +4,7 @@
  * have and of which types, and which event may follow which. A random model answers, so texts are
  * not compared.
  *
+ *      "suite": {"basic-response": "a whole response"},         names of a public suite: our cases
  *      "lists": {"usage": ["input_tokens integer", ...]},       lists of members, by name
  *      "cases": [
  *       {"name":..., "path":..., "body":{...}, "status":200,
@@ -232,6 +233,30 @@ static void run_file(const char *file)
     api_kit_close(&kit);
 }
 
+/* Each test of the public suite, by its name, has a case here. Those that need a WebSocket have none;
+ * a picture is read in scenario/pictures. */
+static void test_every_case_of_the_suite(void **state)
+{
+    yyjson_doc *doc = yyjson_read_file("tests/data/conformance/responses.json", 0, NULL, NULL);
+    yyjson_val *root = yyjson_doc_get_root(doc), *name, *ours, *fixture;
+    size_t i, k, count, cases;
+
+    (void)state;
+    yyjson_obj_foreach(yyjson_obj_get(root, "suite"), i, count, name, ours)
+    {
+        bool found = false;
+
+        yyjson_arr_foreach(yyjson_obj_get(root, "cases"), k, cases, fixture)
+        {
+            found |= yyjson_equals(yyjson_obj_get(fixture, "name"), ours);
+        }
+        if (!found)
+            fail_msg("%s: there is no case '%s'", yyjson_get_str(name), yyjson_get_str(ours));
+    }
+    assert_true(count > 10);
+    yyjson_doc_free(doc);
+}
+
 static void test_open_responses(void **state)
 {
     (void)state;
@@ -250,4 +275,5 @@ static void test_messages(void **state)
     run_file("tests/data/conformance/messages.json");
 }
 
-TEST_SUITE(TEST(test_open_responses), TEST(test_chat_completions), TEST(test_messages))
+TEST_SUITE(TEST(test_every_case_of_the_suite), TEST(test_open_responses),
+           TEST(test_chat_completions), TEST(test_messages))
