@@ -36,6 +36,10 @@ const struct endpoint admin_endpoints[] = {
     {GET("stats"), .show = endpoint_admin_stats},
     {GET("history"), .show = endpoint_admin_history},
     {GET("models"), .show = endpoint_admin_models},
+    {GET("models/quantize"), .show = endpoint_quantize_state},
+    {POST("models/quantize"), SLOW, .answer = endpoint_quantize},
+    {HTTP_METHOD_DELETE, "/admin/models/quantize", "admin", .admin = true,
+     .show = endpoint_quantize_cancel},
     {GET("requests"), .show = endpoint_admin_requests},
     {GET("events"), .now = endpoint_admin_events},
     {GET("settings"), .show = endpoint_admin_settings},
@@ -264,6 +268,7 @@ enum err admin_create(struct admin **out, const struct admin_options *options,
     atomic_init(&admin->ssd_day_bytes, options->ssd_day_bytes);
     atomic_init(&admin->model_ttl_s, options->model_ttl_ns / NS_PER_S);
     admin->metrics = stats_create();
+    admin->quantize = admin_quantize_create(options->program, api->log);
     admin_settings_begin(admin, api);
     api->endpoints = admin_endpoints;
     api->endpoints_count = admin_endpoints_count;
@@ -283,6 +288,7 @@ void admin_destroy(struct admin **out)
 
     if (!admin)
         return;
+    admin_quantize_destroy(&admin->quantize);
     monitor_destroy(&admin->monitor);
     watch_destroy(&admin->watch);
     feed_destroy(&admin->feed);

@@ -47,7 +47,8 @@ struct admin_options {
     const struct file_sys *fs;            /* for it */
     /* HEARTH_KEY_BYTES to encrypt exported files with; NULL = unencrypted */
     const unsigned char *seal_key;
-    bool show_text; /* tokens and text of cached prompts may be shown */
+    const char *program; /* runs `hearth model quantize`; NULL = this one */
+    bool show_text;      /* tokens and text of cached prompts may be shown */
 };
 
 /* Adds its endpoints and its observer to the options for api_create, and uses their cache, memory,

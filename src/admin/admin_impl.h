@@ -33,6 +33,7 @@ enum {
     ADMIN_SETTINGS = 6, /* that can be changed */
 };
 
+struct admin_quantize;
 struct feed;
 struct monitor;
 struct watch;
@@ -51,6 +52,7 @@ struct admin {
     struct monitor *monitor;
     struct feed *feed;
     struct watch *watch; /* owned by the monitor's thread */
+    struct admin_quantize *quantize;
     /* current values; relaxed: they order nothing */
     atomic_ullong ssd_day_bytes, model_ttl_s;
     uint64_t settings_begin[ADMIN_SETTINGS];
@@ -212,6 +214,12 @@ struct watch *watch_create(struct admin *admin);
 void watch_destroy(struct watch **watch);
 void watch_poll(struct watch *watch);
 
+/* ---- quantization as a task (quantize.c) ---- */
+
+/* `program` runs `model quantize`; NULL: this one. */
+struct admin_quantize *admin_quantize_create(const char *program, struct log *log);
+void admin_quantize_destroy(struct admin_quantize **quantize); /* cancels it; NULL is a no-op */
+
 /* ---- endpoints ---- */
 
 /* Added to the api's table. */
@@ -223,6 +231,9 @@ show_fn endpoint_admin_stats;
 show_fn endpoint_admin_history;
 show_fn endpoint_admin_models;
 show_fn endpoint_admin_requests;
+show_fn endpoint_quantize_state;
+show_fn endpoint_quantize_cancel;
+answer_fn endpoint_quantize;
 void endpoint_admin_events(const struct loop_request *req);
 show_fn endpoint_admin_settings;
 answer_fn endpoint_admin_change;
