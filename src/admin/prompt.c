@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "admin/monitor.h"
+#include "engine/picture.h"
 
 enum { PIECE_BYTES_MAX = 256 };
 
@@ -109,6 +110,10 @@ void admin_prompt_text(const struct model *model, const token_id *tokens, size_t
     char piece[PIECE_BYTES_MAX];
 
     for (size_t i = 0; i < count; i++) {
+        if (token_is_picture(tokens[i])) {
+            i = picture_describe(tokens, count, i, out) - 1;
+            continue;
+        }
         size_t len = engine_token_bytes(model_engine(model), tokens[i], true, piece, sizeof(piece));
 
         buf_append(out, piece, MIN(len, sizeof(piece)));

@@ -31,13 +31,10 @@
 struct json;
 struct yyjson_val;
 
-/* Dialects produce text: a picture is the text that stands for it (pictures.h). Templates refuse the
- * other kinds. */
-enum part_kind { PART_TEXT, PART_IMAGE, PART_AUDIO };
-
+/* Always text: a picture is the text that stands for it (pictures.h). Dialects refuse other kinds of
+ * parts. */
 struct part {
-    enum part_kind kind;
-    struct str text; /* of PART_TEXT */
+    struct str text;
 };
 
 /* Templates show a text and a list of parts differently. */
@@ -93,7 +90,7 @@ enum err conversation_json(struct conversation *conversation, struct yyjson_val 
                            struct str *out) NODISCARD;
 
 enum err message_set_text(struct message *message, struct arena *arena, struct str text) NODISCARD;
-/* A list of `count` parts, all PART_TEXT and empty. */
+/* A list of `count` parts, all empty. */
 enum err message_set_parts(struct message *message, struct arena *arena, size_t count) NODISCARD;
 /* Empty arguments become {}. */
 enum err message_add_call(struct message *message, struct arena *arena,

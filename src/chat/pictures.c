@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "chat/error.h"
+#include "chat/media_file.h"
 #include "chat/prepare.h"
 #include "engine/picture_file.h"
 
@@ -83,11 +84,16 @@ static enum err add_file(struct pictures *pictures, struct arena *arena, struct 
     return ERR_OK;
 }
 
+static enum err too_many(struct errinfo *info)
+{
+    return err_set(info, ERR_LIMIT, "has more than %d pictures", PICTURES_MAX);
+}
+
 enum err pictures_add(struct pictures *pictures, struct arena *arena, struct str base64,
                       const char *param, struct str *marker, struct errinfo *info)
 {
     if (pictures->count == PICTURES_MAX)
-        return err_set(info, ERR_LIMIT, "has more than %d pictures", PICTURES_MAX);
+        return too_many(info);
     if (base64.len / 4 * 3 > PICTURE_BYTES_MAX)
         return err_set(info, ERR_LIMIT, "has more than %d MiB", PICTURE_BYTES_MAX >> 20);
     uint8_t *bytes = arena_alloc(arena, base64.len / 4 * 3 + 3);
@@ -103,7 +109,14 @@ enum err pictures_add_url(struct pictures *pictures, struct arena *arena, struct
                           const char *param, struct str *marker, struct errinfo *info)
 {
     size_t comma = str_find(url, STR(";base64,"));
+    struct str file;
 
+    if (media_file_is_url(url)) {
+        if (pictures->count == PICTURES_MAX)
+            return too_many(info);
+        TRY(media_file_read(pictures->media_dir, url, PICTURE_BYTES_MAX, arena, &file, info));
+        return add_file(pictures, arena, file, param, marker);
+    }
     if (!str_starts(url, STR("data:")) || comma == SIZE_MAX)
         return err_set(info, ERR_UNSUPPORTED,
                        "must be a data URL with base64: pictures are never fetched from elsewhere");

@@ -36,14 +36,15 @@ struct request_picture {
 struct pictures {
     struct request_picture *list;
     size_t count, cap;
+    const char *media_dir; /* where file:// URLs may point to; NULL = nowhere; borrowed */
 };
 
 /* Every marker begins with this. */
 #define PICTURE_MARKER "hearth-picture-"
 
-/* Adds a picture from base64, or from a data URL with it, and gives the text that stands for it.
- * ERR_INVALID: not base64; ERR_UNSUPPORTED: another kind of URL, which is never fetched; ERR_LIMIT:
- * too many pictures; or arena->err. */
+/* Adds a picture from base64, or from a data URL with it or a file URL (media_file.h), and gives the
+ * text that stands for it. ERR_INVALID: not base64, no such file; ERR_UNSUPPORTED: another kind of
+ * URL, which is never fetched; ERR_LIMIT: too many pictures; or arena->err. */
 enum err pictures_add(struct pictures *pictures, struct arena *arena, struct str base64,
                       const char *param, struct str *marker, struct errinfo *info) NODISCARD;
 enum err pictures_add_url(struct pictures *pictures, struct arena *arena, struct str url,

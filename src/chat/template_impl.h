@@ -191,9 +191,9 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
 /* ---- conversations to probe a template with ---- */
 
 /* Initializers of a message that is one text, and of a call. */
-#define CHAT_SAID(who, words)            \
-    .role = (who), .form = CONTENT_TEXT, \
-    .parts = (struct part[]){{PART_TEXT, {(words), sizeof(words) - 1}}}, .parts_count = 1
+#define CHAT_SAID(who, words)                                                                      \
+    .role = (who), .form = CONTENT_TEXT, .parts = (struct part[]){{{(words), sizeof(words) - 1}}}, \
+    .parts_count = 1
 #define CHAT_CALL(id, name, arguments)                      \
     {                                                       \
         {(id), sizeof(id) - 1}, {(name), sizeof(name) - 1}, \

@@ -88,7 +88,7 @@ static bool shows(struct prober *p, struct trial trial, bool tools, const char *
 
 static void probe_content(struct prober *p, struct chat_caps *caps)
 {
-    struct part parts[] = {{PART_TEXT, STR("needle_a")}, {PART_TEXT, STR("needle_b")}};
+    struct part parts[] = {{STR("needle_a")}, {STR("needle_b")}};
     const struct message list[] = {
         {.role = ROLE_USER, .form = CONTENT_PARTS, .parts = parts, .parts_count = 2}};
     struct chat_text text;

@@ -87,17 +87,8 @@ enum err shaper_join(struct shaper *s, struct str a, struct str between, struct 
 
 /* ---- content ---- */
 
-static enum err refuse_part(struct shaper *s, const struct message *message)
-{
-    for (size_t i = 0; i < message->parts_count; i++)
-        if (message->parts[i].kind != PART_TEXT)
-            return err_set(s->info, ERR_INVALID, "this model takes text only");
-    return ERR_OK;
-}
-
 enum err shaper_flat_text(struct shaper *s, const struct message *message, struct str *out)
 {
-    TRY(refuse_part(s, message));
     return message_text(message, s->arena, STR("\n"), out) == ERR_OK ? ERR_OK
                                                                      : shaper_fail_memory(s);
 }
@@ -126,7 +117,6 @@ enum err shaper_content(struct shaper *s, const struct message *message, struct 
         *out = shaper_client_text(s, text);
         return ERR_OK;
     }
-    TRY(refuse_part(s, message));
     TRY(shaper_list(s, out));
     for (size_t i = 0; i < message->parts_count; i++)
         TRY(add_part(s, *out, message->parts[i].text));

@@ -26,6 +26,7 @@
 #include "models/model.h"
 #include "models/resolve.h"
 #include "chat/neutral.h"
+#include "engine/picture.h"
 
 enum {
     ARENA_BYTES_MAX = 1 << 30,
@@ -52,7 +53,7 @@ static const struct dialect *const dialects[] = {
 
 struct diff_options {
     struct remote_options remote;
-    const char *model, *backends;
+    const char *model, *backends, *projector;
     int dialect;
     bool json, keep_volatile;
 };
@@ -68,6 +69,8 @@ static const struct option_desc options_table[] = {
     {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), HERE,
      .help = "With -m: do not normalize changing text (clocks, billing headers)."},
     {"json", 0, OPTION_FLAG, AT(json), HERE, .help = "Print JSON."},
+    {"mmproj", 0, OPTION_TEXT, AT(projector), .value = "FILE", HERE,
+     .help = "Projector of the model, for requests with pictures."},
     {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR",
      .help = "Folder with ggml's backends, instead of the built-in one."},
     REMOTE_OPTIONS(struct diff_options, remote),
@@ -171,6 +174,7 @@ static enum err open_model(struct diff *diff, struct errinfo *info)
                                     .sequences = 1,
                                     .chunk = CONTEXT_TOKENS,
                                     .backends = diff->options->backends,
+                                    .projector = diff->options->projector,
                                     .log = diff->cli->log};
     struct model_options model = {
         .clock = setup->clock, .log = diff->cli->log, .sched = {.parallel = 1, .queue = 1}};
@@ -279,6 +283,10 @@ static void append_tokens(const struct diff *diff, const struct token_prompt *pr
     char piece[PIECE_BYTES_MAX];
 
     for (uint64_t i = from; i < MIN(to, prompt->count); i++) {
+        if (token_is_picture(prompt->tokens[i])) {
+            i = picture_describe(prompt->tokens, prompt->count, i, out) - 1;
+            continue;
+        }
         size_t len = engine_token_bytes(model_engine(diff->model), prompt->tokens[i], true, piece,
                                         sizeof(piece));
         buf_append(out, piece, MIN(len, sizeof(piece)));

@@ -75,7 +75,6 @@ static const struct row rows[] = {
     {"embd-gemma-default gpt-oss-20b-default gpt-oss-120b-default fim-* vision-gemma-*", 0, LACKS,
      .text = NAME_IT},
     {"mmu mmproj-url", 1, LACKS, .text = "download the projector and give --mmproj FILE"},
-    {"media-path", 1, LACKS, .text = "send pictures as data URLs"},
     {"mmproj-device mmdev", 1, LACKS, .text = "the projector uses the GPU where the model does"},
     {"mmproj-auto no-mmproj no-mmproj-auto", 0, FIXED, .text = "--mmproj FILE loads one"},
     {"mmproj-offload no-mmproj-offload", 0, FIXED,

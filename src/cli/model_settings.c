@@ -113,10 +113,6 @@ enum err cli_load_engine(const struct model_settings *settings,
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
-    if (options->projector != NULL && (settings->isolate || settings->rpc != NULL))
-        return err_set(info, ERR_UNSUPPORTED,
-                       "--mmproj cannot be combined with --isolate or --rpc: pictures are read in "
-                       "the server's own process");
     if (settings->isolate || settings->rpc != NULL)
         return engine_worker_load(engine, options, &worker, info);
     if (settings->vet != NULL)

@@ -10,6 +10,7 @@
  */
 #include "cli/serve.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -85,6 +86,8 @@ static const struct option_desc options_table[] = {
      .help = "Folder that /admin may export to and import from; without it, neither is allowed."},
     {"slot-save-path", 0, OPTION_TEXT, AT(slot_path), .value = "DIR",
      .help = "Folder for POST /slots/{id}?action=save and restore; without it, both are off."},
+    {"media-path", 0, OPTION_TEXT, AT(media_path), .value = "DIR",
+     .help = "Folder whose pictures requests may name by file:// URLs; without it, none."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
      .help = "RAM cache reserved for a tenant."},
     {"tenant-ssd-share", 0, OPTION_LIST, AT(ssd_shares), .value = "TENANT=SIZE",
@@ -225,6 +228,7 @@ static const struct option_desc options_table[] = {
 struct server {
     struct cli *cli;
     const struct serve_options *options;
+    char media_dir[PATH_MAX]; /* of --media-path; for the api */
     struct serve_models models;
     sigset_t signals, signals_before;
     struct serve_store store;
@@ -502,6 +506,10 @@ static enum cli_exit open_api(struct server *server)
         .clock = server->cli->setup->clock,
         .drill = (enum drill)options->drill,
     };
+    api.media_dir =
+        options->media_path != NULL ? realpath(options->media_path, server->media_dir) : NULL;
+    if (options->media_path != NULL && api.media_dir == NULL)
+        return cli_error(server->cli, "--media-path: there is no folder '%s'", options->media_path);
     if (options->slot_path != NULL && slot_files_prepare(&api.slots, &info) != ERR_OK)
         return cli_error(server->cli, "--slot-save-path: %s", info.text);
     if (open_admin(server, &api, &info) == ERR_OK &&

@@ -204,13 +204,16 @@ static enum err picture_block(struct turn *turn, const struct json_reader *block
 
     TRY(json_need_nested(block, "source", &source));
     TRY(anthropic_need_str(&source, "type", false, &type));
-    if (!str_eq(type, STR("base64")))
+    bool url = str_eq(type, STR("url"));
+    if (!url && !str_eq(type, STR("base64")))
         return json_read_error_kind(&source, API_ERROR_UNSUPPORTED, "type",
                                     "is '" STR_FMT
                                     "': send the picture itself, as base64; nothing is fetched",
                                     STR_ARG(type));
-    TRY(anthropic_need_str(&source, "data", true, &data));
-    TRY(picture_part_read(turn->build->request, &source, "data", data, PICTURE_BASE64, &text));
+    const char *key = url ? "url" : "data";
+    TRY(anthropic_need_str(&source, key, true, &data));
+    TRY(picture_part_read(turn->build->request, &source, key, data,
+                          url ? PICTURE_URL : PICTURE_BASE64, &text));
     return gather(turn, out, STR("\n"), text);
 }
 

@@ -295,16 +295,16 @@ static enum err op_run_picture(struct engine *engine, seq_id seq, const struct p
                                struct errinfo *info)
 {
     struct engine_llama *llama = engine_llama_of(engine);
-    uint32_t length = seqs_length(&engine->seqs, seq);
-    int32_t at = (int32_t)seqs_position(&engine->seqs, seq, length);
+    int32_t at = (int32_t)seqs_position(&engine->seqs, seq, seqs_length(&engine->seqs, seq));
+    uint32_t before = op_seq_length(engine, seq);
 
     embed_llama_switch(llama, false);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
     int32_t result = projector_run(llama->projector, llama->ctx, piece, at, seq);
-    bool clean = engine_library_length(engine, seq) == length;
+    bool clean = op_seq_length(engine, seq) == before;
     if (result == DECODE_NO_ROOM && clean && sections_unshare(llama)) {
         result = projector_run(llama->projector, llama->ctx, piece, at, seq);
-        clean = engine_library_length(engine, seq) == length;
+        clean = op_seq_length(engine, seq) == before;
     }
     if (result == DECODE_NO_ROOM && !clean)
         result = DECODE_FAILED;
@@ -421,6 +421,7 @@ struct load {
     ggml_backend_dev_t devices[17]; /* ended by NULL */
     float loaded;                   /* 0..1, by the library */
     bool known;                     /* digests of all files were cached */
+    uint64_t projector_bytes;
     bool cancelled;
 };
 
@@ -469,7 +470,7 @@ static enum err check_memory(const struct load *load, struct errinfo *info)
 {
     uint64_t limit = load->options->memory_max ? load->options->memory_max : sysinfo_memory_total();
     limit += MIN(device_memory(load).free, UINT64_MAX - limit);
-    uint64_t need = gguf_file_bytes(load->file);
+    uint64_t need = gguf_file_bytes(load->file) + load->projector_bytes;
     char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
 
     if (need <= limit)
@@ -486,7 +487,7 @@ static enum err check_context(const struct load *load, bool windows, struct erri
 {
     const struct engine_options *options = load->options;
     uint64_t limit = options->memory_max ? options->memory_max : sysinfo_memory_total();
-    uint64_t weights = MIN(gguf_file_bytes(load->file), limit);
+    uint64_t weights = MIN(gguf_file_bytes(load->file) + load->projector_bytes, limit);
     uint64_t trained = gguf_file_arch_uint(load->file, "context_length", CONTEXT_DEFAULT_MAX);
     uint64_t tokens = options->context ? options->context : MIN(trained, CONTEXT_DEFAULT_MAX);
 
@@ -969,6 +970,18 @@ static enum err hash_projector(const struct load *load, struct hash256 *out, str
     return err;
 }
 
+static enum err measure_projector(struct load *load, struct errinfo *info)
+{
+    struct gguf_file *file;
+
+    if (load->options->projector == NULL)
+        return ERR_OK;
+    TRY(gguf_file_open(&file, load->options->projector, info));
+    load->projector_bytes = gguf_file_bytes(file);
+    gguf_file_close(&file);
+    return ERR_OK;
+}
+
 static enum err load_projector(struct engine_llama *llama, const struct load *load,
                                struct errinfo *info)
 {
@@ -992,6 +1005,7 @@ static enum err load_projector(struct engine_llama *llama, const struct load *lo
     TRY(projector_open(&llama->projector, &wish, info));
     projector_identify(llama->projector, &file);
     llama->base.facts.images = true;
+    llama->base.facts.weights_bytes += load->projector_bytes;
     llama->base.facts.mrope = projector_uses_mrope(llama->projector);
     return ERR_OK;
 }
@@ -1035,6 +1049,8 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
     TRY(gguf_file_check_epsilons(load->file, info));
+    if (!load->vocab_only)
+        TRY(measure_projector(load, info));
     TRY(check_memory(load, info));
     TRY(check_context(load, true, info));
     if (!load->vocab_only && !load->options->dry)

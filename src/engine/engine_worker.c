@@ -2,8 +2,11 @@
  * engine_worker.c: the parent's side: the table of operations as calls to a child. See the header.
  *
  * Segments are attached to the child when they are first needed and detached after the parent has
- * freed them, both between two calls (at the latest when the child's memory is measured). Only the
- * engine's thread uses the list of attached segments.
+ * freed them, both between two calls (at the latest when the child's memory is measured).
+ *
+ * All ops belong to the engine's thread but read_picture, which any thread may call. So what uses
+ * the child takes a TURN first, in order of arrival: without it, a thread would wait for as long as
+ * the engine's thread has batches to run.
  *
  *                 load                 a call failed                 restart
  *      (nothing) -----> child alive -------------------> child dead ---------> child alive, empty
@@ -19,11 +22,13 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sysinfo.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
+#include "engine/projector.h"
 #include "engine/worker_memory.h"
 #include "engine/worker_process.h"
 #include "engine/worker_wire.h"
@@ -47,6 +52,9 @@ struct engine_worker {
     size_t attached_count, attached_cap;
     uint64_t freed; /* of the memory when `attached` was last compared with it */
     char *name, *architecture, *description, *backend;
+    struct lock lock; /* of the turns alone: a thread that has its turn does not hold it */
+    struct cond turned;
+    uint64_t turns, turn; /* given out; whose it is */
     /* the message that makes the child's engine, for restarts */
     unsigned char load[WORKER_MESSAGE_BYTES_MAX];
     size_t load_len;
@@ -60,7 +68,26 @@ static struct engine_worker *worker_of(const struct engine *engine)
     return (struct engine_worker *)engine;
 }
 
-/* ---- calls ---- */
+/* ---- turns ---- */
+
+static void turn_begin(struct engine_worker *worker)
+{
+    lock_enter(&worker->lock);
+    uint64_t own = worker->turns++;
+    while (worker->turn != own)
+        cond_wait(&worker->turned, &worker->lock);
+    lock_leave(&worker->lock);
+}
+
+static void turn_end(struct engine_worker *worker)
+{
+    lock_enter(&worker->lock);
+    worker->turn++;
+    cond_broadcast(&worker->turned);
+    lock_leave(&worker->lock);
+}
+
+/* ---- calls: within a turn ---- */
 
 static void on_sent(void *arg)
 {
@@ -89,7 +116,7 @@ static enum err send_call(struct engine_worker *worker, struct worker_call *call
 }
 
 /* The value of the reply; 0 when the child is dead or reports a failure. */
-static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
+static uint64_t ask_now(struct engine_worker *worker, struct worker_call *call)
 {
     struct worker_reply reply;
 
@@ -98,9 +125,19 @@ static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
     return reply.value;
 }
 
+/* As ask_now, with a turn of its own. */
+static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
+{
+    turn_begin(worker);
+    uint64_t value = ask_now(worker, call);
+    turn_end(worker);
+    return value;
+}
+
+/* For the child, which counts positions. */
 static uint32_t length_of(const struct engine_worker *worker, seq_id seq)
 {
-    return seqs_length(&worker->base.seqs, seq);
+    return seqs_position(&worker->base.seqs, seq, seqs_length(&worker->base.seqs, seq));
 }
 
 /* Ops about one sequence that need nothing but a number. */
@@ -156,9 +193,10 @@ static void detach_freed(struct engine_worker *worker)
         if (worker_memory_has(worker->memory, id))
             worker->attached[kept++] = id;
         else
-            ask(worker,
-                &(struct worker_call){
-                    .op = WORKER_DETACH, .seq = SEQ_NONE, .other = SEQ_NONE, .place = {id, 0, 0}});
+            ask_now(worker, &(struct worker_call){.op = WORKER_DETACH,
+                                                  .seq = SEQ_NONE,
+                                                  .other = SEQ_NONE,
+                                                  .place = {id, 0, 0}});
     }
     worker->attached_count = kept;
 }
@@ -300,8 +338,124 @@ static enum err run(struct engine *engine, enum worker_op op, const struct engin
     fill_run(worker, items, count, list);
     /* Relaxed: the flag orders no other memory, and an early abort finds no run to end. */
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
-    TRY(send_call(worker, &call, FILE_NO, &reply, info));
-    return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
+    turn_begin(worker);
+    enum err err = send_call(worker, &call, FILE_NO, &reply, info);
+    turn_end(worker);
+    return err != ERR_OK || reply.err == ERR_OK ? err : run_error(&reply, info);
+}
+
+/* ---- pictures ---- */
+
+/* A call with a picture's file in shared memory, which may have room for more; *memory has it and
+ * is the caller's. */
+static enum err send_file(struct engine_worker *worker, struct worker_call *call, struct str file,
+                          size_t bytes, void **memory, struct worker_reply *reply,
+                          struct errinfo *info)
+{
+    *memory = worker_memory_alloc(bytes, worker->memory);
+    if (*memory == NULL)
+        return err_set(info, ERR_NOMEM, "no shared memory for a picture of %zu bytes", file.len);
+    memcpy(*memory, file.ptr, file.len);
+    call->end = (uint32_t)file.len;
+    turn_begin(worker);
+    enum err err = show(worker, *memory, bytes, &call->place)
+                       ? send_call(worker, call, FILE_NO, reply, info)
+                       : err_set(info, ERR_ENGINE, "the process of the model died");
+    turn_end(worker);
+    return err;
+}
+
+static enum err worker_run_picture(struct engine *engine, seq_id seq,
+                                   const struct picture_piece *piece, struct errinfo *info)
+{
+    struct engine_worker *worker = worker_of(engine);
+    const struct picture *picture = piece->picture;
+    struct worker_call call = {.op = WORKER_RUN_PICTURE,
+                               .seq = seq,
+                               .other = SEQ_NONE,
+                               .length = length_of(worker, seq),
+                               .begin = (uint32_t)piece->chunk};
+    struct worker_reply reply;
+    void *memory;
+
+    atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
+    enum err err = send_file(worker, &call, (struct str){picture->file, picture->file_len},
+                             picture->file_len, &memory, &reply, info);
+    worker_memory_free(memory, worker->memory);
+    return err != ERR_OK || reply.err == ERR_OK ? err : run_error(&reply, info);
+}
+
+/* The child is not trusted: a piece is made of tokens that only pictures have. */
+static bool take_piece(struct picture *picture, size_t index, const uint32_t *numbers)
+{
+    uint32_t at = numbers[0], count = numbers[1], positions = numbers[2];
+
+    if (at > picture->count || count == 0 || count > picture->count - at || positions == 0 ||
+        picture_run(picture->tokens + at, count) != count ||
+        picture_positions(picture->tokens[at], count) != positions)
+        return false;
+    picture->pieces[index] = (struct picture_piece){at, count, at, positions, picture, index};
+    return true;
+}
+
+static bool take_picture(struct picture *picture, const char *at, uint64_t bytes)
+{
+    struct worker_picture head;
+
+    if (bytes < sizeof(head))
+        return false;
+    memcpy(&head, at, sizeof(head));
+    at += sizeof(head);
+    if (bytes != sizeof(head) + (uint64_t)head.tokens_count * sizeof(token_id) +
+                     (uint64_t)head.pieces_count * WORKER_PIECE_NUMBERS * sizeof(uint32_t) ||
+        head.weak > 1)
+        return false;
+    picture->weak = head.weak;
+    picture->count = head.tokens_count;
+    picture->pieces_count = head.pieces_count;
+    picture->tokens = mem_alloc_array(MAX(head.tokens_count, 1), sizeof(*picture->tokens));
+    picture->pieces = mem_alloc_array(MAX(head.pieces_count, 1), sizeof(*picture->pieces));
+    memcpy(picture->tokens, at, head.tokens_count * sizeof(*picture->tokens));
+    at += head.tokens_count * sizeof(*picture->tokens);
+    for (size_t i = 0; i < head.pieces_count; i++) {
+        uint32_t numbers[WORKER_PIECE_NUMBERS];
+        memcpy(numbers, at + i * sizeof(numbers), sizeof(numbers));
+        if (!take_piece(picture, i, numbers))
+            return false;
+    }
+    return true;
+}
+
+static enum err worker_read_picture(const struct engine *engine, struct str file,
+                                    struct picture **out, struct errinfo *info)
+{
+    struct engine_worker *worker = worker_of(engine);
+    struct worker_call call = {.op = WORKER_READ_PICTURE, .seq = SEQ_NONE, .other = SEQ_NONE};
+    uint64_t described = sizeof(struct worker_picture) +
+                         (uint64_t)engine->seqs.cells * (WORKER_PIECE_NUMBERS + 1) * 4;
+    uint64_t bytes = MAX(file.len, described);
+    struct worker_reply reply;
+    void *memory;
+
+    *out = NULL;
+    if (file.len > PICTURE_BYTES_MAX)
+        return err_set(info, ERR_LIMIT, "the picture has %zu bytes; at most %d are allowed",
+                       file.len, PICTURE_BYTES_MAX);
+    enum err err = send_file(worker, &call, file, bytes, &memory, &reply, info);
+    if (err == ERR_OK && reply.err != ERR_OK)
+        err = err_set(info, reply.err, "%s", reply.text);
+    if (err == ERR_OK) {
+        *out = mem_alloc(sizeof(**out));
+        (*out)->file = mem_alloc(file.len);
+        (*out)->file_len = file.len;
+        memcpy((*out)->file, file.ptr, file.len);
+        if (reply.value > bytes || !take_picture(*out, memory, reply.value)) {
+            picture_destroy(out);
+            err = err_set(info, ERR_ENGINE, "the engine's process describes no picture");
+        }
+    }
+    worker_memory_free(memory, worker->memory);
+    return err;
 }
 
 static enum err worker_run(struct engine *engine, const struct engine_item *items, size_t count,
@@ -362,8 +516,8 @@ static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
 }
 
 /* `call` says what to export; the destination is found here. */
-static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
-                          uint64_t capacity)
+static uint64_t export_now(struct engine_worker *worker, struct worker_call *call, void *dst,
+                           uint64_t capacity)
 {
     bool shared = show(worker, dst, capacity, &call->place);
     void *staging = shared ? NULL : stage(worker, capacity, &call->place);
@@ -372,11 +526,20 @@ static uint64_t export_to(struct engine_worker *worker, struct worker_call *call
     call->length = length_of(worker, call->seq);
     if (!shared && staging == NULL)
         return 0;
-    uint64_t bytes = ask(worker, call);
+    uint64_t bytes = ask_now(worker, call);
     if (bytes > capacity)
         return 0;
     if (!shared)
         memcpy(dst, staging, bytes);
+    return bytes;
+}
+
+static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
+                          uint64_t capacity)
+{
+    turn_begin(worker);
+    uint64_t bytes = export_now(worker, call, dst, capacity);
+    turn_end(worker);
     return bytes;
 }
 
@@ -403,8 +566,8 @@ static uint64_t worker_export_whole(struct engine *engine, seq_id seq, void *dst
     return export_to(worker_of(engine), &call, dst, capacity);
 }
 
-static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
-                        uint64_t bytes)
+static bool import_now(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
+                       uint64_t bytes)
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_call call = {
@@ -416,7 +579,16 @@ static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, co
             return false;
         memcpy(staging, data, bytes);
     }
-    return ask(worker, &call) != 0;
+    return ask_now(worker, &call) != 0;
+}
+
+static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
+                        uint64_t bytes)
+{
+    turn_begin(worker_of(engine));
+    bool ok = import_now(engine, op, seq, data, bytes);
+    turn_end(worker_of(engine));
+    return ok;
 }
 
 static bool worker_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
@@ -486,19 +658,30 @@ static enum err give_work(struct engine_worker *worker, struct errinfo *info)
     return err_set(info, ERR_ENGINE, "%s", worker_process_death(worker->process));
 }
 
+static bool alive_now(const struct engine_worker *worker)
+{
+    return worker->process != NULL && worker_process_alive(worker->process);
+}
+
 static bool worker_alive(struct engine *engine)
 {
-    struct engine_worker *worker = worker_of(engine);
-
-    return worker->process != NULL && worker_process_alive(worker->process);
+    turn_begin(worker_of(engine));
+    bool alive = alive_now(worker_of(engine));
+    turn_end(worker_of(engine));
+    return alive;
 }
 
 /* Also detaches freed segments from the child: the RAM tier shrinks while models are idle, and
  * without a call the child would keep that memory mapped and unaccounted for. */
 static uint64_t worker_memory_bytes(struct engine *engine)
 {
-    detach_freed(worker_of(engine));
-    return worker_alive(engine) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
+    struct engine_worker *worker = worker_of(engine);
+
+    turn_begin(worker);
+    detach_freed(worker);
+    uint64_t bytes = alive_now(worker) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
+    turn_end(worker);
+    return bytes;
 }
 
 static uint64_t worker_device_free(struct engine *engine)
@@ -522,7 +705,7 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
            engine->seqs.streams == now->streams;
 }
 
-static enum err worker_restart(struct engine *engine, struct errinfo *info)
+static enum err restart_now(struct engine *engine, struct errinfo *info)
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_reply reply;
@@ -543,10 +726,20 @@ static enum err worker_restart(struct engine *engine, struct errinfo *info)
     return ERR_OK;
 }
 
+static enum err worker_restart(struct engine *engine, struct errinfo *info)
+{
+    turn_begin(worker_of(engine));
+    enum err err = restart_now(engine, info);
+    turn_end(worker_of(engine));
+    return err;
+}
+
 static void worker_close(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
+    cond_fini(&worker->turned);
+    lock_fini(&worker->lock);
     worker_process_stop(&worker->process);
     if (worker->vocab != NULL)
         engine_close(&worker->vocab);
@@ -576,6 +769,8 @@ static const struct engine_ops worker_ops = {
     .seq_settle = worker_seq_settle,
     .set_lora = worker_set_lora,
     .run = worker_run,
+    .run_picture = worker_run_picture,
+    .read_picture = worker_read_picture,
     .logits = worker_logits,
     .embed = worker_embed,
     .embedding = worker_embedding,
@@ -686,6 +881,8 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     own->staging_bytes_max =
         own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
     worker->base.ops = &worker_ops;
+    lock_init(&worker->lock, "engine turns", LOCK_RANK_ENGINE);
+    cond_init(&worker->turned);
     worker->log = options->log;
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();

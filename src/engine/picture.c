@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/le.h"
 #include "base/mem.h"
 #include "engine/engine_ops.h"
@@ -49,6 +50,18 @@ uint32_t picture_floor(const token_id *tokens, uint32_t count, uint32_t at)
     return at;
 }
 
+size_t picture_describe(const token_id *tokens, size_t count, size_t at, struct buf *out)
+{
+    uint32_t begin = picture_floor(tokens, (uint32_t)count, (uint32_t)at);
+    uint32_t run = picture_run(tokens + begin, (uint32_t)count - begin);
+    struct hash256 hash = hash256_of(tokens + begin, run * sizeof(*tokens));
+    char hex[HASH256_HEX_BYTES];
+
+    hash256_hex(&hash, hex);
+    buf_appendf(out, "[picture %.16s, %u tokens]", hex, run);
+    return MAX((size_t)begin + run, at + 1);
+}
+
 enum err picture_create(const struct engine *engine, struct str file, struct picture **out,
                         struct errinfo *info)
 {
@@ -67,6 +80,7 @@ void picture_destroy(struct picture **picture)
     projector_drop((*picture)->chunks);
     mem_free((*picture)->tokens);
     mem_free((*picture)->pieces);
+    mem_free((*picture)->file);
     mem_free(*picture);
     *picture = NULL;
 }

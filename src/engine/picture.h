@@ -42,6 +42,7 @@ enum {
     PICTURES_MAX = 64, /* of one request */
 };
 
+struct buf;
 struct picture;
 
 /* Tokens that are computed from a part of a picture. */
@@ -68,6 +69,10 @@ static inline uint32_t picture_positions(token_id first, uint32_t count)
 
 /* Tokens of the piece that begins with the first of `count` tokens; 0: none does. */
 uint32_t picture_run(const token_id *tokens, uint32_t count);
+
+/* Appends "[picture HASH, N tokens]" for the piece that token `at` of a prompt belongs to, and
+ * returns where it ends. */
+size_t picture_describe(const token_id *tokens, size_t count, size_t at, struct buf *out);
 
 /* The largest place <= at where a prompt may be cut: not inside a picture. */
 uint32_t picture_floor(const token_id *tokens, uint32_t count, uint32_t at);

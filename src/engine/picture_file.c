@@ -33,19 +33,22 @@ static enum err damaged(struct errinfo *info, const char *format)
 
 /* ---- deflate, without its output ---- */
 
-enum { CODE_BITS_MAX = 15, LITERALS = 288, DISTANCES = 30, LENGTH_CODES = 19 };
+enum { CODE_BITS_MAX = 15, LITERALS = 288, DISTANCES = 30, LENGTH_CODES = 19, FAST_BITS = 9 };
 
 /* The compressed bytes of a PNG, which are in several chunks. */
 struct bits {
     const uint8_t *at, *end; /* of the current chunk's data */
     const uint8_t *file_end;
-    uint32_t held, count;
+    uint64_t held;
+    uint32_t count;
     bool bad; /* read beyond the end */
 };
 
-/* Codes of each length, and symbols in the order of their codes. */
+/* Codes of each length, and symbols in the order of their codes; and for codes of at most FAST_BITS
+ * what the next bits mean: symbol * 16 + length, 0 = a longer code. */
 struct code_table {
     uint16_t count[CODE_BITS_MAX + 1], symbol[LITERALS];
+    uint16_t fast[1 << FAST_BITS];
 };
 
 /* Moves to the next chunk of compressed data; false: there is none. */
@@ -61,20 +64,49 @@ static bool next_data(struct bits *bits)
     return true;
 }
 
-static uint32_t take(struct bits *bits, uint32_t count)
+/* Holds at least 57 bits afterwards, or all that are left. */
+static void refill(struct bits *bits)
 {
-    while (bits->count < count) {
-        while (bits->at == bits->end && !bits->bad)
-            bits->bad = !next_data(bits);
-        if (bits->bad)
-            return 0;
-        bits->held |= (uint32_t)*bits->at++ << bits->count;
+    while (bits->count <= 56) {
+        while (bits->at == bits->end)
+            if (!next_data(bits))
+                return;
+        bits->held |= (uint64_t)*bits->at++ << bits->count;
         bits->count += 8;
     }
-    uint32_t value = bits->held & ((1u << count) - 1);
+}
+
+static uint32_t take(struct bits *bits, uint32_t count)
+{
+    if (bits->count < count)
+        refill(bits);
+    bits->bad = bits->bad || bits->count < count;
+    if (bits->bad)
+        return 0;
+    uint32_t value = (uint32_t)bits->held & ((1u << count) - 1);
     bits->held >>= count;
     bits->count -= count;
     return value;
+}
+
+/* Codes are numbered by length, and by symbol within a length; a file has their bits in reverse. */
+static void make_fast(struct code_table *table, const uint8_t *lengths, size_t count)
+{
+    uint32_t next[CODE_BITS_MAX + 2] = {0};
+
+    memset(table->fast, 0, sizeof(table->fast));
+    for (size_t i = 1; i <= CODE_BITS_MAX; i++)
+        next[i + 1] = (next[i] + table->count[i]) << 1;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t len = lengths[i], code = next[len]++, reversed = 0;
+        if (len == 0 || len > FAST_BITS)
+            continue;
+        for (uint32_t bit = 0; bit < len; bit++)
+            reversed |= (code >> bit & 1) << (len - 1 - bit);
+        for (uint32_t at = reversed & ((1u << FAST_BITS) - 1); at < 1u << FAST_BITS;
+             at += 1u << len)
+            table->fast[at] = (uint16_t)(i << 4 | len);
+    }
 }
 
 static void make_table(struct code_table *table, const uint8_t *lengths, size_t count)
@@ -89,6 +121,7 @@ static void make_table(struct code_table *table, const uint8_t *lengths, size_t 
     for (size_t i = 0; i < count; i++)
         if (lengths[i] > 0)
             table->symbol[next[lengths[i]]++] = (uint16_t)i;
+    make_fast(table, lengths, count);
 }
 
 /* -1: no such code. */
@@ -96,6 +129,14 @@ static int decode(struct bits *bits, const struct code_table *table)
 {
     int code = 0, first = 0, index = 0;
 
+    if (bits->count < CODE_BITS_MAX)
+        refill(bits);
+    uint32_t fast = table->fast[bits->held & ((1u << FAST_BITS) - 1)];
+    if (fast > 0 && (fast & 15) <= bits->count) {
+        bits->held >>= fast & 15;
+        bits->count -= fast & 15;
+        return (int)(fast >> 4);
+    }
     for (size_t len = 1; len <= CODE_BITS_MAX && !bits->bad; len++) {
         code |= (int)take(bits, 1);
         int count = table->count[len];
@@ -181,8 +222,7 @@ static bool count_codes(struct bits *bits, const struct code_table *literals,
 
 static bool count_stored(struct bits *bits, uint64_t *total)
 {
-    bits->held = 0;
-    bits->count = 0;
+    take(bits, bits->count % 8); /* bytes begin at a byte */
     uint32_t len = take(bits, 16), check = take(bits, 16);
     if (len != (~check & 0xFFFF))
         return false;

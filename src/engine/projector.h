@@ -25,6 +25,9 @@ struct picture {
     size_t pieces_count;
     bool weak;
     struct mtmd_input_chunks *chunks; /* of the library: pixels, ready for the encoder */
+    /* instead, for an engine in a child process, which decodes it when it runs a piece */
+    char *file;
+    size_t file_len;
 };
 
 /* The ids of a piece, which follow from the picture's identity and the piece's number. `positions`:

@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_ops.h"
+#include "engine/picture.h"
 #include "engine/worker_process.h"
 #include "engine/worker_wire.h"
 
@@ -59,6 +60,8 @@ struct worker {
     uint64_t progress; /* last reported, in parts per million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
     struct worker_item items[SEQS_SLOTS_MAX];
+    struct picture *picture; /* the last one: its pieces run one after the other */
+    struct hash256 picture_hash;
 };
 
 NORETURN static void give_up(const char *why)
@@ -368,6 +371,64 @@ static uint64_t import(struct worker *worker, const struct worker_call *call)
                 : ops->import_whole)(worker->engine, call->seq, at, call->place.bytes);
 }
 
+/* ---- pictures ---- */
+
+static enum err read_picture(struct worker *worker, const struct worker_call *call,
+                             struct errinfo *info)
+{
+    const struct engine_ops *ops = worker->engine->ops;
+    struct str file = {resolve(worker, &call->place), call->end};
+
+    if (call->end > call->place.bytes || ops->read_picture == NULL)
+        give_up("a picture that cannot be");
+    struct hash256 hash = hash256_of(file.ptr, file.len);
+    if (worker->picture != NULL && hash256_eq(&hash, &worker->picture_hash))
+        return ERR_OK;
+    picture_destroy(&worker->picture);
+    worker->picture_hash = hash;
+    return ops->read_picture(worker->engine, file, &worker->picture, info);
+}
+
+/* Writes over the file; returns the bytes. */
+static uint64_t describe_picture(struct worker *worker, const struct worker_call *call,
+                                 enum err *err, struct errinfo *info)
+{
+    size_t count, pieces_count;
+    const token_id *tokens = picture_tokens(worker->picture, &count);
+    const struct picture_piece *pieces = picture_pieces(worker->picture, &pieces_count);
+    struct worker_picture head = {(uint32_t)count, (uint32_t)pieces_count,
+                                  picture_is_weak(worker->picture)};
+    uint64_t bytes = sizeof(head) + count * sizeof(*tokens) +
+                     pieces_count * WORKER_PIECE_NUMBERS * sizeof(uint32_t);
+    char *at = resolve(worker, &call->place);
+
+    if (bytes > call->place.bytes) {
+        *err = err_set(info, ERR_LIMIT, "the picture takes %zu tokens, more than the context has",
+                       count);
+        return 0;
+    }
+    memcpy(at, &head, sizeof(head));
+    at += sizeof(head);
+    memcpy(at, tokens, count * sizeof(*tokens));
+    at += count * sizeof(*tokens);
+    for (size_t i = 0; i < pieces_count; i++, at += WORKER_PIECE_NUMBERS * sizeof(uint32_t))
+        memcpy(at, (uint32_t[]){pieces[i].at, pieces[i].count, pieces[i].positions},
+               WORKER_PIECE_NUMBERS * sizeof(uint32_t));
+    return bytes;
+}
+
+static enum err run_piece(struct worker *worker, const struct worker_call *call,
+                          struct errinfo *info)
+{
+    size_t count;
+    const struct picture_piece *pieces = picture_pieces(worker->picture, &count);
+
+    if (call->begin >= count)
+        give_up("a piece that a picture does not have");
+    follow(worker, call->seq, call->length);
+    return worker->engine->ops->run_picture(worker->engine, call->seq, &pieces[call->begin], info);
+}
+
 /* Ops about one sequence. Returns the reply's value. */
 static uint64_t about_sequence(struct worker *worker, const struct worker_call *call)
 {
@@ -423,6 +484,14 @@ static uint64_t serve(struct worker *worker, const struct worker_call *call, int
         return *err == ERR_OK;
     case WORKER_DEVICE_FREE:
         return engine_device_free(worker->engine);
+    case WORKER_READ_PICTURE:
+        *err = read_picture(worker, call, info);
+        return *err == ERR_OK ? describe_picture(worker, call, err, info) : 0;
+    case WORKER_RUN_PICTURE:
+        *err = read_picture(worker, call, info);
+        if (*err == ERR_OK)
+            *err = run_piece(worker, call, info);
+        return *err == ERR_OK;
     case WORKER_ROWS_CAPACITY:
         return worker->engine->ops->rows_capacity(worker->engine, call->end);
     default:

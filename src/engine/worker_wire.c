@@ -384,6 +384,9 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_text(wire, &options->state_dir);
     field_text(wire, &options->backends);
     field_u64(wire, &options->memory_max);
+    field_text(wire, &options->projector);
+    field_u32(wire, &options->picture_tokens_min, UINT32_MAX);
+    field_u32(wire, &options->picture_tokens_max, UINT32_MAX);
     options->kv_k = (enum engine_kv)kv_k;
     options->kv_v = (enum engine_kv)kv_v;
     options->sharing = (enum engine_sharing)sharing;

@@ -73,7 +73,9 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_ROWS_CUT, "rows_cut")               \
     X(WORKER_IMPORT_SNAPSHOT, "import_snapshot") \
     X(WORKER_IMPORT_WHOLE, "import_whole")       \
-    X(WORKER_DEVICE_FREE, "device_free")
+    X(WORKER_DEVICE_FREE, "device_free")         \
+    X(WORKER_READ_PICTURE, "read_picture")       \
+    X(WORKER_RUN_PICTURE, "run_picture")
 
 enum worker_op {
 #define X(value, name) value,
@@ -88,6 +90,14 @@ const char *worker_op_name(enum worker_op op); /* never NULL */
 struct worker_place {
     uint64_t segment, offset, bytes;
 };
+
+/* A picture as the child describes it: `place` of READ_PICTURE has the file, `end` bytes, and then
+ * the description. RUN_PICTURE has the file and, as `begin`, the number of the piece. */
+struct worker_picture {
+    uint32_t tokens_count, pieces_count, weak;
+    /* then the tokens, and for each piece: at, count, positions */
+};
+enum { WORKER_PIECE_NUMBERS = 3 };
 
 /* One item of a run; its tokens are in the work segment, one item's after the other's. */
 struct worker_item {

@@ -444,7 +444,7 @@ struct warm_run {
 static enum err render(struct model *model, struct arena *arena, struct token_prompt *prompt,
                        struct errinfo *info)
 {
-    struct part hello = {PART_TEXT, STR("Hello")};
+    struct part hello = {STR("Hello")};
     const struct message message = {
         .role = ROLE_USER, .form = CONTENT_TEXT, .parts = &hello, .parts_count = 1};
     const struct chat_request request = {

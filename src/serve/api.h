@@ -76,6 +76,7 @@ struct api_options {
     bool recall_keep;
     struct shelf *stored;       /* responses that later requests continue (stored.h); NULL = none */
     struct slot_files slots;    /* where slots are saved */
+    const char *media_dir;      /* of file:// URLs: an absolute path; NULL = refused */
     struct hearth_cache *cache; /* for its statistics; NULL = off */
     /* how long a call waits to learn what other machines have stored of its prompt; 0 = not */
     uint32_t discover_ms;

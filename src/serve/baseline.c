@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/json_write.h"
 #include "base/map.h"
+#include "chat/pictures.h"
 #include "serve/shelf.h"
 
 enum { STEP_MIN = 32, STEPS_MAX = 512, JSON_BYTES_MAX = 64 * 1024 * 1024 };
@@ -54,11 +55,49 @@ static void add_number(struct hash128_state *state, uint64_t number)
     hash128_update(state, &number, sizeof(number));
 }
 
-static void add_message(struct hash128_state *state, const struct message *message)
+/* The next picture in a text; SIZE_MAX: none. */
+static size_t next_picture(const struct pictures *pictures, struct str text,
+                           const struct request_picture **found)
+{
+    size_t at = 0, next;
+
+    while (pictures->count > 0 && (next = str_find((struct str){text.ptr + at, text.len - at},
+                                                   STR(PICTURE_MARKER))) != SIZE_MAX) {
+        at += next;
+        for (size_t i = 0; i < pictures->count; i++) {
+            *found = &pictures->list[i];
+            if (str_starts((struct str){text.ptr + at, text.len - at}, (*found)->marker) &&
+                (*found)->picture != NULL)
+                return at;
+        }
+        at++; /* a text that only begins like one */
+    }
+    return SIZE_MAX;
+}
+
+/* A picture counts by its identity: the text that stands for it is another one in another process
+ * and for another file with the same pixels. */
+static void add_text(struct hash128_state *state, const struct pictures *pictures, struct str text)
+{
+    const struct request_picture *picture;
+    size_t at, count;
+
+    while ((at = next_picture(pictures, text, &picture)) != SIZE_MAX) {
+        add(state, (struct str){text.ptr, at});
+        const token_id *tokens = picture_tokens(picture->picture, &count);
+        add(state, (struct str){(const char *)tokens, count * sizeof(*tokens)});
+        at += picture->marker.len;
+        text = (struct str){text.ptr + at, text.len - at};
+    }
+    add(state, text);
+}
+
+static void add_message(struct hash128_state *state, const struct pictures *pictures,
+                        const struct message *message)
 {
     add_number(state, (uint64_t)message->role);
     for (size_t i = 0; i < message->parts_count; i++)
-        add(state, message->parts[i].text);
+        add_text(state, pictures, message->parts[i].text);
     add(state, message->thought);
     for (size_t i = 0; i < message->calls_count; i++) {
         add(state, message->calls[i].name);
@@ -68,13 +107,14 @@ static void add_message(struct hash128_state *state, const struct message *messa
 }
 
 /* Messages from `from` on, `count` at most. */
-static struct hash128 messages_digest(const struct conversation *talk, size_t from, size_t count)
+static struct hash128 messages_digest(const struct gen_request *request, size_t from, size_t count)
 {
+    const struct conversation *talk = &request->conversation;
     struct hash128_state state;
 
     hash128_init(&state);
     for (size_t i = from; i < talk->count && i - from < count; i++)
-        add_message(&state, &talk->messages[i]);
+        add_message(&state, &request->pictures, &talk->messages[i]);
     return hash128_final(&state);
 }
 
@@ -143,11 +183,11 @@ static struct baseline digest(const struct gen_request *request, const struct pr
 
     memset(&baseline, 0, sizeof(baseline)); /* padding is kept, too */
     baseline.model = hash128_of(model->bytes, sizeof(model->bytes));
-    baseline.system = messages_digest(talk, 0, system);
+    baseline.system = messages_digest(request, 0, system);
     baseline.tools = tools_digest(talk);
     baseline.thinking = thinking_digest(request);
     baseline.other = other_digest(request);
-    baseline.messages = messages_digest(talk, system, SIZE_MAX);
+    baseline.messages = messages_digest(request, system, SIZE_MAX);
     baseline.messages_count = (uint32_t)(talk->count - system);
     baseline.compactions = request->compactions;
     baseline.tokens = (uint32_t)prepared->prompt.count;
@@ -229,7 +269,8 @@ static enum diagnosis_kind first_change(const struct baseline *earlier, const st
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         if (!hash128_eq(parts[i].earlier, parts[i].now))
             return parts[i].kind;
-    struct hash128 messages = messages_digest(talk, leading_system(talk), earlier->messages_count);
+    struct hash128 messages =
+        messages_digest(request, leading_system(talk), earlier->messages_count);
     if (now->messages_count >= earlier->messages_count && hash128_eq(&messages, &earlier->messages))
         return DIAGNOSIS_SAME;
     return now->compactions != earlier->compactions ? DIAGNOSIS_COMPACTED : DIAGNOSIS_MESSAGES;

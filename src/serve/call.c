@@ -88,6 +88,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     call->admin = auth->admin;
     call->slot = SLOT_NONE;
     gen_request_init(&call->request, api->options.request_bytes_max, &api->sample);
+    call->request.pictures.media_dir = api->options.media_dir;
     buf_init(&call->out, OUT_BYTES_MAX);
     lock_init(&call->lock, "call", LOCK_RANK_CALL);
     atomic_init(&call->references, 2);

@@ -156,7 +156,7 @@ struct case_run {
 /* The prompt of the case, for what its end opens. */
 static void prepare_case(struct suite *suite, struct case_run *run)
 {
-    struct part part = {PART_TEXT, STR("Hello")};
+    struct part part = {STR("Hello")};
     struct message user = {
         .role = ROLE_USER, .form = CONTENT_TEXT, .parts = &part, .parts_count = 1};
     struct chat_request request = {.messages = &user,
@@ -291,7 +291,7 @@ static struct str render_turn(const struct chat_template *tmpl,
                               const struct output_options *options, const char *arguments,
                               struct arena *arena)
 {
-    struct part parts[] = {{PART_TEXT, STR("Weather?")}, {PART_TEXT, STR("")}};
+    struct part parts[] = {{STR("Weather?")}, {STR("")}};
     struct tool_call one = {STR("abcdefghi"), STR("get_weather"),
                             str_from(arguments ? arguments : "")};
     const struct message messages[] = {

@@ -436,27 +436,6 @@ static void test_refusals(void **state)
     close_chat(&chat);
 }
 
-/* The type has a place for what no template is given yet. */
-static void test_parts_that_are_no_text_are_refused(void **state)
-{
-    struct part parts[] = {{PART_TEXT, STR("a")}, {PART_IMAGE, STR_NONE}};
-    const struct message message = {
-        .role = ROLE_USER, .form = CONTENT_PARTS, .parts = parts, .parts_count = 2};
-    struct chat chat;
-
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        open_fixture(&chat, i == 0 ? "parts" : "turns");
-        chat.request.messages = &message;
-        chat.request.messages_count = 1;
-        assert_err(
-            chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &chat.info),
-            ERR_INVALID);
-        assert_non_null(strstr(chat.info.text, "text only"));
-        close_chat(&chat);
-    }
-}
-
 /* ---- spans and marks ---- */
 
 /* I105: exactly the client's strings are the client's; roles and markup are the template's. */
@@ -782,8 +761,7 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_i106_system_text_further_on_stays_in_any_template),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
-           TEST(test_refusals), TEST(test_parts_that_are_no_text_are_refused),
-           TEST(test_any_template_can_continue), TEST(test_endless_templates),
+           TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
            TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
            TEST(test_marks_of_system_text_that_moves), TEST(test_marks_stay_where_they_are),
            TEST(test_marks_of_an_empty_question), TEST(test_no_memory), TEST(test_arena_limit))

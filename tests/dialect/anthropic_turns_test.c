@@ -313,9 +313,9 @@ static void test_pictures_and_files_are_refused_by_name(void **state)
          "nothing is fetched"},
         {USER("{'type':'tool_result','tool_use_id':'a','content':[{'type':'image','source':"
               "{'type':'url','url':'x'}}]}"),
-         "messages[0].content[0].content[0].source.type",
-         "'messages[0].content[0].content[0].source.type' is 'url': send the picture itself, as "
-         "base64; nothing is fetched"},
+         "messages[0].content[0].content[0].source.url",
+         "'messages[0].content[0].content[0].source.url' must be a data URL with base64: pictures "
+         "are never fetched from elsewhere"},
         {USER("{'type':'document','source':{'type':'base64','data':'x'}}"),
          "messages[0].content[0].source.type",
          "'messages[0].content[0].source.type' is 'base64', which this server cannot read: send "

@@ -23,7 +23,7 @@ blocks() { # FILE INFO
 }
 
 run_blocks() { # FILE
-    begin
+    [ -n "$server" ] || begin
     blocks "$1" 'sh run'
     for block in block.*; do
         run bash -e "$block"
@@ -37,6 +37,15 @@ run_blocks() { # FILE
 test_api() { run_blocks "$top/docs/api.md"; }
 test_ollama() { run_blocks "$top/docs/ollama.md"; }
 test_embeddings() { run_blocks "$top/docs/embeddings.md"; }
+test_pictures() {
+    make_model llama
+    make_model mmproj-mlp mmproj.gguf
+    base64 -d >photo.png <<'END'
+iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==
+END
+    serve m.gguf -c 2048 --mmproj mmproj.gguf --media-path .
+    run_blocks "$top/docs/pictures.md"
+}
 test_clients() { run_blocks "$top/docs/clients.md"; }
 
 # The line of the README: what a person tries first.

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "engine/projector.h"
 #include "support/engine_fake.h"
 #include "support/test.h"
@@ -55,6 +56,26 @@ static void test_all_bits_count(void **state)
     }
 }
 
+static void test_describe(void **state)
+{
+    const token_id a = PICTURE_TOKEN | PICTURE_FIRST | 1, b = PICTURE_TOKEN | 2;
+    const token_id tokens[] = {1, a, b, b, a, b, 3};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 1000);
+    assert_int_equal(picture_describe(tokens, COUNT_OF(tokens), 1, &out), 4);
+    assert_non_null(strstr(buf_str(&out), "[picture "));
+    assert_non_null(strstr(buf_str(&out), ", 3 tokens]"));
+    size_t len = out.len;
+    assert_int_equal(picture_describe(tokens, COUNT_OF(tokens), 2, &out), 4); /* inside: the same */
+    assert_memory_equal(out.data, out.data + len, len);
+    buf_truncate(&out, 0);
+    assert_int_equal(picture_describe(tokens, COUNT_OF(tokens), 5, &out), 6);
+    assert_non_null(strstr(buf_str(&out), ", 2 tokens]"));
+    buf_fini(&out);
+}
+
 static void test_floor(void **state)
 {
     const token_id a = PICTURE_TOKEN | PICTURE_FIRST | 1, b = PICTURE_TOKEN | 2;
@@ -79,5 +100,5 @@ static void test_engine_without_eyes(void **state)
     engine_close(&engine);
 }
 
-TEST_SUITE(TEST(test_ids), TEST(test_all_bits_count), TEST(test_floor),
+TEST_SUITE(TEST(test_describe), TEST(test_ids), TEST(test_all_bits_count), TEST(test_floor),
            TEST(test_engine_without_eyes))

@@ -4,7 +4,8 @@
  *
  * A server with --exact and small blocks, so that a picture is longer than a block. A conversation
  * with two pictures and text between them is asked with a salt (nothing is found), and without: for
- * the first time, again (state from RAM) and after a restart (from disk); then its next turn.
+ * the first time, again (state from RAM) and after a restart (from disk); then its next turn. The
+ * same in a process of its own, where positions are counted on both sides.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,4 +131,11 @@ static void test_i111_mrope(void **state)
     check("qwen2vl", "mmproj-qwen2vl", "");
 }
 
-TEST_SUITE(TEST(test_i111_causal), TEST(test_i111_not_causal), TEST(test_i111_mrope))
+static void test_i111_mrope_in_a_process(void **state)
+{
+    (void)state;
+    check("qwen2vl", "mmproj-qwen2vl", "--isolate");
+}
+
+TEST_SUITE(TEST(test_i111_causal), TEST(test_i111_not_causal), TEST(test_i111_mrope),
+           TEST(test_i111_mrope_in_a_process))

@@ -123,6 +123,59 @@ static void test_i111_mrope_reuse(void **state)
     check_reuse("qwen2vl", "mmproj-qwen2vl");
 }
 
+/* ---- processes and models ---- */
+
+static void expect_error(const struct scenario *scenario, enum scenario_dialect dialect,
+                         const char *request, int status, const char *words);
+
+/* The child decodes pictures; a damaged one, and a bomb, are the request's error alone. */
+static void test_in_a_process(void **state)
+{
+    char *good = test_base64(test_png(SIDE, SIDE, 1)), *bomb = test_base64(test_png_bomb(10000));
+    struct scenario scenario;
+
+    (void)state;
+    open_seeing(&scenario, "gemma3", "mmproj-gemma3", "--isolate");
+    struct scenario_answer first = ask(&scenario, SCENARIO_CHAT, good, "What is it?", "");
+    struct scenario_answer again = ask(&scenario, SCENARIO_CHAT, good, "What is it?", "");
+    assert_int_equal(again.prompt, first.prompt);
+    assert_int_equal(again.computed, 1);
+    assert_string_equal(again.text, first.text);
+    expect_error(&scenario, SCENARIO_CHAT, body_of(SCENARIO_CHAT, bomb, "", ""), 413, "expands");
+    expect_error(&scenario, SCENARIO_CHAT, body_of(SCENARIO_CHAT, "QUJD", "", ""), 400, "PNG");
+    scenario_close(&scenario);
+    mem_free(good);
+    mem_free(bomb);
+}
+
+/* A projector belongs to the model whose section names it. */
+static void test_of_one_model(void **state)
+{
+    char *picture = test_base64(test_png(SIDE, SIDE, 1)), *path = mem_strdup(test_model("llama"));
+    static char request[BODY_BYTES_MAX + 64];
+    char file[600], args[1024];
+    struct scenario scenario;
+
+    (void)state;
+    if (!projector_available())
+        TEST_SKIP("this build of llama.cpp has no libmtmd");
+    snprintf(file, sizeof(file), "%s/hearth.ini", test_dir());
+    FILE *ini = fopen(file, "w");
+    assert_non_null(ini);
+    fprintf(ini, "[model seeing]\nmodel = %s\nmmproj = %s\n", path, test_model("mmproj-mlp"));
+    fclose(ini);
+    snprintf(args, sizeof(args), "--config %s", file);
+    scenario_open(&scenario, "llama", args);
+    expect_error(&scenario, SCENARIO_CHAT, body_of(SCENARIO_CHAT, picture, "", ""), 400,
+                 "--mmproj");
+    snprintf(request, sizeof(request), "{\"model\":\"seeing\",%s",
+             body_of(SCENARIO_CHAT, picture, "", "") + 1);
+    expect_error(&scenario, SCENARIO_CHAT, request, 200, "\"seeing\"");
+    serve_proc_stop(&scenario.proc);
+    mem_free(picture);
+    mem_free(path);
+}
+
 /* ---- errors ---- */
 
 static void expect_error(const struct scenario *scenario, enum scenario_dialect dialect,
@@ -155,7 +208,7 @@ static void test_errors(void **state)
     expect_error(&scenario, SCENARIO_MESSAGES,
                  "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
                  "\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://example.com\"}}]}]}",
-                 400, "nothing is fetched");
+                 400, "never fetched");
     scenario_close(&scenario);
     scenario_open(&scenario, "llama", "");
     for (enum scenario_dialect dialect = 0; dialect < SCENARIO_DIALECT_COUNT; dialect++)
@@ -166,4 +219,5 @@ static void test_errors(void **state)
 }
 
 TEST_SUITE(TEST(test_i111_causal_reuse), TEST(test_i111_not_causal_reuse),
-           TEST(test_i111_mrope_reuse), TEST(test_errors))
+           TEST(test_i111_mrope_reuse), TEST(test_in_a_process), TEST(test_of_one_model),
+           TEST(test_errors))

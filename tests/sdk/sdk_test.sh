@@ -18,11 +18,11 @@ install_sdks() {
     ) 9>"$folder/.npm.lock" || skip "the SDKs cannot be installed: $(grep -m1 'npm error' "$scratch/npm")"
 }
 
-run_sdk() { # FILE
+run_sdk() { # FILE [FAMILY]
     install_sdks
     MODEL=$PWD/m.gguf
     export MODEL
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
+    "$HEARTH" model make --family "${2:-qwen3}" --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
     run node --test --test-reporter=spec "$folder/$1"
     expect_status 0
     expect_out 'fail 0'
@@ -31,5 +31,10 @@ run_sdk() { # FILE
 test_openai() { run_sdk openai.test.mjs; }
 test_anthropic() { run_sdk anthropic.test.mjs; }
 test_ollama() { run_sdk ollama.test.mjs; }
+test_pictures() {
+    export MMPROJ=$PWD/p.gguf
+    "$HEARTH" model make --family mmproj-mlp --width 64 --out "$MMPROJ" >/dev/null 2>&1 || fail 'no projector'
+    run_sdk pictures.test.mjs llama
+}
 
 suite_main "$@"

@@ -19,14 +19,14 @@ install_playwright() {
     ) 9>"$folder/.npm.lock" || skip "playwright-core cannot be installed: $(grep -m1 'npm error' "$scratch/npm")"
 }
 
-run_page() { # FILE
+run_page() { # FILE [FAMILY]
     BROWSER=$("$browser_sh" 2>"$scratch/browser") || skip "$(cat "$scratch/browser")"
     install_playwright
     MODEL=$PWD/m.gguf
     # A folder that is there: Chromium writes to it, and as root it would make any other.
     mkdir config
     export MODEL BROWSER XDG_CONFIG_HOME=$PWD/config
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
+    "$HEARTH" model make --family "${2:-qwen3}" --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
     run node --test --test-reporter=spec "$folder/$1"
     expect_status 0
     expect_out 'fail 0'
@@ -36,6 +36,11 @@ test_page() { run_page page.test.mjs; }
 test_actions() { run_page actions.test.mjs; }
 test_chat() { run_page chat.test.mjs; }
 test_keys() { run_page keys.test.mjs; }
+test_pictures() {
+    export MMPROJ=$PWD/p.gguf
+    "$HEARTH" model make --family mmproj-mlp --width 64 --out "$MMPROJ" >/dev/null 2>&1 || fail 'no projector'
+    run_page pictures.test.mjs llama
+}
 
 test_a_browser_that_is_not_there_is_named() {
     run env HEARTH_CHROMIUM=/nonexistent/chromium "$browser_sh"
