@@ -35,7 +35,7 @@ test_its_template_is_that_of_the_tree() {
     run "$HEARTH" model show "$model"
     expect_status 0
     grep '^chat template' "$scratch/out" | cmp -s - random || fail 'another template'
-    expect_out 'trained for 32,768'
+    expect_out 'trained for 65,536'
 }
 
 suite_main "$@"

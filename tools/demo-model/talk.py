@@ -47,6 +47,7 @@ def read_facts():
 
 FACTS = read_facts()
 DOCS = []  # (title, paragraphs) of the documentation, read by load_docs
+AGENT_PAGES = 40  # paragraphs of an agent's instructions; more in long rows
 
 
 def load_docs(folder):
@@ -917,6 +918,33 @@ def conversation(r):
     return messages, None
 
 
+def as_agent(r, messages):
+    """Coding agents send pages of instructions first, and more of them around the user's words."""
+    def pages(most):
+        parts, at = r.choice(DOCS)[1], 0
+        out = []
+        for _ in range(int(1 + most * r.random() ** 2)):
+            if at % 8 == 0:
+                parts, at = r.choice(DOCS)[1], r.randrange(1000)
+            out.append(parts[at % len(parts)])
+            at += 1
+        return '\n\n'.join(out)
+
+    def reminder():
+        return '<system-reminder>\n%s\n</system-reminder>\n' % pages(6)
+
+    first = messages[0]['role'] == 'system'
+    system = r.choice(['You are an agent that helps with software.', 'You are a coding agent.', 'You are an interactive tool for programmers.']) + '\n\n' + pages(AGENT_PAGES)
+    out = [{'role': 'system', 'content': system + ('\n\n' + messages[0]['content'] if first else '')}]
+    for i, m in enumerate(messages[first:]):
+        text = m['content']
+        if m['role'] == 'user' and (i == 0 or r.random() < 0.2):
+            text = ''.join(reminder() for _ in range(r.randrange(3))) + text
+            text += '\n' + reminder().rstrip() if r.random() < 0.15 else ''
+        out.append(dict(m, content=text))
+    return out
+
+
 def document(r):
     name, parts = r.choice(DOCS)
     start = r.randrange(len(parts))
@@ -959,6 +987,8 @@ def sample(r):
     if DOCS and r.random() < 0.015:
         return [(document(r) + '<|endoftext|>', True)]
     messages, tools = conversation(r)
+    if DOCS and r.random() < 0.05:
+        messages = as_agent(r, messages)
     return render(messages, tools, r.random() < 0.15) + [('<|endoftext|>', False)]
 
 

@@ -1,6 +1,6 @@
 """Trains the demo model and writes it as GGUF. PyTorch is needed here alone; nothing of it is needed to build or run hearth.
 
-    train.py --docs DOCS --tokenizer FILE --template FILE --out FOLDER --seconds N [--from FOLDER]
+    train.py --docs DOCS --tokenizer FILE --template FILE --out FOLDER --seconds N [--from FOLDER [--average]]
 
 Conversations are written while the GPU works: each worker process has its own seed and its own queue, and batches take the
 queues in turn, so the order of the data does not depend on timing. Matrices are trained with Muon, the rest with AdamW.
@@ -22,7 +22,7 @@ import gguf
 import talk
 from tokenizer import Tokenizer
 
-SHAPE = dict(layers=8, width=384, heads=6, kv_heads=2, head_dim=64, ff=672, context=32768, theta=1000000.0, eps=1e-6)
+SHAPE = dict(layers=8, width=384, heads=6, kv_heads=2, head_dim=64, ff=672, context=65536, theta=1000000.0, eps=1e-6)
 TINY = dict(SHAPE, layers=2, width=128, heads=2, kv_heads=1, ff=128)
 NOT_LEARNED = 0x8000  # a bit beside the token
 
@@ -32,6 +32,7 @@ NOT_LEARNED = 0x8000  # a bit beside the token
 def write_rows(seed, docs, tokenizer, length, queue):
     """Packs conversations into rows. A row begins with a conversation; the last one may be cut off."""
     talk.load_docs(docs)
+    talk.AGENT_PAGES = length // 100
     tok = Tokenizer(tokenizer)
     r = random.Random(seed)
     while True:
@@ -196,11 +197,11 @@ def save(model, tok, template, folder):
     gguf.write(os.path.join(folder, 'demo.gguf'), model.s, state, tok, open(template, encoding='utf-8').read())
 
 
-def load(model, folder):
+def read_weights(folder):
     state = {}
     for i in range(2):
         state.update({k: torch.from_numpy(v.astype(np.float32)) for k, v in np.load(os.path.join(folder, 'weights%d.npz' % i)).items()})
-    model.load_state_dict(state)
+    return state
 
 
 # ---- training ----
@@ -215,6 +216,7 @@ def main():
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--lr', type=float, default=0.02)
     parser.add_argument('--tiny', action='store_true')
+    parser.add_argument('--average', action='store_true')
     args = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = 'cuda' if cuda else 'cpu'
@@ -223,7 +225,7 @@ def main():
     data = Data(args, args.length, max(1, os.cpu_count() - 2))
     model = Model(TINY if args.tiny else SHAPE, tok.size).to(device)
     if args.start:
-        load(model, args.start)
+        model.load_state_dict(read_weights(args.start))
     print('parameters', sum(p.numel() for p in model.parameters()), 'device', device, torch.__version__, flush=True)
     measure = loss_of
     if cuda:
@@ -263,6 +265,9 @@ def main():
         if step <= 3 or step % 50 == 0 or now - shown > 10:
             shown = now
             print('%5.0f s  step %d  %.1f M tokens  lr %.4f  loss %.4f' % (now - start, step, seen / 1e6, lr, shown_loss.item()), flush=True)
+    if args.average:  # of the weights before and after: as good at short texts as the first, at long ones as the second
+        before, after = read_weights(args.start), model.state_dict()
+        model.load_state_dict({k: (before[k].to(device) + after[k]) / 2 for k in before})
     save(model, tok, args.template, args.out)
     print('saved after %d steps, %.1f M tokens' % (step, seen / 1e6), flush=True)
 
