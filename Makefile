@@ -153,9 +153,9 @@ xxh_dispatch := $(shell printf '\043include <xxh_x86dispatch.h>\nint main(void) 
     $(CC) $(sysflags) $(ldflags) -x c -o /dev/null - $(libs_base) 2>/dev/null && echo -DHEARTH_XXH_DISPATCH)
 endif
 
-# libmtmd, which reads pictures, is part of llama.cpp, but not of every build of it.
+# libmtmd, which reads pictures, is part of llama.cpp, but not of every build of it, and releases before 0.7.0 have other functions.
 ifdef need_deps
-mtmd := $(shell printf '\043include <mtmd-helper.h>\nint main(void) { return mtmd_default_marker() == 0; }' | \
+mtmd := $(shell printf '\043include <mtmd-helper.h>\nint main(void) { return &mtmd_tokenize_from_parts == 0; }' | \
     $(CC) $(sysflags) $(llama_cflags) $(ldflags) -x c -o /dev/null - -lmtmd $(libs_engine) 2>/dev/null && echo 1)
 ifdef mtmd
 LIBS := $(sysfirst) -lmtmd $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread

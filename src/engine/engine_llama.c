@@ -715,6 +715,9 @@ static void choose_states(struct engine_llama *llama, const struct load *load)
     llama->states = MIN(wish, facts->chunk - MIN(facts->chunk, 2));
 }
 
+/* Not in releases before 0.7.0, which the linker then leaves NULL. */
+bool llama_get_causal_attn(const struct llama_context *ctx) __attribute__((weak));
+
 static enum err init_context(struct engine_llama *llama, const struct load *load, bool encoder,
                              struct errinfo *info)
 {
@@ -735,7 +738,8 @@ static enum err init_context(struct engine_llama *llama, const struct load *load
         return library_failed(info, what);
     }
     llama->memory = llama_get_memory(llama->ctx);
-    bool is_encoder = llama->memory == NULL || !llama_get_causal_attn(llama->ctx);
+    bool is_encoder = llama->memory == NULL ||
+                      (llama_get_causal_attn != NULL && !llama_get_causal_attn(llama->ctx));
     if (encoder || !is_encoder)
         return ERR_OK;
     llama_free(llama->ctx); /* an encoder whose file does not say so: once more, as one */

@@ -182,19 +182,23 @@ static double tokens_worth(const struct sched *sched, double ns)
     return slope > 0 ? ns / slope : 0;
 }
 
-static double until_restored(const struct sched *sched)
-{
-    double bytes = (double)sched->facts->rows_bytes_per_token;
-
-    return sched->import_bytes_per_s > 0
-               ? tokens_worth(sched, bytes * NS_PER_S / sched->import_bytes_per_s)
-               : 0;
-}
-
-/* The same for state that is lost, if one in STORE_EVICTED of such states is used again. */
+/* The same for state that is lost: one in STORE_EVICTED of such states is used again, or as many
+ * as were lately. */
 static double until_computed(const struct sched *sched)
 {
-    return tokens_worth(sched, sched_compute_ns(sched, 1) / STORE_EVICTED);
+    double share = again_factor(&sched->again) / STORE_EVICTED;
+
+    return tokens_worth(sched, share * sched_compute_ns(sched, 1));
+}
+
+/* Less if state is seldom used again. Before the first restore, exports tell its price. */
+static double until_restored(const struct sched *sched)
+{
+    double share = MIN(again_factor(&sched->again), 1);
+    double byte_ns = sched->import_bytes_per_s > 0 ? NS_PER_S / sched->import_bytes_per_s
+                                                   : line_slope(&sched->store_cost.rows);
+
+    return tokens_worth(sched, share * byte_ns * (double)sched->facts->rows_bytes_per_token);
 }
 
 /* Before anything is measured: whether that many cells of a resident, beside which `work` tokens
@@ -374,6 +378,8 @@ bool device_park(struct job *job)
     *resident = resident_of(job, job->seq, job->tokens);
     resident->scatter = job->keep.scatter;
     list_push_back(&sched->residents, &resident->link);
+    if (job->keep.stores)
+        again_ended(&sched->again, job->space, job->tokens, job->resumed, job->prompt);
     save_begin(resident, job);
     forget_shorter(sched, resident);
     lock_enter(&sched->lock);

@@ -14,6 +14,7 @@
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
  *      store_cost.c  what storing costs, compared with computing
+ *      again.c       how often the state of ended jobs is used again
  *      revive.c      restarting an engine whose process died
  *      fair.c        the order among tenants and jobs (fair.h)
  *      memory.c      the ceiling, shared with other schedulers; guard.c has its rules
@@ -43,6 +44,7 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "sched/again.h"
 #include "sched/device.h"
 #include "sched/draft.h"
 #include "sched/drafter.h"
@@ -163,6 +165,7 @@ struct sched {
     uint32_t unsaved; /* residents whose state is not in the cache yet */
     bool saving;      /* some of them were stored since the thread became idle */
     struct store_cost store_cost;
+    struct again again;
     struct drafter *drafter; /* NULL: there is no draft model */
     struct draft_rates draft_rates;
     struct draft_cost draft_cost;

@@ -127,6 +127,7 @@ static enum step step_queued(struct job *job)
         job->admitted = true;
         atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
         job->times.admitted = sched_now_ns(job->sched);
+        again_submitted(&job->sched->again, job->space, job->tokens, job->target);
         log_route(job);
     }
     job_set_phase(job, GEN_LOOKUP);

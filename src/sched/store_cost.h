@@ -27,7 +27,7 @@ enum {
     STORE_COST_RETRY = 32,
 };
 
-/* How many times less than computing a store must cost; 0 = any price.
+/* How many times less than computing a store must cost; 0 = any price. again.h corrects it.
  *
  *   UNFORCED  Nothing is lost without it: during a prefill, or while other jobs run. All of these
  *             together take at most 3 % of the time of prefill.

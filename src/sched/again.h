@@ -1,0 +1,42 @@
+/*
+ * again.h: how often the state of ended jobs is used again, learned from the prompts that follow.
+ *
+ * The price of keeping state (store_cost.h, device.c) assumes that one state in eight is used
+ * again. Turns of a conversation use nearly all of it, unrelated requests none. So the answer is
+ * learned: a few tokens from the middle of what each job computed are remembered, and a later
+ * prompt with the same tokens at the same place uses that state, whether it was stored or not.
+ *
+ * Owner: the scheduler's thread.
+ */
+#ifndef HEARTH_SCHED_AGAIN_H
+#define HEARTH_SCHED_AGAIN_H
+
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+enum {
+    AGAIN_SAMPLES = 128, /* ended jobs that are remembered */
+    AGAIN_LATE = 32,     /* a sample counts as not used after so many later ones */
+    AGAIN_TOKENS = 32,   /* of a sample */
+};
+
+struct again {
+    struct again_sample {
+        uint32_t end; /* 0 = none, or it was used */
+        uint64_t hash;
+    } samples[AGAIN_SAMPLES];
+    uint64_t count;      /* of all samples so far */
+    double used, unused; /* the latest count most */
+};
+
+/* A job of that owner ended, which computed the tokens [begin, end). Too few are no sample. */
+void again_ended(struct again *again, const void *owner, const token_id *tokens, uint32_t begin,
+                 uint32_t end);
+/* A prompt was submitted. */
+void again_submitted(struct again *again, const void *owner, const token_id *tokens,
+                     uint32_t count);
+/* How many times as likely as one in eight: 1/8 to 4. 1 = not known. */
+double again_factor(const struct again *again);
+
+#endif
