@@ -151,7 +151,7 @@ static void test_who_does_not_fit_now_waits(void **state)
     (void)state;
     rig_open(&rig, FULL, 8 * MIB, (struct sched_options){0});
     for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
-        kit_gen_init(&gens[i], &rig.kit, i + 1, 900, 16);
+        kit_gen_init(&gens[i], &rig.kit, i + 1, 720, 16);
         kit_gen_submit(&rig.kit, &gens[i]);
     }
     for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
