@@ -73,8 +73,9 @@ struct object {
     /* value; read by the policy */
     uint8_t entry; /* enum hearth_entry */
     /* a longer object of its conversation is held: first to be evicted until it is used again */
-    bool superseded;
-    bool demoted; /* leaves memory first; its copies elsewhere are worth as much as before */
+    bool superseded : 1;
+    /* leaves memory first; its copies elsewhere are worth as much as before */
+    bool demoted : 1;
     /* a snapshot of the end of a prompt or an answer, not of a place where others may branch */
     bool turn_end;
     bool shared; /* used by prompts that differ after it */
