@@ -209,7 +209,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -352,6 +352,12 @@ timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenan
 LIES ?= 10000
 lies: $(B)/tests/cache/discover_test $(B)/tests/run ## a shared store that lies, LIES=10000 times
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_LIES=$(LIES) $(B)/tests/cache/discover_test --run test_lies
+
+# Servers and a cluster of Valkey, which fails in every way while conversations move. N times each; about 20 s on two cores.
+fleet: N = 3
+fleet: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers and a Valkey cluster: kills, fail-over, resharding, full, N=3 times
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_ROUNDS=$(N) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
+	    $(B)/tests/soak/fleet_test
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

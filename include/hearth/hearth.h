@@ -241,6 +241,9 @@ struct hearth_shared_options {
     const unsigned char *seal_key; /* as in hearth_ssd_options */
     const char *ca_file;           /* certificates that TLS trusts; NULL = those of the system */
     uint64_t drain_ms;             /* how long hearth_close may keep writing; 0 = 5,000 */
+    /* of a Valkey store with maxmemory: what one tenant may fill, on all machines together; 0 = no
+     * limit. Spaces without a tenant have none. */
+    uint32_t tenant_percent;
 };
 
 /* As hearth_attach_ssd. Machines share objects when their caches have the same key and block

@@ -122,6 +122,7 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
                .log = cache->disk_log},
         .key = cache->key,
         .timeout_ns = options.timeout_ms * NS_PER_MS,
+        .tenant_percent = options.tenant_percent,
         .close_wait_ns = (options.drain_ms > 0 ? options.drain_ms : DRAIN_MS_DEFAULT) * NS_PER_MS,
     };
     if (options.seal_key != NULL) {

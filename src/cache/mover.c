@@ -276,6 +276,8 @@ static bool start_put(struct hearth_cache *cache, struct object *object, enum he
     if (wanted && tier->ops->find != NULL) {
         meta.places = places = list_places(object, &meta.places_count);
         meta.urgency = urgency_of(object);
+        if (object->space->tenant[0] != '\0')
+            meta.tenant = hash256_of(object->space->tenant, strlen(object->space->tenant));
     }
     cache_leave(cache, &deferred);
     bool taken = wanted && tier->ops->put(tier, &meta, object->data, on_written, move);

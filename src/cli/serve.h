@@ -59,7 +59,7 @@ struct serve_options {
     uint64_t ssd_bytes, ssd_free, ssd_day_bytes;
     const char *ssd_key_file;
     const char *shared, *shared_ca; /* NULL = none */
-    uint64_t shared_ttl_ns, shared_wait_ns;
+    uint64_t shared_ttl_ns, shared_wait_ns, shared_share;
     const char *state_dir;
     const char *record; /* NULL = nothing is recorded */
     uint64_t record_bytes, record_block;

@@ -340,6 +340,7 @@ static bool open_shared(struct serve_store *store, const struct cli *cli,
         .url = options->shared,
         .ttl_s = options->shared_ttl_ns / NS_PER_S,
         .ca_file = options->shared_ca,
+        .tenant_percent = (uint32_t)options->shared_share,
         .drain_ms = options->drain_ns / NS_PER_MS,
         .seal_key = store->sealed ? store->seal_key.bytes : NULL,
     };

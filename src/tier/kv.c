@@ -711,6 +711,14 @@ uint64_t kv_part_bytes(const struct kv *kv)
     return kv->protocol->part_bytes;
 }
 
+uint64_t kv_capacity(struct kv *kv)
+{
+    lock_enter(&kv->lock);
+    uint64_t capacity = kv->capacity;
+    lock_leave(&kv->lock);
+    return capacity;
+}
+
 bool kv_is_down(struct kv *kv)
 {
     bool up = false;

@@ -42,6 +42,7 @@ enum kv_verb {
     KV_PUT,
     KV_EXISTS,
     KV_DELETE,
+    KV_ADD, /* to a counter, which begins with 0. Not on S3 */
     KV_ASK, /* sends `data` as it is; the reply goes to dst. For protocols */
 };
 
@@ -61,7 +62,8 @@ struct kv_op {
     uint64_t capacity;
     const void *data; /* PUT */
     uint64_t bytes;
-    bool once; /* PUT: an existing value stays (`existed`); the result is KV_OK */
+    int64_t amount; /* ADD */
+    bool once;      /* PUT: an existing value stays (`existed`); the result is KV_OK */
     /* results */
     enum kv_result result;
     uint64_t got; /* GET: size of the value */
@@ -118,7 +120,9 @@ void kv_stop(struct kv *kv);
 /* "" or "prefix:": what names begin with. */
 const char *kv_prefix(const struct kv *kv);
 uint64_t kv_part_bytes(const struct kv *kv); /* of one value, at most: what suits the server */
-bool kv_is_down(struct kv *kv);              /* every breaker is open */
+/* Bytes that all servers together may use; 0: no limit, or not known yet (kv_has_room asks). */
+uint64_t kv_capacity(struct kv *kv);
+bool kv_is_down(struct kv *kv); /* every breaker is open */
 /* False: the servers are nearly full. Asks them now and then. */
 bool kv_has_room(struct kv *kv, uint64_t deadline_ns);
 

@@ -74,6 +74,7 @@ struct kv {
     bool stopped GUARDED_BY(lock);
     bool stale GUARDED_BY(lock); /* a server failed or moved: routes may be wrong */
     uint64_t full_until_ns GUARDED_BY(lock), room_asked_ns GUARDED_BY(lock);
+    uint64_t capacity GUARDED_BY(lock); /* kv_capacity */
 };
 
 /* The server of that address, added if it is new; NULL: too many. */

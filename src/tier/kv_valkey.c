@@ -3,7 +3,7 @@
  *
  *      GET      GETEX name EX ttl      a value that is used stays
  *      PUT      SET name value EX ttl [NX]
- *      EXISTS, DELETE (UNLINK)
+ *      EXISTS, DELETE (UNLINK), ADD (INCRBY)
  *
  * An own client, because hiredis copies each value twice more on its way: measured with values of
  * 4 MiB it reaches 0.4 of the bandwidth for GET, and 0.4 for SET (docs/decisions).
@@ -255,6 +255,7 @@ static void add_ttl(const struct kv *kv, struct buf *out)
 static void encode(const struct kv *kv, const struct kv_op *op, struct buf *head, struct buf *tail)
 {
     bool ttl = kv->options.ttl_s > 0;
+    char digits[24];
 
     switch (op->verb) {
     case KV_GET:
@@ -276,6 +277,12 @@ static void encode(const struct kv *kv, const struct kv_op *op, struct buf *head
     case KV_EXISTS:
         buf_append_str(head, "*2\r\n$6\r\nEXISTS\r\n");
         add_text(head, op->name);
+        break;
+    case KV_ADD:
+        buf_append_str(head, "*3\r\n$6\r\nINCRBY\r\n");
+        add_text(head, op->name);
+        snprintf(digits, sizeof(digits), "%lld", (long long)op->amount);
+        add_text(head, digits);
         break;
     default:
         buf_append_str(head, "*2\r\n$6\r\nUNLINK\r\n");
@@ -380,6 +387,8 @@ static enum kv_parse parse(struct kv *kv, struct kv_op *op, const char *bytes, s
         read_error(kv, op, text, reply);
         return KV_PARSE_DONE;
     case ':':
+        if (op->verb == KV_ADD)
+            return KV_PARSE_DONE; /* it may be negative */
         if (!str_to_u64(text, &number) || (op->verb != KV_EXISTS && op->verb != KV_DELETE))
             return KV_PARSE_BAD;
         reply->result = number > 0 ? KV_OK : KV_MISSING;
@@ -414,33 +423,69 @@ static uint64_t info_number(struct str info, struct str name)
     return number;
 }
 
-/* A server that evicts makes room itself. */
-static bool is_nearly_full(struct kv *kv, struct kv_server *server, uint64_t deadline_ns)
+struct room {
+    uint64_t most; /* 0: no limit */
+    bool full;
+};
+
+/* False: it does not say. A server that evicts makes room itself, and is never full. */
+static bool ask_room(struct kv *kv, struct kv_server *server, uint64_t deadline_ns,
+                     struct room *room)
 {
     static const struct str command = STR("*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n");
     char *reply = mem_alloc(INFO_BYTES);
     struct kv_op op = ask(kv, server, command, reply, INFO_BYTES, deadline_ns);
 
     struct str info = {reply, op.result == KV_OK ? op.got : 0};
-    uint64_t used = info_number(info, STR("\nused_memory:")),
-             most = info_number(info, STR("\nmaxmemory:"));
+    uint64_t used = info_number(info, STR("\nused_memory:"));
     bool keeps = str_find(info, STR("maxmemory_policy:noeviction")) != SIZE_MAX;
+    room->most = info_number(info, STR("\nmaxmemory:"));
+    room->full = keeps && room->most > 0 && used / 100 >= room->most / 10000 * FULL_PERCENT;
     mem_free(reply);
-    return keeps && most > 0 && used / 100 >= most / 10000 * FULL_PERCENT;
+    return info.len > 0;
+}
+
+/* Servers that have slots: all but replicas. */
+static size_t list_owners(struct kv *kv, struct kv_server *owners[KV_SERVERS_MAX])
+{
+    const struct valkey *valkey = kv->own;
+    struct kv_server *last = NULL;
+    size_t count = 0;
+
+    lock_enter(&kv->lock);
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        struct kv_server *server = valkey->slots[slot];
+        size_t i = 0;
+        if (server == NULL || server == last)
+            continue;
+        while (i < count && owners[i] != server)
+            i++;
+        if (i == count)
+            owners[count++] = server;
+        last = server;
+    }
+    lock_leave(&kv->lock);
+    return count;
 }
 
 static bool has_room(struct kv *kv, uint64_t deadline_ns)
 {
-    struct kv_server *servers[KV_SERVERS_MAX];
-    bool room = true;
+    struct kv_server *owners[KV_SERVERS_MAX];
+    uint64_t capacity = 0;
+    bool limited = true, full = false;
 
+    prepare(kv, deadline_ns);
+    size_t count = list_owners(kv, owners);
+    for (size_t i = 0; i < count; i++) {
+        struct room room;
+        limited &= ask_room(kv, owners[i], deadline_ns, &room) && room.most > 0;
+        full |= room.full;
+        capacity += room.most;
+    }
     lock_enter(&kv->lock);
-    size_t count = kv->servers_count;
-    memcpy(servers, kv->servers, count * sizeof(servers[0]));
+    kv->capacity = limited ? capacity : 0;
     lock_leave(&kv->lock);
-    for (size_t i = 0; i < count && room; i++)
-        room = !is_nearly_full(kv, servers[i], deadline_ns);
-    return room;
+    return !full;
 }
 
 /* ---- the URL ---- */

@@ -103,6 +103,15 @@ void shared_page_name(const struct shared_format *format, const char *prefix,
     name_of(format, prefix, space, place, "d", name, size);
 }
 
+void shared_usage_name(const struct shared_format *format, const char *prefix,
+                       const struct hash256 *tenant, uint64_t time, char *name, size_t size)
+{
+    char suffix[32];
+
+    snprintf(suffix, sizeof(suffix), "u:%llu", (unsigned long long)time);
+    name_of(format, prefix, tenant, NULL, suffix, name, size);
+}
+
 void shared_note_name(const struct shared_format *format, const char *prefix,
                       const struct hash256 *key, char *name, size_t size)
 {

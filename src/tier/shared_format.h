@@ -5,6 +5,7 @@
  *      PREFIX:h1:NAME:ID:0 ...  parts of the payload. ID is drawn for each write, so that the parts
  *                               of two writers never mix
  *      PREFIX:h1:NAME:d         page: objects that begin or end at one place
+ *      PREFIX:h1:NAME:u:TIME    a counter of a tenant (shared_share.h)
  *      PREFIX:h1:NAME:n         note: a small value, such as the exact tokens of a turn
  *
  * NAME is a keyed hash of an object's key, or of a space and a place. An object's key is itself a
@@ -65,6 +66,9 @@ void shared_page_name(const struct shared_format *format, const char *prefix,
                       const struct hash256 *space, const struct hash256 *place, char *name,
                       size_t size);
 
+/* A counter of what the tenant has written in this part of time. */
+void shared_usage_name(const struct shared_format *format, const char *prefix,
+                       const struct hash256 *tenant, uint64_t time, char *name, size_t size);
 void shared_note_name(const struct shared_format *format, const char *prefix,
                       const struct hash256 *key, char *name, size_t size);
 

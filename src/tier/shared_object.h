@@ -26,6 +26,8 @@ struct shared_io {
     struct shared_format format;
     uint64_t part_bytes;
     uint64_t timeout_ns; /* of a batch: a few parts */
+    uint64_t ttl_s;
+    unsigned tenant_percent; /* of the store, for one tenant; 0 = no limit */
 };
 
 /* Between two batches; false ends the operation with TIER_CANCELLED. */

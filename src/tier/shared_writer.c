@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "tier/shared_impl.h"
+#include "tier/shared_share.h"
 
 enum { DOOMED_MAX = 4096, YIELD_MS = 50 };
 
@@ -37,10 +38,17 @@ static void end_put(struct tier_shared *shared, struct shared_put *put, enum tie
     shared_put_free(put);
 }
 
+/* A put that is being written. */
+struct writing {
+    struct tier_shared *shared;
+    const struct shared_put *put;
+    uint64_t wall_ns; /* when its tenant's share was asked for; 0: not yet */
+    enum shared_share share;
+};
+
 /* Reads first: waits while one is queued or running, but never for long. */
-static bool put_goes_on(void *arg)
+static bool wait_for_reads(struct tier_shared *shared)
 {
-    struct tier_shared *shared = arg;
     uint64_t until_ns = clock_deadline_ns(clock_real(), YIELD_MS * NS_PER_MS);
     bool in_time = true;
 
@@ -53,6 +61,23 @@ static bool put_goes_on(void *arg)
     return goes_on;
 }
 
+/* Before each batch of parts. The store does not have the object, so before the first batch its
+ * bytes are counted. */
+static bool put_goes_on(void *arg)
+{
+    struct writing *writing = arg;
+    const struct tier_meta *meta = &writing->put->meta;
+
+    if (!wait_for_reads(writing->shared))
+        return false;
+    if (writing->wall_ns == 0) {
+        writing->wall_ns = clock_wall_ns(clock_real());
+        writing->share =
+            shared_share_take(&writing->shared->io, &meta->tenant, meta->bytes, writing->wall_ns);
+    }
+    return writing->share != SHARED_SHARE_OVER;
+}
+
 /* Its pages are not empty any more. */
 static void forget_empty(struct tier_shared *shared, const struct tier_meta *meta)
 {
@@ -62,30 +87,45 @@ static void forget_empty(struct tier_shared *shared, const struct tier_meta *met
     lock_leave(&shared->lock);
 }
 
+/* Writes the parts and the head, unless they are there. */
+static enum tier_result send_object(struct writing *writing, bool *existed,
+                                    struct shared_head *head)
+{
+    const struct shared_io *io = &writing->shared->io;
+    const struct tier_meta *meta = &writing->put->meta;
+    const void *data = writing->put->data;
+
+    if (!kv_has_room(io->kv, clock_deadline_ns(clock_real(), io->timeout_ns)))
+        return TIER_FULL;
+    enum tier_result result = shared_write(io, meta, data, put_goes_on, writing, existed, head);
+    if (result == TIER_DAMAGED && *existed) { /* damaged or foreign there: write it anew */
+        (void)shared_erase(io, &meta->key, NULL);
+        result = shared_write(io, meta, data, put_goes_on, writing, existed, head);
+    }
+    if (writing->share == SHARED_SHARE_COUNTED && (result != TIER_OK || *existed))
+        shared_share_give(io, &meta->tenant, meta->bytes, writing->wall_ns);
+    return writing->share == SHARED_SHARE_OVER ? TIER_FULL : result;
+}
+
 static enum tier_result write_object(struct tier_shared *shared, struct shared_put *put)
 {
+    struct writing writing = {.shared = shared, .put = put, .share = SHARED_SHARE_NONE};
     struct shared_head head = {0};
     bool existed = false;
-    bool room = kv_has_room(shared->io.kv, clock_deadline_ns(clock_real(), shared->io.timeout_ns));
-    enum tier_result result = room ? shared_write(&shared->io, &put->meta, put->data, put_goes_on,
-                                                  shared, &existed, &head)
-                                   : TIER_FULL;
+    enum tier_result result = send_object(&writing, &existed, &head);
+    bool over_share = writing.share == SHARED_SHARE_OVER;
 
-    if (result == TIER_DAMAGED && existed) { /* damaged or foreign there: write it anew */
-        (void)shared_erase(&shared->io, &put->meta.key, NULL);
-        result =
-            shared_write(&shared->io, &put->meta, put->data, put_goes_on, shared, &existed, &head);
-    }
     if (result == TIER_OK) {
         forget_empty(shared, &put->meta);
         shared_publish(&shared->io, &put->meta);
     }
     lock_enter(&shared->lock);
     shared->counters.same += result == TIER_OK && existed;
-    shared->counters.refused_full += result == TIER_FULL;
+    shared->counters.refused_full += result == TIER_FULL && !over_share;
+    shared->counters.refused_tenant += over_share;
     shared->counters.lost += result != TIER_OK && result != TIER_FULL && result != TIER_CANCELLED;
     shared->stats.errors += result != TIER_OK && result != TIER_FULL && result != TIER_CANCELLED;
-    shared->failing = result != TIER_OK && result != TIER_CANCELLED;
+    shared->failing = result != TIER_OK && result != TIER_CANCELLED && !over_share;
     if (result == TIER_OK) {
         shared->stats.bytes_written += existed ? 0 : put->meta.bytes;
         shared_known_add(&shared->known, &head);

@@ -54,6 +54,7 @@ enum { TIER_SHAPE_BYTES_MAX = 160, TIER_PAGE_ENTRIES = 24 };
 struct tier_meta {
     struct hash256 key;
     struct hash256 space;  /* of the namespace */
+    struct hash256 tenant; /* for tiers with `find`: shares of it; zero = none, no limit */
     struct hash256 parent; /* key of the preceding block; zero at the root */
     uint32_t kind;         /* defined by the cache, not interpreted here */
     uint32_t begin, end;   /* tokens */

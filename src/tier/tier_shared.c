@@ -151,6 +151,8 @@ static struct tier_shared *shared_create(const struct tier_shared_options *optio
     own->seal_key = NULL; /* owned by the caller */
     own->kv.url = NULL;
     shared->io.timeout_ns = own->timeout_ns;
+    shared->io.ttl_s = own->kv.ttl_s;
+    shared->io.tenant_percent = own->tenant_percent;
     lock_init(&shared->lock, "shared", LOCK_RANK_TIER);
     cond_init(&shared->for_writer);
     cond_init(&shared->for_readers);

@@ -42,6 +42,7 @@ struct tier_shared_options {
     unsigned readers;               /* threads; 0 = 4 */
     uint64_t queue_items_max;       /* queued puts; 0 = 512 */
     uint64_t queue_bytes_max;       /* their bytes, in the caller's memory; 0 = 512 MiB */
+    unsigned tenant_percent;        /* of the store, that one tenant may fill; 0 = all */
     uint64_t close_wait_ns;         /* how long close may continue writing */
 };
 
@@ -49,20 +50,21 @@ enum err tier_shared_open(struct tier **tier, const struct tier_shared_options *
                           struct errinfo *info) NODISCARD;
 
 /* X(name, help). Counted since open. */
-#define TIER_SHARED_COUNTER_TABLE(X)                                            \
-    X(refused_queue, "puts refused for a full queue")                           \
-    X(refused_share, "puts refused because their tenant has half of the queue") \
-    X(refused_down, "puts refused because no server answers")                   \
-    X(refused_full, "puts refused because the servers are nearly full")         \
-    X(displaced, "queued puts that a more useful one displaced")                \
-    X(same, "puts of objects that were already stored, by any machine")         \
-    X(lost, "puts lost to an error")                                            \
-    X(finds, "questions what other machines have stored")                       \
-    X(pages_asked, "pages asked for")                                           \
-    X(pages_skipped, "pages that were empty a moment ago, and not asked for")   \
-    X(heads_damaged, "heads that were damaged or foreign")                      \
-    X(parts_missing, "objects without one of their parts")                      \
-    X(parts_damaged, "objects with a part of another size or digest")           \
+#define TIER_SHARED_COUNTER_TABLE(X)                                                  \
+    X(refused_queue, "puts refused for a full queue")                                 \
+    X(refused_share, "puts refused because their tenant has half of the queue")       \
+    X(refused_tenant, "puts refused because their tenant has its share of the store") \
+    X(refused_down, "puts refused because no server answers")                         \
+    X(refused_full, "puts refused because the servers are nearly full")               \
+    X(displaced, "queued puts that a more useful one displaced")                      \
+    X(same, "puts of objects that were already stored, by any machine")               \
+    X(lost, "puts lost to an error")                                                  \
+    X(finds, "questions what other machines have stored")                             \
+    X(pages_asked, "pages asked for")                                                 \
+    X(pages_skipped, "pages that were empty a moment ago, and not asked for")         \
+    X(heads_damaged, "heads that were damaged or foreign")                            \
+    X(parts_missing, "objects without one of their parts")                            \
+    X(parts_damaged, "objects with a part of another size or digest")                 \
     X(timeouts, "gets that took too long")
 
 struct tier_shared_stats {

@@ -2,6 +2,7 @@
  * discover_test.c: caches that share a real store: what one has stored another finds, and a store
  * that lies is never believed. HEARTH_LIES=N tells more lies (`make lies`).
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,12 @@
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/fleet_kit.h"
+#include "support/fleet_proxy.h"
 #include "support/test.h"
 #include "tier/kv.h"
 #include "tier/tier_shared.h"
 
-enum { TOKENS = 150, WAIT_MS = 20000, LIES = 300 };
+enum { TOKENS = 150, WAIT_MS = 20000, LIES = 300, ASKERS = 4 };
 
 static const unsigned char key[HEARTH_KEY_BYTES] = "a fleet";
 static struct fleet_server server;
@@ -221,6 +223,100 @@ static void test_notes(void **state)
     kit_close(&b);
 }
 
+/* ---- single flight ---- */
+
+static uint64_t gets_of(const struct kit *kit)
+{
+    struct tier *tier = kit->cache->tiers[HEARTH_TIER_REMOTE].tier;
+    struct tier_stats stats;
+
+    tier->ops->stats(tier, &stats);
+    return stats.gets;
+}
+
+/* Two requests that need the same objects make one fetch of each. */
+static void test_objects_are_fetched_once(void **state)
+{
+    struct hearth_plan *plans[2];
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    assert_int_equal(hearth_discover(b.space, tokens, TOKENS, WAIT_MS), HEARTH_OK);
+    tier_shared_hold(b.cache->tiers[HEARTH_TIER_REMOTE].tier, true);
+    for (int i = 0; i < 2; i++) {
+        plans[i] = kit_lookup(&b, tokens, TOKENS);
+        hearth_plan_prefetch(plans[i]);
+        assert_true(hearth_plan_info(plans[i])->objects_count > 0);
+        assert_int_equal(gets_of(&b), hearth_plan_info(plans[i])->objects_count);
+    }
+    tier_shared_hold(b.cache->tiers[HEARTH_TIER_REMOTE].tier, false);
+    for (int i = 0; i < 2; i++)
+        hearth_plan_release(&plans[i]);
+    assert_int_equal(find(&b, tokens, TOKENS), TOKENS - 1);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+struct asker {
+    const struct kit *kit;
+    const int32_t *tokens;
+    atomic_uint *begun;
+    int result;
+    struct thread thread;
+};
+
+static void ask_store(void *arg)
+{
+    struct asker *asker = arg;
+
+    atomic_fetch_add(asker->begun, 1);
+    asker->result = hearth_discover(asker->kit->space, asker->tokens, TOKENS, WAIT_MS);
+}
+
+/* Requests with the same beginning ask once: the others wait for the first. */
+static void test_questions_are_asked_once(void **state)
+{
+    static struct fleet_proxy proxy;
+    struct asker askers[ASKERS];
+    struct tier_shared_stats stats;
+    int32_t tokens[TOKENS];
+    atomic_uint begun = 0;
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    fleet_proxy_start(&proxy, server.port);
+    snprintf(server.url, sizeof(server.url), "valkey://127.0.0.1:%u/test", proxy.port);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    atomic_store(&proxy.held, "GETEX");
+    for (int i = 0; i < ASKERS; i++) {
+        askers[i] = (struct asker){.kit = &b, .tokens = tokens, .begun = &begun};
+        assert_ok(thread_start(&askers[i].thread, "asker", ask_store, &askers[i], NULL));
+    }
+    while (atomic_load(&begun) < ASKERS || atomic_load(&proxy.holds) == 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    atomic_store(&proxy.held, NULL);
+    for (int i = 0; i < ASKERS; i++) {
+        thread_join(&askers[i].thread);
+        assert_int_equal(askers[i].result, HEARTH_OK);
+    }
+    tier_shared_stats(b.cache->tiers[HEARTH_TIER_REMOTE].tier, &stats);
+    assert_int_equal(stats.finds, 1);
+    assert_int_equal(find(&b, tokens, TOKENS), TOKENS - 1);
+    kit_close(&b);
+    kit_close(&a);
+    fleet_proxy_stop(&proxy);
+}
+
 /* ---- lies ---- */
 
 enum { VALUES_MAX = 256, VALUE_BYTES_MAX = 64 << 10 };
@@ -368,4 +464,5 @@ TEST_SUITE(TEST(test_rows_are_found), TEST(test_sealed_rows_are_found),
            TEST(test_snapshots_without_rows_are_found), TEST(test_branches),
            TEST(test_other_installations_and_tenants_find_nothing),
            TEST(test_clearing_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
+           TEST(test_objects_are_fetched_once), TEST(test_questions_are_asked_once),
            TEST(test_lies))

@@ -2,29 +2,23 @@
  * fleet_test.c: three servers and one shared store: a conversation moves from server to server and
  * computes only what is new.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/fleet_kit.h"
 #include "support/scenario.h"
 #include "support/test.h"
 
-enum { ANSWER = 8, SYSTEM_WORDS = 110, USER_WORDS = 30, SERVERS = 3, TURNS = 4, FAN_OUT = 8 };
-
-static const char *key_file(void)
-{
-    static char path[1024];
-
-    snprintf(path, sizeof(path), "%s/fleet.key", test_dir());
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, "0123456789abcdef0123456789abcdef", 32), 32);
-    close(fd);
-    return path;
-}
+/* HEADER: tokens of a prompt that begin the answer. */
+enum {
+    ANSWER = 8,
+    HEADER = 8,
+    SYSTEM_WORDS = 110,
+    USER_WORDS = 30,
+    SERVERS = 3,
+    TURNS = 4,
+    FAN_OUT = 8
+};
 
 static void open_fleet(struct scenario *scenarios, size_t count, const char *family,
                        const char *url, const char *more)
@@ -32,7 +26,7 @@ static void open_fleet(struct scenario *scenarios, size_t count, const char *fam
     char args[1800];
 
     snprintf(args, sizeof(args), "--ssd-dir none --ssd-encrypt %s --shared %s --shared-wait 5s %s",
-             key_file(), url, more);
+             fleet_key_file(), url, more);
     for (size_t i = 0; i < count; i++)
         scenario_open(&scenarios[i], family, args);
 }
@@ -44,15 +38,14 @@ static void wait_written(struct scenario *scenario)
     serve_proc_wait_metric(&scenario->proc, "hearth_shared_queue_length", 0);
 }
 
-static void check_moves(const char *family)
+/* Each turn is asked on another server, which computes only what is new. With `cold`, a server
+ * without a cache, answers are compared: such servers are exact, and reuse whole messages of prompts
+ * only. */
+static void check_moves(struct scenario *scenarios, struct scenario *cold)
 {
-    struct scenario scenarios[SERVERS];
-    struct fleet_server store;
     struct talk talk = {0};
     uint32_t before = 0;
 
-    fleet_start(&store, "valkey-server", "");
-    open_fleet(scenarios, SERVERS, family, store.url, "");
     talk_say(&talk, "system", talk_words(1, SYSTEM_WORDS));
     for (unsigned turn = 0; turn < TURNS; turn++) {
         struct scenario *scenario = &scenarios[turn % SERVERS];
@@ -62,7 +55,9 @@ static void check_moves(const char *family)
             assert_true(answer.reused + 1 >= before);
             assert_true(answer.remote > 0); /* the last turn was elsewhere */
         }
-        before = answer.prompt + ANSWER - 1;
+        if (cold != NULL)
+            assert_string_equal(answer.text, scenario_ask(cold, &talk, ANSWER).text);
+        before = cold != NULL ? answer.prompt - HEADER : answer.prompt + ANSWER - 1;
         talk_say(&talk, "assistant", answer.text);
         wait_written(scenario);
     }
@@ -99,16 +94,32 @@ static void test_killed_store(void **state)
     scenario_close(&cold);
 }
 
+/* The store is a cluster of three masters with a replica each; two of them are named. */
 static void test_qwen3_moves(void **state)
 {
+    struct scenario scenarios[SERVERS], cold;
+    struct fleet_server nodes[FLEET_CLUSTER];
+    char url[128];
+
     (void)state;
-    check_moves("qwen3");
+    fleet_start_cluster(nodes);
+    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u,127.0.0.1:%u/test", nodes[0].port,
+             nodes[1].port);
+    open_fleet(scenarios, SERVERS, "qwen3", url, "--exact");
+    scenario_open(&cold, "qwen3", "--exact --no-cache");
+    check_moves(scenarios, &cold);
+    scenario_close(&cold);
 }
 
 static void test_qwen35_moves(void **state)
 {
+    struct scenario scenarios[SERVERS];
+    struct fleet_server store;
+
     (void)state;
-    check_moves("qwen35");
+    fleet_start(&store, "valkey-server", "");
+    open_fleet(scenarios, SERVERS, "qwen35", store.url, "");
+    check_moves(scenarios, NULL);
 }
 
 TEST_SUITE(TEST(test_qwen3_moves), TEST(test_qwen35_moves), TEST(test_killed_store))

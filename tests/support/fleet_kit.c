@@ -108,8 +108,9 @@ static int connect_to(uint16_t port)
     return -1;
 }
 
-/* The first line of the reply; false: none came. */
-static bool ask(uint16_t port, const char *command, char *reply, size_t size)
+/* The reply, until it has this text; false: none came. */
+static bool ask_until(uint16_t port, const char *command, const char *until, char *reply,
+                      size_t size)
 {
     char line[1024];
     int fd = connect_to(port);
@@ -125,11 +126,17 @@ static bool ask(uint16_t port, const char *command, char *reply, size_t size)
         got = recv(fd, reply + len, size - 1 - len, 0);
         len += got > 0 ? (size_t)got : 0;
         reply[len] = '\0';
-        if (strstr(reply, "\r\n") != NULL)
+        if (strstr(reply, until) != NULL)
             break;
     }
     close(fd);
     return len > 0;
+}
+
+/* The first line of the reply. */
+static bool ask(uint16_t port, const char *command, char *reply, size_t size)
+{
+    return ask_until(port, command, "\r\n", reply, size);
 }
 
 const char *fleet_ask(const struct fleet_server *server, const char *command)
@@ -140,6 +147,15 @@ const char *fleet_ask(const struct fleet_server *server, const char *command)
         fail_msg("%s: no answer to %s", server->url, command);
     reply[strcspn(reply, "\r")] = '\0';
     return reply;
+}
+
+bool fleet_is_master(const struct fleet_server *server)
+{
+    char reply[4096];
+
+    if (!ask_until(server->port, "INFO replication", "_", reply, sizeof(reply)))
+        fail_msg("%s: no answer", server->url);
+    return strstr(reply, "role:master") != NULL;
 }
 
 const char *fleet_ask_value(const struct fleet_server *server, const char *command)
@@ -259,6 +275,27 @@ void fleet_kill(struct fleet_server *server)
     server->pid = 0;
 }
 
+pid_t fleet_cli_start(const char *args)
+{
+    char words[1024], log[600], *argv[ARGS_MAX];
+
+    fleet_need("valkey-cli");
+    snprintf(words, sizeof(words), "%s %s", find_program("valkey-cli"), args);
+    snprintf(log, sizeof(log), "%.500s/cli.log", test_dir());
+    argv[split(words, argv, ARGS_MAX - 1)] = NULL;
+    return fleet_spawn(argv, log);
+}
+
+void fleet_cli_end(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    remember(pid, 0);
+    if (status != 0)
+        fail_msg("valkey-cli gave %d: see cli.log", status);
+}
+
 void fleet_cli(const char *args)
 {
     char command[2048];
@@ -352,4 +389,16 @@ void fleet_damage(const struct tier_shared_options *options, const struct hash25
 void fleet_delete_part(const struct tier_shared_options *options, const struct hash256 *key)
 {
     run_part(options, key, delete_value);
+}
+
+const char *fleet_key_file(void)
+{
+    static char path[1024];
+
+    snprintf(path, sizeof(path), "%s/fleet.key", test_dir());
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "0123456789abcdef0123456789abcdef", 32), 32);
+    close(fd);
+    return path;
 }

@@ -33,6 +33,8 @@ const char *fleet_ask(const struct fleet_server *server, const char *command);
 /* The same for a reply that is a short string. */
 const char *fleet_ask_value(const struct fleet_server *server, const char *command);
 
+bool fleet_is_master(const struct fleet_server *server); /* or a replica */
+
 /* Any program, which does not outlive the test; its output goes to the file. */
 pid_t fleet_spawn(char *const *argv, const char *log);
 void fleet_end(pid_t pid); /* SIGKILL */
@@ -48,6 +50,9 @@ struct hash256;
 void fleet_damage(const struct tier_shared_options *options, const struct hash256 *key);
 void fleet_delete_part(const struct tier_shared_options *options, const struct hash256 *key);
 
+/* A key for --ssd-encrypt: servers that share objects have the same. Borrowed. */
+const char *fleet_key_file(void);
+
 /* Three masters with a replica each; skips the test where valkey-cli is missing. */
 enum { FLEET_CLUSTER = 6 };
 void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER]);
@@ -55,5 +60,7 @@ void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER]);
 void fleet_wait_cluster(const struct fleet_server *server);
 /* Runs valkey-cli with these arguments, and expects success. */
 void fleet_cli(const char *args);
+pid_t fleet_cli_start(const char *args); /* does not wait for it */
+void fleet_cli_end(pid_t pid);
 
 #endif

@@ -50,6 +50,17 @@ static bool refuse(struct fleet_proxy_conn *conn, const struct fleet_fault *faul
     return fault->kind == FLEET_SILENT;
 }
 
+static void wait_while_held(struct fleet_proxy *proxy, const char *piece, size_t len)
+{
+    const char *text = atomic_load(&proxy->held);
+
+    if (text == NULL || memmem(piece, len, text, strlen(text)) == NULL)
+        return;
+    atomic_fetch_add(&proxy->holds, 1);
+    while (atomic_load(&proxy->held) != NULL)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+}
+
 static bool forward_request(struct fleet_proxy_conn *conn, char *piece)
 {
     struct fleet_proxy *proxy = conn->proxy;
@@ -58,6 +69,7 @@ static bool forward_request(struct fleet_proxy_conn *conn, char *piece)
 
     if (got <= 0)
         return false;
+    wait_while_held(proxy, piece, (size_t)got);
     if (fault == NULL || atomic_fetch_sub(&proxy->pieces, 1) != 1)
         return send_all(conn->server, piece, (size_t)got);
     if (fault->kind != FLEET_LOST && fault->kind != FLEET_HALF)
@@ -161,6 +173,7 @@ void fleet_proxy_start(struct fleet_proxy *proxy, uint16_t to)
 
 void fleet_proxy_stop(struct fleet_proxy *proxy)
 {
+    atomic_store(&proxy->held, NULL);
     shutdown(proxy->listener, SHUT_RDWR);
     thread_join(&proxy->thread);
     close(proxy->listener);

@@ -2,6 +2,7 @@
  * fleet_proxy.h: a TCP proxy in front of a real server, with the faults of a network and of servers.
  *
  * One piece of a request (what one read of the socket gives) can get a fault instead of its reply.
+ * Requests can be held.
  *
  * Threads: start and stop belong to the test's thread; delay and faults may be set by any.
  */
@@ -34,7 +35,9 @@ struct fleet_proxy {
     uint16_t port, to;
     atomic_uint delay_ms; /* of each piece of a reply */
     const struct fleet_fault *_Atomic fault;
-    atomic_int pieces; /* until the fault; it has come when this is 0 or less */
+    atomic_int pieces;        /* until the fault; it has come when this is 0 or less */
+    const char *_Atomic held; /* requests with this text wait until it is NULL */
+    atomic_uint holds;        /* how many did, or do */
     int listener;
     struct thread thread;
     struct fleet_proxy_conn {

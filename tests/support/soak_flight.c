@@ -40,6 +40,21 @@ void soak_flight_leave(struct soak_flight *flight, bool reset)
     flight->open = flight->ended = false;
 }
 
+/* Comments that keep a connection open are no events. */
+static void note_event(struct soak_flight *flight, size_t before)
+{
+    uint64_t now = clock_mono_ns(clock_real());
+    const struct buf *in = &flight->client.in;
+
+    if (memmem(in->data + before, in->len - before, "data:", 5) == NULL)
+        return;
+    if (flight->heard_ns == 0)
+        flight->first_ns = now - flight->sent_ns;
+    else
+        flight->pause_ns = MAX(flight->pause_ns, now - flight->heard_ns);
+    flight->heard_ns = now;
+}
+
 void soak_flights_poll(struct soak_flight *const *flights, size_t count, int timeout_ms)
 {
     static struct pollfd fds[FLIGHTS_MAX];
@@ -56,8 +71,11 @@ void soak_flights_poll(struct soak_flight *const *flights, size_t count, int tim
     if (poll(fds, waiting, timeout_ms) <= 0)
         return;
     for (nfds_t i = 0; i < waiting; i++)
-        if (fds[i].revents != 0)
+        if (fds[i].revents != 0) {
+            size_t before = at[i]->client.in.len;
             at[i]->ended = !http_client_read(&at[i]->client);
+            note_event(at[i], before);
+        }
 }
 
 /* ---- reading ---- */

@@ -25,6 +25,8 @@ struct soak_flight {
     bool open, ended;
     struct soak_ask ask;
     uint64_t sent_ns;
+    /* Of a stream: when an event came last; until the first, and the longest pause after it. */
+    uint64_t heard_ns, first_ns, pause_ns;
 };
 
 struct soak_answer {

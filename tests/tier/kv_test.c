@@ -27,8 +27,9 @@ struct script {
     int listener;
     uint16_t port;
     const char *_Atomic reply;
-    const char *auth;  /* the reply to AUTH */
-    atomic_bool reset; /* closes with RST after the reply */
+    const char *auth;   /* the reply to AUTH */
+    atomic_bool reset;  /* closes with RST after the reply */
+    atomic_bool silent; /* to every command */
     atomic_int connections, commands;
     struct thread thread;
     char url[64];
@@ -42,6 +43,8 @@ static bool answer_one(struct script *script, int fd, const char *command)
     bool prelude = true;
 
     atomic_fetch_add(&script->commands, 1);
+    if (atomic_load(&script->silent))
+        return true;
     if (strstr(command, "SLOTS") != NULL)
         reply = no_cluster;
     else if (strstr(command, "ASKING") != NULL)
@@ -387,6 +390,42 @@ static void test_breaker(void **state)
     script_stop(&script);
 }
 
+static void run_silent(void *arg)
+{
+    struct kv_op op = {.verb = KV_GET, .name = "name"};
+
+    kv_run(arg, &op, 1, UINT64_MAX);
+}
+
+/* While one run tries, the breaker is half-open, and other runs do not wait. */
+static void test_half_open(void **state)
+{
+    (void)state;
+    struct script script;
+    struct kv_server_stats stats = {.breaker = KV_CLOSED};
+    struct thread thread = {0};
+    char dst[8];
+
+    script_start(&script, "-LOADING\r\n");
+    struct kv *kv = open_kv(script.url, 200 * NS_PER_MS);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_ERROR);
+    atomic_store(&script.silent, true);
+    while (kv_is_down(kv)) /* until it is time to try */
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    assert_ok(thread_start(&thread, "silent", run_silent, kv, NULL));
+    while (stats.breaker != KV_HALF_OPEN)
+        kv_server_stats(kv, 0, &stats);
+    assert_string_equal(kv_breaker_name(stats.breaker), "half-open");
+    kv_stop(kv);
+    thread_join(&thread);
+    kv_server_stats(kv, 0, &stats); /* it did not answer */
+    assert_string_equal(kv_breaker_name(stats.breaker), "open");
+    assert_int_equal(stats.opened, 2);
+    kv_close(&kv);
+    script_stop(&script);
+}
+
 static void test_urls(void **state)
 {
     (void)state;
@@ -414,4 +453,4 @@ static void test_urls(void **state)
 
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
            TEST(test_refused), TEST(test_reset), TEST(test_moved_storm), TEST(test_breaker),
-           TEST(test_urls))
+           TEST(test_half_open), TEST(test_urls))

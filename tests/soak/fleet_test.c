@@ -1,0 +1,352 @@
+/*
+ * fleet_test.c: three servers, one Valkey cluster of three masters with a replica each, and what
+ * may happen to it while conversations fan out over the servers. `make fleet` runs it.
+ *
+ * Conversations of three tenants and two models (dense and hybrid) move to another server with each
+ * turn. A fault is made while they stream. Every answer is, to the letter, that of a server without
+ * a cache. No stream pauses for longer than the deadline of the store: measured as the longest
+ * pause with the fault minus the longest without.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "support/fleet_kit.h"
+#include "support/soak_flight.h"
+#include "support/soak_server.h"
+#include "support/test.h"
+
+enum {
+    SERVERS = 3,
+    STREAMS = 4, /* conversations at a time */
+    TURNS = 3,
+    ANSWER = 12,
+    WAIT_MS = 200,                /* --shared-wait */
+    DEADLINE_MS = WAIT_MS + 2000, /* the question, then a batch of parts (docs/fleet.md) */
+    RESHARD_SLOTS = 2000,
+};
+
+/* A conversation as the reference has it: turn t is its first counts[t] messages. */
+struct line {
+    struct soak_talk talk;
+    size_t counts[TURNS];
+    char *right[TURNS];
+    unsigned turn, offset; /* offset: the server of its first turn */
+    struct soak_flight flight;
+};
+
+struct fleet {
+    struct serve_proc servers[SERVERS], reference;
+    struct fleet_server nodes[FLEET_CLUSTER];
+    struct soak_texts texts;
+    uint64_t seed;
+    struct line lines[STREAMS];
+    struct fleet_server *stopped;
+    pid_t reshard;
+};
+
+struct result {
+    unsigned answers;
+    uint64_t prompt, computed, remote, first_ns, pause_ns;
+};
+
+/* ---- conversations ---- */
+
+static void finish(struct soak_flight *flight, struct soak_answer *answer)
+{
+    while (!flight->ended)
+        soak_flights_poll(&flight, 1, 1000);
+    soak_flight_take(flight, answer);
+    if (!answer->whole)
+        fail_msg("status %d: %s", answer->status, answer->fault);
+}
+
+/* All turns, answered by the reference. */
+static void prepare_line(struct fleet *fleet, struct line *line, unsigned index)
+{
+    static const struct soak_ask plain = {.dialect = SCENARIO_CHAT, .tokens = ANSWER};
+
+    soak_talk_fini(&line->talk);
+    soak_talk_begin(&line->talk, &fleet->texts, &fleet->seed, index % SOAK_TENANTS);
+    line->turn = 0;
+    line->offset = index;
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        struct soak_answer answer;
+        line->counts[turn] = line->talk.count;
+        assert_true(soak_flight_send(&line->flight, &fleet->reference, &line->talk, &plain));
+        finish(&line->flight, &answer);
+        mem_free(line->right[turn]);
+        line->right[turn] = mem_strdup(buf_str(&answer.text));
+        soak_talk_say(&line->talk, "assistant", line->right[turn]);
+        soak_answer_fini(&answer);
+        soak_talk_go_on(&line->talk, &fleet->texts, &fleet->seed);
+    }
+}
+
+static void send_turn(struct fleet *fleet, struct line *line)
+{
+    static const struct soak_ask streamed = {
+        .dialect = SCENARIO_CHAT, .tokens = ANSWER, .stream = true};
+    struct soak_talk talk = line->talk; /* borrows the texts */
+
+    talk.count = line->counts[line->turn];
+    assert_true(soak_flight_send(
+        &line->flight, &fleet->servers[(line->offset + line->turn) % SERVERS], &talk, &streamed));
+}
+
+/* Checks the answer, and goes to the next server with the next turn. */
+static void take_turn(struct fleet *fleet, struct line *line, struct result *result)
+{
+    struct soak_answer answer;
+    uint64_t first_ns = line->flight.first_ns, pause_ns = line->flight.pause_ns;
+
+    finish(&line->flight, &answer);
+    if (strcmp(buf_str(&answer.text), line->right[line->turn]) != 0)
+        fail_msg("turn %u (remote %u, ram %u, computed %u): %s\nthe reference: %s", line->turn,
+                 answer.remote, answer.ram, answer.computed, buf_str(&answer.text),
+                 line->right[line->turn]);
+    result->answers++;
+    result->prompt += answer.prompt;
+    result->computed += answer.computed;
+    result->remote += answer.remote;
+    result->first_ns = MAX(result->first_ns, first_ns);
+    result->pause_ns = MAX(result->pause_ns, pause_ns);
+    soak_answer_fini(&answer);
+    if (++line->turn < TURNS)
+        send_turn(fleet, line);
+}
+
+/* ---- faults ---- */
+
+static void each_node(struct fleet *fleet, const char *command)
+{
+    for (size_t i = 0; i < FLEET_CLUSTER; i++)
+        (void)fleet_ask(&fleet->nodes[i], command);
+}
+
+static struct fleet_server *find_node(struct fleet *fleet, bool master)
+{
+    for (size_t i = 0; i < FLEET_CLUSTER; i++)
+        if (fleet_is_master(&fleet->nodes[i]) == master)
+            return &fleet->nodes[i];
+    fail_msg("no such node");
+    return NULL;
+}
+
+static void make_none(struct fleet *fleet)
+{
+    (void)fleet;
+}
+
+static void wait_cluster(struct fleet *fleet)
+{
+    for (size_t i = 0; i < FLEET_CLUSTER; i++)
+        fleet_wait_cluster(&fleet->nodes[i]);
+}
+
+/* Its replica takes over. */
+static void kill_master(struct fleet *fleet)
+{
+    fleet_kill(find_node(fleet, true));
+}
+
+static void kill_all(struct fleet *fleet)
+{
+    for (size_t i = 0; i < FLEET_CLUSTER; i++)
+        fleet_kill(&fleet->nodes[i]);
+}
+
+static void restart_killed(struct fleet *fleet)
+{
+    for (size_t i = 0; i < FLEET_CLUSTER; i++)
+        if (fleet->nodes[i].pid == 0)
+            fleet_restart(&fleet->nodes[i]);
+    wait_cluster(fleet);
+}
+
+/* As an operator does it, without a dead node. */
+static void fail_over(struct fleet *fleet)
+{
+    assert_string_equal(fleet_ask(find_node(fleet, false), "CLUSTER FAILOVER"), "+OK");
+}
+
+/* Connections stay open, and nothing answers. */
+static void stop_master(struct fleet *fleet)
+{
+    fleet->stopped = find_node(fleet, true);
+    assert_int_equal(kill(fleet->stopped->pid, SIGSTOP), 0);
+}
+
+static void continue_stopped(struct fleet *fleet)
+{
+    assert_int_equal(kill(fleet->stopped->pid, SIGCONT), 0);
+    wait_cluster(fleet);
+}
+
+/* In the background: slots move while they are read and written. */
+static void begin_reshard(struct fleet *fleet)
+{
+    struct fleet_server *masters[2];
+    size_t found = 0;
+    char args[512], from[64];
+
+    for (size_t i = 0; i < FLEET_CLUSTER && found < 2; i++)
+        if (fleet_is_master(&fleet->nodes[i]))
+            masters[found++] = &fleet->nodes[i];
+    assert_int_equal(found, 2);
+    snprintf(from, sizeof(from), "%s", fleet_ask_value(masters[0], "CLUSTER MYID"));
+    snprintf(args, sizeof(args),
+             "--cluster reshard 127.0.0.1:%u --cluster-from %s --cluster-to %s --cluster-slots %d "
+             "--cluster-yes",
+             masters[0]->port, from, fleet_ask_value(masters[1], "CLUSTER MYID"), RESHARD_SLOTS);
+    fleet->reshard = fleet_cli_start(args);
+}
+
+static void end_reshard(struct fleet *fleet)
+{
+    fleet_cli_end(fleet->reshard);
+}
+
+/* Every write is refused from now on: OOM. */
+static void fill_up(struct fleet *fleet)
+{
+    each_node(fleet, "CONFIG SET maxmemory 1000");
+}
+
+static void make_room(struct fleet *fleet)
+{
+    each_node(fleet, "CONFIG SET maxmemory 0");
+}
+
+static const struct mishap {
+    const char *name;
+    void (*make)(struct fleet *fleet);
+    void (*end)(struct fleet *fleet);
+} faults[] = {
+    {"none", make_none, make_none},
+    {"a master that hangs", stop_master, continue_stopped},
+    {"kill -9 of a master", kill_master, restart_killed},
+    {"a fail-over", fail_over, wait_cluster},
+
+    {"a resharding", begin_reshard, end_reshard},
+    {"a full cluster", fill_up, make_room},
+    {"kill -9 of all nodes", kill_all, restart_killed},
+};
+
+/* ---- rounds ---- */
+
+/* One fan-out; the fault comes when each conversation has had its first answer or is about to. */
+static void run_round(struct fleet *fleet, const struct mishap *fault, struct result *result)
+{
+    unsigned begin = result->answers;
+    struct soak_flight *flights[STREAMS];
+    bool made = false;
+
+    for (unsigned i = 0; i < STREAMS; i++)
+        prepare_line(fleet, &fleet->lines[i], i);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        flights[i] = &fleet->lines[i].flight;
+        send_turn(fleet, &fleet->lines[i]);
+    }
+    while (result->answers - begin < STREAMS * TURNS) {
+        soak_flights_poll(flights, STREAMS, 1000);
+        for (unsigned i = 0; i < STREAMS; i++)
+            if (flights[i]->open && flights[i]->ended)
+                take_turn(fleet, &fleet->lines[i], result);
+        if (!made && result->answers - begin >= STREAMS)
+            fault->make(fleet);
+        made |= result->answers - begin >= STREAMS;
+    }
+    fault->end(fleet);
+}
+
+static void open_fleet(struct fleet *fleet)
+{
+    char args[1500];
+
+    fleet_start_cluster(fleet->nodes);
+    snprintf(args, sizeof(args),
+             "--exact --ram-cache 24MiB --ssd-dir none --ssd-encrypt %s --shared-wait %dms "
+             "--shared valkey://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u/fleet",
+             fleet_key_file(), WAIT_MS, fleet->nodes[0].port, fleet->nodes[1].port,
+             fleet->nodes[2].port);
+    for (int i = 0; i < SERVERS; i++)
+        soak_server_start(&fleet->servers[i], args);
+    soak_reference_start(&fleet->reference);
+    soak_texts_init(&fleet->texts);
+}
+
+static void close_fleet(struct fleet *fleet)
+{
+    for (int i = 0; i < SERVERS; i++)
+        serve_proc_stop(&fleet->servers[i]);
+    serve_proc_stop(&fleet->reference);
+    for (size_t i = 0; i < STREAMS; i++) {
+        soak_talk_fini(&fleet->lines[i].talk);
+        for (size_t turn = 0; turn < TURNS; turn++)
+            mem_free(fleet->lines[i].right[turn]);
+    }
+    soak_texts_fini(&fleet->texts);
+    mem_free(fleet);
+}
+
+static double ms(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_MS;
+}
+
+/* The pause that a fault adds, at the most, before the first event or between two. */
+static double added_ms(const struct result *result, const struct result *without)
+{
+    double first = ms(result->first_ns) - ms(without->first_ns);
+    double pause = ms(result->pause_ns) - ms(without->pause_ns);
+
+    return MAX(first, pause);
+}
+
+static void report(const struct result *results)
+{
+    printf("| fault | answers, all equal | prompt tokens | computed | from the store | first event "
+           "ms | pause ms | added ms |\n|---|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < COUNT_OF(faults); i++)
+        printf("| %s | %u | %llu | %llu | %llu | %.0f | %.0f | %.0f |\n", faults[i].name,
+               results[i].answers, (unsigned long long)results[i].prompt,
+               (unsigned long long)results[i].computed, (unsigned long long)results[i].remote,
+               ms(results[i].first_ns), ms(results[i].pause_ns),
+               added_ms(&results[i], &results[0]));
+}
+
+static void test_faults(void **state)
+{
+    const char *text = getenv("HEARTH_FLEET_ROUNDS");
+    struct result results[COUNT_OF(faults)] = {{0}}, after = {0};
+    struct fleet *fleet;
+    uint64_t rounds = 0;
+
+    (void)state;
+    if (text == NULL || !str_to_u64(str_from(text), &rounds))
+        TEST_SKIP("a campaign: make fleet");
+    fleet_need("valkey-server");
+    fleet = mem_alloc(sizeof(*fleet));
+    fleet->seed = test_seed();
+    open_fleet(fleet);
+    for (uint64_t round = 0; round < rounds; round++)
+        for (size_t i = 0; i < COUNT_OF(faults); i++) {
+            run_round(fleet, &faults[i], &results[i]);
+            printf("round %llu: %s\n", (unsigned long long)round + 1, faults[i].name);
+            fflush(stdout);
+        }
+    report(results);
+    while (after.remote == 0) /* a full store is written again after half a minute */
+        run_round(fleet, &faults[0], &after);
+    for (size_t i = 0; i < COUNT_OF(faults); i++)
+        if (added_ms(&results[i], &results[0]) > DEADLINE_MS)
+            fail_msg("%s: a stream pauses for longer than %d ms", faults[i].name, DEADLINE_MS);
+    assert_true(results[0].remote > 0);
+    close_fleet(fleet);
+}
+
+TEST_SUITE(TEST(test_faults))

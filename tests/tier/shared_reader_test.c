@@ -1,0 +1,119 @@
+/*
+ * shared_reader_test.c: reads of a real store: before queued writes, and not again for pages that
+ * were empty a moment ago.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "support/fleet_kit.h"
+#include "support/fleet_proxy.h"
+#include "support/test.h"
+#include "support/tier_suite.h"
+#include "tier/tier_shared.h"
+
+enum { BYTES = 100000, PUTS = 3, PLACES = 4 };
+#define WAIT_NS (60 * NS_PER_S)
+
+static struct fleet_server server;
+
+static struct tier *open_at(uint16_t port)
+{
+    char url[64];
+    struct tier_shared_options options = {
+        .kv = {.url = url, .ttl_s = 600},
+        .key = {{1, 2, 3}},
+        .timeout_ns = WAIT_NS,
+        .negative_ns = WAIT_NS,
+        .close_wait_ns = WAIT_NS,
+    };
+    struct tier *tier;
+
+    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u/test", port);
+    assert_ok(tier_shared_open(&tier, &options, NULL));
+    return tier;
+}
+
+static void count_done(enum tier_result result, void *arg)
+{
+    assert_int_equal(result, TIER_OK);
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+/* Writes hang in the network; a read that comes later does not wait for them. */
+static void test_reads_overtake_writes(void **state)
+{
+    static struct fleet_proxy proxy;
+    static unsigned char data[PUTS][BYTES];
+    atomic_uint done = 0;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    fleet_proxy_start(&proxy, server.port);
+    struct tier *tier = open_at(proxy.port);
+    assert_true(tier_suite_put(tier, 100, BYTES));
+    atomic_store(&proxy.held, "\r\nSET\r\n");
+    for (uint32_t i = 0; i < PUTS; i++) {
+        struct tier_meta meta = tier_suite_meta(i, BYTES);
+        tier_suite_fill(data[i], BYTES, i, 0);
+        assert_true(tier->ops->put(tier, &meta, data[i], count_done, &done));
+    }
+    while (atomic_load(&proxy.holds) == 0) /* the first is being written */
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    assert_int_equal(tier_suite_get(tier, 100, BYTES), TIER_OK);
+    assert_int_equal(atomic_load(&done), 0);
+    atomic_store(&proxy.held, NULL);
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    assert_int_equal(atomic_load(&done), PUTS);
+    tier_close(&tier);
+    fleet_proxy_stop(&proxy);
+}
+
+static struct tier_shared_stats stats_of(struct tier *tier)
+{
+    struct tier_shared_stats stats;
+
+    tier_shared_stats(tier, &stats);
+    return stats;
+}
+
+static void find(struct tier *tier, const struct hash256 *places, struct tier_page *pages)
+{
+    const struct hash256 space = {{9}};
+
+    assert_true(tier->ops->find(tier, &space, places, PLACES,
+                                clock_deadline_ns(clock_real(), WAIT_NS), pages));
+}
+
+/* An empty page is not asked for again, unless this process has just filled it. */
+static void test_empty_pages_are_remembered(void **state)
+{
+    static unsigned char data[BYTES];
+    const struct hash256 places[PLACES] = {{{1}}, {{2}}, {{3}}, {{4}}};
+    struct tier_page pages[PLACES];
+    atomic_uint done = 0;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    struct tier *tier = open_at(server.port);
+    find(tier, places, pages);
+    assert_int_equal(stats_of(tier).pages_asked, PLACES);
+    find(tier, places, pages);
+    assert_int_equal(stats_of(tier).pages_asked, PLACES);
+    assert_int_equal(stats_of(tier).pages_skipped, PLACES);
+    assert_int_equal(stats_of(tier).finds, 1); /* no round trip at all */
+    struct tier_meta meta = tier_suite_meta(1, BYTES);
+    meta.space = (struct hash256){{9}};
+    meta.places = places;
+    meta.places_count = 2; /* it begins at the first place, and covers its block */
+    tier_suite_fill(data, BYTES, 1, 0);
+    assert_true(tier->ops->put(tier, &meta, data, count_done, &done));
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    find(tier, places, pages);
+    assert_int_equal(pages[0].count, 1);
+    assert_true(hash256_eq(&pages[0].entries[0].key, &meta.key));
+    tier_close(&tier);
+}
+
+TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_empty_pages_are_remembered))
