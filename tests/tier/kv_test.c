@@ -408,8 +408,10 @@ static void test_half_open(void **state)
 
     script_start(&script, "-LOADING\r\n");
     struct kv *kv = open_kv(script.url, 200 * NS_PER_MS);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_ERROR);
+    while (stats.breaker != KV_OPEN) { /* a slow machine asks for slots meanwhile, which works */
+        (void)run_one(kv, KV_GET, dst, 4);
+        kv_server_stats(kv, 0, &stats);
+    }
     atomic_store(&script.silent, true);
     while (kv_is_down(kv)) /* until it is time to try */
         clock_sleep_ns(clock_real(), NS_PER_MS);
