@@ -64,7 +64,9 @@ static void finish(struct soak_flight *flight, struct soak_answer *answer)
         fail_msg("status %d: %s", answer->status, answer->fault);
 }
 
-/* All turns, answered by the reference. */
+/* All turns, answered by the reference. Answers are edited before they become part of the talk. A
+ * server that knows the sampled tokens of a turn uses them, and one that lost them with the store
+ * reads the text, which may be other tokens: two servers without a cache would differ. */
 static void prepare_line(struct fleet *fleet, struct line *line, unsigned index)
 {
     static const struct soak_ask plain = {.dialect = SCENARIO_CHAT, .tokens = ANSWER};
@@ -80,7 +82,8 @@ static void prepare_line(struct fleet *fleet, struct line *line, unsigned index)
         finish(&line->flight, &answer);
         mem_free(line->right[turn]);
         line->right[turn] = mem_strdup(buf_str(&answer.text));
-        soak_talk_say(&line->talk, "assistant", line->right[turn]);
+        buf_append_str(&answer.text, " (edited)");
+        soak_talk_say(&line->talk, "assistant", buf_str(&answer.text));
         soak_answer_fini(&answer);
         soak_talk_go_on(&line->talk, &fleet->texts, &fleet->seed);
     }
@@ -105,9 +108,9 @@ static void take_turn(struct fleet *fleet, struct line *line, struct result *res
 
     finish(&line->flight, &answer);
     if (strcmp(buf_str(&answer.text), line->right[line->turn]) != 0)
-        fail_msg("turn %u (remote %u, ram %u, computed %u): %s\nthe reference: %s", line->turn,
-                 answer.remote, answer.ram, answer.computed, buf_str(&answer.text),
-                 line->right[line->turn]);
+        fail_msg("%s, tenant %u, turn %u (remote %u, ram %u, computed %u): %s\nthe reference: %s",
+                 soak_models[line->talk.model], line->talk.tenant, line->turn, answer.remote,
+                 answer.ram, answer.computed, buf_str(&answer.text), line->right[line->turn]);
     result->answers++;
     result->prompt += answer.prompt;
     result->computed += answer.computed;
