@@ -146,7 +146,7 @@ static void read_printed(struct admin_quantize *task)
         if (got == 0 || (got < 0 && errno != EINTR))
             break;
         if (got > 0 && buf_append(&text, bytes, (size_t)got) != ERR_OK)
-            buf_truncate(&text, 0); /* a line that is no text of ours */
+            buf_truncate(&text, 0); /* longer than any line of the command */
         while ((end = str_find(buf_text(&text), STR("\n"))) != SIZE_MAX) {
             read_line(task, (struct str){text.data, end});
             buf_consume(&text, end + 1);

@@ -81,7 +81,7 @@ struct draft_cost {
         uint32_t samples; /* with fewer than DRAFT_COST_SAMPLES, nothing is known */
         uint32_t age;     /* narrower steps since the last one */
     } of[DRAFT_WIDTHS];
-    double guess_ns; /* what making a guess takes: 0 of known text, else that of the next call */
+    double guess_ns; /* what making a guess takes; 0: of known text */
 };
 
 void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint64_t ns);

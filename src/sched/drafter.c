@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "sched/draft.h"
+#include "sched/sched.h"
 
 enum { COMMON_MIN = 32 }; /* tokens that are worth a fork */
 
@@ -144,15 +145,6 @@ struct drafter_job *drafter_follow(struct drafter *drafter, const void *owner)
     return job;
 }
 
-static uint32_t common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count)
-{
-    uint32_t n = 0;
-
-    while (n < MIN(a_count, b_count) && a[n] == b[n])
-        n++;
-    return n;
-}
-
 /* Compares the guesses with what came, and removes those that were wrong. */
 static bool remove_wrong(struct drafter_job *job, const token_id *tokens, uint32_t count)
 {
@@ -219,8 +211,9 @@ static bool begin(struct drafter_job *job, const token_id *tokens, uint32_t coun
     uint32_t most = COMMON_MIN - 1;
 
     LIST_FOREACH (struct kept, kept, &drafter->kept, link) {
-        uint32_t same =
-            kept->owner == job->owner ? common(kept->tokens, kept->count, tokens, count - 1) : 0;
+        uint32_t same = kept->owner == job->owner
+                            ? sched_common(kept->tokens, kept->count, tokens, count - 1)
+                            : 0;
         if (same > most) {
             best = kept;
             most = same;

@@ -1,11 +1,11 @@
 /*
  * drafts.c: guesses (draft.h) in the batches of the scheduler.
  *
- * After the token of an answer the batch may have guesses for the next ones,
- * with logits for each. The job's sampler then picks token by token as if they had been computed
- * one after the other. As long as it picks what was guessed, the next logits are right as well.
- * The rows of the other guesses are removed. So drafts change which tokens are computed together
- * and nothing else: grammars, penalties and random numbers see the same sequence of picks.
+ * After the token of an answer the batch may have guesses for the next ones, with logits for each.
+ * The job's sampler then picks token by token as if they had been computed one after the other. As
+ * long as it picks what was guessed, the next logits are right as well. The rows of the other
+ * guesses are removed. So drafts change which tokens are computed together and nothing else:
+ * grammars, penalties and random numbers see the same sequence of picks.
  *
  *      tokens   ... last | guess guess guess guess
  *      logits        0       1     2     3     4         picked: guess, guess, other -> 2 accepted
@@ -59,9 +59,9 @@ static uint32_t ask_drafter(struct job *job, struct draft_batch *batch, uint32_t
     if (sched->options.draft_max > 0)
         max = MIN(max, sched->options.draft_max);
     if (sched->options.drafts == SCHED_DRAFTS_AUTO) {
-        sched->draft_cost.guess_ns = drafter_guess_ns(sched->drafter);
-        max = draft_length(&sched->draft_cost, batch, drafter_chance(sched->drafter), max);
-        sched->draft_cost.guess_ns = 0;
+        struct draft_cost cost = sched->draft_cost;
+        cost.guess_ns = drafter_guess_ns(sched->drafter);
+        max = draft_length(&cost, batch, drafter_chance(sched->drafter), max);
     }
     if (max == 0)
         drafter_skip(sched->drafter);

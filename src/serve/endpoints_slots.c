@@ -192,6 +192,7 @@ struct action {
     struct hash128 owner;
     struct hearth_space *space;
     struct slot_state state; /* its tokens are those of the slot */
+    struct str filename;     /* as the client has it */
     char name[NAME_BYTES];   /* of the file, below --slot-save-path */
     uint64_t begun_ns;
 };
@@ -216,9 +217,9 @@ static enum err read_name(struct action *action)
 {
     const char *tenant = action->call->tenant;
     char hex[HASH256_HEX_BYTES] = "";
-    struct str name = STR_NONE;
 
-    if (json_read_str(action->body, "filename", &name) != ERR_OK || !file_is_plain_name(name)) {
+    if (json_read_str(action->body, "filename", &action->filename) != ERR_OK ||
+        !file_is_plain_name(action->filename)) {
         *action->body->error = (struct api_error){0};
         return fail(action, "Invalid filename");
     }
@@ -227,7 +228,7 @@ static enum err read_name(struct action *action)
         hash256_hex(&hash, hex);
     }
     snprintf(action->name, sizeof(action->name), "%.*s%s" STR_FMT, TENANT_DIGITS, hex,
-             hex[0] != '\0' ? "-" : "", STR_ARG(name));
+             hex[0] != '\0' ? "-" : "", STR_ARG(action->filename));
     return ERR_OK;
 }
 
@@ -274,12 +275,10 @@ static void write_result(const struct action *action, const char *count_name, ui
 {
     const struct call *call = action->call;
     struct json *json = action->json;
-    struct str name = STR_NONE;
     uint64_t ns = clock_mono_ns(call->api->clock) - action->begun_ns;
 
-    (void)!json_read_str(action->body, "filename", &name);
     json_key_int(json, "id_slot", action->id);
-    json_key_str(json, "filename", name);
+    json_key_str(json, "filename", action->filename);
     json_key_uint(json, count_name, count);
     json_key_uint(json, bytes_name, bytes);
     json_key_open(json, "timings", '{');
