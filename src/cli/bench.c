@@ -47,6 +47,11 @@ static const struct option_desc options_table[] = {
      .help = "peer, drafts: path of llama-server."},
     {"answers", 0, OPTION_TEXT, AT(answers), .value = "FILE", HERE,
      .help = "drafts: edits to use, as JSON lines with `input` and `output`."},
+    {"rows", 0, OPTION_LIST, AT(rows), .value = "NAMES", HERE,
+     .help = "drafts: rows to measure, of nothing, regenerate, branch, edit and streams; default: "
+             "all."},
+    {"model-draft", 0, OPTION_TEXT, AT(draft_model), .value = "FILE", .alias = "md", HERE,
+     .help = "drafts: draft model of the servers with drafts."},
     {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", HERE, .group = "serve",
      .help = "Server to measure, as http://host:port[/v1]; by default hearth is started."},
     {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, HERE,

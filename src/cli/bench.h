@@ -22,8 +22,8 @@
 #include "cli/sheets.h"
 
 struct bench_options {
-    const char *model, *other_model, *url, *key, *name, *llama, *answers;
-    struct option_list sizes, concurrency, prompts, generations;
+    const char *model, *other_model, *url, *key, *name, *llama, *answers, *draft_model;
+    struct option_list sizes, concurrency, prompts, generations, rows;
     uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns;
     bool chat, keep, raw;
     struct sheet_outputs outputs;

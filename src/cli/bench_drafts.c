@@ -8,12 +8,13 @@
  *      branch       the same prompt again after the conversation went on
  *      edit         a text in the prompt comes again with changes. A grammar that names each token
  *                   forces the answer, so that any model gives it
- *      streams      eight clients with an edit each, at the same time
+ *      streams      eight clients at the same time, each with its own history and its own edit
  *
- * A row has the time from token to token, the median of all rounds. Ratios are taken round by
- * round, since other programs slow down both sides of a round; that of processor time, without
- * prefill, is independent of them. `tokens per run` is what drafts could gain if a wide batch took as long as a
- * single token: it does not depend on the machine.
+ * A row is printed as soon as it is measured, so that nothing is lost if the run ends early. It has
+ * the time from token to token, the median of all rounds. Ratios are taken round by round, since
+ * other programs slow down both sides of a round; that of processor time, without prefill, is
+ * independent of them. `tokens per run` is what drafts could gain if a wide batch took as long as
+ * a single token: it does not depend on the machine.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -26,6 +27,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "engine/backend.h"
@@ -38,6 +40,7 @@ enum {
     DRAFTS,
     LLAMA,
     SIDES,
+    SHAPE_REGENERATE = 1,
     STREAMS = 8,
     CONTEXT = 32768,
     PROMPT_BYTES = 800,
@@ -45,6 +48,7 @@ enum {
     CASE_PROMPT_BYTES_MAX = 6000,
     ANSWERS_BYTES_MAX = 256 << 20,
     ROUNDS_MAX = 1000,
+    HISTORY_SEED = 500, /* away from those of prompts in the same round */
 };
 
 static const struct sheet_column columns[] = {
@@ -62,7 +66,7 @@ static const struct sheet_column columns[] = {
 
 /* Recorded prompts with their answers. */
 struct cases {
-    struct {
+    struct case_text {
         struct buf prompt, answer;
     } * list;
     size_t count, cap;
@@ -72,7 +76,8 @@ struct side {
     struct bench *bench;
     const struct cases *cases;
     struct server server;
-    uint64_t seed; /* of the round and the shape */
+    uint64_t seed;        /* of the round and the shape */
+    struct errinfo error; /* why the last request failed */
 };
 
 /* What one shape measured on one side: of the last request of each stream. */
@@ -92,7 +97,7 @@ struct question {
 };
 
 /* Asks; *out has the time per token after the first. */
-static bool say(const struct side *side, const struct question *question, struct outcome *out)
+static bool say(struct side *side, const struct question *question, struct outcome *out)
 {
     const struct ask ask = {.url = &side->server.url,
                             .messages = question->messages,
@@ -101,11 +106,11 @@ static bool say(const struct side *side, const struct question *question, struct
                             .timeout_ms = side->bench->options->timeout_ns / NS_PER_MS,
                             .grammar = question->grammar,
                             .plain = question->grammar != NULL};
-    struct errinfo info = {0};
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
-    bool good = ask_run(&ask, &result, &info) == ERR_OK && result.status == 200 &&
-                result.error[0] == '\0' && result.generated >= MIN(question->tokens, 2);
+    bool answered = ask_run(&ask, &result, &side->error) == ERR_OK;
+    bool good = answered && result.status == 200 && result.error[0] == '\0' &&
+                result.generated >= MIN(question->tokens, 2);
 
     if (good && out != NULL) {
         double tokens = (double)result.generated;
@@ -116,19 +121,20 @@ static bool say(const struct side *side, const struct question *question, struct
     }
     if (question->text != NULL)
         buf_append(question->text, buf_str(&result.text), result.text.len);
-    if (!good)
-        bench_fail(side->bench, "no answer: %s%s", info.text, result.error);
+    if (answered && !good)
+        err_set(&side->error, ERR_ENGINE, "status %d, %d tokens: %s", result.status,
+                (int)result.generated, result.error);
     ask_result_fini(&result);
     return good;
 }
 
 /* One token: the prompt is cached then, so that only decoding is measured. */
-static bool prepare(const struct side *side, const struct ask_message *messages, size_t count)
+static bool prepare(struct side *side, const struct ask_message *messages, size_t count)
 {
     return say(side, &(struct question){messages, count, NULL, 1, NULL}, NULL);
 }
 
-static bool chat(const struct side *side, const struct ask_message *messages, size_t count,
+static bool chat(struct side *side, const struct ask_message *messages, size_t count,
                  struct buf *text, struct outcome *out)
 {
     return say(
@@ -148,7 +154,7 @@ static struct buf words(size_t bytes, uint64_t seed)
 
 /* ---- shapes ---- */
 
-static bool nothing(const struct side *side, struct outcome *out)
+static bool nothing(struct side *side, struct outcome *out)
 {
     struct buf prompt = words(PROMPT_BYTES, side->seed);
     const struct ask_message message = {"user", buf_str(&prompt)};
@@ -158,12 +164,12 @@ static bool nothing(const struct side *side, struct outcome *out)
     return good;
 }
 
-static bool regenerate(const struct side *side, struct outcome *out)
+static bool regenerate(struct side *side, struct outcome *out)
 {
     return nothing(side, out) && nothing(side, out);
 }
 
-static bool branch(const struct side *side, struct outcome *out)
+static bool branch(struct side *side, struct outcome *out)
 {
     struct buf prompt = words(PROMPT_BYTES, side->seed), answer;
 
@@ -200,90 +206,148 @@ static void name_tokens(const struct tokens *tokens, size_t count, struct buf *g
         buf_appendf(grammar, " <[%u]>", tokens->ids[i]);
 }
 
-/* Forces the answer to a prompt, as far as `--answer-tokens` allows: four times as many as those of
- * other shapes. */
-static bool force(const struct side *side, const char *prompt, const char *answer,
-                  struct outcome *out)
-{
-    const struct ask_message message = {"user", prompt};
-    struct errinfo info = {0};
-    struct tokens tokens;
-    struct buf grammar;
+/* A prompt, perhaps after an earlier turn, and the grammar of its answer. */
+struct edit {
+    struct buf history, prompt, answer, grammar;
+    struct ask_message messages[3];
+    size_t count;
+    uint32_t tokens;
+};
 
-    buf_init(&grammar, 1 << 20);
-    bool good = tokens_of(&side->server.url, answer, &tokens, &info) == ERR_OK;
-    if (good) {
-        size_t count = MIN(tokens.count, 4 * side->bench->options->tokens);
-        name_tokens(&tokens, count, &grammar);
-        const struct question question = {&message, 1, buf_str(&grammar), (uint32_t)count, NULL};
-        good = prepare(side, &message, 1) && say(side, &question, out);
+static void edit_begin(const struct side *side, bool history, struct edit *edit)
+{
+    const struct cases *cases = side->cases;
+    const struct case_text *text =
+        cases->count > 0 ? &cases->list[side->seed % cases->count] : NULL;
+
+    *edit = (struct edit){.history = words(history ? PROMPT_BYTES : 0, side->seed + HISTORY_SEED),
+                          .prompt = words(text == NULL ? PROMPT_BYTES : 0, side->seed),
+                          .answer = words(text == NULL ? PROMPT_BYTES : 0, side->seed)};
+    buf_init(&edit->grammar, 1 << 20);
+    if (text != NULL) {
+        buf_append(&edit->prompt, text->prompt.data, text->prompt.len);
+        buf_append(&edit->answer, text->answer.data, text->answer.len);
     } else {
-        bench_fail(side->bench, "no tokens: %s", info.text);
+        edit_words(&edit->answer);
+    }
+    if (history) {
+        edit->messages[edit->count++] = (struct ask_message){"user", buf_str(&edit->history)};
+        edit->messages[edit->count++] = (struct ask_message){"assistant", "yes"};
+    }
+    edit->messages[edit->count++] = (struct ask_message){"user", buf_str(&edit->prompt)};
+}
+
+static void edit_end(struct edit *edit)
+{
+    buf_fini(&edit->history);
+    buf_fini(&edit->prompt);
+    buf_fini(&edit->answer);
+    buf_fini(&edit->grammar);
+}
+
+/* Has the prompt cached and the grammar written: of four times `--answer-tokens`, at most. */
+static bool edit_prepare(struct side *side, struct edit *edit)
+{
+    struct tokens tokens;
+    bool good =
+        tokens_of(&side->server.url, buf_str(&edit->answer), &tokens, &side->error) == ERR_OK;
+
+    if (good) {
+        edit->tokens = (uint32_t)MIN(tokens.count, 4 * side->bench->options->tokens);
+        name_tokens(&tokens, edit->tokens, &edit->grammar);
+        good = prepare(side, edit->messages, edit->count);
     }
     tokens_fini(&tokens);
-    buf_fini(&grammar);
     return good;
 }
 
-static bool edit(const struct side *side, struct outcome *out)
+static bool edit_force(struct side *side, const struct edit *edit, struct outcome *out)
 {
-    const struct cases *cases = side->cases;
+    const struct question question = {edit->messages, edit->count, buf_str(&edit->grammar),
+                                      edit->tokens, NULL};
 
-    if (cases->count > 0) {
-        size_t i = (size_t)(side->seed % cases->count);
-        return force(side, buf_str(&cases->list[i].prompt), buf_str(&cases->list[i].answer), out);
-    }
-    struct buf prompt = words(PROMPT_BYTES, side->seed), answer = words(PROMPT_BYTES, side->seed);
-    edit_words(&answer);
-    bool good = force(side, buf_str(&prompt), buf_str(&answer), out);
-    buf_fini(&prompt);
-    buf_fini(&answer);
+    return say(side, &question, out);
+}
+
+static bool edit(struct side *side, struct outcome *out)
+{
+    struct edit one;
+
+    edit_begin(side, false, &one);
+    bool good = edit_prepare(side, &one) && edit_force(side, &one, out);
+    edit_end(&one);
     return good;
 }
 
 struct stream {
     struct side side;
+    struct edit edit;
     bool good;
     struct outcome out;
 };
 
-static void run_stream(void *arg)
+static void prepare_stream(void *arg)
 {
     struct stream *stream = arg;
 
-    stream->good = edit(&stream->side, &stream->out);
+    stream->good = edit_prepare(&stream->side, &stream->edit);
 }
 
-static bool streams(const struct side *side, struct outcome *out)
+static void force_stream(void *arg)
 {
-    struct stream list[STREAMS];
+    struct stream *stream = arg;
+
+    stream->good = edit_force(&stream->side, &stream->edit, &stream->out);
+}
+
+/* Runs one thread for each stream and waits for all. */
+static bool all_streams(struct side *side, struct stream *list, void (*run)(void *arg))
+{
     struct thread threads[STREAMS] = {0};
-    double cpu_s = process_cpu_s(side->server.process);
     bool good = true;
+
+    for (size_t i = 0; i < STREAMS; i++)
+        if (thread_start(&threads[i], "client", run, &list[i], &list[i].side.error) != ERR_OK)
+            list[i].good = false;
+    for (size_t i = 0; i < STREAMS; i++) {
+        thread_join(&threads[i]);
+        if (good && !list[i].good)
+            side->error = list[i].side.error;
+        good = good && list[i].good;
+    }
+    return good;
+}
+
+/* All prompts are cached before the first answer begins, so that only decoding is measured. */
+static bool streams(struct side *side, struct outcome *out)
+{
+    struct stream *list = mem_alloc_array(STREAMS, sizeof(*list));
 
     for (uint64_t i = 0; i < STREAMS; i++) {
         list[i] = (struct stream){.side = *side};
         list[i].side.seed += i;
-        if (thread_start(&threads[i], "client", run_stream, &list[i], NULL) != ERR_OK)
-            good = bench_fail(side->bench, "cannot start a thread");
+        edit_begin(&list[i].side, true, &list[i].edit);
     }
+    bool good = all_streams(side, list, prepare_stream);
+    double cpu_s = process_cpu_s(side->server.process);
+    good = good && all_streams(side, list, force_stream);
     *out = (struct outcome){0};
     for (size_t i = 0; i < STREAMS; i++) {
-        thread_join(&threads[i]);
-        good = good && list[i].good;
         out->ms += list[i].out.ms / STREAMS;
         out->tokens += list[i].out.tokens;
         out->accepted += list[i].out.accepted;
+        edit_end(&list[i].edit);
     }
     out->cpu_ms = (process_cpu_s(side->server.process) - cpu_s) * 1000 / MAX(out->tokens, 1);
+    mem_free(list);
     return good;
 }
 
 static const struct {
     const char *name;
-    bool (*run)(const struct side *side, struct outcome *out);
+    bool (*run)(struct side *side, struct outcome *out);
 } shapes[] = {{"nothing", nothing},
-              {"regenerate", regenerate},
+              [SHAPE_REGENERATE] = {"regenerate", regenerate},
               {"branch", branch},
               {"edit", edit},
               {"streams", streams}};
@@ -362,54 +426,83 @@ static void free_cases(struct cases *cases)
 
 /* ---- the whole run ---- */
 
-static bool start_llama(struct side *sides, struct server_setup *setup)
+/* Without llama-server, the rows lack its figures. */
+static void give_up_llama(struct side *side, const char *why)
+{
+    struct bench *bench = side->bench;
+
+    server_kill(&side->server);
+    progress_finish(&bench->bar, false);
+    fprintf(bench->cli->err, "llama-server is not compared: %s\n", why);
+    sheet_note(bench->sheet, "llama-server is not compared: %s", why);
+}
+
+static void start_llama(struct side *sides, struct server_setup *setup, const char *draft_model)
 {
     /* eight drafts must fit into a batch, or it aborts */
-    static const char *const more[] = {"--spec-default", "-b", "2048", NULL};
+    const char *const more[] = {"-b", "2048", draft_model != NULL ? "-md" : "--spec-default",
+                                draft_model, NULL};
     struct bench *bench = sides[0].bench;
     struct errinfo info = {0};
+    char why[SERVER_PATH_BYTES + 32];
 
     if (!server_find_llama(&sides[LLAMA].server, bench->options->llama,
                            engine_backends_dir(NULL))) {
-        sheet_note(bench->sheet, "no llama-server (%s)", sides[LLAMA].server.llama);
-        return true;
+        snprintf(why, sizeof(why), "there is no %s", sides[LLAMA].server.llama);
+        give_up_llama(&sides[LLAMA], why);
+        return;
     }
     setup->more = more;
     setup->name = "llama-server";
     if (server_start_llama(&sides[LLAMA].server, setup, &sides[PLAIN].server, &info) != ERR_OK)
-        return bench_fail(bench, "%s", info.text);
-    return true;
+        give_up_llama(&sides[LLAMA], info.text);
 }
 
 static bool start(struct side *sides, struct bench *bench)
 {
     static const char *const how[] = {[PLAIN] = "off", [DRAFTS] = "auto"};
-    const char *model = bench_model(bench, bench->options->model);
-    struct server_setup setup;
+    const struct bench_options *options = bench->options;
+    const char *model = bench_model(bench, options->model);
+    const char *draft_model =
+        options->draft_model != NULL ? bench_model(bench, options->draft_model) : NULL;
+    struct server_setup setup = bench_setup(bench, model, CONTEXT);
 
-    for (int i = PLAIN; i <= DRAFTS && model != NULL; i++) {
+    for (int i = PLAIN; i <= DRAFTS && !bench->failed; i++) {
         char state[SERVER_PATH_BYTES + 16], name[16];
-        const char *more[] = {"--state-dir", state, "--ssd-dir", "none", "--drafts", how[i], NULL};
+        const char *more[] = {"--state-dir",
+                              state,
+                              "--ssd-dir",
+                              "none",
+                              "--drafts",
+                              how[i],
+                              i == DRAFTS && draft_model != NULL ? "--model-draft" : NULL,
+                              draft_model,
+                              NULL};
         struct errinfo info = {0};
-        setup = bench_setup(bench, model, CONTEXT);
         snprintf(state, sizeof(state), "%s/%s", bench->scratch, how[i]);
         snprintf(name, sizeof(name), "drafts-%s", how[i]);
         setup.parallel = STREAMS;
         setup.more = more;
         setup.name = name;
         if (server_start_hearth(&sides[i].server, &setup, &info) != ERR_OK)
-            return bench_fail(bench, "%s", info.text);
+            bench_fail(bench, "%s", info.text);
     }
-    if (model == NULL)
+    if (bench->failed)
         return false;
-    sheet_note(bench->sheet, "model %s, %u threads, %u tokens, %u rounds, temperature 0",
-               file_base_name(model), sides[PLAIN].server.setup.threads,
-               (unsigned)bench->options->tokens, (unsigned)bench->options->rounds);
-    return start_llama(sides, &setup);
+    sheet_note(bench->sheet, "model %s%s%s, %u threads, %u tokens, %u rounds, temperature 0",
+               file_base_name(model), draft_model != NULL ? ", draft model " : "",
+               draft_model != NULL ? file_base_name(draft_model) : "", setup.threads,
+               (unsigned)options->tokens, (unsigned)options->rounds);
+    start_llama(sides, &setup, draft_model);
+    return true;
 }
 
 /* Ratios of rounds: their median, and two standard errors in percent. */
-static void write_ratio(struct sheet *sheet, double *ratios, size_t count)
+struct ratio {
+    double median, noise;
+};
+
+static struct ratio ratio_of(double *ratios, size_t count)
 {
     double sum = 0, square = 0;
 
@@ -419,8 +512,8 @@ static void write_ratio(struct sheet *sheet, double *ratios, size_t count)
     }
     double mean = sum / (double)count;
     double variance = MAX(square / (double)count - mean * mean, 0);
-    sheet_number(sheet, spread_of(ratios, count).p50);
-    sheet_number(sheet, count > 1 ? 200 * sqrt(variance / (double)(count - 1)) / mean : NAN);
+    return (struct ratio){spread_of(ratios, count).p50,
+                          count > 1 ? 200 * sqrt(variance / (double)(count - 1)) / mean : NAN};
 }
 
 struct rounds {
@@ -431,19 +524,41 @@ struct rounds {
 static void write_row(const struct side *sides, const char *name, struct rounds *rounds,
                       uint64_t count)
 {
-    struct sheet *sheet = sides[0].bench->sheet;
+    struct bench *bench = sides[0].bench;
+    bool llama = sides[LLAMA].server.process != NULL;
+    struct ratio time = ratio_of(rounds->ratio, count), cpu = ratio_of(rounds->cpu_ratio, count);
     double drafts = spread_of(rounds->ms[DRAFTS], count).p50;
-    double llama =
-        sides[LLAMA].server.process != NULL ? spread_of(rounds->ms[LLAMA], count).p50 : NAN;
+    const double cells[] = {spread_of(rounds->ms[PLAIN], count).p50,
+                            drafts,
+                            time.median,
+                            time.noise,
+                            cpu.median,
+                            cpu.noise,
+                            rounds->tokens / MAX(rounds->tokens - rounds->accepted, 1),
+                            llama ? spread_of(rounds->ms[LLAMA], count).p50 : NAN};
 
-    sheet_text(sheet, name);
-    sheet_number(sheet, spread_of(rounds->ms[PLAIN], count).p50);
-    sheet_number(sheet, drafts);
-    write_ratio(sheet, rounds->ratio, count);
-    write_ratio(sheet, rounds->cpu_ratio, count);
-    sheet_number(sheet, rounds->tokens / MAX(rounds->tokens - rounds->accepted, 1));
-    sheet_number(sheet, llama);
-    sheet_number(sheet, llama / drafts);
+    _Static_assert(COUNT_OF(cells) + 2 == COUNT_OF(columns), "a cell for each column");
+    sheet_text(bench->sheet, name);
+    for (size_t i = 0; i < COUNT_OF(cells); i++)
+        sheet_number(bench->sheet, cells[i]);
+    sheet_number(bench->sheet, cells[7] / drafts);
+    progress_finish(&bench->bar, true);
+    fprintf(bench->cli->err,
+            "%s: %.2f ms per token, %.2f with drafts (%.2fx), %.1f tokens per run; llama-server "
+            "%.2f ms\n",
+            name, cells[0], drafts, time.median, cells[6], cells[7]);
+    fflush(bench->cli->err);
+}
+
+/* False: the row cannot be measured. */
+static bool run_side(struct side *side, bool llama, size_t shape, struct outcome *out)
+{
+    if (side->server.process == NULL || shapes[shape].run(side, out))
+        return true;
+    if (!llama)
+        return bench_fail(side->bench, "%s: %s", shapes[shape].name, side->error.text);
+    give_up_llama(side, side->error.text);
+    return true;
 }
 
 /* The order of the sides changes from round to round. */
@@ -454,7 +569,7 @@ static bool run_round(struct side *sides, size_t shape, uint64_t round, struct r
     for (size_t i = 0; i < SIDES; i++) {
         size_t at = round % 2 == 0 ? i : SIDES - 1 - i;
         sides[at].seed = 1 + 1000 * (shape * ROUNDS_MAX + round) + round * STREAMS;
-        if (sides[at].server.process != NULL && !shapes[shape].run(&sides[at], &outs[at]))
+        if (!run_side(&sides[at], at == LLAMA, shape, &outs[at]))
             return false;
         rounds->ms[at][round] = outs[at].ms;
     }
@@ -465,21 +580,25 @@ static bool run_round(struct side *sides, size_t shape, uint64_t round, struct r
     return true;
 }
 
-static void run_shapes(struct side *sides, struct bench *bench)
+/* A row that fails does not end the run, unless a server died. */
+static void run_shapes(struct side *sides, struct bench *bench, const bool *wanted)
 {
     struct rounds *rounds = mem_alloc(sizeof(*rounds));
     uint64_t count = MIN(bench->options->rounds, ROUNDS_MAX);
     struct outcome out;
 
-    bench_expect(bench, "asking", COUNT_OF(shapes) * count);
     for (size_t i = 0; i < SIDES; i++) { /* teaches the costs of widths */
         sides[i].seed = UINT64_MAX;
-        if (sides[i].server.process != NULL)
-            (void)!regenerate(&sides[i], &out);
+        if (!run_side(&sides[i], i == LLAMA, SHAPE_REGENERATE, &out))
+            break;
     }
-    for (size_t i = 0; i < COUNT_OF(shapes) && !bench->failed; i++) {
+    for (size_t i = 0; i < COUNT_OF(shapes); i++) {
+        if (!wanted[i] || !process_runs(sides[PLAIN].server.process) ||
+            !process_runs(sides[DRAFTS].server.process))
+            continue;
         uint64_t round = 0;
         *rounds = (struct rounds){.tokens = 0};
+        bench_expect(bench, shapes[i].name, count);
         for (; round < count && run_round(sides, i, round, rounds); round++)
             bench_step(bench);
         if (round == count)
@@ -488,15 +607,40 @@ static void run_shapes(struct side *sides, struct bench *bench)
     mem_free(rounds);
 }
 
+/* Those of `--rows`; all of them without it. */
+static bool choose_shapes(struct bench *bench, bool *wanted)
+{
+    const struct option_list *list = &bench->options->rows;
+
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        wanted[i] = list->count == 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct str rest = str_from(list->items[i]), item;
+        while (str_next(&rest, ',', &item)) {
+            size_t at = 0;
+            while (at < COUNT_OF(shapes) && !str_eq(item, str_from(shapes[at].name)))
+                at++;
+            if (at == COUNT_OF(shapes))
+                return bench_fail(bench,
+                                  "--rows " STR_FMT
+                                  ": known are nothing, regenerate, branch, edit and streams",
+                                  STR_ARG(item));
+            wanted[at] = true;
+        }
+    }
+    return true;
+}
+
 static enum cli_exit run(struct bench *bench)
 {
     struct cases cases = {0};
     struct side sides[SIDES] = {{0}};
+    bool wanted[COUNT_OF(shapes)];
 
     for (size_t i = 0; i < SIDES; i++)
         sides[i] = (struct side){.bench = bench, .cases = &cases};
-    if (read_cases(bench, &cases) && start(sides, bench))
-        run_shapes(sides, bench);
+    if (choose_shapes(bench, wanted) && read_cases(bench, &cases) && start(sides, bench))
+        run_shapes(sides, bench, wanted);
     for (size_t i = 0; i < SIDES; i++)
         server_kill(&sides[i].server);
     free_cases(&cases);

@@ -86,12 +86,14 @@ test_peer_says_what_is_missing() {
     expect_out 'skipped: no llama-server (/nonexistent/llama-server); `make peer` fetches it'
 }
 
-# Every shape on both servers.
+# Every shape on both servers. A llama-server that dies costs its columns only.
 edits=$(cd "$(dirname "$0")/../data" && pwd)/edits.jsonl
 test_drafts() {
     make_model
-    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --answers "$edits" --csv t.csv
+    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --answers "$edits" --csv t.csv --llama-server /bin/false
     expect_status 0
+    expect_err 'llama-server is not compared: llama-server ended at its start'
+    grep -q '^streams: [0-9.]* ms per token, [0-9.]* with drafts' "$scratch/err" || fail "$(cat "$scratch/err")"
     [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit streams ' ] ||
         fail "$(cat t.csv)"
     left_nothing
@@ -110,6 +112,9 @@ test_usage() {
     bench drafts --answers no/such.jsonl
     expect_status 1
     expect_err 'no/such.jsonl'
+    bench drafts --rows edit,much
+    expect_status 1
+    expect_err '--rows much: known are nothing, regenerate'
     bench serve --url ftp://host
     expect_status 1
     expect_err 'only http:// and https:// are supported'
