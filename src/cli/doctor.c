@@ -136,7 +136,7 @@ static void check_plugin(struct doctor *doctor, const char *path)
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(from, "-."), from);
     /* A folder of libraries may hold the plug-ins as well. */
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "base") == 0 || engine_has_backend(name))
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "base") == 0 || backend_is_loaded(name))
         return;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
@@ -168,12 +168,12 @@ static void check_cards(struct doctor *doctor)
 
     if (!nvidia && !exists("/dev/dri/renderD*"))
         return;
-    if (!engine_has_backend("vulkan") && !engine_has_backend("cuda") && !engine_has_backend("hip"))
+    if (!backend_is_loaded("vulkan") && !backend_is_loaded("cuda") && !backend_is_loaded("hip"))
         doctor_say(doctor, VERDICT_WARN, "card",
                    "%s has no backend and is not used: run `make GPU=vulkan`, or build llama.cpp "
                    "for it (docs/gpu.md)",
                    nvidia ? "an NVIDIA card" : "a card in /dev/dri");
-    else if (nvidia && engine_has_backend("vulkan"))
+    else if (nvidia && backend_is_loaded("vulkan"))
         doctor_say(doctor, VERDICT_WARN, "card",
                    "Vulkan's backend finds no device. Without a display NVIDIA's driver answers "
                    "through libEGL_nvidia.so.0: set VK_DRIVER_FILES to an ICD file that names it");

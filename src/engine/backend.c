@@ -1,5 +1,5 @@
 /*
- * backend.c: loading ggml's plug-ins, and catching what the libraries log.
+ * backend.c: loading ggml's plug-ins, what they offer, and catching what the libraries log.
  *
  * The libraries report the reason for a failure only in their log, so the first error line is kept
  * per thread for our own error message. Everything else is dropped unless HEARTH_LLAMA_LOG is set.
@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 #include "base/attr.h"
 #include "base/progress.h"
+#include "base/sysinfo.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const char *) once_dir;
@@ -138,4 +140,55 @@ const char *backend_take_error(void)
     memcpy(taken_error, last_error, sizeof(taken_error));
     last_error[0] = '\0';
     return taken_error;
+}
+
+enum err backend_failed(struct errinfo *info, const char *what)
+{
+    const char *reason = backend_take_error();
+
+    return err_set(info, ERR_ENGINE, "%s%s%s", what, reason[0] ? ": " : "", reason);
+}
+
+const char *engine_library_version(void)
+{
+    return llama_version();
+}
+
+const char *engine_ggml_version(void)
+{
+    return ggml_version();
+}
+
+const char *engine_library_origin(void)
+{
+    return sysinfo_origin((void *)llama_version);
+}
+
+const char *engine_ggml_origin(void)
+{
+    return sysinfo_origin((void *)ggml_version);
+}
+
+const char *engine_backends_dir(const char *backends)
+{
+    return backends ? backends : backend_dir();
+}
+
+size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max)
+{
+    backend_init(backends);
+    size_t count = ggml_backend_dev_count();
+    for (size_t i = 0; i < MIN(count, max); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        size_t free_bytes = 0, total_bytes = 0;
+        ggml_backend_dev_memory(device, &free_bytes, &total_bytes);
+        snprintf(list[i].name, sizeof(list[i].name), "%s", ggml_backend_dev_name(device));
+        snprintf(list[i].description, sizeof(list[i].description), "%s",
+                 ggml_backend_dev_description(device));
+        list[i].memory_free = free_bytes;
+        list[i].memory_total = total_bytes;
+        list[i].gpu = backend_is_gpu(device);
+        list[i].flash = backend_has_flash(device);
+    }
+    return count;
 }

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
 
@@ -18,7 +20,7 @@ void backend_init(const char *dir);
  * build. */
 const char *backend_dir(void);
 
-/* Whether the backend of libggml-NAME.so is registered; after backend_init. */
+/* Whether the plug-in libggml-NAME.so is in use, with or without devices; after backend_init. */
 bool backend_is_loaded(const char *name);
 
 struct ggml_backend_device;
@@ -33,8 +35,10 @@ bool backend_has_flash(struct ggml_backend_device *device);
 /* The first error line that the libraries logged on this thread since the last call, without prefix
  * and newline; "" when none. */
 const char *backend_take_error(void);
+/* ERR_ENGINE: `what`, and that error line as its reason, if there is one. */
+enum err backend_failed(struct errinfo *info, const char *what);
 
-/* ---- what is loaded, for `doctor` and --version; engine_llama.c ---- */
+/* ---- what is loaded, for `doctor` and --version ---- */
 
 struct engine_backend_info {
     char name[64];
@@ -51,8 +55,5 @@ const char *engine_ggml_version(void);
 const char *engine_ggml_origin(void);
 const char *engine_backends_dir(const char *backends);
 size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
-
-/* Whether the plug-in libggml-NAME.so is in use, with or without devices. After engine_backends. */
-bool engine_has_backend(const char *name);
 
 #endif

@@ -1,7 +1,10 @@
 /*
  * engine_llama.h: internals of the libllama engine, shared by its files:
  *
- *      engine_llama.c         loading, facts, tokens, running
+ *      engine_llama.c         the operations: tokens, sequences, running
+ *      load_llama.c           from a file to an engine; facts, fingerprint
+ *      context_llama.c        the library's context: sizes and parameters
+ *      embed_llama.c          vectors instead of logits
  *      sections.c             state in and out: the section algebra
  *      probe.c                what kinds the memory has, and the self-test that decides how state
  *                             is moved
@@ -21,6 +24,10 @@
 
 struct gguf_file;
 struct projector;
+
+enum { CONTEXT_DEFAULT_MAX = 32768 };
+
+extern const struct engine_ops engine_llama_ops;
 
 /* Values of tokenizer.ggml.pre for which engine_facts.words holds. Ends with NULL. */
 extern const char *const engine_llama_words[];
@@ -90,6 +97,14 @@ const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
  * facts have only names, the chat template and the vocabulary; nothing may be run. */
 enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
                                  struct errinfo *info) NODISCARD;
+
+/* The library calls this between the nodes of its graph. True: stop. */
+bool engine_llama_tick(void *arg);
+
+/* context_llama.c: `ctx`, the batch and everything else that depends on the sizes of a context. */
+enum err context_llama_make(struct engine_llama *llama, const struct engine_options *options,
+                            const struct gguf_file *file, struct errinfo *info) NODISCARD;
+void context_llama_free(struct engine_llama *llama);
 
 /* embed_llama.c */
 

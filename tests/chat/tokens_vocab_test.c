@@ -290,7 +290,7 @@ static void test_sentence_pieces(void **state)
             }
 }
 
-/* Parts are the whole for every tokenizer of which engine_llama.c says so and which this library
+/* Parts are the whole for every tokenizer of which load_llama.c says so and which this library
  * has. */
 static void test_words(void **state)
 {

@@ -102,9 +102,11 @@ static void test_devices_are_described(void **state)
     (void)state;
     setenv("GGML_VK_VISIBLE_DEVICES", "", 1); /* no card comes before the CPU */
     assert_true(engine_backends(NULL, &info, 1) > 0);
-    assert_true(engine_has_backend("cpu"));
-    assert_false(engine_has_backend("nonexistent"));
+    assert_true(backend_is_loaded("cpu"));
+    assert_false(backend_is_loaded("nonexistent"));
     assert_true(info.gpu || info.flash); /* the CPU has flash attention */
+    assert_true(strlen(info.name) > 0 && info.memory_total > 0);
+    assert_true(strlen(engine_library_version()) > 0 && strlen(engine_ggml_version()) > 0);
 }
 
 static void test_folder_comes_from_the_environment(void **state)
