@@ -1,13 +1,6 @@
 /*
  * engine_worker.c: the parent's side: the table of operations as calls to a child. See the header.
  *
- * Segments are attached to the child when they are first needed and detached after the parent has
- * freed them, both between two calls (at the latest when the child's memory is measured).
- *
- * All ops belong to the engine's thread but read_picture, which any thread may call. So what uses
- * the child takes a TURN first, in order of arrival: without it, a thread would wait for as long as
- * the engine's thread has batches to run.
- *
  *                 load                 a call failed                 restart
  *      (nothing) -----> child alive -------------------> child dead ---------> child alive, empty
  *
@@ -18,20 +11,17 @@
 
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sysinfo.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
 #include "engine/projector.h"
-#include "engine/worker_memory.h"
-#include "engine/worker_process.h"
-#include "engine/worker_wire.h"
+#include "engine/worker_link.h"
+#include "engine/worker_picture.h"
 
 enum { HANG_MS = 10000, LOAD_HANG_MS = 120000 };
 static const uint64_t staging_bytes_max = UINT64_C(1) << 30;
@@ -40,25 +30,15 @@ struct engine_worker {
     struct engine base;
     struct engine_worker_options options; /* with the defaults filled in */
     struct log *log;
-    struct engine *vocab; /* tokenizes in this process */
-    struct worker_memory *memory, *own_memory;
-    struct worker_process *process;
+    struct engine *vocab;             /* tokenizes in this process */
+    struct worker_memory *own_memory; /* unless the options have one */
+    struct worker_link link;
     struct worker_control *control; /* these two live as long as the engine: */
     char *work;                     /* engine_abort and borrowed logits survive restarts */
-    void *staging;
-    uint64_t staging_bytes;
-    uint32_t number;    /* of the last call */
-    uint64_t *attached; /* segments that the child has */
-    size_t attached_count, attached_cap;
-    uint64_t freed; /* of the memory when `attached` was last compared with it */
     char *name, *architecture, *description, *backend;
-    struct lock lock; /* of the turns alone: a thread that has its turn does not hold it */
-    struct cond turned;
-    uint64_t turns, turn; /* given out; whose it is */
     /* the message that makes the child's engine, for restarts */
     unsigned char load[WORKER_MESSAGE_BYTES_MAX];
     size_t load_len;
-    unsigned char message[WORKER_MESSAGE_BYTES_MAX];
 };
 
 static const struct engine_ops worker_ops;
@@ -68,69 +48,12 @@ static struct engine_worker *worker_of(const struct engine *engine)
     return (struct engine_worker *)engine;
 }
 
-/* ---- turns ---- */
-
-static void turn_begin(struct engine_worker *worker)
-{
-    lock_enter(&worker->lock);
-    uint64_t own = worker->turns++;
-    while (worker->turn != own)
-        cond_wait(&worker->turned, &worker->lock);
-    lock_leave(&worker->lock);
-}
-
-static void turn_end(struct engine_worker *worker)
-{
-    lock_enter(&worker->lock);
-    worker->turn++;
-    cond_broadcast(&worker->turned);
-    lock_leave(&worker->lock);
-}
-
-/* ---- calls: within a turn ---- */
-
-static void on_sent(void *arg)
-{
-    struct engine_worker *worker = arg;
-
-    if (worker->options.on_call != NULL)
-        worker->options.on_call(&worker->base, worker->options.arg);
-}
-
-static enum err send_call(struct engine_worker *worker, struct worker_call *call, int fd,
-                          struct worker_reply *reply, struct errinfo *info)
-{
-    struct worker_wait wait = {.what = worker_op_name(call->op),
-                               .silence_ms = worker->options.hang_ms,
-                               .on_sent = on_sent,
-                               .sent_arg = worker};
-
-    if (worker->process == NULL)
-        return err_set(info, ERR_ENGINE, "the process of model %s could not be restarted",
-                       worker->name);
-    call->number = ++worker->number;
-    size_t len = worker_call_encode(call, worker->message);
-    assert(len > 0); /* all fields were set by this process */
-    return worker_process_call(worker->process, worker->message, len, fd, call->number, &wait,
-                               reply, info);
-}
-
-/* The value of the reply; 0 when the child is dead or reports a failure. */
-static uint64_t ask_now(struct engine_worker *worker, struct worker_call *call)
-{
-    struct worker_reply reply;
-
-    if (send_call(worker, call, FILE_NO, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
-        return 0;
-    return reply.value;
-}
-
-/* As ask_now, with a turn of its own. */
+/* With a turn of its own. */
 static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
 {
-    turn_begin(worker);
-    uint64_t value = ask_now(worker, call);
-    turn_end(worker);
+    worker_link_begin(&worker->link);
+    uint64_t value = worker_link_ask(&worker->link, call);
+    worker_link_end(&worker->link);
     return value;
 }
 
@@ -149,84 +72,6 @@ static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id
         worker,
         &(struct worker_call){
             .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq), .end = end});
-}
-
-/* ---- segments ---- */
-
-static bool is_attached(const struct engine_worker *worker, uint64_t id)
-{
-    for (size_t i = 0; i < worker->attached_count; i++)
-        if (worker->attached[i] == id)
-            return true;
-    return false;
-}
-
-static bool attach(struct engine_worker *worker, const struct worker_segment *segment, bool work)
-{
-    struct worker_call call = {.op = WORKER_ATTACH,
-                               .seq = SEQ_NONE,
-                               .other = SEQ_NONE,
-                               .work = work,
-                               .place = {segment->id, 0, segment->bytes}};
-    struct worker_reply reply;
-
-    if (!mem_try_reserve(&worker->attached, worker->attached_count + 1, &worker->attached_cap,
-                         sizeof(*worker->attached)))
-        return false;
-    if (send_call(worker, &call, segment->fd, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
-        return false;
-    worker->attached[worker->attached_count++] = segment->id;
-    return true;
-}
-
-/* Detaches freed segments from the child. */
-static void detach_freed(struct engine_worker *worker)
-{
-    uint64_t freed = worker_memory_freed(worker->memory);
-    size_t kept = 0;
-
-    if (freed == worker->freed)
-        return;
-    worker->freed = freed;
-    for (size_t i = 0; i < worker->attached_count; i++) {
-        uint64_t id = worker->attached[i];
-        if (worker_memory_has(worker->memory, id))
-            worker->attached[kept++] = id;
-        else
-            ask_now(worker, &(struct worker_call){.op = WORKER_DETACH,
-                                                  .seq = SEQ_NONE,
-                                                  .other = SEQ_NONE,
-                                                  .place = {id, 0, 0}});
-    }
-    worker->attached_count = kept;
-}
-
-/* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */
-static bool show(struct engine_worker *worker, const void *ptr, uint64_t bytes,
-                 struct worker_place *place)
-{
-    struct worker_segment segment;
-
-    detach_freed(worker);
-    if (!worker_memory_find(worker->memory, ptr, bytes, &segment) ||
-        (!is_attached(worker, segment.id) && !attach(worker, &segment, false)))
-        return false;
-    *place = (struct worker_place){segment.id, segment.offset, bytes};
-    return true;
-}
-
-/* As `show`, for memory that is not shared: the staging memory to copy through, or NULL. */
-static void *stage(struct engine_worker *worker, uint64_t bytes, struct worker_place *place)
-{
-    if (bytes > worker->options.staging_bytes_max)
-        return NULL;
-    if (bytes > worker->staging_bytes) {
-        worker_memory_free(worker->staging, worker->memory);
-        worker->staging = worker_memory_alloc(bytes, worker->memory);
-        worker->staging_bytes = worker->staging != NULL ? bytes : 0;
-    }
-    return worker->staging != NULL && show(worker, worker->staging, bytes, place) ? worker->staging
-                                                                                  : NULL;
 }
 
 /* ---- tokens: the parent's own ---- */
@@ -338,9 +183,9 @@ static enum err run(struct engine *engine, enum worker_op op, const struct engin
     fill_run(worker, items, count, list);
     /* Relaxed: the flag orders no other memory, and an early abort finds no run to end. */
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
-    turn_begin(worker);
-    enum err err = send_call(worker, &call, FILE_NO, &reply, info);
-    turn_end(worker);
+    worker_link_begin(&worker->link);
+    enum err err = worker_link_call(&worker->link, &call, &reply, info);
+    worker_link_end(&worker->link);
     return err != ERR_OK || reply.err == ERR_OK ? err : run_error(&reply, info);
 }
 
@@ -352,16 +197,16 @@ static enum err send_file(struct engine_worker *worker, struct worker_call *call
                           size_t bytes, void **memory, struct worker_reply *reply,
                           struct errinfo *info)
 {
-    *memory = worker_memory_alloc(bytes, worker->memory);
+    *memory = worker_memory_alloc(bytes, worker->link.memory);
     if (*memory == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for a picture of %zu bytes", file.len);
     memcpy(*memory, file.ptr, file.len);
     call->end = (uint32_t)file.len;
-    turn_begin(worker);
-    enum err err = show(worker, *memory, bytes, &call->place)
-                       ? send_call(worker, call, FILE_NO, reply, info)
+    worker_link_begin(&worker->link);
+    enum err err = worker_link_show(&worker->link, *memory, bytes, &call->place)
+                       ? worker_link_call(&worker->link, call, reply, info)
                        : err_set(info, ERR_ENGINE, "the process of the model died");
-    turn_end(worker);
+    worker_link_end(&worker->link);
     return err;
 }
 
@@ -381,49 +226,8 @@ static enum err worker_run_picture(struct engine *engine, seq_id seq,
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
     enum err err = send_file(worker, &call, (struct str){picture->file, picture->file_len},
                              picture->file_len, &memory, &reply, info);
-    worker_memory_free(memory, worker->memory);
+    worker_memory_free(memory, worker->link.memory);
     return err != ERR_OK || reply.err == ERR_OK ? err : run_error(&reply, info);
-}
-
-/* The child is not trusted: a piece is made of tokens that only pictures have. */
-static bool take_piece(struct picture *picture, size_t index, const uint32_t *numbers)
-{
-    uint32_t at = numbers[0], count = numbers[1], positions = numbers[2];
-
-    if (at > picture->count || count == 0 || count > picture->count - at || positions == 0 ||
-        picture_run(picture->tokens + at, count) != count ||
-        picture_positions(picture->tokens[at], count) != positions)
-        return false;
-    picture->pieces[index] = (struct picture_piece){at, count, at, positions, picture, index};
-    return true;
-}
-
-static bool take_picture(struct picture *picture, const char *at, uint64_t bytes)
-{
-    struct worker_picture head;
-
-    if (bytes < sizeof(head))
-        return false;
-    memcpy(&head, at, sizeof(head));
-    at += sizeof(head);
-    if (bytes != sizeof(head) + (uint64_t)head.tokens_count * sizeof(token_id) +
-                     (uint64_t)head.pieces_count * WORKER_PIECE_NUMBERS * sizeof(uint32_t) ||
-        head.weak > 1)
-        return false;
-    picture->weak = head.weak;
-    picture->count = head.tokens_count;
-    picture->pieces_count = head.pieces_count;
-    picture->tokens = mem_alloc_array(MAX(head.tokens_count, 1), sizeof(*picture->tokens));
-    picture->pieces = mem_alloc_array(MAX(head.pieces_count, 1), sizeof(*picture->pieces));
-    memcpy(picture->tokens, at, head.tokens_count * sizeof(*picture->tokens));
-    at += head.tokens_count * sizeof(*picture->tokens);
-    for (size_t i = 0; i < head.pieces_count; i++) {
-        uint32_t numbers[WORKER_PIECE_NUMBERS];
-        memcpy(numbers, at + i * sizeof(numbers), sizeof(numbers));
-        if (!take_piece(picture, i, numbers))
-            return false;
-    }
-    return true;
 }
 
 static enum err worker_read_picture(const struct engine *engine, struct str file,
@@ -431,9 +235,7 @@ static enum err worker_read_picture(const struct engine *engine, struct str file
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_call call = {.op = WORKER_READ_PICTURE, .seq = SEQ_NONE, .other = SEQ_NONE};
-    uint64_t described = sizeof(struct worker_picture) +
-                         (uint64_t)engine->seqs.cells * (WORKER_PIECE_NUMBERS + 1) * 4;
-    uint64_t bytes = MAX(file.len, described);
+    uint64_t bytes = MAX(file.len, worker_picture_bytes_max(engine->seqs.cells));
     struct worker_reply reply;
     void *memory;
 
@@ -449,12 +251,12 @@ static enum err worker_read_picture(const struct engine *engine, struct str file
         (*out)->file = mem_alloc(file.len);
         (*out)->file_len = file.len;
         memcpy((*out)->file, file.ptr, file.len);
-        if (reply.value > bytes || !take_picture(*out, memory, reply.value)) {
+        if (reply.value > bytes || !worker_picture_decode(*out, memory, reply.value)) {
             picture_destroy(out);
             err = err_set(info, ERR_ENGINE, "the engine's process describes no picture");
         }
     }
-    worker_memory_free(memory, worker->memory);
+    worker_memory_free(memory, worker->link.memory);
     return err;
 }
 
@@ -519,14 +321,14 @@ static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
 static uint64_t export_now(struct engine_worker *worker, struct worker_call *call, void *dst,
                            uint64_t capacity)
 {
-    bool shared = show(worker, dst, capacity, &call->place);
-    void *staging = shared ? NULL : stage(worker, capacity, &call->place);
+    bool shared = worker_link_show(&worker->link, dst, capacity, &call->place);
+    void *staging = shared ? NULL : worker_link_stage(&worker->link, capacity, &call->place);
 
     call->other = SEQ_NONE;
     call->length = length_of(worker, call->seq);
     if (!shared && staging == NULL)
         return 0;
-    uint64_t bytes = ask_now(worker, call);
+    uint64_t bytes = worker_link_ask(&worker->link, call);
     if (bytes > capacity)
         return 0;
     if (!shared)
@@ -537,9 +339,9 @@ static uint64_t export_now(struct engine_worker *worker, struct worker_call *cal
 static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
                           uint64_t capacity)
 {
-    turn_begin(worker);
+    worker_link_begin(&worker->link);
     uint64_t bytes = export_now(worker, call, dst, capacity);
-    turn_end(worker);
+    worker_link_end(&worker->link);
     return bytes;
 }
 
@@ -573,21 +375,21 @@ static bool import_now(struct engine *engine, enum worker_op op, seq_id seq, con
     struct worker_call call = {
         .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq)};
 
-    if (!show(worker, data, bytes, &call.place)) {
-        void *staging = stage(worker, bytes, &call.place);
+    if (!worker_link_show(&worker->link, data, bytes, &call.place)) {
+        void *staging = worker_link_stage(&worker->link, bytes, &call.place);
         if (staging == NULL)
             return false;
         memcpy(staging, data, bytes);
     }
-    return ask_now(worker, &call) != 0;
+    return worker_link_ask(&worker->link, &call) != 0;
 }
 
 static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
                         uint64_t bytes)
 {
-    turn_begin(worker_of(engine));
+    worker_link_begin(&worker_of(engine)->link);
     bool ok = import_now(engine, op, seq, data, bytes);
-    turn_end(worker_of(engine));
+    worker_link_end(&worker_of(engine)->link);
     return ok;
 }
 
@@ -617,7 +419,7 @@ static bool worker_import_whole(struct engine *engine, seq_id seq, const void *d
 static bool find_block(struct engine_worker *worker, const void *ptr,
                        struct worker_segment *segment)
 {
-    return worker_memory_find(worker->memory, ptr, 0, segment);
+    return worker_memory_find(worker->link.memory, ptr, 0, segment);
 }
 
 /* Starts a child and loads the model; the reply has the facts. On failure there is no child. */
@@ -636,10 +438,10 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
 
     bool found = find_block(worker, worker->control, &control);
     assert(found);
-    worker->attached_count = 0;
-    TRY(worker_process_start(&worker->process, &process, info));
-    enum err err = worker_process_call(worker->process, worker->load, worker->load_len, control.fd,
-                                       0, &wait, reply, info);
+    worker->link.attached_count = 0;
+    TRY(worker_process_start(&worker->link.process, &process, info));
+    enum err err = worker_process_call(worker->link.process, worker->load, worker->load_len,
+                                       control.fd, 0, &wait, reply, info);
     if (err == ERR_OK && reply->err != ERR_OK)
         err = err_set(info, reply->err, "%s", reply->text);
     else if (err == ERR_OK && !reply->has_facts)
@@ -653,21 +455,21 @@ static enum err give_work(struct engine_worker *worker, struct errinfo *info)
 
     bool found = find_block(worker, worker->work, &work);
     assert(found);
-    if (attach(worker, &work, true))
+    if (worker_link_attach(&worker->link, &work, true))
         return ERR_OK;
-    return err_set(info, ERR_ENGINE, "%s", worker_process_death(worker->process));
+    return err_set(info, ERR_ENGINE, "%s", worker_process_death(worker->link.process));
 }
 
 static bool alive_now(const struct engine_worker *worker)
 {
-    return worker->process != NULL && worker_process_alive(worker->process);
+    return worker->link.process != NULL && worker_process_alive(worker->link.process);
 }
 
 static bool worker_alive(struct engine *engine)
 {
-    turn_begin(worker_of(engine));
+    worker_link_begin(&worker_of(engine)->link);
     bool alive = alive_now(worker_of(engine));
-    turn_end(worker_of(engine));
+    worker_link_end(&worker_of(engine)->link);
     return alive;
 }
 
@@ -677,10 +479,10 @@ static uint64_t worker_memory_bytes(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
-    turn_begin(worker);
-    detach_freed(worker);
+    worker_link_begin(&worker->link);
+    worker_link_detach_freed(&worker->link);
     uint64_t bytes = alive_now(worker) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
-    turn_end(worker);
+    worker_link_end(&worker->link);
     return bytes;
 }
 
@@ -710,7 +512,7 @@ static enum err restart_now(struct engine *engine, struct errinfo *info)
     struct engine_worker *worker = worker_of(engine);
     struct worker_reply reply;
 
-    worker_process_stop(&worker->process);
+    worker_process_stop(&worker->link.process);
     enum err err = start_child(worker, NULL, &reply, info);
     if (err == ERR_OK && !is_same(engine, &reply.facts))
         err = err_set(info, ERR_ENGINE,
@@ -718,19 +520,19 @@ static enum err restart_now(struct engine *engine, struct errinfo *info)
     if (err == ERR_OK)
         err = give_work(worker, info);
     if (err != ERR_OK) {
-        worker_process_stop(&worker->process);
+        worker_process_stop(&worker->link.process);
         return ERR_ENGINE;
     }
     LOG_INFO(worker->log, "worker", "an engine has a new process", LOG_STR("model", worker->name),
-             LOG_INT("pid", worker_process_pid(worker->process)));
+             LOG_INT("pid", worker_process_pid(worker->link.process)));
     return ERR_OK;
 }
 
 static enum err worker_restart(struct engine *engine, struct errinfo *info)
 {
-    turn_begin(worker_of(engine));
+    worker_link_begin(&worker_of(engine)->link);
     enum err err = restart_now(engine, info);
-    turn_end(worker_of(engine));
+    worker_link_end(&worker_of(engine)->link);
     return err;
 }
 
@@ -738,16 +540,12 @@ static void worker_close(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
-    cond_fini(&worker->turned);
-    lock_fini(&worker->lock);
-    worker_process_stop(&worker->process);
+    worker_link_fini(&worker->link);
     if (worker->vocab != NULL)
         engine_close(&worker->vocab);
-    worker_memory_free(worker->control, worker->memory);
-    worker_memory_free(worker->work, worker->memory);
-    worker_memory_free(worker->staging, worker->memory);
+    worker_memory_free(worker->control, worker->link.memory);
+    worker_memory_free(worker->work, worker->link.memory);
     worker_memory_destroy(&worker->own_memory);
-    mem_free(worker->attached);
     mem_free(worker->name);
     mem_free(worker->architecture);
     mem_free(worker->description);
@@ -794,6 +592,14 @@ static const struct engine_ops worker_ops = {
 
 /* ---- loading ---- */
 
+static void on_sent(void *arg)
+{
+    struct engine_worker *worker = arg;
+
+    if (worker->options.on_call != NULL)
+        worker->options.on_call(&worker->base, worker->options.arg);
+}
+
 static enum err load_vocab(struct engine_worker *worker, const struct engine_options *options,
                            struct errinfo *info)
 {
@@ -828,7 +634,7 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
                        from->facts.vocab, vocab->vocab);
     *facts = from->facts;
     mem_free(worker->name);
-    facts->name = worker->name = mem_strdup(from->facts.name);
+    facts->name = worker->link.name = worker->name = mem_strdup(from->facts.name);
     facts->architecture = worker->architecture = mem_strdup(from->facts.architecture);
     facts->description = worker->description = mem_strdup(from->facts.description);
     facts->backend = worker->backend = mem_strdup(from->facts.backend);
@@ -851,8 +657,9 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     struct worker_reply reply;
 
     TRY(make_load(worker, options, info));
-    worker->name = mem_strdup(file_base_name(options->path)); /* until the child reports its own */
-    worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
+    /* until the child reports its own */
+    worker->link.name = worker->name = mem_strdup(file_base_name(options->path));
+    worker->control = worker_memory_alloc(sizeof(*worker->control), worker->link.memory);
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
     /* The child first: a file that crashes the library must not be opened in this process. */
@@ -860,7 +667,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     TRY(load_vocab(worker, options, info));
     worker->base.vocab = worker->vocab;
     TRY(take_facts(worker, &reply.facts, info));
-    worker->work = worker_memory_alloc(worker_work_bytes(&worker->base.facts), worker->memory);
+    worker->work = worker_memory_alloc(worker_work_bytes(&worker->base.facts), worker->link.memory);
     if (worker->work == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for the logits of %u tokens",
                        worker->base.facts.outputs);
@@ -876,17 +683,20 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
 
     *engine = NULL;
     *own = *worker_options;
-    own->hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS;
     own->load_hang_ms = own->load_hang_ms > 0 ? own->load_hang_ms : LOAD_HANG_MS;
-    own->staging_bytes_max =
-        own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
     worker->base.ops = &worker_ops;
-    lock_init(&worker->lock, "engine turns", LOCK_RANK_ENGINE);
-    cond_init(&worker->turned);
     worker->log = options->log;
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
-    worker->memory = own->memory != NULL ? own->memory : worker->own_memory;
+    worker->link = (struct worker_link){
+        .memory = own->memory != NULL ? own->memory : worker->own_memory,
+        .hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS,
+        .staging_bytes_max =
+            own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max,
+        .on_sent = on_sent,
+        .arg = worker,
+    };
+    worker_link_init(&worker->link);
     enum err err = load_all(worker, options, info);
     struct engine *made = &worker->base;
     if (err == ERR_OK)
@@ -899,5 +709,5 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
 pid_t engine_worker_pid(const struct engine *engine)
 {
     assert(engine->ops == &worker_ops);
-    return worker_process_pid(worker_of(engine)->process);
+    return worker_process_pid(worker_of(engine)->link.process);
 }

@@ -34,6 +34,7 @@
 #include "engine/engine_ops.h"
 #include "engine/picture.h"
 #include "engine/worker_process.h"
+#include "engine/worker_picture.h"
 #include "engine/worker_wire.h"
 
 struct segment {
@@ -393,27 +394,14 @@ static enum err read_picture(struct worker *worker, const struct worker_call *ca
 static uint64_t describe_picture(struct worker *worker, const struct worker_call *call,
                                  enum err *err, struct errinfo *info)
 {
-    size_t count, pieces_count;
-    const token_id *tokens = picture_tokens(worker->picture, &count);
-    const struct picture_piece *pieces = picture_pieces(worker->picture, &pieces_count);
-    struct worker_picture head = {(uint32_t)count, (uint32_t)pieces_count,
-                                  picture_is_weak(worker->picture)};
-    uint64_t bytes = sizeof(head) + count * sizeof(*tokens) +
-                     pieces_count * WORKER_PIECE_NUMBERS * sizeof(uint32_t);
-    char *at = resolve(worker, &call->place);
+    uint64_t bytes =
+        worker_picture_encode(worker->picture, resolve(worker, &call->place), call->place.bytes);
+    size_t count;
 
-    if (bytes > call->place.bytes) {
+    picture_tokens(worker->picture, &count);
+    if (bytes == 0)
         *err = err_set(info, ERR_LIMIT, "the picture takes %zu tokens, more than the context has",
                        count);
-        return 0;
-    }
-    memcpy(at, &head, sizeof(head));
-    at += sizeof(head);
-    memcpy(at, tokens, count * sizeof(*tokens));
-    at += count * sizeof(*tokens);
-    for (size_t i = 0; i < pieces_count; i++, at += WORKER_PIECE_NUMBERS * sizeof(uint32_t))
-        memcpy(at, (uint32_t[]){pieces[i].at, pieces[i].count, pieces[i].positions},
-               WORKER_PIECE_NUMBERS * sizeof(uint32_t));
     return bytes;
 }
 

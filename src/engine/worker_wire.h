@@ -91,14 +91,6 @@ struct worker_place {
     uint64_t segment, offset, bytes;
 };
 
-/* A picture as the child describes it: `place` of READ_PICTURE has the file, `end` bytes, and then
- * the description. RUN_PICTURE has the file and, as `begin`, the number of the piece. */
-struct worker_picture {
-    uint32_t tokens_count, pieces_count, weak;
-    /* then the tokens, and for each piece: at, count, positions */
-};
-enum { WORKER_PIECE_NUMBERS = 3 };
-
 /* One item of a run; its tokens are in the work segment, one item's after the other's. */
 struct worker_item {
     seq_id seq;
@@ -113,6 +105,8 @@ struct worker_call {
     uint32_t length;   /* of `seq` by the parent's accounting, which is authoritative */
     uint32_t begin, end;
     bool work; /* ATTACH: this is the segment for tokens and logits */
+    /* READ_PICTURE: has the file, `end` bytes, then its description (worker_picture.h).
+     * RUN_PICTURE: has the file; `begin` is the number of the piece. */
     struct worker_place place;
     struct lora_set lora; /* SET_LORA */
     const struct worker_item *items;

@@ -1,0 +1,154 @@
+/*
+ * worker_link.c: see the header.
+ */
+#include "engine/worker_link.h"
+
+#include <assert.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+void worker_link_init(struct worker_link *link)
+{
+    lock_init(&link->lock, "engine turns", LOCK_RANK_ENGINE);
+    cond_init(&link->turned);
+}
+
+void worker_link_fini(struct worker_link *link)
+{
+    cond_fini(&link->turned);
+    lock_fini(&link->lock);
+    worker_process_stop(&link->process);
+    worker_memory_free(link->staging, link->memory);
+    mem_free(link->attached);
+}
+
+/* ---- turns ---- */
+
+void worker_link_begin(struct worker_link *link)
+{
+    lock_enter(&link->lock);
+    uint64_t own = link->turns++;
+    while (link->turn != own)
+        cond_wait(&link->turned, &link->lock);
+    lock_leave(&link->lock);
+}
+
+void worker_link_end(struct worker_link *link)
+{
+    lock_enter(&link->lock);
+    link->turn++;
+    cond_broadcast(&link->turned);
+    lock_leave(&link->lock);
+}
+
+/* ---- calls ---- */
+
+/* `fd` goes to the child as well, unless it is FILE_NO. */
+static enum err send_call(struct worker_link *link, struct worker_call *call, int fd,
+                          struct worker_reply *reply, struct errinfo *info)
+{
+    struct worker_wait wait = {.what = worker_op_name(call->op),
+                               .silence_ms = link->hang_ms,
+                               .on_sent = link->on_sent,
+                               .sent_arg = link->arg};
+
+    if (link->process == NULL)
+        return err_set(info, ERR_ENGINE, "the process of model %s could not be restarted",
+                       link->name);
+    call->number = ++link->number;
+    size_t len = worker_call_encode(call, link->message);
+    assert(len > 0); /* all fields were set by this process */
+    return worker_process_call(link->process, link->message, len, fd, call->number, &wait, reply,
+                               info);
+}
+
+enum err worker_link_call(struct worker_link *link, struct worker_call *call,
+                          struct worker_reply *reply, struct errinfo *info)
+{
+    return send_call(link, call, FILE_NO, reply, info);
+}
+
+uint64_t worker_link_ask(struct worker_link *link, struct worker_call *call)
+{
+    struct worker_reply reply;
+
+    if (send_call(link, call, FILE_NO, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
+        return 0;
+    return reply.value;
+}
+
+/* ---- segments ---- */
+
+static bool is_attached(const struct worker_link *link, uint64_t id)
+{
+    for (size_t i = 0; i < link->attached_count; i++)
+        if (link->attached[i] == id)
+            return true;
+    return false;
+}
+
+bool worker_link_attach(struct worker_link *link, const struct worker_segment *segment, bool work)
+{
+    struct worker_call call = {.op = WORKER_ATTACH,
+                               .seq = SEQ_NONE,
+                               .other = SEQ_NONE,
+                               .work = work,
+                               .place = {segment->id, 0, segment->bytes}};
+    struct worker_reply reply;
+
+    if (!mem_try_reserve(&link->attached, link->attached_count + 1, &link->attached_cap,
+                         sizeof(*link->attached)))
+        return false;
+    if (send_call(link, &call, segment->fd, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
+        return false;
+    link->attached[link->attached_count++] = segment->id;
+    return true;
+}
+
+void worker_link_detach_freed(struct worker_link *link)
+{
+    uint64_t freed = worker_memory_freed(link->memory);
+    size_t kept = 0;
+
+    if (freed == link->freed)
+        return;
+    link->freed = freed;
+    for (size_t i = 0; i < link->attached_count; i++) {
+        uint64_t id = link->attached[i];
+        if (worker_memory_has(link->memory, id))
+            link->attached[kept++] = id;
+        else
+            worker_link_ask(link, &(struct worker_call){.op = WORKER_DETACH,
+                                                        .seq = SEQ_NONE,
+                                                        .other = SEQ_NONE,
+                                                        .place = {id, 0, 0}});
+    }
+    link->attached_count = kept;
+}
+
+bool worker_link_show(struct worker_link *link, const void *ptr, uint64_t bytes,
+                      struct worker_place *place)
+{
+    struct worker_segment segment;
+
+    worker_link_detach_freed(link);
+    if (!worker_memory_find(link->memory, ptr, bytes, &segment) ||
+        (!is_attached(link, segment.id) && !worker_link_attach(link, &segment, false)))
+        return false;
+    *place = (struct worker_place){segment.id, segment.offset, bytes};
+    return true;
+}
+
+void *worker_link_stage(struct worker_link *link, uint64_t bytes, struct worker_place *place)
+{
+    if (bytes > link->staging_bytes_max)
+        return NULL;
+    if (bytes > link->staging_bytes) {
+        worker_memory_free(link->staging, link->memory);
+        link->staging = worker_memory_alloc(bytes, link->memory);
+        link->staging_bytes = link->staging != NULL ? bytes : 0;
+    }
+    bool shown = link->staging != NULL && worker_link_show(link, link->staging, bytes, place);
+    return shown ? link->staging : NULL;
+}
