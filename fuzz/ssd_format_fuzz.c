@@ -24,6 +24,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "tier/ssd_format.h"
 
 enum { TOKENS_MAX = 2000, PAYLOAD_MAX = 16384, FILE_MAX = 4 * SSD_ALIGNMENT + PAYLOAD_MAX };
@@ -331,10 +332,10 @@ static void try_sealed(const uint8_t *data, size_t len)
 static void try_name(const uint8_t *data, size_t len)
 {
     struct hash256 key;
-    char name[SSD_NAME_BYTES];
+    char name[OBJECT_PATH_BYTES];
 
-    if (ssd_format_parse_name((const char *)data, len, &key)) {
-        ssd_format_name(&key, name);
+    if (object_path_parse((const char *)data, len, &key)) {
+        object_path(&key, name);
         assert(len == sizeof(name) - 1 && memcmp(name, data, len) == 0);
     }
 }

@@ -106,6 +106,36 @@ enum err buf_append_percent(struct buf *buf, struct str text, const char *plain)
     return buf->err;
 }
 
+/* The byte of the escape at `at`, or -1. */
+static int escaped_byte(struct str text, size_t at)
+{
+    if (text.len - at < 3)
+        return -1;
+    int high = str_hex(text.ptr[at + 1]), low = str_hex(text.ptr[at + 2]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+enum err buf_append_unescaped(struct buf *buf, struct str text, bool query)
+{
+    size_t start = buf->len;
+
+    for (size_t at = 0; at < text.len; at++) {
+        int c = (unsigned char)text.ptr[at];
+        if (c == '+' && query)
+            c = ' ';
+        if (c == '%') {
+            c = escaped_byte(text, at);
+            at += 2;
+        }
+        if (c <= 0) {
+            buf_truncate(buf, start);
+            return ERR_INVALID;
+        }
+        buf_append_char(buf, (char)c);
+    }
+    return buf->err;
+}
+
 enum err buf_append_double(struct buf *buf, double v)
 {
     char text[32];

@@ -39,6 +39,9 @@ enum err buf_append_str(struct buf *buf, const char *text);
 enum err buf_append_char(struct buf *buf, char c);
 /* As in URLs: all but ASCII letters, digits and the characters of `plain` as %XX. */
 enum err buf_append_percent(struct buf *buf, struct str text, const char *plain);
+/* The reverse: %XX becomes a byte, and '+' a space if the text is a query. ERR_INVALID, with nothing
+ * appended, for a '%' without two digits after it and for a NUL; or as buf_append. */
+enum err buf_append_unescaped(struct buf *buf, struct str text, bool query) NODISCARD;
 /* the fewest digits that read back as the same number */
 enum err buf_append_double(struct buf *buf, double v);
 enum err buf_appendf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);

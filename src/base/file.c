@@ -180,6 +180,20 @@ enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int 
     return ERR_OK;
 }
 
+enum err file_open_dir_at(const struct file_sys *fs, int dir, const char *name, bool create,
+                          int *fd, struct errinfo *info)
+{
+    const int flags = O_RDONLY | O_DIRECTORY;
+    enum err err = file_open_at(fs, dir, name, flags, 0, fd, info);
+
+    if (err != ERR_NOT_FOUND || !create)
+        return err;
+    err = file_make_dir_at(fs, dir, name, info);
+    if (err != ERR_OK && err != ERR_EXISTS)
+        return err;
+    return file_open_at(fs, dir, name, flags, 0, fd, info);
+}
+
 void file_close(const struct file_sys *fs, int *fd)
 {
     if (*fd == FILE_NO)

@@ -114,6 +114,9 @@ enum err file_open_dir(const struct file_sys *fs, const char *path, bool create,
 /* openat with O_CLOEXEC | O_NOFOLLOW added; a symbolic link is ERR_DENIED. */
 enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int flags, mode_t mode,
                       int *fd, struct errinfo *info) NODISCARD;
+/* A directory below another; with `create`, it is made if it is missing. */
+enum err file_open_dir_at(const struct file_sys *fs, int dir, const char *name, bool create,
+                          int *fd, struct errinfo *info) NODISCARD;
 void file_close(const struct file_sys *fs, int *fd); /* sets it to FILE_NO; a no-op on FILE_NO */
 
 /* Exactly len bytes, or an error: a file that ends early is ERR_CORRUPT, an offset beyond INT64_MAX

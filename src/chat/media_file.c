@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/file.h"
 
 #define SCHEME "file://"
@@ -93,37 +94,21 @@ static enum err read_path(const char *dir, struct str path, size_t max, struct a
     return err;
 }
 
-/* %XX is a byte. The length, 0: not valid or too long. */
-static size_t decode(struct str url, char path[PATH_MAX])
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < url.len; i++) {
-        int c = (unsigned char)url.ptr[i];
-        if (c == '%' && url.len - i > 2) {
-            int high = str_hex(url.ptr[i + 1]), low = str_hex(url.ptr[i + 2]);
-            c = high < 0 || low < 0 ? 0 : high * 16 + low;
-            i += 2;
-        }
-        if (c == 0 || len == PATH_MAX - 1)
-            return 0;
-        path[len++] = (char)c;
-    }
-    return len;
-}
-
 enum err media_file_read(const char *dir, struct str url, size_t max, struct arena *arena,
                          struct str *out, struct errinfo *info)
 {
-    char path[PATH_MAX];
+    struct str escaped = {url.ptr + strlen(SCHEME), url.len - strlen(SCHEME)};
+    struct buf path;
 
     if (dir == NULL)
         return err_set(info, ERR_UNSUPPORTED,
                        "is a file:// URL: files are read only where the server was started with "
                        "--media-path DIR");
-    size_t len = decode((struct str){url.ptr + strlen(SCHEME), url.len - strlen(SCHEME)}, path);
-    enum err err =
-        len > 0 ? read_path(dir, (struct str){path, len}, max, arena, out, info) : ERR_NOT_FOUND;
+    buf_init(&path, PATH_MAX - 1);
+    enum err err = buf_append_unescaped(&path, escaped, false) == ERR_OK
+                       ? read_path(dir, buf_text(&path), max, arena, out, info)
+                       : ERR_NOT_FOUND;
+    buf_fini(&path);
     if (err == ERR_OK || err == ERR_LIMIT || (arena->err != ERR_OK && err == arena->err))
         return err;
     return err_set(info, ERR_INVALID,

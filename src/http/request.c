@@ -35,36 +35,6 @@ void http_request_take_body(struct http_request *request, struct buf *body)
     request->body_owner = NULL;
 }
 
-/* The byte of the escape at `at`, or -1. */
-static int escaped_byte(struct str text, size_t at)
-{
-    if (text.len - at < 3)
-        return -1;
-    int high = str_hex(text.ptr[at + 1]), low = str_hex(text.ptr[at + 2]);
-    return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
-}
-
-static enum err decode(struct str text, bool plus_is_space, struct buf *out)
-{
-    size_t start = out->len;
-
-    for (size_t at = 0; at < text.len; at++) {
-        int c = (unsigned char)text.ptr[at];
-        if (c == '+' && plus_is_space)
-            c = ' ';
-        if (c == '%') {
-            c = escaped_byte(text, at);
-            at += 2;
-        }
-        if (c <= 0) {
-            buf_truncate(out, start);
-            return ERR_INVALID;
-        }
-        buf_append_char(out, (char)c);
-    }
-    return out->err;
-}
-
 bool http_request_is_local(const struct http_request *request)
 {
     static const struct str relayed[] = {STR("forwarded"), STR("via"), STR("x-forwarded-for"),
@@ -78,11 +48,6 @@ bool http_request_is_local(const struct http_request *request)
            str_starts(peer, STR("::ffff:127."));
 }
 
-enum err http_percent_decode(struct str text, struct buf *out)
-{
-    return decode(text, false, out);
-}
-
 enum err http_query_get(struct str query, struct str name, struct buf *out)
 {
     struct str pair, key;
@@ -91,7 +56,7 @@ enum err http_query_get(struct str query, struct str name, struct buf *out)
         if (!str_next(&pair, '=', &key))
             continue;
         if (str_eq(key, name))
-            return decode(pair, true, out);
+            return buf_append_unescaped(out, pair, true);
     }
     return ERR_NOT_FOUND;
 }

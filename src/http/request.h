@@ -73,11 +73,8 @@ bool http_request_is_local(const struct http_request *request);
  * read it without a copy. request->body stays valid as long as `body` does. */
 void http_request_take_body(struct http_request *request, struct buf *body);
 
-/* Appends the first value of a query parameter to `out`, decoded ('+' is a space). ERR_NOT_FOUND;
- * ERR_INVALID for a bad escape; or as buf_append. */
+/* Appends the first value of a query parameter to `out`, decoded ('+' is a space). ERR_NOT_FOUND,
+ * or as buf_append_unescaped. */
 enum err http_query_get(struct str query, struct str name, struct buf *out) NODISCARD;
-
-/* Appends `text` with %XX decoded; ERR_INVALID for a bad escape or a NUL. */
-enum err http_percent_decode(struct str text, struct buf *out) NODISCARD;
 
 #endif

@@ -155,7 +155,7 @@ static enum err fail_unknown(struct api_error *error)
 static bool read_name(const struct loop_request *req, struct buf *name)
 {
     buf_init(name, NAME_BYTES_MAX);
-    return http_percent_decode(req->request->captures[0], name) == ERR_OK;
+    return buf_append_unescaped(name, req->request->captures[0], false) == ERR_OK;
 }
 
 enum err endpoint_model(const struct loop_request *req, struct json *json, struct api_error *error)

@@ -2,7 +2,7 @@
  * slot_file.c: packing a folder of objects into one file, and back.
  *
  *      8 magic "HEARTHSL", 16 nonce, 16 tag, 8 length, sealed: 32 owner, tokens
- *      per object: 8 size, 64 hex digits (its name in the folder, without the suffix), its bytes
+ *      per object: 8 size, 64 hex digits of its key, its bytes
  *      32 keyed digest of all bytes before it
  *
  * Temporary names begin with ".slot-", which no name of a client does.
@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "base/seal.h"
 #include "base/str.h"
 
@@ -26,7 +27,7 @@ enum {
     TAG_AT = NONCE_AT + SEAL_DRAW_BYTES,
     LENGTH_AT = TAG_AT + SEAL_TAG_BYTES,
     HEAD_BYTES = LENGTH_AT + 8,
-    DIGITS = 64,
+    DIGITS = HASH256_HEX_BYTES - 1,
     OBJECT_BYTES = 8 + DIGITS, /* before its bytes */
     CHUNK_BYTES = 1 << 20,
     PATH_BYTES = 4096,
@@ -36,7 +37,6 @@ enum {
     DEPTH_MAX = 3,
 };
 
-#define SUFFIX      ".hobj"
 #define TEMP_PREFIX ".slot-"
 
 static const char magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'S', 'L'};
@@ -73,8 +73,7 @@ static enum err walk(const struct file_sys *fs, int dir, int depth, entry_fn *fn
         const char *name = names.list[i];
         int inner = FILE_NO;
 
-        if (depth == 0 ||
-            file_open_at(fs, dir, name, O_RDONLY | O_DIRECTORY, 0, &inner, NULL) != ERR_OK) {
+        if (depth == 0 || file_open_dir_at(fs, dir, name, false, &inner, NULL) != ERR_OK) {
             err = fn(dir, name, arg, info);
             continue;
         }
@@ -104,7 +103,7 @@ static void remove_all(const struct file_sys *fs, int dir, const char *name)
     struct errinfo info = {0};
     int inner = FILE_NO;
 
-    if (file_open_at(fs, dir, name, O_RDONLY | O_DIRECTORY, 0, &inner, NULL) != ERR_OK) {
+    if (file_open_dir_at(fs, dir, name, false, &inner, NULL) != ERR_OK) {
         (void)!file_remove_at(fs, dir, name, false, &info);
         return;
     }
@@ -247,10 +246,11 @@ static enum err put_object(int dir, const char *name, void *arg, struct errinfo 
     struct stream *stream = arg;
     const struct file_sys *fs = stream->files->fs;
     uint8_t head[OBJECT_BYTES];
+    struct hash256 key;
     int fd = FILE_NO;
     struct stat st;
 
-    if (strlen(name) != DIGITS + strlen(SUFFIX) || !str_ends(str_from(name), STR(SUFFIX)))
+    if (!object_path_parse_file(name, strlen(name), &key))
         return ERR_OK;
     TRY(file_open_at(fs, dir, name, O_RDONLY, 0, &fd, info));
     enum err err = file_stat(fs, fd, &st, info);
@@ -275,8 +275,7 @@ static enum err pack(struct stream *stream, const struct slot_state *state, bool
                      &stream->fd, info));
     TRY(put_head(stream, state, info));
     if (objects) {
-        TRY(file_open_at(fs, stream->dir, stream->folder, O_RDONLY | O_DIRECTORY, 0, &folder,
-                         info));
+        TRY(file_open_dir_at(fs, stream->dir, stream->folder, false, &folder, info));
         enum err err = walk(fs, folder, DEPTH_MAX, put_object, NULL, stream, info);
         file_close(fs, &folder);
         TRY(err);
@@ -357,33 +356,24 @@ static enum err get_head(struct stream *stream, struct slot_state *state, struct
     return ERR_OK;
 }
 
-static enum err open_dir_at(const struct file_sys *fs, int dir, const char *name, int *out,
-                            struct errinfo *info)
-{
-    enum err err = file_make_dir_at(fs, dir, name, info);
-
-    if (err != ERR_OK && err != ERR_EXISTS)
-        return err;
-    return file_open_at(fs, dir, name, O_RDONLY | O_DIRECTORY, 0, out, info);
-}
-
-/* Creates FOLDER/ab/cd/abcd....hobj. */
-static enum err create_object(struct stream *stream, const char digits[DIGITS + 1], int *fd,
+/* Creates the file of an object in the temporary folder. */
+static enum err create_object(struct stream *stream, const struct hash256 *key, int *fd,
                               struct errinfo *info)
 {
     const struct file_sys *fs = stream->files->fs;
-    const char top[] = {digits[0], digits[1], '\0'}, leaf[] = {digits[2], digits[3], '\0'};
-    char name[DIGITS + sizeof(SUFFIX)];
+    char path[OBJECT_PATH_BYTES];
     int dirs[3] = {FILE_NO, FILE_NO, FILE_NO};
-    enum err err = open_dir_at(fs, stream->dir, stream->folder, &dirs[0], info);
+    enum err err = file_open_dir_at(fs, stream->dir, stream->folder, true, &dirs[0], info);
 
-    snprintf(name, sizeof(name), "%s" SUFFIX, digits);
+    object_path(key, path);
+    path[OBJECT_PATH_LEAF_AT - 1] = path[OBJECT_PATH_FILE_AT - 1] = '\0';
     if (err == ERR_OK)
-        err = open_dir_at(fs, dirs[0], top, &dirs[1], info);
+        err = file_open_dir_at(fs, dirs[0], path, true, &dirs[1], info);
     if (err == ERR_OK)
-        err = open_dir_at(fs, dirs[1], leaf, &dirs[2], info);
+        err = file_open_dir_at(fs, dirs[1], path + OBJECT_PATH_LEAF_AT, true, &dirs[2], info);
     if (err == ERR_OK)
-        err = file_open_at(fs, dirs[2], name, O_RDWR | O_CREAT | O_EXCL, FILE_MODE, fd, info);
+        err = file_open_at(fs, dirs[2], path + OBJECT_PATH_FILE_AT, O_RDWR | O_CREAT | O_EXCL,
+                           FILE_MODE, fd, info);
     for (size_t i = 0; i < COUNT_OF(dirs); i++)
         file_close(fs, &dirs[i]);
     return err;
@@ -403,20 +393,17 @@ static enum err get_content(struct stream *stream, int fd, uint64_t size, struct
 
 static enum err get_object(struct stream *stream, struct errinfo *info)
 {
-    char digits[DIGITS + 1];
     uint8_t head[OBJECT_BYTES];
-    struct hash256 name;
+    struct hash256 key;
     int fd = FILE_NO;
 
     if (left(stream) < sizeof(head))
         return fail_damaged(info);
     TRY(get(stream, head, sizeof(head), info));
     uint64_t size = le_get_u64(head);
-    snprintf(digits, sizeof(digits), "%.*s", DIGITS, (const char *)head + 8);
-    if (size > left(stream) || !hash256_from_hex(digits, strlen(digits), &name))
+    if (size > left(stream) || !hash256_from_hex((const char *)head + 8, DIGITS, &key))
         return fail_damaged(info);
-    hash256_hex(&name, digits); /* lower case */
-    TRY(create_object(stream, digits, &fd, info));
+    TRY(create_object(stream, &key, &fd, info));
     enum err err = get_content(stream, fd, size, info);
     file_close(stream->files->fs, &fd);
     return err;

@@ -25,26 +25,26 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "tier/ssd_format.h"
+#include "base/object_path.h"
 
-enum { LEAF_AT = 3, FILE_AT = 6, PUBLISH_TRIES = 4, TOP_NAME_BYTES = 3 };
+enum { PUBLISH_TRIES = 4, TOP_NAME_BYTES = 3 };
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY)
 
 /* The parts of "ab/cd/abcd....hobj". */
 struct path {
-    char text[SSD_NAME_BYTES];
+    char text[OBJECT_PATH_BYTES];
     const char *top, *leaf, *file;
 };
 
 static void split_path(const struct hash256 *key, struct path *path)
 {
-    ssd_format_name(key, path->text);
-    path->text[LEAF_AT - 1] = '\0';
-    path->text[FILE_AT - 1] = '\0';
+    object_path(key, path->text);
+    path->text[OBJECT_PATH_LEAF_AT - 1] = '\0';
+    path->text[OBJECT_PATH_FILE_AT - 1] = '\0';
     path->top = path->text;
-    path->leaf = path->text + LEAF_AT;
-    path->file = path->text + FILE_AT;
+    path->leaf = path->text + OBJECT_PATH_LEAF_AT;
+    path->file = path->text + OBJECT_PATH_FILE_AT;
 }
 
 static void top_name(unsigned top, char name[TOP_NAME_BYTES])
@@ -53,28 +53,14 @@ static void top_name(unsigned top, char name[TOP_NAME_BYTES])
     snprintf(name, TOP_NAME_BYTES, "%02x", top);
 }
 
-/* Opens a directory below another; with `create`, makes it if it is missing. */
-static enum err open_sub(const struct ssd_dir *dir, int parent, const char *name, bool create,
-                         int *fd, struct errinfo *info)
-{
-    enum err err = file_open_at(dir->fs, parent, name, DIR_FLAGS, 0, fd, info);
-
-    if (err != ERR_NOT_FOUND || !create)
-        return err;
-    err = file_make_dir_at(dir->fs, parent, name, info);
-    if (err != ERR_OK && err != ERR_EXISTS)
-        return err;
-    return file_open_at(dir->fs, parent, name, DIR_FLAGS, 0, fd, info);
-}
-
 static enum err open_leaf(const struct ssd_dir *dir, const struct path *path, bool create,
                           int *leaf, struct errinfo *info)
 {
     int top;
 
     *leaf = FILE_NO;
-    TRY(open_sub(dir, dir->root, path->top, create, &top, info));
-    enum err err = open_sub(dir, top, path->leaf, create, leaf, info);
+    TRY(file_open_dir_at(dir->fs, dir->root, path->top, create, &top, info));
+    enum err err = file_open_dir_at(dir->fs, top, path->leaf, create, leaf, info);
     file_close(dir->fs, &top);
     return err;
 }
@@ -84,7 +70,7 @@ static void remove_leaf(const struct ssd_dir *dir, const struct path *path)
 {
     int top;
 
-    if (open_sub(dir, dir->root, path->top, false, &top, NULL) != ERR_OK)
+    if (file_open_dir_at(dir->fs, dir->root, path->top, false, &top, NULL) != ERR_OK)
         return;
     (void)!file_remove_at(dir->fs, top, path->leaf, true, NULL);
     file_close(dir->fs, &top);
@@ -142,8 +128,8 @@ static enum err open_parts(struct ssd_dir *dir, struct errinfo *info)
     if (dir->read_only)
         return ERR_OK;
     TRY(take_lock(dir, info));
-    TRY(open_sub(dir, dir->root, "tmp", true, &dir->tmp, info));
-    TRY(open_sub(dir, dir->root, "quarantine", true, &dir->quarantine, info));
+    TRY(file_open_dir_at(dir->fs, dir->root, "tmp", true, &dir->tmp, info));
+    TRY(file_open_dir_at(dir->fs, dir->root, "quarantine", true, &dir->quarantine, info));
     return file_list(dir->fs, dir->tmp, remove_temp, dir, info);
 }
 
@@ -345,8 +331,8 @@ enum err ssd_dir_remove(const struct ssd_dir *dir, const struct hash256 *key,
 
 struct listing {
     const struct ssd_dir *dir;
-    int fd;                    /* of the directory that is listed */
-    char path[SSD_NAME_BYTES]; /* "ab/cd/", followed by the name */
+    int fd;                       /* of the directory that is listed */
+    char path[OBJECT_PATH_BYTES]; /* "ab/cd/", followed by the name */
     ssd_dir_fn fn;
     void *arg;
     enum err err; /* the first error below this directory */
@@ -363,18 +349,19 @@ static void see_file(const char *name, unsigned char d_type, void *arg)
     struct ssd_dir_entry entry = {.regular = true};
     size_t len = strlen(name);
 
-    if (len != SSD_NAME_BYTES - 1 - FILE_AT || (d_type != DT_REG && d_type != DT_UNKNOWN)) {
+    if (len != OBJECT_PATH_BYTES - 1 - OBJECT_PATH_FILE_AT ||
+        (d_type != DT_REG && d_type != DT_UNKNOWN)) {
         see_odd(listing);
         return;
     }
-    memcpy(listing->path + FILE_AT, name, len + 1);
+    memcpy(listing->path + OBJECT_PATH_FILE_AT, name, len + 1);
     enum err err = file_stat_at(listing->dir->fs, listing->fd, name, &entry.st, NULL);
     if (err == ERR_NOT_FOUND)
         return; /* removed meanwhile */
     if (err != ERR_OK)
         listing->err = err;
     else if (!S_ISREG(entry.st.st_mode) ||
-             !ssd_format_parse_name(listing->path, FILE_AT + len, &entry.key))
+             !object_path_parse(listing->path, OBJECT_PATH_FILE_AT + len, &entry.key))
         see_odd(listing);
     else
         listing->fn(&entry, listing->arg);
@@ -405,8 +392,8 @@ static void see_leaf(const char *name, unsigned char d_type, void *arg)
         see_odd(listing);
         return;
     }
-    memcpy(inner.path + LEAF_AT, name, 2);
-    inner.path[FILE_AT - 1] = '/';
+    memcpy(inner.path + OBJECT_PATH_LEAF_AT, name, 2);
+    inner.path[OBJECT_PATH_FILE_AT - 1] = '/';
     inner.err = err;
     if (err == ERR_OK) {
         err = file_list(listing->dir->fs, inner.fd, see_file, &inner, NULL);
@@ -424,7 +411,7 @@ enum err ssd_dir_list(const struct ssd_dir *dir, unsigned top, ssd_dir_fn fn, vo
 
     top_name(top, name);
     memcpy(listing.path, name, 2);
-    listing.path[LEAF_AT - 1] = '/';
+    listing.path[OBJECT_PATH_LEAF_AT - 1] = '/';
     enum err err = file_open_at(dir->fs, dir->root, name, DIR_FLAGS, 0, &listing.fd, info);
     if (err == ERR_NOT_FOUND)
         return ERR_OK;

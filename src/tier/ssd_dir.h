@@ -5,7 +5,7 @@
  *      DIR/lock                 held by the process that may write
  *      DIR/catalogue            see ssd_catalogue.h
  *      DIR/tmp/0123...cdef.tmp  being written
- *      DIR/ab/cd/abcd....hobj   objects (ssd_format_name)
+ *      DIR/ab/cd/abcd....hobj   objects (object_path.h)
  *      DIR/quarantine/          a few damaged objects, kept for diagnosis
  *
  * Every name is opened component by component below a handle, never through a symbolic link. Files

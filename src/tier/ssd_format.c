@@ -34,8 +34,6 @@
 
 static const uint8_t magic[8] = {0x89, 'H', 'O', 'B', 'J', '\r', '\n', 0x1A};
 
-static const char name_suffix[] = ".hobj";
-
 _Static_assert(SSD_AT_RESERVED == SSD_AT_END + 4, "the zero word follows the range");
 _Static_assert(sizeof(((struct ssd_format *)0)->key_id) == SSD_AT_SEAL_NONCE - SSD_AT_KEY_ID,
                "key id");
@@ -701,30 +699,6 @@ enum ssd_result ssd_payload_finish(const struct ssd_payload *payload)
             return SSD_DAMAGED;
     }
     return SSD_OK;
-}
-
-void ssd_format_name(const struct hash256 *key, char out[SSD_NAME_BYTES])
-{
-    char hex[HASH256_HEX_BYTES];
-
-    hash256_hex(key, hex);
-    int len = snprintf(out, SSD_NAME_BYTES, "%.2s/%.2s/%s%s", hex, hex + 2, hex, name_suffix);
-    assert(len == SSD_NAME_BYTES - 1);
-}
-
-bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key)
-{
-    enum { HEX_AT = 6, HEX_LEN = HASH256_HEX_BYTES - 1 };
-    char canonical[SSD_NAME_BYTES];
-    struct hash256 parsed;
-
-    if (len != SSD_NAME_BYTES - 1 || !hash256_from_hex(name + HEX_AT, HEX_LEN, &parsed))
-        return false;
-    ssd_format_name(&parsed, canonical); /* also rejects upper case and the wrong directory */
-    if (memcmp(name, canonical, len) != 0)
-        return false;
-    *key = parsed;
-    return true;
 }
 
 enum err ssd_format_describe(const struct ssd_describe *how, const void *header, size_t len,

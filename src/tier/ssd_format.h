@@ -60,9 +60,8 @@ const char *ssd_result_sentence(enum ssd_result result);
 
 enum {
     SSD_VERSION = 1,
-    SSD_ALIGNMENT = 4096,       /* alignment of the payload in the file, as O_DIRECT requires */
-    SSD_TOKENS_MAX = 1 << 28,   /* upper bound for the limits: a header of 1 GiB */
-    SSD_NAME_BYTES = 6 + 64 + 6 /* "ab/cd/" 64 digits ".hobj" NUL */
+    SSD_ALIGNMENT = 4096,    /* alignment of the payload in the file, as O_DIRECT requires */
+    SSD_TOKENS_MAX = 1 << 28 /* upper bound for the limits: a header of 1 GiB */
 };
 
 enum ssd_flag {
@@ -228,15 +227,6 @@ void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len);
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len);
 /* SSD_OK, SSD_TRUNCATED when fewer bytes arrived than the header said, else SSD_DAMAGED. */
 enum ssd_result ssd_payload_finish(const struct ssd_payload *payload) NODISCARD;
-
-/* ---- names ---- */
-
-/* The path of an object below the directory: "ab/cd/abcd....hobj". */
-void ssd_format_name(const struct hash256 *key, char out[SSD_NAME_BYTES]);
-
-/* The key of such a path; false, with *key untouched, for anything ssd_format_name would not
- * write. */
-bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key) NODISCARD;
 
 /* ---- for people ---- */
 

@@ -180,7 +180,27 @@ static void test_percent(void **state)
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_percent), TEST(test_a_number_has_the_fewest_digits),
+static void test_unescaped(void **state)
+{
+    static const char *const bad[] = {"%", "%1", "%g0", "%00", "a%2", "%%20"};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 100);
+    assert_ok(buf_append_unescaped(&out, STR("a%2Fb%c3%A4+"), false));
+    assert_string_equal(buf_str(&out), "a/b\xc3\xa4+");
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        const char *guarded = test_guarded(bad[i], strlen(bad[i]));
+        struct str text = {guarded, strlen(bad[i])};
+        assert_err(buf_append_unescaped(&out, text, false), ERR_INVALID);
+        assert_string_equal(buf_str(&out), "a/b\xc3\xa4+"); /* nothing was added */
+    }
+    assert_ok(buf_append_unescaped(&out, STR("x+%2B"), true));
+    assert_string_equal(buf_str(&out), "a/b\xc3\xa4+x +");
+    buf_fini(&out);
+}
+
+TEST_SUITE(TEST(test_percent), TEST(test_unescaped), TEST(test_a_number_has_the_fewest_digits),
            TEST(test_appends_in_order), TEST(test_limit_is_hard_and_sticks),
            TEST(test_limit_of_zero_takes_nothing), TEST(test_reserve_commit_and_consume),
            TEST(test_take_moves_the_content), TEST(test_equals_oracle),

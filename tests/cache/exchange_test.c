@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/ssd_kit.h"
@@ -158,10 +159,10 @@ static void test_one_path_by_its_key(void **state)
 
 static bool damage_first(const struct tier_meta *meta, void *arg)
 {
-    char path[1024], name[SSD_NAME_BYTES];
+    char path[1024], name[OBJECT_PATH_BYTES];
     unsigned char byte;
 
-    ssd_format_name(&meta->key, name);
+    object_path(&meta->key, name);
     snprintf(path, sizeof(path), "%s/%s", (const char *)arg, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);

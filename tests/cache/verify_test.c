@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/ssd_kit.h"
@@ -66,10 +67,10 @@ static struct object *object_at(const struct kit *kit, uint32_t end)
 static void damage_file(const struct kit *kit, const char *dir, uint32_t end)
 {
     const struct object *object = object_at(kit, end);
-    char path[1024], name[SSD_NAME_BYTES];
+    char path[1024], name[OBJECT_PATH_BYTES];
     unsigned char byte;
 
-    ssd_format_name(&object->key, name);
+    object_path(&object->key, name);
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);
@@ -182,14 +183,14 @@ static void test_disk(void **state)
 static void test_disk_without_the_file(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
-    char path[1024], name[SSD_NAME_BYTES];
+    char path[1024], name[OBJECT_PATH_BYTES];
     int32_t tokens[TOKENS];
     struct kit kit;
 
     (void)state;
     boot(&kit, &options, tokens);
     hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
-    ssd_format_name(&object_at(&kit, 96)->key, name);
+    object_path(&object_at(&kit, 96)->key, name);
     snprintf(path, sizeof(path), "%s/%s", options.path, name);
     assert_int_equal(unlink(path), 0);
     struct hearth_verified result = verify(&kit, HEARTH_TIER_SSD);

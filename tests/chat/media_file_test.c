@@ -43,6 +43,7 @@ static int setup(void **state)
     put("media-not/a.png", 4);
     put("media/a b.png", 5);
     put("media/inner/c.png", 6);
+    put("media/100%", 7);
     put("media/.hidden.png", 4);
     put("media/most.png", MAX_BYTES);
     put("media/large.png", MAX_BYTES + 1);
@@ -66,14 +67,15 @@ static enum err read_url(const char *folder, const char *url, struct str *out, s
 
 static void test_files_below(void **state)
 {
-    char urls[3][1024];
-    static const size_t sizes[] = {5, 6, 5};
+    char urls[4][1024];
+    static const size_t sizes[] = {5, 6, 5, 7};
     struct str file;
 
     (void)state;
     snprintf(urls[0], sizeof(urls[0]), "file://%s/a%%20b.png", dir);
     snprintf(urls[1], sizeof(urls[1]), "file://inner/c.png");
     snprintf(urls[2], sizeof(urls[2]), "file://a b.png");
+    snprintf(urls[3], sizeof(urls[3]), "file://100%%25");
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         assert_true(media_file_is_url(str_from(urls[i])));
         assert_ok(read_url(dir, urls[i], &file, NULL));
@@ -105,6 +107,7 @@ static void test_nothing_else(void **state)
         "file://a b.png/",
         "file://a b.png%00",
         "file://%zz",
+        "file://100%", /* its URL has %25 */
         "file:///etc/hostname",
         "file:///proc/self/environ",
     };

@@ -67,23 +67,6 @@ static void test_query(void **state)
     check_query("&&=x&aa=1", "a", NULL);
 }
 
-static void test_escapes(void **state)
-{
-    static const char *const bad[] = {"%", "%1", "%g0", "%00", "a%2", "%%20"};
-    struct buf out;
-
-    (void)state;
-    buf_init(&out, 100);
-    assert_ok(http_percent_decode(STR("a%2Fb%c3%A4+"), &out));
-    assert_string_equal(buf_str(&out), "a/b\xc3\xa4+");
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        const char *guarded = test_guarded(bad[i], strlen(bad[i]));
-        assert_err(http_percent_decode((struct str){guarded, strlen(bad[i])}, &out), ERR_INVALID);
-        assert_string_equal(buf_str(&out), "a/b\xc3\xa4+"); /* nothing was added */
-    }
-    buf_fini(&out);
-}
-
 static void test_take_body(void **state)
 {
     struct buf owner, body;
@@ -107,5 +90,5 @@ static void test_method_names(void **state)
     assert_string_equal(http_method_name(HTTP_METHOD_OPTIONS), "OPTIONS");
 }
 
-TEST_SUITE(TEST(test_headers), TEST(test_local_requests), TEST(test_query), TEST(test_escapes),
-           TEST(test_take_body), TEST(test_method_names))
+TEST_SUITE(TEST(test_headers), TEST(test_local_requests), TEST(test_query), TEST(test_take_body),
+           TEST(test_method_names))

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
 #include "tier/ssd_impl.h"
@@ -55,9 +56,9 @@ struct tier *ssd_kit_open(const struct tier_ssd_options *options)
 void ssd_kit_object_path(const char *dir, uint32_t n, char out[1024])
 {
     struct hash256 key = tier_suite_key(n);
-    char name[SSD_NAME_BYTES];
+    char name[OBJECT_PATH_BYTES];
 
-    ssd_format_name(&key, name);
+    object_path(&key, name);
     snprintf(out, 1024, "%s/%s", dir, name);
 }
 

@@ -915,63 +915,6 @@ static void test_golden_bytes(void **state)
     check_golden(true, golden_mac, golden_mac_digest);
 }
 
-/* ---- names ---- */
-
-static void test_names(void **state)
-{
-    uint64_t seed = test_seed();
-    struct hash256 key = hash_of_text("object"), parsed;
-    char name[SSD_NAME_BYTES], hex[HASH256_HEX_BYTES];
-
-    (void)state;
-    hash256_hex(&key, hex);
-    ssd_format_name(&key, name);
-    assert_int_equal(strlen(name), SSD_NAME_BYTES - 1);
-    assert_memory_equal(name, hex, 2);
-    assert_int_equal(name[2], '/');
-    assert_memory_equal(name + 3, hex + 2, 2);
-    assert_int_equal(name[5], '/');
-    assert_memory_equal(name + 6, hex, 64);
-    assert_string_equal(name + 70, ".hobj");
-    for (int round = 0; round < 1000; round++) {
-        fill_random(&key, sizeof(key), &seed);
-        ssd_format_name(&key, name);
-        assert_true(ssd_format_parse_name(test_guarded(name, strlen(name)), strlen(name), &parsed));
-        assert_memory_equal(&parsed, &key, sizeof(key));
-    }
-}
-
-static void test_other_names_are_refused(void **state)
-{
-    struct hash256 key = hash_of_text("object"), parsed, before;
-    char name[SSD_NAME_BYTES], changed[SSD_NAME_BYTES + 1];
-
-    (void)state;
-    memset(&parsed, 0x5A, sizeof(parsed));
-    before = parsed;
-    ssd_format_name(&key, name);
-    size_t len = strlen(name);
-    for (size_t at = 0; at < len; at++) /* cut */
-        assert_false(ssd_format_parse_name(test_guarded(name, at), at, &parsed));
-    assert_false(ssd_format_parse_name(name, len + 1, &parsed)); /* with the NUL */
-    snprintf(changed, sizeof(changed), "%s~", name);
-    assert_false(ssd_format_parse_name(changed, len + 1, &parsed));
-    assert_memory_equal(&parsed, &before, sizeof(before));
-    for (size_t at = 0; at < len; at++) {
-        for (int c = 0; c < 256; c++) {
-            memcpy(changed, name, sizeof(name));
-            if (changed[at] == (char)c)
-                continue;
-            changed[at] = (char)c;
-            /* A digit behind the fan-out makes the name of another object; nothing else is a name.
-             */
-            bool digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-            assert_int_equal(ssd_format_parse_name(changed, len, &parsed),
-                             digit && at >= 10 && at < 70);
-        }
-    }
-}
-
 /* ---- describing ---- */
 
 static enum err describe(const struct sample *sample, const struct ssd_format *format,
@@ -1128,8 +1071,7 @@ TEST_SUITE(TEST(test_round_trip_equals_oracle), TEST(test_unused_shape_and_token
            TEST(test_refused_header_writes_nothing), TEST(test_sizes_at_the_limits),
            TEST(test_no_limit_overflows), TEST(test_encode_is_all_or_nothing),
            TEST(test_payload_in_pieces), TEST(test_i102_random_damage_is_detected),
-           TEST(test_golden_bytes), TEST(test_names), TEST(test_other_names_are_refused),
-           TEST(test_describe), TEST(test_describe_says_what_is_wrong),
+           TEST(test_golden_bytes), TEST(test_describe), TEST(test_describe_says_what_is_wrong),
            TEST(test_describe_reads_no_byte_too_many),
            TEST(test_describe_survives_every_failed_allocation),
            TEST(test_result_names_are_distinct))

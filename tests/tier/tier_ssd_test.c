@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "base/object_path.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
@@ -49,12 +50,12 @@ static struct tier *open_again(uint64_t bytes_max)
 
 static void damage(struct tier *tier, const struct hash256 *key)
 {
-    char path[1024], name[SSD_NAME_BYTES];
+    char path[1024], name[OBJECT_PATH_BYTES];
     unsigned char byte;
     struct stat st;
 
     (void)tier;
-    ssd_format_name(key, name);
+    object_path(key, name);
     snprintf(path, sizeof(path), "%s/%s", suite_path, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);
