@@ -276,6 +276,30 @@ static yyjson_doc *read_data(const char *event, const char *name)
     return doc;
 }
 
+void api_assert_body_survives(struct api_stream *stream, bool begins, const char *part)
+{
+    struct fault fault = {0};
+    unsigned failures = 0;
+
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        buf_fini(&stream->out);
+        buf_init(&stream->out, 1 << 20);
+        stream->dialect->body(&stream->answer, &stream->out);
+        if (begins)
+            stream->dialect->begin(&stream->answer, &stream->out);
+        if (stream->out.err != ERR_OK) {
+            assert_err(stream->out.err, ERR_NOMEM);
+            failures++;
+        } else {
+            assert_non_null(strstr(buf_str(&stream->out), api_quote(part)));
+        }
+    }
+    mem_set_fault(NULL);
+    assert_ok(stream->out.err);
+    assert_true(failures > 1);
+}
+
 void api_expect(struct api_stream *stream, const char *expected)
 {
     static char event[1 << 16];

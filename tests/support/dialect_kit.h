@@ -71,6 +71,10 @@ void api_add_logprob(struct api_stream *stream, size_t choice, int32_t token, fl
 void api_finish(struct api_stream *stream, size_t choice, enum answer_finish finish,
                 uint32_t generated);
 
+/* Composes the body, and the beginning of a stream if `begins`, with the n-th allocation failing, for
+ * all n: the buffer reports it, or has `part`. */
+void api_assert_body_survives(struct api_stream *stream, bool begins, const char *part);
+
 /* The next event of the stream is this text (without the empty line); it has one `data:` line that
  * is JSON, or [DONE]. */
 void api_expect(struct api_stream *stream, const char *expected);
