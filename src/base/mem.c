@@ -33,7 +33,19 @@ void mem_set_account(atomic_llong *bytes)
     atomic_store_explicit(&mem_account, bytes, memory_order_release); /* as above */
 }
 
-/* Adds an allocation to a test's count, or subtracts it. Returns it. */
+static struct {
+    _Atomic(atomic_uint *) count;
+    size_t least, most;
+} mem_counted;
+
+void mem_set_count(size_t least, size_t most, atomic_uint *count)
+{
+    mem_counted.least = least;
+    mem_counted.most = most;
+    atomic_store_explicit(&mem_counted.count, count, memory_order_release); /* as above */
+}
+
+/* Adds an allocation to a test's sum, or subtracts it. Returns it. */
 static void *account(void *ptr, int sign)
 {
     atomic_llong *bytes = atomic_load_explicit(&mem_account, memory_order_acquire);
@@ -42,6 +54,27 @@ static void *account(void *ptr, int sign)
         atomic_fetch_add_explicit(bytes, sign * (long long)malloc_usable_size(ptr),
                                   memory_order_relaxed); /* a counter; nothing depends on it */
     return ptr;
+}
+
+/* The counter of allocations like this one; NULL: none counts them. */
+static atomic_uint *counter_of(void *ptr)
+{
+    atomic_uint *count = atomic_load_explicit(&mem_counted.count, memory_order_acquire);
+
+    if (count == NULL || ptr == NULL)
+        return NULL;
+    size_t size = malloc_usable_size(ptr);
+    return size >= mem_counted.least && size <= mem_counted.most ? count : NULL;
+}
+
+/* A new allocation. Returns it. */
+static void *note(void *ptr)
+{
+    atomic_uint *count = counter_of(ptr);
+
+    if (count != NULL)
+        atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    return account(ptr, 1);
 }
 
 static bool fault_now(void)
@@ -73,7 +106,7 @@ void *mem_alloc(size_t size)
 
     if (ptr == NULL)
         out_of_memory(size);
-    return account(ptr, 1);
+    return note(ptr);
 }
 
 void *mem_alloc_array(size_t count, size_t size)
@@ -100,7 +133,7 @@ char *mem_strdup(const char *text)
 
 void *mem_try_alloc(size_t size)
 {
-    return fault_now() ? NULL : account(malloc(size ? size : 1), 1);
+    return fault_now() ? NULL : note(malloc(size ? size : 1));
 }
 
 void *mem_try_alloc_array(size_t count, size_t size)
@@ -114,9 +147,13 @@ void *mem_try_realloc(void *ptr, size_t size)
 {
     if (fault_now())
         return NULL;
+    bool counted = counter_of(ptr) != NULL; /* one that grows is not another copy */
     account(ptr, -1);
     void *grown = realloc(ptr, size ? size : 1);
-    account(grown != NULL ? grown : ptr, 1);
+    if (counted || grown == NULL)
+        account(grown != NULL ? grown : ptr, 1);
+    else
+        note(grown);
     return grown;
 }
 
@@ -160,7 +197,7 @@ void *mem_try_alloc_aligned(size_t alignment, size_t size)
     assert(alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0);
     if (fault_now() || posix_memalign(&ptr, alignment, size ? size : 1) != 0)
         return NULL;
-    return account(ptr, 1);
+    return note(ptr);
 }
 
 void mem_free(void *ptr)

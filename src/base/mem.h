@@ -59,4 +59,8 @@ void mem_set_fault(struct fault *fault);
  * subtracted; NULL ends it. Also process-wide. */
 void mem_set_account(atomic_llong *bytes);
 
+/* Tests: from now on each new allocation of `least` to `most` bytes counts: a copy of something as
+ * long needs one. NULL ends it. Also process-wide. */
+void mem_set_count(size_t least, size_t most, atomic_uint *count);
+
 #endif

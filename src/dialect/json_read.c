@@ -53,15 +53,16 @@ static bool has_nul_name(yyjson_val *object)
     return false;
 }
 
-enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error)
+/* With YYJSON_READ_INSITU `text` becomes the strings of the document; otherwise it stays as it is,
+ * although the parameter is not const. */
+static enum err read_text(char *text, size_t len, yyjson_read_flag flags, yyjson_doc **doc,
+                          struct api_error *error)
 {
+    size_t depth = nesting((struct str){text, len});
     yyjson_read_err bad;
 
     *doc = NULL;
-    if (text.len == 0)
-        return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
-    /* Without YYJSON_READ_INSITU the text is not modified, although the parameter is not const. */
-    yyjson_doc *read = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, 0, json_alc(), &bad);
+    yyjson_doc *read = yyjson_read_opts(text, len, flags, json_alc(), &bad);
     if (read == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return ERR_NOMEM;
     if (read == NULL)
@@ -72,7 +73,7 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
         err = api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
     else if (has_nul_name(yyjson_doc_get_root(read)))
         err = api_error_set(error, API_ERROR_INVALID, NULL, "the name of a field contains NUL");
-    else if (nesting(text) > JSON_DEPTH_MAX)
+    else if (depth > JSON_DEPTH_MAX)
         err = api_error_set(error, API_ERROR_INVALID, NULL,
                             "the body is nested more than %d levels deep", JSON_DEPTH_MAX);
     if (err == ERR_OK)
@@ -80,6 +81,24 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
     else
         yyjson_doc_free(read);
     return err;
+}
+
+enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error)
+{
+    *doc = NULL;
+    if (text.len == 0)
+        return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
+    return read_text((char *)(uintptr_t)text.ptr, text.len, 0, doc, error);
+}
+
+enum err json_read_body_in_place(struct buf *body, yyjson_doc **doc, struct api_error *error)
+{
+    char *end = body->len > 0 ? buf_reserve(body, YYJSON_PADDING_SIZE) : NULL;
+
+    if (end == NULL) /* empty, or as long as a body may be */
+        return json_read_body(buf_text(body), doc, error);
+    memset(end, 0, YYJSON_PADDING_SIZE);
+    return read_text(body->data, body->len, YYJSON_READ_INSITU, doc, error);
 }
 
 /* ---- errors ---- */

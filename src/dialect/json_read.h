@@ -38,6 +38,10 @@ struct json_reader {
 /* Parses a body, which must be an object. ERR_INVALID: error says where it is not JSON, that it is
  * nested too deeply, or that a field name contains NUL; ERR_NOMEM. */
 enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error) NODISCARD;
+/* The same without a copy of the text: `body` becomes the strings of the document, and lives at
+ * least as long. */
+enum err json_read_body_in_place(struct buf *body, yyjson_doc **doc,
+                                 struct api_error *error) NODISCARD;
 
 enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;
 enum err json_read_uint(const struct json_reader *reader, const char *key, uint64_t min,

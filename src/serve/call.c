@@ -299,13 +299,10 @@ static void answer(struct call *call)
 
 static bool read_body(struct call *call, struct api_error *error)
 {
-    struct str body = {call->body.data, call->body.len};
+    bool none = call->body.len == 0 && call->endpoint->bodiless;
+    enum err err = none ? json_read_body(STR("{}"), &call->request.body, error)
+                        : json_read_body_in_place(&call->body, &call->request.body, error);
 
-    if (body.len == 0 && call->endpoint->bodiless)
-        body = STR("{}");
-    enum err err = json_read_body(body, &call->request.body, error);
-
-    buf_fini(&call->body); /* the document has its own copy */
     if (err != ERR_OK)
         api_error_from(error, err, NULL);
     return err == ERR_OK;

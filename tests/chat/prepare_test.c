@@ -706,6 +706,41 @@ static void test_native_calls_without_a_grammar(void **state)
     bench_close(&bench);
 }
 
+/* The body of a request is parsed once, where it is, and a text of it is copied twice before it
+ * becomes tokens: into the rendered text, and from there into the arena. With the body, which was
+ * copied from the socket, these are the three copies of docs/prompt.md. */
+static void test_a_long_text_is_copied_twice(void **state)
+{
+    enum { LEN = 400 * 1000 };
+    struct bench bench;
+    struct prompt prompt = {0};
+    struct buf body;
+    atomic_uint copies = 0;
+
+    (void)state;
+    bench_open_fake(&bench, (struct engine_fake_options){.context = 2 * LEN}, NULL);
+    buf_init(&body, 2 * LEN);
+    buf_append_str(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (size_t i = 0; i < LEN; i++)
+        buf_append_char(&body, (char)('a' + i % 26));
+    buf_append_str(&body, "\"}]}");
+    gen_request_init(&prompt.request, 64 << 20, NULL);
+    assert_ok(json_read_body_in_place(&body, &prompt.request.body, &prompt.error));
+    mem_set_count(LEN, 2 * LEN, &copies); /* tokens take 4 * LEN */
+    assert_ok(dialect_openai_chat.parse(&prompt.request, yyjson_doc_get_root(prompt.request.body),
+                                        &prompt.error));
+    const char *text = prompt.request.conversation.messages[0].parts[0].text.ptr;
+    assert_true(text > body.data && text < body.data + body.len);
+    assert_int_equal(copies, 0);
+    assert_ok(make(&prompt, &bench));
+    mem_set_count(0, 0, NULL);
+    assert_true(prompt.prepared.prompt.count > LEN);
+    assert_int_equal(copies, 2);
+    drop(&prompt);
+    buf_fini(&body);
+    bench_close(&bench);
+}
+
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
@@ -713,4 +748,4 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_context), TEST(test_infill),
            TEST(test_infill_that_cannot_be), TEST(test_grammars),
            TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
-           TEST(test_every_allocation_may_fail))
+           TEST(test_every_allocation_may_fail), TEST(test_a_long_text_is_copied_twice))

@@ -67,6 +67,35 @@ static void test_depth_is_limited(void **state)
     }
 }
 
+/* Texts stay in the body, also behind an escape; a body as long as its buffer may be is copied. */
+static void test_body_in_place(void **state)
+{
+    static const char text[] = "{\"a\":\"x\\ny\",\"b\":\"z\"}";
+    struct api_error error;
+    yyjson_doc *doc;
+    struct buf body;
+
+    (void)state;
+    for (size_t room = 0; room <= YYJSON_PADDING_SIZE; room++) {
+        buf_init(&body, strlen(text) + room);
+        buf_append_str(&body, text);
+        assert_ok(json_read_body_in_place(&body, &doc, &error));
+        const char *b = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "b"));
+        assert_string_equal(yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "a")), "x\ny");
+        assert_string_equal(b, "z");
+        assert_int_equal(b > body.data && b < body.data + body.len, room == YYJSON_PADDING_SIZE);
+        yyjson_doc_free(doc);
+        buf_fini(&body);
+    }
+    buf_init(&body, 100);
+    assert_err(json_read_body_in_place(&body, &doc, &error), ERR_INVALID);
+    assert_non_null(strstr(error.message, "empty"));
+    buf_append_str(&body, "{\"a\":");
+    assert_err(json_read_body_in_place(&body, &doc, &error), ERR_INVALID);
+    assert_null(doc);
+    buf_fini(&body);
+}
+
 static void test_body_without_memory(void **state)
 {
     struct fault fault = {0};
@@ -265,5 +294,6 @@ static void test_fields_that_nothing_asked_for(void **state)
 }
 
 TEST_SUITE(TEST(test_bodies_that_are_no_objects), TEST(test_depth_is_limited),
-           TEST(test_body_without_memory), TEST(test_fields), TEST(test_errors_name_the_field),
-           TEST(test_get_and_text), TEST(test_fields_that_nothing_asked_for))
+           TEST(test_body_in_place), TEST(test_body_without_memory), TEST(test_fields),
+           TEST(test_errors_name_the_field), TEST(test_get_and_text),
+           TEST(test_fields_that_nothing_asked_for))
