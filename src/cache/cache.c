@@ -142,7 +142,7 @@ bool cache_charge(struct hearth_cache *cache, uint64_t bytes)
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
-    bool charged = room_reserve_request(cache, bytes, &deferred);
+    bool charged = ledger_reserve_request(cache, bytes, &deferred);
     cache_leave(cache, &deferred);
     return charged;
 }
@@ -150,7 +150,7 @@ bool cache_charge(struct hearth_cache *cache, uint64_t bytes)
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes)
 {
     lock_enter(&cache->lock);
-    room_release_request(cache, bytes);
+    ledger_release_request(cache, bytes);
     lock_leave(&cache->lock);
 }
 
@@ -185,7 +185,7 @@ struct clearing {
 static void clear_memory(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
-    uint64_t bytes = room_data_bytes(object);
+    uint64_t bytes = ledger_data_bytes(object);
 
     if (object->data == NULL)
         return;
@@ -216,7 +216,7 @@ static void clear_object(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
 
-    clearing->bytes += MAX(room_data_bytes(object), object->bytes);
+    clearing->bytes += MAX(ledger_data_bytes(object), object->bytes);
     room_drop(object, clearing->deferred);
 }
 
@@ -229,7 +229,7 @@ static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
 
     if (tier == HEARTH_TIER_COUNT) {
         index_clear(space->index, clear_object, &clearing);
-        room_account_index(space);
+        ledger_account_index(space);
     } else {
         space_each_object(space, tier == HEARTH_TIER_RAM ? clear_memory : clear_slower, &clearing);
     }
@@ -375,7 +375,7 @@ void hearth_close(struct hearth_cache **out)
     heap_fini(&cache->heap_slow);
     pages_destroy(&cache->pages);
     budget_destroy(&cache->budget); /* aborts when bytes are still charged */
-    budget_release(cache->meta_budget, cache->books_owner, cache->places * room_place_bytes());
+    budget_release(cache->meta_budget, cache->books_owner, cache->places * ledger_place_bytes());
     budget_destroy(&cache->meta_budget);
     events_destroy(&cache->events);
     reuse_destroy(&cache->reuse);
@@ -495,7 +495,7 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
         end = unpin_path(space, tokens, count);
     else if (room_reserve_pin(space, &deferred))
         end = pin_path(space, tokens, count);
-    room_account_index(space); /* unpinning removes nodes that are otherwise empty */
+    ledger_account_index(space); /* unpinning removes nodes that are otherwise empty */
     cache_leave(space->cache, &deferred);
     return end;
 }

@@ -48,6 +48,7 @@
 #include "cache/events.h"
 #include "cache/heap.h"
 #include "cache/index.h"
+#include "cache/ledger.h"
 #include "cache/mover.h"
 #include "cache/object.h"
 #include "cache/parts.h"

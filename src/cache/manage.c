@@ -148,7 +148,7 @@ static uint32_t pin_object(struct object *object, struct deferred *deferred)
     if (room_reserve_pin(space, deferred) && object->last != NULL &&
         room_pin(space, object->last, node_end(object->last)))
         end = node_end(object->last);
-    room_account_index(space);
+    ledger_account_index(space);
     room_unlease(object, deferred);
     return end;
 }
@@ -161,7 +161,7 @@ static uint32_t unpin_object(struct object *object)
 
     if (pin != NULL)
         room_unpin(space, pin);
-    room_account_index(space);
+    ledger_account_index(space);
     return end;
 }
 

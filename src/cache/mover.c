@@ -505,7 +505,7 @@ static void on_read(enum tier_result result, void *arg)
             arrived(move, &deferred);
         } else {
             cache_note_free(&deferred, move->memory);
-            room_release(object->space, room_charge(object->bytes));
+            ledger_release(object->space, ledger_charge(object->bytes));
         }
         finish(cache, object, &deferred);
         if (result != TIER_FULL ||
@@ -558,7 +558,7 @@ enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, 
     bool coming = object->data != NULL || object->reading;
     enum hearth_tier level = next_tier(object, HEARTH_TIER_RAM);
     bool start = !coming && level < HEARTH_TIER_COUNT &&
-                 room_reserve(object->space, room_charge(object->bytes), &deferred);
+                 ledger_reserve(object->space, ledger_charge(object->bytes), &deferred);
     if (start) {
         room_lease(object);
         object->reading = true;

@@ -293,7 +293,7 @@ void hearth_plan_release(struct hearth_plan **out)
         cache_note_event(cache, &deferred, &event);
     }
     plan_release_objects(plan, &deferred);
-    room_release_request(cache, plan->charged);
+    ledger_release_request(cache, plan->charged);
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     mem_free(plan->objects);

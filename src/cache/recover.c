@@ -67,12 +67,12 @@ static void *take(struct recovery *recovery, uint64_t bytes)
 {
     void *memory = NULL;
 
-    if (room_reserve_books(recovery->cache, bytes, &recovery->deferred)) {
+    if (ledger_reserve_books(recovery->cache, bytes, &recovery->deferred)) {
         memory = mem_try_alloc(bytes);
         if (memory != NULL)
             recovery->charged += bytes;
         else
-            room_release_books(recovery->cache, bytes);
+            ledger_release_books(recovery->cache, bytes);
     }
     recovery->complete &= memory != NULL;
     return memory;
@@ -82,7 +82,7 @@ static void give(struct recovery *recovery, void *memory, uint64_t bytes)
 {
     mem_free(memory);
     recovery->charged -= bytes;
-    room_release_books(recovery->cache, bytes);
+    ledger_release_books(recovery->cache, bytes);
 }
 
 /* ---- records ---- */
@@ -227,12 +227,12 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
 {
     struct deferred *deferred = &recovery->deferred;
 
-    if (!room_record(space, deferred)) {
+    if (!ledger_record(space, deferred)) {
         recovery->complete = false;
         return false;
     }
-    if (!room_reserve(space, room_record_bytes(), deferred)) {
-        room_unrecord(space);
+    if (!ledger_reserve(space, ledger_record_bytes(), deferred)) {
+        ledger_unrecord(space);
         recovery->complete = false;
         return false;
     }
@@ -240,9 +240,9 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
     uint64_t used_ns = object->used_ns;
     int error = store_attach(object, tokens, NULL, deferred);
     if (error != HEARTH_OK) {
-        room_release(space, room_record_bytes());
+        ledger_release(space, ledger_record_bytes());
         mem_free(object);
-        room_unrecord(space);
+        ledger_unrecord(space);
         recovery->complete &= error != HEARTH_ERROR_MEMORY;
         return error == HEARTH_ERROR_EXISTS && share(recovery, space, meta, tokens);
     }

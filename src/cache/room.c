@@ -1,18 +1,8 @@
 /*
  * room.c: choosing what to evict when something new needs room.
  *
- * Every byte is charged to the ledger before the memory is allocated (keeps I93). When the ledger
- * is full, the object with the lowest priority is evicted, and the floor of priorities rises to
- * its priority; so unused objects age without being touched.
- *
- *      cap  [ arenas: objects, and the gaps between them | books: trees, records, plans, stores ]
- *
- * Gaps cannot be returned, so the arenas have their own part of the cap, and so do the books (the
- * metadata); neither takes from the other. Arenas that are full of gaps are full: then objects are
- * evicted until there is a gap that fits (store.c). Full books make room by forgetting objects
- * altogether, since that frees records and nodes; objects that are only in a slower tier come
- * first. A quarter of the books is always reserved for plans and stores, so even a cache full of
- * pins can be queried.
+ * When the ledger (ledger.h) is full, the object with the lowest priority is evicted, and the floor
+ * of priorities rises to its priority; so unused objects age without being touched.
  *
  * The heap holds exactly the objects that are in memory, not leased, not pinned, and either also
  * in a slower tier or without children that hold rows: see room_may_leave. Objects within a
@@ -21,7 +11,7 @@
  * that are only in a slower tier: they take no memory but their place in the tree, and are
  * forgotten only to make room for trees and records.
  *
- * Heaps have a slot for every object before it is created (room_record), so that nothing here can
+ * Heaps have a slot for every object before it is created (ledger_record), so that nothing here can
  * fail half-way.
  */
 #include <assert.h>
@@ -126,7 +116,7 @@ static void enter_heap(struct heap *heap, struct object *object)
         object->priority = priority_of(cache, object, cache_now_ns(cache));
     bool pushed = heap_push(heap, object);
 
-    assert(pushed); /* room_record reserved a slot */
+    assert(pushed); /* ledger_record reserved a slot */
     (void)pushed;
     object->heap = heap;
 }
@@ -216,7 +206,7 @@ static void update_path(struct node *node)
 
 bool room_reserve_pin(struct hearth_space *space, struct deferred *deferred)
 {
-    if (!room_reserve_books(space->cache, index_pin_bytes(), deferred))
+    if (!ledger_reserve_books(space->cache, index_pin_bytes(), deferred))
         return false;
     space->index_charged += index_pin_bytes();
     return true;
@@ -273,26 +263,7 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
     return false;
 }
 
-/* ---- records ---- */
-
-uint64_t room_place_bytes(void)
-{
-    /* A heap doubles when it grows, so a slot costs two, and there are two heaps. */
-    return 4 * sizeof(struct object *) + PAGES_BOOK_BYTES;
-}
-
-uint64_t room_record_bytes(void)
-{
-    return sizeof(struct object) + room_place_bytes();
-}
-
-void room_unrecord(struct hearth_space *space)
-{
-    assert(space->records > 0 && space->cache->records > 0);
-    space->records--;
-    space->cache->records--;
-    budget_release(space->cache->meta_budget, space->cache->books_owner, sizeof(struct object));
-}
+/* ---- where an object is ---- */
 
 bool room_is_tail(const struct object *object)
 {
@@ -314,8 +285,8 @@ static void list_limited(struct object *object, bool in)
         list_push_back(list, &object->tail_link);
     else
         list_remove(list, &object->tail_link);
-    assert(in || *bytes >= room_charge(object->bytes));
-    *bytes += in ? room_charge(object->bytes) : -room_charge(object->bytes);
+    assert(in || *bytes >= ledger_charge(object->bytes));
+    *bytes += in ? ledger_charge(object->bytes) : -ledger_charge(object->bytes);
 }
 
 static bool is_limited(const struct object *object)
@@ -349,7 +320,7 @@ static void drop_data(struct object *object, struct deferred *deferred)
         return;
     mover_give_up(object, TIER_BITS_SLOWER); /* offered again when it returns to memory */
     cache_note_free(deferred, object->data);
-    room_release(space, room_data_bytes(object));
+    ledger_release(space, ledger_data_bytes(object));
     object->data = NULL;
     room_set_in(object, HEARTH_TIER_RAM, false);
 }
@@ -360,9 +331,9 @@ static void destroy(struct object *object, struct deferred *deferred)
 
     assert(object->last == NULL && object->heap == NULL && !in_slower_tier(object));
     drop_data(object, deferred);
-    room_release(space, room_record_bytes());
+    ledger_release(space, ledger_record_bytes());
     mem_free(object);
-    room_unrecord(space);
+    ledger_unrecord(space);
 }
 
 /* Removes it from the index, the heap and its list; lookups no longer find it. */
@@ -379,7 +350,7 @@ static void unlink_object(struct object *object)
     assert(space->objects > 0);
     space->objects--;
     list_remove(&space->all, &object->held_link);
-    room_account_index(space);
+    ledger_account_index(space);
 }
 
 void room_drop(struct object *object, struct deferred *deferred)
@@ -438,7 +409,7 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
     struct hearth_event event = {
         .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
         .write_tokens = object->end - object->begin,
-        .bytes = room_data_bytes(object),
+        .bytes = ledger_data_bytes(object),
         .object = object->kind,
         .position = object->end,
         .tier = plan_tier_of(object),
@@ -652,11 +623,10 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
            evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* Forgets one object altogether to free its record and nodes: one that is only in a slower tier,
- * if there is any. Shares of slower tiers are ignored only as a last resort: the records of
- * their objects must fit into memory. */
-static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
-                       struct deferred *deferred)
+/* Shares of slower tiers are ignored only as a last resort: the records of their objects must fit
+ * into memory. */
+bool room_forget_one(struct hearth_cache *cache, const struct hearth_space *space,
+                     struct deferred *deferred)
 {
     const struct wish slow = {space, false, true, true}, last = {space, false, true, false};
     const struct wish gently = {space, true, true, true}, firmly = {space, false, true, true};
@@ -668,165 +638,11 @@ static bool forget_one(struct hearth_cache *cache, const struct hearth_space *sp
            evict_first(cache, &cache->heap, &last, forget, deferred);
 }
 
-/* The cost of one more record. Slots are kept for the next object and charged once. */
-static uint64_t next_record_bytes(const struct hearth_cache *cache)
+bool room_forget_slow(struct hearth_cache *cache, struct deferred *deferred)
 {
-    return sizeof(struct object) + (cache->records == cache->places ? room_place_bytes() : 0);
-}
+    struct wish any = {NULL, false, false, false};
 
-bool room_record(struct hearth_space *space, struct deferred *deferred)
-{
-    struct hearth_cache *cache = space->cache;
-
-    if (!heap_reserve(&cache->heap, cache->records + 1) ||
-        !heap_reserve(&cache->heap_slow, cache->records + 1))
-        return false;
-    while (!budget_try_reserve(cache->meta_budget, cache->books_owner, next_record_bytes(cache)))
-        if (!forget_one(cache, space, deferred))
-            return false;
-    cache->places += cache->records == cache->places;
-    cache->records++;
-    space->records++;
-    return true;
-}
-
-/* ---- the ledgers ---- */
-
-uint64_t room_charge(uint64_t bytes)
-{
-    return (bytes + PAGES_PAGE_BYTES - 1) / PAGES_PAGE_BYTES * PAGES_PAGE_BYTES;
-}
-
-uint64_t room_data_bytes(const struct object *object)
-{
-    return object->data != NULL ? room_charge(object->bytes) : 0;
-}
-
-/* The most that a space can get, once every other tenant is reduced to its share. */
-static uint64_t most(const struct hearth_cache *cache, uint64_t share)
-{
-    uint64_t cap = budget_cap(cache->budget), others = cache->shares - share;
-
-    return cap > others ? cap - others : 0;
-}
-
-bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *deferred)
-{
-    struct hearth_cache *cache = space->cache;
-
-    lock_assert_held(&cache->lock);
-    if (bytes > most(cache, space->share))
-        return false; /* would not fit even into an empty cache: evict nothing for it */
-    while (!budget_try_reserve(cache->budget, space->owner, bytes))
-        if (!room_evict_one(cache, space, deferred))
-            return false;
-    space->charged += bytes;
-    return true;
-}
-
-void room_release(struct hearth_space *space, uint64_t bytes)
-{
-    assert(space->charged >= bytes);
-    space->charged -= bytes;
-    budget_release(space->cache->budget, space->owner, bytes);
-}
-
-/* Charges bytes to the metadata part. */
-static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_t bytes,
-                         struct deferred *deferred)
-{
-    if (bytes > budget_cap(cache->meta_budget))
-        return false; /* can never fit: evict nothing for it */
-    while (!budget_try_reserve(cache->meta_budget, owner, bytes))
-        if (!forget_one(cache, NULL, deferred))
-            return false;
-    return true;
-}
-
-bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
-{
-    struct wish books = {NULL, false, false, false};
-
-    lock_assert_held(&cache->lock);
-    if (bytes > most(cache, 0))
-        return false;
-    /* Trees of objects in memory may grow further: they shrink with them. */
-    while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
-        if (!room_evict_one(cache, NULL, deferred) &&
-            !evict_first(cache, &cache->heap_slow, &books, evict, deferred))
-            return false;
-    if (!reserve_part(cache, cache->books_owner, bytes, deferred)) {
-        budget_release(cache->budget, cache->owner_index, bytes);
-        return false;
-    }
-    cache->books += bytes;
-    return true;
-}
-
-void room_release_books(struct hearth_cache *cache, uint64_t bytes)
-{
-    lock_assert_held(&cache->lock);
-    assert(cache->books >= bytes);
-    cache->books -= bytes;
-    budget_release(cache->budget, cache->owner_index, bytes);
-    budget_release(cache->meta_budget, cache->books_owner, bytes);
-}
-
-bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
-{
-    lock_assert_held(&cache->lock);
-    if (!reserve_part(cache, cache->requests_owner, bytes, deferred))
-        return false;
-    cache->requests += bytes;
-    return true;
-}
-
-void room_release_request(struct hearth_cache *cache, uint64_t bytes)
-{
-    lock_assert_held(&cache->lock);
-    assert(cache->requests >= bytes);
-    cache->requests -= bytes;
-    budget_release(cache->meta_budget, cache->requests_owner, bytes);
-}
-
-/* The most that the tree will grow by: the missing nodes, and its path array. */
-static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32_t count,
-                       struct index_hint *hint)
-{
-    uint32_t block = space->cache->block_tokens;
-    struct index_match match = index_match_hinted(space->index, tokens, count, hint);
-    size_t nodes = (count - 1) / block + 1, there = match.nodes_count;
-
-    if (there > 0 && node_is_tail(match.path[there - 1]))
-        there--; /* a tail is replaced when it grows */
-    return (nodes - there) * index_node_bytes(block) + nodes * 2 * sizeof(struct node *);
-}
-
-bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count,
-                        struct index_hint *hint, struct deferred *deferred)
-{
-    uint64_t bytes;
-
-    /* Making room may remove parts of the path: then more is needed. */
-    while ((bytes = growth(space, tokens, count, hint)) + index_bytes(space->index) >
-           space->index_charged) {
-        bytes = bytes + index_bytes(space->index) - space->index_charged;
-        if (!room_reserve_books(space->cache, bytes, deferred)) {
-            room_account_index(space);
-            return false;
-        }
-        space->index_charged += bytes;
-    }
-    return true;
-}
-
-void room_account_index(struct hearth_space *space)
-{
-    uint64_t bytes = index_bytes(space->index);
-
-    assert(bytes <= space->index_charged);
-    room_release_books(space->cache, space->index_charged - bytes);
-    space->index_charged = bytes;
+    return evict_first(cache, &cache->heap_slow, &any, evict, deferred);
 }
 
 void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
@@ -837,8 +653,8 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
     while (budget_excess(cache->budget) > 0)
         if (!room_evict_one(cache, NULL, deferred) &&
             !evict_first(cache, &cache->heap, &any, evict, deferred) &&
-            !evict_first(cache, &cache->heap_slow, &any, evict, deferred))
+            !room_forget_slow(cache, deferred))
             return; /* the rest is leased or pinned, and is evicted on release */
-    while (budget_excess(cache->meta_budget) > 0 && forget_one(cache, NULL, deferred))
+    while (budget_excess(cache->meta_budget) > 0 && room_forget_one(cache, NULL, deferred))
         ;
 }

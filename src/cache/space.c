@@ -96,7 +96,7 @@ void space_remove(struct hearth_space *space)
     if (space->owner != cache->owner_common)
         budget_remove_owner(cache->budget, space->owner);
     cache->shares -= space->share;
-    room_release_books(cache, space->index_charged + sizeof(*space));
+    ledger_release_books(cache, space->index_charged + sizeof(*space));
 }
 
 static void no_object(struct object *object, void *arg)
@@ -184,7 +184,7 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     lock_assert_held(&cache->lock);
     space->index = index_create(key, cache->block_tokens);
     uint64_t bytes = index_bytes(space->index);
-    if (!room_reserve_books(cache, bytes + sizeof(*space), deferred)) {
+    if (!ledger_reserve_books(cache, bytes + sizeof(*space), deferred)) {
         index_destroy(&space->index, no_object, NULL);
         mem_free(space);
         return NULL;

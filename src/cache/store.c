@@ -380,10 +380,10 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
         struct guard guard = guard_path(store, path);
-        if (!room_record(store->space, &deferred)) {
+        if (!ledger_record(store->space, &deferred)) {
             error = HEARTH_ERROR_MEMORY;
-        } else if (!room_reserve(store->space, charge, &deferred)) {
-            room_unrecord(store->space);
+        } else if (!ledger_reserve(store->space, charge, &deferred)) {
+            ledger_unrecord(store->space);
             error = HEARTH_ERROR_MEMORY;
         }
         unguard(&guard, &deferred);
@@ -397,8 +397,8 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
 /* Returns what take_room took, including the record. */
 static void give_back(struct hearth_space *space, uint64_t charge)
 {
-    room_release(space, charge);
-    room_unrecord(space);
+    ledger_release(space, charge);
+    ledger_unrecord(space);
 }
 
 /* The fields that room.c compares. */
@@ -427,7 +427,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
     /* Prevents overflow of the sum below; the ledger refuses what exceeds any memory anyway. */
     capacity = MIN(capacity, UINT64_MAX / 2);
     describe(store, &piece, capacity);
-    uint64_t charge = room_charge(capacity) + room_record_bytes();
+    uint64_t charge = ledger_charge(capacity) + ledger_record_bytes();
     int error = take_room(store, &piece, charge);
     if (error != HEARTH_OK)
         return error;
@@ -457,7 +457,7 @@ void hearth_store_cancel(struct hearth_store *store)
         return;
     enter(store, &deferred);
     cache_note_free(&deferred, store->memory);
-    give_back(store->space, room_charge(store->capacity) + room_record_bytes());
+    give_back(store->space, ledger_charge(store->capacity) + ledger_record_bytes());
     cache->stats.stores_failed++;
     store->space->stats.stores_failed++;
     cache_leave(cache, &deferred);
@@ -592,13 +592,13 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
 {
     struct hearth_space *space = object->space;
 
-    if (!room_reserve_index(space, tokens, object->end, hint, deferred))
+    if (!ledger_reserve_index(space, tokens, object->end, hint, deferred))
         return HEARTH_ERROR_MEMORY;
     struct node *last = index_insert_hinted(space->index, tokens, object->end, hint);
     bool may = last != NULL && index_may_attach(space->index, last, object);
     if (last != NULL && !may)
         index_prune(space->index, last); /* another caller stored it meanwhile */
-    room_account_index(space);
+    ledger_account_index(space);
     if (!may)
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
     object->key = index_object_key(space->index, last, object);
@@ -622,7 +622,7 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     unguard(&guard, deferred);
     if (error != HEARTH_OK) {
         cache_note_free(deferred, object->data);
-        give_back(space, room_data_bytes(object) + room_record_bytes());
+        give_back(space, ledger_data_bytes(object) + ledger_record_bytes());
         if (error == HEARTH_ERROR_MEMORY)
             count_refused(space);
         mem_free(object);
@@ -654,7 +654,7 @@ int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *
     pages_shrink(cache->pages, store->memory, bytes);
     struct object *object = make_object(store, bytes, shape, shape_bytes);
     enter(store, &deferred);
-    room_release(space, room_charge(store->capacity) - room_charge(bytes));
+    ledger_release(space, ledger_charge(store->capacity) - ledger_charge(bytes));
     store->memory = NULL;
     int error = insert(store, object, &deferred);
     cache_leave(cache, &deferred);

@@ -227,7 +227,7 @@ static void check_object(struct object *object, void *arg)
         check->held[level] += object->in & TIER_BIT(level) ? object->bytes : 0;
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         assert(object->data != NULL || !list_node_linked(object_retry_link(object, level)));
-    check->bytes += room_data_bytes(object) + room_record_bytes();
+    check->bytes += ledger_data_bytes(object) + ledger_record_bytes();
     check->objects++;
     check->in_heaps += object->heap != NULL;
 }
@@ -249,13 +249,13 @@ static void check_tails(const struct hearth_space *space)
 
     LIST_FOREACH (struct object, object, &space->tails, tail_link) {
         assert(object->data != NULL && room_is_tail(object));
-        bytes += room_data_bytes(object);
+        bytes += ledger_data_bytes(object);
     }
     assert(bytes == space->tail_bytes);
     bytes = 0;
     LIST_FOREACH (struct object, object, &space->snapshots, tail_link) {
         assert(object->data != NULL && object->kind == HEARTH_OBJECT_SNAPSHOT);
-        bytes += room_data_bytes(object);
+        bytes += ledger_data_bytes(object);
     }
     assert(bytes == space->snapshot_bytes);
 }
@@ -296,7 +296,7 @@ void cache_check(struct hearth_cache *cache)
     assert(books == cache->books);
     assert(books + charged == budget_used(cache->budget));
     assert(books + cache->requests + records * sizeof(struct object) +
-               cache->places * room_place_bytes() ==
+               cache->places * ledger_place_bytes() ==
            budget_used(cache->meta_budget));
     lock_leave(&cache->lock);
 }
