@@ -328,7 +328,7 @@ DIR ?= tests/data/formats
 formats: $(B)/tests/chat/template_learn_test ## read back what the chat templates of a folder write (DIR=)
 	@HEARTH_FORMATS=$(DIR) $(B)/tests/chat/template_learn_test
 
-# Model files with other lengths, counts, numbers and types: each is an error, and the server lives.
+# Model files with other lengths, counts, numbers and types, until FILES have a damaged structure: each is an error, and the server lives.
 FILES ?= 500
 damaged_suite := $(B)/tests/scenario/aborts_test
 damaged: $(B)/hearth $(damaged_suite) $(B)/models.stamp ## ask for damaged model files, with and without --isolate (FILES=500)

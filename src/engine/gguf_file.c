@@ -26,15 +26,8 @@
 
 enum { PATH_BYTES_MAX = 4096 };
 
-struct shard {
-    char *path;
-    int fd;
-    uint64_t bytes;
-    struct gguf_context *gguf;
-};
-
 struct gguf_file {
-    struct shard shards[GGUF_FILE_SHARDS_MAX];
+    struct gguf_file_shard shards[GGUF_FILE_SHARDS_MAX];
     size_t shards_count;
     char architecture[64];
 };
@@ -46,7 +39,7 @@ static const struct gguf_context *first(const struct gguf_file *file)
 
 /* ---- opening ---- */
 
-static enum err check_magic(const struct shard *shard, struct errinfo *info)
+static enum err check_magic(const struct gguf_file_shard *shard, struct errinfo *info)
 {
     char magic[4] = {0};
 
@@ -64,7 +57,7 @@ static enum err check_magic(const struct shard *shard, struct errinfo *info)
 }
 
 /* Every tensor must lie inside the file. */
-static enum err check_extent(const struct shard *shard, struct errinfo *info)
+static enum err check_extent(const struct gguf_file_shard *shard, struct errinfo *info)
 {
     uint64_t data = gguf_get_data_offset(shard->gguf);
     uint64_t need = data;
@@ -86,7 +79,7 @@ static enum err check_extent(const struct shard *shard, struct errinfo *info)
     return ERR_OK;
 }
 
-static enum err open_shard(struct shard *shard, const char *path, struct errinfo *info)
+static enum err open_shard(struct gguf_file_shard *shard, const char *path, struct errinfo *info)
 {
     const struct file_sys *fs = file_sys_real();
     struct stat st;
@@ -179,7 +172,7 @@ void gguf_file_close(struct gguf_file **file)
     if (*file == NULL)
         return;
     for (size_t i = 0; i < (*file)->shards_count; i++) {
-        struct shard *shard = &(*file)->shards[i];
+        struct gguf_file_shard *shard = &(*file)->shards[i];
         if (shard->gguf)
             gguf_free(shard->gguf);
         file_close(file_sys_real(), &shard->fd);
@@ -190,6 +183,11 @@ void gguf_file_close(struct gguf_file **file)
 }
 
 /* ---- questions ---- */
+
+const struct gguf_file_shard *gguf_file_shard(const struct gguf_file *file, size_t i)
+{
+    return i < file->shards_count ? &file->shards[i] : NULL;
+}
 
 const char *gguf_file_text(const struct gguf_file *file, const char *key)
 {
@@ -385,7 +383,7 @@ enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_stat
     unsigned char bytes[16384];
 
     for (size_t i = 0; i < file->shards_count; i++) {
-        const struct shard *shard = &file->shards[i];
+        const struct gguf_file_shard *shard = &file->shards[i];
         uint64_t end = gguf_get_data_offset(shard->gguf);
         hash256_update_u64(state, shard->bytes);
         hash256_update_u64(state, end);
@@ -431,7 +429,7 @@ static bool is_positive(const struct gguf_context *gguf, int64_t id)
 
 /* Vectors must have 32 bits, and matrices a type for weights, not for indices or intermediate
  * sums. */
-static bool has_ordinary_types(const struct shard *shard)
+static bool has_ordinary_types(const struct gguf_file_shard *shard)
 {
     for (int64_t i = 0; i < gguf_get_n_tensors(shard->gguf); i++) {
         enum ggml_type type = gguf_get_tensor_type(shard->gguf, i);
@@ -458,23 +456,6 @@ bool gguf_file_is_ordinary(const struct gguf_file *file)
         if (is_arch_key(file, id) && !is_positive(first(file), id))
             return false;
     return true;
-}
-
-enum err gguf_file_check_epsilons(const struct gguf_file *file, struct errinfo *info)
-{
-    const float least = 1e-20F; /* published models have 1e-12 and more, and 0 is possible */
-
-    for (int64_t id = 0; id < gguf_get_n_kv(first(file)); id++) {
-        struct str key = str_from(gguf_get_key(first(file), id));
-        if (!is_arch_key(file, id) || !str_ends(key, STR("epsilon")) ||
-            gguf_get_kv_type(first(file), id) != GGUF_TYPE_FLOAT32)
-            continue;
-        float value = gguf_get_val_f32(first(file), id);
-        if (!(value == 0 || (value >= least && value < 1)))
-            return err_set(info, ERR_UNSUPPORTED, "the model file is damaged: " STR_FMT " is %g",
-                           STR_ARG(key), (double)value);
-    }
-    return ERR_OK;
 }
 
 /* ---- fingerprint ---- */

@@ -19,13 +19,24 @@
 #include "base/hash.h"
 #include "engine/file_digest.h"
 
+struct gguf_context;
 struct gguf_file;
 
 enum { GGUF_FILE_SHARDS_MAX = 256 };
 
+struct gguf_file_shard {
+    char *path;
+    int fd;
+    uint64_t bytes;
+    struct gguf_context *gguf;
+};
+
 /* `path` is the file or the first shard ("-00001-of-00003.gguf"). */
 enum err gguf_file_open(struct gguf_file **file, const char *path, struct errinfo *info) NODISCARD;
 void gguf_file_close(struct gguf_file **file);
+
+/* NULL when there is no such shard. */
+const struct gguf_file_shard *gguf_file_shard(const struct gguf_file *file, size_t i);
 
 /* NULL when absent or not a text */
 const char *gguf_file_text(const struct gguf_file *file, const char *key);
@@ -65,10 +76,6 @@ enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_stat
 /* The architecture, and the names and types of its keys without their values: these decide the
  * class of the library's memory. */
 void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state);
-
-/* ERR_UNSUPPORTED: an epsilon of its norms is none: negative, not finite, 1 or more, or so small that
- * its bits must be another number's. The library computes with anything. */
-enum err gguf_file_check_epsilons(const struct gguf_file *file, struct errinfo *info) NODISCARD;
 
 /* Checks values that the library reads only while computing: sizes, factors and epsilons of the
  * architecture are positive finite numbers, heads are rotated in pairs and not beyond their end,

@@ -17,6 +17,7 @@
 #include "engine/backend.h"
 #include "engine/context_room.h"
 #include "engine/fingerprint.h"
+#include "engine/gguf_check.h"
 #include "engine/gguf_file.h"
 #include "engine/projector.h"
 #include "engine/rpc.h"
@@ -501,7 +502,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     uint64_t device_free = device_memory(load).free;
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
-    TRY(gguf_file_check_epsilons(load->file, info));
+    TRY(gguf_check(load->file, info));
     if (!load->vocab_only)
         TRY(measure_projector(load, info));
     TRY(check_memory(load, info));
