@@ -164,6 +164,8 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     if (options->no_mmap || options->dry)
         params.load_mode = LLAMA_LOAD_MODE_NONE;
     params.no_alloc = options->dry;
+    /* Values that are not numbers: looked for when the file is read anyway, for its digest. */
+    params.check_tensors = load->digest != NULL && file_digest_bytes(load->digest) > 0;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = load;
     backend_take_error();

@@ -80,6 +80,21 @@ static void test_every_truncation_is_refused(void **state)
     assert_ok(try_load(copy_model("qwen3", 0, NULL, NULL), &info));
 }
 
+static void test_weights_that_are_no_numbers_are_refused(void **state)
+{
+    struct errinfo info = {0};
+
+    (void)state;
+    const char *path = copy_model("qwen3", 0, NULL, NULL);
+    assert_ok(try_load(path, &info));
+    int fd = open(path, O_WRONLY); /* of 16 or 32 bits, at the end of the last tensor */
+    assert_int_equal(pwrite(fd, "\xff\xff\xff\xff", 4, lseek(fd, 0, SEEK_END) - 4), 4);
+    close(fd);
+    assert_err(try_load(path, &info), ERR_ENGINE);
+    if (strstr(info.text, "invalid data") == NULL)
+        fail_msg("%s", info.text);
+}
+
 static void test_unknown_architecture_is_named(void **state)
 {
     struct errinfo info = {0};
@@ -295,8 +310,10 @@ static void test_i97_fingerprint_knows_adapters(void **state)
 }
 
 TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences),
-           TEST(test_every_truncation_is_refused), TEST(test_unknown_architecture_is_named),
-           TEST(test_limits_are_refused_before_loading), TEST(test_progress_rises_and_can_cancel),
-           TEST(test_facts), TEST(test_i5_kinds_of_families),
+           TEST(test_every_truncation_is_refused),
+           TEST(test_weights_that_are_no_numbers_are_refused),
+           TEST(test_unknown_architecture_is_named), TEST(test_limits_are_refused_before_loading),
+           TEST(test_progress_rises_and_can_cancel), TEST(test_facts),
+           TEST(test_i5_kinds_of_families),
            TEST(test_i97_fingerprint_changes_with_everything_that_matters),
            TEST(test_i97_fingerprint_knows_adapters))
