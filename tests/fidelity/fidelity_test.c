@@ -13,7 +13,9 @@
  * of the cold run is compared with a sequence that ran in the same chunks and never left the
  * engine.
  *
- * HEARTH_FIDELITY_ROUNDS=n repeats each test with n seeds (make fidelity).
+ * HEARTH_FIDELITY_ROUNDS=n repeats each test with n seeds, with longer prompts and answers (make
+ * fidelity). Even the shortest prompt is longer than a chunk, than the windows of these models, and
+ * has all four marks.
  */
 #include <math.h>
 #include <stdio.h>
@@ -29,6 +31,14 @@
 #include "support/test.h"
 
 enum { PROMPT_MAX = 1200, CUTS_MAX = 64, GREEDY = 32, MARKS = 4 };
+
+/* Rounds of `make fidelity`; 0 = a part of `make test`. */
+static long rounds(void)
+{
+    const char *text = getenv("HEARTH_FIDELITY_ROUNDS");
+
+    return text != NULL ? strtol(text, NULL, 10) : 0;
+}
 
 /* How a run ends: the logits of its last token, and what is generated from there. */
 struct ending {
@@ -148,10 +158,11 @@ static void capture(struct run *run, seq_id seq, size_t cut)
 static void finish(struct run *run, seq_id seq, struct ending *out)
 {
     uint32_t vocab = facts_of(run)->vocab, last = run->schedule.count - 1;
+    int greedy = rounds() > 0 ? GREEDY : GREEDY / 4;
 
     run_tokens(run->engine, seq, run->tokens + last, 1, true);
     memcpy(out->logits, engine_logits(run->engine, 0), vocab * sizeof(float));
-    for (int i = 0; i < GREEDY; i++) {
+    for (int i = 0; i < greedy; i++) {
         out->greedy[i] = argmax(engine_logits(run->engine, 0), vocab);
         run_tokens(run->engine, seq, &out->greedy[i], 1, true);
     }
@@ -458,7 +469,8 @@ static void check_family(const char *family, const struct engine_options *option
 
     assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_ROWS);
     assert_true(engine_facts(engine)->exact);
-    make_prompt(run, engine, 300 + (uint32_t)test_random_below(&seed, 600), grid, &seed);
+    uint32_t more = rounds() > 0 ? 600 : 150;
+    make_prompt(run, engine, 300 + (uint32_t)test_random_below(&seed, more), grid, &seed);
     struct ending plain = make_ending(run);
     run_cold(run, false, &plain);
     run_cold(run, true, &run->cold);
@@ -481,11 +493,9 @@ static void check_family(const char *family, const struct engine_options *option
 
 static void check_rounds(const char *family, const struct engine_options *options)
 {
-    const char *text = getenv("HEARTH_FIDELITY_ROUNDS");
-    long rounds = text ? strtol(text, NULL, 10) : 1;
     uint64_t seed = test_seed();
 
-    for (long i = 0; i < rounds; i++)
+    for (long i = 0; i < MAX(rounds(), 1); i++)
         check_family(family, options, test_random(&seed));
 }
 
