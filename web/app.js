@@ -13,18 +13,18 @@ import { showSnippets } from './connect.js';
 import { needsKey, setUpDialogs, signedIn } from './dialogs.js';
 import { $, announce, put, putAttribute } from './dom.js';
 import { redrawHistory, setUpHistory, showHistory } from './history.js';
-import { setUpModels, showModels } from './models.js';
+import { isChanging, setUpModels, showModels } from './models.js';
 import { setUpOverview, showStats } from './overview.js';
 import { setUpProbe } from './probe.js';
 import { setUpRequests, showRequests } from './requests.js';
 import { setUpTiers, showTiers } from './tiers.js';
 import { setUpTree, showTree } from './tree.js';
 
-const TICK_MS = 500, RETRY_MS = 4000;
+const TICK_MS = 500, RETRY_MS = 2000;
 
 const feeds = [
     { path: 'admin/stats', every_ms: 2000, show: (answer) => { countStats(answer); showStats(answer); showTiers(answer); } },
-    { path: 'admin/models', every_ms: 5000, show: (answer) => { showModels(answer); showChatModels(answer); } },
+    { path: 'admin/models', every_ms: 5000, soon: isChanging, show: (answer) => { showModels(answer); showChatModels(answer); } },
     { path: 'admin/requests', every_ms: 1000, show: (answer) => { countRequests(answer); showRequests(answer); }, view: 'server' },
     { path: 'admin/history', every_ms: 5000, show: showHistory, view: 'server' },
     { path: 'admin/cache/tree', every_ms: 10000, show: showTree, view: 'server' },
@@ -54,7 +54,7 @@ async function renew(feed) {
     try {
         const answer = await ask(feed.path);
         feed.error = null;
-        feed.due = performance.now() + feed.every_ms;
+        feed.due = performance.now() + (feed.soon?.(answer) ? TICK_MS : feed.every_ms);
         feed.show(answer);
     } catch (error) {
         if (error.status === undefined) throw error; /* a bug of this page, not a failed request */

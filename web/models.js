@@ -63,6 +63,7 @@ async function measureHere(button, id) {
         await measure(id, place);
     } finally {
         button.disabled = false;
+        changed();
     }
 }
 
@@ -79,7 +80,7 @@ function renewModel(element, model) {
     const state = model.state === 'loading' && model.progress > 0 ? `${word} ${format.percent(model.progress)}` : word;
     put(badge, model.default ? `${state}, default` : state);
     putAttribute(badge, 'data-state', mark);
-    put(element.querySelector('.error'), model.error ?? '');
+    put(element.querySelector('.error'), model.error ? `${model.error}. Correct that, then press Load.` : '');
     sync(element.querySelector('.chips'), model.kinds ?? [], (kind) => kind, (kind) => h('span', { class: 'chip' }, kind));
     const values = element.querySelectorAll(':scope > dl dd'); /* not those of a measurement */
     FACTS.forEach(([, show], i) => {
@@ -131,7 +132,10 @@ export function showModels({ models }) {
     renewChoice(models);
 }
 
-/* `fn` is called after a model was loaded or unloaded. */
+/* A model is being loaded or unloaded: its progress is shown as it goes. */
+export const isChanging = ({ models }) => models.some(({ state }) => STATES[state]?.[0] === 'wait');
+
+/* `fn` is called after a model was loaded, unloaded or measured. */
 export function setUpModels(fn) {
     changed = fn;
 }

@@ -164,8 +164,13 @@ export function editMessage(element, node, done) {
 
 /* ---- the pane ---- */
 
+/* Details that open at the end of the log are brought into view: they would open below the box. */
+function showOpened({ target }) {
+    if (target.open) target.scrollIntoView({ block: 'nearest' });
+}
+
 export function makePane(conversation) {
-    return h('article', { class: 'pane', 'aria-label': titleOf(conversation) },
+    const pane = h('article', { class: 'pane', 'aria-label': titleOf(conversation) },
         h('div', { class: 'pane-head' },
             iconButton('list', 'Conversations', { 'data-do': 'list', class: 'quiet round only-small' }),
             h('h2', {}), h('label', { class: 'inline' }, h('span', { class: 'hidden' }, 'Model'), h('select', { class: 'model-choice' })),
@@ -175,6 +180,8 @@ export function makePane(conversation) {
         h('div', { class: 'log', role: 'log', 'aria-live': 'off', 'aria-label': 'Messages', tabindex: '0' }, makeEmpty(), h('div', { class: 'messages' }), h('form', { class: 'results', hidden: true })),
         h('p', { class: 'error problem', role: 'alert' }),
         makeComposer());
+    pane.querySelector('.log').addEventListener('toggle', showOpened, true); /* does not bubble */
+    return pane;
 }
 
 function renewHead(element, conversation, models, several) {

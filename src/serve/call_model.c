@@ -42,8 +42,9 @@ static void fill_error(const struct pool_wait *wait, struct api_error *error)
         api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.",
                       name, wait->info.text);
     else
-        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' cannot be loaded: %s.",
-                      name, err_sentence(wait->info.code));
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
+                      "The model '%s' cannot be loaded: %s. The server's log says more.", name,
+                      err_sentence(wait->info.code));
     bool passes = error->kind == API_ERROR_BUSY || error->kind == API_ERROR_UNAVAILABLE;
     error->retry_after_s = passes ? RETRY_AFTER_S : 0;
 }

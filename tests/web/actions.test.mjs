@@ -162,7 +162,7 @@ test('a model is unloaded and loaded by buttons, and a failure is shown', async 
     await rename(MODEL, `${MODEL}.away`);
     await page.click('.model [data-do=load]');
     await becomes(badge, () => 'failed, default');
-    assert.equal(await page.textContent('.model .error'), 'not found');
+    assert.equal(await page.textContent('.model .error'), `open ${MODEL}: No such file or directory. Correct that, then press Load.`);
     await becomes(buttons, () => ['load']);
     await rename(`${MODEL}.away`, MODEL);
 

@@ -7,25 +7,52 @@ import { chromium } from 'playwright-core';
 
 export const launch = () => chromium.launch({ executablePath: process.env.BROWSER, args: ['--disable-gpu'] });
 
-/* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. `view`: where; '' is where the page chooses. */
-export async function openPage(browser, url, { expected = null, live = true, view = '#overview', ...context } = {}) {
-    const complaints = [];
-    const place = await browser.newContext({ reducedMotion: 'reduce', ...context });
-    const page = await place.newPage();
+async function newPage(browser, context) {
+    const page = await (await browser.newContext({ reducedMotion: 'reduce', ...context })).newPage();
     page.setDefaultTimeout(15000);
+    await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective}`)));
+    return page;
+}
+
+let idle = null; /* a tab that the next test uses again: a new one costs a process and all scripts */
+
+async function usedPage(browser, { viewport = { width: 1280, height: 720 }, colorScheme = 'light' }) {
+    const page = idle ?? await newPage(browser, {});
+    idle = null;
+    await page.setViewportSize(viewport);
+    await page.emulateMedia({ colorScheme });
+    return page;
+}
+
+/* At /health, where no script of ours runs that could write to it. */
+async function emptyStorage(page, url) {
+    await page.goto(`${url}/health`);
+    await page.evaluate(() => { localStorage.clear(); sessionStorage.clear(); });
+}
+
+/* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. `view`: where; '' is where the page chooses.
+ * `look`: the test changes nothing, and may use the page of another such test. `context`: settings of a new tab. */
+export async function openPage(browser, url, { expected = null, live = true, view = '#overview', look = false, viewport, colorScheme, context = null } = {}) {
+    const complaints = [], address = `${url}/${view}`;
+    const page = context ? await newPage(browser, context) : await usedPage(browser, { viewport, colorScheme });
     const complain = (text) => { if (!expected?.test(text)) complaints.push(text); };
 
     page.on('console', (message) => { if (message.type() !== 'log') complain(`${message.type()}: ${message.text()}`); });
     page.on('pageerror', (error) => complain(`error: ${error.message}`));
     page.on('request', (request) => { if (new URL(request.url()).origin !== url) complain(`asked ${request.url()}`); });
-    await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective}`)));
-    await page.goto(`${url}/${view}`);
+    if (!look || page.url() !== address) {
+        if (!context) await emptyStorage(page, url);
+        await page.goto(address);
+    }
     if (live) await page.waitForSelector('#link[data-state=ok]');
     return {
         page,
         /* To be called at the end of each test. */
         close: async () => {
-            await place.close();
+            if (!look) await page.goto('about:blank');
+            for (const event of ['console', 'pageerror', 'request']) page.removeAllListeners(event);
+            if (context || idle) await page.context().close();
+            else idle = page;
             assert.deepEqual(complaints, []);
         },
     };
@@ -63,14 +90,14 @@ export const format = (page, name, value) => page.evaluate(async ([n, v]) => (aw
 /* Waits until what `read` gives (of the page) equals what `want` gives (of the API): the page asks in its own time. */
 export async function becomes(read, want) {
     let got, wanted;
-    for (let tries = 0; tries < 60; tries++) {
+    for (let tries = 0; tries < 150; tries++) {
         got = await read();
         wanted = await want();
         try {
             assert.deepEqual(got, wanted);
             return;
         } catch {
-            await new Promise((resolve) => setTimeout(resolve, 250));
+            await new Promise((resolve) => setTimeout(resolve, 100));
         }
     }
     assert.deepEqual(got, wanted);

@@ -61,7 +61,7 @@ test('a server without requests opens the chat, and explains instead of showing 
 });
 
 test('an answer says what was reused, and the next turn computes only its own text', async () => {
-    const { page, close } = await openChat();
+    const { page, close } = await openChat({ viewport: { width: 420, height: 480 } }); /* too small for details without scrolling */
     await settle(page);
     await say(page, 'The river runs under the old stone bridge, and the lamp is lit in the window.', 1);
     const [record] = (await get(server.url, '/admin/requests')).recent;
@@ -72,6 +72,7 @@ test('an answer says what was reused, and the next turn computes only its own te
     assert.ok(again >= record.prompt_tokens, `${again} of ${whole} reused`);
     await page.locator('.reuse summary').last().click();
     await page.waitForFunction(() => /New text at token [\d,]+, in \w+\[\d\]/.test([...document.querySelectorAll('.reason')].at(-1).textContent));
+    await page.waitForFunction(() => [...document.querySelectorAll('.counts')].at(-1).getBoundingClientRect().bottom <= document.querySelector('.composer').getBoundingClientRect().top);
     await page.click('.views a[href="#overview"]');
     await page.waitForSelector('#overview', { state: 'visible' });
     assert.match(await page.textContent('#recent tbody tr .request'), /The river runs.*Chrome/);
@@ -199,8 +200,7 @@ test('tools are JSON; their calls are shown, and their results are sent', async 
 });
 
 test('conversations stay in the browser, and a restarted server has their prefix', async () => {
-    const context = { storageState: undefined };
-    const { page, close } = await openPage(browser, server.url, { view: '#chat', expected: /ERR_CONNECTION_REFUSED|Failed to load/, ...context });
+    const { page, close } = await openChat({ expected: /ERR_CONNECTION_REFUSED|Failed to load/ });
     await settle(page);
     await page.click('[data-do=settings]');
     await page.fill('[name=system]', 'You are a keeper of long stories about rivers, stones, lamps and bridges. '.repeat(12));
@@ -210,7 +210,7 @@ test('conversations stay in the browser, and a restarted server has their prefix
     const stored = await page.evaluate(() => Object.entries(localStorage));
     await server.stop();
     server = await startServer(process.env.MODEL, options);
-    const second = await openPage(browser, server.url, { view: '#chat' });
+    const second = await openChat();
     await second.page.evaluate((entries) => entries.forEach(([key, value]) => localStorage.setItem(key, value)), stored);
     await second.page.reload();
     assert.equal(await second.page.locator('.message').count(), 4);
@@ -263,7 +263,7 @@ test('the text of a model never runs, loads or leads anywhere unsafe', async () 
 });
 
 test('Markdown becomes what it means', async () => {
-    const { page, close } = await openChat();
+    const { page, close } = await openChat({ look: true });
     const html = await page.evaluate(async () => {
         const { renderMarkdown } = await import('/ui/markdown.js');
         const place = document.createElement('div');
@@ -284,30 +284,32 @@ test('Markdown becomes what it means', async () => {
 
 /* ---- everyone can use it ---- */
 
-for (const colorScheme of ['light', 'dark'])
-    test(`the chat is legible in the ${colorScheme} theme, and reachable by keys`, async () => {
-        const { page, close } = await openChat({ colorScheme });
-        await settle(page);
-        await say(page, 'A word.', 1);
-        await page.locator('.reuse summary').click();
-        await page.click('[data-do=settings]');
+test('the chat is legible in both themes, and reachable by keys', async () => {
+    const { page, close } = await openChat();
+    await settle(page);
+    await say(page, 'A word.', 1);
+    await page.locator('.reuse summary').click();
+    await page.click('[data-do=settings]');
+    for (const colorScheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme });
         const [ratio, where] = await worstContrast(page);
         assert.ok(ratio >= 4.5, where);
-        const nameless = await page.$$eval('#chat :is(button, select, textarea, input)', (controls) => controls.filter((control) => control.checkVisibility() &&
-            !control.textContent.trim() && !control.getAttribute('aria-label') && !control.labels?.length).map((control) => control.outerHTML));
-        assert.deepEqual(nameless, []);
-        await page.focus('#new-chat');
-        const reached = new Set();
-        for (let presses = 0; presses < 40; presses++) {
-            await page.keyboard.press('Tab');
-            reached.add(await page.evaluate(() => document.activeElement.dataset.do ?? document.activeElement.name ?? document.activeElement.className));
-        }
-        for (const name of ['open', 'delete', 'settings', 'system', 'tools', 'edit', 'again', 'branch', 'copy', 'text']) assert.ok(reached.has(name), `${name} of ${[...reached]}`);
-        await close();
-    });
+    }
+    const nameless = await page.$$eval('#chat :is(button, select, textarea, input)', (controls) => controls.filter((control) => control.checkVisibility() &&
+        !control.textContent.trim() && !control.getAttribute('aria-label') && !control.labels?.length).map((control) => control.outerHTML));
+    assert.deepEqual(nameless, []);
+    await page.focus('#new-chat');
+    const reached = new Set();
+    for (let presses = 0; presses < 40; presses++) {
+        await page.keyboard.press('Tab');
+        reached.add(await page.evaluate(() => document.activeElement.dataset.do ?? document.activeElement.name ?? document.activeElement.className));
+    }
+    for (const name of ['open', 'delete', 'settings', 'system', 'tools', 'edit', 'again', 'branch', 'copy', 'text']) assert.ok(reached.has(name), `${name} of ${[...reached]}`);
+    await close();
+});
 
 test('a phone of 360 pixels has room for it, and a list to open', async () => {
-    const { page, close } = await openChat({ viewport: { width: 360, height: 740 }, hasTouch: true });
+    const { page, close } = await openChat({ context: { viewport: { width: 360, height: 740 }, hasTouch: true } });
     await settle(page);
     await say(page, `A ${'verylongword'.repeat(12)} and a word.`, 1);
     const beyond = () => page.$$eval('#chat *', (elements) => elements.filter((element) => element.checkVisibility() && !element.closest('pre, .scroll, .hidden') &&
