@@ -82,12 +82,15 @@ export function show(conversation, node) {
 export function branch(conversation, node) {
     const copy = create(conversation);
     copy.nodes = pathOf(conversation, node.id).map((message) => structuredClone(message));
-    copy.leaf = node.id;
+    copy.leaf = copy.branched = node.id;
     return copy;
 }
 
+/* The first question; that of a branch is its own, so that it differs from the title of its origin. */
 export function titleOf(conversation) {
-    const first = pathOf(conversation).find(({ role }) => role === 'user') ?? conversation.nodes[0];
+    const path = pathOf(conversation), isQuestion = ({ role }) => role === 'user';
+    const own = path.slice(path.findIndex(({ id }) => id === conversation.branched) + 1);
+    const first = own.find(isQuestion) ?? path.find(isQuestion) ?? conversation.nodes[0];
     const text = (first?.content ?? '').trim().replace(/\s+/g, ' ');
     return text.length > TITLE_CHARS ? `${text.slice(0, TITLE_CHARS)} …` : text || 'New conversation';
 }

@@ -164,9 +164,9 @@ export function editMessage(element, node, done) {
 
 /* ---- the pane ---- */
 
-/* Details that open at the end of the log are brought into view: they would open below the box. */
+/* Details that open at the end of the log are brought into view, with the buttons below them: they would open below the box. */
 function showOpened({ target }) {
-    if (target.open) target.scrollIntoView({ block: 'nearest' });
+    if (target.open) target.closest('.message').lastElementChild.scrollIntoView({ block: 'nearest' });
 }
 
 export function makePane(conversation) {

@@ -59,9 +59,9 @@ extern const char *const model_settings_layers[]; /* auto, all */
     {"ubatch-size", 0, OPTION_UINT, offsetof(type, field.chunk), .value = "N", .initial = "512", \
      .min = 1, .max = 1u << 20, .alias = "ub", .help = "Maximum tokens per prefill chunk."}, \
     {"threads", 't', OPTION_UINT, offsetof(type, field.threads), .value = "N", .max = 1024, \
-     .help = "Threads for decoding; 0 = number of physical cores."}, \
+     .help = "Threads for decoding; 0 = physical cores, or 1 for a model below 64 MiB."}, \
     {"threads-batch", 0, OPTION_UINT, offsetof(type, field.threads_prefill), .value = "N", \
-     .max = 1024, .alias = "tb", .help = "Threads for prefill; 0 = same as --threads."}, \
+     .max = 1024, .alias = "tb", .help = "Threads for prefill; 0 = as --threads, or physical cores."}, \
     {"cache-type-k", 0, OPTION_ENUM, offsetof(type, field.kv_k), .value = "TYPE", \
      .initial = "f16", .names = engine_kv_names, .alias = "ctk", \
      .help = "Data type of the K cache."}, \

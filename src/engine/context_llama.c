@@ -19,6 +19,7 @@ enum {
     ENCODER_CONTEXT_DEFAULT_MAX = 2048, /* memory grows with the longest input */
     ENCODER_SEQUENCES = 32,             /* short inputs in a batch; must divide CONTEXT_STEP */
     CHUNK_DEFAULT = 512,
+    ONE_THREAD_BYTES = 64 << 20, /* below, threads wait for each other longer than they compute */
     OWN_SEQUENCES = 2,
     /* Earlier recurrent states per sequence, unless a number was given; and the part of the memory
      * beside the weights that they may take, then and with a number. */
@@ -52,7 +53,7 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     struct llama_context_params params = llama_context_default_params();
     struct engine_facts *facts = &llama->base.facts;
     uint32_t threads = options->threads ? options->threads : sysinfo_cores();
-
+    bool alone = !options->threads && llama_model_size(llama->model) < ONE_THREAD_BYTES;
     bool streams = options->streams && !facts->embed.whole;
 
     params.n_rs_seq = llama->states;
@@ -62,7 +63,7 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     params.n_batch = facts->chunk + facts->sequences;
     params.n_outputs_max =
         MAX(params.n_seq_max, MIN(params.n_batch, facts->sequences + OUTPUTS_EXTRA));
-    params.n_threads = (int32_t)threads;
+    params.n_threads = alone ? 1 : (int32_t)threads;
     params.n_threads_batch =
         (int32_t)(options->threads_prefill ? options->threads_prefill : threads);
     params.flash_attn_type = options->flash > 0   ? LLAMA_FLASH_ATTN_TYPE_ENABLED

@@ -67,7 +67,7 @@ struct engine_options {
     uint32_t context;   /* tokens of all sequences; 0 = the model's own, at most 32,768 */
     uint32_t sequences; /* at the same time; 0 = 8 */
     uint32_t chunk;     /* largest prefill chunk, the grid of the schedule; 0 = 512 */
-    uint32_t threads, threads_prefill; /* 0 = physical cores; 0 = threads */
+    uint32_t threads, threads_prefill; /* see --threads; 0 = threads */
     enum engine_kv kv_k, kv_v;
     enum engine_pooling pooling;
     bool no_cache;             /* no state of it is stored: nothing is said about earlier state */
