@@ -49,8 +49,8 @@ export async function openPage(browser, url, { expected = null, live = true, vie
         page,
         /* To be called at the end of each test. */
         close: async () => {
-            if (!look) await page.goto('about:blank');
             for (const event of ['console', 'pageerror', 'request']) page.removeAllListeners(event);
+            if (!look) await page.goto('about:blank');
             if (context || idle) await page.context().close();
             else idle = page;
             assert.deepEqual(complaints, []);
