@@ -14,45 +14,31 @@ async function newPage(browser, context) {
     return page;
 }
 
-let idle = null; /* a tab that the next test uses again: a new one costs a process and all scripts */
-
-async function usedPage(browser, { viewport = { width: 1280, height: 720 }, colorScheme = 'light' }) {
-    const page = idle ?? await newPage(browser, {});
-    idle = null;
-    await page.setViewportSize(viewport);
-    await page.emulateMedia({ colorScheme });
-    return page;
-}
-
-/* At /health, where no script of ours runs that could write to it. */
-async function emptyStorage(page, url) {
-    await page.goto(`${url}/health`);
-    await page.evaluate(() => { localStorage.clear(); sessionStorage.clear(); });
-}
+const EVENTS = ['console', 'pageerror', 'request'];
+const SIZE = { width: 1280, height: 720 };
+let looked = null; /* the page of the last test that only looked: a new one costs most of a second */
 
 /* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. `view`: where; '' is where the page chooses.
- * `look`: the test changes nothing, and may use the page of another such test. `context`: settings of a new tab. */
-export async function openPage(browser, url, { expected = null, live = true, view = '#overview', look = false, viewport, colorScheme, context = null } = {}) {
+ * `look`: the test changes nothing, and may use the page of another such test. */
+export async function openPage(browser, url, { expected = null, live = true, view = '#overview', look = false, viewport = SIZE, ...context } = {}) {
     const complaints = [], address = `${url}/${view}`;
-    const page = context ? await newPage(browser, context) : await usedPage(browser, { viewport, colorScheme });
+    const again = look && looked?.url() === address;
+    const page = again ? looked : await newPage(browser, { viewport, ...context });
     const complain = (text) => { if (!expected?.test(text)) complaints.push(text); };
 
     page.on('console', (message) => { if (message.type() !== 'log') complain(`${message.type()}: ${message.text()}`); });
     page.on('pageerror', (error) => complain(`error: ${error.message}`));
     page.on('request', (request) => { if (new URL(request.url()).origin !== url) complain(`asked ${request.url()}`); });
-    if (!look || page.url() !== address) {
-        if (!context) await emptyStorage(page, url);
-        await page.goto(address);
-    }
+    if (again) await page.setViewportSize(viewport);
+    else await page.goto(address);
     if (live) await page.waitForSelector('#link[data-state=ok]');
     return {
         page,
         /* To be called at the end of each test. */
         close: async () => {
-            for (const event of ['console', 'pageerror', 'request']) page.removeAllListeners(event);
-            if (!look) await page.goto('about:blank');
-            if (context || idle) await page.context().close();
-            else idle = page;
+            if (look) looked = page;
+            else await page.context().close();
+            for (const event of EVENTS) page.removeAllListeners(event);
             assert.deepEqual(complaints, []);
         },
     };

@@ -263,7 +263,7 @@ test('the text of a model never runs, loads or leads anywhere unsafe', async () 
 });
 
 test('Markdown becomes what it means', async () => {
-    const { page, close } = await openChat({ look: true });
+    const { page, close } = await openChat();
     const html = await page.evaluate(async () => {
         const { renderMarkdown } = await import('/ui/markdown.js');
         const place = document.createElement('div');
@@ -309,7 +309,7 @@ test('the chat is legible in both themes, and reachable by keys', async () => {
 });
 
 test('a phone of 360 pixels has room for it, and a list to open', async () => {
-    const { page, close } = await openChat({ context: { viewport: { width: 360, height: 740 }, hasTouch: true } });
+    const { page, close } = await openChat({ viewport: { width: 360, height: 740 }, hasTouch: true });
     await settle(page);
     await say(page, `A ${'verylongword'.repeat(12)} and a word.`, 1);
     const beyond = () => page.$$eval('#chat *', (elements) => elements.filter((element) => element.checkVisibility() && !element.closest('pre, .scroll, .hidden') &&

@@ -28,7 +28,7 @@ async function signIn(page, key) {
 }
 
 test('a wrong key and a user\'s key are refused, the admin key is not', async () => {
-    const { page, close } = await openPage(browser, server.url, { live: false, expected: denied, context: {} });
+    const { page, close } = await openPage(browser, server.url, { live: false, expected: denied });
     await page.waitForSelector('#login[open]');
     assert.equal(await page.evaluate(() => document.activeElement.id), 'login-key');
     assert.equal(await page.getAttribute('#login-key', 'type'), 'password');
@@ -48,7 +48,7 @@ test('a wrong key and a user\'s key are refused, the admin key is not', async ()
 });
 
 test('the key stays in the tab, and goes when told', async () => {
-    const { page, close } = await openPage(browser, server.url, { live: false, expected: denied, context: {} });
+    const { page, close } = await openPage(browser, server.url, { live: false, expected: denied });
     await page.waitForSelector('#login[open]');
     await signIn(page, 'open');
     await page.waitForSelector('#link[data-state=ok]');
@@ -69,7 +69,7 @@ test('the key stays in the tab, and goes when told', async () => {
 
 /* The last one: it ends the server. */
 test('a server that goes is missed, and its sums outlive it', async () => {
-    const { page, close } = await openPage(browser, server.url, { live: false, expected: /40[13]|ERR_|Failed to load/, context: {} });
+    const { page, close } = await openPage(browser, server.url, { live: false, expected: /40[13]|ERR_|Failed to load/ });
     await page.waitForSelector('#login[open]');
     await signIn(page, 'open');
     await page.waitForSelector('#link[data-state=ok]');

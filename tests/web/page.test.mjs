@@ -140,7 +140,7 @@ test('the history as bars, or as a table without uPlot', async () => {
 });
 
 test('the lines to paste work, and are copied', async () => {
-    const { page, close } = await openPage(browser, server.url, { context: { permissions: ['clipboard-read', 'clipboard-write'] } });
+    const { page, close } = await openPage(browser, server.url, { permissions: ['clipboard-read', 'clipboard-write'] });
     const item = page.locator('#snippets li', { hasText: 'curl' });
     await item.getByRole('button').click();
     await page.waitForFunction(() => document.getElementById('announcer').textContent === 'Copied the lines for curl.');
@@ -165,6 +165,7 @@ test('the light and the dark theme are legible', async () => {
         const [ratio, where] = await worstContrast(page);
         assert.ok(ratio >= 4.5, where);
     }
+    await page.emulateMedia({ colorScheme: 'light' });
     await close();
 });
 
