@@ -242,10 +242,12 @@ static bool add_object(void *arg, struct object *object)
 
     if (plan->objects_count > 0 && plan->objects[plan->objects_count - 1] == object)
         return true; /* a run covers several nodes */
-    size_t need = plan->objects_count + 1, views_cap = plan->objects_cap;
+    size_t need = plan->objects_count + 1, views_cap = plan->objects_cap, asked_cap = views_cap;
     if (!mem_try_reserve(&plan->views, need, &views_cap, sizeof(*plan->views)) ||
+        !mem_try_reserve(&plan->asked, need, &asked_cap, sizeof(*plan->asked)) ||
         !mem_try_reserve(&plan->objects, need, &plan->objects_cap, sizeof(*plan->objects)))
         return false;
+    plan->asked[plan->objects_count] = false;
     plan->objects[plan->objects_count++] = object;
     room_lease(object);
     return true;
@@ -435,7 +437,8 @@ static uint64_t plan_bytes_max(const struct hearth_space *space, size_t count)
     size_t objects = 2 * (blocks * (space->model.captures_sliding ? 2 : 1) + 1);
 
     return sizeof(struct hearth_plan) +
-           MAX(objects, 16) * (sizeof(struct object *) + sizeof(struct hearth_object));
+           MAX(objects, 16) *
+               (sizeof(struct object *) + sizeof(struct hearth_object) + sizeof(bool));
 }
 
 bool plan_is_peek(const struct hearth_plan *plan)

@@ -84,6 +84,23 @@ static enum hearth_reason trouble_of(const struct object *object, int error)
     return object->damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR;
 }
 
+/* Starts the read of an object, or joins one. A read that fails is not started again by the plan that
+ * waited for it: a dead tier would be asked until the caller's deadline. */
+static enum mover_answer ask(struct hearth_plan *plan, size_t index)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct object *object = plan->objects[index];
+
+    lock_enter(&cache->lock);
+    bool failed = plan->asked[index] && object->data == NULL && !object->reading;
+    lock_leave(&cache->lock);
+    if (failed)
+        return MOVER_CANNOT;
+    enum mover_answer answer = mover_read(cache, object, plan->options.request);
+    plan->asked[index] |= answer == MOVER_COMING;
+    return answer;
+}
+
 int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms,
                       const void **data)
 {
@@ -94,11 +111,11 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     if (index >= plan->objects_count)
         return HEARTH_ERROR_INVALID;
     struct object *object = plan->objects[index];
-    enum mover_answer answer = mover_read(cache, object, plan->options.request);
+    enum mover_answer answer = ask(plan, index);
     lock_enter(&cache->lock);
     while (answer == MOVER_FULL && cache->operations == 0) { /* what it waited for has just ended */
         lock_leave(&cache->lock);
-        answer = mover_read(cache, object, plan->options.request);
+        answer = ask(plan, index);
         lock_enter(&cache->lock);
     }
     int error = answer == MOVER_COMING ? mover_await(cache, object, deadline_ns)
@@ -115,7 +132,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
 void hearth_plan_prefetch(struct hearth_plan *plan)
 {
     for (size_t i = 0; i < plan->objects_count; i++)
-        if (mover_read(plan->space->cache, plan->objects[i], plan->options.request) != MOVER_COMING)
+        if (ask(plan, i) != MOVER_COMING)
             return; /* the fetch will report it */
 }
 
@@ -297,6 +314,7 @@ void hearth_plan_release(struct hearth_plan **out)
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     mem_free(plan->objects);
+    mem_free(plan->asked);
     mem_free(plan->views);
     mem_free(plan->tokens);
     mem_free(plan);

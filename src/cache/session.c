@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum { FETCH_TIMEOUT_MS_MAX = 10000 };
@@ -28,14 +29,16 @@ static uint32_t fetch_timeout_ms(const struct hearth_plan_info *info)
     return ms > 0 && ms < FETCH_TIMEOUT_MS_MAX ? (uint32_t)ms + 1 : FETCH_TIMEOUT_MS_MAX;
 }
 
-/* Fetches every object of the plan; false when one is missing and the plan has been shortened. */
-static bool fetch_all(struct hearth_plan *plan, const void **data)
+/* Fetches every object of the plan; false when one is missing and the plan has been shortened. All
+ * of them together have one deadline. */
+static bool fetch_all(struct hearth_plan *plan, const void **data, uint64_t deadline_ns)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
-    uint32_t timeout_ms = fetch_timeout_ms(info);
 
     hearth_plan_prefetch(plan);
     for (size_t i = 0; i < info->objects_count; i++) {
+        uint64_t now = clock_mono_ns(clock_real());
+        uint32_t timeout_ms = (uint32_t)((deadline_ns - MIN(now, deadline_ns)) / NS_PER_MS);
         if (hearth_plan_fetch(plan, i, timeout_ms, &data[i]) != HEARTH_OK) {
             hearth_plan_shorten(plan, i, HEARTH_REASON_NONE);
             return false;
@@ -46,7 +49,7 @@ static bool fetch_all(struct hearth_plan *plan, const void **data)
 
 /* One attempt: true when it is final, with a sequence of *reused tokens or a cold start. */
 static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *ops,
-                     uint32_t *reused)
+                     uint64_t deadline_ns, uint32_t *reused)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
 
@@ -55,7 +58,7 @@ static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *
         return true;
     const void **data = mem_alloc_array(info->objects_count, sizeof(*data));
     bool done = false;
-    if (fetch_all(plan, data)) {
+    if (fetch_all(plan, data, deadline_ns)) {
         if (ops->import(info->objects, data, info->objects_count, info->boundary, ops->arg)) {
             *reused = info->boundary;
             hearth_plan_accept(plan);
@@ -81,7 +84,9 @@ int hearth_session_lookup(struct hearth_space *space, const struct hearth_sessio
     int error = hearth_lookup(space, tokens, count, options, &plan);
     if (error != HEARTH_OK)
         return error;
-    while (!try_plan(plan, &mine, reused))
+    uint64_t deadline_ns =
+        clock_deadline_ns(clock_real(), fetch_timeout_ms(hearth_plan_info(plan)) * NS_PER_MS);
+    while (!try_plan(plan, &mine, deadline_ns, reused))
         ;
     hearth_plan_release(&plan);
     return HEARTH_OK;

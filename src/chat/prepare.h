@@ -48,6 +48,7 @@ struct prepare_tools {
     struct tokens_caller caller; /* its tenant and salt are filled in */
     bool any_length;             /* counted or shown only: need not fit the context */
     int64_t now_s;               /* local wall time */
+    uint64_t *store_wait_ns;     /* what the request may still wait for a shared store; or NULL */
 };
 
 struct prepared {

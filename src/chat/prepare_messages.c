@@ -47,7 +47,8 @@ static enum err add_thought(struct prepare_run *run, struct message *message)
         return ERR_OK;
     TRY(prepare_read_message(arena, message, &seen));
     buf_init(&thought, RECALL_TURN_BYTES_MAX);
-    if (recall_thought(run->tools->recall, &run->out->space, &seen, &thought)) {
+    if (recall_thought(run->tools->recall, &run->out->space, &seen, run->tools->store_wait_ns,
+                       &thought)) {
         message->thought.ptr = arena_strdup(arena, (struct str){buf_str(&thought), thought.len});
         message->thought.len = thought.len;
         err = message->thought.ptr ? ERR_OK : arena->err;

@@ -272,6 +272,7 @@ static enum err make_plan(struct prepare_run *run, struct recall_plan *plan)
         .text = run->out->text.text,
         .opening_begin = run->out->text.generation,
         .keep = run->tools->recall_keep,
+        .wait_ns = run->tools->store_wait_ns,
     };
     struct recall_place *places = NULL;
 

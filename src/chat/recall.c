@@ -239,29 +239,26 @@ static void publish(struct recall *recall, const struct hash256 *key)
 }
 
 /* Found here, or else where turns are shared. */
-static struct recall_entry *find(struct recall *recall, const struct hash256 *key, bool id)
+static struct recall_entry *find(struct recall *recall, const struct hash256 *key, bool id,
+                                 uint64_t *wait_ns)
 {
     struct recall_entry *entry = find_here(recall, key, id);
     struct buf bytes;
 
-    if (entry != NULL || recall->share.get == NULL)
+    if (entry != NULL || recall->share.get == NULL || wait_ns == NULL || *wait_ns == 0)
         return entry;
     buf_init(&bytes, SHARED_BYTES_MAX);
-    if (recall->share.get(recall->share.arg, key, &bytes) &&
+    if (recall->share.get(recall->share.arg, key, wait_ns, &bytes) &&
         recall_decode(recall, buf_text(&bytes), &recall->share.key) == ERR_OK)
         entry = find_here(recall, key, id);
     buf_fini(&bytes);
     return entry;
 }
 
-struct recall_entry *recall_find_id(struct recall *recall, const struct hash256 *id)
+struct recall_entry *recall_find_key(struct recall *recall, const struct hash256 *key,
+                                     uint64_t *wait_ns)
 {
-    return find(recall, id, true);
-}
-
-struct recall_entry *recall_find_key(struct recall *recall, const struct hash256 *key)
-{
-    return find(recall, key, false);
+    return find(recall, key, false, wait_ns);
 }
 
 void recall_release(struct recall *recall, struct recall_entry **entries, size_t count)
@@ -380,7 +377,7 @@ enum err recall_remember(struct recall *recall, const struct recall_turn *turn)
 }
 
 struct recall_entry *recall_find_message(struct recall *recall, const struct hash256 *space,
-                                         const struct recall_message *message)
+                                         const struct recall_message *message, uint64_t *wait_ns)
 {
     struct recall_entry *entry = NULL;
 
@@ -388,19 +385,19 @@ struct recall_entry *recall_find_message(struct recall *recall, const struct has
         struct str id = recall_call_id(message->calls[i].id);
         struct hash256 hash = recall_id_hash(space, id);
         if (id.len > 0)
-            entry = recall_find_id(recall, &hash);
+            entry = find(recall, &hash, true, wait_ns);
     }
     return entry;
 }
 
 bool recall_thought(struct recall *recall, const struct hash256 *space,
-                    const struct recall_message *message, struct buf *out)
+                    const struct recall_message *message, uint64_t *wait_ns, struct buf *out)
 {
     struct recall_entry *entry = NULL;
     bool known = false;
 
     if (message->reasoning.ptr == NULL)
-        entry = recall_find_message(recall, space, message);
+        entry = recall_find_message(recall, space, message, wait_ns);
     if (entry == NULL)
         return false;
     struct hash256 digest = recall_digest(message);

@@ -64,11 +64,11 @@ enum {
     RECALL_TURN_BYTES_MAX = 16 << 20, /* larger turns are not remembered */
 };
 
-/* A place where machines share turns, so that a conversation can move. get appends to `out`; it may
- * wait for a moment. Both may be called from any thread. */
+/* A place where machines share turns, so that a conversation can move. get appends to `out`; it waits
+ * for at most *wait_ns, and subtracts the time that it took. Both may be called from any thread. */
 struct recall_share {
     void (*put)(void *arg, const struct hash256 *key, const void *data, size_t len);
-    bool (*get)(void *arg, const struct hash256 *key, struct buf *out);
+    bool (*get)(void *arg, const struct hash256 *key, uint64_t *wait_ns, struct buf *out);
     void *arg;
     struct hash256 key; /* authenticates turns: the same on all machines */
 };
@@ -115,9 +115,10 @@ struct str recall_call_id(struct str id);
 
 /* Finds, by its tool-call ids, the thought of a message that was sent without one, and appends it
  * to `out`. Returns false if there is none or it is not known. The caller renders the message with
- * it and passes it to recall_apply as the message's thought. */
+ * it and passes it to recall_apply as the message's thought. `wait_ns`: as in recall_prompt. */
 bool recall_thought(struct recall *recall, const struct hash256 *space,
-                    const struct recall_message *message, struct buf *out) NODISCARD;
+                    const struct recall_message *message, uint64_t *wait_ns,
+                    struct buf *out) NODISCARD;
 
 /* ---- composing ---- */
 
@@ -137,6 +138,8 @@ struct recall_prompt {
     const struct recall_place *places;
     size_t places_count;
     bool keep;
+    /* what the whole request may still wait for shared turns; 0 or NULL: they are not asked for */
+    uint64_t *wait_ns;
 };
 
 /* The outcome for one assistant message. */

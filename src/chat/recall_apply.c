@@ -166,13 +166,15 @@ static struct recall_entry *find(struct composer *composer, const struct recall_
                                  const struct hash256 *digest)
 {
     const struct hash256 *space = &composer->prompt->space;
-    struct recall_entry *entry = recall_find_message(composer->recall, space, &place->message);
+    uint64_t *wait_ns = composer->prompt->wait_ns;
+    struct recall_entry *entry =
+        recall_find_message(composer->recall, space, &place->message, wait_ns);
 
     if (entry != NULL)
         return entry;
     struct hash256 history = history_at(composer, place->begin);
     struct hash256 key = recall_key(space, &history, digest);
-    return recall_find_key(composer->recall, &key);
+    return recall_find_key(composer->recall, &key, wait_ns);
 }
 
 static enum recall_outcome check_turn(const struct recall_prompt *prompt,

@@ -65,11 +65,12 @@ struct recall_record {
 /* Makes and links an entry. ERR_LIMIT, ERR_NOMEM. */
 enum err recall_add(struct recall *recall, const struct recall_record *record) NODISCARD;
 
-/* Returns a reference, or NULL. */
-struct recall_entry *recall_find_id(struct recall *recall, const struct hash256 *id);
-struct recall_entry *recall_find_key(struct recall *recall, const struct hash256 *key);
+/* Returns a reference, or NULL. `wait_ns`: as in recall_prompt. */
+struct recall_entry *recall_find_key(struct recall *recall, const struct hash256 *key,
+                                     uint64_t *wait_ns);
 struct recall_entry *recall_find_message(struct recall *recall, const struct hash256 *space,
-                                         const struct recall_message *message); /* by its ids */
+                                         const struct recall_message *message,
+                                         uint64_t *wait_ns); /* by its ids */
 void recall_release(struct recall *recall, struct recall_entry **entries, size_t count);
 
 /* References to all entries, oldest first; free the array with mem_free. ERR_NOMEM. */

@@ -365,13 +365,17 @@ static void put_turn(void *arg, const struct hash256 *key, const void *data, siz
     hearth_put_note(store->cache, key->bytes, data, len);
 }
 
-static bool get_turn(void *arg, const struct hash256 *key, struct buf *out)
+static bool get_turn(void *arg, const struct hash256 *key, uint64_t *wait_ns, struct buf *out)
 {
     const struct serve_store *store = arg;
+    uint64_t begin_ns = clock_mono_ns(clock_real());
     void *data;
     size_t len;
 
-    if (hearth_get_note(store->cache, key->bytes, store->shared_wait_ms, &data, &len) != HEARTH_OK)
+    int error =
+        hearth_get_note(store->cache, key->bytes, (uint32_t)(*wait_ns / NS_PER_MS), &data, &len);
+    *wait_ns -= MIN(*wait_ns, clock_mono_ns(clock_real()) - begin_ns);
+    if (error != HEARTH_OK)
         return false;
     bool kept = buf_append(out, data, len) == ERR_OK;
     hearth_free(data);

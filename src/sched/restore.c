@@ -20,7 +20,7 @@
 #include "sched/sched_impl.h"
 
 enum {
-    /* bounds of the time without a new object after which the job stops reading */
+    /* bounds of the time after which the job stops reading */
     PATIENCE_MIN_MS = 500,
     PATIENCE_MAX_MS = 30000,
     IMPORT_MS = 10,               /* of imports in one turn while other jobs run */
@@ -123,22 +123,17 @@ uint32_t restore_done(const struct job *job)
                                         : engine_seq_length(job->sched->engine, job->restore.seq);
 }
 
-/* What computing the tokens after the last fetched object takes; 0: not known. */
-static double compute_left_ns(const struct job *job)
-{
-    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
-    uint32_t have = job->restore.fetched < info->objects_count
-                        ? info->objects[job->restore.fetched].begin
-                        : info->boundary;
-
-    return sched_compute_ns(job->sched, info->boundary - have);
-}
-
-/* Called before the first object and after each: the next one may take as long as computing all
- * tokens that are left. */
+/* Called once per lookup: reads together may take as long as computing what they bring. A plan that
+ * is shortened gets no more time, or tiers that hang would be waited for one after the other. */
 static void set_deadline(struct job *job)
 {
-    double ms = compute_left_ns(job) / (double)NS_PER_MS;
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
+    size_t first = 0;
+
+    while (first < info->objects_count && info->objects[first].tier == HEARTH_TIER_RAM)
+        first++;
+    uint32_t here = first < info->objects_count ? info->objects[first].begin : info->boundary;
+    double ms = sched_compute_ns(job->sched, info->boundary - here) / (double)NS_PER_MS;
     uint64_t patience = ms > 0 && ms < PATIENCE_MAX_MS ? (uint64_t)ms : PATIENCE_MAX_MS;
 
     job->restore.deadline_ns =
@@ -205,7 +200,6 @@ static bool begin(struct job *job)
     bool some = hearth_plan_info(restore->plan)->boundary > 0 && make_objects(job);
     if (some) {
         take_over(job, &old);
-        set_deadline(job);
         restore->left_ns = 0;
         restore->begin_ns = sched_now_ns(job->sched);
         restore->pays = beside_pays(job);
@@ -276,16 +270,28 @@ void restore_lookup(struct job *job)
         return;
     faults_shorten(job);
     note_plan(job);
+    set_deadline(job);
+    job->restore.store_failed = false;
     if (!begin(job))
         note_plan(job);
 }
 
 /* ---- fetching and verifying ---- */
 
+static bool is_remote(const struct job *job, size_t index)
+{
+    return hearth_plan_info(job->restore.plan)->objects[index].tier == HEARTH_TIER_REMOTE;
+}
+
 static void give_up(struct job *job, size_t index, enum hearth_reason why)
 {
+    bool remote = is_remote(job, index);
+
     restore_stop_verifying(job); /* shortening ends the leases of what is read */
     hearth_plan_shorten(job->restore.plan, index, why);
+    why = hearth_plan_info(job->restore.plan)->reason;
+    job->restore.store_failed |=
+        remote && (why == HEARTH_REASON_TIMEOUT || why == HEARTH_REASON_TIER_ERROR);
     begin(job);
 }
 
@@ -328,7 +334,9 @@ static bool fetch_next(struct job *job)
     if (index == job->restore.objects_count)
         return false;
     int error = hearth_plan_fetch(job->restore.plan, index, 0, &data);
-    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore.deadline_ns)
+    bool late = sched_now_ns(job->sched) >= job->restore.deadline_ns ||
+                (job->restore.store_failed && is_remote(job, index));
+    if (error == HEARTH_ERROR_TIMEOUT && !late)
         return false;
     if (error != HEARTH_OK) {
         give_up(job, index,
@@ -338,7 +346,6 @@ static bool fetch_next(struct job *job)
     restore_verify(job, index, data);
     if (++job->restore.fetched == job->restore.objects_count)
         measure_reads(job);
-    set_deadline(job);
     return true;
 }
 

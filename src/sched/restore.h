@@ -35,7 +35,8 @@ struct job_restore {
     /* imported <= verified <= fetched: objects from the first on */
     size_t objects_count, fetched, verified, imported;
     seq_id seq;           /* with the imported objects; SEQ_NONE: none yet */
-    uint64_t deadline_ns; /* if the next object is not there by then, computing is faster */
+    uint64_t deadline_ns; /* objects that are not there by then are computed */
+    bool store_failed;    /* a read of the shared store: no more are waited for */
     uint64_t left_ns;     /* when the job began to wait; 0: it does not */
     bool paused;          /* it could continue, but other jobs have their turn */
     uint64_t begin_ns;    /* when the reads of this plan were started */

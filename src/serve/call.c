@@ -78,6 +78,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     call->api = api;
     call->endpoint = endpoint;
     call->arrived_ns = request->arrived_ns;
+    call->store_wait_ns = call->api->options.discover_ms * NS_PER_MS;
     http_request_take_body(request, &call->body);
     call->large = call->body.len > LARGE_BYTES;
     copy_target(call, request);
@@ -409,6 +410,7 @@ struct prepare_tools call_tools(struct call *call)
         .caller = call_caller(call),
         .any_length = call->endpoint->work != call_generate,
         .now_s = api_local_time(api),
+        .store_wait_ns = &call->store_wait_ns,
     };
 }
 
@@ -553,9 +555,9 @@ static void make_choices(struct call *call)
     struct hearth_space *space = call_space(call);
     const struct prepared *prepared = &call->prepared;
 
-    if (space != NULL && call->api->options.discover_ms > 0 && call->request.cache_read)
+    if (space != NULL && call->store_wait_ns >= NS_PER_MS && call->request.cache_read)
         (void)hearth_discover(space, prepared->prompt.tokens, prepared->prompt.count,
-                              call->api->options.discover_ms); /* a failure is a miss */
+                              (uint32_t)(call->store_wait_ns / NS_PER_MS)); /* or a miss */
 
     call->choices_count = gen_request_choices(&call->request);
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));

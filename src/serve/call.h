@@ -89,6 +89,7 @@ struct call {
     bool admin;                   /* the key may change the server */
     bool large; /* has a large body: runs on a separate thread with others of its kind */
     uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
+    uint64_t store_wait_ns; /* what it may still wait to learn what a shared store has for it */
 
     struct pool_wait wait; /* for the model to load */
     struct model *model;   /* holds a reference until the call is freed */

@@ -206,7 +206,8 @@ static bool ask_slots(struct kv *kv, struct kv_server *server, char *reply, uint
     return read;
 }
 
-/* Reads the map from the first server that answers. One thread does it; others use the old one. */
+/* Reads the map from the first server that answers. One thread does it; others use the old one. A
+ * server that hangs takes half of the time that is left, so that another one can be asked. */
 static void prepare(struct kv *kv, uint64_t deadline_ns)
 {
     struct valkey *valkey = kv->own;
@@ -227,9 +228,11 @@ static void prepare(struct kv *kv, uint64_t deadline_ns)
     if (!due)
         return;
     char *reply = mem_alloc(SLOTS_REPLY_BYTES);
-    for (size_t i = 0; i < count; i++)
-        if (ask_slots(kv, servers[i], reply, deadline_ns))
+    for (size_t i = 0; i < count && now < deadline_ns; i++) {
+        if (ask_slots(kv, servers[i], reply, now + (deadline_ns - now) / 2))
             break;
+        now = clock_mono_ns(clock_real());
+    }
     mem_free(reply);
     lock_enter(&kv->lock);
     valkey->reading = false;

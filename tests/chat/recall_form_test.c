@@ -27,7 +27,7 @@ static bool same_arguments(const char *told, const char *again)
     assert_ok(recall_remember(recall, &turn));
     call.arguments = str_from(again);
     struct recall_message message = message_of("", &call);
-    bool same = recall_thought(recall, &space, &message, &out);
+    bool same = recall_thought(recall, &space, &message, NULL, &out);
     assert_string_equal(buf_str(&out), same ? "because" : "");
     buf_fini(&out);
     recall_destroy(&recall);
@@ -122,18 +122,18 @@ static void test_content_and_calls_must_be_the_same(void **state)
     assert_ok(recall_remember(recall, &turn));
     message.reasoning = STR_NONE;
     message.content = STR("caf\xc3\xa9");
-    assert_true(recall_thought(recall, &space, &message, &out));
+    assert_true(recall_thought(recall, &space, &message, NULL, &out));
     message.content = STR("cafe\xcc\x81"); /* looks the same and is not */
-    assert_false(recall_thought(recall, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, NULL, &out));
     message.content = STR("caf\xc3\xa9");
     message.calls_count = 1;
-    assert_false(recall_thought(recall, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, NULL, &out));
     message.calls = (struct tool_call[]){calls[1], calls[0]};
     message.calls_count = 2;
-    assert_false(recall_thought(recall, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, NULL, &out));
     calls[0].name = STR("h");
     message.calls = calls;
-    assert_false(recall_thought(recall, &space, &message, &out));
+    assert_false(recall_thought(recall, &space, &message, NULL, &out));
     buf_fini(&out);
     recall_destroy(&recall);
 }
@@ -155,7 +155,7 @@ static void test_no_memory_is_a_miss(void **state)
     FAULT_LOOP (&fault) {
         buf_init(&out, 100);
         mem_set_fault(&fault);
-        found = recall_thought(recall, &space, &message, &out);
+        found = recall_thought(recall, &space, &message, NULL, &out);
         mem_set_fault(NULL);
         assert_true(found == (fault.fired == 0));
         buf_fini(&out);

@@ -181,7 +181,7 @@ static void recall(struct talk *talk)
         struct recall_message message = message_of(&talk->messages[i], &call);
         struct buf out;
         buf_init(&out, TEXT_MAX - 1);
-        if (recall_thought(talk->recall, &space, &message, &out))
+        if (recall_thought(talk->recall, &space, &message, NULL, &out))
             snprintf(talk->messages[i].reasoning, TEXT_MAX, "%s", buf_str(&out));
         buf_fini(&out);
     }

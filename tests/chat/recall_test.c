@@ -40,7 +40,7 @@ static bool recalled(struct recall *recall, const struct hash256 *where, unsigne
     number(&n, value);
     n.turn.message.reasoning = STR_NONE;
     buf_init(&out, 100);
-    bool found = recall_thought(recall, where, &n.turn.message, &out);
+    bool found = recall_thought(recall, where, &n.turn.message, NULL, &out);
     assert_string_equal(buf_str(&out), found ? n.arguments : "");
     buf_fini(&out);
     return found;
@@ -80,14 +80,14 @@ static void test_recall_declines(void **state)
     buf_init(&out, 4);
     number(&n, 1);
     assert_ok(recall_remember(recall, &n.turn));
-    assert_false(recall_thought(recall, &space, &n.turn.message, &out));
+    assert_false(recall_thought(recall, &space, &n.turn.message, NULL, &out));
     n.turn.message.reasoning = STR_NONE;
-    assert_false(recall_thought(recall, &space, &n.turn.message, &out)); /* no room */
+    assert_false(recall_thought(recall, &space, &n.turn.message, NULL, &out)); /* no room */
     n.call.id = STR_NONE;
     n.turn.message.reasoning = STR("r");
     assert_ok(recall_remember(recall, &n.turn));
     n.turn.message.reasoning = STR_NONE;
-    assert_false(recall_thought(recall, &space, &n.turn.message, &out));
+    assert_false(recall_thought(recall, &space, &n.turn.message, NULL, &out));
     buf_fini(&out);
     recall_destroy(&recall);
 }
@@ -228,7 +228,57 @@ static void test_threads(void **state)
     recall_destroy(&recall);
 }
 
+/* A place that does not answer in time. */
+struct silent {
+    unsigned asked;
+    uint64_t wait_ns; /* that it was given */
+};
+
+static void put_silent(void *arg, const struct hash256 *key, const void *data, size_t len)
+{
+    (void)arg;
+    (void)key;
+    (void)data;
+    (void)len;
+}
+
+static bool get_silent(void *arg, const struct hash256 *key, uint64_t *wait_ns, struct buf *out)
+{
+    struct silent *silent = arg;
+
+    (void)key;
+    (void)out;
+    silent->asked++;
+    silent->wait_ns = *wait_ns;
+    *wait_ns -= MIN(*wait_ns, 60);
+    return false;
+}
+
+/* All turns of a request together wait once, not each of them. */
+static void test_one_wait_for_all_shared_turns(void **state)
+{
+    struct silent silent = {0};
+    const struct recall_share share = {.put = put_silent, .get = get_silent, .arg = &silent};
+    struct recall *recall = recall_create(&(struct recall_options){.share = &share});
+    struct numbered n;
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 100);
+    for (uint64_t request = 1, wait_ns = 100; request <= 2; request++, wait_ns = 100) {
+        for (unsigned turn = 0; turn < 5; turn++) {
+            number(&n, turn);
+            n.turn.message.reasoning = STR_NONE;
+            assert_false(recall_thought(recall, &space, &n.turn.message, &wait_ns, &out));
+        }
+        assert_int_equal(silent.asked, 2 * request);
+        assert_int_equal(silent.wait_ns, 40);
+    }
+    buf_fini(&out);
+    recall_destroy(&recall);
+}
+
 TEST_SUITE(TEST(test_turns_are_found_in_their_space_only), TEST(test_recall_declines),
            TEST(test_oldest_turns_go_first), TEST(test_large_turns_are_refused),
            TEST(test_newest_turn_has_the_id), TEST(test_no_memory_forgets_nothing),
-           TEST(test_threads))
+           TEST(test_one_wait_for_all_shared_turns), TEST(test_threads))

@@ -17,6 +17,10 @@
 
 enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000, HELD = 400 };
 
+/* For the next rig_open. */
+static kind_set kinds = FULL;
+static enum hearth_tier slow_tier = HEARTH_TIER_SSD;
+
 struct rig {
     struct clock *clock;
     struct tier *slow;
@@ -54,7 +58,7 @@ static void on_piece(struct engine *engine, void *arg)
 
 static void rig_open(struct rig *rig, bool counts_turns)
 {
-    struct engine_fake_options fake = {.kinds = FULL,
+    struct engine_fake_options fake = {.kinds = kinds,
                                        .chunk = CHUNK,
                                        .context = CELLS,
                                        .sequences = 4,
@@ -72,7 +76,9 @@ static void rig_open(struct rig *rig, bool counts_turns)
             &(struct memory_options){.process = count_turn, .arg = rig, .poll_ns = 1});
     sched_kit_open(&rig->kit, &fake, RAM,
                    &(struct sched_options){.clock = rig->clock, .memory = rig->memory});
-    cache_attach_tier(rig->kit.cache, HEARTH_TIER_SSD, rig->slow, 1e9);
+    cache_attach_tier(rig->kit.cache, slow_tier, rig->slow, 1e9);
+    kinds = FULL;
+    slow_tier = HEARTH_TIER_SSD;
 }
 
 static void rig_close(struct rig *rig)
@@ -182,6 +188,32 @@ static void rig_wait_for_bytes(struct rig *rig, struct kit_gen *gen)
     clock_sleep_ns(clock_real(), 20 * NS_PER_MS); /* the thread ends its turn, most likely */
 }
 
+/* Lets the first read go, once there are that many and the job has seen that it must wait. Returns
+ * how many there were. */
+static size_t rig_release_first(struct rig *rig, size_t reads)
+{
+    size_t waiting;
+
+    while ((waiting = tier_fault_waiting(rig->slow)) < reads)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    rig_wait_parked(rig, 1);
+    assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+    tier_fault_release(rig->slow, 1);
+    return waiting;
+}
+
+/* While the tier holds all that it is asked. The runner ends a test that waits for ever. */
+static void rig_wait_ended(struct rig *rig, struct kit_gen *gen)
+{
+    struct sched_view view;
+
+    while (sched_views(rig->kit.sched, &view, 1) == 1) {
+        assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    }
+    kit_gen_wait(gen);
+}
+
 static void expect_within(uint64_t begin_ns, uint64_t seconds)
 {
     assert_true(clock_mono_ns(clock_real()) - begin_ns < seconds * NS_PER_S);
@@ -235,6 +267,55 @@ static void test_a_cancellation_wakes_the_scheduler(void **state)
     kit_gen_wait(&gen);
     expect_within(begin_ns, 20);
     assert_int_equal(gen.result.end, GEN_END_CANCELLED);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+/* One deadline for all objects of a prompt: half of them come in time, each before half of it has
+ * passed again, and then no more. The job computes the rest while the tier still holds it. */
+static void test_one_deadline_for_all_objects(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, false);
+    rig_wait_for_bytes(&rig, &gen);
+    clock_fake_advance(rig.clock, 20 * NS_PER_S); /* of 30 */
+    size_t reads = rig_release_first(&rig, 2);
+    while (tier_fault_waiting(rig.slow) == reads)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    assert_ok(sched_wait_turn(rig.kit.sched, 60000, NULL));
+    clock_fake_advance(rig.clock, 15 * NS_PER_S);
+    rig_wait_ended(&rig, &gen);
+    assert_true(gen.result.usage.ssd < HELD - 1);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+/* A store that hangs is waited for once. A shorter plan would wait for an earlier snapshot, and a
+ * third one for the one before. */
+static void test_a_store_that_failed_is_not_asked_again(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+
+    (void)state;
+    kinds = KIND_BIT(KIND_RECURRENT);
+    slow_tier = HEARTH_TIER_REMOTE;
+    rig_open(&rig, false);
+    for (uint32_t count = 100; count <= HELD; count += 100)
+        rig_hold(&rig, 1, count);
+    tier_fault_hold(rig.slow, true);
+    tier_fault_set_result(rig.slow, TIER_TIMEOUT);
+    fault_arm(tier_fault_of(rig.slow, TIER_FAULT_GET_FAIL), 1, 1);
+    kit_gen_init(&gen, &rig.kit, 1, HELD + 1, 1);
+    kit_gen_submit(&rig.kit, &gen);
+    (void)rig_release_first(&rig, 1);
+    rig_wait_ended(&rig, &gen);
+    assert_int_equal(gen.result.usage.computed, HELD + 1);
     tier_fault_hold(rig.slow, false);
     kit_gen_fini(&gen);
     rig_close(&rig);
@@ -318,6 +399,7 @@ TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
            TEST(test_others_get_their_turn_between_imports),
            TEST(test_it_sleeps_while_bytes_are_read),
            TEST(test_a_finished_read_wakes_the_scheduler),
-           TEST(test_a_cancellation_wakes_the_scheduler),
+           TEST(test_a_cancellation_wakes_the_scheduler), TEST(test_one_deadline_for_all_objects),
+           TEST(test_a_store_that_failed_is_not_asked_again),
            TEST(test_cells_are_promised_while_bytes_are_on_their_way),
            TEST(test_no_room_any_more_when_the_bytes_are_here))

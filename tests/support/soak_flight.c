@@ -40,13 +40,18 @@ void soak_flight_leave(struct soak_flight *flight, bool reset)
     flight->open = flight->ended = false;
 }
 
-/* Comments that keep a connection open are no events. */
+/* Comments that keep a connection open are no tokens, and neither is the first chunk. */
 static void note_event(struct soak_flight *flight, size_t before)
 {
     uint64_t now = clock_mono_ns(clock_real());
     const struct buf *in = &flight->client.in;
 
-    if (memmem(in->data + before, in->len - before, "data:", 5) == NULL)
+    static const char *const tokens[] = {"\"delta\":{\"content", "\"delta\":{\"reasoning"};
+    bool token = false;
+
+    for (size_t i = 0; i < COUNT_OF(tokens); i++)
+        token |= memmem(in->data + before, in->len - before, tokens[i], strlen(tokens[i])) != NULL;
+    if (!token)
         return;
     if (flight->heard_ns == 0)
         flight->first_ns = now - flight->sent_ns;
@@ -106,6 +111,7 @@ static void read_usage(struct soak_answer *answer, yyjson_doc *doc, enum scenari
     answer->ssd = number(answer, doc, "/x_cache/ssd");
     answer->remote = number(answer, doc, "/x_cache/remote");
     answer->computed = number(answer, doc, "/x_cache/computed");
+    answer->prompt_ms = yyjson_get_num(yyjson_doc_ptr_get(doc, "/timings/prompt_ms"));
     answer->generated = number(answer, doc, fields->generated);
     uint32_t reused = answer->device + answer->ram + answer->ssd + answer->remote;
     uint32_t cached = number(answer, doc, fields->cached);

@@ -25,7 +25,7 @@ struct soak_flight {
     bool open, ended;
     struct soak_ask ask;
     uint64_t sent_ns;
-    /* Of a stream: when an event came last; until the first, and the longest pause after it. */
+    /* Of a stream: when a token came last; until the first, and the longest pause after it. */
     uint64_t heard_ns, first_ns, pause_ns;
 };
 
@@ -35,6 +35,7 @@ struct soak_answer {
     char fault[256]; /* what is wrong, or the error that the server told; "" = nothing */
     struct buf text;
     uint32_t prompt, device, ram, ssd, remote, computed, generated;
+    double prompt_ms; /* spent on computing the prompt */
 };
 
 /* False: the server took no connection. */
