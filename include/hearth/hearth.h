@@ -274,6 +274,9 @@ struct hearth_shared_server {
 /* INVALID: there are not that many. */
 HEARTH_API int hearth_get_shared_server(struct hearth_cache *cache, size_t index,
                                         struct hearth_shared_server *server);
+/* What the shared store has counted: name and help are literals. INVALID as above. */
+HEARTH_API int hearth_get_shared_counter(struct hearth_cache *cache, size_t index,
+                                         const char **name, const char **help, uint64_t *value);
 
 /* ---- a space: one model as it is configured, one tenant ---- */
 

@@ -426,6 +426,21 @@ void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
         write_tiers(stats, &tier_fields[i], out);
 }
 
+static void write_shared_counts(struct hearth_cache *cache, struct buf *out)
+{
+    const char *name, *help;
+    char full[64], text[128];
+    uint64_t value;
+
+    for (size_t i = 0; hearth_get_shared_counter(cache, i, &name, &help, &value) == HEARTH_OK;
+         i++) {
+        snprintf(full, sizeof(full), "hearth_shared_%s_total", name);
+        snprintf(text, sizeof(text), "Shared store: %s.", help);
+        write_head(out, full, text, false);
+        buf_appendf(out, "%s %" PRIu64 "\n", full, value);
+    }
+}
+
 static void write_shared(struct hearth_cache *cache, struct buf *out)
 {
     static const char queue[] = "hearth_shared_queue_length",
@@ -449,6 +464,7 @@ static void write_shared(struct hearth_cache *cache, struct buf *out)
     write_head(out, failures, "Failed requests to the server.", false);
     for (size_t i = 0; hearth_get_shared_server(cache, i, &server) == HEARTH_OK; i++)
         buf_appendf(out, "%s{server=\"%s\"} %" PRIu64 "\n", failures, server.name, server.failures);
+    write_shared_counts(cache, out);
 }
 
 void stats_write_memory(const struct memory_view *view, struct buf *out)

@@ -210,6 +210,14 @@ static void write_servers(struct json *json, struct hearth_cache *cache)
         json_close(json, '}');
     }
     json_close(json, ']');
+    const char *name, *help;
+    uint64_t value;
+    json_key_open(json, "shared_counts", '{');
+    for (size_t i = 0;
+         cache != NULL && hearth_get_shared_counter(cache, i, &name, &help, &value) == HEARTH_OK;
+         i++)
+        json_key_uint(json, name, value);
+    json_close(json, '}');
 }
 
 /* ---- all of it ---- */

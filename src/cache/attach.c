@@ -208,6 +208,29 @@ int hearth_get_shared_server(struct hearth_cache *cache, size_t index,
     return HEARTH_OK;
 }
 
+int hearth_get_shared_counter(struct hearth_cache *cache, size_t index, const char **name,
+                              const char **help, uint64_t *value)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } counters[] = {
+#define X(name, help) {#name, help, offsetof(struct tier_shared_stats, name)},
+        TIER_SHARED_COUNTER_TABLE(X)
+#undef X
+    };
+    struct tier *tier = shared_tier(cache);
+    struct tier_shared_stats stats;
+
+    if (tier == NULL || index >= COUNT_OF(counters))
+        return HEARTH_ERROR_INVALID;
+    tier_shared_stats(tier, &stats);
+    *name = counters[index].name;
+    *help = counters[index].help;
+    memcpy(value, (const char *)&stats + counters[index].offset, sizeof(*value));
+    return HEARTH_OK;
+}
+
 /* ---- limits ---- */
 
 static int set_limits(struct hearth_cache *cache, const struct tier_limits *limits)

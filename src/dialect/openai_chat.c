@@ -121,6 +121,8 @@ static void chat_body(struct answer *answer, struct buf *out)
         json_key_uint(&json, "index", i);
         write_message(&json, choice);
         write_logprobs(&json, answer, choice);
+        if (answer->request->return_tokens)
+            openai_write_tokens(&json, "token_ids", choice->tokens, choice->tokens_count);
         json_key_text(&json, "finish_reason", openai_finish_name(choice->finish));
         json_close(&json, '}');
     }

@@ -227,8 +227,18 @@ void openai_write_diagnostics(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
+void openai_write_tokens(struct json *json, const char *key, const token_id *tokens, size_t count)
+{
+    json_key_open(json, key, '[');
+    for (size_t i = 0; i < count; i++)
+        json_int(json, tokens[i]);
+    json_close(json, ']');
+}
+
 void openai_write_account(struct json *json, const struct answer *answer)
 {
+    if (answer->request->return_tokens)
+        openai_write_tokens(json, "prompt_token_ids", answer->prompt, answer->prompt_count);
     write_usage(json, answer);
     openai_write_timings(json, answer);
     openai_write_diagnostics(json, answer);

@@ -147,6 +147,8 @@ uint32_t openai_reasoning_tokens(const struct answer *answer);
 
 /* Writes its key and an object. */
 void openai_write_timings(struct json *json, const struct answer *answer);
+/* As vLLM names them. */
+void openai_write_tokens(struct json *json, const char *key, const token_id *tokens, size_t count);
 
 /* "stop", "length", "tool_calls"; NULL while the choice is running. */
 const char *openai_finish_name(enum answer_finish finish);

@@ -603,6 +603,7 @@ static enum err read_streaming(struct gen_request *request, const struct json_re
     TRY(json_read_bool(&options, "include_usage", &request->stream_usage));
     TRY(json_read_bool(body, "return_progress", &request->progress));
     TRY(json_read_bool(body, "timings_per_token", &request->timings_each));
+    TRY(json_read_bool(body, "return_token_ids", &request->return_tokens));
     TRY(json_read_bool(body, "skip_special_tokens", &skip_special));
     request->control_text = !skip_special;
     return ERR_OK;

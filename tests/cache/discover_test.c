@@ -182,6 +182,18 @@ static void test_clearing_reaches_the_store(void **state)
 }
 
 /* Nothing waits for a store that is dead, and nothing is lost but the store. */
+static uint64_t shared_count(struct hearth_cache *cache, const char *wanted)
+{
+    const char *name, *help;
+    uint64_t value;
+
+    for (size_t i = 0;; i++) {
+        assert_int_equal(hearth_get_shared_counter(cache, i, &name, &help, &value), HEARTH_OK);
+        if (strcmp(name, wanted) == 0)
+            return value;
+    }
+}
+
 static void test_dead_store(void **state)
 {
     int32_t tokens[TOKENS];
@@ -199,6 +211,8 @@ static void test_dead_store(void **state)
     assert_int_equal(hearth_get_shared_server(a.cache, 0, &stats), HEARTH_OK);
     assert_string_not_equal(stats.breaker, "closed");
     assert_int_equal(hearth_get_shared_server(a.cache, 99, &stats), HEARTH_ERROR_INVALID);
+    assert_true(shared_count(a.cache, "finds") > 0);
+    assert_int_equal(shared_count(a.cache, "refused_tenant"), 0);
     kit_close(&a);
 }
 

@@ -308,6 +308,24 @@ static void test_whole_text(void **state)
                          "'finish_reason':'stop'}]," USAGE_8 LAST "}");
 }
 
+static void test_token_ids(void **state)
+{
+    static const token_id prompt[] = {5, 6};
+    struct api_stream stream;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_chat, BODY(",'return_token_ids':true"));
+    stream.answer.prompt = prompt;
+    stream.answer.prompt_count = COUNT_OF(prompt);
+    api_add(&stream, 0, OUTPUT_CONTENT, "a");
+    assert_ok(answer_add_token(&stream.answer, 0, 7));
+    api_finish(&stream, 0, ANSWER_STOP, 8);
+    assert_body(&stream, "{'id':'chatcmpl-ID','object':'chat.completion','created':7,'model':'m',"
+                         "'choices':[{'index':0,'message':{'role':'assistant','content':'a',"
+                         "'refusal':null},'logprobs':null,'token_ids':[7],"
+                         "'finish_reason':'stop'}],'prompt_token_ids':[5,6]," USAGE_8 LAST "}");
+}
+
 static void test_whole_calls(void **state)
 {
     struct api_stream stream;
@@ -365,4 +383,5 @@ TEST_SUITE(TEST(test_plain_text), TEST(test_usage_chunk), TEST(test_reasoning),
            TEST(test_two_calls), TEST(test_two_choices), TEST(test_logprobs),
            TEST(test_keepalives_and_progress), TEST(test_beginning_that_does_not_fit),
            TEST(test_timings_per_token), TEST(test_error_in_the_stream), TEST(test_whole_text),
-           TEST(test_whole_calls), TEST(test_whole_choices), TEST(test_without_memory))
+           TEST(test_token_ids), TEST(test_whole_calls), TEST(test_whole_choices),
+           TEST(test_without_memory))

@@ -229,12 +229,13 @@ static void test_cache_and_stream(void **state)
     parse(&parsed, CHAT("'cache_prompt':false,'prompt_cache_key':'k','cache_salt':'s',"
                         "'prompt_cache_retention':'in_memory','stream':true,"
                         "'stream_options':{'include_usage':true,'other':1},'return_progress':true,"
-                        "'timings_per_token':true,'skip_special_tokens':false"));
+                        "'timings_per_token':true,'return_token_ids':true,"
+                        "'skip_special_tokens':false"));
     assert_false(request->cache_read || request->cache_write);
     assert_true(request->cache_no_disk && request->cache_ttl_s == 0);
     assert_true(str_eq(request->cache_key, STR("k")) && str_eq(request->cache_salt, STR("s")));
     assert_true(request->stream && request->stream_usage && request->progress);
-    assert_true(request->timings_each && request->control_text);
+    assert_true(request->timings_each && request->control_text && request->return_tokens);
     api_parsed_fini(&parsed);
     parse(&parsed, CHAT("'prompt_cache_retention':'24h','cache_prompt':true"));
     assert_true(request->cache_read && request->cache_write && !request->cache_no_disk);

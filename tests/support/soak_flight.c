@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
 
@@ -111,6 +112,7 @@ static void read_usage(struct soak_answer *answer, yyjson_doc *doc, enum scenari
     answer->ssd = number(answer, doc, "/x_cache/ssd");
     answer->remote = number(answer, doc, "/x_cache/remote");
     answer->computed = number(answer, doc, "/x_cache/computed");
+    answer->ids = yyjson_val_write(yyjson_doc_ptr_get(doc, "/prompt_token_ids"), 0, NULL);
     answer->prompt_ms = yyjson_get_num(yyjson_doc_ptr_get(doc, "/timings/prompt_ms"));
     answer->generated = number(answer, doc, fields->generated);
     uint32_t reused = answer->device + answer->ram + answer->ssd + answer->remote;
@@ -209,4 +211,5 @@ void soak_flight_take(struct soak_flight *flight, struct soak_answer *answer)
 void soak_answer_fini(struct soak_answer *answer)
 {
     buf_fini(&answer->text);
+    free(answer->ids);
 }

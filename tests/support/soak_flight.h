@@ -36,6 +36,7 @@ struct soak_answer {
     struct buf text;
     uint32_t prompt, device, ram, ssd, remote, computed, generated;
     double prompt_ms; /* spent on computing the prompt */
+    char *ids;        /* of soak_ask.ids: a JSON array; or NULL */
 };
 
 /* False: the server took no connection. */

@@ -256,6 +256,8 @@ struct buf soak_body(const struct soak_talk *talk, const struct soak_ask *ask)
         yyjson_mut_val *options = yyjson_mut_obj_add_obj(doc, root, "stream_options");
         yyjson_mut_obj_add_bool(doc, options, "include_usage", true);
     }
+    if (ask->ids)
+        yyjson_mut_obj_add_bool(doc, root, "return_token_ids", true);
     char *text = yyjson_mut_write(doc, 0, NULL);
     assert_non_null(text);
     buf_init(&body, BODY_BYTES_MAX);

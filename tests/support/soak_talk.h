@@ -71,6 +71,7 @@ struct soak_ask {
     enum scenario_dialect dialect;
     unsigned tokens;
     bool stream; /* as chat only */
+    bool ids;    /* the answer has the tokens of its prompt */
 };
 
 /* The body of a greedy request; the caller finishes it. */
