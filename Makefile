@@ -209,7 +209,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet fleet-figures stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -356,7 +356,12 @@ lies: $(B)/tests/cache/discover_test $(B)/tests/run ## a shared store that lies,
 fleet: N = 3
 fleet: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers and a Valkey cluster: kills, fail-over, resharding, full, N=3 times
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_ROUNDS=$(N) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
-	    $(B)/tests/soak/fleet_test
+	    $(B)/tests/soak/fleet_test --run test_faults
+
+# On a quiet machine: GET and SET beside valkey-benchmark; a restore from the store, from RAM, and computing; hit rates of one server and of three.
+fleet-figures: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## figures of a fleet (docs/fleet.md), on a quiet machine
+	@$(B)/hearth bench fleet
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_figures
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

@@ -331,15 +331,15 @@ static void run_round(struct fleet *fleet, const struct mishap *fault, struct re
     fault->end(fleet);
 }
 
-static void open_fleet(struct fleet *fleet)
+static void open_fleet(struct fleet *fleet, const char *more)
 {
     char args[1500];
 
     fleet_start_cluster(fleet->nodes);
     snprintf(args, sizeof(args),
-             "--exact -t 1 --ram-cache 24MiB --ssd-dir none --ssd-encrypt %s --shared-wait %dms "
+             "-t 1 --ssd-dir none --ssd-encrypt %s --shared-wait %dms %s "
              "--shared valkey://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u/fleet",
-             fleet_key_file(), WAIT_MS, fleet->nodes[0].port, fleet->nodes[1].port,
+             fleet_key_file(), WAIT_MS, more, fleet->nodes[0].port, fleet->nodes[1].port,
              fleet->nodes[2].port);
     for (int i = 0; i < SERVERS; i++)
         soak_server_start(&fleet->servers[i], args);
@@ -396,7 +396,7 @@ static void test_faults(void **state)
     fleet_need("valkey-server");
     fleet = mem_alloc(sizeof(*fleet));
     fleet->seed = test_seed();
-    open_fleet(fleet);
+    open_fleet(fleet, "--exact --ram-cache 24MiB");
     for (uint64_t round = 0; round < rounds; round++)
         for (size_t i = 0; i < COUNT_OF(faults); i++) {
             run_round(fleet, &faults[i], &results[i]);
@@ -415,4 +415,105 @@ static void test_faults(void **state)
     close_fleet(fleet);
 }
 
-TEST_SUITE(TEST(test_faults))
+/* ---- figures ---- */
+
+enum { TALKS = 6, PROMPTS = 3, WORDS = 1400 };
+
+/* Talks whose turns go to one server after the other; TURNS of each. Tenants share nothing. Returns
+ * the percentage of prompt tokens that were reused. */
+static double hit_rate(struct fleet *fleet, unsigned servers, unsigned tenant, uint64_t seed)
+{
+    static const struct soak_ask plain = {.dialect = SCENARIO_CHAT, .tokens = ANSWER};
+    struct line *line = &fleet->lines[0];
+    uint64_t prompt = 0, computed = 0;
+
+    for (unsigned i = 0; i < TALKS; i++) {
+        soak_talk_fini(&line->talk);
+        soak_talk_begin(&line->talk, &fleet->texts, &seed, tenant);
+        for (unsigned turn = 0; turn < TURNS; turn++) {
+            struct serve_proc *server = &fleet->servers[servers == 1 ? 0 : (i + turn) % servers];
+            struct soak_answer answer;
+            assert_true(soak_flight_send(&line->flight, server, &line->talk, &plain));
+            finish(&line->flight, &answer);
+            prompt += answer.prompt;
+            computed += answer.computed;
+            soak_talk_say(&line->talk, "assistant", buf_str(&answer.text));
+            soak_answer_fini(&answer);
+            soak_talk_go_on(&line->talk, &fleet->texts, &seed);
+            serve_proc_wait_metric(server, "hearth_sched_unsaved", 0);
+            serve_proc_wait_metric(server, "hearth_shared_queue_length", 0);
+        }
+    }
+    return 100 * (double)(prompt - computed) / (double)prompt;
+}
+
+/* The time to the first token of a long prompt that ends with its number. */
+static double first_token_ms(struct fleet *fleet, struct serve_proc *server, unsigned number,
+                             struct soak_answer *answer)
+{
+    static const struct soak_ask streamed = {.dialect = SCENARIO_CHAT, .tokens = 2, .stream = true};
+    struct soak_talk talk = {.model = 0, .tenant = 0};
+    struct line *line = &fleet->lines[0];
+
+    snprintf(talk.marker, sizeof(talk.marker), "x");
+    soak_talk_say(&talk, "user", talk_words(100 + number, WORDS));
+    assert_true(soak_flight_send(&line->flight, server, &talk, &streamed));
+    while (!line->flight.ended) {
+        struct soak_flight *flight = &line->flight;
+        soak_flights_poll(&flight, 1, 1000);
+    }
+    double first = ms(line->flight.first_ns);
+    finish(&line->flight, answer);
+    soak_talk_fini(&talk);
+    return first;
+}
+
+/* One sequence per server, so that the next prompt evicts the last one from the device to RAM. */
+static void compare_restores(struct fleet *fleet)
+{
+    double best[3] = {1e9, 1e9, 1e9};
+    static const char *const names[] = {"computed", "RAM", "shared store"};
+    uint64_t tokens[3] = {0};
+
+    for (unsigned i = 0; i < PROMPTS; i++) {
+        /* computed by the first, restored by it from RAM, restored by the second */
+        struct serve_proc *servers[] = {&fleet->servers[0], &fleet->servers[0], &fleet->servers[1]};
+        for (size_t k = 0; k < COUNT_OF(servers); k++) {
+            struct soak_answer answer;
+            best[k] = MIN(best[k], first_token_ms(fleet, servers[k], i, &answer));
+            tokens[k] += k == 0 ? answer.computed : k == 1 ? answer.ram : answer.remote;
+            soak_answer_fini(&answer);
+            serve_proc_wait_metric(servers[k], "hearth_sched_unsaved", 0);
+            serve_proc_wait_metric(servers[k], "hearth_shared_queue_length", 0);
+            if (k == 0) {
+                (void)first_token_ms(fleet, servers[0], 50 + i, &answer);
+                soak_answer_fini(&answer);
+            }
+        }
+    }
+    printf("| first token of a prompt | tokens from there | best ms |\n|---|---|---|\n");
+    for (size_t k = 0; k < COUNT_OF(names); k++)
+        printf("| %s | %llu | %.1f |\n", names[k], (unsigned long long)tokens[k] / PROMPTS,
+               best[k]);
+}
+
+static void test_figures(void **state)
+{
+    struct fleet *fleet;
+
+    (void)state;
+    if (getenv("HEARTH_FLEET_FIGURES") == NULL)
+        TEST_SKIP("figures: make fleet-figures");
+    fleet_need("valkey-server");
+    fleet = mem_alloc(sizeof(*fleet));
+    fleet->seed = test_seed();
+    open_fleet(fleet, "-np 1 --ram-cache 256MiB");
+    compare_restores(fleet);
+    double one = hit_rate(fleet, 1, 1, fleet->seed);
+    double three = hit_rate(fleet, SERVERS, 2, fleet->seed);
+    printf("prompt tokens reused: one server %.1f %%, three with round robin %.1f %%\n", one,
+           three);
+    close_fleet(fleet);
+}
+
+TEST_SUITE(TEST(test_faults), TEST(test_figures))
