@@ -103,6 +103,20 @@ bool str_ends(struct str text, struct str suffix)
            (suffix.len == 0 || bytes_eq(text.ptr + text.len - suffix.len, suffix.ptr, suffix.len));
 }
 
+bool str_ends_nocase(struct str text, struct str suffix)
+{
+    return text.len >= suffix.len &&
+           str_eq_nocase((struct str){text.ptr + text.len - suffix.len, suffix.len}, suffix);
+}
+
+int str_compare(struct str a, struct str b)
+{
+    size_t len = MIN(a.len, b.len);
+    int order = len > 0 ? memcmp(a.ptr, b.ptr, len) : 0;
+
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 struct str str_trim(struct str text)
 {
     while (text.len > 0 && str_is_space(text.ptr[0])) {

@@ -56,6 +56,9 @@ bool str_eq(struct str a, struct str b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII only */
 bool str_starts(struct str text, struct str prefix);
 bool str_ends(struct str text, struct str suffix);
+bool str_ends_nocase(struct str text, struct str suffix); /* ASCII only */
+/* As memcmp; a prefix comes first. */
+int str_compare(struct str a, struct str b);
 
 /* Without surrounding white space (ASCII). */
 struct str str_trim(struct str text);

@@ -31,26 +31,18 @@
 
 /* ---- the tools by name ---- */
 
-static int compare_names(struct str a, struct str b)
-{
-    int order = memcmp(a.ptr, b.ptr, MIN(a.len, b.len));
-
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* Sorts equal names in the order of the body. */
 static int compare(const void *a, const void *b)
 {
     const struct anthropic_late_tool *x = a, *y = b;
-    int order = compare_names(x->name, y->name);
+    int order = str_compare(x->name, y->name);
 
     return order != 0 ? order : (x->tool > y->tool) - (x->tool < y->tool);
 }
 
 static int compare_key(const void *key, const void *tool)
 {
-    return compare_names(*(const struct str *)key,
-                         ((const struct anthropic_late_tool *)tool)->name);
+    return str_compare(*(const struct str *)key, ((const struct anthropic_late_tool *)tool)->name);
 }
 
 static struct anthropic_late_tool *find(const struct anthropic_late *late, struct str name)

@@ -285,7 +285,7 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     TRY(kv_hints_read(request, body));
     TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
     TRY(json_read_str(body, "cache_salt", &request->cache_salt));
-    TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));
+    TRY(json_read_lora(body, &request->lora_chosen, &request->lora));
     return json_read_object(body, "chat_template_kwargs", &request->kwargs);
 }
 

@@ -330,14 +330,13 @@ static enum err read_adapters(struct json_list list, struct lora_set *set)
     return list.err;
 }
 
-enum err json_read_lora(const struct json_reader *reader, const char *key, bool *found,
-                        struct lora_set *set)
+enum err json_read_lora(const struct json_reader *reader, bool *found, struct lora_set *set)
 {
     yyjson_val *list = NULL;
 
-    TRY(json_read_array(reader, key, &list));
+    TRY(json_read_array(reader, "lora", &list));
     *found = list != NULL;
-    return *found ? read_adapters(json_list(reader, key), set) : ERR_OK;
+    return *found ? read_adapters(json_list(reader, "lora"), set) : ERR_OK;
 }
 
 enum err json_read_name(const struct json_reader *reader, const char *key,

@@ -82,9 +82,9 @@ bool json_next(struct json_list *list, struct json_reader *element) NODISCARD;
 enum err json_read_tokens(const struct json_reader *reader, const char *key, yyjson_val *list,
                           struct arena *arena, const int32_t **out, size_t *count) NODISCARD;
 
-/* Adapters as llama-server has them: [{"id": 0, "scale": 0.5}, ...]; those that are not listed get
+/* `lora`, adapters as llama-server has them: [{"id": 0, "scale": 0.5}, ...]; those that are not listed get
  * the scale 0. If the field is missing, *set is unchanged. */
-enum err json_read_lora(const struct json_reader *reader, const char *key, bool *found,
+enum err json_read_lora(const struct json_reader *reader, bool *found,
                         struct lora_set *set) NODISCARD;
 
 /* One of `names`, which end with NULL; *index is unchanged if the field is missing. `expected` says

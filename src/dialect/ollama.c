@@ -224,7 +224,7 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     if (raw || json_read_text(json_read_get(&body, "suffix")).len > 0) {
         request->source = GEN_SOURCE_TEXT;
         request->reasoning_mode = REASONING_RAW;
-        return openai_read_suffix(request, &body, "suffix");
+        return openai_read_suffix(request, &body);
     }
     request->return_tokens = true;
     TRY(read_context(request, &body));

@@ -111,14 +111,13 @@ static enum err read_best(struct gen_request *request, const struct json_reader 
     return ERR_OK;
 }
 
-enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body,
-                            const char *key)
+enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body)
 {
-    TRY(json_read_content(body, key, &request->suffix));
+    TRY(json_read_content(body, "suffix", &request->suffix));
     if (request->suffix.len == 0)
         return ERR_OK;
     if (request->source != GEN_SOURCE_TEXT)
-        return json_read_error(body, key, "needs a prompt of text");
+        return json_read_error(body, "suffix", "needs a prompt of text");
     request->source = GEN_SOURCE_INFILL;
     return ERR_OK;
 }
@@ -150,7 +149,7 @@ static enum err completions_parse(struct gen_request *request, yyjson_val *root,
     TRY(read_best(request, &body));
     request->reasoning_mode = REASONING_RAW;
     TRY(openai_read_prompts(request, &body));
-    return openai_read_suffix(request, &body, "suffix");
+    return openai_read_suffix(request, &body);
 }
 
 /* ---- log-probabilities: four lists, the texts of tokens as names ---- */

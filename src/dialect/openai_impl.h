@@ -64,9 +64,8 @@ enum err openai_read_settings_or_none(struct gen_request *request, const struct 
                                       const char *limit) NODISCARD;
 /* `prompt`: one or several. */
 enum err openai_read_prompts(struct gen_request *request, const struct json_reader *body) NODISCARD;
-/* What follows the text of the prompts; the model writes what is missing. */
-enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body,
-                            const char *key) NODISCARD;
+/* `suffix`: what follows the text of the prompts; the model writes what is missing. */
+enum err openai_read_suffix(struct gen_request *request, const struct json_reader *body) NODISCARD;
 /* The prompt of a choice as the client sent it; for tokens, their texts. */
 void openai_append_prompt(const struct answer *answer, size_t index, struct buf *out);
 

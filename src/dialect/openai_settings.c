@@ -618,7 +618,7 @@ enum err openai_read_settings(struct gen_request *request, const struct json_rea
     TRY(read_formats(request, body));
     TRY(read_thinking(request, body));
     TRY(read_cache(request, body));
-    TRY(json_read_lora(body, "lora", &request->lora_chosen, &request->lora));
+    TRY(json_read_lora(body, &request->lora_chosen, &request->lora));
     TRY(read_prediction(request, body));
     return read_streaming(request, body);
 }

@@ -35,13 +35,6 @@ static const char records_name[] = "fingerprints";
 
 /* ---- builds ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path;
-}
-
 static bool contains(const struct dl_phdr_info *object, uintptr_t address)
 {
     for (size_t i = 0; i < object->dlpi_phnum; i++) {
@@ -116,7 +109,7 @@ struct libraries {
 
 static bool computes(const struct dl_phdr_info *object)
 {
-    const char *name = base_name(object->dlpi_name);
+    const char *name = file_base_name(object->dlpi_name);
 
     for (size_t i = 0; i < COUNT_OF(computing); i++)
         if (strncmp(name, computing[i], strlen(computing[i])) == 0)
@@ -137,7 +130,7 @@ static int add_library(struct dl_phdr_info *object, size_t size, void *arg)
     if (!hash_object(&state, object))
         hash256_update_framed(&state, "unknown", 7);
     libraries->list[libraries->count++] =
-        (struct library){base_name(object->dlpi_name), hash256_final(&state)};
+        (struct library){file_base_name(object->dlpi_name), hash256_final(&state)};
     return 0;
 }
 

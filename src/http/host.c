@@ -30,12 +30,6 @@ static bool is_loopback_v6(const struct in6_addr *address)
            (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
-static bool ends_nocase(struct str text, struct str suffix)
-{
-    return text.len >= suffix.len &&
-           str_eq_nocase((struct str){text.ptr + text.len - suffix.len, suffix.len}, suffix);
-}
-
 bool http_is_loopback(struct str host)
 {
     char text[NAME_BYTES_MAX + 1];
@@ -45,7 +39,7 @@ bool http_is_loopback(struct str host)
     host = without_dot(host);
     if (host.len == 0 || host.len > NAME_BYTES_MAX || memchr(host.ptr, 0, host.len) != NULL)
         return false;
-    if (str_eq_nocase(host, STR("localhost")) || ends_nocase(host, STR(".localhost")))
+    if (str_eq_nocase(host, STR("localhost")) || str_ends_nocase(host, STR(".localhost")))
         return true;
     struct str bare = without_brackets(host);
     memcpy(text, bare.ptr, bare.len);
@@ -145,7 +139,7 @@ static bool is_local_page(struct str origin)
     struct str name;
 
     return split_origin(origin, &name) && http_is_loopback(name) &&
-           !ends_nocase(without_dot(name), STR(".localhost"));
+           !str_ends_nocase(without_dot(name), STR(".localhost"));
 }
 
 bool http_origin_allowed(struct str origin, struct http_names allowed, bool named)

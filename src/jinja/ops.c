@@ -306,13 +306,6 @@ static int compare_numbers(const struct jinja_value *a, const struct jinja_value
     return number > floor(number) ? -1 : 0;
 }
 
-static int compare_text(struct str a, struct str b)
-{
-    int order = memcmp(a.ptr, b.ptr, MIN(a.len, b.len));
-
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static const char *order_name(enum jinja_op op)
 {
     return op == OP_LT ? "<" : op == OP_LE ? "<=" : op == OP_GT ? ">" : ">=";
@@ -356,7 +349,7 @@ static bool order(struct jinja_run *run, enum jinja_op op, const struct jinja_va
     if (jinja_is_number(a) && jinja_is_number(b))
         *out = apply_order(op, compare_numbers(a, b));
     else if (a->kind == JINJA_STR && b->kind == JINJA_STR) {
-        *out = apply_order(op, compare_text(jinja_text(*a), jinja_text(*b)));
+        *out = apply_order(op, str_compare(jinja_text(*a), jinja_text(*b)));
         return jinja_spend(run, MIN(a->len, b->len));
     } else if (jinja_is_seq(a) && a->kind == b->kind)
         return order_lists(run, op, a, b, out);

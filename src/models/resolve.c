@@ -40,12 +40,6 @@ enum {
 
 /* ---- names ---- */
 
-static bool ends_nocase(struct str text, struct str end)
-{
-    return text.len >= end.len &&
-           str_eq_nocase((struct str){text.ptr + text.len - end.len, end.len}, end);
-}
-
 static bool contains_nocase(struct str text, struct str part)
 {
     for (size_t i = 0; i + part.len <= text.len; i++)
@@ -57,7 +51,7 @@ static bool contains_nocase(struct str text, struct str part)
 /* A GGUF that represents a model: no projector, no later shard. */
 bool resolve_is_model_name(const char *name)
 {
-    return ends_nocase(str_from(name), STR(".gguf")) &&
+    return str_ends_nocase(str_from(name), STR(".gguf")) &&
            !contains_nocase(str_from(file_base_name(name)), STR("mmproj")) &&
            model_file_shards(name) != 0;
 }
@@ -67,7 +61,7 @@ void resolve_stem(const char *path, char out[RESOLVE_NAME_BYTES])
     struct str name = str_from(file_base_name(path));
     bool sharded = model_file_shards(path) != 1;
 
-    if (ends_nocase(name, STR(".gguf")))
+    if (str_ends_nocase(name, STR(".gguf")))
         name.len -= STR(".gguf").len;
     if (sharded && name.len > SHARD_SUFFIX)
         name.len -= SHARD_SUFFIX;

@@ -85,11 +85,10 @@ enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t 
     return part ? TC_WAIT : TC_BAD;
 }
 
-enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t count,
-                      struct buf *buf, int *which)
+enum tc_step tc_until(struct toolcall *call, struct str marker, struct buf *buf)
 {
     struct str text = tc_rest(call);
-    struct marker_hit hit = marker_find(text, markers, count);
+    struct marker_hit hit = marker_find(text, &marker, 1);
 
     if (hit.at > TC_NAME_MAX)
         return tc_bad(call, "the name is too long");
@@ -97,8 +96,7 @@ enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t c
         return TC_WAIT;
     buf_clear(buf);
     buf_append(buf, text.ptr, hit.at);
-    tc_eat(call, hit.at + markers[hit.which].len);
-    *which = hit.which;
+    tc_eat(call, hit.at + marker.len);
     return TC_DONE;
 }
 

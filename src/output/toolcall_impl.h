@@ -83,10 +83,9 @@ enum tc_step tc_go(struct toolcall *call, int state); /* to another state; TC_AG
  * TC_BAD without a reason if something else follows; then only the white space was read. */
 enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t count, int *which);
 
-/* Reads text up to one of the markers into buf, and the marker itself. TC_DONE, TC_WAIT, or TC_BAD
- * if more than TC_NAME_MAX bytes come before it. */
-enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t count,
-                      struct buf *buf, int *which);
+/* Reads text up to the marker into buf, and the marker itself. TC_DONE, TC_WAIT, or TC_BAD if more
+ * than TC_NAME_MAX bytes come before it. */
+enum tc_step tc_until(struct toolcall *call, struct str marker, struct buf *buf);
 
 /* Did the opener itself begin a call, rather than a section with calls? */
 bool tc_opened_by(const struct toolcall *call, struct str call_begin);

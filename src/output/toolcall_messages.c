@@ -117,8 +117,7 @@ static struct str recipient_of(const struct toolcall *call, struct str header)
 
 static enum tc_step step_header(struct toolcall *call)
 {
-    int which;
-    enum tc_step step = tc_until(call, &messages_of(call)->header_end, 1, &call->name, &which);
+    enum tc_step step = tc_until(call, messages_of(call)->header_end, &call->name);
 
     if (step != TC_DONE)
         return step;

@@ -109,8 +109,7 @@ static enum tc_step step_between(struct toolcall *call)
 
 static enum tc_step step_id(struct toolcall *call)
 {
-    int which;
-    enum tc_step step = tc_until(call, &call->format->id_end, 1, &call->key, &which);
+    enum tc_step step = tc_until(call, call->format->id_end, &call->key);
 
     return step == TC_DONE ? tc_go(call, NAME) : step;
 }
@@ -149,8 +148,7 @@ static enum tc_step step_name(struct toolcall *call)
 
 static enum tc_step step_head(struct toolcall *call)
 {
-    int which;
-    enum tc_step step = tc_until(call, &call->format->name_end, 1, &call->key, &which);
+    enum tc_step step = tc_until(call, call->format->name_end, &call->key);
 
     return step == TC_DONE ? after_name(call) : step;
 }
@@ -158,15 +156,13 @@ static enum tc_step step_head(struct toolcall *call)
 /* DeepSeek V3 writes the kind of the tool where V3.1 writes its name. */
 static enum tc_step step_second_name(struct toolcall *call)
 {
-    int which;
-
     tc_skip_space(call);
     struct str text = tc_rest(call);
     if (text.len == 0)
         return TC_WAIT;
     if (text.ptr[0] == '{')
         return begin(call);
-    enum tc_step step = tc_until(call, &STR("\n"), 1, &call->name, &which);
+    enum tc_step step = tc_until(call, STR("\n"), &call->name);
     return step == TC_DONE ? tc_go(call, FENCE) : step;
 }
 
@@ -241,16 +237,14 @@ static enum tc_step step_param(struct toolcall *call)
 
 static enum tc_step step_object(struct toolcall *call)
 {
-    int which;
-    enum tc_step step = tc_until(call, &call->format->attributes_end, 1, &call->key, &which);
+    enum tc_step step = tc_until(call, call->format->attributes_end, &call->key);
 
     return step == TC_DONE ? tc_go(call, ARGS) : step;
 }
 
 static enum tc_step step_key(struct toolcall *call)
 {
-    int which;
-    enum tc_step step = tc_until(call, &call->format->key_end, 1, &call->key, &which);
+    enum tc_step step = tc_until(call, call->format->key_end, &call->key);
 
     return step == TC_DONE ? tc_go(call, BEFORE) : step;
 }
@@ -279,7 +273,7 @@ static enum tc_step step_before(struct toolcall *call)
     int which;
 
     if (format->attributes_end.len > 0) {
-        step = tc_until(call, &format->attributes_end, 1, &call->late, &which);
+        step = tc_until(call, format->attributes_end, &call->late);
         attributes = tc_text(&call->late);
     } else if (format->value_begin.len > 0) {
         step = tc_one_of(call, &format->value_begin, 1, &which);

@@ -78,7 +78,7 @@ static enum err read_set(struct str list, struct lora_set *set, struct api_error
     enum err err = text.err == ERR_OK ? json_read_body(buf_text(&text), &doc, error) : text.err;
     reader.object = yyjson_doc_get_root(doc);
     if (err == ERR_OK)
-        err = json_read_lora(&reader, "lora", &found, set);
+        err = json_read_lora(&reader, &found, set);
     if (err == ERR_OK && !found)
         err = json_read_error(&reader, "lora", "must be a list: [{\"id\": 0, \"scale\": 1}]");
     yyjson_doc_free(doc);

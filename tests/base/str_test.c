@@ -50,6 +50,13 @@ static void test_starts_and_ends(void **state)
     assert_true(str_starts(STR_NONE, STR_NONE));
     assert_false(str_starts(G("abc"), G("bc")));
     assert_false(str_starts(G("ab"), G("abc")));
+    assert_true(str_ends_nocase(G("a.GGUF"), G(".gguf")));
+    assert_true(str_ends_nocase(G(".GgUf"), G(".gguf")));
+    assert_false(str_ends_nocase(G("gguf"), G(".gguf")));
+    assert_true(str_compare(G("a"), G("b")) < 0 && str_compare(G("b"), G("a")) > 0);
+    assert_true(str_compare(G("a"), G("ab")) < 0 && str_compare(G("ab"), G("a")) > 0);
+    assert_true(str_compare(STR_NONE, G("a")) < 0 && str_compare(STR_NONE, STR_NONE) == 0);
+    assert_true(str_compare(G("\x7f"), G("\x80")) < 0);
     assert_true(str_ends(G("abc"), G("bc")));
     assert_true(str_ends(G("abc"), G("abc")));
     assert_true(str_ends(G("abc"), STR_NONE));
