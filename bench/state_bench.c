@@ -251,35 +251,41 @@ static const struct wide {
 };
 
 /* A model file as it is, or one made for the occasion. */
-static void bench_name(const char *name, const char *family, const struct model_shape *shape)
+static void with_model(const char *name, const char *family, const struct model_shape *shape,
+                       micro_model_fn *fn)
 {
     char path[MICRO_PATH_BYTES];
     struct errinfo info = {0};
 
     if (access(name, R_OK) == 0) {
-        bench_model(name, name);
+        fn(name, name);
         return;
     }
     micro_path(path, name);
     struct model_make_options options = {.family = family, .out = path, .shape = *shape};
     if (model_make(&options, &info) != ERR_OK)
         die(name, info.text);
-    bench_model(name, path);
+    fn(name, path);
+}
+
+void micro_each_model(int argc, char **argv, micro_model_fn *fn)
+{
+    const struct model_shape as_made = {.context = 16384};
+
+    for (int i = 1; i < argc; i++)
+        with_model(argv[i], argv[i], &as_made, fn);
+    for (size_t i = 0; argc == 1 && i < COUNT_OF(wides); i++)
+        with_model(wides[i].name, wides[i].family, &wides[i].shape, fn);
 }
 
 int micro_state(int argc, char **argv)
 {
-    const struct model_shape as_made = {.context = 16384};
-
     printf("# export and import in GB/s beside memcpy of the same bytes; capture: rows and a "
            "snapshot per chunk of %d\n",
            CHUNK);
     printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_"
            "to_memcpy,checked_import_to_memcpy,"
            "prefill_tok_s,capture_percent\n");
-    for (int i = 1; i < argc; i++)
-        bench_name(argv[i], argv[i], &as_made);
-    for (size_t i = 0; argc == 1 && i < COUNT_OF(wides); i++)
-        bench_name(wides[i].name, wides[i].family, &wides[i].shape);
+    micro_each_model(argc, argv, bench_model);
     return 0;
 }

@@ -250,10 +250,11 @@ static void print_row(const struct side *in, const struct side *out)
     fflush(stdout);
 }
 
-static void bench_model(const char *path)
+static void bench_model(const char *name, const char *path)
 {
     struct side sides[2] = {0};
 
+    bench_name = name;
     for (int i = 0; i < 2; i++)
         open_side(&sides[i], path, i == 1);
     for (unsigned round = 0; round < rounds; round++)
@@ -267,56 +268,6 @@ static void bench_model(const char *path)
         close_side(&sides[i]);
 }
 
-/* A model file as it is, or one made for the occasion and kept in build/. */
-static void bench_named(const char *name, const char *family, const struct model_shape *shape)
-{
-    char path[MICRO_PATH_BYTES];
-    struct errinfo info = {0};
-
-    bench_name = name;
-    if (access(name, R_OK) == 0) {
-        bench_model(name);
-        return;
-    }
-    micro_path(path, name);
-    struct model_make_options options = {.family = family, .out = path, .shape = *shape};
-    check(model_make(&options, &info), &info);
-    bench_model(path);
-}
-
-static const struct wide {
-    const char *name, *family;
-    struct model_shape shape;
-} wides[] = {
-    {"dense",
-     "qwen3",
-     {.layers = 16,
-      .width = 256,
-      .heads = 16,
-      .kv_heads = 16,
-      .head_dim = 128,
-      .ff = 256,
-      .context = 16384}},
-    {"hybrid",
-     "qwen35",
-     {.layers = 16,
-      .width = 256,
-      .heads = 16,
-      .kv_heads = 16,
-      .head_dim = 128,
-      .ff = 256,
-      .context = 16384}},
-    {"sliding",
-     "gemma3",
-     {.layers = 12,
-      .width = 256,
-      .heads = 16,
-      .kv_heads = 16,
-      .head_dim = 128,
-      .ff = 256,
-      .context = 16384}},
-};
-
 static void read_number(const char *variable, unsigned *value)
 {
     const char *text = getenv(variable);
@@ -328,8 +279,6 @@ static void read_number(const char *variable, unsigned *value)
 
 int micro_worker(int argc, char **argv)
 {
-    const struct model_shape as_made = {.context = 16384};
-
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
     printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects "
@@ -339,9 +288,6 @@ int micro_worker(int argc, char **argv)
         "model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,"
         "restore_ratio,restore_cpu_ratio,"
         "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
-    for (int i = 1; i < argc; i++)
-        bench_named(argv[i], argv[i], &as_made);
-    for (size_t i = 0; argc == 1 && i < COUNT_OF(wides); i++)
-        bench_named(wides[i].name, wides[i].family, &wides[i].shape);
+    micro_each_model(argc, argv, bench_model);
     return 0;
 }

@@ -15,6 +15,11 @@ enum { MICRO_PATH_BYTES = 1024 };
  * with it. */
 void micro_path(char out[MICRO_PATH_BYTES], const char *name);
 
+/* For each model that argv names (a file, or a family that is made), or for the usual three: dense,
+ * hybrid, sliding. In bench/state_bench.c. */
+typedef void micro_model_fn(const char *name, const char *path);
+void micro_each_model(int argc, char **argv, micro_model_fn *fn);
+
 /* As main: argv[0] is the name; the head of bench/NAME_bench.c lists the arguments. */
 int micro_state(int argc, char **argv); /* state out of the engine and back, beside memcpy */
 /* lookups and inserts among a million blocks, beside memcmp */
