@@ -28,7 +28,7 @@ static const uint64_t staging_bytes_max = UINT64_C(1) << 30;
 
 struct engine_worker {
     struct engine base;
-    struct engine_worker_options options; /* with the defaults filled in */
+    struct engine_worker_options options;
     struct log *log;
     struct engine *vocab;             /* tokenizes in this process */
     struct worker_memory *own_memory; /* unless the options have one */
@@ -426,12 +426,13 @@ static bool find_block(struct engine_worker *worker, const void *ptr,
 static enum err start_child(struct engine_worker *worker, const struct engine_options *options,
                             struct worker_reply *reply, struct errinfo *info)
 {
+    uint32_t hang_ms = worker->options.load_hang_ms;
     struct worker_process_options process = {.program = worker->options.program,
                                              .name = worker->name,
                                              .control = worker->control,
                                              .log = worker->log};
     struct worker_wait wait = {.what = worker_op_name(WORKER_LOAD),
-                               .silence_ms = worker->options.load_hang_ms,
+                               .silence_ms = hang_ms > 0 ? hang_ms : LOAD_HANG_MS,
                                .on_progress = options != NULL ? options->on_progress : NULL,
                                .progress_arg = options != NULL ? options->arg : NULL};
     struct worker_segment control;
@@ -683,19 +684,16 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
 
     *engine = NULL;
     *own = *worker_options;
-    own->load_hang_ms = own->load_hang_ms > 0 ? own->load_hang_ms : LOAD_HANG_MS;
     worker->base.ops = &worker_ops;
     worker->log = options->log;
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
-    worker->link = (struct worker_link){
-        .memory = own->memory != NULL ? own->memory : worker->own_memory,
-        .hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS,
-        .staging_bytes_max =
-            own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max,
-        .on_sent = on_sent,
-        .arg = worker,
-    };
+    worker->link.memory = own->memory != NULL ? own->memory : worker->own_memory;
+    worker->link.hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS;
+    worker->link.staging_bytes_max =
+        own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
+    worker->link.on_sent = on_sent;
+    worker->link.arg = worker;
     worker_link_init(&worker->link);
     enum err err = load_all(worker, options, info);
     struct engine *made = &worker->base;
