@@ -162,7 +162,7 @@ const int32_t *node_tokens(const struct node *node); /* end - begin of them */
 struct node *node_parent(const struct node *node);   /* NULL above the first block */
 bool node_has_children(const struct node *node);
 bool node_pinned(const struct node *node);
-/* BLAKE3 keyed chain, DESIGN.md section 5 */
+/* BLAKE3, keyed by the space, of the parent's key, the number of tokens and the tokens */
 const struct hash256 *node_key(const struct node *node);
 struct object *node_rows(const struct node *node);
 struct object *node_sliding(const struct node *node);

@@ -166,7 +166,8 @@ static uint32_t gap_tokens(const struct policy_snapshot *where)
     return (uint32_t)MIN(MAX(tokens, GAP_TOKENS_MIN), GAP_TOKENS_MAX);
 }
 
-/* The last position that can be resumed: see "one token is always left to run" in DESIGN.md. */
+/* The last position that can be resumed: the last token of a prompt is always computed, for its
+ * logits. */
 static uint32_t end_of(const struct policy_snapshot *where)
 {
     return where->generated || where->count == 0 ? where->count : where->count - 1;

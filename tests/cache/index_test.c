@@ -409,7 +409,7 @@ static void test_insert_is_all_or_nothing(void **state)
     assert_int_equal(refused, 7); /* the path, and 6 nodes */
 }
 
-/* ---- invariants of INVARIANTS.md ---- */
+/* ---- invariants (docs/invariants.md) ---- */
 
 /* Two prompts that differ in one token never match beyond it, wherever it is. */
 static void test_i101_tokens_are_compared_in_full(void **state)

@@ -13,7 +13,7 @@ static struct node *node_of(struct tree *tree, const char *text)
     return match.partial ? match.partial : match.path[match.nodes_count - 1];
 }
 
-/* As DESIGN.md section 5 has it, bytes written out. */
+/* As node_key says, bytes written out. */
 static struct hash256 key_by_hand(const struct hash256 *parent, const char *text)
 {
     struct hash256 space = hash256_of("space", 5);
