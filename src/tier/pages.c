@@ -46,9 +46,21 @@
 #endif
 #ifdef PAGES_POISON
 #include <sanitizer/asan_interface.h>
+/* A simulation (lab/trace_sim.c) has addresses without memory, all of them below this one. */
+#define MEMORY_FIRST (UINT64_C(1) << 44)
+#define POISON(ptr, size)                         \
+    do {                                          \
+        if ((uintptr_t)(ptr) >= MEMORY_FIRST)     \
+            ASAN_POISON_MEMORY_REGION(ptr, size); \
+    } while (0)
+#define UNPOISON(ptr, size)                         \
+    do {                                            \
+        if ((uintptr_t)(ptr) >= MEMORY_FIRST)       \
+            ASAN_UNPOISON_MEMORY_REGION(ptr, size); \
+    } while (0)
 #else
-#define ASAN_POISON_MEMORY_REGION(ptr, size)   ((void)(ptr), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(ptr, size) ((void)(ptr), (void)(size))
+#define POISON(ptr, size)   ((void)(ptr), (void)(size))
+#define UNPOISON(ptr, size) ((void)(ptr), (void)(size))
 #endif
 
 #define ARENA_BYTES_DEFAULT (UINT64_C(64) << 20)
@@ -219,7 +231,7 @@ static void *map_anonymous(uint64_t bytes)
 
 static void arena_destroy(struct pages *pages, struct page_arena *arena)
 {
-    ASAN_UNPOISON_MEMORY_REGION(arena->base, arena->count * PAGE);
+    UNPOISON(arena->base, arena->count * PAGE);
     if (pages->options.alloc != NULL)
         pages->options.free(arena->memory, pages->options.arg);
     else
@@ -241,7 +253,7 @@ static struct page_arena *arena_create(struct pages *pages, uint64_t bytes)
     arena->base = (char *)base;
     arena->count = ((uintptr_t)memory + bytes - base) / PAGE;
     list_init(&arena->extents);
-    ASAN_POISON_MEMORY_REGION(arena->base, arena->count * PAGE);
+    POISON(arena->base, arena->count * PAGE);
     return arena;
 }
 
@@ -290,7 +302,7 @@ static void set_free_locked(struct pages *pages, struct extent *extent) REQUIRES
     struct extent *ahead = free_neighbour(extent, extent->link.prev);
     struct extent *behind = free_neighbour(extent, extent->link.next);
     extent->used = false;
-    ASAN_POISON_MEMORY_REGION(address_of(extent), extent->count * PAGE);
+    POISON(address_of(extent), extent->count * PAGE);
     if (ahead != NULL)
         join_locked(pages, extent, ahead);
     if (behind != NULL)
@@ -343,7 +355,7 @@ static struct extent *take_fit_locked(struct pages *pages, uint64_t count) REQUI
     void *ptr = address_of(extent);
     map_insert(&pages->used, &extent->by_pointer, map_hash(&ptr, sizeof(ptr), 0));
     count_used_locked(pages, extent->arena, count, 0);
-    ASAN_UNPOISON_MEMORY_REGION(ptr, count * PAGE);
+    UNPOISON(ptr, count * PAGE);
     return extent;
 }
 
