@@ -105,6 +105,7 @@ static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
     struct engine_llama *llama = engine_llama_of(engine);
 
     llama_memory_seq_cp(llama->memory, from, to, -1, -1);
+    cells_copy(&llama->cells, from, to);
     llama->shares[from] = llama->shares[to] = llama->ring;
 }
 
@@ -112,7 +113,7 @@ static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     /* The library refuses what a recurrent state does not allow. It does not check whether all of a
      * window is still there: engine.c does. */
-    return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
+    return sections_rows_cut(engine, seq, length);
 }
 
 static void op_seq_clear(struct engine *engine, seq_id seq)
@@ -122,9 +123,11 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
     if (llama->memory == NULL)
         return;
     llama_memory_seq_rm(llama->memory, seq, -1, -1);
+    cells_cut(&llama->cells, seq, 0);
     llama->shares[seq] = false;
-    if (llama->tainted && seqs_live_count(&engine->seqs) <= 1) {
-        llama_memory_clear(llama->memory, true);
+    if ((llama->tainted || llama->cells.lost) && seqs_live_count(&engine->seqs) <= 1) {
+        llama_memory_clear(llama->memory, llama->tainted);
+        cells_reset(&llama->cells);
         llama->tainted = llama->lost = false;
     }
 }
@@ -197,7 +200,13 @@ static void call_decode(void *arg)
 
 static int32_t decode(struct engine_llama *llama)
 {
-    return catch_call(call_decode, llama) == ERR_OK ? llama->decoded : DECODE_FAILED;
+    int32_t result = catch_call(call_decode, llama) == ERR_OK ? llama->decoded : DECODE_FAILED;
+
+    if (result != 0 && result != DECODE_NO_ROOM)
+        cells_lose(&llama->cells);
+    for (int32_t i = 0; result == 0 && i < llama->batch.n_tokens; i++)
+        cells_place(&llama->cells, llama->batch.seq_id[i][0], (uint32_t)llama->batch.pos[i]);
+    return result;
 }
 
 static bool op_set_lora(struct engine *engine, const struct lora_set *set)
@@ -254,6 +263,7 @@ static enum err op_run_picture(struct engine *engine, seq_id seq, const struct p
 
     embed_llama_switch(llama, false);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
+    cells_lose(&llama->cells); /* it decodes in steps of its own */
     int32_t result = projector_run(llama->projector, llama->ctx, piece, at, seq);
     bool clean = op_seq_length(engine, seq) == before;
     if (result == DECODE_NO_ROOM && clean && sections_unshare(llama)) {
@@ -298,6 +308,7 @@ static void op_close(struct engine *engine)
     struct engine_llama *llama = engine_llama_of(engine);
 
     projector_close(&llama->projector);
+    sections_close(llama);
     context_llama_free(llama);
     llama_model_free(llama->model); /* and its adapters */
     mem_free(llama->adapters);

@@ -20,6 +20,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "engine/cells.h"
 #include "engine/engine_ops.h"
 
 struct gguf_file;
@@ -76,6 +77,13 @@ struct engine_llama {
     void (*on_tick)(void *arg); /* of the options */
     void *tick_arg;
     struct sections sections;
+    /* Rows can be imported in pieces: where free cells have gaps, or of at most piece_max cells (0 =
+     * any number). */
+    bool pieces;
+    uint32_t piece_max;
+    uint64_t pieces_count; /* imported so far, other than whole images */
+    struct cells cells;
+    void *piece;            /* PIECE_BYTES of host memory; NULL until the first piece */
     struct hash256 bits;    /* of the logits that the self-test computed */
     unsigned char *staging; /* for settling; as large as the largest window so far */
     uint64_t staging_bytes;
@@ -142,6 +150,7 @@ bool sections_settle(struct engine *engine, seq_id seq);
  * case the engine may be `lost`. */
 bool sections_unshare(struct engine_llama *llama);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+void sections_close(struct engine_llama *llama);
 
 /* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one
  * token runs. */

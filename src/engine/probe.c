@@ -13,7 +13,8 @@
  *      4. the next token's logits must be those of the run that was never interrupted: bit for bit
  *         (facts.exact), or nearly.
  *
- *      5. a neighbour's state must be the same bytes before and after the import.
+ *      5. a neighbour's state must be the same bytes before and after the import,
+ *      6. imported in pieces, rows must be the same bytes; otherwise they are always imported whole.
  *
  * 24 tokens show nothing about a window or an index that is wider: sparse attention selects all of
  * them, so that a state without its index would pass. Where the model is fast enough, the test is
@@ -54,6 +55,7 @@ enum {
     PROBE_LONG_ANY = 128,  /* tokens of one that is run however long it takes */
     NEIGHBOUR_TOKENS = 5,
     REMOVED_MAX = 2, /* tokens that are removed again */
+    PROBE_PIECE = 4, /* rows that are imported at a time */
 };
 
 struct probe {
@@ -454,6 +456,34 @@ static enum engine_fault try_neighbour(struct probe *probe, const struct objects
     return fault;
 }
 
+/* Whether rows can also be imported in pieces (rows_image.h): exported again, they must be the same
+ * bytes. Only where the cells are known (cells.h). */
+static bool try_pieces(struct probe *probe, const struct objects *objects)
+{
+    struct engine_llama *llama = probe->llama;
+    struct engine *engine = &llama->base;
+    struct objects again = {0};
+    seq_id seq;
+
+    if (engine->facts.slicing != ENGINE_SLICING_ROWS || engine->seqs.streams ||
+        engine->facts.kinds != KIND_BIT(KIND_FULL))
+        return false;
+    llama_memory_clear(llama->memory, true);
+    llama->pieces = true;
+    llama->piece_max = PROBE_PIECE;
+    llama->pieces_count = 0;
+    bool same = state_import(engine, &objects->restore, &seq, NULL) == ERR_OK;
+    if (same) {
+        same = llama->pieces_count > 0 && export_objects(probe, seq, &again) &&
+               same_objects(objects, &again);
+        free_objects(&again);
+        engine_seq_release(engine, &seq);
+    }
+    llama->piece_max = 0;
+    llama->pieces_count = 0;
+    return same;
+}
+
 /* One attempt in the mode of facts.slicing: cold run, export, clear everything, restore. */
 static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
 {
@@ -486,6 +516,8 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
         engine->facts.fault = *ok ? try_restore(probe, &objects) : ENGINE_FAULT_EXPORT;
     if (err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE)
         engine->facts.fault = try_neighbour(probe, &objects);
+    llama->pieces =
+        err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE && try_pieces(probe, &objects);
     *ok = err == ERR_OK && engine->facts.fault == ENGINE_FAULT_NONE;
     free_objects(&objects);
     llama_memory_clear(llama->memory, true);
@@ -703,6 +735,10 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
         forget_sizes(facts, asked);
         if (err == ERR_OK)
             find_rollback(probe, file, log);
+        if (err == ERR_OK && llama->pieces) {
+            llama_memory_clear(llama->memory, true);
+            cells_init(&llama->cells, facts->context);
+        }
     }
     mem_free(cold);
     mem_free(probe);

@@ -17,7 +17,8 @@
  *      restore             each rows image into `temp`, from there into the target; then the
  *                          snapshot on top.
  *
- * So an image goes from the library into the caller's memory and back without an extra copy. The
+ * So an image goes from the library into the caller's memory and back without an extra copy, unless
+ * it has to be cut (cells.h). The
  * probe has measured A and P when the model was loaded; if the library returns other sizes, the
  * comparison in state.c catches it.
  */
@@ -27,6 +28,10 @@
 #include "base/mem.h"
 #include "engine/catch.h"
 #include "engine/engine_llama.h"
+#include "engine/host_memory.h"
+#include "engine/rows_image.h"
+
+enum { PIECE_BYTES = 64 << 20 };
 
 static void clear(struct engine_llama *llama, seq_id seq)
 {
@@ -228,14 +233,15 @@ static bool import(struct engine_llama *llama, seq_id seq, const void *data, uin
     /* Perhaps for lack of room in a ring. */
     if (!ok && sections_unshare(llama))
         ok = set_state(llama, seq, data, bytes, flags) == bytes;
-    if (!ok)
+    if (!ok) {
         llama->tainted = true;
+        cells_lose(&llama->cells);
+    }
     return ok;
 }
 
-bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+static bool import_image(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes)
 {
-    struct engine_llama *llama = engine_llama_of(engine);
     bool ok = import(llama, llama->temp, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
 
     if (ok)
@@ -244,11 +250,84 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
     return ok;
 }
 
+/* How many cells of an image are imported next; 0: they cannot be cut out. */
+static uint32_t choose_piece(struct engine_llama *llama, const struct rows_image *image,
+                             uint32_t begin)
+{
+    uint32_t left = image->count - begin, piece = cells_piece(&llama->cells, left);
+    uint64_t tail = llama->sections.empty_bytes - llama->sections.header;
+
+    if (llama->piece_max > 0)
+        piece = MIN(piece, llama->piece_max);
+    if (piece == image->count)
+        return piece;
+    if (llama->piece == NULL)
+        llama->piece = host_memory_alloc(PIECE_BYTES, NULL);
+    while (piece > 0 && rows_image_piece_bytes(image, piece) + tail > PIECE_BYTES)
+        piece /= 2;
+    return llama->piece != NULL ? piece : 0;
+}
+
+static bool import_piece(struct engine_llama *llama, seq_id seq, const struct rows_image *image,
+                         uint32_t begin, uint32_t end)
+{
+    const struct sections *sections = &llama->sections;
+    uint64_t tail = sections->empty_bytes - sections->header;
+    const void *data = image->data;
+    uint64_t bytes = image->bytes;
+
+    if (end - begin < image->count) {
+        data = llama->piece;
+        bytes = rows_image_cut(image, begin, end, llama->piece);
+        memcpy((unsigned char *)llama->piece + bytes, sections->empty + sections->header, tail);
+        llama->pieces_count++;
+    }
+    if (!import_image(llama, seq, data, bytes + tail))
+        return false;
+    for (uint32_t i = begin; i < end; i++)
+        cells_place(&llama->cells, seq, rows_image_position(image, i));
+    return true;
+}
+
+bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    const struct sections *sections = &llama->sections;
+    uint64_t tail = sections->empty_bytes - sections->header;
+    struct rows_image image;
+    uint32_t begin = 0, piece = 0;
+
+    if (!llama->pieces || bytes < tail || !rows_image_read(&image, data, bytes - tail))
+        return import_image(llama, seq, data, bytes);
+    do {
+        piece = choose_piece(llama, &image, begin);
+        if (piece == 0 && begin == 0)
+            piece = image.count; /* as one, however slow */
+        if (piece == 0 || !import_piece(llama, seq, &image, begin, begin + piece))
+            return false;
+        begin += piece;
+    } while (begin < image.count);
+    return true;
+}
+
+void sections_close(struct engine_llama *llama)
+{
+    cells_fini(&llama->cells);
+    if (llama->piece != NULL)
+        host_memory_free(llama->piece, NULL);
+    llama->piece = NULL;
+}
+
 /* Before the snapshot is imported, a sequence has only rows, and rows can be cut whatever the
  * other kinds are. */
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
-    return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
+    struct engine_llama *llama = engine_llama_of(engine);
+    bool cut = llama_memory_seq_rm(llama->memory, seq, (llama_pos)length, -1);
+
+    if (cut)
+        cells_cut(&llama->cells, seq, length);
+    return cut;
 }
 
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)

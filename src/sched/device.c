@@ -194,11 +194,10 @@ static double until_computed(const struct sched *sched)
 /* Less if state is seldom used again. Before the first restore, exports tell its price. */
 static double until_restored(const struct sched *sched)
 {
-    double share = MIN(again_factor(&sched->again), 1);
-    double byte_ns = sched->import_bytes_per_s > 0 ? NS_PER_S / sched->import_bytes_per_s
-                                                   : line_slope(&sched->store_cost.rows);
+    double share = MIN(again_factor(&sched->again), 1), speed = sched_import_speed(sched);
+    double token_ns = speed > 0 ? NS_PER_S * (double)sched->facts->rows_bytes_per_token / speed : 0;
 
-    return tokens_worth(sched, share * byte_ns * (double)sched->facts->rows_bytes_per_token);
+    return tokens_worth(sched, share * token_ns);
 }
 
 /* Before anything is measured: whether that many cells of a resident, beside which `work` tokens

@@ -27,6 +27,10 @@ enum {
     MEASURED_BYTES_MIN = 1 << 20, /* less says nothing about the speed of a transfer */
 };
 
+/* Bytes per second, before anything was exported or imported: faster than most machines are, so that
+ * only hopeless plans are refused, such as all of a large object for a few tokens. */
+static const double import_guess = 32e9;
+
 static struct cuts_shape shape_of(const struct hearth_object *object)
 {
     struct cuts_shape shape;
@@ -250,6 +254,21 @@ static void on_ready(void *arg)
     ask_nudge(arg);
 }
 
+static double expected_import_speed(const struct sched *sched)
+{
+    double speed = sched_import_speed(sched);
+
+    return speed > 0 ? speed : import_guess;
+}
+
+/* A plan was not worth it. If that happens often and it nearly was, one is tried again: the speed
+ * may be better than when it was measured. */
+static void doubt_import_speed(struct sched *sched, const struct hearth_plan_info *plan)
+{
+    if (plan->reason == HEARTH_REASON_CHEAPER && plan->fetch_s < 4 * plan->compute_s)
+        sched->import_bytes_per_s *= 1.05;
+}
+
 void restore_lookup(struct job *job)
 {
     const struct hearth_lookup_options options = {
@@ -264,7 +283,8 @@ void restore_lookup(struct job *job)
         job->usage.reason = HEARTH_REASON_DISABLED;
     if (job->space == NULL || job->gen->cache.no_read)
         return;
-    hearth_space_set_speed(job->space, job->sched->prefill_per_s, job->sched->import_bytes_per_s);
+    hearth_space_set_speed(job->space, job->sched->prefill_per_s,
+                           expected_import_speed(job->sched));
     if (hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
         HEARTH_OK)
         return;
@@ -272,6 +292,7 @@ void restore_lookup(struct job *job)
     note_plan(job);
     set_deadline(job);
     job->restore.store_failed = false;
+    doubt_import_speed(job->sched, hearth_plan_info(job->restore.plan));
     if (!begin(job))
         note_plan(job);
 }
@@ -417,8 +438,11 @@ void restore_credit(struct job *job, size_t first, size_t end)
 
 static void measure_import(struct sched *sched, uint64_t bytes, uint64_t ns)
 {
-    if (bytes >= MEASURED_BYTES_MIN)
-        sched_learn_speed(&sched->import_bytes_per_s, bytes, ns);
+    if (bytes < MEASURED_BYTES_MIN)
+        return;
+    if (sched->import_bytes_per_s == 0)
+        sched->import_bytes_per_s = expected_import_speed(sched);
+    sched_learn_speed(&sched->import_bytes_per_s, bytes, ns);
 }
 
 /* Rows in order, then the snapshot, if there is one. A whole sequence is passed as rows. */

@@ -395,8 +395,72 @@ static void test_others_get_their_turn_between_imports(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* ---- what an import is worth ---- */
+
+/* Runs the prompt, with tokens of another seed from `from` on, when only the cache can have it. */
+static struct gen_usage ask(struct sched_kit *kit, uint32_t from)
+{
+    static struct kit_gen gen;
+    uint64_t tokens;
+
+    kit_gen_init(&gen, kit, 1, HELD, 1);
+    if (from < HELD)
+        kit_gen_change(&gen, kit, 2, from);
+    kit_gen_run(kit, &gen);
+    struct gen_usage usage = gen.result.usage;
+    kit_gen_fini(&gen);
+    assert_ok(sched_forget(kit->sched, NULL, 60000, &tokens, NULL));
+    return usage;
+}
+
+static void open_priced(struct sched_kit *kit, struct clock *clock, uint64_t import_ns)
+{
+    struct engine_fake_options fake = {.kinds = FULL,
+                                       .chunk = CHUNK,
+                                       .context = 4 * CELLS,
+                                       .sequences = 4,
+                                       .rows_bytes = 16384,
+                                       .clock = clock,
+                                       .prefill_ns = 1000,
+                                       .import_ns = import_ns};
+
+    sched_kit_open(kit, &fake, 8 * RAM, &(struct sched_options){.clock = clock});
+    assert_int_equal(ask(kit, HELD).computed, HELD);
+}
+
+static void test_a_large_object_is_not_imported_for_one_token(void **state)
+{
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct sched_kit kit;
+
+    (void)state;
+    open_priced(&kit, clock, 0);
+    struct gen_usage usage = ask(&kit, 1);
+    assert_int_equal(usage.ram, 0);
+    assert_int_equal(usage.reason, HEARTH_REASON_CHEAPER);
+    assert_int_equal(ask(&kit, HELD).ram, HELD - 1);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+static void test_one_slow_import_is_no_rule(void **state)
+{
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct sched_kit kit;
+    unsigned restored = 0;
+
+    (void)state;
+    open_priced(&kit, clock, 50 * NS_PER_MS);
+    for (unsigned i = 0; i < 60; i++)
+        restored += ask(&kit, HELD).ram > 0;
+    assert_uint_in_range(restored, 2, 40); /* it is not given up at once, but it is */
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
 TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
-           TEST(test_others_get_their_turn_between_imports),
+           TEST(test_a_large_object_is_not_imported_for_one_token),
+           TEST(test_one_slow_import_is_no_rule), TEST(test_others_get_their_turn_between_imports),
            TEST(test_it_sleeps_while_bytes_are_read),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler), TEST(test_one_deadline_for_all_objects),
