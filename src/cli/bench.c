@@ -92,6 +92,17 @@ bool bench_fail(struct bench *bench, const char *fmt, ...)
     return false;
 }
 
+void bench_tell(struct bench *bench, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vfprintf(bench->cli->err, fmt, args);
+    va_end(args);
+    fputc('\n', bench->cli->err);
+    fflush(bench->cli->err);
+}
+
 void bench_expect(struct bench *bench, const char *label, uint64_t steps)
 {
     progress_finish(&bench->bar, true);

@@ -428,6 +428,8 @@ static void add_row(struct bench *bench, const char *name, struct outcome *round
     sheet_text(bench->sheet, name);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         sheet_number(bench->sheet, numbers[i]);
+    bench_tell(bench, "%s: hearth %.1f ms, llama-server %.1f ms, ratio %.2f", name, all[0].ms,
+               all[1].ms, ratio(all[1].ms, all[0].ms));
 }
 
 static bool run_shape(struct bench *bench, struct side sides[SIDES], const struct shape *shape,

@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "lab/spread.h"
@@ -131,6 +132,8 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
         sheet_number(sheet, numbers[i]);
     sheet_text(sheet, cache->match);
     sheet_text(sheet, cache->reason);
+    bench_tell(prefix->bench, "%u tokens, %s: %.1f ms to the first token, %.1f in all, %.0f cached",
+               prefix->size, name, result->ttft_ms, result->total_ms, known(result->cached));
 }
 
 /* `name` NULL: only evicts others. */
@@ -187,8 +190,10 @@ static bool stop(struct prefix *prefix)
 {
     struct errinfo info = {0};
 
-    return server_stop(&prefix->server, &info) == ERR_OK ||
-           bench_fail(prefix->bench, "%s", info.text);
+    if (server_stop(&prefix->server, &info) != ERR_OK)
+        return bench_fail(prefix->bench, "%s", info.text);
+    sync(); /* the next server does not compete with the system that writes for this one */
+    return true;
 }
 
 /* The first prompt of a process compiles shaders and loads kernels: a cold row that includes it

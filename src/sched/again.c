@@ -35,20 +35,28 @@ void again_ended(struct again *again, const void *owner, const token_id *tokens,
     uint32_t middle = begin + (end - begin) / 2;
     again->samples[index % AGAIN_SAMPLES] =
         (struct again_sample){middle, hash_of(owner, tokens, middle)};
-    if (index >= AGAIN_LATE && again->samples[(index - AGAIN_LATE) % AGAIN_SAMPLES].end > 0)
-        count(again, 0, 1);
+    uint64_t late = (uint64_t)(AGAIN_LATE_EACH * again->crowd);
+    for (late = MIN(MAX(late, AGAIN_LATE_MIN), AGAIN_LATE_MAX); again->late + late <= index;)
+        if (again->samples[again->late++ % AGAIN_SAMPLES].end > 0)
+            count(again, 0, 1);
+}
+
+void again_crowd(struct again *again, uint32_t jobs)
+{
+    again->crowd = MAX(decay * again->crowd, jobs);
 }
 
 void again_submitted(struct again *again, const void *owner, const token_id *tokens,
                      uint32_t prompt)
 {
     for (uint64_t age = 0; age < MIN(again->count, (uint64_t)AGAIN_SAMPLES); age++) {
-        struct again_sample *sample = &again->samples[(again->count - 1 - age) % AGAIN_SAMPLES];
+        uint64_t index = again->count - 1 - age;
+        struct again_sample *sample = &again->samples[index % AGAIN_SAMPLES];
         if (sample->end == 0 || sample->end > prompt ||
             sample->hash != hash_of(owner, tokens, sample->end))
             continue;
         sample->end = 0;
-        count(again, 1, age >= AGAIN_LATE ? -1 : 0);
+        count(again, 1, index < again->late ? -1 : 0);
     }
 }
 

@@ -17,8 +17,12 @@
 
 enum {
     AGAIN_SAMPLES = 128, /* ended jobs that are remembered */
-    AGAIN_LATE = 32,     /* a sample counts as not used after so many later ones */
-    AGAIN_TOKENS = 32,   /* of a sample */
+    /* A sample counts as not used after so many later ones: a few per client that asks at the same
+     * time. If it is used after that, it counts as used all the same. */
+    AGAIN_LATE_MIN = 12,
+    AGAIN_LATE_EACH = 4,
+    AGAIN_LATE_MAX = 64,
+    AGAIN_TOKENS = 32, /* of a sample */
 };
 
 struct again {
@@ -27,12 +31,16 @@ struct again {
         uint64_t hash;
     } samples[AGAIN_SAMPLES];
     uint64_t count;      /* of all samples so far */
+    uint64_t late;       /* of them, those old enough to count as not used */
+    double crowd;        /* the most jobs at a time, lately */
     double used, unused; /* the latest count most */
 };
 
 /* A job of that owner ended, which computed the tokens [begin, end). Too few are no sample. */
 void again_ended(struct again *again, const void *owner, const token_id *tokens, uint32_t begin,
                  uint32_t end);
+/* So many jobs are under way or wait. */
+void again_crowd(struct again *again, uint32_t jobs);
 /* A prompt was submitted. */
 void again_submitted(struct again *again, const void *owner, const token_id *tokens,
                      uint32_t count);

@@ -18,7 +18,10 @@
 
 #include "sched/sched_impl.h"
 
-enum { CHUNKS_MIN = 3 }; /* that can be computed while the rest is read */
+enum {
+    CHUNKS_MIN = 3,   /* that can be computed while the rest is read */
+    PROBE_FACTOR = 4, /* how much faster chunks are than the few tokens of the self-test, at best */
+};
 
 /* Bytes per second assumed for a slow tier that has not been measured yet: a disk, a network. */
 static const double read_guess[HEARTH_TIER_COUNT] = {
@@ -42,7 +45,8 @@ uint64_t beside_bytes(const struct job *job, enum hearth_tier tier)
 bool beside_pays(const struct job *job)
 {
     const struct sched *sched = job->sched;
-    double speed = sched->prefill_per_s > 0 ? sched->prefill_per_s : sched->facts->tokens_per_s;
+    double speed =
+        sched->prefill_per_s > 0 ? sched->prefill_per_s : PROBE_FACTOR * sched->facts->tokens_per_s;
     double read_s = 0;
     uint64_t bytes = 0;
 

@@ -235,11 +235,11 @@ static bool cut(struct job *job, uint32_t length)
     return job->seq != SEQ_NONE;
 }
 
-/* Whether the cache could restore it. Stores it first if that is necessary and cheap; it must be
- * cheap because a request is waiting. */
-static bool is_kept(struct resident *resident)
+/* Whether the cache could restore it. Stores it first if that is necessary and worth the price; a
+ * request is waiting. */
+static bool is_kept(struct resident *resident, enum store_price price)
 {
-    if (resident->space == NULL || !save_try(resident, STORE_UNFORCED))
+    if (resident->space == NULL || !save_try(resident, price))
         return false;
     return restore_cached(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
            resident->count;
@@ -263,6 +263,19 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
     return false;
 }
 
+/* What a job that waits may pay for storing a resident: as little as possible, unless computing so
+ * many tokens beside its cells costs twice as much. The job takes cells after those of the resident,
+ * and attention looks at all cells before the last one in use. So it does not help if the resident
+ * leaves later. */
+static enum store_price price_beside(const struct sched *sched, const struct resident *resident,
+                                     uint32_t cells, uint64_t work)
+{
+    double beside_ns = line_slope(&sched->cells_cost) * (double)cells * (double)work;
+    double store_ns = resident->unsaved != NULL ? retain_cost_ns(resident->unsaved) : 0;
+
+    return store_ns > 0 && beside_ns > 2 * store_ns ? STORE_CERTAIN : STORE_UNFORCED;
+}
+
 /* Whether to free the cells of a resident after `length`: if that is cheaper and the cache has
  * them. */
 static bool should_leave(const struct job *job, uint32_t have, struct resident *resident,
@@ -270,11 +283,13 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
 {
     const struct sched *sched = job->sched;
     uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
+    uint32_t cells = resident->count - length;
     double patience = until_restored(sched);
     bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
-                              : seems_too_much(resident, resident->count - length, work);
+                              : seems_too_much(resident, cells, work);
 
-    return costs && !is_awaited(sched, job, resident) && is_kept(resident);
+    return costs && !is_awaited(sched, job, resident) &&
+           is_kept(resident, price_beside(sched, resident, cells, work));
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */
@@ -474,7 +489,7 @@ static bool may_go(struct sched *sched, struct resident *resident)
 {
     double patience = until_computed(sched);
 
-    if (resident->unsaved == NULL && is_kept(resident))
+    if (resident->unsaved == NULL && is_kept(resident, STORE_UNFORCED))
         return true;
     return patience > 0 && (double)(sched->computed - resident->since) > patience;
 }

@@ -128,6 +128,8 @@ enum retained {
 /* Stores the next piece (one object) of what was computed so far. The sequence may grow between two
  * pieces, if retain_drop is called. */
 enum retained retain_piece(struct job *job, enum store_price price);
+/* What storing the rows that are left takes, in nanoseconds; 0: not known, or there are none. */
+double retain_cost_ns(struct job *job);
 /* All pieces. False: some of it costs too much. */
 bool retain_all(struct job *job, enum store_price price);
 /* Ends a store between two pieces; the next one continues after the stored part. */

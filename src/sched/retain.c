@@ -226,6 +226,16 @@ static bool rows_pay(struct job *job, uint32_t begin, uint32_t end, enum store_p
     return pays(job->sched, store_cost_ns(&job->sched->store_cost, &piece), end - begin, price);
 }
 
+double retain_cost_ns(struct job *job)
+{
+    uint32_t end = kept_length(job), begin = MIN(job->keep.stored, end);
+
+    if (!job->sched->cuttable || begin == end)
+        return 0;
+    struct store_piece piece = piece_of(job, true, begin, end);
+    return store_cost_ns(&job->sched->store_cost, &piece);
+}
+
 /* Rows are useless without the snapshot after them, so the decision covers both. */
 static bool snapshot_pays(struct job *job, enum store_price price)
 {

@@ -128,6 +128,9 @@ static enum step step_queued(struct job *job)
         atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
         job->times.admitted = sched_now_ns(job->sched);
         again_submitted(&job->sched->again, job->space, job->tokens, job->target);
+        again_crowd(&job->sched->again,
+                    job->sched->active +
+                        atomic_load_explicit(&job->sched->waiting, memory_order_relaxed));
         log_route(job);
     }
     job_set_phase(job, GEN_LOOKUP);

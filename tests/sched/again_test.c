@@ -39,7 +39,7 @@ static void test_nothing_is_known_at_first(void **state)
 
     (void)state;
     assert_int_equal(per_mille(&again), 1000);
-    for (uint32_t i = 0; i < AGAIN_LATE; i++) /* the prompts that use them may still come */
+    for (uint32_t i = 0; i < AGAIN_LATE_MIN; i++) /* the prompts that use them may still come */
         end(&again, i);
     assert_int_equal(per_mille(&again), 1000);
 }
@@ -69,6 +69,22 @@ static void test_turns(void **state)
     for (uint32_t i = 1000; i < 1400; i++) /* and what changes is learned */
         end(&again, i);
     assert_true(per_mille(&again) < 200);
+}
+
+/* Many clients take turns, so that more requests are between two of one conversation. */
+static void test_a_crowd_takes_longer(void **state)
+{
+    struct again again = {0};
+
+    (void)state;
+    again_crowd(&again, 12);
+    for (uint32_t i = 0; i < 12 * AGAIN_LATE_EACH; i++)
+        end(&again, i);
+    assert_int_equal(per_mille(&again), 1000);
+    for (uint32_t i = 0; i < 400; i++) /* they are gone */
+        again_crowd(&again, 1);
+    end(&again, 99);
+    assert_true(per_mille(&again) < 300);
 }
 
 /* A prompt that comes late corrects the count. */
@@ -124,5 +140,5 @@ static void test_too_few_tokens_are_no_sample(void **state)
 }
 
 TEST_SUITE(TEST(test_nothing_is_known_at_first), TEST(test_unrelated_requests), TEST(test_turns),
-           TEST(test_late_prompts), TEST(test_what_counts_as_used),
+           TEST(test_a_crowd_takes_longer), TEST(test_late_prompts), TEST(test_what_counts_as_used),
            TEST(test_too_few_tokens_are_no_sample))

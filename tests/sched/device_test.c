@@ -3,6 +3,8 @@
  */
 #include "sched/device.h"
 
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
@@ -22,7 +24,24 @@ struct rig {
     struct sched_kit kit;
     struct clock *clock;
     struct kit_gen first;
+    /* pieces computed; exports, and those after the first piece; of the scheduler's thread */
+    atomic_uint pieces, exports, late_exports;
 };
+
+static void on_piece(struct engine *engine, void *arg)
+{
+    (void)engine;
+    atomic_fetch_add(&((struct rig *)arg)->pieces, 1);
+}
+
+static void on_export(void *arg)
+{
+    struct rig *rig = arg;
+
+    atomic_fetch_add(&rig->exports, 1);
+    if (atomic_load(&rig->pieces) > 0)
+        atomic_fetch_add(&rig->late_exports, 1);
+}
 
 static uint32_t on_device(struct rig *rig)
 {
@@ -55,7 +74,10 @@ static void rig_open(struct rig *rig, uint64_t export_ns)
                                        .decode_ns = 1000,
                                        .cell_ns = CELL_NS,
                                        .import_ns = IMPORT_NS,
-                                       .export_ns = export_ns};
+                                       .export_ns = export_ns,
+                                       .on_piece = on_piece,
+                                       .on_export = on_export,
+                                       .arg = rig};
     struct sched_options options = {.park = true, .linger_ms = HOUR_MS, .clock = rig->clock};
     uint64_t tokens;
 
@@ -120,6 +142,23 @@ static void test_stored_between_batches(void **state)
     rig_close(&rig);
 }
 
+/* A long prompt pays for storing it first: if it left later, the prompt's own cells would be behind
+ * its cells, and attention looks at both. */
+static void test_leaves_before_a_long_prompt(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, NS_PER_MS / 10);
+    rig.pieces = rig.exports = rig.late_exports = 0;
+    run_once(&rig, 2, 6 * PROMPT);
+    assert_int_equal(on_device(&rig), 0);
+    assert_true(in_cache(&rig) >= PROMPT - CHUNK);
+    assert_true(rig.exports > 0);
+    assert_int_equal(rig.late_exports, 0);
+    rig_close(&rig);
+}
+
 /* It cannot be stored at a reasonable price: it leaves when its cells have cost more than computing
  * it again would, and is counted. */
 static void test_lost_when_storing_costs_too_much(void **state)
@@ -161,4 +200,5 @@ static void test_the_same_prompt_again(void **state)
 }
 
 TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_many_short_requests_add_up),
-           TEST(test_stored_between_batches), TEST(test_lost_when_storing_costs_too_much))
+           TEST(test_stored_between_batches), TEST(test_leaves_before_a_long_prompt),
+           TEST(test_lost_when_storing_costs_too_much))
