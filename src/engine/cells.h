@@ -31,7 +31,7 @@ struct cells_seq {
 struct cells {
     uint16_t *users; /* sequences that use each cell; NULL: the model is off */
     uint32_t size, used, head;
-    bool lost;       /* the library did something unknown; until all cells are free */
+    bool lost; /* the library did something unknown; until all cells are free */
     struct cells_seq seqs[SEQS_SLOTS_MAX];
 };
 

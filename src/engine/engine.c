@@ -65,6 +65,11 @@ uint64_t engine_memory(struct engine *engine)
     return engine->ops->memory != NULL ? engine->ops->memory(engine) : 0;
 }
 
+void engine_note_speed(struct engine *engine, double tokens_per_s)
+{
+    engine->measured_per_s = tokens_per_s;
+}
+
 uint64_t engine_device_free(struct engine *engine)
 {
     bool has = engine->facts.device_total > 0 && engine->ops->device_free != NULL;

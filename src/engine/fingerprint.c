@@ -239,31 +239,30 @@ struct record {
     struct hash256 weights, fingerprint;
 };
 
-/* Room for one more than RECORDS_MAX. */
-static size_t read_records(int dir, struct record *records)
+/* A file of records of `each` bytes, at most RECORDS_MAX, into an array with room for one more. */
+static size_t read_records(int dir, const char *name, void *records, size_t each)
 {
     char *data;
     size_t len;
 
-    if (file_read_all(file_sys_real(), dir, records_name, RECORDS_MAX * sizeof(*records), &data,
-                      &len, NULL) != ERR_OK)
+    if (file_read_all(file_sys_real(), dir, name, RECORDS_MAX * each, &data, &len, NULL) != ERR_OK)
         return 0; /* start with an empty list */
-    memcpy(records, data, len / sizeof(*records) * sizeof(*records));
+    memcpy(records, data, len / each * each);
     mem_free(data);
-    return len / sizeof(*records);
+    return len / each;
 }
 
-static void add_record(int dir, struct record *records, size_t count, const struct record *added,
-                       struct log *log)
+/* If there are too many, without the oldest. */
+static void write_records(int dir, const char *name, const void *records, size_t count, size_t each,
+                          struct log *log)
 {
     struct errinfo info = {0};
-    size_t from = count == RECORDS_MAX ? 1 : 0; /* the oldest */
+    size_t from = count > RECORDS_MAX ? 1 : 0;
 
-    records[count] = *added;
-    if (file_replace(file_sys_real(), dir, records_name, records + from,
-                     (count + 1 - from) * sizeof(*records), 0600, &info) != ERR_OK)
-        LOG_WARN(log, "engine", "the fingerprint of a model is not remembered",
-                 LOG_STR("reason", info.text));
+    if (file_replace(file_sys_real(), dir, name, (const char *)records + from * each,
+                     (count - from) * each, 0600, &info) != ERR_OK)
+        LOG_WARN(log, "engine", "what is known about a model is not remembered",
+                 LOG_STR("file", name), LOG_STR("reason", info.text));
 }
 
 void fingerprint_remember(const char *path, const struct hash256 *weights,
@@ -276,7 +275,7 @@ void fingerprint_remember(const char *path, const struct hash256 *weights,
     if (path == NULL || file_open_dir(file_sys_real(), path, true, &dir, NULL) != ERR_OK)
         return;
     struct record *records = mem_alloc_array(RECORDS_MAX + 1, sizeof(*records));
-    size_t count = read_records(dir, records);
+    size_t count = read_records(dir, records_name, records, sizeof(*records));
     for (size_t i = 0; i < count && !same; i++) {
         bool model = hash256_eq(&records[i].weights, weights);
         known |= model;
@@ -287,8 +286,57 @@ void fingerprint_remember(const char *path, const struct hash256 *weights,
             LOG_WARN(log, "engine",
                      "state that this model stored with other libraries, devices or settings is "
                      "not used; it is evicted when it is old");
-        add_record(dir, records, count, &added, log);
+        records[count] = added;
+        write_records(dir, records_name, records, count + 1, sizeof(*records), log);
     }
     mem_free(records);
+    file_close(file_sys_real(), &dir);
+}
+
+struct speed {
+    struct hash256 fingerprint;
+    double tokens_per_s;
+};
+
+static const char speeds_name[] = "speeds";
+
+/* Reads the list, with room for one more; `at` is the place of the fingerprint, or the end. */
+static struct speed *read_speeds(int dir, const struct hash256 *fingerprint, size_t *count,
+                                 size_t *at)
+{
+    struct speed *speeds = mem_alloc_array(RECORDS_MAX + 1, sizeof(*speeds));
+
+    *count = read_records(dir, speeds_name, speeds, sizeof(*speeds));
+    for (*at = 0; *at < *count && !hash256_eq(&speeds[*at].fingerprint, fingerprint);)
+        ++*at;
+    return speeds;
+}
+
+double fingerprint_speed(const char *path, const struct hash256 *fingerprint)
+{
+    size_t count, at;
+    int dir;
+
+    if (path == NULL || file_open_dir(file_sys_real(), path, false, &dir, NULL) != ERR_OK)
+        return 0;
+    struct speed *speeds = read_speeds(dir, fingerprint, &count, &at);
+    double speed = at < count ? speeds[at].tokens_per_s : 0;
+    mem_free(speeds);
+    file_close(file_sys_real(), &dir);
+    return speed > 0 && speed < 1e9 ? speed : 0;
+}
+
+void fingerprint_note_speed(const char *path, const struct hash256 *fingerprint,
+                            double tokens_per_s, struct log *log)
+{
+    size_t count, at;
+    int dir;
+
+    if (path == NULL || file_open_dir(file_sys_real(), path, true, &dir, NULL) != ERR_OK)
+        return;
+    struct speed *speeds = read_speeds(dir, fingerprint, &count, &at);
+    speeds[at] = (struct speed){*fingerprint, tokens_per_s};
+    write_records(dir, speeds_name, speeds, MAX(count, at + 1), sizeof(*speeds), log);
+    mem_free(speeds);
     file_close(file_sys_real(), &dir);
 }

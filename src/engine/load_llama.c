@@ -375,9 +375,13 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
     }
     struct hash256 *fingerprint = &llama->base.facts.fingerprint;
     *fingerprint = fingerprint_make(&parts);
-    if (!options->no_cache)
-        fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
-                             options->log);
+    if (options->no_cache || options->state_dir == NULL)
+        return;
+    fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
+                         options->log);
+    llama->base.facts.prefill_per_s = fingerprint_speed(options->state_dir, fingerprint);
+    llama->state_dir = mem_strdup(options->state_dir);
+    llama->log = options->log;
 }
 
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */

@@ -30,6 +30,7 @@ enum {
      * of a decode step on a CPU (so 1 % of the time here), but as much as a step of a fast GPU */
     LORA_TURNS = 8,
     DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
+    BURST_FIRST = 2,  /* runs without outputs whose own time says nothing */
 };
 
 /* ---- filling ---- */
@@ -500,6 +501,37 @@ static void after_item(struct job *job, size_t index, uint32_t count)
         verify(job, index, count - 1);
 }
 
+static bool has_outputs(const struct sched *sched)
+{
+    for (size_t i = 0; i < sched->batch_count; i++)
+        if (sched->items[i].logits > 0)
+            return true;
+    return sched->vectors;
+}
+
+/* A device computes on after a run without outputs, so that its time is that of the runs before it,
+ * and the next run with outputs waits for all of them. So the first of them count together with
+ * that one; after that a run takes as long as the one before. False: this run says nothing. */
+static bool is_sample(struct sched *sched, uint64_t *tokens, uint64_t *ns)
+{
+    struct burst *burst = &sched->burst;
+
+    if (sched->facts->device_total == 0) /* a CPU computes in the run */
+        return true;
+    if (!has_outputs(sched)) {
+        if (++burst->runs > BURST_FIRST)
+            return true;
+        burst->tokens += *tokens;
+        burst->ns += *ns;
+        return false;
+    }
+    bool whole = burst->runs <= BURST_FIRST;
+    *tokens += burst->tokens;
+    *ns += burst->ns;
+    *burst = (struct burst){0};
+    return whole;
+}
+
 /* A step that decodes `decoding` of its tokens, `answers` of them no drafts, is divided between the
  * two kinds of work by tokens. */
 static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uint64_t answers,
@@ -516,7 +548,10 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
     sched->stats.prefill_ns += ns - decode_ns;
     sched->stats.decode_ns += decode_ns;
     lock_leave(&sched->lock);
+    sched->computed += tokens;
     if (sched->saw) /* an encoder ran as well */
+        return;
+    if (!is_sample(sched, &tokens, &ns))
         return;
     device_learn(sched, tokens, ns);
     if (tokens == decoding)

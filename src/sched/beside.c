@@ -19,7 +19,7 @@
 #include "sched/sched_impl.h"
 
 enum {
-    CHUNKS_MIN = 3,   /* that can be computed while the rest is read */
+    CHUNKS_MIN = 2,   /* that can be computed while the rest is read */
     PROBE_FACTOR = 4, /* how much faster chunks are than the few tokens of the self-test, at best */
 };
 

@@ -168,7 +168,6 @@ void device_learn(struct sched *sched, uint64_t tokens, uint64_t ns)
 {
     uint32_t cells = sched->facts->context - engine_cells_free(sched->engine);
 
-    sched->computed += tokens;
     if (tokens >= sched->facts->chunk * 3 / 4) /* smaller batches have other costs per token */
         line_learn(&sched->cells_cost, cells_decay, cells, (double)ns / (double)tokens);
 }
@@ -182,13 +181,16 @@ static double tokens_worth(const struct sched *sched, double ns)
     return slope > 0 ? ns / slope : 0;
 }
 
-/* The same for state that is lost: one in STORE_EVICTED of such states is used again, or as many
- * as were lately. */
+/* Which part of such state is used again: one in STORE_EVICTED, or as many as were lately. */
+static double share_used(const struct sched *sched)
+{
+    return again_factor(&sched->again) / STORE_EVICTED;
+}
+
+/* The same for state that is lost. */
 static double until_computed(const struct sched *sched)
 {
-    double share = again_factor(&sched->again) / STORE_EVICTED;
-
-    return tokens_worth(sched, share * sched_compute_ns(sched, 1));
+    return tokens_worth(sched, share_used(sched) * sched_compute_ns(sched, 1));
 }
 
 /* Less if state is seldom used again. Before the first restore, exports tell its price. */
@@ -272,12 +274,24 @@ static enum store_price price_beside(const struct sched *sched, const struct res
 {
     double beside_ns = line_slope(&sched->cells_cost) * (double)cells * (double)work;
     double store_ns = resident->unsaved != NULL ? retain_cost_ns(resident->unsaved) : 0;
+    double lost_ns = share_used(sched) * sched_compute_ns(sched, resident->count);
 
-    return store_ns > 0 && beside_ns > 2 * store_ns ? STORE_CERTAIN : STORE_UNFORCED;
+    return store_ns > 0 && beside_ns > 2 * store_ns && lost_ns > store_ns ? STORE_CERTAIN
+                                                                          : STORE_UNFORCED;
+}
+
+/* Whether its cells have cost more than computing it again, if so many tokens are computed beside
+ * them. */
+static bool costs_more_than_computing(const struct sched *sched, const struct resident *resident,
+                                      uint64_t work)
+{
+    double patience = until_computed(sched);
+
+    return patience > 0 && (double)(sched->computed - resident->since + work) > patience;
 }
 
 /* Whether to free the cells of a resident after `length`: if that is cheaper and the cache has
- * them. */
+ * them, or such state is seldom used again. */
 static bool should_leave(const struct job *job, uint32_t have, struct resident *resident,
                          uint32_t length)
 {
@@ -289,7 +303,9 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
                               : seems_too_much(resident, cells, work);
 
     return costs && !is_awaited(sched, job, resident) &&
-           is_kept(resident, price_beside(sched, resident, cells, work));
+           (is_kept(resident, price_beside(sched, resident, cells, work)) ||
+            (again_factor(&sched->again) < 1 && resident->space != NULL &&
+             costs_more_than_computing(sched, resident, work)));
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */
@@ -487,11 +503,8 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have)
 /* Whether the cache can restore it, or its cells have cost more than computing it again. */
 static bool may_go(struct sched *sched, struct resident *resident)
 {
-    double patience = until_computed(sched);
-
-    if (resident->unsaved == NULL && is_kept(resident, STORE_UNFORCED))
-        return true;
-    return patience > 0 && (double)(sched->computed - resident->since) > patience;
+    return (resident->unsaved == NULL && is_kept(resident, STORE_UNFORCED)) ||
+           costs_more_than_computing(sched, resident, 0);
 }
 
 bool device_tidy(struct sched *sched)

@@ -561,6 +561,7 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
         return err_set(info, ERR_NOMEM, "no memory for a scheduler");
     *sched = (struct sched){.options = *options, .engine = options->engine};
     sched->facts = engine_facts(options->engine);
+    sched->prefill_per_s = sched->facts->prefill_per_s;
     sched->cuttable = !kind_set_needs_snapshot(sched->facts->kinds) &&
                       sched->facts->slicing == ENGINE_SLICING_ROWS;
     /* less than the context when each sequence has its own cells */
@@ -597,6 +598,7 @@ void sched_destroy(struct sched **sched)
     atomic_store_explicit(&(*sched)->stopping, true, memory_order_relaxed);
     queue_close((*sched)->inbox);
     thread_join(&(*sched)->thread);
+    engine_note_speed((*sched)->engine, (*sched)->prefill_per_s);
     free_sched(*sched);
     *sched = NULL;
 }

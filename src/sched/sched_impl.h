@@ -142,6 +142,12 @@ struct revival {
     uint64_t started_ns, next_ns;
 };
 
+/* Runs without outputs, which may return before the device has computed them (batch.c). */
+struct burst {
+    uint32_t runs;
+    uint64_t tokens, ns; /* of the first ones */
+};
+
 struct sched {
     struct sched_options options;
     struct engine *engine;
@@ -169,8 +175,9 @@ struct sched {
     struct drafter *drafter; /* NULL: there is no draft model */
     struct draft_rates draft_rates;
     struct draft_cost draft_cost;
-    struct line cells_cost;  /* nanoseconds per computed token, by cells in use (device.c) */
-    uint64_t computed;       /* tokens */
+    struct line cells_cost; /* nanoseconds per computed token, by cells in use (device.c) */
+    uint64_t computed;      /* tokens */
+    struct burst burst;
     uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sched/sched_impl.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 
@@ -247,7 +248,36 @@ static void test_adapters_are_checked(void **state)
     sched_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_answers_get_time_of_their_own),
+/* A device computes on after a run returns: speeds are learned from what a prompt takes as a whole,
+ * whatever its length is. */
+static void test_speeds_of_a_device_that_computes_on(void **state)
+{
+    static const uint32_t lengths[] = {CHUNK / 2, 2 * CHUNK, 3 * CHUNK + 7, PROMPT};
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_fake_options fake = {.chunk = CHUNK,
+                                       .context = 8192,
+                                       .clock = clock,
+                                       .prefill_ns = TOKEN_NS,
+                                       .decode_ns = TOKEN_NS,
+                                       .device_total = 1 << 30,
+                                       .defers = true};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        static struct kit_gen gen;
+        struct sched_kit kit;
+        sched_kit_open(&kit, &fake, 0, &(struct sched_options){.clock = clock});
+        kit_gen_init(&gen, &kit, 1, lengths[i], 3);
+        kit_gen_run(&kit, &gen);
+        assert_uint_in_range((uint64_t)kit.sched->prefill_per_s, NS_PER_S / TOKEN_NS * 9 / 10,
+                             NS_PER_S / TOKEN_NS * 11 / 10);
+        kit_gen_fini(&gen);
+        sched_kit_close(&kit);
+    }
+    clock_destroy_fake(&clock);
+}
+
+TEST_SUITE(TEST(test_answers_get_time_of_their_own), TEST(test_speeds_of_a_device_that_computes_on),
            TEST(test_prompts_do_not_wait_for_answers_of_others),
            TEST(test_sets_share_no_batch_and_no_state),
            TEST(test_activated_adapters_continue_the_base), TEST(test_adapters_are_checked),

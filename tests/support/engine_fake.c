@@ -45,6 +45,7 @@ struct engine_fake {
     struct engine_fake_options options; /* with the defaults filled in */
     struct engine_fake_stats stats;
     struct fake_memory *memory;
+    uint64_t owed_ns;                                  /* of options.defers */
     uint64_t salt;                                     /* of the options and the set of adapters */
     bool embeds;                                       /* the run is for vectors */
     float vectors[SEQS_SLOTS_MAX][ENGINE_FAKE_VECTOR]; /* per item of the last run */
@@ -264,9 +265,16 @@ static void run_piece(struct engine_fake *fake, const struct engine_item *items,
     uint64_t token_ns = fake->options.prefill_ns;
     if (fake->options.cell_ns > 0)
         token_ns += fake->options.cell_ns * fake_memory_cells_used(fake->memory);
+    uint64_t ns = prefill * token_ns + (decode ? fake->options.decode_ns : 0), now = ns;
+    if (fake->options.defers) {
+        bool outputs = false;
+        for (size_t i = 0; i < count; i++)
+            outputs |= items[i].logits > 0;
+        now = outputs ? fake->owed_ns + ns : MAX(fake->owed_ns, 1000);
+        fake->owed_ns = outputs ? 0 : ns;
+    }
     if (fake->options.clock != NULL)
-        clock_sleep_ns(fake->options.clock,
-                       prefill * token_ns + (decode ? fake->options.decode_ns : 0));
+        clock_sleep_ns(fake->options.clock, now);
 }
 
 /* The memory counts for itself: that engine.c's books agree with it is what tests want to see. */
