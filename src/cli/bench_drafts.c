@@ -6,9 +6,11 @@
  *      nothing      a prompt that was never seen: there is nothing to guess from but the answer
  *      regenerate   the same prompt again
  *      branch       the same prompt again after the conversation went on
- *      edit         a text in the prompt comes again with changes. A grammar that names each token
- *                   forces the answer, so that any model gives it
+ *      edit         a text in the prompt comes again with changes
  *      streams      eight clients at the same time, each with its own history and its own edit
+ *
+ * In all but the first, a grammar that names each token forces the answer, so that any model gives
+ * it.
  *
  * A row is printed as soon as it is measured, so that nothing is lost if the run ends early. It has
  * the time from token to token, the median of all rounds. Ratios are taken round by round, since
@@ -164,27 +166,7 @@ static bool nothing(struct side *side, struct outcome *out)
     return good;
 }
 
-static bool regenerate(struct side *side, struct outcome *out)
-{
-    return nothing(side, out) && nothing(side, out);
-}
-
-static bool branch(struct side *side, struct outcome *out)
-{
-    struct buf prompt = words(PROMPT_BYTES, side->seed), answer;
-
-    buf_init(&answer, 1 << 20);
-    bool good = chat(side, &(struct ask_message){"user", buf_str(&prompt)}, 1, &answer, out);
-    const struct ask_message messages[] = {
-        {"user", buf_str(&prompt)}, {"assistant", buf_str(&answer)}, {"user", "and then"}};
-    good = good && chat(side, messages, COUNT_OF(messages), NULL, out) &&
-           chat(side, messages, 1, NULL, out);
-    buf_fini(&prompt);
-    buf_fini(&answer);
-    return good;
-}
-
-/* ---- edits ---- */
+/* ---- forced answers ---- */
 
 /* Every twentieth word is replaced: letters become 'e'. */
 static void edit_words(struct buf *text)
@@ -276,6 +258,44 @@ static bool edit(struct side *side, struct outcome *out)
     edit_begin(side, false, &one);
     bool good = edit_prepare(side, &one) && edit_force(side, &one, out);
     edit_end(&one);
+    return good;
+}
+
+/* A prompt whose answer has nothing in common with it: it can be guessed only if it was given
+ * before. It is forced as well: with random weights on a GPU, a batch of another size gives another
+ * answer now and then. */
+static void fresh_begin(const struct side *side, struct edit *fresh)
+{
+    *fresh = (struct edit){.history = words(0, 1),
+                           .prompt = words(PROMPT_BYTES, side->seed),
+                           .answer = words(PROMPT_BYTES, side->seed + HISTORY_SEED),
+                           .count = 1};
+    buf_init(&fresh->grammar, 1 << 20);
+    fresh->messages[0] = (struct ask_message){"user", buf_str(&fresh->prompt)};
+}
+
+static bool regenerate(struct side *side, struct outcome *out)
+{
+    struct edit fresh;
+
+    fresh_begin(side, &fresh);
+    bool good = edit_prepare(side, &fresh) && edit_force(side, &fresh, out) &&
+                edit_force(side, &fresh, out);
+    edit_end(&fresh);
+    return good;
+}
+
+static bool branch(struct side *side, struct outcome *out)
+{
+    struct edit fresh;
+
+    fresh_begin(side, &fresh);
+    const struct ask_message messages[] = {
+        fresh.messages[0], {"assistant", buf_str(&fresh.answer)}, {"user", "and then"}};
+    bool good = edit_prepare(side, &fresh) && edit_force(side, &fresh, out) &&
+                chat(side, messages, COUNT_OF(messages), NULL, out) &&
+                edit_force(side, &fresh, out);
+    edit_end(&fresh);
     return good;
 }
 
