@@ -142,12 +142,6 @@ struct revival {
     uint64_t started_ns, next_ns;
 };
 
-/* Runs without outputs, which may return before the device has computed them (batch.c). */
-struct burst {
-    uint32_t runs;
-    uint64_t tokens, ns; /* of the first ones */
-};
-
 struct sched {
     struct sched_options options;
     struct engine *engine;
@@ -212,8 +206,6 @@ struct sched {
 uint64_t sched_now_ns(const struct sched *sched);
 /* Updates a smoothed speed per second with one more measurement; one without time is ignored. */
 void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns);
-/* The speed of imports: measured, else that of exports; 0 = not known. */
-double sched_import_speed(const struct sched *sched);
 /* What computing that many tokens takes; 0 = not known. */
 double sched_compute_ns(const struct sched *sched, uint32_t tokens);
 /* Vectors need the rows of all tokens, which are not part of the state: no prefix is reused. */
