@@ -7,6 +7,7 @@
  *      calls                 [[name, arguments], ...]; default: none
  *      tools                 default: those of tools.json; [] for none
  *      thinking, raw         false and true for requests that say so
+ * Beside them, upstream.txt counts llama.cpp's own cases by template and shape.
  * HEARTH_FORMATS (make formats DIR=) names another folder of templates; cases.jsonl may be missing.
  */
 #include "chat/template.h"
@@ -28,7 +29,7 @@
 #include "support/templates.h"
 #include "support/test.h"
 
-enum { FILE_BYTES_MAX = 4 << 20 };
+enum { FILE_BYTES_MAX = 4 << 20, SHAPES_MAX = 512, UPSTREAM_MIN = 335 };
 
 static const char *folder(void)
 {
@@ -60,8 +61,16 @@ static bool has_file(const char *name)
     return access(path, R_OK) == 0;
 }
 
+/* Cases of a template with one shape, such as `thought+call`. */
+struct shape {
+    char name[128]; /* `template shape` */
+    size_t different;
+};
+
 /* Cases of one template follow each other, so that one is kept. */
 struct suite {
+    struct shape shapes[SHAPES_MAX];
+    size_t shapes_count;
     char name[256];
     struct chat_template *tmpl;
     yyjson_doc *tools;
@@ -199,6 +208,41 @@ static void read_case(struct case_run *run, size_t most, uint64_t *seed, struct 
     buf_append_char(&all->calls, ']');
 }
 
+static struct shape *find_shape(struct suite *suite, const char *name)
+{
+    for (size_t i = 0; i < suite->shapes_count; i++)
+        if (strcmp(suite->shapes[i].name, name) == 0)
+            return &suite->shapes[i];
+    return NULL;
+}
+
+static void note_shape(struct suite *suite, yyjson_val *json, bool same)
+{
+    size_t calls = yyjson_arr_size(yyjson_obj_get(json, "calls"));
+    const char *const parts[] = {
+        yyjson_is_true(yyjson_obj_get(json, "raw")) ? "raw" : NULL,
+        yyjson_obj_get(json, "reasoning") ? "thought" : NULL,
+        yyjson_obj_get(json, "content") ? "answer" : NULL,
+        calls == 0   ? NULL
+        : calls == 1 ? "call"
+                     : "calls",
+    };
+    char name[128];
+    int len = snprintf(name, sizeof(name), "%.*s", (int)strcspn(suite->name, "."), suite->name);
+
+    for (size_t i = 0, count = 0; i < COUNT_OF(parts); i++)
+        if (parts[i] != NULL)
+            len += snprintf(name + len, sizeof(name) - (size_t)len, "%s%s", count++ > 0 ? "+" : " ",
+                            parts[i]);
+    struct shape *shape = find_shape(suite, name);
+    if (shape == NULL) {
+        assert_true(suite->shapes_count < SHAPES_MAX);
+        shape = &suite->shapes[suite->shapes_count++];
+        memcpy(shape->name, name, sizeof(name));
+    }
+    shape->different += !same;
+}
+
 static void run_case(struct suite *suite, yyjson_val *json)
 {
     struct case_run run = {.json = json};
@@ -218,6 +262,7 @@ static void run_case(struct suite *suite, yyjson_val *json)
     }
     suite->cases++;
     suite->different += !same;
+    note_shape(suite, json, same);
     for (size_t most = 1; most <= 16; most *= 4) {
         read_case(&run, most, &suite->seed, &pieces);
         assert_string_equal(output_log_text(&pieces.log), log);
@@ -225,6 +270,62 @@ static void run_case(struct suite *suite, yyjson_val *json)
     }
     collected_fini(&whole);
     arena_fini(&run.arena);
+}
+
+/* Whether one of the templates (`a,b`) has cases of the shape, all read as meant. */
+static bool has_shape(struct suite *suite, struct str templates, struct str shape)
+{
+    while (templates.len > 0) {
+        struct str one = {templates.ptr, strcspn(templates.ptr, ", ")};
+        char name[128];
+        snprintf(name, sizeof(name), STR_FMT " " STR_FMT, STR_ARG(one), STR_ARG(shape));
+        const struct shape *found = find_shape(suite, name);
+        if (found != NULL && found->different == 0)
+            return true;
+        size_t past = MIN(one.len + 1, templates.len);
+        templates = (struct str){templates.ptr + past, templates.len - past};
+    }
+    return false;
+}
+
+struct upstream {
+    size_t cases, read;
+};
+
+/* `TEMPLATE OURS[,OURS] SHAPE=COUNT ...` */
+static void count_line(struct suite *suite, const char *line, struct upstream *upstream)
+{
+    const char *ours = line + strcspn(line, " ") + 1, *at = ours + strcspn(ours, " ");
+    struct str templates = {ours, (size_t)(at - ours)};
+
+    while (*at == ' ') {
+        struct str shape = {at + 1, strcspn(at + 1, "=")};
+        size_t count = strtoul(shape.ptr + shape.len + 1, NULL, 10);
+        bool read = has_shape(suite, templates, shape);
+        if (!read && !str_eq(shape, STR("differs")))
+            fail_msg("no case here reads as in %.*s, " STR_FMT, (int)strcspn(line, " "), line,
+                     STR_ARG(shape));
+        upstream->cases += count;
+        upstream->read += read ? count : 0;
+        at = shape.ptr + strcspn(shape.ptr, " \n");
+    }
+}
+
+static void count_upstream(struct suite *suite)
+{
+    struct upstream upstream = {0};
+    size_t len;
+
+    if (!has_file("upstream.txt"))
+        return;
+    char *text = read_file("upstream.txt", &len);
+    for (const char *at = text; *at != '\0'; at += strcspn(at, "\n") + 1)
+        if (*at != '#')
+            count_line(suite, at, &upstream);
+    mem_free(text);
+    print_message("%zu of %zu cases of llama.cpp's chat tests read alike\n", upstream.read,
+                  upstream.cases);
+    assert_true(upstream.read >= UPSTREAM_MIN);
 }
 
 /* In whole and in random pieces, with the same result. */
@@ -252,6 +353,7 @@ static void test_cases_read_as_they_were_meant(void **state)
     print_message("%zu of %zu cases as meant\n", suite.cases - suite.different, suite.cases);
     assert_int_equal(suite.different, 0);
     assert_true(suite.cases > 0);
+    count_upstream(&suite);
     chat_template_destroy(&suite.tmpl);
     yyjson_doc_free(suite.tools);
     mem_free(cases);
