@@ -248,6 +248,11 @@ static enum cli_exit run(struct bench *bench)
                "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to "
                "replay as the server does",
                file_base_name(model), setup.threads, setup.chunk);
+    sheet_note(bench->sheet,
+               "exact: the same prompt again; suffix: its last %d tokens are others (mlx-lm's "
+               "nearest); nearest: its last tenth is another; fetch is mlx-lm's copy, import its "
+               "restore",
+               SUFFIX_TOKENS);
     for (size_t i = 0; i < sizes.count && !bench->failed; i++) {
         char label[40];
         prefix.size = sizes.items[i];

@@ -39,6 +39,7 @@ test_i26_prefix() {
         [ "$(cell "$name" match)" = lcp ] || fail "$name: $(cat t.csv)"
     done
     [ "$(cell 'ram, nearest' ram)" -gt 800 ] || fail "not the nearest: $(cat t.csv)"
+    expect_out "last 23 tokens are others (mlx-lm's nearest)"
     grep -q '"lookup_ms":' t.json || fail 'no lookup'
     grep -qE '"import_ms":[0-9.]*[1-9]' t.json || fail 'no time of an import'
     grep -q '</svg>' t.svg || fail 'no picture'
