@@ -23,6 +23,9 @@ uint64_t sysinfo_memory_available(void);
 /* Resident memory of this process: its own pages and those of mapped files. 0 = unknown. */
 uint64_t sysinfo_memory_process(void);
 
+/* Returns memory that this process has freed to the system. Takes milliseconds. */
+void sysinfo_memory_trim(void);
+
 /* Resident memory of another process, without segments that it shares with us, which count as ours:
  * its own pages and those of mapped files (weights; and code, which all processes of a program
  * share). 0 = unknown, or gone. Uses the kernel's counters, not a walk over pages. */

@@ -75,6 +75,11 @@ static uint64_t ledger(const struct guard_reading *reading)
     return plus(plus(reading->fixed, reading->claims), plus(reading->queues, reading->ram_used));
 }
 
+uint64_t guard_idle(const struct guard_reading *reading)
+{
+    return plus(reading->fixed, reading->base);
+}
+
 uint64_t guard_used(const struct guard_reading *reading)
 {
     return MAX(ledger(reading), reading->process);
@@ -132,15 +137,15 @@ uint64_t guard_records(const struct guard_limits *limits, const struct guard_nee
     return MAX(limits->queues_max, need->records);
 }
 
-uint64_t guard_least(const struct guard_limits *limits, uint64_t fixed,
+uint64_t guard_least(const struct guard_limits *limits, uint64_t idle,
                      const struct guard_need *need)
 {
-    return plus(plus(fixed, need->claim), plus(limits->ram_floor, guard_records(limits, need)));
+    return plus(plus(idle, need->claim), plus(limits->ram_floor, guard_records(limits, need)));
 }
 
-bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct guard_need *need)
+bool guard_fits(const struct guard_limits *limits, uint64_t idle, const struct guard_need *need)
 {
-    return limits->ceiling == 0 || guard_least(limits, fixed, need) <= limits->ceiling;
+    return limits->ceiling == 0 || guard_least(limits, idle, need) <= limits->ceiling;
 }
 
 enum guard_verdict guard_admit(const struct guard_limits *limits,
@@ -149,7 +154,7 @@ enum guard_verdict guard_admit(const struct guard_limits *limits,
 {
     uint64_t after = plus(plus(used_by_others(reading), need->claim), limits->ram_floor);
 
-    if (!guard_fits(limits, reading->fixed, need))
+    if (!guard_fits(limits, guard_idle(reading), need))
         return GUARD_REFUSE;
     return limits->ceiling == 0 || alone || after <= limits->hard ? GUARD_ADMIT : GUARD_DEFER;
 }
@@ -157,7 +162,8 @@ enum guard_verdict guard_admit(const struct guard_limits *limits,
 bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading,
                  uint64_t records)
 {
-    uint64_t alone = plus(plus(reading->fixed, reading->claims), plus(limits->ram_floor, records));
+    uint64_t alone =
+        plus(plus(guard_idle(reading), reading->claims), plus(limits->ram_floor, records));
 
     if (limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max)
         return true;

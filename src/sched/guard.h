@@ -69,7 +69,9 @@ struct guard_limits guard_limits_of(uint64_t ceiling, uint64_t ram_wanted, uint6
 uint64_t guard_ceiling_of(uint64_t total, uint64_t available);
 
 struct guard_reading {
-    uint64_t fixed;     /* weights, cells and everything else allocated when a model is loaded */
+    uint64_t fixed; /* weights, cells and everything else allocated when a model is loaded */
+    /* of the process beside `fixed` while it has no request: program, libraries, buffers */
+    uint64_t base;
     uint64_t claims;    /* promised to running requests */
     uint64_t queues;    /* records of all current requests */
     uint64_t ram_used;  /* by the RAM tier now */
@@ -78,6 +80,8 @@ struct guard_reading {
     uint32_t over;      /* consecutive readings above the ceiling, including this one */
 };
 
+/* What the process takes without requests. */
+uint64_t guard_idle(const struct guard_reading *reading);
 /* the larger of ledger and measurement */
 uint64_t guard_used(const struct guard_reading *reading);
 enum guard_level guard_level(const struct guard_limits *limits,
@@ -126,12 +130,12 @@ enum guard_verdict {
 
 /* Memory for the records of requests while this one runs: its own may exceed the usual share. */
 uint64_t guard_records(const struct guard_limits *limits, const struct guard_need *need);
-/* The least that the process takes with the request: the fixed part, its claim, records, and the
- * floor of the RAM tier. */
-uint64_t guard_least(const struct guard_limits *limits, uint64_t fixed,
+/* The least that the process takes with the request: without requests (`idle`: fixed and base), its
+ * claim, records, and the floor of the RAM tier. */
+uint64_t guard_least(const struct guard_limits *limits, uint64_t idle,
                      const struct guard_need *need);
 /* Whether that is below the ceiling. Depends only on constants, so a refusal is final. */
-bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct guard_need *need);
+bool guard_fits(const struct guard_limits *limits, uint64_t idle, const struct guard_need *need);
 
 /* `alone`: nothing else is running, so waiting would not help. */
 enum guard_verdict guard_admit(const struct guard_limits *limits,

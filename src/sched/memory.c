@@ -15,12 +15,13 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sysinfo.h"
 #include "base/units.h"
 #include "engine/engine.h"
 
 enum { RAM_FLOOR_SHARE = 16, RAM_STEP_SHARE = 32, NAME_BYTES = 64 };
 
-static const uint64_t poll_default_ns = 100 * NS_PER_MS;
+static const uint64_t poll_default_ns = 100 * NS_PER_MS, trim_ns = NS_PER_S;
 
 struct memory {
     struct memory_options options;
@@ -30,7 +31,7 @@ struct memory {
     enum guard_level level GUARDED_BY(lock);
     uint64_t ram_cap GUARDED_BY(lock);
     bool ram_moving GUARDED_BY(lock); /* a thread is applying the cap */
-    uint64_t polled_ns GUARDED_BY(lock);
+    uint64_t polled_ns GUARDED_BY(lock), trimmed_ns GUARDED_BY(lock);
     uint64_t epoch GUARDED_BY(lock);
     size_t members GUARDED_BY(lock), claimants GUARDED_BY(lock);
     uint64_t outside GUARDED_BY(lock); /* of all members: measured in their own processes */
@@ -263,11 +264,20 @@ void memory_poll(struct memory_member *member)
     due = memory->polled_ns == 0 || now_ns - memory->polled_ns >= memory->options.poll_ns;
     if (due)
         memory->polled_ns = MAX(now_ns, 1);
+    uint64_t ceiling = memory->limits.ceiling;
+    bool may_trim = memory->trimmed_ns == 0 || now_ns - memory->trimmed_ns >= trim_ns;
     lock_leave(&memory->lock);
     if (!due)
         return;
     struct guard_reading reading = ask_others(memory);
+    bool trim = ceiling > 0 && reading.process > ceiling && may_trim;
+    if (trim) {
+        sysinfo_memory_trim(); /* of requests that have ended */
+        reading = ask_others(memory);
+    }
     lock_enter(&memory->lock);
+    if (trim)
+        memory->trimmed_ns = MAX(now_ns, 1);
     take_reading_locked(memory, &reading);
     account_and_leave(memory);
 }
@@ -307,6 +317,17 @@ static bool is_above_locked(const struct memory *memory, uint64_t process) REQUI
            process > memory->limits.ceiling;
 }
 
+/* The first model is loaded and no request runs: the rest of the process is there to stay. Where
+ * no ceiling was set, or the model has a process of its own, this decides nothing. */
+static void set_base_locked(struct memory *memory, const struct guard_reading *now) REQUIRES(lock)
+{
+    uint64_t known = memory->reading.fixed + now->ram_used;
+    bool counts = !memory->options.guessed && now->process > known;
+
+    lock_assert_held(&memory->lock);
+    memory->reading.base = counts ? now->process - known : 0;
+}
+
 static enum err process_too_large(const char *name, uint64_t process, uint64_t ceiling,
                                   struct errinfo *info)
 {
@@ -343,7 +364,7 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     *out = NULL;
     if (memory == NULL)
         return ERR_OK;
-    uint64_t process = memory->options.process ? memory->options.process(memory->options.arg) : 0;
+    struct guard_reading now = ask_others(memory);
     member = mem_alloc(sizeof(*member));
     member->memory = memory;
     member->model = *model;
@@ -352,14 +373,16 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     uint64_t others = memory->reading.fixed, ceiling = memory->limits.ceiling;
     bool fits =
         fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
-    bool above = fits && is_above_locked(memory, process);
+    bool above = fits && is_above_locked(memory, now.process);
     if (above || (!fits && !lift_ceiling_locked(memory, fixed))) {
         lock_leave(&memory->lock);
         mem_free(member);
-        return above ? process_too_large(name, process, ceiling, info)
+        return above ? process_too_large(name, now.process, ceiling, info)
                      : too_large(name, model, others, ceiling, info);
     }
     memory->reading.fixed += fixed;
+    if (memory->members == 0)
+        set_base_locked(memory, &now);
     memory->device_models += model->device;
     memory->members++;
     account_and_leave(memory);
@@ -409,21 +432,22 @@ struct guard_need memory_need(struct memory_member *member, uint32_t cached, uin
 
 /* The figures add up, in the units that are shown but for rounding. */
 static enum err never_fits(const struct memory_view *view, const struct guard_need *need,
-                           struct errinfo *info)
+                           const char *what, enum err err, struct errinfo *info)
 {
     const struct guard_limits *limits = &view->limits;
-    uint64_t fixed = view->reading.fixed;
     char claim[UNITS_TEXT_BYTES], records[UNITS_TEXT_BYTES], models[UNITS_TEXT_BYTES],
-        cache[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
+        base[UNITS_TEXT_BYTES], cache[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES],
+        ceiling[UNITS_TEXT_BYTES];
 
     return err_set(
-        info, ERR_NOMEM,
-        "the request needs about %s to be computed and %s for its text and tokens, beside %s of "
-        "the models and %s of the cache: %s, and the memory ceiling is %s",
-        units_format_size(need->claim, claim),
-        units_format_size(guard_records(limits, need), records), units_format_size(fixed, models),
+        info, err,
+        "the request needs about %s to be %s and %s for its text and tokens, beside %s of the "
+        "models, %s of the program and %s of the cache: %s, and the memory ceiling is %s",
+        units_format_size(need->claim, claim), what,
+        units_format_size(guard_records(limits, need), records),
+        units_format_size(view->reading.fixed, models), units_format_size(view->reading.base, base),
         units_format_size(limits->ram_floor, cache),
-        units_format_size(guard_least(limits, fixed, need), total),
+        units_format_size(guard_least(limits, guard_idle(&view->reading), need), total),
         units_format_size(limits->ceiling, ceiling));
 }
 
@@ -436,13 +460,13 @@ enum err memory_check(struct memory_member *member, const struct guard_need *nee
         return ERR_OK;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    bool fits = guard_fits(&memory->limits, memory->reading.fixed, need);
+    bool fits = guard_fits(&memory->limits, guard_idle(&memory->reading), need);
     memory->refused += !fits;
     fill_view_locked(memory, &view);
     lock_leave(&memory->lock);
     if (fits)
         return ERR_OK;
-    return never_fits(&view, need, info);
+    return never_fits(&view, need, "computed", ERR_NOMEM, info);
 }
 
 bool memory_hold(struct memory_member *member, uint64_t records)
@@ -512,27 +536,31 @@ enum err memory_charge(struct memory_member *member, uint64_t bytes, struct erri
 {
     char wanted[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
     struct guard_need need = {.claim = bytes, .total = bytes};
+    struct memory_view view;
 
     if (member == NULL)
         return ERR_OK;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    enum guard_verdict verdict = guard_admit(&memory->limits, &memory->reading, &need, false);
-    uint64_t limit = memory->limits.ceiling;
+    bool alone = memory->reading.claims == 0 && memory->reading.queues == 0;
+    enum guard_verdict verdict = guard_admit(&memory->limits, &memory->reading, &need, alone);
     if (verdict == GUARD_ADMIT) {
         memory->reading.claims += bytes;
         member->claimed += bytes;
     }
     memory->refused += verdict == GUARD_REFUSE;
     memory->turned_away += verdict == GUARD_DEFER;
+    fill_view_locked(memory, &view);
     account_and_leave(memory);
+    if (verdict == GUARD_REFUSE)
+        return never_fits(&view, &need, "tokenized", ERR_LIMIT, info);
     if (verdict == GUARD_ADMIT)
         return ERR_OK;
-    return err_set(info, verdict == GUARD_REFUSE ? ERR_LIMIT : ERR_NOMEM,
-                   "the text needs about %s of memory to be tokenized%s; the ceiling is %s",
+    return err_set(info, ERR_NOMEM,
+                   "the text needs about %s of memory to be tokenized, which is not free now; the "
+                   "ceiling is %s",
                    units_format_size(bytes, wanted),
-                   verdict == GUARD_REFUSE ? "" : ", which is not free now",
-                   units_format_size(limit, ceiling));
+                   units_format_size(view.limits.ceiling, ceiling));
 }
 
 void memory_uncharge(struct memory_member *member, uint64_t bytes)

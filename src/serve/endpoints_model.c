@@ -329,6 +329,7 @@ void props_write_memory(struct json *json, const struct memory_view *view)
     json_key_uint(json, "hard_bytes", view->limits.hard);
     json_key_uint(json, "ceiling_bytes", view->limits.ceiling);
     json_key_uint(json, "fixed_bytes", view->reading.fixed);
+    json_key_uint(json, "program_bytes", view->reading.base);
     json_key_uint(json, "queues_max_bytes", view->limits.queues_max);
     json_key_uint(json, "ram_cap_bytes", view->ram_cap);
     json_key_uint(json, "device_used_bytes", view->device_used);

@@ -409,6 +409,43 @@ test_i70_a_ceiling() {
     expect_err 'the ceiling is 12.0 MiB'
 }
 
+# A ceiling 8 MiB above what the server takes with its model. The records of a prompt that fills the context have twice as much, and each
+# route says so with figures that add up. A short prompt is answered.
+test_i72_a_prompt_that_does_not_fit_into_memory() {
+    local tight=(m.gguf -c 262144 -np 1 --ram-cache 16MiB --no-warmup)
+    "$HEARTH" model make --family qwen3 --layers 1 --width 64 --kv-heads 1 --head-dim 32 --ctx 262144 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    serve "${tight[@]}" --max-memory 4GiB
+    idle=$(curl -sS "$url/props" | sed -n 's/.*"fixed_bytes":\([0-9]*\),"program_bytes":\([0-9]*\),.*/\1 + \2/p')
+    stop
+    serve "${tight[@]}" --max-memory $((idle + (9 << 20))) # one is the floor of the RAM tier
+    long=$(head -c 500000 /dev/zero | tr '\0' ' ' | sed 's/  / a/g')
+    for route in 'chat/completions "messages":[{"role":"user","content":"TEXT"}]' 'completions "prompt":"TEXT"' \
+        'responses "input":"TEXT"' 'messages "messages":[{"role":"user","content":"TEXT"}]'; do
+        for stream in true false; do
+            json="{\"model\":\"m\",\"max_tokens\":4,\"stream\":$stream,${route#* }}"
+            printf '%s' "${json/TEXT/$long}" >json
+            ask "/v1/${route%% *}" @json
+            [ "$code" = 413 ] || fail "$route: $code $(head -c 500 body)"
+            grep -q '"request_too_large"' body || fail "$(cat body)"
+            adds_up <body || fail "$(cat body)"
+        done
+    done
+    run curl -sS "$url/metrics"
+    expect_out 'hearth_memory_refused_total 8'
+    if [[ $HEARTH == */release/hearth ]]; then # sanitizers keep freed memory
+        ask /v1/chat/completions "$chat"
+        [ "$code" = 200 ] || fail "a short prompt: $code $(cat body)"
+    fi
+    stop
+}
+
+# The sum of a refusal is that of its parts but for the rounding of each, and above its ceiling.
+adds_up() {
+    sed 's/.*needs about/needs about/' | grep -oE '[0-9.]+ (B|KiB|MiB|GiB)' |
+        awk '{ f = $2 == "B" ? 1 / 1048576 : $2 == "KiB" ? 1 / 1024 : $2 == "GiB" ? 1024 : 1; n[NR] = $1 * f }
+             END { sum = n[1] + n[2] + n[3] + n[4] + n[5]; exit !(NR == 7 && sum - n[6] < 0.4 && n[6] - sum < 0.4 && n[6] > n[7]) }'
+}
+
 test_shares_of_tenants() {
     make_model
     start --api-key anna:a --api-key bert:b --tenant-share anna=8MiB

@@ -103,8 +103,45 @@ static void test_i72_a_refusal_adds_up(void **state)
     assert_err(memory_check(member, &need, &info), ERR_NOMEM);
     assert_string_equal(info.text,
                         "the request needs about 3.0 MiB to be computed and 29.0 MiB for its text "
-                        "and tokens, beside 65.0 MiB of the models and 0 B of the cache: 97.0 MiB, "
-                        "and the memory ceiling is 96.0 MiB");
+                        "and tokens, beside 65.0 MiB of the models, 0 B of the program and 0 B of "
+                        "the cache: 97.0 MiB, and the memory ceiling is 96.0 MiB");
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+/* What the process takes beside its models counts, as it was when the first one came: requests that
+ * exceed the ceiling with it are refused, not ended. A guessed ceiling refuses nothing for it. */
+static void test_i70_i72_the_program_counts(void **state)
+{
+    static const struct guard_model model = {.weights = 60 * MIB, .cells = 5 * MIB};
+    struct machine machine = {.process = 80 * MIB};
+    struct memory *memory = open_on(&machine, 96 * MIB, NULL, 0);
+    struct guard_need need = {.records = 16 * MIB, .total = 16 * MIB};
+    struct errinfo info = {0};
+    struct memory_member *member;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &model, &member, NULL));
+    assert_ok(memory_check(member, &need, &info)); /* 65 + 15 + 16 = 96 */
+    assert_true(memory_hold(member, need.records));
+    atomic_store(&machine.process, 95 * MIB); /* the request itself changes nothing */
+    memory_poll(member);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    memory_unclaim(member, need.claim);
+    memory_drop(member, need.records);
+    need.records += MIB;
+    assert_false(memory_hold(member, need.records));
+    assert_int_equal(memory_claim(member, &need), GUARD_REFUSE);
+    assert_err(memory_check(member, &need, &info), ERR_NOMEM);
+    assert_non_null(strstr(info.text, "17.0 MiB for its text and tokens, beside 65.0 MiB of the "
+                                      "models, 15.0 MiB of the program and 0 B of the cache: "
+                                      "97.0 MiB, and the memory ceiling is 96.0 MiB"));
+    memory_leave(&member);
+    memory_destroy(&memory);
+    memory = memory_create(&(struct memory_options){
+        .ceiling = 96 * MIB, .guessed = true, .process = process_of, .arg = &machine});
+    assert_ok(memory_join(memory, "a", &model, &member, NULL));
+    assert_ok(memory_check(member, &need, &info));
     memory_leave(&member);
     memory_destroy(&memory);
 }
@@ -534,11 +571,16 @@ static void test_texts_are_charged(void **state)
     assert_err(memory_charge(member, 100 * MIB, &info), ERR_NOMEM); /* now: 950 is the hard limit */
     assert_non_null(strstr(info.text, "100.0 MiB"));
     assert_err(memory_charge(member, 900 * MIB, &info), ERR_LIMIT); /* ever */
+    assert_string_equal(info.text,
+                        "the request needs about 900.0 MiB to be tokenized and 31.3 MiB for its "
+                        "text and tokens, beside 100.0 MiB of the models, 0 B of the program and "
+                        "0 B of the cache: 1.0 GiB, and the memory ceiling is 1000.0 MiB");
     uint64_t epoch = memory_epoch(member);
     memory_uncharge(member, 800 * MIB);
     assert_true(memory_epoch(member) > epoch);
-    assert_ok(memory_charge(member, 100 * MIB, &info));
-    memory_uncharge(member, 100 * MIB);
+    /* Above the hard limit, but nothing else runs that could leave room. */
+    assert_ok(memory_charge(member, 860 * MIB, &info));
+    memory_uncharge(member, 860 * MIB);
     assert_true(view_of(memory).reading.claims == 0);
     assert_ok(memory_charge(NULL, UINT64_MAX, &info)); /* no ceiling */
     memory_uncharge(NULL, UINT64_MAX);
@@ -548,9 +590,10 @@ static void test_texts_are_charged(void **state)
 
 TEST_SUITE(TEST(test_texts_are_charged), TEST(test_the_ram_tier_can_be_set),
            TEST(test_i68_i78_models_share_one_ceiling), TEST(test_i72_a_refusal_adds_up),
-           TEST(test_i70_the_process_is_above_the_ceiling), TEST(test_a_guessed_ceiling_is_lifted),
-           TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
-           TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
-           TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
-           TEST(test_devices_have_their_own_account), TEST(test_it_is_measured_now_and_then),
-           TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))
+           TEST(test_i70_i72_the_program_counts), TEST(test_i70_the_process_is_above_the_ceiling),
+           TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine),
+           TEST(test_no_ceiling_allows_everything), TEST(test_i70_claims),
+           TEST(test_records_of_all_requests_are_bounded), TEST(test_i71_i77_measured_pressure),
+           TEST(test_processes_of_models_are_measured), TEST(test_devices_have_their_own_account),
+           TEST(test_it_is_measured_now_and_then), TEST(test_the_ram_tier_gives_way_first),
+           TEST(test_i71_threads))

@@ -56,7 +56,6 @@ static void rig_open(struct rig *rig, kind_set kinds, uint64_t ceiling,
     struct memory_options memory = {
         .ceiling = ceiling, .process = process_of, .arg = &rig->pressure, .poll_ns = 1};
 
-    atomic_store(&rig->pressure.process, rig->pressure.low);
     rig->fake = (struct engine_fake_options){.kinds = kinds,
                                              .chunk = CHUNK,
                                              .sequences = 8,
@@ -68,6 +67,8 @@ static void rig_open(struct rig *rig, kind_set kinds, uint64_t ceiling,
     options.memory = rig->memory;
     options.park = !options.exact;
     sched_kit_open(&rig->kit, &rig->fake, RAM, &options);
+    /* After the model has joined: this is memory in no ledger, not the program's. */
+    atomic_store(&rig->pressure.process, rig->pressure.low);
 }
 
 static struct memory_view rig_view(struct rig *rig)
