@@ -55,6 +55,9 @@ struct message {
     enum content_form form;
     struct part *parts;
     size_t parts_count;
+    /* a cache breakpoint inside the content: after this many parts (0: none) and so many bytes of the
+     * last of them, at most all */
+    size_t cut_parts, cut_bytes;
     struct str thought; /* ptr == NULL: none */
     struct tool_call *calls;
     size_t calls_count;

@@ -221,7 +221,7 @@ static enum err place_marks(struct prepare_run *run)
         const struct mark *mark = &out->prompt.marks[i];
 
         place_transient(out, mark);
-        if (mark->kind == MARK_TRANSIENT)
+        if (mark->kind == MARK_TRANSIENT || mark->kind == MARK_CUT)
             continue;
         /* Templates write the system text together with tools and more: only its end is known; it
          * begins where the prompt does. */
@@ -255,23 +255,37 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     return 0;
 }
 
-/* Breakpoints are hints: those without a position are skipped. */
+/* Breakpoints are hints: those without a position are skipped. Ascending, at different places. */
+static void add_breakpoint(struct prepared *out, uint32_t at)
+{
+    size_t i = out->breakpoints_count;
+
+    while (i > 0 && out->breakpoints[i - 1] > at)
+        i--;
+    if (at == 0 || at >= out->prompt.count || (i > 0 && out->breakpoints[i - 1] == at))
+        return;
+    if (out->breakpoints_count == GEN_BREAKPOINTS_MAX && i == GEN_BREAKPOINTS_MAX)
+        i--; /* the last one matters more than the one before it */
+    else if (out->breakpoints_count == GEN_BREAKPOINTS_MAX)
+        return;
+    else
+        memmove(&out->breakpoints[i + 1], &out->breakpoints[i],
+                (out->breakpoints_count++ - i) * sizeof(*out->breakpoints));
+    out->breakpoints[i] = at;
+}
+
 static void place_breakpoints(struct prepared *out, struct gen_request *request)
 {
-    uint32_t last = 0;
-
-    for (size_t i = 0; i < request->breakpoints_count; i++) {
-        uint32_t at = breakpoint_at(out, request->breakpoints[i]);
-
-        if (at <= last || at >= out->prompt.count)
-            continue;
-        out->breakpoints[out->breakpoints_count++] = at;
-        last = at;
-    }
+    for (size_t i = 0; i < request->breakpoints_count; i++)
+        add_breakpoint(out, breakpoint_at(out, request->breakpoints[i]));
+    for (size_t i = 0; i < out->prompt.mark_count; i++)
+        if (out->prompt.marks[i].kind == MARK_CUT)
+            add_breakpoint(out, (uint32_t)out->prompt.marks[i].at);
     if (!request->cache_explicit)
         return;
-    request->cache_write_max = last;
-    if (last == 0)
+    size_t count = out->breakpoints_count;
+    request->cache_write_max = count > 0 ? out->breakpoints[count - 1] : 0;
+    if (count == 0)
         request->cache_read = request->cache_write = false; /* as OpenAI defines it */
 }
 

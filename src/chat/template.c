@@ -279,7 +279,7 @@ static enum err finish(struct pass *pass, struct chat_text *out, struct errinfo 
         .rounds = pass->rounds,
         .text = {buf_str(&pass->text), pass->text.len},
         .generation = SIZE_MAX,
-        .transient = pass->request->transient,
+        .request = pass->request,
     };
     enum err err = pass->request->continue_final ? cut_open(pass, &render, info)
                                                  : find_generation(pass, &render, info);

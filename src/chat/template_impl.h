@@ -180,7 +180,7 @@ struct chat_render {
     struct str text;
     size_t generation; /* SIZE_MAX: not known */
     bool open;         /* the last message is not finished */
-    bool transient;    /* of the request */
+    const struct chat_request *request;
 };
 
 /* Where the last message that wrote anything ends; SIZE_MAX if none did. */

@@ -74,11 +74,9 @@ static void add(struct marks *building, struct mark mark)
 /* At the same place, ends come before begins. */
 static int compare_marks(const void *a, const void *b)
 {
-    static const int order[] = {[MARK_MESSAGE_END] = 0,
-                                [MARK_SYSTEM_END] = 1,
-                                [MARK_MESSAGE_BEGIN] = 2,
-                                [MARK_TRANSIENT] = 3,
-                                [MARK_GENERATION] = 4};
+    static const int order[] = {
+        [MARK_MESSAGE_END] = 0, [MARK_SYSTEM_END] = 1, [MARK_MESSAGE_BEGIN] = 2,
+        [MARK_TRANSIENT] = 3,   [MARK_CUT] = 3,        [MARK_GENERATION] = 4};
     const struct mark *x = a, *y = b;
 
     if (x->at != y->at)
@@ -110,6 +108,41 @@ static void add_transient(struct marks *building, const struct chat_round *round
         add(building, mark);
 }
 
+/* Where the client's own text of a message begins. */
+static size_t text_begin(const struct chat_render *render, const struct chat_round *round)
+{
+    uint32_t message = render->shape->items[round->item].message;
+
+    for (size_t i = 0; i < render->span_count; i++)
+        if (render->spans[i].begin >= round->begin &&
+            chat_shape_message_of(render->shape, render->spans[i].origin) == message)
+            return MIN(render->spans[i].begin, round->end);
+    return round->end;
+}
+
+/* Templates may trim a text or write it otherwise: then there is no mark. */
+static void add_cut(struct marks *building, const struct chat_round *round, struct mark mark)
+{
+    const struct message *message = &building->render->request->messages[mark.message];
+
+    if (message->cut_parts == 0 || message->cut_parts > message->parts_count)
+        return;
+    size_t at = text_begin(building->render, round);
+    for (size_t i = 0; i < message->cut_parts; i++) {
+        struct str text = message->parts[i].text;
+        if (i + 1 == message->cut_parts)
+            text.len = MIN(text.len, message->cut_bytes);
+        size_t found =
+            str_find((struct str){building->render->text.ptr + at, round->end - at}, text);
+        if (found == SIZE_MAX)
+            return;
+        at += found + text.len;
+    }
+    mark.kind = MARK_CUT;
+    mark.at = at;
+    add(building, mark);
+}
+
 static void add_message(struct marks *building, const struct chat_round *round)
 {
     const struct chat_render *render = building->render;
@@ -120,8 +153,9 @@ static void add_message(struct marks *building, const struct chat_round *round)
     if (round->writes != 1 || item->message == CHAT_FROM_TOOLS)
         return;
     add(building, mark);
-    if (render->transient)
+    if (render->request->transient)
         add_transient(building, round, mark);
+    add_cut(building, round, mark);
     if (last && render->open)
         return;
     mark.kind = MARK_MESSAGE_END;
@@ -194,7 +228,7 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
     struct marks building = {render, NULL, 0};
 
     building.marks =
-        arena_alloc_array(arena, 3 * render->rounds.count + 2, sizeof(*building.marks));
+        arena_alloc_array(arena, 4 * render->rounds.count + 2, sizeof(*building.marks));
     if (building.marks == NULL)
         return arena->err;
     for (size_t i = 0; i < render->rounds.count; i++)

@@ -398,7 +398,7 @@ static enum err count_before(struct walk *walk, size_t begin, size_t first, bool
 /* Is it useful even a few tokens before its place? */
 static bool may_move(enum mark_kind kind)
 {
-    return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT;
+    return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT || kind == MARK_CUT;
 }
 
 /* Marks inside a piece that was added. */

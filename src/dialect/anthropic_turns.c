@@ -29,7 +29,8 @@ enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
 /* Text being collected. */
 struct gathered {
     struct texts texts;
-    bool marked; /* a breakpoint was requested after it */
+    bool marked;       /* a breakpoint was requested after it, or inside: */
+    size_t marked_len; /* after this many bytes; 0: at the end */
 };
 
 struct turn {
@@ -92,8 +93,12 @@ static enum err turn_end(struct turn *turn)
     size_t index = build->talk->count;
 
     if (!turn_is_empty(turn)) {
+        const struct gathered *text = &turn->text;
         TRY(add_message(turn));
-        if (turn->text.marked)
+        if (text->marked_len > 0 && text->marked_len < text->texts.len) {
+            build->talk->messages[index].cut_parts = 1;
+            build->talk->messages[index].cut_bytes = text->marked_len;
+        } else if (text->marked)
             gen_request_add_break(build->request, turn->role == ROLE_SYSTEM && index == 0
                                                       ? GEN_BREAK_SYSTEM
                                                       : (int)index);
@@ -288,7 +293,13 @@ static enum err user_block(struct turn *turn, const struct json_reader *block, s
 {
     if (yyjson_equals_str(yyjson_obj_get(block->object, "type"), "tool_result"))
         return tool_result_block(turn, block);
-    return text_block(turn, block, out);
+    bool marked = out->marked;
+    out->marked = false;
+    TRY(text_block(turn, block, out));
+    if (out->marked)
+        out->marked_len = out->texts.len;
+    out->marked |= marked;
+    return ERR_OK;
 }
 
 /* ---- blocks of assistants ---- */

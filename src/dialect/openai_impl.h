@@ -82,10 +82,9 @@ enum err openai_need_str(const struct json_reader *reader, const char *key,
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
                              const char *key, struct message *message) NODISCARD;
 
-/* prompt_cache_breakpoint of a part of the newest message. Only the end of a message is a boundary:
- * after a part that is not the `last` one, the breakpoint is at the end of the message before. */
+/* prompt_cache_breakpoint of a part of the newest message; `number` is that of the part, from 1. */
 enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
-                           bool last) NODISCARD;
+                           size_t number) NODISCARD;
 
 /* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;

@@ -532,10 +532,12 @@ static enum err read_cache_options(struct gen_request *request, const struct jso
     return ERR_OK;
 }
 
-enum err openai_read_break(struct gen_request *request, const struct json_reader *part, bool last)
+enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
+                           size_t number)
 {
     static const char *const modes[] = {"explicit", NULL};
-    int message = (int)request->conversation.count - 1;
+    size_t index = request->conversation.count - 1;
+    struct message *message = &request->conversation.messages[index];
     struct json_reader reader;
     size_t mode;
 
@@ -544,10 +546,10 @@ enum err openai_read_break(struct gen_request *request, const struct json_reader
         return ERR_OK;
     TRY(json_read_name(&reader, "mode", modes, "must be explicit", &mode));
     TRY(read_ttl(request, &reader));
-    if (last)
-        gen_request_add_break(request, message);
-    else if (message > 0)
-        gen_request_add_break(request, message - 1);
+    if (number == message->parts_count)
+        gen_request_add_break(request, (int)index);
+    else
+        message->cut_parts = number, message->cut_bytes = SIZE_MAX;
     return ERR_OK;
 }
 

@@ -156,6 +156,29 @@ static void test_marks_and_breakpoints(void **state)
     bench_close(&bench);
 }
 
+/* The place is found in the rendered text, after as many parts as there are before it. */
+static void test_a_breakpoint_inside_a_message(void **state)
+{
+    static const char *const json =
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"us\"},"
+        "{\"type\":\"text\",\"text\":\"us\"},{\"type\":\"text\",\"text\":\"us\"}]}]}";
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    bench_open(&bench, false);
+    read_request(&prompt, json);
+    prompt.request.conversation.messages[0].cut_parts = 2;
+    prompt.request.conversation.messages[0].cut_bytes = SIZE_MAX;
+    prompt.request.cache_explicit = true;
+    assert_ok(make(&prompt, &bench));
+    assert_int_equal(prompt.prepared.breakpoints_count, 1);
+    assert_int_equal(prompt.prepared.breakpoints[0], 1 + strlen("user\nus\nus"));
+    assert_int_equal(prompt.request.cache_write_max, prompt.prepared.breakpoints[0]);
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 /* I105: what a client writes is text, control tokens or not. */
 static void test_i105_control_tokens_of_clients_are_text(void **state)
 {
@@ -742,6 +765,7 @@ static void test_a_long_text_is_copied_twice(void **state)
 }
 
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
+           TEST(test_a_breakpoint_inside_a_message),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
            TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),

@@ -333,6 +333,21 @@ static void test_breakpoints(void **state)
     }
 }
 
+static void test_a_breakpoint_inside_a_message(void **state)
+{
+    struct parsed parsed;
+
+    (void)state;
+    parsed_init(
+        &parsed, anthropic_parse,
+        "{'max_tokens':1,'messages':[" USER(TEXT("long", "," CONTROL) "," TEXT("short", "")) "]}");
+    assert_ok(parsed.err);
+    assert_int_equal(parsed.request.breakpoints_count, 0);
+    assert_int_equal(parsed.request.conversation.messages[0].cut_parts, 1);
+    assert_int_equal(parsed.request.conversation.messages[0].cut_bytes, strlen("long"));
+    parsed_fini(&parsed);
+}
+
 /* More than Anthropic allows, and more than there is room for: no error; the first ones and the
  * last one stay. */
 static void test_too_many_breakpoints(void **state)
@@ -488,6 +503,6 @@ static void test_mutated_bodies(void **state)
 TEST_SUITE(TEST(test_all_fields), TEST(test_defaults_stay), TEST(test_thinking),
            TEST(test_output_format_of_the_beta), TEST(test_prewarming_and_diagnostics),
            TEST(test_counting_needs_no_max_tokens), TEST(test_refusals), TEST(test_breakpoints),
-           TEST(test_too_many_breakpoints), TEST(test_every_allocation_fails_once),
-           TEST(test_limits), TEST(test_limit_of_the_arena), TEST(test_longest_stop),
-           TEST(test_mutated_bodies))
+           TEST(test_a_breakpoint_inside_a_message), TEST(test_too_many_breakpoints),
+           TEST(test_every_allocation_fails_once), TEST(test_limits), TEST(test_limit_of_the_arena),
+           TEST(test_longest_stop), TEST(test_mutated_bodies))

@@ -262,7 +262,7 @@ static void test_cache_options(void **state)
     api_parsed_fini(&parsed);
 }
 
-/* The end of a message is a boundary; a place inside one becomes the end of the message before. */
+/* After a message, or inside one. */
 static void test_cache_breakpoints(void **state)
 {
     struct api_parsed parsed;
@@ -276,10 +276,11 @@ static void test_cache_breakpoints(void **state)
                    "{'mode':'explicit'}},{'type':'text','text':'b'}]},"
                    "{'role':'user','content':[{'type':'text','text':'c','prompt_cache_breakpoint':"
                    "{'mode':'explicit'}}]}]}");
-    assert_int_equal(request->breakpoints_count, 3);
+    assert_int_equal(request->breakpoints_count, 2);
     assert_int_equal(request->breakpoints[0], 0);
-    assert_int_equal(request->breakpoints[1], 1);
-    assert_int_equal(request->breakpoints[2], 3);
+    assert_int_equal(request->breakpoints[1], 3);
+    assert_int_equal(request->conversation.messages[1].cut_parts, 0);
+    assert_int_equal(request->conversation.messages[2].cut_parts, 1);
     assert_int_equal(request->cache_ttl_s, 30 * 60);
     api_parsed_fini(&parsed);
 }
