@@ -120,7 +120,7 @@ static size_t text_begin(const struct chat_render *render, const struct chat_rou
     return round->end;
 }
 
-/* Templates may trim a text or write it otherwise: then there is no mark. */
+/* Templates may write a text otherwise than it came: then there is no mark. */
 static void add_cut(struct marks *building, const struct chat_round *round, struct mark mark)
 {
     const struct message *message = &building->render->request->messages[mark.message];
@@ -132,6 +132,7 @@ static void add_cut(struct marks *building, const struct chat_round *round, stru
         struct str text = message->parts[i].text;
         if (i + 1 == message->cut_parts)
             text.len = MIN(text.len, message->cut_bytes);
+        text = str_trim(text); /* as many templates do */
         size_t found =
             str_find((struct str){building->render->text.ptr + at, round->end - at}, text);
         if (found == SIZE_MAX)

@@ -82,9 +82,10 @@ enum err openai_need_str(const struct json_reader *reader, const char *key,
 enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
                              const char *key, struct message *message) NODISCARD;
 
-/* prompt_cache_breakpoint of a part of the newest message; `number` is that of the part, from 1. */
+/* prompt_cache_breakpoint of a part of `message`, which is the newest one or becomes a part of it;
+ * `number` is that of the part, from 1. */
 enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
-                           size_t number) NODISCARD;
+                           struct message *message, size_t number) NODISCARD;
 
 /* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;

@@ -75,7 +75,7 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
     TRY(message_set_parts(message, &request->arena, yyjson_arr_size(content)));
     for (size_t i = 0; json_next(&list, &part); i++) {
         TRY(read_part(request, &part, &message->parts[i].text));
-        TRY(openai_read_break(request, &part, i + 1));
+        TRY(openai_read_break(request, &part, message, i + 1));
     }
     return list.err;
 }

@@ -533,11 +533,9 @@ static enum err read_cache_options(struct gen_request *request, const struct jso
 }
 
 enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
-                           size_t number)
+                           struct message *message, size_t number)
 {
     static const char *const modes[] = {"explicit", NULL};
-    size_t index = request->conversation.count - 1;
-    struct message *message = &request->conversation.messages[index];
     struct json_reader reader;
     size_t mode;
 
@@ -546,10 +544,11 @@ enum err openai_read_break(struct gen_request *request, const struct json_reader
         return ERR_OK;
     TRY(json_read_name(&reader, "mode", modes, "must be explicit", &mode));
     TRY(read_ttl(request, &reader));
-    if (number == message->parts_count)
-        gen_request_add_break(request, (int)index);
-    else
-        message->cut_parts = number, message->cut_bytes = SIZE_MAX;
+    if (number < message->parts_count) {
+        message->cut_parts = number;
+        message->cut_bytes = SIZE_MAX;
+    } else if (request->conversation.count > 0)
+        gen_request_add_break(request, (int)request->conversation.count - 1);
     return ERR_OK;
 }
 

@@ -283,6 +283,14 @@ static void test_cache_breakpoints(void **state)
     assert_int_equal(request->conversation.messages[2].cut_parts, 1);
     assert_int_equal(request->cache_ttl_s, 30 * 60);
     api_parsed_fini(&parsed);
+    /* parts of no message */
+    parse(&parsed, CHAT("'prediction':{'type':'content','content':[{'type':'text','text':'a',"
+                        "'prompt_cache_breakpoint':{'mode':'explicit','ttl':'30m'}},"
+                        "{'type':'text','text':'b'}]}"));
+    assert_int_equal(request->breakpoints_count, 0);
+    assert_int_equal(request->conversation.messages[0].cut_parts, 0);
+    assert_int_equal(request->cache_ttl_s, 30 * 60);
+    api_parsed_fini(&parsed);
 }
 
 #define BAD(fields, param, message)                     \
