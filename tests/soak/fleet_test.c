@@ -4,15 +4,15 @@
  *
  * Conversations of three tenants and two models (dense and hybrid) move to another server with each
  * turn. A fault is made while they stream. Every answer is, to the letter, that of a server without
- * a cache to the same tokens.
-
+ * a cache to the same tokens. No stream waits for longer than the deadline of the store: measured as
+ * the time to its first token without the time in which the server computed the prompt, and as the
+ * longest pause between two tokens; both minus those without a fault.
+ *
  * The same text can be other tokens: a server that sampled a turn, or finds its note, uses the tokens
  * that were sampled, and one that lost them with the store reads the text. So two servers without a
  * cache can differ as well. Half of the conversations have edited answers, which no server recalls.
  * Of the others, prompts are compared token by token: `right` is the answer of a server that sampled
- * all turns, `read` that of one that has read them. No stream waits for longer than the deadline of the store: measured as the time to its
- * first token without the time in which the server computed the prompt, and as the longest pause
- * between two tokens; both minus those without a fault.
+ * all turns, `read` that of one that has read them.
  */
 #include <signal.h>
 #include <stdio.h>
