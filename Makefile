@@ -319,7 +319,7 @@ fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/fidelity/families_test $(B)/
 	HEARTH_FIDELITY_ROUNDS=$(ROUNDS) $(B)/tests/run --timeout 3600 $(fidelity_suites) || status=1; \
 	HEARTH_FIDELITY_TABLE=$(FAMILY) $(B)/tests/fidelity/families_test --run test_table && exit $$status
 
-# Debian's newest libllama in a copy of this tree, and what it changes. Takes an hour; this tree's own results first.
+# Debian's newest libllama in a copy of this tree, and what it changes. Takes about half an hour on two cores; an interrupted run continues.
 compat: ## build against Debian's newest libllama, run fidelity and qa, print what changed
 	@tools/compat.sh run
 
