@@ -17,6 +17,7 @@ const FACTS = [
     ['GPU memory', (model) => (model.device_bytes > 0 ? format.bytes(model.device_bytes) : '–')],
     ['File', (model) => format.bytes(model.bytes)],
     ['Context', (model) => (model.context > 0 ? `${format.exact(model.context)} tokens` : '–')],
+    ['Draft model', (model) => model.draft_model ?? '–'],
     ['Requests', (model) => format.exact(model.requests)],
     ['Stays', (model) => stays(model)],
 ];

@@ -112,6 +112,8 @@ static void write_cache(struct json *json, struct api *api, struct model *model)
 /* Figures known only for a loaded model. */
 static void write_loaded(struct json *json, struct api *api, struct model *model)
 {
+    const struct engine_facts *draft = sched_draft_facts(model_sched(model));
+    uint64_t draft_bytes = draft != NULL ? draft->device_bytes : 0;
     struct sched_stats stats;
 
     sched_get_stats(model_sched(model), &stats);
@@ -119,7 +121,9 @@ static void write_loaded(struct json *json, struct api *api, struct model *model
     write_features(json, model);
     json_key_uint(json, "context", model_facts(model)->context);
     json_key_text(json, "architecture", model_facts(model)->architecture);
-    json_key_uint(json, "device_bytes", model_facts(model)->device_bytes);
+    if (draft != NULL)
+        json_key_text(json, "draft_model", draft->name);
+    json_key_uint(json, "device_bytes", model_facts(model)->device_bytes + draft_bytes);
     json_key_uint(json, "requests", stats.submitted);
     json_key_uint(json, "active", stats.active);
     json_key_uint(json, "queued", stats.queued);

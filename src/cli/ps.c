@@ -48,6 +48,7 @@ static const struct fields_column model_columns[] = {
     {"memory_bytes", "MEMORY", fields_size, 0},
     {"device_bytes", "DEVICE", show_device, 0},
     {"context", "CONTEXT", NULL, 0},
+    {"draft_model", "DRAFT MODEL", fields_word, 0},
     {"ttl_s", "UNLOADED AFTER", show_ttl, 0},
     {"idle_s", "IDLE", fields_time, 0},
     {"requests", "REQUESTS", NULL, 0},

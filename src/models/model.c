@@ -48,7 +48,7 @@ struct model {
     enum model_cache state;
     struct lock lock;
     struct lora_set lora GUARDED_BY(lock);
-    struct model_space *spaces GUARDED_BY(lock); /* SPACES_MAX */
+    struct model_space *spaces GUARDED_BY(lock); /* spaces_max() */
     size_t spaces_count GUARDED_BY(lock);
 };
 
@@ -142,16 +142,22 @@ static struct model_share share_of(const struct model *model, const char *tenant
     return share;
 }
 
-/* Opening takes locks of the cache, which rank above ours. */
-static enum err add_space_locked(struct model *model, const char *tenant,
-                                 const struct hash256 *fingerprint, struct model_space **out,
-                                 struct errinfo *info) REQUIRES(lock)
+/* A draft model has a space beside each. */
+static size_t spaces_max(const struct model *model)
 {
-    struct hearth_model record = describe(engine_facts(model->engine), fingerprint);
+    return model->draft_engine != NULL ? 2 * SPACES_MAX : SPACES_MAX;
+}
+
+/* Opening takes locks of the cache, which rank above ours. */
+static enum err add_space_locked(struct model *model, const struct engine_facts *facts,
+                                 const char *tenant, const struct hash256 *fingerprint,
+                                 struct model_space **out, struct errinfo *info) REQUIRES(lock)
+{
+    struct hearth_model record = describe(facts, fingerprint);
     struct model_space *added = &model->spaces[model->spaces_count];
 
     lock_assert_held(&model->lock);
-    if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
+    if (model->spaces_count == spaces_max(model) || strlen(tenant) >= sizeof(added->tenant))
         return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long",
                        SPACES_MAX);
     struct model_share share = share_of(model, tenant, fingerprint);
@@ -173,25 +179,53 @@ static enum err add_space_locked(struct model *model, const char *tenant,
     return ERR_OK;
 }
 
+static enum err space_of(struct model *model, const struct engine_facts *facts, const char *tenant,
+                         const struct hash256 *fingerprint, struct hearth_space **space,
+                         struct errinfo *info)
+{
+    enum err err = ERR_OK;
+
+    lock_enter(&model->lock);
+    struct model_space *found = find_space_locked(model, tenant, fingerprint);
+    if (found == NULL)
+        err = add_space_locked(model, facts, tenant, fingerprint, &found, info);
+    if (err == ERR_OK)
+        *space = found->space;
+    lock_leave(&model->lock);
+    return err;
+}
+
 enum err model_space(struct model *model, const char *tenant, const struct lora_set *lora,
                      struct hearth_space **space, struct errinfo *info)
 {
     const struct engine_facts *facts = model_facts(model);
     struct hash256 fingerprint = lora_fingerprint(&facts->fingerprint, &facts->lora,
                                                   lora != NULL ? lora : &facts->lora.initial);
-    enum err err = ERR_OK;
 
     *space = NULL;
     if (model->cache == NULL)
         return ERR_OK;
-    lock_enter(&model->lock);
-    struct model_space *found = find_space_locked(model, tenant, &fingerprint);
-    if (found == NULL)
-        err = add_space_locked(model, tenant, &fingerprint, &found, info);
-    if (err == ERR_OK)
-        *space = found->space;
-    lock_leave(&model->lock);
-    return err;
+    return space_of(model, facts, tenant, &fingerprint, space, info);
+}
+
+/* A model may be its own draft model, and their objects have different records: so the fingerprint
+ * of the space is another one. */
+enum err model_draft_space(struct model *model, const char *tenant, struct hearth_space **space,
+                           struct errinfo *info)
+{
+    static const char suffix[] = "draft";
+    unsigned char bytes[sizeof(struct hash256) + sizeof(suffix)];
+
+    *space = NULL;
+    if (model->cache == NULL || model->draft_engine == NULL)
+        return ERR_OK;
+    const struct engine_facts *facts = engine_facts(model->draft_engine);
+    if (facts->slicing != ENGINE_SLICING_ROWS)
+        return ERR_OK;
+    memcpy(bytes, &facts->fingerprint, sizeof(facts->fingerprint));
+    memcpy(bytes + sizeof(facts->fingerprint), suffix, sizeof(suffix));
+    struct hash256 fingerprint = hash256_of(bytes, sizeof(bytes));
+    return space_of(model, facts, tenant, &fingerprint, space, info);
 }
 
 struct lora_set model_lora(struct model *model)
@@ -321,7 +355,7 @@ static struct model *create(const struct model_options *options)
     model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
     model->lora = facts->lora.initial;
-    model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
+    model->spaces = mem_alloc_array(spaces_max(model), sizeof(*model->spaces));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);
     return model;
 }

@@ -87,6 +87,10 @@ bool model_has_tails(const struct model *model);
 enum err model_space(struct model *model, const char *tenant, const struct lora_set *lora,
                      struct hearth_space **space, struct errinfo *info) NODISCARD;
 
+/* The same for the state of its draft model; NULL as well if there is none. Has no share. */
+enum err model_draft_space(struct model *model, const char *tenant, struct hearth_space **space,
+                           struct errinfo *info) NODISCARD;
+
 /* The adapters of requests that choose none: at first as loaded. Any thread. ERR_INVALID as
  * lora_set_check. */
 struct lora_set model_lora(struct model *model);

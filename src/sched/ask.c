@@ -52,15 +52,21 @@ void ask_take_nudge(struct sched *sched)
     lock_leave(&sched->lock);
 }
 
+static uint64_t forget(struct sched *sched, const struct hearth_space *space)
+{
+    drafter_forget(sched->drafter, space);
+    return device_forget(sched, space);
+}
+
 void ask_answer_all(struct sched *sched)
 {
     for (struct ask *ask; (ask = take_ask(sched)) != NULL;) {
         if (ask->kind == ASK_PROBE)
             ask->found = device_probe(sched, ask->prompt);
         else if (ask->kind == ASK_FORGET)
-            ask->tokens = device_forget(sched, ask->space);
+            ask->tokens = forget(sched, ask->space);
         else
-            while (save_oldest(sched))
+            while (save_oldest(sched) || drafter_save(sched->drafter))
                 ;
         lock_enter(&sched->lock);
         ask->done = true;

@@ -14,14 +14,21 @@
 #include <math.h>
 #include <string.h>
 
+#include <hearth/hearth.h>
+
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/state.h"
 #include "sched/draft.h"
 #include "sched/sched.h"
 
-enum { COMMON_MIN = 32 }; /* tokens that are worth a fork */
+enum {
+    COMMON_MIN = 32,          /* tokens that are worth a fork, or a restore */
+    RESTORE_MS_MAX = 10000,   /* then it computes */
+    MEASURED_TOKENS_MIN = 32, /* fewer say nothing about the speed of a prefill */
+};
 
 static const double chance_first = 0.7, learn_part = 0.05, forget_part = 0.002;
 static const double certain_min = 0.4; /* a guess that is less probable ends a draft */
@@ -34,20 +41,27 @@ struct drafter {
     struct list kept; /* sequences of ended jobs, oldest first */
     uint32_t min;
     double chance, guess_ns;
+    double tokens_per_s; /* of prefill; 0: not known */
     bool failed;
 };
 
 struct kept {
     struct list_node link;
     seq_id seq;
-    const void *owner;
+    struct drafter_cache cache;
     token_id *tokens;
-    uint32_t count;
+    uint32_t count, saved; /* tokens; those that were offered to the cache */
+    bool unsaved;
 };
 
 struct drafter_job {
     struct drafter *drafter;
-    const void *owner;
+    struct drafter_cache cache;
+    /* while it is restored: the plan, its objects, how many are in the sequence */
+    struct hearth_plan *plan;
+    struct state_object *objects;
+    size_t imported;
+    uint64_t deadline_ns;
     seq_id seq;
     uint32_t right;                     /* tokens of the sequence that are the job's */
     token_id guessed[DRAFT_TOKENS_MAX]; /* after `right` */
@@ -136,12 +150,12 @@ void drafter_destroy(struct drafter **drafter)
     *drafter = NULL;
 }
 
-struct drafter_job *drafter_follow(struct drafter *drafter, const void *owner)
+struct drafter_job *drafter_follow(struct drafter *drafter, const struct drafter_cache *cache)
 {
     struct drafter_job *job = mem_try_alloc(sizeof(*job));
 
     if (job != NULL)
-        *job = (struct drafter_job){.drafter = drafter, .owner = owner, .seq = SEQ_NONE};
+        *job = (struct drafter_job){.drafter = drafter, .cache = *cache, .seq = SEQ_NONE};
     return job;
 }
 
@@ -162,6 +176,13 @@ static bool remove_wrong(struct drafter_job *job, const token_id *tokens, uint32
     return engine_seq_truncate(drafter->engine, job->seq, job->right, NULL) == ERR_OK;
 }
 
+static void end_restore(struct drafter_job *job)
+{
+    hearth_plan_release(&job->plan);
+    mem_free(job->objects);
+    job->objects = NULL;
+}
+
 void drafter_leave(struct drafter_job **out, const token_id *tokens, uint32_t count)
 {
     struct drafter_job *job = *out;
@@ -170,11 +191,13 @@ void drafter_leave(struct drafter_job **out, const token_id *tokens, uint32_t co
     if (job == NULL)
         return;
     struct drafter *drafter = job->drafter;
-    bool keep = job->seq != SEQ_NONE && !job->off && !drafter->failed && job->owner != NULL &&
-                remove_wrong(job, tokens, count) && job->right >= COMMON_MIN;
+    bool keep = job->seq != SEQ_NONE && job->plan == NULL && !job->off && !drafter->failed &&
+                job->cache.owner != NULL && remove_wrong(job, tokens, count) &&
+                job->right >= COMMON_MIN;
     struct kept *kept = keep ? mem_try_alloc(sizeof(*kept)) : NULL;
     if (kept != NULL) {
-        *kept = (struct kept){.seq = job->seq, .owner = job->owner, .count = job->right};
+        *kept = (struct kept){.seq = job->seq, .cache = job->cache, .count = job->right};
+        kept->unsaved = job->cache.space != NULL && job->cache.stores;
         kept->tokens = mem_try_alloc_array(job->right, sizeof(*tokens));
         list_push_back(&drafter->kept, &kept->link);
         job->seq = SEQ_NONE;
@@ -183,9 +206,81 @@ void drafter_leave(struct drafter_job **out, const token_id *tokens, uint32_t co
         else
             drop_kept(drafter, kept);
     }
+    end_restore(job);
     engine_seq_release(drafter->engine, &job->seq);
     mem_free(job);
 }
+
+/* ---- rows to the cache ---- */
+
+/* Stores the next rows that it lacks. False: it has all, or takes no more. Rows that were evicted
+ * meanwhile are not stored again, so this ends. */
+static bool put_next(struct drafter *drafter, struct kept *kept)
+{
+    const struct hearth_store_hints hints = {.struct_size = sizeof(hints),
+                                             .entry = HEARTH_ENTRY_ASSISTANT,
+                                             .generated = true,
+                                             .prompt = kept->count,
+                                             .no_disk = kept->cache.no_disk};
+    struct hearth_space *space = kept->cache.space;
+    struct hearth_store *store;
+    struct state_shape shape;
+    uint32_t begin, end;
+    void *memory;
+
+    if (hearth_store_open(space, kept->tokens, kept->count, &hints, &store) != HEARTH_OK)
+        return false;
+    bool more = hearth_store_next(store, &begin, &end) && begin >= kept->saved;
+    uint64_t bytes = more ? state_range_capacity(drafter->engine, kept->seq, begin, end) : 0;
+    more = bytes > 0 &&
+           hearth_store_reserve(store, HEARTH_OBJECT_ROWS, begin, end, bytes, &memory) == HEARTH_OK;
+    memset(&shape, 0, sizeof(shape)); /* the padding is stored as well */
+    if (more)
+        more = state_export_rows(drafter->engine, kept->seq, begin, end, memory, bytes, &shape,
+                                 NULL) == ERR_OK &&
+               hearth_store_commit(store, shape.bytes, &shape, sizeof(shape)) == HEARTH_OK;
+    hearth_store_close(&store);
+    if (more)
+        kept->saved = end;
+    return more;
+}
+
+bool drafter_has_unsaved(const struct drafter *drafter)
+{
+    if (drafter == NULL || drafter->failed)
+        return false;
+    LIST_FOREACH (struct kept, kept, &drafter->kept, link)
+        if (kept->unsaved)
+            return true;
+    return false;
+}
+
+bool drafter_save(struct drafter *drafter)
+{
+    if (!drafter_has_unsaved(drafter))
+        return false;
+    LIST_FOREACH (struct kept, kept, &drafter->kept, link) {
+        if (!kept->unsaved)
+            continue;
+        /* Eviction compares what bytes save: these save little. */
+        if (drafter->tokens_per_s > 0)
+            hearth_space_set_speed(kept->cache.space, drafter->tokens_per_s, 0);
+        kept->unsaved = put_next(drafter, kept);
+        break;
+    }
+    return true;
+}
+
+void drafter_forget(struct drafter *drafter, const struct hearth_space *space)
+{
+    if (drafter == NULL)
+        return;
+    LIST_FOREACH_SAFE (struct kept, kept, &drafter->kept, link)
+        if (space == NULL || kept->cache.owner == space || kept->cache.space == space)
+            drop_kept(drafter, kept);
+}
+
+/* ---- a sequence for a job ---- */
 
 static seq_id acquire(struct drafter *drafter, const struct kept *source)
 {
@@ -203,7 +298,78 @@ static seq_id acquire(struct drafter *drafter, const struct kept *source)
     }
 }
 
-/* A sequence for the job: a fork of the one that has most of its tokens. */
+/* Begins to restore from the cache, if that has clearly more than `most` tokens. */
+static bool begin_restore(struct drafter_job *job, const token_id *tokens, uint32_t count,
+                          uint32_t most)
+{
+    struct drafter *drafter = job->drafter;
+
+    if (job->cache.space == NULL ||
+        hearth_lookup(job->cache.space, tokens, count, NULL, &job->plan) != HEARTH_OK)
+        return false;
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    if (info->boundary < most + COMMON_MIN ||
+        (job->objects = mem_try_alloc_array(info->objects_count, sizeof(*job->objects))) == NULL) {
+        end_restore(job);
+        return false;
+    }
+    for (size_t i = 0; i < info->objects_count; i++) {
+        const struct hearth_object *object = &info->objects[i];
+        memset(&job->objects[i], 0, sizeof(job->objects[i]));
+        if (object->shape_bytes == sizeof(job->objects[i].shape))
+            memcpy(&job->objects[i].shape, object->shape, object->shape_bytes);
+    }
+    job->imported = 0;
+    job->deadline_ns = clock_mono_ns(drafter->clock) + RESTORE_MS_MAX * NS_PER_MS;
+    hearth_plan_prefetch(job->plan);
+    return true;
+}
+
+/* Imports the next object. ERR_TIMEOUT: it has not arrived. */
+static enum err import_next(struct drafter_job *job)
+{
+    struct engine *engine = job->drafter->engine;
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct state_restore restore = {
+        .rows = job->objects, .rows_count = info->objects_count, .length = info->boundary};
+    size_t index = job->imported;
+
+    int error = hearth_plan_fetch(job->plan, index, 0, &job->objects[index].data);
+    if (error != HEARTH_OK)
+        return error == HEARTH_ERROR_TIMEOUT ? ERR_TIMEOUT : ERR_NOT_FOUND;
+    while (job->seq == SEQ_NONE) {
+        enum err err = state_import_begin(engine, &restore, &job->seq, NULL);
+        if (err != ERR_OK && (err != ERR_LIMIT || !drop_oldest(job->drafter)))
+            return err;
+    }
+    TRY(state_import_object(engine, &restore, index, &job->seq, NULL));
+    if (++job->imported < info->objects_count)
+        return ERR_BUSY;
+    TRY(state_import_end(engine, &restore, &job->seq, NULL));
+    job->right = info->boundary;
+    hearth_plan_accept(job->plan);
+    return ERR_OK;
+}
+
+/* One step of a restore. False: it takes another one. */
+static bool continue_restore(struct drafter_job *job)
+{
+    struct drafter *drafter = job->drafter;
+    enum err err = import_next(job);
+
+    if (err == ERR_BUSY || (err == ERR_TIMEOUT && clock_mono_ns(drafter->clock) < job->deadline_ns))
+        return false;
+    if (err == ERR_CORRUPT || err == ERR_INVALID) /* it is of no use to others, either */
+        hearth_plan_shorten(job->plan, job->imported, HEARTH_REASON_REFUSED);
+    end_restore(job);
+    if (err != ERR_OK) {
+        engine_seq_release(drafter->engine, &job->seq);
+        job->cache.space = NULL; /* computes instead, and stores nothing */
+    }
+    return true;
+}
+
+/* A sequence for the job: a fork of the one that has most of its tokens, or rows of the cache. */
 static bool begin(struct drafter_job *job, const token_id *tokens, uint32_t count)
 {
     struct drafter *drafter = job->drafter;
@@ -211,7 +377,7 @@ static bool begin(struct drafter_job *job, const token_id *tokens, uint32_t coun
     uint32_t most = COMMON_MIN - 1;
 
     LIST_FOREACH (struct kept, kept, &drafter->kept, link) {
-        uint32_t same = kept->owner == job->owner
+        uint32_t same = kept->cache.owner == job->cache.owner
                             ? sched_common(kept->tokens, kept->count, tokens, count - 1)
                             : 0;
         if (same > most) {
@@ -219,6 +385,8 @@ static bool begin(struct drafter_job *job, const token_id *tokens, uint32_t coun
             most = same;
         }
     }
+    if (begin_restore(job, tokens, count, most))
+        return true;
     job->seq = acquire(drafter, best);
     if (job->seq == SEQ_NONE)
         return false;
@@ -282,7 +450,9 @@ static token_id pick(const float *logits, uint32_t vocab, double *certain)
 /* Computes what the sequence lacks, a chunk at most. False: more is left, or it failed. */
 static bool catch_up(struct drafter_job *job, const token_id *tokens, uint32_t count)
 {
-    uint32_t left = count - job->right, n = MIN(left, job->drafter->facts->chunk);
+    struct drafter *drafter = job->drafter;
+    uint32_t left = count - job->right, n = MIN(left, drafter->facts->chunk);
+    uint64_t begin_ns = clock_mono_ns(drafter->clock);
 
     assert(left > 0);
     if (!run(job, tokens + job->right, n, n == left)) {
@@ -290,6 +460,9 @@ static bool catch_up(struct drafter_job *job, const token_id *tokens, uint32_t c
         return false;
     }
     job->right += n;
+    if (n >= MEASURED_TOKENS_MIN)
+        drafter->tokens_per_s =
+            n * (double)NS_PER_S / (double)MAX(clock_mono_ns(drafter->clock) - begin_ns, 1);
     return n == left;
 }
 
@@ -303,10 +476,14 @@ uint32_t drafter_guess(struct drafter_job *job, const token_id *tokens, uint32_t
 
     if (job->off || drafter->failed || max == 0)
         return 0;
+    if (job->plan != NULL && !continue_restore(job))
+        return 0;
     if (!(job->seq == SEQ_NONE ? begin(job, tokens, count) : remove_wrong(job, tokens, count))) {
         job->off = true;
         return 0;
     }
+    if (job->plan != NULL)
+        return 0;
     bool small = count - job->right <= 2;
     if (!catch_up(job, tokens, count))
         return 0;

@@ -6,9 +6,10 @@
  *      drafter_create -> drafter_follow (one per job) -> drafter_guess ... -> drafter_leave
  *
  * A sequence of the drafter follows each job. What a job leaves stays in the drafter's context and
- * is forked by the next job of the same owner that begins with the same tokens. Nothing is stored
- * elsewhere: after a restore the drafter computes the prompt again, a chunk per batch, beside the
- * answer (decision 019).
+ * is forked by the next job of the same owner that begins with the same tokens. Once the engine has
+ * time, its rows are stored in a space of the cache, and a job whose tokens are no longer in the
+ * context restores them from there, an object per batch, beside the answer. What cannot be restored
+ * is computed again. No failure here changes an answer: guesses are verified (decision 019).
  *
  * Owner: the scheduler's thread.
  */
@@ -24,6 +25,7 @@
 struct clock;
 struct drafter;
 struct drafter_job;
+struct hearth_space;
 struct log;
 
 /* ERR_INVALID: the models have different tokens; ERR_UNSUPPORTED: its state cannot be truncated.
@@ -36,10 +38,23 @@ struct drafter *drafter_create(struct engine *engine, uint32_t min, struct clock
                                struct log *log);
 void drafter_destroy(struct drafter **drafter);
 
-/* NULL: no memory. `owner`: only jobs of the same one see its sequence; NULL = no other job. */
-struct drafter_job *drafter_follow(struct drafter *drafter, const void *owner);
+/* Where the state of a job may go. */
+struct drafter_cache {
+    const struct hearth_space *owner; /* only its jobs fork the sequence; NULL = no other job */
+    struct hearth_space *space;       /* of the draft model; NULL = nothing is restored or stored */
+    bool stores, no_disk;
+};
+
+/* NULL: no memory. */
+struct drafter_job *drafter_follow(struct drafter *drafter, const struct drafter_cache *cache);
 /* Ends it. The sequence, of `count` tokens of the job, stays for others. */
 void drafter_leave(struct drafter_job **job, const token_id *tokens, uint32_t count);
+
+/* Sequences of ended jobs (drafter may be NULL): whether rows of one are not stored yet; stores the
+ * next rows, false: there are none; removes those of a space of either model (NULL: all). */
+bool drafter_has_unsaved(const struct drafter *drafter);
+bool drafter_save(struct drafter *drafter);
+void drafter_forget(struct drafter *drafter, const struct hearth_space *space);
 
 /* The chance that a guess is right if those before it are, and what one takes; 0 = not known. */
 double drafter_chance(const struct drafter *drafter);

@@ -132,6 +132,18 @@ static void find_tree(struct job *job)
     mem_free(next);
 }
 
+static void follow_drafter(struct job *job)
+{
+    const struct gen *gen = job->gen;
+    struct drafter_cache cache = {.stores = job->keep.stores, .no_disk = gen->cache.no_disk};
+
+    if (!job->isolated && !gen->cache.no_read && job->space != NULL) {
+        cache.owner = job->space;
+        cache.space = gen->draft_space;
+    }
+    job->drafter = drafter_follow(job->sched->drafter, &cache);
+}
+
 void drafts_begin(struct job *job)
 {
     const struct gen *gen = job->gen;
@@ -143,8 +155,7 @@ void drafts_begin(struct job *job)
         draft_expect(job->draft, DRAFT_PREDICTION, gen->prediction, gen->prediction_count);
     find_tree(job);
     if (job->sched->drafter != NULL && job->drafter == NULL)
-        job->drafter = drafter_follow(job->sched->drafter,
-                                      job->isolated || gen->cache.no_read ? NULL : job->space);
+        follow_drafter(job);
 }
 
 void drafts_follow(struct job *job)

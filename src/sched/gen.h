@@ -150,9 +150,10 @@ struct gen_cache_hints {
 
 struct gen {
     uint64_t id;
-    struct hearth_space *space; /* for the model and tenant; NULL: the cache is off */
-    const char *tenant;         /* for fairness; "" = none */
-    const token_id *tokens;     /* the prompt, >= 1 */
+    struct hearth_space *space;       /* for the model and tenant; NULL: the cache is off */
+    struct hearth_space *draft_space; /* the same for the draft model, or NULL */
+    const char *tenant;               /* for fairness; "" = none */
+    const token_id *tokens;           /* the prompt, >= 1 */
     uint32_t tokens_count;
     const struct mark *marks; /* in tokens, ascending: where the prompt may be cut */
     size_t marks_count;

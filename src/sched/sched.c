@@ -427,7 +427,7 @@ static uint64_t sleep_ns(struct sched *sched)
     bool looks = sched->memory != NULL || engine_isolated(sched->engine);
     uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
 
-    if (sched->jobs.count == 0 && sched->unsaved > 0)
+    if (sched->jobs.count == 0 && (sched->unsaved > 0 || drafter_has_unsaved(sched->drafter)))
         return sched->saving ? 0 : sched->options.linger_ms * NS_PER_MS;
     if (sched->jobs.count == 0)
         return wait_ns;
@@ -448,7 +448,7 @@ static void rest(struct sched *sched)
     if (item != NULL)
         take(sched, item);
     else if (sched->jobs.count == 0)
-        sched->saving = save_oldest(sched);
+        sched->saving = save_oldest(sched) || drafter_save(sched->drafter);
     else
         save_beside(sched);
     if (sched->jobs.count > 0)
@@ -482,6 +482,8 @@ static void run(void *arg)
             rest(sched);
     }
     device_clear(sched);
+    while (drafter_save(sched->drafter))
+        ;
     progress_finish(&sched->bar, true);
     publish(sched);
 }

@@ -479,7 +479,8 @@ static bool preflight(struct call *call, struct api_error *error)
 
 /* The space of tenant and salt. A salt is text from the client: it is hashed, so that it can
  * neither be long nor look like a tenant. A cache that is unavailable fails nothing (keeps I94). */
-struct hearth_space *call_space(struct call *call)
+/* Of the model, or of its draft model. */
+static struct hearth_space *open_space(struct call *call, bool draft)
 {
     const struct gen_request *request = &call->request;
     char name[SPACE_NAME_BYTES], hex[HASH256_HEX_BYTES];
@@ -493,11 +494,17 @@ struct hearth_space *call_space(struct call *call)
         hash256_hex(&hash, hex);
         snprintf(name, sizeof(name), "%s/%.*s", call->tenant, SALT_DIGITS, hex);
     }
-    if (model_space(call->model, name, &call->lora, &space, &info) == ERR_OK)
+    if ((draft ? model_draft_space(call->model, name, &space, &info)
+               : model_space(call->model, name, &call->lora, &space, &info)) == ERR_OK)
         return space;
     LOG_WARN(call->api->options.log, "api", "no space of the cache",
              LOG_STR("request", call->request_id), LOG_STR("error", info.text));
     return NULL;
+}
+
+struct hearth_space *call_space(struct call *call)
+{
+    return open_space(call, false);
 }
 
 static void fill_gen(struct call *call, struct call_choice *choice, struct hearth_space *space)
@@ -509,6 +516,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 
     gen->id = call->first_id + choice->index;
     gen->space = space;
+    gen->draft_space = space != NULL ? open_space(call, true) : NULL;
     gen->tenant = call->who;
     gen->tokens = prompt->tokens;
     gen->tokens_count = (uint32_t)prompt->count;

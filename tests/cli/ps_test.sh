@@ -18,7 +18,7 @@ test_models_and_requests() {
     expect_status 0
     expect_no_err
     grep -qE '^MODEL +STATE +MEMORY ' "$scratch/out" || fail 'no head'
-    grep -qE '^m +ready +[0-9.]+ [KM]iB +- +4096 +never ' "$scratch/out" || fail 'no model'
+    grep -qE '^m +ready +[0-9.]+ [KM]iB +- +4096 +- +never ' "$scratch/out" || fail 'no model'
     expect_out 'no request is running'
     (while curl -sSN "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true}'; do :; done) >stream 2>&1 &
     client=$!

@@ -22,6 +22,9 @@ test_answers_are_those_without() {
     run curl -sS -o body "$url/v1/completions" -d "$(body)"
     text_of >drafted
     cmp -s plain drafted || fail "$(cat plain) / $(cat drafted)"
+    run "$HEARTH" ps --url "$url"
+    expect_out 'DRAFT MODEL'
+    expect_out ' qwen3 '
     stop
 }
 

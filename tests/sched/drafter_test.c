@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
+#include "engine/state.h"
 #include "support/engine_fake.h"
 #include "support/models.h"
 #include "support/sched_kit.h"
@@ -128,6 +129,80 @@ static void test_sequences_are_forked_within_an_owner(void **state)
     }
 }
 
+/* Something else than rows, under the tokens of a job. */
+static uint64_t any_capacity(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *arg)
+{
+    (void)arg;
+    return kind == HEARTH_OBJECT_ROWS ? end - begin : 0;
+}
+
+static uint64_t export_other(enum hearth_object_kind kind, uint32_t begin, uint32_t end,
+                             void *memory, uint64_t capacity, void *shape, size_t *shape_bytes,
+                             void *arg)
+{
+    (void)kind;
+    (void)begin;
+    (void)end;
+    (void)arg;
+    memset(memory, 1, capacity);
+    memset(shape, 1, sizeof(struct state_shape));
+    *shape_bytes = sizeof(struct state_shape);
+    return capacity;
+}
+
+static void store_other(struct hearth_space *space, const token_id *tokens, size_t count)
+{
+    const struct hearth_session_ops ops = {
+        .struct_size = sizeof(ops), .capacity = any_capacity, .export_to = export_other};
+    uint64_t stored;
+
+    assert_int_equal(hearth_session_insert(space, &ops, tokens, count, NULL, &stored), HEARTH_OK);
+    assert_true(stored > 0);
+}
+
+/* Rows that have left its context come back from the cache; without a space, and where the cache
+ * has something else, they are computed again. The answer is the same. */
+static void test_rows_are_restored(void **state)
+{
+    enum { RESTORED, NO_SPACE, OTHER, CASES };
+    static struct kit_gen first, next[CASES];
+    uint64_t forgotten;
+
+    (void)state;
+    for (int how = 0; how < CASES; how++) {
+        struct engine *draft = open_draft((struct engine_fake_options){0});
+        struct hearth_model model = {.struct_size = sizeof(model), .kinds = HEARTH_KIND_FULL};
+        struct hearth_space *space;
+        struct sched_kit kit;
+        open_kit(&kit, draft);
+        assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &space), HEARTH_OK);
+        kit_gen_init(&first, &kit, 4, PROMPT * 4, ANSWER);
+        kit_gen_init(&next[how], &kit, 4, PROMPT * 4, ANSWER);
+        first.gen.draft_space = how == RESTORED ? space : NULL;
+        next[how].gen.draft_space = how == NO_SPACE ? NULL : space;
+        if (how == OTHER)
+            store_other(space, first.prompt, PROMPT * 4);
+        kit_gen_run(&kit, &first);
+        assert_ok(sched_wait_turn(kit.sched, 10000, NULL)); /* stores */
+        assert_ok(sched_forget(kit.sched, NULL, 10000, &forgotten, NULL));
+        uint64_t before = engine_fake_stats(draft).tokens;
+        kit_gen_run(&kit, &next[how]);
+        assert_ok(sched_wait_turn(kit.sched, 10000, NULL));
+        uint64_t computed = engine_fake_stats(draft).tokens - before;
+        struct hearth_stats stats = {.struct_size = sizeof(stats)};
+        hearth_get_stats(kit.cache, space, &stats);
+        assert_int_equal(computed < PROMPT * 4, how == RESTORED);
+        assert_int_equal(stats.tokens_reused > PROMPT * 3, how == RESTORED);
+        kit_gen_expect_same(&first, &next[how], true);
+        sched_destroy(&kit.sched);
+        hearth_space_close(&space);
+        sched_kit_close(&kit);
+        engine_close(&draft);
+        kit_gen_fini(&first);
+        kit_gen_fini(&next[how]);
+    }
+}
+
 /* More jobs than it has sequences, and fewer cells than the prompts have tokens. */
 static void test_a_small_draft_context(void **state)
 {
@@ -222,6 +297,6 @@ static void test_models_that_do_not_fit_together(void **state)
 }
 
 TEST_SUITE(TEST(test_answers_are_those_without), TEST(test_sampled_answers_are_those_without),
-           TEST(test_sequences_are_forked_within_an_owner), TEST(test_a_small_draft_context),
-           TEST(test_every_failed_run), TEST(test_costs_decide),
+           TEST(test_sequences_are_forked_within_an_owner), TEST(test_rows_are_restored),
+           TEST(test_a_small_draft_context), TEST(test_every_failed_run), TEST(test_costs_decide),
            TEST(test_models_that_do_not_fit_together))
