@@ -381,6 +381,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_float(wire, &options->rope_scale);
     field_u32(wire, &sharing, ENGINE_SHARING_BITS);
     field_bool(wire, &options->no_mmap);
+    field_bool(wire, &options->no_cache);
     field_text(wire, &options->state_dir);
     field_text(wire, &options->backends);
     field_u64(wire, &options->memory_max);

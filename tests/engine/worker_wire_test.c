@@ -48,6 +48,7 @@ static struct worker_load make_load(void)
                                             .devices = "CPU",
                                             .streams = true,
                                             .dry = true,
+                                            .no_cache = true,
                                             .rope_base = 10000,
                                             .sharing = ENGINE_SHARING_BITS,
                                             .adapters = adapters,
@@ -183,7 +184,7 @@ static void test_loads_come_back(void **state)
     assert_null(load.options.backends);
     assert_true(load.options.kv_k == ENGINE_KV_Q8_0 && load.options.kv_v == ENGINE_KV_Q4_0);
     assert_true(load.options.flash == -1 && load.options.gpu_layers == -1 && load.options.streams &&
-                load.options.dry);
+                load.options.dry && load.options.no_cache);
     assert_true(load.options.rope_base == from.options.rope_base);
     assert_int_equal(load.options.adapters_count, 2);
     assert_string_equal(load.options.adapters[1].path, "b.gguf");
