@@ -87,7 +87,7 @@ test_pi_gets_an_extension() {
     run "$HEARTH" launch pi -- -p hello
     expect_status 7
     file=$(sed -n '/^arg: --extension/{n;s/^arg: //p;}' "$scratch/out")
-    case $file in "$PWD/state/"*) ;; *) fail "the file is $file" ;; esac
+    case $file in "$scratch/state/"*) ;; *) fail "the file is $file" ;; esac
     grep -q "baseUrl: '$url/v1'" "$file" || fail 'no address'
     grep -q 'id: "m".*name: "m"' "$file" || fail 'no model'
     mv "$file" launched

@@ -2,7 +2,6 @@
 # `hearth model show`: what a model is to a cache, for each sort of memory.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
-suite_environment() { export XDG_STATE_HOME=${PWD%/*}/state; }
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
 export XDG_CONFIG_HOME=/dev/null/nowhere

@@ -2,7 +2,6 @@
 # `hearth model make` as a user meets it.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
-suite_environment() { export XDG_STATE_HOME=${PWD%/*}/state; } # not in $PWD, which tests list
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
 export XDG_CONFIG_HOME=/dev/null/nowhere

@@ -7,7 +7,7 @@ unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKE
 export XDG_CONFIG_HOME=/dev/null/nowhere
 
 qa() {
-    export TMPDIR=$PWD XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache # of the test, not of the suite
+    export TMPDIR=$PWD XDG_CACHE_HOME=$PWD/cache # of the test, not of the suite
     run "$HEARTH" qa --prompt-bytes 600 "$@"
 }
 

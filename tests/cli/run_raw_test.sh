@@ -2,7 +2,6 @@
 # `hearth run --raw` as a user meets it: the answer on standard output, figures and complaints on standard error. The chat is in run_chat_test.sh.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
-suite_environment() { export XDG_STATE_HOME=$PWD/state; }
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
 export XDG_CONFIG_HOME=/dev/null/nowhere

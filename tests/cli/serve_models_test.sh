@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../support/serve.sh"
 
 unset HEARTH_API_KEYS LLAMA_CACHE HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_HOME OLLAMA_MODELS
-export XDG_CONFIG_HOME=/dev/null/nowhere XDG_STATE_HOME=/dev/null/nowhere XDG_CACHE_HOME=/dev/null/nowhere HOME=/dev/null/nowhere
+export HOME=/dev/null/nowhere
 
 start() { serve -c 2048 --parallel 2 "$@"; } # options
 
@@ -111,7 +111,6 @@ test_i83_a_file_is_replaced() {
 }
 
 test_names_of_caches() {
-    export XDG_CACHE_HOME=$PWD/cache
     mkdir -p cache/huggingface/hub/models--Some--Tiny-GGUF/refs cache/huggingface/hub/models--Some--Tiny-GGUF/snapshots/abc1
     make_model qwen3 cache/huggingface/hub/models--Some--Tiny-GGUF/snapshots/abc1/Tiny-Q8_0.gguf
     printf abc1 >cache/huggingface/hub/models--Some--Tiny-GGUF/refs/main
@@ -169,7 +168,6 @@ test_what_is_wrong_is_said() {
     expect_status 2
     expect_err 'did you mean "ctx-size"?'
     # Other commands read the same file.
-    export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD # it looks for folders there
     run "$HEARTH" doctor --config h.ini
     expect_status 0
 }

@@ -10,7 +10,7 @@ unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_ADMIN_KEY_FILE HEARTH_URL HEARTH_HO
     HEARTH_COLOR HEARTH_BACKENDS HEARTH_STATE_DIR HEARTH_SSD_DIR
 export XDG_CONFIG_HOME=/dev/null/nowhere
 # Called by suite.sh in the folder of each test.
-suite_environment() { export XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache; }
+suite_environment() { export XDG_CACHE_HOME=$PWD/cache; }
 server=
 
 make_model() { # [FAMILY [FILE]]

@@ -63,7 +63,7 @@ expect_no_complaint() {
     [ -z "$(err_without_bars)" ] || fail 'stderr has more than bars'
 }
 
-suite_environment() { :; } # a suite may set variables here that depend on $PWD
+suite_environment() { :; } # a suite may set variables here that depend on $PWD or $scratch
 
 suite_list() {
     # In the order of the script, which is how a reader knows them.
@@ -73,7 +73,8 @@ suite_list() {
 suite_run() {
     test_name=$1 status=none last_command=none
     scratch=$(mktemp -d "${HEARTH_BUILD:-/tmp}/scratch.XXXXXX") && mkdir "$scratch/work" || exit 1
-    (cd "$scratch/work" && suite_environment && "$test_name")
+    # Programs keep their state beside $PWD, which tests list, and never in the home folder.
+    (cd "$scratch/work" && export XDG_STATE_HOME="$scratch/state" && suite_environment && "$test_name")
     local result=$?
     rm -rf "$scratch"
     return $result
