@@ -266,8 +266,9 @@ $(B)/tests/run: $(B)/tests/run.o
 $(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
 	@rm -rf $(B)/models && mkdir -p $(B)/models && touch $@
 
+TIMEOUT ?= $(if $(SAN),600)
 tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIONS)
-# ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds. Several tests install at the same time: what they share is made before.
+# ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds; a sanitizer needs more. Several tests install at the same time: what they share is made before.
 test: all $(suites) $(B)/tests/run $(B)/tests/worker $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
 	    HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' HEARTH_GGML='$(DEPS_BACKENDS)' \

@@ -16,12 +16,6 @@
 #include "support/models.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 enum { TEXT_BYTES = 24 << 20, SPARE_BYTES = 300 << 20, ROUNDS = 1000 };
 
 /* std::__throw_bad_alloc() and its kin: C++ functions that do nothing but throw. */
@@ -80,7 +74,7 @@ static void test_tokenizing_survives_a_lack_of_memory(void **state)
     size_t count = 0;
 
     (void)state;
-    if (SANITIZED) /* their shadow memory has no limit that could be set */
+    if (TEST_SANITIZED) /* their shadow memory has no limit that could be set */
         skip();
     struct engine *engine = test_engine("qwen3", NULL);
     char *text = mem_alloc(TEXT_BYTES);
@@ -98,7 +92,7 @@ static void test_tokenizing_survives_a_lack_of_memory(void **state)
     engine_close(&engine);
 }
 
-#if !SANITIZED
+#if !TEST_SANITIZED
 
 /* C++'s operator new, for the libraries of this process: the n-th call from now on fails. */
 static atomic_long news_left;

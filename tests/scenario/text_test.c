@@ -12,12 +12,6 @@
 #include "support/serve_proc.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 #define MIB ((size_t)1 << 20)
 
 /* {"content":"aaaa..."}: one word, which no tokenizer can cut. */
@@ -109,7 +103,7 @@ static void test_memory_stays_under_the_ceiling(void **state)
     assert_int_equal(ask(&proc, "/v1/chat/completions", chat), 400);
     int status = ask(&proc, "/tokenize", run);
     assert_true(status == 200 || status == 413 || status == 503);
-    if (!SANITIZED && status_bytes(&proc, "VmHWM") > 512 * MIB)
+    if (!TEST_SANITIZED && status_bytes(&proc, "VmHWM") > 512 * MIB)
         fail_msg("%zu MiB", (size_t)(status_bytes(&proc, "VmHWM") / MIB));
     mem_free(text);
     mem_free(run);
@@ -135,7 +129,7 @@ static void survive(const char *args)
 static void test_a_lack_of_memory_ends_one_request(void **state)
 {
     (void)state;
-    if (SANITIZED) /* their shadow memory has no limit that could be set */
+    if (TEST_SANITIZED) /* their shadow memory has no limit that could be set */
         skip();
     survive("");
     survive("--isolate");

@@ -38,12 +38,6 @@
 #include "support/soak_server.h"
 #include "support/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true /* its own memory is many times ours */
-#else
-#define SANITIZED false
-#endif
-
 enum {
     SECONDS = 8,
     AGENTS = 12,
@@ -64,7 +58,7 @@ enum {
 
 #define RAM_CAP (UINT64_C(12) << 20)
 #define SSD_CAP (UINT64_C(24) << 20)
-#define CEILING (SANITIZED ? UINT64_C(8) << 30 : UINT64_C(256) << 20)
+#define CEILING (TEST_SANITIZED ? UINT64_C(8) << 30 : UINT64_C(256) << 20)
 #define MIB(n)  ((double)(n) / (1 << 20))
 
 enum agent_state { AGENT_IDLE, AGENT_ASKED, AGENT_AGAIN, AGENT_REFERRED };
@@ -524,7 +518,7 @@ static void check_end(struct soak *soak)
     serve_proc_wait_metric(server, "hearth_memory_claims_bytes", 0);
     soak_wait_cells_free(server);
     check_growth(soak, "own bytes", offsetof(struct sample, own_bytes),
-                 SANITIZED ? 1e9 : GROWTH_BYTES);
+                 TEST_SANITIZED ? 1e9 : GROWTH_BYTES);
     check_growth(soak, "descriptors", offsetof(struct sample, descriptors), GROWTH_DESCRIPTORS);
     check_growth(soak, "threads", offsetof(struct sample, threads), GROWTH_THREADS);
     if (soak->counts.distinct * 2 < soak->counts.fresh)

@@ -34,12 +34,6 @@ enum {
     GROWTH_BYTES = 48 << 20,
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#else
-#define SANITIZED false
-#endif
-
 static uint64_t wanted(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -277,7 +271,7 @@ static void test_idle_and_slow_connections(void **state)
     printf("%zu idle and slow connections: /health %.3f ms median, %.3f ms p99 (%.3f without "
            "them), %u probes\n",
            count, median, p99, alone, probes->count);
-    if (count > IDLE && !SANITIZED)
+    if (count > IDLE && !TEST_SANITIZED)
         assert_true(p99 < 10);
     serve_proc_stop(&proc);
     munmap(probes, sizeof(*probes));
@@ -446,7 +440,7 @@ static void check_after(struct leaving *leaving, const struct soak_size *before,
            (double)before->own_bytes / (1 << 20), (double)after.own_bytes / (1 << 20),
            before->descriptors, after.descriptors, before->threads, after.threads);
     assert_true(after.threads <= before->threads);
-    if (!SANITIZED)
+    if (!TEST_SANITIZED)
         assert_true(after.own_bytes <= before->own_bytes + GROWTH_BYTES);
     soak_reference_start(&reference);
     for (size_t i = 0; i < TALKS; i++)

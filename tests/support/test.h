@@ -27,6 +27,14 @@
 #include "base/attr.h"
 #include "base/fault.h"
 
+/* Whether the build has a sanitizer: its own memory is many times ours, and it keeps for a while
+ * what was freed. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#else
+#define TEST_SANITIZED 0
+#endif
+
 #define TEST(function) cmocka_unit_test(function)
 
 #define TEST_SUITE(...)                                       \
