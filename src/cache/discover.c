@@ -14,7 +14,8 @@
  * into the index exactly as those of a disk are (recover.c): an object must prove its key with its
  * tokens. Then the lookup plans with them as with any other object.
  *
- * Two requests with the same beginning ask once: the second one waits for the first.
+ * Two requests that miss the same block ask once: the second one waits for the first, and asks for
+ * what is still missing of its own prompt then.
  */
 #include <assert.h>
 #include <string.h>
@@ -32,9 +33,11 @@ enum {
     KEYS_MAX = 256,
 };
 
+#define LATENCY_DOUBT 0.95 /* per question that did not pay */
+
 struct search {
     struct list_node link;
-    struct hash256 place; /* where it begins */
+    struct hash256 place; /* after the first block that is missing */
     struct hearth_space *space;
     struct tier *tier;
     const int32_t *tokens;
@@ -251,7 +254,8 @@ static void end_search(struct search *search)
     lock_leave(&cache->lock);
 }
 
-/* Tokens that are missing here, if a question about them pays; 0: it does not. */
+/* Tokens that are missing here, if a question about them pays; 0: it does not. A store that was too
+ * slow is asked again later: it may be faster than when it was measured. */
 static uint32_t missing_of(struct hearth_space *space, const int32_t *tokens, uint32_t count,
                            uint32_t *boundary)
 {
@@ -261,50 +265,64 @@ static uint32_t missing_of(struct hearth_space *space, const int32_t *tokens, ui
     if (hearth_probe(space, tokens, count, &probe, NULL, 0) != HEARTH_OK)
         return 0;
     lock_enter(&cache->lock);
-    double latency = cache->tiers[HEARTH_TIER_REMOTE].latency_s;
+    double *latency_s = &cache->tiers[HEARTH_TIER_REMOTE].latency_s;
     double speed = space->model.prefill_tokens_per_s;
+    uint32_t missing = count - 1 - probe.boundary;
+    bool slow = speed > 0 && missing / speed < 2 * *latency_s;
+    if (slow && missing >= MISSING_MIN)
+        *latency_s *= LATENCY_DOUBT;
     lock_leave(&cache->lock);
     *boundary = probe.boundary;
-    uint32_t missing = count - 1 - probe.boundary;
-    if (missing < MISSING_MIN || (speed > 0 && missing / speed < 2 * latency))
-        return 0;
-    return missing;
+    return slow || missing < MISSING_MIN ? 0 : missing;
 }
 
-int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
-                    uint32_t timeout_ms)
+/* One search. True: another one ran instead, which may have found less than this prompt needs. */
+static bool search_once(struct hearth_space *space, const int32_t *tokens, uint32_t count,
+                        uint32_t boundary, uint64_t deadline_ns)
 {
     struct hearth_cache *cache = space->cache;
-    struct tier *tier = cache->tiers[HEARTH_TIER_REMOTE].tier;
-    uint32_t boundary = 0;
-
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    if (tier == NULL || tier->ops->find == NULL ||
-        missing_of(space, tokens, (uint32_t)count, &boundary) == 0)
-        return HEARTH_OK;
     struct search *search = mem_alloc(sizeof(*search));
+
     *search = (struct search){
         .space = space,
-        .tier = tier,
+        .tier = cache->tiers[HEARTH_TIER_REMOTE].tier,
         .tokens = tokens,
-        .count = (uint32_t)count,
+        .count = count,
         .block = cache->block_tokens,
         .first = boundary / cache->block_tokens,
-        .deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS),
+        .deadline_ns = deadline_ns,
     };
     uint32_t blocks = search->count / search->block;
     search->chain = mem_alloc_array(blocks + 1, sizeof(*search->chain));
     for (uint32_t i = 0; i < blocks; i++)
         search->chain[i + 1] = index_key_after(&space->key, &search->chain[i],
                                                tokens + (size_t)i * search->block, search->block);
-    search->place = search->chain[search->first];
-    if (!wait_for_other(search)) {
+    search->place = search->chain[MIN(search->first + 1, blocks)];
+    bool waited = wait_for_other(search);
+    if (!waited) {
         run(search);
         end_search(search);
     }
     mem_free(search->pages);
     mem_free(search->chain);
     mem_free(search);
+    return waited;
+}
+
+int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
+                    uint32_t timeout_ms)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+    struct tier *tier = space->cache->tiers[HEARTH_TIER_REMOTE].tier;
+    uint32_t boundary = 0;
+
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    if (tier == NULL || tier->ops->find == NULL)
+        return HEARTH_OK;
+    while (missing_of(space, tokens, (uint32_t)count, &boundary) > 0 &&
+           search_once(space, tokens, (uint32_t)count, boundary, deadline_ns) &&
+           clock_mono_ns(clock_real()) < deadline_ns)
+        ; /* again */
     return HEARTH_OK;
 }

@@ -51,8 +51,8 @@ struct conn {
     struct kv_socket sock;
     uint64_t connect_by_ns;
     bool greeted;
-    bool over;          /* the server closes it, and owes nothing */
-    struct kv_op hello; /* also for announcements between operations */
+    bool over;                  /* the server closes it, and owes nothing */
+    struct kv_op hello, asking; /* what it says first; announces an operation of another's slot */
     struct buf hello_text;
     /* in order of sending; the first `sent` are on their way */
     struct kv_op *flight[DEPTH_MAX + 1];
@@ -103,10 +103,12 @@ struct kv_server *kv_add_server_locked(struct kv *kv, struct str host, struct st
     return server;
 }
 
-static void log_breaker(const struct kv *kv, const struct kv_server *server, const char *why)
+/* It has changed. Without the lock: the server's name stays. */
+static void log_breaker(const struct kv *kv, const struct kv_server *server,
+                        enum kv_breaker breaker, const char *why)
 {
-    log_text(kv->options.log, server->breaker == KV_CLOSED ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
-             "shared", "%s: breaker %s%s%s", server->stats.name, kv_breaker_name(server->breaker),
+    log_text(kv->options.log, breaker == KV_CLOSED ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "shared",
+             "%s: breaker %s%s%s", server->stats.name, kv_breaker_name(breaker),
              why[0] != '\0' ? ": " : "", why);
 }
 
@@ -140,7 +142,7 @@ static void note_failure(struct kv *kv, struct kv_server *server, const char *wh
     }
     lock_leave(&kv->lock);
     if (opens)
-        log_breaker(kv, server, why);
+        log_breaker(kv, server, KV_OPEN, why);
 }
 
 static void note_reply(struct kv *kv, struct kv_server *server, const struct conn *conn,
@@ -158,7 +160,7 @@ static void note_reply(struct kv *kv, struct kv_server *server, const struct con
             server->stats.round_trip_s > 0 ? 0.9 * server->stats.round_trip_s + 0.1 * took : took;
     lock_leave(&kv->lock);
     if (closes)
-        log_breaker(kv, server, "");
+        log_breaker(kv, server, KV_CLOSED, "");
 }
 
 /* ---- connections ---- */
@@ -226,6 +228,7 @@ static void push_flight(struct conn *conn, struct kv_op *op)
 
 static struct conn *conn_open(struct kv *kv, struct kv_server *server)
 {
+    static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
     struct conn *conn = take_idle(kv, server);
     struct errinfo info = {0};
 
@@ -247,6 +250,7 @@ static struct conn *conn_open(struct kv *kv, struct kv_server *server)
     conn->greeted = conn->hello_text.len == 0;
     conn->hello = (struct kv_op){
         .verb = KV_ASK, .data = conn->hello_text.data, .bytes = conn->hello_text.len};
+    conn->asking = (struct kv_op){.verb = KV_ASK, .data = asking, .bytes = sizeof(asking) - 1};
     if (!conn->greeted)
         push_flight(conn, &conn->hello);
     return conn;
@@ -336,12 +340,9 @@ static void dispatch(struct run *run)
         }
         if (conn == NULL)
             continue;
-        if (op->asking) {
-            conn->hello.data = "*1\r\n$6\r\nASKING\r\n";
-            conn->hello.bytes = 16;
-            push_flight(conn, &conn->hello);
-            op->asking = false;
-        }
+        if (op->asking)
+            push_flight(conn, &conn->asking);
+        op->asking = false;
         push_flight(conn, op);
     }
 }
@@ -398,11 +399,12 @@ static bool finish_reply(struct run *run, struct conn *conn)
     if (!ours && reply->result != KV_OK && !conn->greeted) /* not let in */
         return false;
     if (reply->failure)
-        note_failure(run->kv, conn->server, "it answers with an error");
+        note_failure(run->kv, conn->server, reply->why);
     else
         note_reply(run->kv, conn->server, conn, reply->body);
     conn->greeted = true;
     conn->in_body = false;
+    conn->reply.why[0] = '\0';
     conn->count--;
     conn->sent--;
     conn->flight_bytes -= value_bytes(op);
@@ -521,7 +523,8 @@ static bool serve_conn(struct run *run, struct conn *conn, struct errinfo *info)
     }
     if (send_some(run, conn) && receive_some(run, conn))
         return true;
-    (void)err_set(info, ERR_IO, "connection lost");
+    (void)err_set(info, ERR_IO, "%s",
+                  conn->reply.why[0] != '\0' ? conn->reply.why : "connection lost");
     return false;
 }
 

@@ -32,6 +32,7 @@ struct kv_reply {
     uint32_t trailer; /* bytes after it */
     bool value;       /* the body goes to the caller */
     bool failure;     /* counts against the server, although it answered */
+    char why[96];     /* its reason, for the log; "": none */
     bool close;       /* it closes the connection */
     bool existed;     /* to a PUT with `once` */
     enum kv_result result;

@@ -171,6 +171,7 @@ static void read_status(const struct kv_op *op, unsigned status, struct kv_reply
     else {
         reply->result = status == 507 ? KV_FULL : KV_ERROR;
         reply->failure = true;
+        snprintf(reply->why, sizeof(reply->why), "HTTP status %u", status);
     }
 }
 

@@ -114,11 +114,12 @@ static bool read_item(struct str *rest, char type, struct str *text, int64_t *nu
     if (!read_line(rest->ptr, rest->len, 0, &line, &next) || line.len == 0 || line.ptr[0] != type ||
         !str_to_i64((struct str){line.ptr + 1, line.len - 1}, number))
         return false;
-    if (type == '$') {
-        if (*number < 0 || next + (size_t)*number + 2 > rest->len)
+    *text = (struct str){rest->ptr + next, 0};
+    if (type == '$' && *number >= 0) { /* less: null, read as empty */
+        if (next + (size_t)*number + 2 > rest->len)
             return false;
-        *text = (struct str){rest->ptr + next, (size_t)*number};
-        next += (size_t)*number + 2;
+        text->len = (size_t)*number;
+        next += text->len + 2;
     }
     *rest = (struct str){rest->ptr + next, rest->len - next};
     return true;
@@ -134,8 +135,8 @@ static bool skip_item(struct str *rest)
     return true;
 }
 
-/* "first, last, [host, port, ...], [replica ...], ...": one range of CLUSTER SLOTS. An empty host
- * is that of the server which answered. */
+/* "first, last, [host, port, ...], [replica ...], ...": one range of CLUSTER SLOTS. A host that is
+ * empty or null is that of the server which answered. */
 static bool read_range(struct kv *kv, struct str *rest, const struct kv_server *from)
 {
     struct valkey *valkey = kv->own;
@@ -327,6 +328,7 @@ static void read_error(struct kv *kv, const struct kv_op *op, struct str text,
                        struct kv_reply *reply)
 {
     reply->result = KV_ERROR;
+    snprintf(reply->why, sizeof(reply->why), STR_FMT, STR_ARG(text));
     if (str_starts(text, STR("MOVED ")) || str_starts(text, STR("ASK "))) {
         redirect(kv, op, text, reply);
     } else if (str_starts(text, STR("OOM "))) {

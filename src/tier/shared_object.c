@@ -151,26 +151,59 @@ static struct kv_op head_op(const struct shared_io *io, const struct hash256 *ke
     return op;
 }
 
+static enum tier_result decode_head(const struct shared_io *io, const struct hash256 *key,
+                                    const struct kv_op *op, struct shared_head *head)
+{
+    if (op->result != KV_OK)
+        return result_of(op->result);
+    return shared_head_decode(&io->format, key, op->dst, op->got, head) ? TIER_OK : TIER_DAMAGED;
+}
+
+/* One that did not fit, and has said how large it is. */
+static enum tier_result read_large_head(const struct shared_io *io, const struct hash256 *key,
+                                        uint64_t bytes, uint64_t deadline_ns,
+                                        struct shared_head *head)
+{
+    struct kv_op op = head_op(io, key, KV_GET);
+
+    op.dst = mem_try_alloc(bytes);
+    op.capacity = bytes;
+    if (op.dst == NULL)
+        return TIER_ERROR;
+    kv_run(io->kv, &op, 1, deadline_ns);
+    enum tier_result result = decode_head(io, key, &op, head);
+    mem_free(op.dst);
+    return result;
+}
+
+void shared_read_heads(const struct shared_io *io, const struct hash256 *keys, size_t count,
+                       uint64_t deadline_ns, struct shared_head *heads, enum tier_result *results)
+{
+    struct kv_op ops[SHARED_HEADS_AT_ONCE];
+    char *room = mem_alloc_array(count, HEAD_BYTES);
+
+    assert(count <= SHARED_HEADS_AT_ONCE);
+    for (size_t i = 0; i < count; i++) {
+        ops[i] = head_op(io, &keys[i], KV_GET);
+        ops[i].dst = room + i * HEAD_BYTES;
+        ops[i].capacity = HEAD_BYTES;
+    }
+    kv_run(io->kv, ops, count, deadline_ns);
+    for (size_t i = 0; i < count; i++) {
+        bool large = ops[i].result == KV_ERROR && ops[i].got > HEAD_BYTES;
+        results[i] = large && ops[i].got <= HEAD_BYTES_MAX
+                         ? read_large_head(io, &keys[i], ops[i].got, deadline_ns, &heads[i])
+                         : decode_head(io, &keys[i], &ops[i], &heads[i]);
+    }
+    mem_free(room);
+}
+
 enum tier_result shared_read_head(const struct shared_io *io, const struct hash256 *key,
                                   uint64_t deadline_ns, struct shared_head *head)
 {
-    struct kv_op op = head_op(io, key, KV_GET);
-    enum tier_result result = TIER_ERROR;
-    uint64_t capacity = HEAD_BYTES;
+    enum tier_result result;
 
-    for (int i = 0; i < 2; i++) {
-        op.dst = mem_try_alloc(capacity);
-        op.capacity = op.dst != NULL ? capacity : 0;
-        kv_run(io->kv, &op, 1, deadline_ns);
-        result = result_of(op.result);
-        if (op.result != KV_ERROR || op.got <= capacity || op.got > HEAD_BYTES_MAX)
-            break;
-        mem_free(op.dst);
-        capacity = op.got;
-    }
-    if (result == TIER_OK && !shared_head_decode(&io->format, key, op.dst, op.got, head))
-        result = TIER_DAMAGED;
-    mem_free(op.dst);
+    shared_read_heads(io, key, 1, deadline_ns, head, &result);
     return result;
 }
 
@@ -304,7 +337,7 @@ enum tier_result shared_read_note(const struct shared_io *io, const struct hash2
     kv_run(io->kv, &op, 1, deadline_ns);
     enum tier_result result = result_of(op.result);
     if (result == TIER_OK && !shared_note_decode(&io->format, key, op.dst, op.got, out))
-        result = TIER_MISSING;
+        result = TIER_DAMAGED;
     mem_free(op.dst);
     return result;
 }
@@ -312,8 +345,8 @@ enum tier_result shared_read_note(const struct shared_io *io, const struct hash2
 /* ---- pages ---- */
 
 bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
-                       const struct hash256 *places, const bool *ask, size_t count,
-                       uint64_t deadline_ns, struct tier_page *pages)
+                       const struct hash256 *places, bool *ask, size_t count, uint64_t deadline_ns,
+                       struct tier_page *pages, uint64_t *damaged)
 {
     struct kv_op *ops = mem_alloc_array(count + 1, sizeof(*ops));
     char *room = mem_alloc_array(count + 1, SHARED_PAGE_BYTES_MAX);
@@ -335,60 +368,73 @@ bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
         if (!ask[i])
             continue;
         const struct kv_op *op = &ops[k++];
-        answered += op->result == KV_OK || op->result == KV_MISSING;
-        if (op->result == KV_OK &&
-            !shared_page_decode(&io->format, space, &places[i], op->dst, op->got, &pages[i]))
-            pages[i].count = 0; /* damaged or foreign: as if it were not there */
+        bool large = op->result == KV_ERROR && op->got > SHARED_PAGE_BYTES_MAX;
+        ask[i] = op->result == KV_OK || op->result == KV_MISSING || large;
+        answered += ask[i];
+        *damaged +=
+            large || (op->result == KV_OK && !shared_page_decode(&io->format, space, &places[i],
+                                                                 op->dst, op->got, &pages[i]));
     }
     mem_free(room);
     mem_free(ops);
     return asked == 0 || answered > 0;
 }
 
-static bool write_pages(const struct shared_io *io, const struct tier_meta *meta, size_t count,
+static void write_pages(const struct shared_io *io, const struct hash256 *space,
+                        const struct hash256 *places, const bool *chosen, size_t count,
                         const struct tier_page *pages)
 {
     struct kv_op *ops = mem_alloc_array(count, sizeof(*ops));
     struct buf *bytes = mem_alloc_array(count, sizeof(*bytes));
-    bool good = true;
+    size_t written = 0;
 
     for (size_t i = 0; i < count; i++) {
-        buf_init(&bytes[i], SHARED_PAGE_BYTES_MAX);
-        shared_page_encode(&io->format, &meta->space, &meta->places[i], &pages[i], &bytes[i]);
-        ops[i] = (struct kv_op){.verb = KV_PUT, .data = bytes[i].data, .bytes = bytes[i].len};
-        shared_page_name(&io->format, kv_prefix(io->kv), &meta->space, &meta->places[i],
-                         ops[i].name, sizeof(ops[i].name));
+        if (!chosen[i])
+            continue;
+        struct kv_op *op = &ops[written];
+        struct buf *page = &bytes[written++];
+        buf_init(page, SHARED_PAGE_BYTES_MAX);
+        shared_page_encode(&io->format, space, &places[i], &pages[i], page);
+        *op = (struct kv_op){.verb = KV_PUT, .data = page->data, .bytes = page->len};
+        shared_page_name(&io->format, kv_prefix(io->kv), space, &places[i], op->name,
+                         sizeof(op->name));
     }
-    kv_run(io->kv, ops, count, deadline_of(io));
-    for (size_t i = 0; i < count; i++) {
-        good &= ops[i].result == KV_OK;
-        buf_fini(&bytes[i]);
-    }
+    kv_run(io->kv, ops, written, deadline_of(io));
+    while (written > 0)
+        buf_fini(&bytes[--written]);
     mem_free(bytes);
     mem_free(ops);
-    return good;
+}
+
+/* Adds the object to the pages of places [first, first + count). A page that could not be read is
+ * not written: what other machines have put on it would be lost. */
+static void publish_some(const struct shared_io *io, const struct tier_meta *meta, size_t first,
+                         size_t count)
+{
+    struct tier_page *pages = mem_alloc_array(count, sizeof(*pages));
+    const struct hash256 *places = meta->places + first;
+    bool ask[PAGES_AT_ONCE];
+    uint64_t damaged = 0; /* they are replaced */
+
+    for (size_t i = 0; i < count; i++)
+        ask[i] = true;
+    (void)shared_read_pages(io, &meta->space, places, ask, count, deadline_of(io), pages, &damaged);
+    for (size_t i = 0; i < count; i++) {
+        struct tier_entry entry = {
+            .key = meta->key, .kind = meta->kind, .begin = meta->begin, .end = meta->end};
+        if (first + i + 1 < meta->places_count)
+            entry.child = places[i + 1];
+        shared_page_add(&pages[i], &entry);
+    }
+    write_pages(io, &meta->space, places, ask, count, pages);
+    mem_free(pages);
 }
 
 void shared_publish(const struct shared_io *io, const struct tier_meta *meta)
 {
     /* The last key is that of the last whole block: it has a page only as a parent. */
-    size_t count =
-        MIN(meta->places_count > 1 ? meta->places_count - 1 : meta->places_count, PAGES_AT_ONCE);
-    struct tier_page *pages = count > 0 ? mem_alloc_array(count, sizeof(*pages)) : NULL;
-    bool ask[PAGES_AT_ONCE];
+    size_t count = meta->places_count > 1 ? meta->places_count - 1 : meta->places_count;
 
-    for (size_t i = 0; i < count; i++)
-        ask[i] = true;
-    if (count > 0 &&
-        shared_read_pages(io, &meta->space, meta->places, ask, count, deadline_of(io), pages)) {
-        for (size_t i = 0; i < count; i++) {
-            struct tier_entry entry = {
-                .key = meta->key, .kind = meta->kind, .begin = meta->begin, .end = meta->end};
-            if (i + 1 < meta->places_count)
-                entry.child = meta->places[i + 1];
-            shared_page_add(&pages[i], &entry);
-        }
-        (void)write_pages(io, meta, count, pages);
-    }
-    mem_free(pages);
+    for (size_t first = 0; first < count; first += PAGES_AT_ONCE)
+        publish_some(io, meta, first, MIN(count - first, PAGES_AT_ONCE));
 }

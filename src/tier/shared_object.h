@@ -40,6 +40,10 @@ enum tier_result shared_write(const struct shared_io *io, const struct tier_meta
 /* Adds the object to the pages of its places. Best effort: an object on no page is not found. */
 void shared_publish(const struct shared_io *io, const struct tier_meta *meta);
 
+enum { SHARED_HEADS_AT_ONCE = 16 };
+/* All in one question; at most SHARED_HEADS_AT_ONCE. heads[i] is the caller's where results[i] is OK. */
+void shared_read_heads(const struct shared_io *io, const struct hash256 *keys, size_t count,
+                       uint64_t deadline_ns, struct shared_head *heads, enum tier_result *results);
 enum tier_result shared_read_head(const struct shared_io *io, const struct hash256 *key,
                                   uint64_t deadline_ns, struct shared_head *head);
 /* Reads and verifies the payload. */
@@ -50,15 +54,16 @@ enum tier_result shared_read_parts(const struct shared_io *io, const struct shar
 bool shared_erase(const struct shared_io *io, const struct hash256 *key,
                   const struct shared_head *only);
 
-/* Notes: small values. read appends to `out`; MISSING also when it is damaged or foreign. */
+/* Notes: small values. read appends to `out`. */
 enum tier_result shared_write_note(const struct shared_io *io, const struct hash256 *key,
                                    const void *data, size_t len);
 enum tier_result shared_read_note(const struct shared_io *io, const struct hash256 *key,
                                   uint64_t deadline_ns, struct buf *out);
 
-/* Fills the pages of the places for which `ask` is true; false: no server answered. */
+/* Fills the pages of the places for which `ask` is true, and makes it false where no answer came. A
+ * page that is damaged or foreign is empty, and counted. False: no server answered. */
 bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
-                       const struct hash256 *places, const bool *ask, size_t count,
-                       uint64_t deadline_ns, struct tier_page *pages);
+                       const struct hash256 *places, bool *ask, size_t count, uint64_t deadline_ns,
+                       struct tier_page *pages, uint64_t *damaged);
 
 #endif

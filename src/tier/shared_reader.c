@@ -229,7 +229,7 @@ static size_t choose_asked(struct tier_shared *shared, const struct hash256 *spa
 
 static void note_empty(struct tier_shared *shared, const struct hash256 *space,
                        const struct hash256 *places, size_t count, const bool *ask,
-                       const struct tier_page *pages)
+                       const struct tier_page *pages, uint64_t damaged)
 {
     uint64_t until_ns = clock_deadline_ns(clock_real(), shared->options.negative_ns);
 
@@ -237,6 +237,7 @@ static void note_empty(struct tier_shared *shared, const struct hash256 *space,
     for (size_t i = 0; i < count; i++)
         if (ask[i] && pages[i].count == 0)
             shared_known_set_empty(&shared->known, space, &places[i], until_ns);
+    shared->counters.pages_damaged += damaged;
     lock_leave(&shared->lock);
 }
 
@@ -244,6 +245,7 @@ bool shared_find(struct tier *tier, const struct hash256 *space, const struct ha
                  size_t count, uint64_t deadline_ns, struct tier_page *pages)
 {
     struct tier_shared *shared = shared_of(tier);
+    uint64_t damaged = 0;
     bool ask[FIND_MAX];
 
     assert(count <= FIND_MAX);
@@ -251,11 +253,31 @@ bool shared_find(struct tier *tier, const struct hash256 *space, const struct ha
         pages[i].count = 0;
     if (choose_asked(shared, space, places, count, ask) == 0)
         return true;
-    if (kv_is_down(shared->io.kv) ||
-        !shared_read_pages(&shared->io, space, places, ask, count, deadline_ns, pages))
-        return false;
-    note_empty(shared, space, places, count, ask, pages);
-    return true;
+    bool answered =
+        !kv_is_down(shared->io.kv) &&
+        shared_read_pages(&shared->io, space, places, ask, count, deadline_ns, pages, &damaged);
+    if (answered)
+        note_empty(shared, space, places, count, ask, pages, damaged);
+    return answered;
+}
+
+static void take_head(struct tier_shared *shared, const struct hash256 *key,
+                      struct shared_head *head, enum tier_result result,
+                      void (*fn)(const struct tier_meta *meta, void *arg), void *arg)
+{
+    lock_enter(&shared->lock);
+    bool doomed = shared_is_doomed_locked(shared, key);
+    shared->counters.heads_damaged += result == TIER_DAMAGED;
+    lock_leave(&shared->lock);
+    if (result == TIER_DAMAGED)
+        (void)shared_erase(&shared->io, key, NULL);
+    if (result != TIER_OK)
+        return;
+    if (!doomed)
+        fn(&head->meta, arg);
+    lock_enter(&shared->lock);
+    shared_known_add(&shared->known, head);
+    lock_leave(&shared->lock);
 }
 
 void shared_read_meta(struct tier *tier, const struct hash256 *keys, size_t count,
@@ -264,22 +286,13 @@ void shared_read_meta(struct tier *tier, const struct hash256 *keys, size_t coun
 {
     struct tier_shared *shared = shared_of(tier);
 
-    for (size_t i = 0; i < count; i++) {
-        struct shared_head head;
-        enum tier_result result = shared_read_head(&shared->io, &keys[i], deadline_ns, &head);
-        lock_enter(&shared->lock);
-        bool doomed = shared_is_doomed_locked(shared, &keys[i]);
-        shared->counters.heads_damaged += result == TIER_DAMAGED;
-        lock_leave(&shared->lock);
-        if (result == TIER_DAMAGED)
-            (void)shared_erase(&shared->io, &keys[i], NULL);
-        if (result != TIER_OK)
-            continue;
-        if (!doomed)
-            fn(&head.meta, arg);
-        lock_enter(&shared->lock);
-        shared_known_add(&shared->known, &head);
-        lock_leave(&shared->lock);
+    for (size_t i = 0; i < count; i += SHARED_HEADS_AT_ONCE) {
+        struct shared_head heads[SHARED_HEADS_AT_ONCE];
+        enum tier_result results[SHARED_HEADS_AT_ONCE];
+        size_t some = MIN(count - i, SHARED_HEADS_AT_ONCE);
+        shared_read_heads(&shared->io, keys + i, some, deadline_ns, heads, results);
+        for (size_t k = 0; k < some; k++)
+            take_head(shared, &keys[i + k], &heads[k], results[k], fn, arg);
     }
 }
 
@@ -293,7 +306,7 @@ bool tier_shared_get_note(struct tier *tier, const struct hash256 *key, uint64_t
     if (kv_is_down(shared->io.kv) || choose_asked(shared, NULL, key, 1, &ask) == 0)
         return false;
     enum tier_result result = shared_read_note(&shared->io, key, deadline_ns, out);
-    if (result == TIER_MISSING)
-        note_empty(shared, NULL, key, 1, &ask, &empty);
+    if (result == TIER_MISSING || result == TIER_DAMAGED)
+        note_empty(shared, NULL, key, 1, &ask, &empty, result == TIER_DAMAGED);
     return result == TIER_OK;
 }

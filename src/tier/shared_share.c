@@ -1,6 +1,6 @@
 /*
- * shared_share.c: INCRBY, then the sum of the counters. Reading a counter renews its time to live,
- * so each is read once after it was made.
+ * shared_share.c: INCRBY, then the sum of the counters. INCRBY makes a counter without a time to
+ * live, so SET NX makes it, on the same connection and before it.
  */
 #include "tier/shared_share.h"
 
@@ -29,11 +29,15 @@ static struct kv_op counter_op(const struct shared_io *io, const struct hash256 
 static bool add(const struct shared_io *io, const struct hash256 *tenant, int64_t amount,
                 uint64_t wall_ns)
 {
-    struct kv_op op = counter_op(io, tenant, eighth_of(io, wall_ns), KV_ADD);
+    struct kv_op ops[] = {counter_op(io, tenant, eighth_of(io, wall_ns), KV_PUT),
+                          counter_op(io, tenant, eighth_of(io, wall_ns), KV_ADD)};
 
-    op.amount = amount;
-    kv_run(io->kv, &op, 1, clock_deadline_ns(clock_real(), io->timeout_ns));
-    return op.result == KV_OK;
+    ops[0].data = "0";
+    ops[0].bytes = 1;
+    ops[0].once = true;
+    ops[1].amount = amount;
+    kv_run(io->kv, ops, COUNT_OF(ops), clock_deadline_ns(clock_real(), io->timeout_ns));
+    return ops[1].result == KV_OK;
 }
 
 /* What was written since the time to live began: that, or up to an eighth more. */

@@ -62,6 +62,7 @@ enum err tier_shared_open(struct tier **tier, const struct tier_shared_options *
     X(finds, "questions what other machines have stored")                             \
     X(pages_asked, "pages asked for")                                                 \
     X(pages_skipped, "pages that were empty a moment ago, and not asked for")         \
+    X(pages_damaged, "pages and notes that were damaged or foreign")                  \
     X(heads_damaged, "heads that were damaged or foreign")                            \
     X(parts_missing, "objects without one of their parts")                            \
     X(parts_damaged, "objects with a part of another size or digest")                 \

@@ -331,6 +331,70 @@ static void test_questions_are_asked_once(void **state)
     fleet_proxy_stop(&proxy);
 }
 
+/* Requests whose prompts differ find each their own, also when they begin alike and ask at once. */
+static void test_others_wait_and_ask(void **state)
+{
+    static struct fleet_proxy proxy;
+    struct asker askers[ASKERS];
+    int32_t tokens[ASKERS][TOKENS];
+    atomic_uint begun = 0;
+    struct kit a, b;
+
+    (void)state;
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    for (uint32_t i = 0; i < ASKERS; i++) {
+        kit_tokens(tokens[i], TOKENS, i + 1);
+        if (i > 1) /* the others have nothing in common */
+            memcpy(tokens[i], tokens[1], 2 * KIT_BLOCK * sizeof(tokens[i][0]));
+        kit_store(&a, tokens[i], TOKENS, NULL);
+    }
+    flush(&a);
+    fleet_proxy_start(&proxy, server.port);
+    snprintf(server.url, sizeof(server.url), "valkey://127.0.0.1:%u/test", proxy.port);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    atomic_store(&proxy.held, "GETEX");
+    for (int i = 0; i < ASKERS; i++) {
+        askers[i] = (struct asker){.kit = &b, .tokens = tokens[i], .begun = &begun};
+        assert_ok(thread_start(&askers[i].thread, "asker", ask_store, &askers[i], NULL));
+    }
+    while (atomic_load(&begun) < ASKERS || atomic_load(&proxy.holds) == 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    atomic_store(&proxy.held, NULL);
+    for (int i = 0; i < ASKERS; i++) {
+        thread_join(&askers[i].thread);
+        assert_int_equal(askers[i].result, HEARTH_OK);
+    }
+    for (int i = 0; i < ASKERS; i++)
+        assert_int_equal(kit_restore(&b, tokens[i], TOKENS, NULL), TOKENS - 1);
+    kit_close(&b);
+    kit_close(&a);
+    fleet_proxy_stop(&proxy);
+}
+
+/* A store that was slow once is asked again, although computing would have been faster then. */
+static void test_slow_once(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+    uint32_t found = 0;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    hearth_space_set_speed(b.space, TOKENS, 1e12); /* a second for all of them */
+    b.cache->tiers[HEARTH_TIER_REMOTE].latency_s = 3;
+    for (int i = 0; i < 100 && found == 0; i++) {
+        found = find(&b, tokens, TOKENS);
+        assert_true(i > 0 || found == 0); /* not at once */
+    }
+    assert_int_equal(found, TOKENS - 1);
+    kit_close(&a);
+    kit_close(&b);
+}
+
 /* ---- lies ---- */
 
 enum { VALUES_MAX = 256, VALUE_BYTES_MAX = 64 << 10 };
@@ -479,4 +543,4 @@ TEST_SUITE(TEST(test_rows_are_found), TEST(test_sealed_rows_are_found),
            TEST(test_other_installations_and_tenants_find_nothing),
            TEST(test_clearing_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
            TEST(test_objects_are_fetched_once), TEST(test_questions_are_asked_once),
-           TEST(test_lies))
+           TEST(test_others_wait_and_ask), TEST(test_slow_once), TEST(test_lies))

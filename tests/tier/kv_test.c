@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "support/fleet_kit.h"
 #include "support/test.h"
@@ -36,7 +37,7 @@ struct script {
 };
 
 /* False: the connection ends. */
-static bool answer_one(struct script *script, int fd, const char *command)
+static bool answer_one(struct script *script, int fd, const char *command, bool *let_in)
 {
     static const char no_cluster[] = "-ERR This instance has cluster support disabled\r\n";
     const char *reply = atomic_load(&script->reply);
@@ -47,10 +48,12 @@ static bool answer_one(struct script *script, int fd, const char *command)
         return true;
     if (strstr(command, "SLOTS") != NULL)
         reply = no_cluster;
+    else if (strstr(command, "\r\nAUTH\r\n") != NULL)
+        *let_in = (reply = script->auth) != NULL;
+    else if (script->auth != NULL && !*let_in)
+        reply = "-NOAUTH Authentication required.\r\n";
     else if (strstr(command, "ASKING") != NULL)
         reply = "+OK\r\n";
-    else if (strstr(command, "\r\nAUTH\r\n") != NULL)
-        reply = script->auth;
     else
         prelude = false;
     if (reply == NULL || (reply[0] != '\0' && send(fd, reply, strlen(reply), MSG_NOSIGNAL) < 0))
@@ -65,7 +68,7 @@ static bool answer_one(struct script *script, int fd, const char *command)
 static void answer(struct script *script, int fd)
 {
     char bytes[65536];
-    bool open = true;
+    bool open = true, let_in = false;
     ssize_t got;
 
     while (open && (got = recv(fd, bytes, sizeof(bytes) - 1, 0)) > 0) {
@@ -75,7 +78,7 @@ static void answer(struct script *script, int fd)
             if (next != NULL)
                 next[1] = '\0'; /* keeps its last \r */
             next = next != NULL ? next + 2 : NULL;
-            open = answer_one(script, fd, command);
+            open = answer_one(script, fd, command, &let_in);
         }
     }
     close(fd);
@@ -308,6 +311,56 @@ static void test_passwords(void **state)
     }
 }
 
+/* Opens the breaker; the line that says so. Borrowed until the next call. */
+static const char *breaker_line(const char *url)
+{
+    static char text[1024];
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    struct log *log = log_create(
+        &(struct log_options){.fd = ends[1], .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    struct kv_options options = {.url = url, .log = log};
+    struct kv *kv;
+    char dst[8];
+    assert_ok(kv_open(&kv, &options, NULL));
+    while (!kv_is_down(kv))
+        (void)run_one(kv, KV_GET, dst, 4);
+    kv_close(&kv);
+    log_destroy(&log);
+    ssize_t got = read(ends[0], text, sizeof(text) - 1);
+    text[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    close(ends[1]);
+    return text;
+}
+
+/* The log says why a server is not used. */
+static void test_reasons(void **state)
+{
+    static const struct {
+        const char *url, *auth, *reply, *why;
+    } rows[] = {
+        {"valkey://u:p@127.0.0.1:%u", "-WRONGPASS invalid pair\r\n", "", "WRONGPASS invalid pair"},
+        {"valkey://127.0.0.1:%u", NULL, "-LOADING in memory\r\n", "LOADING in memory"},
+        {"valkey://127.0.0.1:%u", NULL, NULL, "connection lost"},
+        {"s3://bucket/t", NULL, S3_ERROR("403 Forbidden", "No", "30"), "HTTP status 403"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct script script;
+        char url[64];
+        script_start(&script, rows[i].reply);
+        script.auth = rows[i].auth;
+        snprintf(url, sizeof(url), rows[i].url, script.port);
+        const char *line = breaker_line(url);
+        if (strstr(line, rows[i].why) == NULL)
+            fail_msg("row %zu: %s", i, line);
+        script_stop(&script);
+    }
+}
+
 /* ---- connections ---- */
 
 static void test_refused(void **state)
@@ -360,6 +413,27 @@ static void test_moved_storm(void **state)
         kv_close(&kv);
         script_stop(&script);
     }
+}
+
+/* A slot that moves to a server with a password, to which there is no connection yet. */
+static void test_asked_with_password(void **state)
+{
+    (void)state;
+    struct script from, to;
+    char url[64], reply[64], dst[8];
+
+    script_start(&from, "");
+    script_start(&to, "$4\r\nabcd\r\n");
+    from.auth = to.auth = "+OK\r\n";
+    snprintf(reply, sizeof(reply), "-ASK 1 127.0.0.1:%u\r\n", to.port);
+    atomic_store(&from.reply, reply);
+    snprintf(url, sizeof(url), "valkey://u:p@127.0.0.1:%u", from.port);
+    struct kv *kv = open_kv(url, NS_PER_S);
+    assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_OK);
+    assert_memory_equal(dst, "abcd", 4);
+    kv_close(&kv);
+    script_stop(&from);
+    script_stop(&to);
 }
 
 /* Open after three failures; then one run tries, and closes it. */
@@ -454,5 +528,6 @@ static void test_urls(void **state)
 }
 
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
-           TEST(test_refused), TEST(test_reset), TEST(test_moved_storm), TEST(test_breaker),
-           TEST(test_half_open), TEST(test_urls))
+           TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_moved_storm),
+           TEST(test_asked_with_password), TEST(test_breaker), TEST(test_half_open),
+           TEST(test_urls))

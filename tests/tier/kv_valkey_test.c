@@ -233,6 +233,25 @@ static void store_all(struct kv *kv)
         clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
 }
 
+/* Nodes that do not know their address: it is that of the node which was asked. */
+static void check_unknown_hosts(const struct fleet_server *servers)
+{
+    static const char *const set[] = {
+        "CONFIG SET maxmemory 100mb",
+        "CONFIG SET cluster-preferred-endpoint-type unknown-endpoint"};
+    static const char *const restore[] = {"CONFIG SET maxmemory 0",
+                                          "CONFIG SET cluster-preferred-endpoint-type ip"};
+
+    for (size_t i = 0; i < FLEET_CLUSTER * COUNT_OF(set); i++)
+        assert_string_equal(fleet_ask(&servers[i / 2], set[i % 2]), "+OK");
+    struct kv *kv = open_kv(servers[0].url);
+    assert_true(kv_has_room(kv, soon()));
+    assert_int_equal(kv_capacity(kv), UINT64_C(300) << 20); /* three masters */
+    kv_close(&kv);
+    for (size_t i = 0; i < FLEET_CLUSTER * COUNT_OF(restore); i++)
+        assert_string_equal(fleet_ask(&servers[i / 2], restore[i % 2]), "+OK");
+}
+
 static void test_cluster(void **state)
 {
     (void)state;
@@ -241,6 +260,7 @@ static void test_cluster(void **state)
     unsigned failed = 0;
 
     fleet_start_cluster(servers);
+    check_unknown_hosts(servers);
     struct kv *kv = open_kv(servers[0].url); /* the others are found */
     store_all(kv);
     assert_true(kv_servers(kv) >= 3);

@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "support/tier_suite.h"
 
-enum { PART_BYTES = 1000, BYTES = 2500, PARTS = 3 };
+enum { PART_BYTES = 1000, BYTES = 2500, PARTS = 3, TOKENS = 20000 }; /* tokens: of a large head */
 
 static struct shared_io open_io(uint16_t port)
 {
@@ -124,4 +124,53 @@ static void test_lost_replies(void **state)
     fleet_proxy_stop(&proxy);
 }
 
-TEST_SUITE(TEST(test_first_writer_wins), TEST(test_lost_replies))
+/* Writes an object with that many tokens. */
+static struct hash256 write_one(const struct shared_io *io, uint32_t n, uint32_t tokens_count)
+{
+    static const int32_t tokens[TOKENS];
+    struct tier_meta meta = tier_suite_meta(n, BYTES);
+    unsigned char data[BYTES] = {0};
+    struct shared_head head;
+    bool existed;
+
+    meta.tokens = tokens;
+    meta.tokens_count = tokens_count;
+    assert_int_equal(shared_write(io, &meta, data, step_on, NULL, &existed, &head), TIER_OK);
+    shared_head_fini(&head);
+    return meta.key;
+}
+
+/* One question for many heads; what is wrong with one of them is wrong with none of the others. */
+static void test_heads_at_once(void **state)
+{
+    static const enum tier_result expected[] = {TIER_OK, TIER_MISSING, TIER_DAMAGED, TIER_OK,
+                                                TIER_OK};
+    struct shared_head heads[COUNT_OF(expected)];
+    enum tier_result results[COUNT_OF(expected)];
+    struct hash256 keys[COUNT_OF(expected)];
+    char name[KV_NAME_BYTES], command[KV_NAME_BYTES + 16];
+    struct fleet_server server;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    struct shared_io io = open_io(server.port);
+    for (uint32_t i = 0; i < COUNT_OF(keys); i++)
+        keys[i] =
+            expected[i] == TIER_OK ? write_one(&io, i, i == 3 ? TOKENS : i) : tier_suite_key(i);
+    shared_head_name(&io.format, kv_prefix(io.kv), &keys[2], name, sizeof(name));
+    snprintf(command, sizeof(command), "SET %s nonsense", name);
+    assert_string_equal(fleet_ask(&server, command), "+OK");
+    shared_read_heads(&io, keys, COUNT_OF(keys), clock_deadline_ns(clock_real(), io.timeout_ns),
+                      heads, results);
+    for (uint32_t i = 0; i < COUNT_OF(keys); i++) {
+        assert_int_equal(results[i], expected[i]);
+        if (results[i] != TIER_OK)
+            continue;
+        assert_true(hash256_eq(&heads[i].meta.key, &keys[i]));
+        assert_int_equal(heads[i].meta.tokens_count, i == 3 ? TOKENS : i);
+        shared_head_fini(&heads[i]);
+    }
+    kv_close(&io.kv);
+}
+
+TEST_SUITE(TEST(test_first_writer_wins), TEST(test_lost_replies), TEST(test_heads_at_once))

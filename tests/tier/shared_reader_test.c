@@ -11,9 +11,10 @@
 #include "support/fleet_proxy.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
+#include "tier/shared_format.h"
 #include "tier/tier_shared.h"
 
-enum { BYTES = 100000, PUTS = 3, PLACES = 4 };
+enum { BYTES = 100000, PUTS = 3, PLACES = 4, MANY = 150 };
 #define WAIT_NS (60 * NS_PER_S)
 
 static struct fleet_server server;
@@ -116,4 +117,71 @@ static void test_empty_pages_are_remembered(void **state)
     tier_close(&tier);
 }
 
-TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_empty_pages_are_remembered))
+/* A page that could not be read is neither remembered as empty nor written over. Here it has
+ * another type, which is an error of this page alone. */
+static void test_unread_pages(void **state)
+{
+    static unsigned char data[BYTES];
+    const struct hash256 space = {{9}}, key = {{1, 2, 3}}, places[PLACES] = {{{1}}, {{2}}, {{3}}};
+    char name[KV_NAME_BYTES], command[KV_NAME_BYTES + 16];
+    struct tier_page pages[PLACES];
+    struct shared_format format;
+    atomic_uint done = 0;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    struct tier *tier = open_at(server.port);
+    shared_format_init(&format, &key, NULL);
+    shared_page_name(&format, "test:", &space, &places[0], name, sizeof(name));
+    snprintf(command, sizeof(command), "LPUSH %s x", name);
+    assert_string_equal(fleet_ask(&server, command), ":1");
+    find(tier, places, pages);
+    assert_false(tier->ops->find(tier, &space, places, PLACES,
+                                 clock_deadline_ns(clock_real(), WAIT_NS), pages));
+    assert_int_equal(stats_of(tier).pages_asked, PLACES + 1); /* that page alone */
+    struct tier_meta meta = tier_suite_meta(1, BYTES);
+    meta.space = space;
+    meta.places = places;
+    meta.places_count = 3;
+    tier_suite_fill(data, BYTES, 1, 0);
+    assert_true(tier->ops->put(tier, &meta, data, count_done, &done));
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    snprintf(command, sizeof(command), "TYPE %s", name);
+    assert_string_equal(fleet_ask(&server, command), "+list");
+    find(tier, places, pages);
+    assert_int_equal(pages[1].count, 1);
+    tier_close(&tier);
+}
+
+/* Every block of an object with many has its page. */
+static void test_many_pages(void **state)
+{
+    static unsigned char data[BYTES];
+    static struct tier_page pages[MANY];
+    struct hash256 places[MANY + 1];
+    const struct hash256 space = {{9}};
+    atomic_uint done = 0;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    struct tier *tier = open_at(server.port);
+    for (uint32_t i = 0; i <= MANY; i++)
+        places[i] = tier_suite_key(1000 + i);
+    struct tier_meta meta = tier_suite_meta(1, BYTES);
+    meta.space = space;
+    meta.places = places;
+    meta.places_count = MANY + 1;
+    tier_suite_fill(data, BYTES, 1, 0);
+    assert_true(tier->ops->put(tier, &meta, data, count_done, &done));
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    assert_true(tier->ops->find(tier, &space, places, MANY,
+                                clock_deadline_ns(clock_real(), WAIT_NS), pages));
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(pages[i].count, 1);
+        assert_true(hash256_eq(&pages[i].entries[0].child, &places[i + 1]));
+    }
+    tier_close(&tier);
+}
+
+TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_empty_pages_are_remembered),
+           TEST(test_unread_pages), TEST(test_many_pages))
