@@ -13,6 +13,7 @@
 #include "sched/draft.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/attr.h"
@@ -31,16 +32,21 @@ enum {
 
 #define NO_PLACE UINT32_MAX
 
-/* How fast rates follow: of one sequence, of all, and of the costs. */
-static const double own_weight = 1.0 / 8, shared_weight = 1.0 / 64, cost_weight = 1.0 / 8;
-/* A draft must gain as much, or it is not worth the noise of the measurement. */
-static const double gain_min = 1.03;
+/* Guesses that a mean is made of: of one sequence, of all; and those that the mean of all counts for
+ * in a new sequence. */
+static const double own_guesses = 16, shared_guesses = 512, prior_guesses = 8;
+/* How fast costs follow. */
+static const double cost_weight = 1.0 / 8;
+/* A draft must gain as much, and a longer one as much more, or it is not worth the noise of the
+ * measurement. */
+static const double gain_min = 1.03, longer_gain = 1.005;
 /* A token more in a batch, as a part of the batch, as long as that is not measured. */
 static const double token_part = 0.2;
-/* After so many narrower steps, a measurement counts for nothing; sooner where narrower widths tell
- * what to expect. A draft that is tried again and does not pay costs the time of a token or two, so
- * this bounds the loss to about one percent. */
-static const double age_max = 256;
+/* After so many narrower steps, a measurement is no reason against a try. */
+static const double age_max = 64;
+/* Tries must promise so much more than what is known, may cost this part of all steps, and so many
+ * steps at once. */
+static const double try_gain = 1.1, try_part = 1.0 / 200, try_steps = 2;
 
 struct reference {
     token_id *tokens;
@@ -65,19 +71,22 @@ struct draft {
 
 struct draft_rates draft_rates_default(void)
 {
-    return (struct draft_rates){{[DRAFT_TREE] = 0.9,
-                                 [DRAFT_PREDICTION] = 0.8,
-                                 [DRAFT_HISTORY_SHORT] = 0.3,
-                                 [DRAFT_HISTORY] = 0.6,
-                                 [DRAFT_HISTORY_LONG] = 0.8}};
+    return (struct draft_rates){{[DRAFT_TREE] = {0.9, prior_guesses},
+                                 [DRAFT_PREDICTION] = {0.8, prior_guesses},
+                                 [DRAFT_HISTORY_SHORT] = {0.3, prior_guesses},
+                                 [DRAFT_HISTORY] = {0.6, prior_guesses},
+                                 [DRAFT_HISTORY_LONG] = {0.8, prior_guesses}}};
 }
 
 struct draft *draft_create(const struct draft_rates *rates)
 {
     struct draft *draft = mem_try_alloc(sizeof(*draft));
 
-    if (draft != NULL)
-        *draft = (struct draft){.rates = *rates, .place = NO_PLACE, .guessed = TOKEN_NONE};
+    if (draft == NULL)
+        return NULL;
+    *draft = (struct draft){.rates = *rates, .place = NO_PLACE, .guessed = TOKEN_NONE};
+    for (size_t i = 0; i < COUNT_OF(draft->rates.of); i++)
+        draft->rates.of[i].count = MIN(draft->rates.of[i].count, prior_guesses);
     return draft;
 }
 
@@ -248,22 +257,29 @@ static void guess_one(struct draft *draft, const token_id *tokens)
     draft->guessed = TOKEN_NONE;
     for (size_t i = 0; i < COUNT_OF(draft->references); i++) {
         const struct reference *reference = &draft->references[i];
-        if (reference->synced && draft->rates.of[i] > best) {
-            best = draft->rates.of[i];
+        if (reference->synced && draft->rates.of[i].mean > best) {
+            best = draft->rates.of[i].mean;
             draft->source = (enum draft_source)i;
             draft->guessed = reference->tokens[reference->at];
         }
     }
     enum draft_source history = history_source(draft->matched);
-    if (tokens != NULL && draft->place != NO_PLACE && draft->rates.of[history] > best) {
+    if (tokens != NULL && draft->place != NO_PLACE && draft->rates.of[history].mean > best) {
         draft->source = history;
         draft->guessed = tokens[draft->place];
     }
 }
 
-static void learn(struct draft_rates *rates, enum draft_source source, bool right, double weight)
+static void learn(struct draft_rate *rate, bool right, double guesses)
 {
-    rates->of[source] += ((right ? 1.0 : 0.0) - rates->of[source]) * weight;
+    rate->count = MIN(rate->count + 1, guesses);
+    rate->mean += ((right ? 1.0 : 0.0) - rate->mean) / rate->count;
+}
+
+/* One standard error below the mean: drafts are made where the mean is high, and so is its error. */
+static double chance_of(const struct draft_rate *rate)
+{
+    return MAX(rate->mean - sqrt(rate->mean * (1 - rate->mean) / rate->count), 0);
 }
 
 void draft_follow(struct draft *draft, const token_id *tokens, uint32_t count,
@@ -275,8 +291,8 @@ void draft_follow(struct draft *draft, const token_id *tokens, uint32_t count,
     assert(count > 0);
     if (draft->guessed != TOKEN_NONE) {
         bool right = draft->guessed == tokens[count - 1];
-        learn(&draft->rates, draft->source, right, own_weight);
-        learn(shared, draft->source, right, shared_weight);
+        learn(&draft->rates.of[draft->source], right, own_guesses);
+        learn(&shared->of[draft->source], right, shared_guesses);
     }
     for (size_t i = 0; i < COUNT_OF(draft->references); i++)
         follow_reference(&draft->references[i], tokens, count);
@@ -301,25 +317,35 @@ uint32_t draft_guess(const struct draft *draft, const token_id *tokens, uint32_t
     uint32_t found = history ? count - draft->place : reference->count - reference->at;
 
     found = MIN(found, max);
-    *chance = draft->rates.of[draft->source];
+    *chance = chance_of(&draft->rates.of[draft->source]);
     memcpy(next, from, found * sizeof(*next));
     return found;
 }
 
 /* ---- what batches cost ---- */
 
-void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint64_t ns)
+/* Each width up to 16, then two classes between powers of two. */
+static unsigned class_of(uint32_t width)
 {
-    unsigned class = MIN(31 - (unsigned)__builtin_clz(MAX(width, 1)), DRAFT_WIDTHS - 1);
-    double *at = &cost->of[class].ns, *mean = &cost->of[class].width, now = (double)ns;
-    double weight = MAX(cost_weight, MIN(cost->of[class].age * 2 / age_max, 1));
+    unsigned log = 31 - (unsigned)__builtin_clz(MAX(width, 1));
 
-    for (size_t wider = class + 1; wider < DRAFT_WIDTHS; wider++)
-        cost->of[wider].age++;
+    return width <= 16 ? MAX(width, 1) - 1
+                       : MIN(16 + 2 * (log - 4) + (width >> (log - 1) & 1), DRAFT_WIDTHS - 1);
+}
+
+static bool is_known(const struct draft_cost *cost, size_t class)
+{
+    return cost->of[class].samples >= DRAFT_COST_SAMPLES;
+}
+
+static void learn_class(struct draft_cost *cost, unsigned class, double width, double now)
+{
+    double *at = &cost->of[class].ns, *mean = &cost->of[class].width;
+    double weight = MAX(cost_weight, MIN(cost->of[class].age / age_max, 1));
+
     cost->of[class].age = 0;
-
     /* The first steps of a width also allocate; the best of them is the truth. */
-    if (cost->of[class].samples < DRAFT_COST_SAMPLES) {
+    if (!is_known(cost, class)) {
         bool better = cost->of[class].samples == 0 || now / width < *at / *mean;
         *at = better ? now : *at;
         *mean = better ? width : *mean;
@@ -332,27 +358,67 @@ void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint64_t ns)
     *mean += (width - *mean) * weight;
 }
 
-double draft_cost_ns(const struct draft_cost *cost, double width)
+/* The first step after drafts, or after a change of width, takes longer than the next ones. */
+static bool is_steady(struct draft_cost *cost, uint32_t width, unsigned class, double now)
+{
+    double longer = now - cost->of[class].ns;
+    bool after_drafts = cost->last_guesses > 0;
+
+    if (!is_known(cost, class) || (!after_drafts && cost->last_width == width))
+        return true;
+    if (after_drafts)
+        cost->back_ns += (MIN(longer, cost->of[class].ns) - cost->back_ns) * cost_weight;
+    return longer < 0;
+}
+
+void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint32_t guesses, uint64_t ns)
+{
+    double plain = width - guesses, plain_ns = draft_cost_ns(cost, plain, plain, false);
+    unsigned class = class_of(width);
+
+    cost->spent = MAX(cost->spent - try_part, 0);
+    if (guesses > 0 && cost->trying && plain_ns > 0)
+        cost->spent = MIN(cost->spent + MAX((double)ns / plain_ns - 1, 0), 4 * try_steps);
+    for (size_t wider = class + 1; wider < DRAFT_WIDTHS; wider++)
+        cost->of[wider].age++;
+    if (guesses > 0 || is_steady(cost, width, class, (double)ns))
+        learn_class(cost, class, width, (double)ns);
+    cost->last_width = width;
+    cost->last_guesses = guesses;
+}
+
+void draft_cost_accept(struct draft_cost *cost, uint32_t answers)
+{
+    if (cost->trying)
+        cost->spent = MAX(cost->spent - 1.0 / answers, 0);
+}
+
+void draft_cost_pause(struct draft_cost *cost)
+{
+    cost->last_width = cost->last_guesses = 0;
+}
+
+double draft_cost_ns(const struct draft_cost *cost, double width, double plain, bool hope)
 {
     double x = 0, y = 0, slope = 0; /* the last known class below, and the line to the next */
-    bool two = false;               /* the slope is that between two classes */
 
     for (size_t i = 0; i < DRAFT_WIDTHS; i++) {
-        if (cost->of[i].samples < DRAFT_COST_SAMPLES)
+        if (!is_known(cost, i))
             continue;
         double next_x = cost->of[i].width, next_y = MAX(cost->of[i].ns, y);
-        if (x > 0) { /* as hoped, the more the older the measurement is */
+        if (hope && x > 0) { /* as hoped, the more the older the measurement is */
             double hoped = MIN(y + slope * (next_x - x), next_y);
-            next_y += (hoped - next_y) * MIN(cost->of[i].age / (two ? age_max / 8 : age_max), 1);
+            next_y += (hoped - next_y) * MIN(cost->of[i].age / age_max, 1);
         }
-        two = x > 0;
-        slope = two ? (next_y - y) / (next_x - x) : next_y / next_x * token_part;
+        slope = x > 0 ? (next_y - y) / (next_x - x) : next_y / next_x * token_part;
+        /* Between a step without drafts and one with them is no line, but a jump. */
         if (next_x >= width)
-            return x > 0 ? y + slope * (width - x) : next_y;
+            return x == 0 || (!hope && x <= plain && plain < width) ? next_y
+                                                                    : y + slope * (width - x);
         x = next_x;
         y = next_y;
     }
-    return y + slope * (width - x);
+    return hope || width <= plain ? y + slope * (width - x) : INFINITY;
 }
 
 /* Widths that may be tried: not far beyond those whose cost is known. */
@@ -361,32 +427,48 @@ static double widest(const struct draft_cost *cost)
     double width = 1;
 
     for (size_t i = 0; i < DRAFT_WIDTHS; i++)
-        if (cost->of[i].samples >= DRAFT_COST_SAMPLES)
+        if (is_known(cost, i))
             width = cost->of[i].width;
     return width * 4;
+}
+
+/* The best length, 0: none is clearly better than none. *speed: tokens by nanoseconds. */
+static uint32_t best_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
+                            uint32_t max, bool hope, double *speed)
+{
+    double now_ns = draft_cost_ns(cost, batch->width, batch->plain, hope);
+    double back_ns = batch->width > batch->plain ? 0 : MAX(cost->back_ns, 0);
+    double right = 1, yield = batch->yield, width_max = MAX(widest(cost), batch->width);
+    struct draft_batch from = *batch;
+    uint32_t length = 0;
+
+    *speed = now_ns > 0 ? yield / now_ns * gain_min : INFINITY;
+    for (uint32_t i = 1; i <= max && from.width + i <= width_max; i++) {
+        right *= chance;
+        yield += right;
+        if ((i & (i + 1)) != 0 && i != cost->length_max)
+            continue;
+        double ns = draft_cost_ns(cost, from.width + i, from.plain, hope) + i * cost->guess_ns;
+        double with = yield / (ns + back_ns * (1 - right));
+        if (with <= *speed * longer_gain)
+            continue;
+        *speed = with;
+        length = i;
+        *batch = (struct draft_batch){from.plain, from.width + i, yield, from.trying || hope};
+    }
+    return length;
 }
 
 uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
                       uint32_t max)
 {
-    double now_ns = draft_cost_ns(cost, batch->width), right = 1, yield = batch->yield;
-    double best = now_ns > 0 ? yield / now_ns * gain_min : 0;
-    double width_max = MAX(widest(cost), batch->width);
-    struct draft_batch chosen = *batch;
-    uint32_t length = 0;
+    struct draft_batch hoped = *batch;
+    double speed, hoped_speed;
+    uint32_t length = best_length(cost, batch, chance, max, false, &speed);
+    uint32_t other = best_length(cost, &hoped, chance, max, true, &hoped_speed);
 
-    if (now_ns <= 0)
-        return 0;
-    for (uint32_t i = 1; i <= max && batch->width + i <= width_max; i++) {
-        right *= chance;
-        yield += right;
-        double speed = yield / (draft_cost_ns(cost, batch->width + i) + i * cost->guess_ns);
-        if (speed <= best)
-            continue;
-        best = speed;
-        length = i;
-        chosen = (struct draft_batch){batch->width + i, yield};
-    }
-    *batch = chosen;
-    return length;
+    if (other == 0 || cost->spent >= try_steps || hoped_speed < speed * try_gain)
+        return length;
+    *batch = hoped;
+    return other;
 }

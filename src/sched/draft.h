@@ -36,9 +36,11 @@ enum draft_source {
     DRAFT_SOURCE_COUNT
 };
 
-/* The chance that the next token of a source is right, averaged: 0..1. */
+/* The chance that the next token of a source is right, 0..1, as the mean of so many guesses. */
 struct draft_rates {
-    double of[DRAFT_SOURCE_COUNT];
+    struct draft_rate {
+        double mean, count;
+    } of[DRAFT_SOURCE_COUNT];
 };
 
 struct draft_rates draft_rates_default(void);
@@ -47,7 +49,7 @@ struct draft_rates draft_rates_default(void);
 
 struct draft;
 
-/* NULL: no memory. */
+/* `rates`, those of recent requests, count as much as a few guesses. NULL: no memory. */
 struct draft *draft_create(const struct draft_rates *rates);
 void draft_destroy(struct draft **draft);
 
@@ -66,37 +68,56 @@ void draft_follow(struct draft *draft, const token_id *tokens, uint32_t count,
 bool draft_lost_tree(const struct draft *draft);
 
 /* Writes the next tokens, at most `max`, and returns their number. *chance: that one of them is
- * right if those before it are. */
+ * right if those before it are; less than the mean, by what that may be wrong. */
 uint32_t draft_guess(const struct draft *draft, const token_id *tokens, uint32_t count,
                      token_id *next, uint32_t max, double *chance);
 
 /* ---- what batches cost ---- */
 
-enum { DRAFT_WIDTHS = 8, DRAFT_COST_SAMPLES = 3 };
+enum { DRAFT_WIDTHS = 24, DRAFT_COST_SAMPLES = 3 };
 
-/* Nanoseconds of a step by its tokens, in classes of width: 1, 2-3, 4-7, ... */
+/* Nanoseconds of a step by its tokens. All widths up to 16 are told apart, wider ones in classes.
+ *
+ * A device plans and captures a step of another width anew. So a draft also makes the next step
+ * without one slower (`back_ns`), and what steps take without drafts is learned where two of the
+ * same width follow each other. */
 struct draft_cost {
     struct {
         double width, ns; /* averaged */
         uint32_t samples; /* with fewer than DRAFT_COST_SAMPLES, nothing is known */
         uint32_t age;     /* narrower steps since the last one */
     } of[DRAFT_WIDTHS];
-    double guess_ns; /* what making a guess takes; 0: of known text */
+    double back_ns;      /* what the first step after drafts takes longer */
+    double spent;        /* on tries, in steps; a part of it is forgiven by each step */
+    double guess_ns;     /* what making a guess takes; 0: of known text */
+    uint32_t length_max; /* of a draft, beside those of the usual lengths; 0: none */
+    uint32_t last_width, last_guesses; /* of the last step; 0: it was no decode step */
+    bool trying;                       /* the last drafts were tries */
 };
 
-void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint64_t ns);
-/* Widths that were not measured, or long ago, are expected to cost little, so that they are tried:
- * measurements are noisy, and what a width costs changes. 0: nothing is known. */
-double draft_cost_ns(const struct draft_cost *cost, double width);
+/* Of the tokens, `guesses` are drafts. */
+void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint32_t guesses, uint64_t ns);
+/* A guess of the last step was right, and `answers` were in it: a try that pays is free. */
+void draft_cost_accept(struct draft_cost *cost, uint32_t answers);
+/* A step of another kind came between. */
+void draft_cost_pause(struct draft_cost *cost);
 
-/* A batch that will have `width` tokens and is expected to yield `yield` of answers. */
+/* What a step is expected to take whose answers have `plain` tokens. A width that was not measured
+ * costs as much as the next wider one, or infinitely much. With `hope`, what was not measured, or
+ * long ago, is expected to cost little. 0: nothing is known. */
+double draft_cost_ns(const struct draft_cost *cost, double width, double plain, bool hope);
+
+/* A batch that will have `width` tokens, `plain` of them no drafts, and is expected to yield
+ * `yield` of answers. */
 struct draft_batch {
-    double width, yield;
+    double plain, width, yield;
+    bool trying; /* what it costs is not known */
 };
 
 /* How many tokens of a guess to add to the batch, at most `max`: the number with the most tokens
  * per second, 0 if that is not clearly more than without. So no sequence loses more than others
- * gain. Adds them to *batch. */
+ * gain. Few lengths are used, so that a device can reuse its plans. Lengths whose cost is not known
+ * are tried if they might pay; all tries that do not take one step in 200. Adds them to *batch. */
 uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
                       uint32_t max);
 

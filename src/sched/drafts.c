@@ -99,7 +99,8 @@ static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
 
 void drafts_add(struct sched *sched)
 {
-    struct draft_batch batch = {(double)sched->batch_count, (double)sched->batch_count};
+    double answers = (double)sched->batch_count;
+    struct draft_batch batch = {answers, answers, answers, false};
     uint32_t left = sched->batch_count > 0 ? drafts_max(sched) : 0;
 
     for (size_t i = 0; i < sched->batch_count && left > 0; i++) {
@@ -111,6 +112,7 @@ void drafts_add(struct sched *sched)
         sched->items[i].logits += count;
         left -= count;
     }
+    sched->draft_cost.trying = batch.trying;
 }
 
 /* ---- the answer ---- */
@@ -190,6 +192,7 @@ void drafts_accept(struct job *job)
     struct sched *sched = job->sched;
 
     job->usage.accepted++;
+    draft_cost_accept(&sched->draft_cost, (uint32_t)sched->batch_count);
     lock_enter(&sched->lock);
     sched->stats.accepted++;
     sched->stats.decode_tokens++;
