@@ -407,7 +407,10 @@ bool device_park(struct job *job)
         return false;
     *resident = resident_of(job, job->seq, job->tokens);
     resident->scatter = job->keep.scatter;
-    list_push_back(&sched->residents, &resident->link);
+    if (job->keep.stores || job->space == NULL)
+        list_push_back(&sched->residents, &resident->link);
+    else /* the request asked not to store it, or released it */
+        list_push_front(&sched->residents, &resident->link);
     if (job->keep.stores)
         again_ended(&sched->again, job->space, job->tokens, job->resumed, job->prompt);
     save_begin(resident, job);

@@ -73,6 +73,7 @@ enum gen_end {
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;
+    uint32_t cut; /* further tokens of a prompt whose generation ended before they were computed */
     /* computed although they had been computed before and were not evicted; includes what a
      * preempted job lost */
     uint32_t twice;

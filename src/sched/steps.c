@@ -17,12 +17,61 @@
 
 /* ---- the end ---- */
 
+bool sched_is_miss(enum hearth_reason reason)
+{
+    return reason != HEARTH_REASON_NONE && reason != HEARTH_REASON_SHORT;
+}
+
+/* Tokens that were matched but are computed. Evicted state was given up for lack of room, and a
+ * request may ask not to use the cache: neither breaks a promise. */
+static uint32_t count_twice(const struct gen_usage *usage)
+{
+    uint32_t known = MIN(usage->first_difference, MAX(usage->prompt, 1) - 1);
+    uint32_t reused = usage->prompt - usage->computed;
+    bool promised =
+        usage->reason != HEARTH_REASON_EVICTED && usage->reason != HEARTH_REASON_DISABLED;
+
+    return promised && known > reused ? known - reused : 0;
+}
+
+/* Only what was computed of a prompt counts. */
+static void cut_usage(struct job *job)
+{
+    struct gen_usage *usage = &job->usage;
+    uint32_t reused = usage->prompt - usage->computed, twice = count_twice(usage);
+    uint32_t end = MAX(reused, MIN(MAX(job->done, job->reached), usage->prompt));
+
+    usage->cut = usage->prompt - end;
+    usage->prompt = end;
+    usage->computed = end - reused;
+    usage->twice -= twice - count_twice(usage);
+}
+
+static void count_prompt(struct sched_stats *stats, const struct gen_usage *usage)
+{
+    stats->tokens_prompt += usage->prompt;
+    stats->tokens_device += usage->device;
+    stats->tokens_ram += usage->ram;
+    stats->tokens_ssd += usage->ssd;
+    stats->tokens_remote += usage->remote;
+    stats->tokens_computed += usage->computed;
+    stats->tokens_twice += count_twice(usage);
+    if (sched_is_miss(usage->reason)) {
+        stats->miss_by_reason[usage->reason]++;
+        stats->miss_tokens[usage->reason] += usage->computed;
+    }
+}
+
 static void count_end(struct job *job, enum gen_end end)
 {
     struct sched *sched = job->sched;
     struct sched_stats *stats = &sched->stats;
 
     lock_enter(&sched->lock);
+    if (job->started) {
+        cut_usage(job);
+        count_prompt(stats, &job->usage);
+    }
     stats->finished += end != GEN_END_CANCELLED && end != GEN_END_ERROR;
     stats->cancelled += end == GEN_END_CANCELLED;
     stats->failed += end == GEN_END_ERROR;
@@ -338,44 +387,6 @@ static void make_schedule(struct job *job)
     };
 }
 
-bool sched_is_miss(enum hearth_reason reason)
-{
-    return reason != HEARTH_REASON_NONE && reason != HEARTH_REASON_SHORT;
-}
-
-/* Tokens that were matched but are computed. Evicted state was given up for lack of room, and a
- * request may ask not to use the cache: neither breaks a promise. */
-static uint32_t count_twice(const struct gen_usage *usage)
-{
-    uint32_t known = MIN(usage->first_difference, usage->prompt - 1);
-    uint32_t reused = usage->prompt - usage->computed;
-    bool promised =
-        usage->reason != HEARTH_REASON_EVICTED && usage->reason != HEARTH_REASON_DISABLED;
-
-    return promised && known > reused ? known - reused : 0;
-}
-
-static void count_start(struct job *job)
-{
-    struct sched *sched = job->sched;
-    struct sched_stats *stats = &sched->stats;
-    const struct gen_usage *usage = &job->usage;
-
-    lock_enter(&sched->lock);
-    stats->tokens_prompt += usage->prompt;
-    stats->tokens_device += usage->device;
-    stats->tokens_ram += usage->ram;
-    stats->tokens_ssd += usage->ssd;
-    stats->tokens_remote += usage->remote;
-    stats->tokens_computed += usage->computed;
-    stats->tokens_twice += count_twice(usage);
-    if (sched_is_miss(usage->reason)) {
-        stats->miss_by_reason[usage->reason]++;
-        stats->miss_tokens[usage->reason] += usage->computed;
-    }
-    lock_leave(&sched->lock);
-}
-
 /* A preempted job computes tokens again that it had computed already. */
 static void count_again(struct job *job, uint32_t tokens)
 {
@@ -399,7 +410,6 @@ void job_announce(struct job *job)
         sched_compute_ns(job->sched, usage->prompt - usage->computed) / (double)NS_PER_S;
     job->times.restored = sched_now_ns(job->sched);
     job->started = true;
-    count_start(job);
     if (job->gen->sink.started != NULL)
         job->gen->sink.started(job->gen->sink.arg, usage);
 }

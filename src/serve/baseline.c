@@ -1,9 +1,11 @@
 /*
  * baseline.c: digests of requests, and their comparison.
  *
- *      [ model | system | tools | thinking | other | messages | ... | hash, hash, hash, ... ]
- *                                                                      of 32 tokens each, chained
+ *      [ model | system | tools | thinking | other | messages | whole | ... | hash, hash, ... ]
+ *                                                                             of 32 tokens each, chained
  *
+ * A setting that changes no token of the earlier prompt is no reason: `whole` stands for all tokens,
+ * with model and salt.
  * Messages are chained, so that "the earlier ones are unchanged" is one comparison. The tokens are
  * hashed in steps that grow with the prompt, so that an entry has at most 4 KiB; within the last step
  * the lookup knows the exact place (usage_missed).
@@ -22,7 +24,7 @@
 enum { STEP_MIN = 32, STEPS_MAX = 512, JSON_BYTES_MAX = 64 * 1024 * 1024 };
 
 struct baseline {
-    struct hash128 model, system, tools, thinking, other, messages;
+    struct hash128 model, system, tools, thinking, other, messages, whole;
     uint32_t messages_count, compactions, tokens, step, steps;
 };
 
@@ -174,6 +176,20 @@ static struct hash128 other_digest(const struct gen_request *request)
     return hash128_final(&state);
 }
 
+/* The first `count` tokens. */
+static struct hash128 whole_digest(const struct gen_request *request,
+                                   const struct token_prompt *prompt, const struct hash256 *model,
+                                   size_t count)
+{
+    struct hash128_state state;
+
+    hash128_init(&state);
+    hash128_update(&state, model->bytes, sizeof(model->bytes));
+    add(&state, request->cache_salt);
+    hash128_update(&state, prompt->tokens, count * sizeof(*prompt->tokens));
+    return hash128_final(&state);
+}
+
 static struct baseline digest(const struct gen_request *request, const struct prepared *prepared,
                               const struct hash256 *model)
 {
@@ -191,6 +207,7 @@ static struct baseline digest(const struct gen_request *request, const struct pr
     baseline.messages_count = (uint32_t)(talk->count - system);
     baseline.compactions = request->compactions;
     baseline.tokens = (uint32_t)prepared->prompt.count;
+    baseline.whole = whole_digest(request, &prepared->prompt, model, prepared->prompt.count);
     baseline.step = STEP_MIN;
     while (baseline.tokens / baseline.step > STEPS_MAX)
         baseline.step *= 2;
@@ -205,6 +222,11 @@ static uint64_t next_hash(uint64_t before, const struct token_prompt *prompt, si
     return map_hash(prompt->tokens + index * step, step * sizeof(*prompt->tokens), before);
 }
 
+static bool is_compared(const struct gen_request *request)
+{
+    return !request->embed && request->source != GEN_SOURCE_INFILL;
+}
+
 /* ---- keeping ---- */
 
 void baseline_keep(struct shelf *shelf, const char *tenant, const char *id,
@@ -215,7 +237,7 @@ void baseline_keep(struct shelf *shelf, const char *tenant, const char *id,
     struct buf entry;
     uint64_t hash = 0;
 
-    if (request->source != GEN_SOURCE_MESSAGES)
+    if (!is_compared(request))
         return;
     baseline = digest(request, prepared, model);
     buf_init(&entry, sizeof(baseline) + STEPS_MAX * sizeof(hash));
@@ -251,6 +273,16 @@ static void compare_tokens(const struct baseline *earlier, const char *hashes,
                                   (size_t)(same + 1) * earlier->step - 1);
 }
 
+/* The earlier prompt is the beginning of this one, token by token. */
+static bool continues(const struct baseline *earlier, const struct gen_request *request,
+                      const struct token_prompt *prompt, const struct hash256 *model)
+{
+    if (prompt->count < earlier->tokens)
+        return false;
+    struct hash128 whole = whole_digest(request, prompt, model, earlier->tokens);
+    return hash128_eq(&whole, &earlier->whole);
+}
+
 static enum diagnosis_kind first_change(const struct baseline *earlier, const struct baseline *now,
                                         const struct gen_request *request)
 {
@@ -271,7 +303,8 @@ static enum diagnosis_kind first_change(const struct baseline *earlier, const st
             return parts[i].kind;
     struct hash128 messages =
         messages_digest(request, leading_system(talk), earlier->messages_count);
-    if (now->messages_count >= earlier->messages_count && hash128_eq(&messages, &earlier->messages))
+    if (request->source == GEN_SOURCE_MESSAGES && now->messages_count >= earlier->messages_count &&
+        hash128_eq(&messages, &earlier->messages))
         return DIAGNOSIS_SAME;
     return now->compactions != earlier->compactions ? DIAGNOSIS_COMPACTED : DIAGNOSIS_MESSAGES;
 }
@@ -293,14 +326,16 @@ void baseline_compare(struct shelf *shelf, const char *tenant, const struct gen_
     struct buf entry;
 
     *out = (struct diagnosis){.kind = DIAGNOSIS_NONE};
-    if (request->compare_id.len == 0 || request->source != GEN_SOURCE_MESSAGES)
+    if (request->compare_id.len == 0 || !is_compared(request))
         return;
     out->kind = DIAGNOSIS_NOT_FOUND;
     buf_init(&entry, sizeof(earlier) + STEPS_MAX * sizeof(uint64_t));
     if (shelf_get(shelf, tenant, plain_id(request->compare_id), &entry)) {
         memcpy(&earlier, entry.data, sizeof(earlier));
         now = digest(request, prepared, model);
-        out->kind = first_change(&earlier, &now, request);
+        out->kind = continues(&earlier, request, &prepared->prompt, model)
+                        ? DIAGNOSIS_SAME
+                        : first_change(&earlier, &now, request);
         compare_tokens(&earlier, entry.data + sizeof(earlier), &prepared->prompt, out);
     }
     buf_fini(&entry);

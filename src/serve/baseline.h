@@ -6,8 +6,8 @@
  *                                         of the prompt's tokens, under the id of the answer
  *      later request   baseline_compare   the first of these that differs
  *
- * Requests are compared as the model gets them: after neutral rules and context edits. No text is
- * kept, only digests. Entries are kept per tenant (serve/shelf.h), in memory only.
+ * Requests are compared as the model gets them: after neutral rules and context edits. Prompts that
+ * are no conversations are compared by their tokens. No text is kept, only digests. Entries are kept per tenant (serve/shelf.h), in memory only.
  *
  * Threads: any; a request belongs to the caller.
  */
@@ -26,7 +26,7 @@ enum { BASELINE_COUNT_MAX = 256, BASELINE_TTL_S = 24 * 60 * 60 }; /* of one tena
 
 struct shelf *baseline_create(struct clock *clock);
 
-/* Both do nothing unless the prompt is a conversation. `id` is the answer's, without a prefix; `model`
+/* Both do nothing for embeddings and infill. `id` is the answer's, without a prefix; `model`
  * is the fingerprint of its state. */
 void baseline_keep(struct shelf *shelf, const char *tenant, const char *id,
                    const struct gen_request *request, const struct prepared *prepared,

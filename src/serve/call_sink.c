@@ -425,6 +425,7 @@ void call_add_usage(struct gen_usage *sum, const struct gen_usage *one)
     sum->ssd += one->ssd;
     sum->remote += one->remote;
     sum->computed += one->computed;
+    sum->cut += one->cut;
     sum->twice += one->twice;
     sum->stored_bytes += one->stored_bytes;
     sum->compute_s += one->compute_s;
@@ -434,7 +435,7 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
 {
     struct call *call = choice->call;
 
-    if (choice->index == 0 && result->usage.prompt > 0)
+    if (choice->index == 0 && result->usage.prompt + result->usage.cut > 0)
         take_usage(call, &result->usage);
     else if (choice->index % call->request.choices == 0)
         call_add_usage(&call->more_usage, &result->usage);

@@ -27,8 +27,10 @@ static void write_parts(const struct gen_usage *usage, struct buf *out)
 {
     assert(usage->prompt ==
            usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
-    buf_appendf(out, "prompt %u = device %u + ram %u + ssd %u", usage->prompt, usage->device,
-                usage->ram, usage->ssd);
+    buf_appendf(out, "prompt %u", usage->prompt);
+    if (usage->cut > 0)
+        buf_appendf(out, " of %u", usage->prompt + usage->cut);
+    buf_appendf(out, " = device %u + ram %u + ssd %u", usage->device, usage->ram, usage->ssd);
     if (usage->remote > 0)
         buf_appendf(out, " + remote %u", usage->remote);
     buf_appendf(out, " + computed %u", usage->computed);

@@ -199,6 +199,32 @@ static void test_the_same_prompt_again(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_many_short_requests_add_up),
-           TEST(test_stored_between_batches), TEST(test_leaves_before_a_long_prompt),
-           TEST(test_lost_when_storing_costs_too_much))
+/* There is room for two prompts. A third one takes that of the second, which is newer but was not to
+ * be stored. */
+static void test_what_is_not_stored_leaves_first(void **state)
+{
+    static struct kit_gen second, third;
+    struct engine_fake_options fake = {
+        .chunk = CHUNK, .context = 2 * PROMPT + PROMPT / 2, .sequences = 8, .rows_bytes = ROW};
+    struct sched_options options = {.park = true};
+    struct rig rig = {0};
+
+    (void)state;
+    sched_kit_open(&rig.kit, &fake, RAM, &options);
+    kit_gen_init(&rig.first, &rig.kit, 1, PROMPT, 2);
+    kit_gen_run(&rig.kit, &rig.first);
+    kit_gen_init(&second, &rig.kit, 2, PROMPT, 2);
+    second.gen.cache.no_write = true;
+    kit_gen_run(&rig.kit, &second);
+    kit_gen_init(&third, &rig.kit, 3, PROMPT, 2);
+    kit_gen_run(&rig.kit, &third);
+    assert_int_equal(on_device(&rig), PROMPT - 1);
+    kit_gen_fini(&third);
+    kit_gen_fini(&second);
+    kit_gen_fini(&rig.first);
+    sched_kit_close(&rig.kit);
+}
+
+TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_what_is_not_stored_leaves_first),
+           TEST(test_many_short_requests_add_up), TEST(test_stored_between_batches),
+           TEST(test_leaves_before_a_long_prompt), TEST(test_lost_when_storing_costs_too_much))

@@ -286,6 +286,21 @@ static void test_exports_on_the_way(void **state)
     assert_true(exports_on_the_way(false) > 0);
 }
 
+/* Only what was computed of a prompt counts. */
+static void expect_cut(struct sched_kit *kit, const struct gen_usage *usage, uint32_t computed,
+                       uint32_t prompt)
+{
+    struct sched_stats stats;
+
+    sched_get_stats(kit->sched, &stats);
+    assert_int_equal(usage->computed, computed);
+    assert_int_equal(usage->prompt, computed);
+    assert_int_equal(usage->cut, prompt - computed);
+    assert_int_equal(stats.tokens_prompt, computed);
+    assert_int_equal(stats.tokens_computed, computed);
+    assert_int_equal(stats.miss_tokens[HEARTH_REASON_COLD], computed);
+}
+
 /* A long prompt whose client leaves: what was computed is on the device, and then in the cache. */
 static void test_cancelled_prefill_is_kept(void **state)
 {
@@ -301,6 +316,7 @@ static void test_cancelled_prefill_is_kept(void **state)
     kit_gen_run(&rig.kit, &gen);
     end_turn(&rig.kit);
     assert_int_equal(gen.result.end, GEN_END_CANCELLED);
+    expect_cut(&rig.kit, &gen.result.usage, 10 * 64, LONG);
     rig.counter.gen = NULL;
     kit_gen_init(&again, &rig.kit, 1, LONG, SHORT);
     kit_gen_run(&rig.kit, &again);

@@ -89,11 +89,13 @@ static void test_each_kind_of_change(void **state)
     keep(shelf, "{" SYSTEM ",'tools':[" TOOL "],'messages':[" HI "]}", tokens, TOKENS / 2);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char body[512];
-        struct later later = {body, "t", &model, TOKENS, TOKENS};
+        struct later later = {body, "t", &model, TOKENS, TOKENS / 2 - 1};
 
         snprintf(body, sizeof(body), "{%s,'messages':[%s]" COMPARED "}", cases[i].fields,
                  cases[i].messages);
         assert_int_equal(compare(shelf, &later, tokens).kind, cases[i].kind);
+        later.changed = TOKENS / 2; /* the prompt is the same, and more */
+        assert_int_equal(compare(shelf, &later, tokens).kind, DIAGNOSIS_SAME);
     }
     shelf_destroy(&shelf);
 }
@@ -234,6 +236,17 @@ static void test_openai(void **state)
     uint64_t earlier = json_number_at(next, "/prompt_cache_diagnostics/comparison_reusable_tokens");
     assert_int_equal(json_number_at(next, "/prompt_cache_diagnostics/cache_missed_tokens"),
                      earlier - json_number_at(next, "/x_cache/first_difference"));
+    yyjson_doc_free(next);
+    first = ask(&kit, "/v1/completions", "'prompt':'Once'", "");
+    snprintf(id, sizeof(id), "%s", json_at(first, "/id"));
+    yyjson_doc_free(first);
+    next = ask(&kit, "/v1/completions",
+               "'prompt':'Once more','prompt_cache_options':{'comparison_response_id':'%s'}", id);
+    assert_string_equal(json_at(next, "/prompt_cache_diagnostics/type"), "cache_hit");
+    yyjson_doc_free(next);
+    next = ask(&kit, "/v1/completions",
+               "'prompt':'Twice','prompt_cache_options':{'comparison_response_id':'%s'}", id);
+    assert_string_equal(json_at(next, "/prompt_cache_diagnostics/reason"), "input_changed");
     yyjson_doc_free(next);
     next = ask(&kit, "/v1/chat/completions",
                "'messages':[{'role':'user','content':'Hello'}],"

@@ -45,6 +45,9 @@ static void test_what_is_not_known_is_left_out(void **state)
     (void)state;
     check((struct gen_usage){.prompt = 10, .computed = 10, .reason = HEARTH_REASON_COLD},
           (struct answer_timings){0}, "prompt 10 = device 0 + ram 0 + ssd 0 + computed 10 | cold");
+    check((struct gen_usage){.prompt = 9, .device = 4, .computed = 5, .cut = 7},
+          (struct answer_timings){0},
+          "prompt 9 of 16 = device 4 + ram 0 + ssd 0 + computed 5 | full hit");
     check((struct gen_usage){.prompt = 10, .device = 9, .computed = 1},
           (struct answer_timings){.ttft_ms = 3, .predicted_per_s = 4.25},
           "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | full hit | ttft 3.0 ms | 4.2 tok/s");

@@ -198,7 +198,9 @@ static void expect_sums(const struct kit_gen *gen)
 {
     const struct gen_usage *usage = &gen->result.usage;
 
-    assert_int_equal(usage->prompt, gen->started > 0 ? gen->gen.tokens_count : 0);
+    assert_int_equal(usage->prompt + usage->cut, gen->started > 0 ? gen->gen.tokens_count : 0);
+    assert_true(usage->cut == 0 || gen->result.end == GEN_END_CANCELLED ||
+                gen->result.end == GEN_END_ERROR);
     assert_int_equal(usage->prompt,
                      usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
 }
