@@ -5,6 +5,9 @@
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 
+# Variables of the make that runs the tests, which it exports.
+unset SAN DEBUG COV SYSTEM LLAMA
+
 setup() {
     mkdir -p tree/tools tree/src/base tree/tests tree/include/hearth tree/.deps
     cp "$top/Makefile" tree/
