@@ -4,7 +4,6 @@
 #include "base/fault.h"
 
 #include <assert.h>
-#include <stddef.h>
 
 static void arm(struct fault *fault, long n, bool sticky, bool repeats)
 {

@@ -270,7 +270,9 @@ enum json_scan_result json_scan_text(struct json_scan *scan, struct str text, si
     return (enum json_scan_result)result;
 }
 
-bool json_scan_complete(const struct json_scan *scan)
+/* At the end of the text: is the value complete? Only a top-level number can be complete without
+ * DONE. */
+static bool json_scan_complete(const struct json_scan *scan)
 {
     return scan->state == END ||
            (scan->depth == 0 && (scan->state == ZERO || scan->state == DIGITS ||

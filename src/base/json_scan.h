@@ -43,10 +43,6 @@ void json_scan_init(struct json_scan *scan);
 enum json_scan_result json_scan_text(struct json_scan *scan, struct str text, size_t *used,
                                      struct buf *out);
 
-/* At the end of the text: is the value complete? Only a top-level number can be complete without
- * DONE. */
-bool json_scan_complete(const struct json_scan *scan);
-
 /* Is the whole text one JSON value, white space around it allowed? */
 bool json_scan_valid(struct str text);
 

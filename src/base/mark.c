@@ -5,8 +5,6 @@
 
 #include <assert.h>
 
-#include "base/attr.h"
-
 static const char *const role_names[] = {
 #define X(value, name) name,
     ROLE_TABLE(X)

@@ -8,7 +8,6 @@
  *
  * Widths are counted in bytes: the tables are ASCII.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/option.h"

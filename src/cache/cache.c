@@ -137,7 +137,8 @@ uint64_t cache_now_ns(const struct hearth_cache *cache)
     return clock_mono_ns(cache->clock);
 }
 
-bool cache_charge(struct hearth_cache *cache, uint64_t bytes)
+/* Charges request bytes that belong to no object to the ledger, evicting if necessary. */
+static bool cache_charge(struct hearth_cache *cache, uint64_t bytes)
 {
     struct deferred deferred;
 

@@ -242,9 +242,7 @@ uint64_t cache_now_ns(const struct hearth_cache *cache);
  * MEMORY. The copy and `more` bytes are charged to the ledger; cache_uncharge returns *charged. */
 int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t count,
                       uint64_t more, int32_t **copy, uint64_t *charged);
-/* Charges request bytes that belong to no object to the ledger, evicting if necessary. Call
- * without the lock. */
-bool cache_charge(struct hearth_cache *cache, uint64_t bytes) NODISCARD;
+/* Returns the bytes that it charged to the ledger. Call without the lock. */
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
 
 /* Copies the text to the caller's message, unless that is NULL; returns the error. */

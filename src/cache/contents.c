@@ -11,7 +11,6 @@
  * reader. END marks the end of the list when the reader started, so it terminates however fast
  * others store. The space is kept open while it is read, so that it is not removed.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"

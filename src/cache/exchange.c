@@ -17,8 +17,6 @@
  * A record has the tokens of its own blocks and the key of the preceding block. As in recover.c,
  * it is usable only when that block is known. Blocks of earlier records are known by their keys.
  */
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -48,7 +48,6 @@ struct index {
 };
 
 struct node *node_of_link(const struct treap_node *link);
-struct object *object_of_mark(const struct treap_node *mark);
 
 /* The key of `count` tokens after a node. */
 struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,

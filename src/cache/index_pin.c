@@ -12,7 +12,6 @@
  */
 #include <assert.h>
 
-#include "base/attr.h"
 #include "base/mem.h"
 #include "cache/index_impl.h"
 

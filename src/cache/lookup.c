@@ -13,7 +13,6 @@
  * forgotten, the limit lowered, and the plan rebuilt; this yields the next shorter boundary, down
  * to a cold start (keeps I10). One token is always left to run (keeps I12).
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"

@@ -17,7 +17,6 @@
  * objects are in a list, the earliest first. Every lookup first forgets the expired ones (O(1)
  * when there are none), so nothing is found past its time and no thread has to watch the clock.
  */
-#include "base/attr.h"
 #include "base/clock.h"
 #include "cache/cache.h"
 

@@ -182,7 +182,9 @@ static void on_written(enum tier_result result, void *arg)
         mover_retry(cache, level, 2);
 }
 
-uint32_t mover_meta_kind(const struct object *object)
+/* The `kind` that a tier stores for an object: kind, what it is a part of, and the block size -
+ * 1 of its tree, in 8, 8 and 16 bits. */
+static uint32_t mover_meta_kind(const struct object *object)
 {
     uint32_t block = object->space->cache->block_tokens;
 

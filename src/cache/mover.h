@@ -16,10 +16,6 @@ struct deferred_put;
 struct hearth_cache;
 struct tier_meta;
 
-/* The `kind` that a tier stores for an object: kind, what it is a part of, and the block size -
- * 1 of its tree, in 8, 8 and 16 bits. */
-uint32_t mover_meta_kind(const struct object *object);
-
 /* Writes an object in memory to each attached slower tier that lacks it. */
 void mover_write(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Starts reading a leased object into memory for a request. FULL: there is no memory now, but

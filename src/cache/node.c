@@ -45,7 +45,7 @@ struct node *node_of_link(const struct treap_node *link)
     return link ? CONTAINER_OF(link, struct node, link) : NULL;
 }
 
-struct object *object_of_mark(const struct treap_node *mark)
+static struct object *object_of_mark(const struct treap_node *mark)
 {
     return mark ? CONTAINER_OF(mark, struct object, mark) : NULL;
 }

@@ -117,8 +117,6 @@ struct index_match store_match(struct hearth_store *store, uint32_t count) REQUI
  * NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it was not attached. */
 int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,
                  struct deferred *deferred) REQUIRES(lock) NODISCARD;
-/* If the object is a tail, counts it and evicts the least recently used tails (keeps I40). */
-void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
 
 /* ---- replace.c ---- */
 

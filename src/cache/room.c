@@ -17,7 +17,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
 

@@ -12,7 +12,6 @@
  * worthless without it. While room is made for a piece, the end of the path before it is leased;
  * since parents are never evicted before their children, this keeps the whole path.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"
@@ -574,7 +573,8 @@ static void evict_old_tails(struct hearth_space *space, const struct object *new
     }
 }
 
-void store_keep_tail(struct object *object, struct deferred *deferred)
+/* If the object is a tail, counts it and evicts the least recently used tails (keeps I40). */
+static void store_keep_tail(struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = object->space;
     struct hearth_cache *cache = space->cache;

@@ -15,12 +15,10 @@
  *
  * Use counts and order do not change. Other threads see nothing but a lease.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
-#include "base/mem.h"
 #include "cache/cache.h"
 
 enum { SKIPPED_AT_ONCE = 256, PIECE_BYTES = 4 << 20 };

@@ -15,7 +15,6 @@
  */
 #include "chat/prepare_impl.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -29,7 +29,6 @@
  */
 #include <assert.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/file.h"

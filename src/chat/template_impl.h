@@ -118,8 +118,6 @@ enum err shaper_fail_memory(struct shaper *s); /* ERR_NOMEM or ERR_LIMIT */
 struct jinja_value shaper_client_text(struct shaper *s, struct str text);
 enum err shaper_convert(struct shaper *s, struct yyjson_val *json,
                         struct jinja_value *out) NODISCARD;
-/* A new list and a new dict. */
-enum err shaper_list(struct shaper *s, struct jinja_value *out) NODISCARD;
 enum err shaper_dict(struct shaper *s, struct jinja_value *out) NODISCARD;
 enum err shaper_set(struct shaper *s, struct jinja_value dict, const char *key,
                     struct jinja_value value) NODISCARD;

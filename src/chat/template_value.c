@@ -31,7 +31,7 @@ struct jinja_value shaper_client_text(struct shaper *s, struct str text)
     return jinja_str_from(text, s->next_origin++);
 }
 
-enum err shaper_list(struct shaper *s, struct jinja_value *out)
+static enum err shaper_list(struct shaper *s, struct jinja_value *out)
 {
     *out = jinja_list_new(s->arena);
     return out->kind != JINJA_MISSING ? ERR_OK : shaper_fail_memory(s);

@@ -14,7 +14,6 @@
  */
 #include "chat/tokens.h"
 
-#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 

@@ -66,7 +66,6 @@ cache_fn cache_remote_get, cache_remote_ls, cache_remote_post, cache_remote_prom
 
 /* Digits of a key, whole or abbreviated; ERR_INVALID says so otherwise. */
 enum { CACHE_KEY_DIGITS = 2 * sizeof(struct hash256), CACHE_KEY_DIGITS_MIN = 8 };
-bool cache_is_key(const char *text);
 enum err cache_check_key(const char *text, struct errinfo *info) NODISCARD;
 /* What is wrong with an abbreviation of which there are no or several keys. */
 enum err cache_check_matches(const char *digits, size_t matches, struct errinfo *info) NODISCARD;

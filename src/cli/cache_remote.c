@@ -142,7 +142,7 @@ struct search {
     size_t matches;
 };
 
-bool cache_is_key(const char *text)
+static bool cache_is_key(const char *text)
 {
     size_t len = strlen(text);
 

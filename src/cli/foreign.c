@@ -12,7 +12,6 @@
  */
 #include "cli/foreign.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -21,7 +21,6 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json_write.h"
-#include "base/mem.h"
 #include "base/units.h"
 #include "cli/run.h"
 #include "lab/bench_process.h"

@@ -24,7 +24,6 @@
 #include "cli/pull.h"
 #include "cli/serve.h"
 #include "engine/backend.h"
-#include "engine/gguf_file.h"
 #include "models/pool.h"
 #include "models/resolve.h"
 #include "models/model.h"

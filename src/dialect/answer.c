@@ -8,7 +8,6 @@
 #include "dialect/answer.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -117,7 +117,7 @@ struct backend_memory backend_device_memory(void)
 }
 
 /* Asked with heads of a usual size; nothing is allocated or computed. */
-bool backend_has_flash(struct ggml_backend_device *device)
+static bool backend_has_flash(struct ggml_backend_device *device)
 {
     enum { WIDTH = 128, HEADS = 8, CELLS = 256, TENSORS = 8 };
     struct ggml_context *ctx = ggml_init(

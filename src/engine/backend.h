@@ -30,7 +30,6 @@ struct backend_memory {
     uint64_t free, total;
 };
 struct backend_memory backend_device_memory(void);
-bool backend_has_flash(struct ggml_backend_device *device);
 
 /* The first error line that the libraries logged on this thread since the last call, without prefix
  * and newline; "" when none. */

@@ -15,10 +15,8 @@
  */
 #include "engine/engine_llama.h"
 
-#include <assert.h>
 #include <math.h>
 
-#include "base/mem.h"
 #include "engine/gguf_file.h"
 
 enum { PLAIN_ATTENTION_MAX = 2048 };

@@ -8,7 +8,6 @@
  */
 #include "engine/gguf_file.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -18,7 +18,6 @@
  */
 #include "engine/grammar.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,6 @@
 #include <gguf.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "engine/backend.h"
 #include "engine/engine_llama.h"
 #include "engine/gguf_file.h"

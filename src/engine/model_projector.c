@@ -6,7 +6,6 @@
  * model's width. The library has no function that lists the tensors of a projector, so they are in
  * a table here.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

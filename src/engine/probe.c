@@ -36,7 +36,6 @@
  * that fails that as well, without any state. Results are never wrong (keeps I28, I29), and one
  * warning is logged.
  */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include <ggml-backend.h>
 #include <ggml-rpc.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "base/sysinfo.h"
 #include "engine/backend.h"

@@ -13,9 +13,7 @@
  */
 #include "engine/worker_main.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

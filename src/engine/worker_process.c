@@ -6,7 +6,6 @@
  */
 #include "engine/worker_process.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -10,7 +10,6 @@
  * a family has several styles (DeepSeek V3 and V3.1, Mistral before and after 2025) both are
  * allowed: the model knows its own.
  */
-#include <assert.h>
 #include <stdio.h>
 
 #include "grammar/constraint_impl.h"
@@ -78,7 +77,8 @@ static enum err put_schema(struct constraint_writer *writer, yyjson_val *schema,
     return err;
 }
 
-enum err constraint_put_arguments(struct constraint_writer *writer, size_t index)
+/* The arguments of a tool as one JSON object: the rule args-INDEX. */
+static enum err constraint_put_arguments(struct constraint_writer *writer, size_t index)
 {
     const struct tool *tool = &writer->tools[index];
     char root[32], prefix[32];

@@ -72,9 +72,6 @@ enum err constraint_put_calls(struct constraint_writer *writer) NODISCARD;
 /* Calls as messages: the rule `calls`, which begins after the prompt's beginning of a message. */
 enum err constraint_put_message_calls(struct constraint_writer *writer) NODISCARD;
 
-/* The arguments of a tool as one JSON object: the rule args-INDEX. */
-enum err constraint_put_arguments(struct constraint_writer *writer, size_t index) NODISCARD;
-
 /* ---- constraint_params.c ---- */
 
 /* Arguments one by one: the rule params-INDEX. For CALL_TAGS and CALL_EXPRESSION. */

@@ -12,7 +12,6 @@
  * ignored for others. Values of other types are JSON; one with the closing tag inside a string
  * would end there, which no grammar of reasonable size prevents.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

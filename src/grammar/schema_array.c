@@ -8,8 +8,6 @@
  */
 #include "grammar/schema_impl.h"
 
-#include <assert.h>
-
 enum { PLACES_MAX = 256 };
 
 struct array {

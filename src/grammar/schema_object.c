@@ -20,7 +20,6 @@
  */
 #include "grammar/schema_impl.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/utf8.h"

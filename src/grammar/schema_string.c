@@ -5,8 +5,6 @@
  */
 #include "grammar/schema_impl.h"
 
-#include <assert.h>
-
 #include "base/utf8.h"
 
 enum { ENUM_DEPTH_MAX = 32 };

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "lab/bench_server.h"

@@ -81,7 +81,8 @@ void sheet_fact_number(struct sheet *sheet, const char *name, double value)
     next_fact(sheet, name)->number = value;
 }
 
-bool sheet_is_text(int form)
+/* Its cells are text. */
+static bool sheet_is_text(int form)
 {
     return form == SHEET_TEXT || form == SHEET_CAPTION;
 }

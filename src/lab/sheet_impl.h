@@ -37,8 +37,6 @@ struct sheet {
 const struct sheet_cell *sheet_cell(const struct sheet *sheet, size_t row, size_t column);
 /* SIZE_MAX: no column has this name. */
 size_t sheet_find(const struct sheet *sheet, const char *name);
-/* Its cells are text. */
-bool sheet_is_text(int form);
 /* A number as people see it in a column of this form. Returns `out`. */
 const char *sheet_show(int form, double number, char out[SHEET_CELL_BYTES]);
 

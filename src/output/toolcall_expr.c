@@ -9,7 +9,6 @@
  * family may write JSON objects instead (Llama, LFM), toolcall_json.c takes over at the first
  * bracket.
  */
-#include <assert.h>
 
 #include "output/toolcall_impl.h"
 

@@ -104,11 +104,8 @@ void tc_emit(struct toolcall *call, enum output_event_type type, struct str text
 /* Back to content; resets the state of the step function. */
 void tc_leave(struct toolcall *call);
 
-/* Reads a JSON value as arguments and passes them on; call tc_json_start first. The value is an
- * object, an object written into a string, or null, which means {}. TC_AGAIN, TC_WAIT, TC_DONE,
- * TC_BAD. */
+/* Before a JSON value that is read as arguments. */
 void tc_json_start(struct toolcall *call);
-enum tc_step tc_json_arguments(struct toolcall *call);
 
 /* Does the text begin with a call without an opener: a JSON object, a list of them, or a list of
  * expressions? MARKER_PART if more text is needed. */

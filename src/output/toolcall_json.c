@@ -12,7 +12,6 @@
  *
  * Also here: JSON arguments, for all formats that have them.
  */
-#include <assert.h>
 #include <yyjson.h>
 
 #include "output/toolcall_impl.h"
@@ -85,7 +84,10 @@ static enum tc_step arguments_in_text(struct toolcall *call)
     return good ? TC_DONE : tc_bad(call, "the arguments are not a JSON object");
 }
 
-enum tc_step tc_json_arguments(struct toolcall *call)
+/* Reads a JSON value as arguments and passes them on; call tc_json_start first. The value is an
+ * object, an object written into a string, or null, which means {}. TC_AGAIN, TC_WAIT, TC_DONE,
+ * TC_BAD. */
+static enum tc_step tc_json_arguments(struct toolcall *call)
 {
     size_t used;
 

@@ -3,7 +3,6 @@
  * beginning of the literal when more text arrives, which keeps it simple. Literals are short,
  * except for strings, which are skipped quickly.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"

@@ -15,7 +15,6 @@
  * tool is content, whatever its channel: better shown than lost. So is a body without a header, and
  * a message to a tool that the client does not have, unless it looks like arguments.
  */
-#include <assert.h>
 
 #include "output/toolcall_impl.h"
 

@@ -11,7 +11,6 @@
  * A record lives on the caller's stack. It belongs to the list until the engine's thread removes
  * it, then to that thread until `done`. The caller returns only when neither owns it.
  */
-#include <assert.h>
 
 #include "base/clock.h"
 #include "sched/sched_impl.h"

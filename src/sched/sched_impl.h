@@ -239,8 +239,6 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
 void job_release_followers(struct job *job);
 /* Ends the job with an error it did not cause: the state computed so far is kept. */
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
-/* The prompt's state is restored as far as possible; prefill is next. */
-void job_start_prefill(struct job *job);
 /* The sink learns what was restored and how much is left to compute. */
 void job_announce(struct job *job);
 /* No other job has cells or was promised any. */

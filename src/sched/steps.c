@@ -414,7 +414,8 @@ void job_announce(struct job *job)
         job->gen->sink.started(job->gen->sink.arg, usage);
 }
 
-void job_start_prefill(struct job *job)
+/* The prompt's state is restored as far as possible; prefill is next. */
+static void job_start_prefill(struct job *job)
 {
     make_schedule(job);
     job->resumed = job->done;

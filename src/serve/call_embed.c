@@ -14,7 +14,6 @@
  */
 #include "serve/call.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"

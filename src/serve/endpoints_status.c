@@ -12,8 +12,6 @@
 #include <string.h>
 
 #include "base/json_write.h"
-#include "dialect/usage.h"
-#include "base/clock.h"
 #include "models/pool.h"
 
 enum { BODY_BYTES_MAX = 4 * 1024 * 1024 };

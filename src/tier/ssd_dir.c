@@ -16,7 +16,6 @@
 #include "tier/ssd_dir.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -244,8 +244,7 @@ void ssd_reader_run(void *ssd);
 void ssd_cancel_all(struct tier_ssd *ssd); /* when closing */
 
 void ssd_scratch_fini(struct ssd_scratch *scratch);
-/* Makes room for a header, or for tokens; false: no memory. */
-bool ssd_scratch_reserve_header(struct ssd_scratch *scratch, uint32_t bytes) NODISCARD;
+/* Makes room for tokens; false: no memory. */
 bool ssd_scratch_reserve_tokens(struct ssd_scratch *scratch, uint32_t count) NODISCARD;
 /* Reads and verifies the header of an open file. An error is an I/O error and says nothing about
  * the object. ERR_OK: see *result; with SSD_OK *header is filled, and its tokens and header bytes
@@ -253,10 +252,6 @@ bool ssd_scratch_reserve_tokens(struct ssd_scratch *scratch, uint32_t count) NOD
 enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes,
                          const struct hash256 *key, struct ssd_scratch *scratch,
                          enum ssd_result *result, struct ssd_header *header) NODISCARD;
-/* The same from bytes that are already in the scratch. */
-enum ssd_result ssd_decode_header(const struct tier_ssd *ssd, uint32_t len, uint64_t file_bytes,
-                                  const struct hash256 *key, struct ssd_scratch *scratch,
-                                  struct ssd_header *header) NODISCARD;
 
 /* ---- ssd_recover.c ---- */
 

@@ -9,7 +9,6 @@
  * The catalogue file belongs to this thread; others leave their records in `records`. If the
  * process is killed before they are written, the next one finds those objects in their files.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"

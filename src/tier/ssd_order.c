@@ -19,12 +19,10 @@
  * `stale`, and the janitor writes them, each at most once a minute, and the rest when closing. A
  * killed process loses the order of its last minute.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
-#include "base/mem.h"
 #include "tier/ssd_impl.h"
 
 enum { EVICTION_WINDOW_MAX = 32, STAMPS_AT_ONCE = 32, STAMPS_AT_END_MAX = 1 << 16 };

@@ -36,7 +36,7 @@ void ssd_scratch_fini(struct ssd_scratch *scratch)
     *scratch = (struct ssd_scratch){0};
 }
 
-bool ssd_scratch_reserve_header(struct ssd_scratch *scratch, uint32_t bytes)
+static bool ssd_scratch_reserve_header(struct ssd_scratch *scratch, uint32_t bytes)
 {
     if (bytes <= scratch->header_cap)
         return true;
@@ -73,9 +73,10 @@ static bool reserve_piece(struct ssd_scratch *scratch)
 
 /* ---- headers ---- */
 
-enum ssd_result ssd_decode_header(const struct tier_ssd *ssd, uint32_t len, uint64_t file_bytes,
-                                  const struct hash256 *key, struct ssd_scratch *scratch,
-                                  struct ssd_header *header)
+/* The same from bytes that are already in the scratch. */
+static enum ssd_result ssd_decode_header(const struct tier_ssd *ssd, uint32_t len,
+                                         uint64_t file_bytes, const struct hash256 *key,
+                                         struct ssd_scratch *scratch, struct ssd_header *header)
 {
     struct ssd_expect expect = {.file_bytes = file_bytes, .key = key};
 

@@ -16,7 +16,6 @@
  * A file's time is that of its last use. The image stays in memory until one `each` has gone
  * through all of it: that one takes its metadata from the image, later ones from the files.
  */
-#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
