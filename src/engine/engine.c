@@ -108,12 +108,18 @@ bool engine_has_fim(const struct engine_facts *facts)
 
 /* ---- tokens ---- */
 
+/* The one that has the tokenizer. */
+static const struct engine *speller(const struct engine *engine)
+{
+    return engine->vocab != NULL ? engine->vocab : engine;
+}
+
 enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
                          token_id *tokens, size_t max, size_t *count, struct errinfo *info)
 {
     if (text.len > INT32_MAX)
         return err_set(info, ERR_LIMIT, "the text has more than 2 GiB");
-    enum err err = engine->ops->tokenize(engine, text, flags, tokens, max, count);
+    enum err err = speller(engine)->ops->tokenize(speller(engine), text, flags, tokens, max, count);
     if (err != ERR_OK)
         return err_set(info, err,
                        err == ERR_NOMEM ? "no memory to tokenize a text of %zu bytes"
@@ -129,7 +135,7 @@ size_t engine_token_bytes(const struct engine *engine, token_id token, bool cont
                           size_t size)
 {
     return engine_token_valid(engine, token)
-               ? engine->ops->token_bytes(engine, token, control, out, size)
+               ? speller(engine)->ops->token_bytes(speller(engine), token, control, out, size)
                : 0;
 }
 
@@ -140,17 +146,21 @@ bool engine_token_valid(const struct engine *engine, token_id token)
 
 bool engine_token_is_end(const struct engine *engine, token_id token)
 {
-    return engine_token_valid(engine, token) && engine->ops->token_is_end(engine, token);
+    return engine_token_valid(engine, token) &&
+           speller(engine)->ops->token_is_end(speller(engine), token);
 }
 
 bool engine_token_is_control(const struct engine *engine, token_id token)
 {
-    return engine_token_valid(engine, token) && engine->ops->token_is_control(engine, token);
+    return engine_token_valid(engine, token) &&
+           speller(engine)->ops->token_is_control(speller(engine), token);
 }
 
 unsigned engine_token_traits(const struct engine *engine, token_id token)
 {
-    return engine_token_valid(engine, token) ? engine->ops->token_traits(engine, token) : 0;
+    return engine_token_valid(engine, token)
+               ? speller(engine)->ops->token_traits(speller(engine), token)
+               : 0;
 }
 
 /* ---- sequences ---- */

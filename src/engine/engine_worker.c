@@ -30,7 +30,7 @@ struct engine_worker {
     struct engine base;
     struct engine_worker_options options;
     struct log *log;
-    struct engine *vocab;             /* tokenizes in this process */
+    struct engine *vocab;             /* tokenizes in this process: base.vocab */
     struct worker_memory *own_memory; /* unless the options have one */
     struct worker_link link;
     struct worker_control *control; /* these two live as long as the engine: */
@@ -72,35 +72,6 @@ static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id
         worker,
         &(struct worker_call){
             .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq), .end = end});
-}
-
-/* ---- tokens: the parent's own ---- */
-
-static enum err worker_tokenize(const struct engine *engine, struct str text, unsigned flags,
-                                token_id *tokens, size_t max, size_t *count)
-{
-    return engine->vocab->ops->tokenize(engine->vocab, text, flags, tokens, max, count);
-}
-
-static size_t worker_token_bytes(const struct engine *engine, token_id token, bool control,
-                                 char *out, size_t size)
-{
-    return engine->vocab->ops->token_bytes(engine->vocab, token, control, out, size);
-}
-
-static bool worker_token_is_end(const struct engine *engine, token_id token)
-{
-    return engine->vocab->ops->token_is_end(engine->vocab, token);
-}
-
-static bool worker_token_is_control(const struct engine *engine, token_id token)
-{
-    return engine->vocab->ops->token_is_control(engine->vocab, token);
-}
-
-static unsigned worker_token_traits(const struct engine *engine, token_id token)
-{
-    return engine->vocab->ops->token_traits(engine->vocab, token);
 }
 
 /* ---- sequences ---- */
@@ -556,11 +527,6 @@ static void worker_close(struct engine *engine)
 
 static const struct engine_ops worker_ops = {
     .close = worker_close,
-    .tokenize = worker_tokenize,
-    .token_bytes = worker_token_bytes,
-    .token_is_end = worker_token_is_end,
-    .token_is_control = worker_token_is_control,
-    .token_traits = worker_token_traits,
     .seq_copy = worker_seq_copy,
     .seq_cut = worker_seq_cut,
     .seq_clear = worker_seq_clear,
