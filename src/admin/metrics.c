@@ -51,12 +51,7 @@ static const char *const lengths[] = {[STATS_LENGTH_PROMPT] = "prompt",
                                       [STATS_LENGTH_GENERATED] = "generated",
                                       [STATS_LENGTH_COUNT] = NULL};
 
-static const char *const ends[] = {
-#define X(value, name) [value] = name,
-    GEN_END_TABLE(X)
-#undef X
-        [GEN_END_COUNT] = NULL,
-};
+static const char *const ends[] = {GEN_END_TABLE(TABLE_NAME) NULL};
 
 /* From one token to a million, in steps of about two: context sizes are powers of two. */
 static const double buckets_tokens[] = {

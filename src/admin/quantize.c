@@ -45,17 +45,9 @@ enum { PATH_BYTES = 4096, TYPE_BYTES = 32, MODEL_BYTES = 256, PRINTED_MAX = 4096
     X(QUANTIZE_FAILED, "failed")   \
     X(QUANTIZE_CANCELLED, "cancelled")
 
-enum quantize_state {
-#define X(value, name) value,
-    QUANTIZE_STATE_TABLE(X)
-#undef X
-};
+enum quantize_state { QUANTIZE_STATE_TABLE(TABLE_VALUE) };
 
-static const char *const state_names[] = {
-#define X(value, name) name,
-    QUANTIZE_STATE_TABLE(X)
-#undef X
-};
+static const char *const state_names[] = {QUANTIZE_STATE_TABLE(TABLE_NAME)};
 
 struct order {
     char model[MODEL_BYTES], type[TYPE_BYTES], in[PATH_BYTES], out[PATH_BYTES];

@@ -16,6 +16,12 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Columns of a table of X(value, name, ...):
+ *      enum role { ROLE_TABLE(TABLE_VALUE) ROLE_COUNT };
+ *      static const char *const role_names[] = {ROLE_TABLE(TABLE_NAME)}; */
+#define TABLE_VALUE(value, ...)      value,
+#define TABLE_NAME(value, name, ...) [value] = (name),
+
 /* The struct that `member` is embedded in. */
 #define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 

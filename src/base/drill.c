@@ -6,11 +6,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-const char *const drill_names[] = {
-#define X(value, name, invariant, what) name,
-    DRILL_TABLE(X)
-#undef X
-        NULL};
+const char *const drill_names[] = {DRILL_TABLE(TABLE_NAME) NULL};
 
 unsigned drill_invariant(enum drill drill)
 {

@@ -8,6 +8,8 @@
 #ifndef HEARTH_BASE_DRILL_H
 #define HEARTH_BASE_DRILL_H
 
+#include "base/attr.h"
+
 /* X(value, name, invariant, what it does) */
 #define DRILL_TABLE(X)                                                                           \
     X(DRILL_NONE, "none", 0, "nothing")                                                          \
@@ -27,12 +29,7 @@
     X(DRILL_LOSE_WRITES, "lose-writes", 107, "nothing reaches the disk")                         \
     X(DRILL_WRONG_STATE, "wrong-state", 110, "restored state has bits flipped after its check")
 
-enum drill {
-#define X(value, name, invariant, what) value,
-    DRILL_TABLE(X)
-#undef X
-        DRILL_COUNT
-};
+enum drill { DRILL_TABLE(TABLE_VALUE) DRILL_COUNT };
 
 /* NULL-terminated, in the order of the enum: the names of an option */
 extern const char *const drill_names[];

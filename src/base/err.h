@@ -29,12 +29,7 @@
     X(ERR_CLOSED, "closed", "closed")                          \
     X(ERR_ENGINE, "engine", "the inference library failed")
 
-enum err {
-#define X(value, name, sentence) value,
-    ERR_TABLE(X)
-#undef X
-        ERR_COUNT
-};
+enum err { ERR_TABLE(TABLE_VALUE) ERR_COUNT };
 
 /* Text for people, owned by the caller, valid after a call that did not return ERR_OK. */
 struct errinfo {

@@ -5,17 +5,9 @@
 
 #include <assert.h>
 
-static const char *const role_names[] = {
-#define X(value, name) name,
-    ROLE_TABLE(X)
-#undef X
-};
+static const char *const role_names[] = {ROLE_TABLE(TABLE_NAME)};
 
-static const char *const mark_names[] = {
-#define X(value, name) name,
-    MARK_TABLE(X)
-#undef X
-};
+static const char *const mark_names[] = {MARK_TABLE(TABLE_NAME)};
 
 const char *role_name(enum role role)
 {

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/str.h"
 
 /* X(value, name) */
@@ -21,12 +22,7 @@
     X(ROLE_TOOL, "tool")                                      \
     X(ROLE_NONE, "")
 
-enum role {
-#define X(value, name) value,
-    ROLE_TABLE(X)
-#undef X
-        ROLE_COUNT
-};
+enum role { ROLE_TABLE(TABLE_VALUE) ROLE_COUNT };
 
 /* "user"; "" for ROLE_NONE and for invalid roles. */
 const char *role_name(enum role role);
@@ -43,12 +39,7 @@ enum role role_from(struct str name);
     X(MARK_TRANSIENT, "transient")   /* text that may be gone next turn begins */ \
     X(MARK_CUT, "cut")               /* a breakpoint inside a message */
 
-enum mark_kind {
-#define X(value, name) value,
-    MARK_TABLE(X)
-#undef X
-        MARK_COUNT
-};
+enum mark_kind { MARK_TABLE(TABLE_VALUE) MARK_COUNT };
 
 struct mark {
     size_t at; /* bytes of the text, or tokens of the prompt, before it */

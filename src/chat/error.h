@@ -33,12 +33,7 @@
     X(API_ERROR_UNSUPPORTED, 400, "not_supported_error", "invalid_request_error", NULL)            \
     X(API_ERROR_UNAVAILABLE, 503, "unavailable_error", "overloaded_error", NULL)
 
-enum api_error_kind {
-#define X(value, status, openai, anthropic, code) value,
-    API_ERROR_TABLE(X)
-#undef X
-        API_ERROR_COUNT
-};
+enum api_error_kind { API_ERROR_TABLE(TABLE_VALUE) API_ERROR_COUNT };
 
 enum { API_PARAM_BYTES = 96 };
 

@@ -45,12 +45,7 @@ struct neutral;
     X(NEUTRAL_TRANSIENT, "transient-spans", true,                                       \
       "stores state directly before text that clients add to the last message only")
 
-enum neutral_rule {
-#define X(value, name, on, description) value,
-    NEUTRAL_TABLE(X)
-#undef X
-        NEUTRAL_COUNT
-};
+enum neutral_rule { NEUTRAL_TABLE(TABLE_VALUE) NEUTRAL_COUNT };
 
 struct neutral_info {
     const char *name;

@@ -70,11 +70,7 @@ enum chat_calls chat_template_calls(const struct chat_template *tmpl)
 
 const char *chat_calls_name(enum chat_calls calls)
 {
-    static const char *const names[] = {
-#define X(value, name, sentence) name,
-        CHAT_CALLS_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {CHAT_CALLS_TABLE(TABLE_NAME)};
     assert((unsigned)calls < COUNT_OF(names));
     return names[calls];
 }

@@ -84,11 +84,7 @@ void chat_template_destroy(struct chat_template **tmpl);
     X(CHAT_CALLS_UNREADABLE, "unreadable",                                                       \
       "the template has tools, but hearth cannot read the calls that it renders")
 
-enum chat_calls {
-#define X(value, name, sentence) value,
-    CHAT_CALLS_TABLE(X)
-#undef X
-};
+enum chat_calls { CHAT_CALLS_TABLE(TABLE_VALUE) };
 const char *chat_calls_name(enum chat_calls calls);
 const char *chat_calls_sentence(enum chat_calls calls);
 
@@ -103,11 +99,7 @@ const char *chat_calls_sentence(enum chat_calls calls);
       "the last one are computed again")                                                        \
     X(CHAT_TURNS_CHANGE, "change", "each tool result changes earlier text, which is computed again")
 
-enum chat_turns {
-#define X(value, name, sentence) value,
-    CHAT_TURNS_TABLE(X)
-#undef X
-};
+enum chat_turns { CHAT_TURNS_TABLE(TABLE_VALUE) };
 /* Renders a few conversations: some milliseconds. */
 enum chat_turns chat_template_turns(const struct chat_template *tmpl);
 const char *chat_turns_name(enum chat_turns turns);

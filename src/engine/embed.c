@@ -6,12 +6,7 @@
 
 #include <math.h>
 
-const char *const engine_pooling_names[] = {
-#define X(value, name) [value] = name,
-    ENGINE_POOLING_TABLE(X)
-#undef X
-        [ENGINE_POOLING_COUNT] = NULL,
-};
+const char *const engine_pooling_names[] = {ENGINE_POOLING_TABLE(TABLE_NAME) NULL};
 
 static double dot(const float *a, const float *b, size_t size)
 {

@@ -30,12 +30,7 @@
     X(ENGINE_POOLING_LAST, "last")                                                                 \
     X(ENGINE_POOLING_RANK, "rank") /* a score, by the classifier of a reranker */
 
-enum engine_pooling {
-#define X(value, name) value,
-    ENGINE_POOLING_TABLE(X)
-#undef X
-        ENGINE_POOLING_COUNT
-};
+enum engine_pooling { ENGINE_POOLING_TABLE(TABLE_VALUE) ENGINE_POOLING_COUNT };
 
 /* ended by NULL, in the order of the enum: an option's names */
 extern const char *const engine_pooling_names[];

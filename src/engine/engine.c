@@ -31,12 +31,7 @@ double engine_kv_bytes(enum engine_kv type)
     return bytes[type];
 }
 
-const char *const engine_kv_names[] = {
-#define X(value, name) [value] = name,
-    ENGINE_KV_TABLE(X)
-#undef X
-        [ENGINE_KV_COUNT] = NULL,
-};
+const char *const engine_kv_names[] = {ENGINE_KV_TABLE(TABLE_NAME) NULL};
 
 void engine_close(struct engine **engine)
 {
@@ -486,11 +481,7 @@ uint64_t engine_beats(const struct engine *engine)
 
 const char *engine_fault_text(enum engine_fault fault)
 {
-    static const char *const texts[] = {
-#define X(value, text) text,
-        ENGINE_FAULT_TABLE(X)
-#undef X
-    };
+    static const char *const texts[] = {ENGINE_FAULT_TABLE(TABLE_NAME)};
 
     assert((unsigned)fault < COUNT_OF(texts));
     return texts[fault];

@@ -46,12 +46,7 @@ enum { TOKEN_NONE = -1, SEQ_NONE = -1 };
     X(ENGINE_KV_Q4_1, "q4_1") \
     X(ENGINE_KV_Q4_0, "q4_0")
 
-enum engine_kv {
-#define X(value, name) value,
-    ENGINE_KV_TABLE(X)
-#undef X
-        ENGINE_KV_COUNT
-};
+enum engine_kv { ENGINE_KV_TABLE(TABLE_VALUE) ENGINE_KV_COUNT };
 
 extern const char *const engine_kv_names[];  /* ended by NULL: an option's names */
 double engine_kv_bytes(enum engine_kv type); /* of one value, with its share of a scale */
@@ -121,12 +116,7 @@ enum engine_slicing {
     X(ENGINE_FAULT_INDEX, "the library does not restore its compressed index exactly")    \
     X(ENGINE_FAULT_UNPROVEN, "no run beyond its index shows that a restore is exact")
 
-enum engine_fault {
-#define X(value, text) value,
-    ENGINE_FAULT_TABLE(X)
-#undef X
-        ENGINE_FAULT_COUNT
-};
+enum engine_fault { ENGINE_FAULT_TABLE(TABLE_VALUE) ENGINE_FAULT_COUNT };
 
 const char *engine_fault_text(enum engine_fault fault);
 

@@ -10,11 +10,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-static const char *const names[KIND_COUNT] = {
-#define X(value, name) [value] = name,
-    KIND_TABLE(X)
-#undef X
-};
+static const char *const names[KIND_COUNT] = {KIND_TABLE(TABLE_NAME)};
 
 const char *kind_name(enum kind kind)
 {
@@ -48,11 +44,7 @@ const char *kind_set_names(kind_set set, char *out, size_t size)
 
 const char *rollback_text(enum rollback why)
 {
-    static const char *const texts[] = {
-#define X(value, text) text,
-        ROLLBACK_TABLE(X)
-#undef X
-    };
+    static const char *const texts[] = {ROLLBACK_TABLE(TABLE_NAME)};
 
     assert((unsigned)why < ROLLBACK_COUNT);
     return texts[why];

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+
 /* X(value, name) */
 #define KIND_TABLE(X)          \
     X(KIND_FULL, "full")       \
@@ -23,12 +25,7 @@
     X(KIND_CHUNKED, "chunked") \
     X(KIND_RECURRENT, "recurrent")
 
-enum kind {
-#define X(value, name) value,
-    KIND_TABLE(X)
-#undef X
-        KIND_COUNT
-};
+enum kind { KIND_TABLE(TABLE_VALUE) KIND_COUNT };
 
 /* A set of kinds, one bit each. */
 typedef uint32_t kind_set;
@@ -57,12 +54,7 @@ bool kind_set_needs_snapshot(kind_set set);
     X(ROLLBACK_STREAMS, "with a cache per sequence (--kv-streams), rows may be lost")        \
     X(ROLLBACK_FAILED, "the self-test of rolling back failed")
 
-enum rollback {
-#define X(value, text) value,
-    ROLLBACK_TABLE(X)
-#undef X
-        ROLLBACK_COUNT
-};
+enum rollback { ROLLBACK_TABLE(TABLE_VALUE) ROLLBACK_COUNT };
 
 const char *rollback_text(enum rollback why);
 

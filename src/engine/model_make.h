@@ -27,12 +27,7 @@ struct model_family;
     X(MODEL_QUANT_Q4_0, "q4_0")       \
     X(MODEL_QUANT_Q4_K, "q4_k")
 
-enum model_quant {
-#define X(value, name) value,
-    MODEL_QUANT_TABLE(X)
-#undef X
-        MODEL_QUANT_COUNT
-};
+enum model_quant { MODEL_QUANT_TABLE(TABLE_VALUE) MODEL_QUANT_COUNT };
 
 /* ended by NULL, in the order of the enum: an option's names */
 extern const char *const model_quant_names[];

@@ -23,12 +23,7 @@ enum {
     NAMES_MAX = 256, /* families and presets */
 };
 
-const char *const model_quant_names[] = {
-#define X(value, name) name,
-    MODEL_QUANT_TABLE(X)
-#undef X
-        NULL,
-};
+const char *const model_quant_names[] = {MODEL_QUANT_TABLE(TABLE_NAME) NULL};
 
 static enum err unknown_family(const char *name, struct errinfo *info)
 {

@@ -34,11 +34,7 @@ enum message_kind { MESSAGE_CALL = 1, MESSAGE_LOAD, MESSAGE_REPLY };
 
 static const unsigned char magic[4] = {'H', 'W', 'K', '1'};
 
-static const char *const op_names[] = {
-#define X(value, name) [value] = name,
-    WORKER_OP_TABLE(X)
-#undef X
-};
+static const char *const op_names[] = {WORKER_OP_TABLE(TABLE_NAME)};
 
 struct wire {
     unsigned char *at; /* writing; reading never writes through it */

@@ -77,12 +77,7 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_READ_PICTURE, "read_picture")       \
     X(WORKER_RUN_PICTURE, "run_picture")
 
-enum worker_op {
-#define X(value, name) value,
-    WORKER_OP_TABLE(X)
-#undef X
-        WORKER_OP_COUNT
-};
+enum worker_op { WORKER_OP_TABLE(TABLE_VALUE) WORKER_OP_COUNT };
 
 const char *worker_op_name(enum worker_op op); /* never NULL */
 

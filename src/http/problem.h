@@ -5,6 +5,7 @@
 #ifndef HEARTH_HTTP_PROBLEM_H
 #define HEARTH_HTTP_PROBLEM_H
 
+#include "base/attr.h"
 #include "base/buf.h"
 
 /* X(value, status, name, sentence) */
@@ -38,12 +39,7 @@
 
 enum { HTTP_ID_BYTES = 40 }; /* of the id of a refused request */
 
-enum http_problem {
-#define X(value, status, name, sentence) value,
-    HTTP_PROBLEM_TABLE(X)
-#undef X
-        HTTP_PROBLEM_COUNT
-};
+enum http_problem { HTTP_PROBLEM_TABLE(TABLE_VALUE) HTTP_PROBLEM_COUNT };
 
 int http_problem_status(enum http_problem problem);
 const char *http_problem_name(enum http_problem problem);     /* "body_too_large" */

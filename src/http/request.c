@@ -8,11 +8,7 @@
 
 const char *http_method_name(enum http_method method)
 {
-    static const char *const names[] = {
-#define X(value, name) name,
-        HTTP_METHOD_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {HTTP_METHOD_TABLE(TABLE_NAME)};
     assert(method < HTTP_METHOD_COUNT);
     return names[method];
 }

@@ -27,12 +27,7 @@
     X(HTTP_METHOD_DELETE, "DELETE") \
     X(HTTP_METHOD_OPTIONS, "OPTIONS")
 
-enum http_method {
-#define X(value, name) value,
-    HTTP_METHOD_TABLE(X)
-#undef X
-        HTTP_METHOD_COUNT
-};
+enum http_method { HTTP_METHOD_TABLE(TABLE_VALUE) HTTP_METHOD_COUNT };
 
 struct http_header {
     struct str name, value; /* the value without surrounding white space */

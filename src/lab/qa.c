@@ -27,11 +27,7 @@ enum {
 
 static const char key_owner[] = "qa-owner", key_other[] = "qa-other";
 
-static const char *const probe_names[] = {
-#define X(value, name) name,
-    QA_PROBE_TABLE(X)
-#undef X
-};
+static const char *const probe_names[] = {QA_PROBE_TABLE(TABLE_NAME)};
 
 const char *qa_probe_name(enum qa_probe probe)
 {

@@ -48,12 +48,7 @@ enum {
     X(QA_PROBE_RESTART, "restart")      \
     X(QA_PROBE_EXACT, "exact")
 
-enum qa_probe {
-#define X(value, name) value,
-    QA_PROBE_TABLE(X)
-#undef X
-        QA_PROBE_COUNT
-};
+enum qa_probe { QA_PROBE_TABLE(TABLE_VALUE) QA_PROBE_COUNT };
 
 const char *qa_probe_name(enum qa_probe probe);
 

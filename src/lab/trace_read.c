@@ -459,8 +459,4 @@ enum err trace_read(struct trace *trace, const char *path, const struct read_opt
     return err;
 }
 
-const char *const read_format_names[] = {
-#define X(value, name) [value] = (name),
-    READ_FORMAT_TABLE(X)
-#undef X
-        [READ_FORMAT_COUNT] = NULL};
+const char *const read_format_names[] = {READ_FORMAT_TABLE(TABLE_NAME) NULL};

@@ -36,12 +36,7 @@ struct trace;
     X(READ_FORMAT_DYNAMO, "dynamo")           \
     X(READ_FORMAT_RECORD, "record")
 
-enum read_format {
-#define X(value, name) value,
-    READ_FORMAT_TABLE(X)
-#undef X
-        READ_FORMAT_COUNT
-};
+enum read_format { READ_FORMAT_TABLE(TABLE_VALUE) READ_FORMAT_COUNT };
 
 extern const char *const read_format_names[];
 

@@ -421,11 +421,7 @@ double sim_block_hit_rate(const struct sim_result *result)
     return share(result->blocks_hit, result->blocks);
 }
 
-const char *const sim_place_names[] = {
-#define X(value, name) [value] = (name),
-    SIM_PLACE_TABLE(X)
-#undef X
-        [SIM_PLACE_COUNT] = NULL};
+const char *const sim_place_names[] = {SIM_PLACE_TABLE(TABLE_NAME) NULL};
 
 /* ---- costs ----
  *

@@ -41,12 +41,7 @@ struct trace;
     X(SIM_PLACE_DENSE, "dense")   \
     X(SIM_PLACE_END, "end")
 
-enum sim_place {
-#define X(value, name) value,
-    SIM_PLACE_TABLE(X)
-#undef X
-        SIM_PLACE_COUNT
-};
+enum sim_place { SIM_PLACE_TABLE(TABLE_VALUE) SIM_PLACE_COUNT };
 
 extern const char *const sim_place_names[]; /* ended by NULL */
 

@@ -430,11 +430,7 @@ enum model_cache model_cache(const struct model *model)
 
 const char *model_cache_name(enum model_cache state)
 {
-    static const char *const names[] = {
-#define X(value, name) name,
-        MODEL_CACHE_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {MODEL_CACHE_TABLE(TABLE_NAME)};
 
     return (unsigned)state < COUNT_OF(names) ? names[state] : "unknown";
 }

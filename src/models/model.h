@@ -65,12 +65,7 @@ uint64_t model_loaded_s(const struct model *model);      /* wall time */
     X(MODEL_CACHE_ON, "on")   \
     X(MODEL_CACHE_UNSUPPORTED, "unsupported (see log)")
 
-enum model_cache {
-#define X(value, name) value,
-    MODEL_CACHE_TABLE(X)
-#undef X
-        MODEL_CACHE_COUNT
-};
+enum model_cache { MODEL_CACHE_TABLE(TABLE_VALUE) MODEL_CACHE_COUNT };
 
 enum model_cache model_cache(const struct model *model);
 const char *model_cache_name(enum model_cache state);

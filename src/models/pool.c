@@ -26,11 +26,7 @@ enum { WAITS_MAX_DEFAULT = 1024 };
 
 const char *pool_state_name(enum pool_state state)
 {
-    static const char *const names[] = {
-#define X(value, name) [value] = name,
-        POOL_STATE_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {POOL_STATE_TABLE(TABLE_NAME)};
 
     return names[state];
 }

@@ -60,12 +60,7 @@ struct pool_entry;
     X(POOL_UNLOADING, "unloading") \
     X(POOL_FAILED, "failed")
 
-enum pool_state {
-#define X(value, name) value,
-    POOL_STATE_TABLE(X)
-#undef X
-        POOL_STATE_COUNT
-};
+enum pool_state { POOL_STATE_TABLE(TABLE_VALUE) POOL_STATE_COUNT };
 
 const char *pool_state_name(enum pool_state state);
 

@@ -333,11 +333,7 @@ static enum err run(struct toolcall *call)
 
 const char *toolcall_format_name(enum toolcall_format format)
 {
-    static const char *const names[] = {
-#define X(value, name) name,
-        TOOLCALL_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {TOOLCALL_TABLE(TABLE_NAME)};
     assert((unsigned)format < TOOLCALL_COUNT);
     return names[format];
 }

@@ -84,12 +84,7 @@ struct toolcall;
     X(TOOLCALL_BARE, "bare")       /* [{"name", "arguments"}] or [f(a=1)], nothing else */         \
     X(TOOLCALL_LEARNED, "learned") /* found in the template's own rendering of a call */
 
-enum toolcall_format {
-#define X(value, name) value,
-    TOOLCALL_TABLE(X)
-#undef X
-        TOOLCALL_COUNT
-};
+enum toolcall_format { TOOLCALL_TABLE(TABLE_VALUE) TOOLCALL_COUNT };
 
 struct toolcall_options {
     enum toolcall_format format;

@@ -7,11 +7,7 @@
 
 const char *gen_phase_name(enum gen_phase phase)
 {
-    static const char *const names[] = {
-#define X(value, name) name,
-        GEN_PHASE_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {GEN_PHASE_TABLE(TABLE_NAME)};
 
     return (unsigned)phase < COUNT_OF(names) ? names[phase] : "unknown";
 }

@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/mark.h"
 #include "base/err.h"
 #include "base/str.h"
@@ -43,12 +44,7 @@
     X(GEN_CANCELLED, "cancelled")                                                    \
     X(GEN_FAILED, "failed")
 
-enum gen_phase {
-#define X(value, name) value,
-    GEN_PHASE_TABLE(X)
-#undef X
-        GEN_PHASE_COUNT
-};
+enum gen_phase { GEN_PHASE_TABLE(TABLE_VALUE) GEN_PHASE_COUNT };
 
 const char *gen_phase_name(enum gen_phase phase);
 
@@ -60,12 +56,7 @@ const char *gen_phase_name(enum gen_phase phase);
     X(GEN_END_CANCELLED, "cancelled") /* gen_cancel */                         \
     X(GEN_END_ERROR, "error")         /* see result.info */
 
-enum gen_end {
-#define X(value, name) value,
-    GEN_END_TABLE(X)
-#undef X
-        GEN_END_COUNT
-};
+enum gen_end { GEN_END_TABLE(TABLE_VALUE) GEN_END_COUNT };
 
 /* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always;
  * a generation that ended before its prefill has zeros. In a view (sched.h) of a waiting

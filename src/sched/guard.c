@@ -24,11 +24,7 @@ static const double cost_weight = 0.3, cost_margin = 1.3;
 
 const char *guard_level_name(enum guard_level level)
 {
-    static const char *const names[] = {
-#define X(value, name) name,
-        GUARD_LEVEL_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {GUARD_LEVEL_TABLE(TABLE_NAME)};
 
     return (unsigned)level < COUNT_OF(names) ? names[level] : "unknown";
 }

@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+
 /* X(value, name): the log, /props and the metrics use these names */
 #define GUARD_LEVEL_TABLE(X)                                     \
     X(GUARD_OK, "ok")                                            \
@@ -32,12 +34,7 @@
     X(GUARD_HARD, "hard") /* new work waits, chunks are small */ \
     X(GUARD_OVER, "over") /* above the ceiling */
 
-enum guard_level {
-#define X(value, name) value,
-    GUARD_LEVEL_TABLE(X)
-#undef X
-        GUARD_LEVEL_COUNT
-};
+enum guard_level { GUARD_LEVEL_TABLE(TABLE_VALUE) GUARD_LEVEL_COUNT };
 
 const char *guard_level_name(enum guard_level level);
 

@@ -508,11 +508,7 @@ static void describe_fields(const struct ssd_describe *how, struct reading *read
 
 const char *ssd_result_name(enum ssd_result result)
 {
-    static const char *const names[] = {
-#define X(value, name, sentence) [value] = name,
-        SSD_RESULT_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {SSD_RESULT_TABLE(TABLE_NAME)};
 
     return (unsigned)result < COUNT_OF(names) ? names[result] : "unknown";
 }

@@ -48,12 +48,7 @@
     X(SSD_UNPROTECTED, "unprotected", "lacks the required seal or payload MAC")    \
     X(SSD_TOO_LARGE, "too_large", "larger than the limits allow")
 
-enum ssd_result {
-#define X(value, name, sentence) value,
-    SSD_RESULT_TABLE(X)
-#undef X
-        SSD_RESULT_COUNT
-};
+enum ssd_result { SSD_RESULT_TABLE(TABLE_VALUE) SSD_RESULT_COUNT };
 
 const char *ssd_result_name(enum ssd_result result);
 const char *ssd_result_sentence(enum ssd_result result);

@@ -41,12 +41,7 @@
     X(TIER_TIMEOUT, "timeout") \
     X(TIER_CANCELLED, "cancelled")
 
-enum tier_result {
-#define X(value, name) value,
-    TIER_RESULT_TABLE(X)
-#undef X
-        TIER_RESULT_COUNT
-};
+enum tier_result { TIER_RESULT_TABLE(TABLE_VALUE) TIER_RESULT_COUNT };
 
 enum { TIER_SHAPE_BYTES_MAX = 160, TIER_PAGE_ENTRIES = 24 };
 
