@@ -10,8 +10,7 @@
  *
  * Threads: create and destroy from one; the rest from any. It has one thread (monitor.h).
  */
-#ifndef HEARTH_ADMIN_ADMIN_H
-#define HEARTH_ADMIN_ADMIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ void admin_set_http_metrics(struct admin *admin, const struct metric_set *metric
 /* Ends the streams of /admin/events, which would never end by themselves. Call before draining the
  * http server. */
 void admin_end_events(struct admin *admin);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Threads: workers, except for endpoints that take a loop_request.
  */
-#ifndef HEARTH_ADMIN_ADMIN_IMPL_H
-#define HEARTH_ADMIN_ADMIN_IMPL_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -253,5 +252,3 @@ answer_fn endpoint_cache_import;
 
 /* Records the current values of the settings that can be changed. */
 void admin_settings_begin(struct admin *admin, const struct api_options *api);
-
-#endif

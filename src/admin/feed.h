@@ -11,8 +11,7 @@
  * Threads: publish, subscribe and end from any; pump from one. Lock: LOCK_RANK_MONITOR, held only
  * to copy.
  */
-#ifndef HEARTH_ADMIN_FEED_H
-#define HEARTH_ADMIN_FEED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void feed_pump(struct feed *feed);
 void feed_end(struct feed *feed);
 
 size_t feed_readers(struct feed *feed);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_ADMIN_METRICS_H
-#define HEARTH_ADMIN_METRICS_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -90,5 +89,3 @@ bool stats_compat_add(struct str name, unsigned *set);
 /* Appends the metrics of a set. `model` is vLLM's label; `api` comes from stats_create. */
 void stats_compat_write(unsigned set, const struct sched_stats *sched, const struct metric_set *api,
                         const char *model, struct buf *out);
-
-#endif

@@ -12,8 +12,7 @@
  * Threads: monitor_*: any. Lock: LOCK_RANK_MONITOR, held only to copy; never across I/O. The
  * functions of tally, history and recent are pure; their structs belong to the caller.
  */
-#ifndef HEARTH_ADMIN_MONITOR_H
-#define HEARTH_ADMIN_MONITOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -200,5 +199,3 @@ void monitor_write_recent(struct monitor *monitor, struct json *json, bool words
 
 /* Saves the sums now; the thread also does so by itself. */
 enum err monitor_save(struct monitor *monitor, struct errinfo *info) NODISCARD;
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Threads: open and close from one; record_add from any.
  */
-#ifndef HEARTH_ADMIN_RECORD_H
-#define HEARTH_ADMIN_RECORD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ struct record_stats {
     uint64_t bytes;    /* of the file */
 };
 void record_get_stats(const struct record *record, struct record_stats *stats);
-
-#endif

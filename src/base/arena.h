@@ -7,8 +7,7 @@
  * limits the bytes it hands out. At the limit, or without memory, allocations return NULL and
  * arena->err says which it was. Owner: the caller of arena_init. Not thread-safe.
  */
-#ifndef HEARTH_BASE_ARENA_H
-#define HEARTH_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -63,5 +62,3 @@ void arena_reset(struct arena *arena);
 
 /* Bytes taken from the heap, for accounting. */
 size_t arena_bytes_held(const struct arena *arena);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * attr.h: compiler attributes, and the few macros that every module needs.
  */
-#ifndef HEARTH_BASE_ATTR_H
-#define HEARTH_BASE_ATTR_H
+#pragma once
 
 #define NODISCARD         __attribute__((warn_unused_result))
 #define NORETURN          __attribute__((noreturn))
@@ -30,5 +29,3 @@
 #undef MAX
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-
-#endif

@@ -21,8 +21,7 @@
  *
  * Threads: all functions may be called from any thread (own lock, rank LOCK_RANK_BUDGET).
  */
-#ifndef HEARTH_BASE_BUDGET_H
-#define HEARTH_BASE_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ uint64_t budget_excess(const struct budget *budget); /* bytes above the cap; nor
 
 /* What `owner` could reserve now; other threads may change it at any time. */
 uint64_t budget_available(const struct budget *budget, budget_owner owner);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Owner: the caller of buf_init. Not thread-safe.
  */
-#ifndef HEARTH_BASE_BUF_H
-#define HEARTH_BASE_BUF_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -70,5 +69,3 @@ struct str buf_text(const struct buf *buf); /* the same with its length */
 /* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL
  * after a failure. */
 char *buf_take(struct buf *buf) NODISCARD;
-
-#endif

@@ -9,11 +9,8 @@
  *
  * Process-wide. Threads: any.
  */
-#ifndef HEARTH_BASE_BUS_ERROR_H
-#define HEARTH_BASE_BUS_ERROR_H
+#pragma once
 
 enum { BUS_ERROR_EXIT = 3 };
 
 void bus_error_install(void);
-
-#endif

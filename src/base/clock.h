@@ -7,8 +7,7 @@
  *
  * Threads: any thread may read a clock or move a fake.
  */
-#ifndef HEARTH_BASE_CLOCK_H
-#define HEARTH_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ uint64_t clock_deadline_ns(const struct clock *clock, uint64_t timeout_ns);
 /* Sleeps on the real clock, regardless of signals; on a fake it advances the time and returns at
  * once. */
 void clock_sleep_ns(struct clock *clock, uint64_t ns);
-
-#endif

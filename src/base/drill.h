@@ -5,8 +5,7 @@
  * Each fault names the invariant (docs/invariants.md) that it breaks. Search for its enum value to
  * find where it is injected.
  */
-#ifndef HEARTH_BASE_DRILL_H
-#define HEARTH_BASE_DRILL_H
+#pragma once
 
 #include "base/attr.h"
 
@@ -35,5 +34,3 @@ enum drill { DRILL_TABLE(TABLE_VALUE) DRILL_COUNT };
 extern const char *const drill_names[];
 
 unsigned drill_invariant(enum drill drill);
-
-#endif

@@ -5,8 +5,7 @@
  * by the caller. Code decides by the enum; the text is for people only and is never parsed. A cache
  * miss is a result, not an error.
  */
-#ifndef HEARTH_BASE_ERR_H
-#define HEARTH_BASE_ERR_H
+#pragma once
 
 #include "base/attr.h"
 
@@ -66,5 +65,3 @@ enum err err_from_errno(int errnum);
         if (try_err_ != ERR_OK)     \
             return try_err_;        \
     } while (0)
-
-#endif

@@ -8,8 +8,7 @@
  * Threads: any thread may call fault_fires(), even while the test's main thread arms or disarms:
  * concurrent calls see either the old state or the new.
  */
-#ifndef HEARTH_BASE_FAULT_H
-#define HEARTH_BASE_FAULT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,5 +36,3 @@ bool fault_fires(struct fault *fault);
 bool fault_loop_next(struct fault *fault);
 
 #define FAULT_LOOP(fault) while (fault_loop_next(fault))
-
-#endif

@@ -9,8 +9,7 @@
  * Calls are counted in `when` if their bit is in `calls`; the call that fires does what `kind`
  * says.
  */
-#ifndef HEARTH_BASE_FILE_FAULT_H
-#define HEARTH_BASE_FILE_FAULT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ struct file_fault {
 
 /* All calls count, none fires. The struct must outlive its users. Do not re-arm concurrently. */
 void file_fault_init(struct file_fault *fault, const struct file_sys *base);
-
-#endif

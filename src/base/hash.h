@@ -8,8 +8,7 @@
  * (hash256_update_framed); otherwise "ab","c" and "a","bc" would hash the same. Numbers are hashed
  * as little-endian bytes, so that digests are the same on every machine.
  */
-#ifndef HEARTH_BASE_HASH_H
-#define HEARTH_BASE_HASH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ struct hash128 hash128_final(const struct hash128_state *state);
 /* Unpredictable bytes from the kernel; aborts when there are none (an installation key must not be
  * weak). */
 void hash_random(void *out, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
  * json_alc.h: memory for yyjson from base/mem.h, so that it can fail in tests like any other, and
  * never aborts.
  */
-#ifndef HEARTH_BASE_JSON_ALC_H
-#define HEARTH_BASE_JSON_ALC_H
+#pragma once
 
 #include <yyjson.h>
 
@@ -15,5 +14,3 @@ const yyjson_alc *json_alc(void);
 
 /* From an arena: the document lives as long as that, and is not freed. */
 yyjson_alc json_alc_arena(struct arena *arena);
-
-#endif

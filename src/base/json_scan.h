@@ -6,8 +6,7 @@
  * are accepted and written as escapes. Bytes above 127 are not checked; the caller ensures that
  * they are UTF-8. Owner: the holder of the struct; not thread-safe.
  */
-#ifndef HEARTH_BASE_JSON_SCAN_H
-#define HEARTH_BASE_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ bool json_scan_valid(struct str text);
 
 /* Appends text as the inside of a JSON string. */
 void json_scan_escape(struct buf *out, struct str text);
-
-#endif

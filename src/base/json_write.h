@@ -7,8 +7,7 @@
  * Commas are added as needed. Text is escaped and becomes valid UTF-8 (invalid bytes become
  * U+FFFD). Errors stick in the buffer.
  */
-#ifndef HEARTH_BASE_JSON_WRITE_H
-#define HEARTH_BASE_JSON_WRITE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void json_key_time(struct json *json, const char *key, uint64_t seconds);
  * event: names are literals, and json_* escapes line ends in texts. */
 struct json sse_open(struct buf *out, const char *name);
 void sse_close(struct json *json);
-
-#endif

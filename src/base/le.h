@@ -2,8 +2,7 @@
  * le.h: numbers as little-endian bytes, for file formats and digests. The pointers need no
  * alignment.
  */
-#ifndef HEARTH_BASE_LE_H
-#define HEARTH_BASE_LE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ static inline void le_put_u64(void *to, uint64_t value)
     le_put_u32(to, (uint32_t)value);
     le_put_u32((uint8_t *)to + 4, (uint32_t)(value >> 32));
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: any; a table of symbols is filled by one thread.
  */
-#ifndef HEARTH_BASE_LIBRARY_H
-#define HEARTH_BASE_LIBRARY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ struct library {
     size_t symbols_count;
 };
 enum err library_load(const struct library *library, struct errinfo *info) NODISCARD;
-
-#endif

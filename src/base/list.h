@@ -8,8 +8,7 @@
  * A node is in at most one list at a time; a node that is in none has NULL links
  * (list_node_linked). The owner of the list guards it; the list owns no memory.
  */
-#ifndef HEARTH_BASE_LIST_H
-#define HEARTH_BASE_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ void list_check(const struct list *list);
          var##_node = var##_next, var##_next = var##_node ? list_next((list), var##_node) : NULL) \
         for (type *var = CONTAINER_OF(var##_node, type, member), *var##_once = var;               \
              var##_once != NULL; var##_once = NULL)
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Never hold a lock across I/O, a callback, an engine call or a function boundary.
  */
-#ifndef HEARTH_BASE_LOCK_H
-#define HEARTH_BASE_LOCK_H
+#pragma once
 
 #include <assert.h>
 #include <pthread.h>
@@ -95,5 +94,3 @@ void thread_detach(struct thread *thread);
  * do so for a single thread. The thread may be preempted while it holds a lock, so it must hold
  * locks only briefly. */
 void thread_set_background(void);
-
-#endif

@@ -23,8 +23,7 @@
  *
  * Threads: any. Formatting happens outside the lock (rank LOCK_RANK_LOG).
  */
-#ifndef HEARTH_BASE_LOG_H
-#define HEARTH_BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -139,5 +138,3 @@ bool log_level_parse(const char *name, enum log_level *level) NODISCARD;
 #define LOG_INFO(log, tag, ...)  LOG_AT(log, LOG_LEVEL_INFO, tag, __VA_ARGS__)
 #define LOG_WARN(log, tag, ...)  LOG_AT(log, LOG_LEVEL_WARN, tag, __VA_ARGS__)
 #define LOG_ERROR(log, tag, ...) LOG_AT(log, LOG_LEVEL_ERROR, tag, __VA_ARGS__)
-
-#endif

@@ -14,8 +14,7 @@
  * compares keys in a callback. Owner: the caller of map_init. Not thread-safe. The map owns its
  * tables, never the entries.
  */
-#ifndef HEARTH_BASE_MAP_H
-#define HEARTH_BASE_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), voi
 
 /* Aborts when a node is in the wrong chain or the count is wrong; O(n). */
 void map_check(const struct map *map);
-
-#endif

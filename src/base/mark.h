@@ -5,8 +5,7 @@
  * the tokenizer moves them into the prompt (tokens), the scheduler cuts there, and reports name the
  * message.
  */
-#ifndef HEARTH_BASE_MARK_H
-#define HEARTH_BASE_MARK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ struct mark {
 };
 
 const char *mark_name(enum mark_kind kind);
-
-#endif

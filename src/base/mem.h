@@ -8,8 +8,7 @@
  *
  * Threads: all functions may be called from any thread.
  */
-#ifndef HEARTH_BASE_MEM_H
-#define HEARTH_BASE_MEM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,5 +61,3 @@ void mem_set_account(atomic_llong *bytes);
 /* Tests: from now on each new allocation of `least` to `most` bytes counts: a copy of something as
  * long needs one. NULL ends it. Also process-wide. */
 void mem_set_count(size_t least, size_t most, atomic_uint *count);
-
-#endif

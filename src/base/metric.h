@@ -19,8 +19,7 @@
  * Threads: updates are lock-free (relaxed atomics: a metric orders nothing); rendering may run
  * concurrently and sees each number whole, but not all of them at one instant.
  */
-#ifndef HEARTH_BASE_METRIC_H
-#define HEARTH_BASE_METRIC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -98,5 +97,3 @@ void metric_latency_observe(struct metric_latency *latency, double seconds);
 void metric_latency_add(struct metric_latency *sum, const struct metric_latency *one);
 enum err metric_latency_render(const struct metric_latency *latency,
                                const struct metric_alias *alias, struct buf *out);
-
-#endif

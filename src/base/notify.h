@@ -7,8 +7,7 @@
  *
  * Threads: only the owner's.
  */
-#ifndef HEARTH_BASE_NOTIFY_H
-#define HEARTH_BASE_NOTIFY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ bool notify_send(const struct notify *notify, const char *fmt, ...) PRINTF(2, 3)
 /* How often the manager expects WATCHDOG=1, by $WATCHDOG_USEC and $WATCHDOG_PID (NULL: of any
  * process); 0 = never. */
 uint64_t notify_watchdog_ns(const char *usec, const char *pid, pid_t self);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The SSD tier, exports and the files of slots share this layout. Threads: any.
  */
-#ifndef HEARTH_BASE_OBJECT_PATH_H
-#define HEARTH_BASE_OBJECT_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ void object_path(const struct hash256 *key, char out[OBJECT_PATH_BYTES]);
 bool object_path_parse(const char *path, size_t len, struct hash256 *key) NODISCARD;
 /* The same for the part from OBJECT_PATH_FILE_AT on: a name in its folder. */
 bool object_path_parse_file(const char *name, size_t len, struct hash256 *key) NODISCARD;
-
-#endif

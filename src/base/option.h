@@ -26,8 +26,7 @@
  * option they suggest the nearest known one. Values of a weaker source are checked even when a
  * stronger one overrides them.
  */
-#ifndef HEARTH_BASE_OPTION_H
-#define HEARTH_BASE_OPTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -181,5 +180,3 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
 /* The nearest of `count` names to `text`, or NULL when none is near enough to be a typo or a
  * prefix. */
 const char *option_nearest(struct str text, const char *const *names, size_t count);
-
-#endif

@@ -7,8 +7,7 @@
  *      option_help.c    the help text
  *      option_man.c     manual pages, a template INI file
  */
-#ifndef HEARTH_BASE_OPTION_IMPL_H
-#define HEARTH_BASE_OPTION_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
 /* Appends the option's help and what the table knows besides: "Port. [range; names; default;
  * environment]". */
 void option_facts(const struct option_desc *desc, struct buf *text);
-
-#endif

@@ -10,8 +10,7 @@
  * NO_COLOR and TERM=dumb are honoured. Operations that end within half a second show nothing.
  * Owner: one thread.
  */
-#ifndef HEARTH_BASE_PROGRESS_H
-#define HEARTH_BASE_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ bool progress_color_allowed(int fd);
 
 /* Whether a pipe or a socket accepts PIPE_BUF bytes now. Always true for a file. */
 bool progress_has_room(int fd);
-
-#endif

@@ -12,8 +12,7 @@
  * Threads: any thread may call all functions except destroy (own lock, rank LOCK_RANK_QUEUE). A
  * thread that waits in queue_pop holds no lock.
  */
-#ifndef HEARTH_BASE_QUEUE_H
-#define HEARTH_BASE_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void *queue_pop(struct queue *queue, uint64_t timeout_ns) NODISCARD;
 void queue_close(struct queue *queue); /* repeated calls are no-ops */
 bool queue_closed(const struct queue *queue);
 size_t queue_length(const struct queue *queue);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Threads: any, on the caller's data.
  */
-#ifndef HEARTH_BASE_SEAL_H
-#define HEARTH_BASE_SEAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ struct hash256 seal_hmac_sha256(const void *key, size_t key_len, const void *dat
 
 /* Overwrites secrets that are no longer needed. */
 void seal_wipe(void *data, size_t len);
-
-#endif

@@ -5,8 +5,7 @@
  * A `struct str` owns nothing and need not end in a NUL; it is valid as long as the text it was cut
  * from.
  */
-#ifndef HEARTH_BASE_STR_H
-#define HEARTH_BASE_STR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ bool str_to_f64(struct str text, double *out) NODISCARD;
 /* The edit distance of a and b: characters inserted, removed, replaced or swapped with their
  * neighbour; limit + 1 when it exceeds `limit` (texts are cut at 64 bytes). For "did you mean". */
 int str_distance(struct str a, struct str b, int limit);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Threads: any; nothing is cached.
  */
-#ifndef HEARTH_BASE_SYSINFO_H
-#define HEARTH_BASE_SYSINFO_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -34,5 +33,3 @@ uint64_t sysinfo_memory_of(pid_t pid);
 /* The file that a function was loaded from, for people; "the program" when it is our own or
  * unknown. Valid as long as the file is loaded. */
 const char *sysinfo_origin(void *function);
-
-#endif

@@ -9,8 +9,7 @@
  * Threads: a struct tls may be used by any; a session by one thread at a time. A session keeps what
  * it needs of its struct tls, which may be closed before it.
  */
-#ifndef HEARTH_BASE_TLS_H
-#define HEARTH_BASE_TLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ void tls_session_end(struct tls_session *session);
 size_t tls_session_pending(struct tls_session *session);
 /* Moves the bytes for the socket to the end of `out`. Fails as buf_append does. */
 enum err tls_session_take(struct tls_session *session, struct buf *out) NODISCARD;
-
-#endif

@@ -6,8 +6,7 @@
  *                                                     whole that the caller gives
  *      durations  90     90s   1h30m   250ms   2d     a plain number means seconds
  */
-#ifndef HEARTH_BASE_UNITS_H
-#define HEARTH_BASE_UNITS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ enum err units_parse_duration(struct str text, uint64_t *ns, struct errinfo *inf
 const char *units_format_size(uint64_t bytes, char out[UNITS_TEXT_BYTES]);
 const char *units_format_duration(uint64_t ns, char out[UNITS_TEXT_BYTES]);
 const char *units_format_count(uint64_t count, char out[UNITS_TEXT_BYTES]);
-
-#endif

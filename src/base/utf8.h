@@ -4,8 +4,7 @@
  * Nothing here reads past the end or fails on invalid UTF-8: each invalid byte counts as one
  * character, U+FFFD. Pure functions, any thread.
  */
-#ifndef HEARTH_BASE_UTF8_H
-#define HEARTH_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ bool utf8_is_ascii(struct str text);
 /* Characters in a text, and the offset of the n-th (text.len when there are fewer). */
 size_t utf8_count(struct str text);
 size_t utf8_offset(struct str text, size_t n);
-
-#endif

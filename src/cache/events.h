@@ -10,8 +10,7 @@
  *
  * Threads: any (own lock, rank LOCK_RANK_LOG - 1: it is taken inside the cache's lock).
  */
-#ifndef HEARTH_CACHE_EVENTS_H
-#define HEARTH_CACHE_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ struct hearth_rate events_rate(const struct events *events, enum hearth_event_ki
 
 /* Rates restart from zero; the ring and the numbering continue (keeps I46). */
 void events_reset(struct events *events);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Owner: the cache, under its lock.
  */
-#ifndef HEARTH_CACHE_HEAP_H
-#define HEARTH_CACHE_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void heap_moved(struct heap *heap, struct object *object);
 /* call after the priorities of any number of its objects changed; O(n) */
 void heap_rebuild(struct heap *heap);
 struct object *heap_first(const struct heap *heap); /* NULL when empty */
-
-#endif

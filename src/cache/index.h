@@ -40,8 +40,7 @@
  *
  * Owner: the cache, under its lock. Pure: the same calls give the same tree.
  */
-#ifndef HEARTH_CACHE_INDEX_H
-#define HEARTH_CACHE_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -208,5 +207,3 @@ struct hash256 index_name(const struct hash256 *space_key, const struct hash256 
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg);
 /* The same for `top` and all nodes below it. */
 void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg);
-
-#endif

@@ -2,8 +2,7 @@
  * index_impl.h: the memory layout of the tree, for index.c, node.c and index_pin.c
  * only.
  */
-#ifndef HEARTH_CACHE_INDEX_IMPL_H
-#define HEARTH_CACHE_INDEX_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ struct index_pin {
 /* The node that pins end in was replaced by a longer one. */
 void index_move_pins(struct index *index, const struct node *from, struct node *to);
 void index_forget_pins(struct index *index); /* the caller fixes the counts on nodes */
-
-#endif

@@ -11,8 +11,7 @@
  * first. A quarter of the books is always reserved for plans and stores, so even a cache full of
  * pins can be queried.
  */
-#ifndef HEARTH_CACHE_LEDGER_H
-#define HEARTH_CACHE_LEDGER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ bool ledger_reserve_index(struct hearth_space *space, const int32_t *tokens, uin
                           struct index_hint *hint, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
 void ledger_account_index(struct hearth_space *space) REQUIRES(lock);
-
-#endif

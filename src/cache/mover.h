@@ -1,8 +1,7 @@
 /*
  * mover.h: moves objects between memory and the slower tiers. Internal to the cache (cache.h).
  */
-#ifndef HEARTH_CACHE_MOVER_H
-#define HEARTH_CACHE_MOVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ void mover_give_up(struct object *object, uint32_t tiers) REQUIRES(lock);
 /* Retries declined writes as far as the tiers accept them now, and waits until nothing is
  * moving, but no longer than the timeout. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
-
-#endif

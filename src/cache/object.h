@@ -11,8 +11,7 @@
  *
  * Owner: the cache, under its lock; `data` of a leased object in RAM may be read without it.
  */
-#ifndef HEARTH_CACHE_OBJECT_H
-#define HEARTH_CACHE_OBJECT_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -92,5 +91,3 @@ static inline struct list_node *object_retry_link(struct object *object, enum he
 {
     return &object->retry_links[level - TIER_SLOWER];
 }
-
-#endif

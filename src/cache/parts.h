@@ -2,8 +2,7 @@
  * parts.h: what the smaller files of the cache offer each other, by file. Internal to the cache
  * (cache.h).
  */
-#ifndef HEARTH_CACHE_PARTS_H
-#define HEARTH_CACHE_PARTS_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/map.h"
@@ -128,5 +127,3 @@ bool replace_is_turn_end(const struct hearth_store *store);
 void replace_tail(struct hearth_store *store, struct deferred *deferred) REQUIRES(lock);
 void replace_snapshots(struct hearth_store *store, const struct object *snapshot,
                        struct deferred *deferred) REQUIRES(lock);
-
-#endif

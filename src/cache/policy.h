@@ -26,8 +26,7 @@
  * A larger factor, or a bonus for all anchors, shared or not, fills the cache with anchors of dead
  * sessions: a factor of 18 cost 3 points of hit rate on agent traces (docs/replay-traces.md).
  */
-#ifndef HEARTH_CACHE_POLICY_H
-#define HEARTH_CACHE_POLICY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,5 +121,3 @@ bool policy_wants_snapshot(const struct policy_snapshot *where, uint32_t at);
 double policy_fetch_seconds(uint64_t bytes, double bytes_per_s, double latency_s,
                             double import_bytes_per_s);
 bool policy_restore_pays(double fetch_s, double compute_s);
-
-#endif

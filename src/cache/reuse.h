@@ -21,8 +21,7 @@
  *
  * Owner: the cache, under its lock. No clock: times are arguments.
  */
-#ifndef HEARTH_CACHE_REUSE_H
-#define HEARTH_CACHE_REUSE_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -65,5 +64,3 @@ uint64_t reuse_version(const struct reuse *reuse);
 
 /* Expected uses per second of room taken. Finite and positive. */
 double reuse_rate(const struct reuse *reuse, struct reuse_mark mark, uint64_t age_ns);
-
-#endif

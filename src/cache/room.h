@@ -2,8 +2,7 @@
  * room.h: the heaps: choosing eviction victims. Internal to the cache (cache.h);
  * everything here runs under its lock.
  */
-#ifndef HEARTH_CACHE_ROOM_H
-#define HEARTH_CACHE_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred) REQUIRES
 /* Remembers that the blocks of an object were evicted. */
 void room_add_ghosts(struct object *object) REQUIRES(lock);
 bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
-
-#endif

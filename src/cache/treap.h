@@ -13,8 +13,7 @@
  * The set borrows nodes and tokens. Tokens may move (the caller changes the pointer) as long as
  * they stay equal. Owner: the owner of the root. Not thread-safe.
  */
-#ifndef HEARTH_CACHE_TREAP_H
-#define HEARTH_CACHE_TREAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ struct treap_node *treap_next(struct treap_node *root, const struct treap_node *
 
 /* How many of the first `count` tokens are equal. As fast as memcmp when all are. */
 uint32_t treap_common(const int32_t *a, const int32_t *b, uint32_t count);
-
-#endif

@@ -15,8 +15,7 @@
  * Owner: one request; not thread-safe. Functions that add return NULL or arena->err when the arena
  * is full.
  */
-#ifndef HEARTH_CHAT_CONVERSATION_H
-#define HEARTH_CHAT_CONVERSATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ struct texts {
 enum err texts_add(struct texts *texts, struct arena *arena, struct str separator,
                    struct str text) NODISCARD;
 enum err texts_join(const struct texts *texts, struct arena *arena, struct str *out) NODISCARD;
-
-#endif

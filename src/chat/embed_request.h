@@ -7,8 +7,7 @@
  * A dialect fills it in the request's arena, in `parse`. Its `body` finds a vector for each input
  * in the answer (answer.h), in the same order.
  */
-#ifndef HEARTH_CHAT_EMBED_REQUEST_H
-#define HEARTH_CHAT_EMBED_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ struct embed_request {
     bool raw;                          /* not scaled to length 1 */
     bool truncate;                     /* cut what exceeds the context */
 };
-
-#endif

@@ -5,8 +5,7 @@
  * message is a sentence that tells a person what to do; `param` names the field. Programs read some
  * texts: agents compact their conversation when they see the text of API_ERROR_CONTEXT.
  */
-#ifndef HEARTH_CHAT_ERROR_H
-#define HEARTH_CHAT_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ unsigned api_error_status(enum api_error_kind kind);
 const char *api_error_openai_type(enum api_error_kind kind);
 const char *api_error_anthropic_type(enum api_error_kind kind);
 const char *api_error_code(enum api_error_kind kind); /* NULL: none */
-
-#endif

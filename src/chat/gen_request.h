@@ -9,8 +9,7 @@
  *
  * Owner: one call (serve/call.h). All pointers point into its arena or its body.
  */
-#ifndef HEARTH_CHAT_GEN_REQUEST_H
-#define HEARTH_CHAT_GEN_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,5 +176,3 @@ void gen_request_add_break(struct gen_request *request, int where);
 size_t gen_request_choices(const struct gen_request *request);
 /* Prompt `index`; 0 is the one in the request itself. */
 struct gen_prompt gen_request_prompt(const struct gen_request *request, size_t index);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Threads: pure functions, which block on the disk.
  */
-#ifndef HEARTH_CHAT_MEDIA_FILE_H
-#define HEARTH_CHAT_MEDIA_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ bool media_file_is_url(struct str url);
  * arena->err. Messages continue the name of a field. */
 enum err media_file_read(const char *dir, struct str url, size_t max, struct arena *arena,
                          struct str *out, struct errinfo *info) NODISCARD;
-
-#endif

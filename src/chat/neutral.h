@@ -10,8 +10,7 @@
  *
  * Threads: rules are enabled or disabled before the set is shared; applying them is lock-free.
  */
-#ifndef HEARTH_CHAT_NEUTRAL_H
-#define HEARTH_CHAT_NEUTRAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ int64_t neutral_now(struct neutral *neutral, int64_t now_s);
 
 /* "cch 2, tool-order", the rules that changed a request; nothing if none did. */
 void neutral_write_tally(const struct neutral_tally *tally, struct buf *out);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Owner: one request. Threads: pictures_add on the dialect's, the rest where prepare runs.
  */
-#ifndef HEARTH_CHAT_PICTURES_H
-#define HEARTH_CHAT_PICTURES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -66,5 +65,3 @@ enum err pictures_place(const struct pictures *pictures, struct arena *arena,
                         struct api_error *error) NODISCARD;
 
 void pictures_fini(struct pictures *pictures);
-
-#endif

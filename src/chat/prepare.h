@@ -11,8 +11,7 @@
  * Threads: any; one call prepares one request. Takes milliseconds for long prompts: never call it
  * on the loop thread.
  */
-#ifndef HEARTH_CHAT_PREPARE_H
-#define HEARTH_CHAT_PREPARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ enum err prepare_more(struct token_prompt *out, struct gen_request *request, siz
 
 /* Accepts a zeroed one. */
 void prepare_fini(struct prepared *out);
-
-#endif

@@ -7,8 +7,7 @@
  *      prepare_infill.c    the prompt for filling in the middle
  *      prepare_recall.c    tokens after the template, with turns as they were sampled
  */
-#ifndef HEARTH_CHAT_PREPARE_IMPL_H
-#define HEARTH_CHAT_PREPARE_IMPL_H
+#pragma once
 
 #include "chat/prepare.h"
 #include "chat/recall.h"
@@ -46,5 +45,3 @@ enum err prepare_infill(struct prepare_run *run, struct str prefix,
 
 /* Tokens and their marks from out->text. */
 enum err prepare_tokens(struct prepare_run *run) NODISCARD;
-
-#endif

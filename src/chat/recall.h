@@ -41,8 +41,7 @@
  * Threads: all functions may be called from any thread (own lock, rank LOCK_RANK_RECALL, never held
  * across I/O).
  */
-#ifndef HEARTH_CHAT_RECALL_H
-#define HEARTH_CHAT_RECALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -208,5 +207,3 @@ struct recall_stats {
 };
 
 struct recall_stats recall_stats(struct recall *recall);
-
-#endif

@@ -5,8 +5,7 @@
  *
  *      struct recall_entry | ids (struct recall_id each) | tokens | opening | end | raw | reasoning
  */
-#ifndef HEARTH_CHAT_RECALL_IMPL_H
-#define HEARTH_CHAT_RECALL_IMPL_H
+#pragma once
 
 #include "base/list.h"
 #include "base/lock.h"
@@ -97,5 +96,3 @@ enum err recall_encode(struct buf *out, struct recall_entry *const *entries, siz
 /* Adds the turns of a file, oldest first. ERR_CORRUPT: it is invalid and nothing was added;
  * ERR_UNSUPPORTED: another version. Turns that do not fit are skipped. */
 enum err recall_decode(struct recall *recall, struct str file, const struct hash256 *key) NODISCARD;
-
-#endif

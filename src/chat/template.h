@@ -21,8 +21,7 @@
  * Threads: a template is immutable; any number of threads may render with it, each with its own
  * arena.
  */
-#ifndef HEARTH_CHAT_TEMPLATE_H
-#define HEARTH_CHAT_TEMPLATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -154,5 +153,3 @@ struct chat_text {
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
                               struct arena *arena, struct chat_text *out,
                               struct errinfo *info) NODISCARD;
-
-#endif

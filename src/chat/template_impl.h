@@ -3,8 +3,7 @@
  * requests into values, template_marks.c finds boundaries, template_probe.c finds out what a
  * template supports.
  */
-#ifndef HEARTH_CHAT_TEMPLATE_IMPL_H
-#define HEARTH_CHAT_TEMPLATE_IMPL_H
+#pragma once
 
 #include "base/arena.h"
 #include "jinja/jinja.h"
@@ -215,5 +214,3 @@ void chat_forget(struct chat_template *tmpl);
 
 /* Fills mark_off and generation_twice; after the caps are known. */
 enum err chat_stable_measure(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
-
-#endif

@@ -24,8 +24,7 @@
  *
  * Threads: any; one lock around the memory (LOCK_RANK_TOKENS), never held while tokenizing.
  */
-#ifndef HEARTH_CHAT_TOKENS_H
-#define HEARTH_CHAT_TOKENS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,5 +114,3 @@ struct tokens_stats tokens_stats(struct tokens *tokens);
 
 /* Forgets everything. */
 void tokens_forget(struct tokens *tokens);
-
-#endif

@@ -4,8 +4,7 @@
  * Threads: a set of control tokens is immutable once made. The memory has one lock, held only while
  * tokens are copied.
  */
-#ifndef HEARTH_CHAT_TOKENS_IMPL_H
-#define HEARTH_CHAT_TOKENS_IMPL_H
+#pragma once
 
 #include "base/hash.h"
 #include "chat/tokens.h"
@@ -96,5 +95,3 @@ void token_memo_put(struct token_memo *memo, const struct hash256 *key, const in
 
 void token_memo_clear(struct token_memo *memo);
 struct token_memo_stats token_memo_stats(struct token_memo *memo);
-
-#endif

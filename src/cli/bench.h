@@ -8,8 +8,7 @@
  *      bench_drafts.c   answers with and without drafts
  *      bench_micro.c    one part of the program: what is in bench/
  */
-#ifndef HEARTH_CLI_BENCH_H
-#define HEARTH_CLI_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ struct bench_kind {
     enum cli_exit (*run)(struct bench *bench);
 };
 extern const struct bench_kind bench_prefix, bench_load, bench_peer, bench_drafts;
-
-#endif

@@ -10,8 +10,7 @@
  * Both return the same JSON (docs/api.md, "Administration"), so --json and the tables look the
  * same.
  */
-#ifndef HEARTH_CLI_CACHE_H
-#define HEARTH_CLI_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ cache_print_fn cache_print_stats, cache_print_ls, cache_print_show, cache_print_
 
 /* ---- cache_dump.c ---- */
 enum cli_exit cache_dump(struct cli *cli, const struct cache_options *options);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Thread: everything here belongs to the main thread.
  */
-#ifndef HEARTH_CLI_CLI_H
-#define HEARTH_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -143,5 +142,3 @@ extern const struct command command_bench, command_cache, command_completion, co
 
 /* All of them, in the order of `hearth --help`, ended by NULL. */
 extern const struct command *const cli_commands[];
-
-#endif

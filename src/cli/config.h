@@ -9,8 +9,7 @@
  * The file is, in this order: --config FILE, $HEARTH_CONFIG, $XDG_CONFIG_HOME/hearth/hearth.ini
  * (~/.config without that variable). The first two must exist; the last is optional.
  */
-#ifndef HEARTH_CLI_CONFIG_H
-#define HEARTH_CLI_CONFIG_H
+#pragma once
 
 #include "base/option.h"
 
@@ -57,5 +56,3 @@ const char *folders_ssd(const struct cli *cli, const char *named);
 
 /* The name of the key's file in the state folder: 32 bytes. */
 extern const char folders_key_name[];
-
-#endif

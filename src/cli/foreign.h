@@ -4,8 +4,7 @@
  * A pasted command line either means here what it means there, or is refused with one sentence
  * that says what to do instead. Options that change nothing here are accepted and noted.
  */
-#ifndef HEARTH_CLI_FOREIGN_H
-#define HEARTH_CLI_FOREIGN_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/err.h"
@@ -15,5 +14,3 @@
  * the table has by now is left to it. ERR_INVALID: the option is not supported, or its value is
  * wrong. ERR_NOMEM. */
 enum err foreign_option(void *arg, struct option_foreign *option, struct errinfo *info) NODISCARD;
-
-#endif

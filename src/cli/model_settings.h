@@ -5,8 +5,7 @@
  * A command embeds `struct model_settings` in its options and puts MODEL_SETTINGS_OPTIONS into its
  * table; cli_load_model then shows a bar, loads, and reports errors.
  */
-#ifndef HEARTH_CLI_MODEL_SETTINGS_H
-#define HEARTH_CLI_MODEL_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -128,5 +127,3 @@ enum err cli_load_draft(const struct model_settings *settings, const struct engi
  * is at fault. *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds) NODISCARD;
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * pull.h: for commands that download a model before they use it.
  */
-#ifndef HEARTH_CLI_PULL_H
-#define HEARTH_CLI_PULL_H
+#pragma once
 
 #include "base/err.h"
 #include "models/model_file.h"
@@ -12,5 +11,3 @@ struct cli;
 /* As hub_pull, with the environment and the terminal of the command. */
 enum err pull_model(const struct cli *cli, const char *name, char path[MODEL_FILE_PATH_BYTES],
                     struct errinfo *info) NODISCARD;
-
-#endif

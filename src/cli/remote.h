@@ -9,8 +9,7 @@
  *
  * Thread: main.
  */
-#ifndef HEARTH_CLI_REMOTE_H
-#define HEARTH_CLI_REMOTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -116,5 +115,3 @@ void cli_put_text(const struct cli *cli, const struct buf *text);
 
 /* The same in place. */
 void fields_clean(char *text);
-
-#endif

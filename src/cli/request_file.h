@@ -2,8 +2,7 @@
  * request_file.h: a request in a file: the JSON body of a chat, messages, responses or completions
  * request, or plain text, which is a prompt.
  */
-#ifndef HEARTH_CLI_REQUEST_FILE_H
-#define HEARTH_CLI_REQUEST_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <yyjson.h>
@@ -33,5 +32,3 @@ const char *request_file_dialect(const struct request_file *file);
  * its own. */
 void request_file_write(const struct request_file *file, const char *model, const char *dialect,
                         struct json *json);
-
-#endif

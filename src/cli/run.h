@@ -2,8 +2,7 @@
  * run.h: `hearth run`: its options, and its two ways: a chat (run_chat.c), or plain text that a model
  * continues (run_raw.c).
  */
-#ifndef HEARTH_CLI_RUN_H
-#define HEARTH_CLI_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct run_options {
 
 enum cli_exit run_raw(struct cli *cli, const struct run_options *options);
 enum cli_exit run_chat(struct cli *cli, const struct run_options *options);
-
-#endif

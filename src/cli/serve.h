@@ -7,8 +7,7 @@
  *      serve_wait.c    signals and the service manager while it runs
  *      serve_banner.c  what is printed when the server is up
  */
-#ifndef HEARTH_CLI_SERVE_H
-#define HEARTH_CLI_SERVE_H
+#pragma once
 
 #include <signal.h>
 #include <hearth/hearth.h>
@@ -195,5 +194,3 @@ struct serve_wait {
 
 /* The server is ready. Returns at the signal that ends it. */
 void serve_wait(const struct serve_wait *wait);
-
-#endif

@@ -2,8 +2,7 @@
  * sheets.h: results of commands that measure: a table on standard output, and the same as JSON, CSV
  * and a picture on request.
  */
-#ifndef HEARTH_CLI_SHEETS_H
-#define HEARTH_CLI_SHEETS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -47,5 +46,3 @@ enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs 
 /* Waits until no other `hearth qa` or `hearth bench` of this user runs: they would disturb each
  * other. The result is for process_unlock. */
 int cli_take_turn(const struct cli *cli);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Pure: the same answers give the same bytes.
  */
-#ifndef HEARTH_CLI_TOP_VIEW_H
-#define HEARTH_CLI_TOP_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 #include <yyjson.h>
@@ -26,5 +25,3 @@ struct top_view {
 
 /* Appends the picture; lines are cut at `columns`, the last ones left out beyond `rows`. */
 void top_view_draw(const struct top_view *view, struct buf *out);
-
-#endif

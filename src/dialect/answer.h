@@ -10,8 +10,7 @@
  *
  * Owner: the scheduler's thread, from submit to the end.
  */
-#ifndef HEARTH_DIALECT_ANSWER_H
-#define HEARTH_DIALECT_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -218,5 +217,3 @@ struct answer_timings {
 };
 
 struct answer_timings answer_timings(const struct answer *answer);
-
-#endif

@@ -9,8 +9,7 @@
  * A request becomes a conversation in one pass, in the order of Anthropic's prompt: tools, system,
  * messages. Breakpoints are recorded in that pass, so they are in ascending order.
  */
-#ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
-#define HEARTH_DIALECT_ANTHROPIC_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ enum err anthropic_late_tell(struct anthropic_build *build, const struct json_re
 /* System prompt and messages; sets continue_final. anthropic_turns.c */
 enum err anthropic_read_messages(struct anthropic_build *build,
                                  const struct json_reader *body) NODISCARD;
-
-#endif

@@ -10,8 +10,7 @@
  * strings are names or keywords that later code treats as C strings: json_read_str refuses NUL
  * there, and json_read_body refuses it in the names of the body's fields.
  */
-#ifndef HEARTH_DIALECT_JSON_READ_H
-#define HEARTH_DIALECT_JSON_READ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ struct str json_read_text(yyjson_val *value);
 #define json_read_error(reader, ...) json_read_error_kind(reader, API_ERROR_INVALID, __VA_ARGS__)
 enum err json_read_error_kind(const struct json_reader *reader, enum api_error_kind kind,
                               const char *key, const char *fmt, ...) PRINTF(4, 5);
-
-#endif

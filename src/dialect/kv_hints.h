@@ -10,8 +10,7 @@
  *
  * Pure functions; any thread.
  */
-#ifndef HEARTH_DIALECT_KV_HINTS_H
-#define HEARTH_DIALECT_KV_HINTS_H
+#pragma once
 
 #include "base/attr.h"
 #include "chat/gen_request.h"
@@ -19,5 +18,3 @@
 
 /* ERR_INVALID: a member has a wrong type. */
 enum err kv_hints_read(struct gen_request *request, const struct json_reader *body) NODISCARD;
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Only the files openai_*.c, ollama.c, llama.c and rerank.c include this.
  */
-#ifndef HEARTH_DIALECT_OPENAI_IMPL_H
-#define HEARTH_DIALECT_OPENAI_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -195,5 +194,3 @@ void openai_write_embed_usage(struct json *json, const struct answer *answer);
 enum err openai_read_inputs(struct gen_request *request, const struct json_reader *body,
                             const char *key, struct embed_request *embed) NODISCARD;
 void openai_write_vector(struct json *json, const float *vector, size_t size);
-
-#endif

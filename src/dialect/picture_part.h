@@ -2,8 +2,7 @@
  * picture_part.h: a picture in a request's JSON becomes the text that stands for it
  * (chat/pictures.h). Shared by all dialects.
  */
-#ifndef HEARTH_DIALECT_PICTURE_PART_H
-#define HEARTH_DIALECT_PICTURE_PART_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/str.h"
@@ -16,5 +15,3 @@ enum picture_form { PICTURE_URL, PICTURE_BASE64 };
 enum err picture_part_read(struct gen_request *request, const struct json_reader *holder,
                            const char *key, struct str value, enum picture_form form,
                            struct str *text) NODISCARD;
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Pure functions; any thread.
  */
-#ifndef HEARTH_DIALECT_USAGE_H
-#define HEARTH_DIALECT_USAGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ void usage_write_sources(struct json *json, const struct gen_usage *usage);
  * to an open object: where the prompt came from and why not more of it was cached. Clients ignore
  * unknown fields. */
 void usage_write_x_cache(struct json *json, const struct answer *answer);
-
-#endif

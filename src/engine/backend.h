@@ -4,8 +4,7 @@
  *
  * Process-wide, because the library's registry is. Threads: any.
  */
-#ifndef HEARTH_ENGINE_BACKEND_H
-#define HEARTH_ENGINE_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ const char *engine_ggml_version(void);
 const char *engine_ggml_origin(void);
 const char *engine_backends_dir(const char *backends);
 size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_ENGINE_CATCH_H
-#define HEARTH_ENGINE_CATCH_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/err.h"
@@ -17,5 +16,3 @@
  * something else. The C frames that the exception passes are dropped as by longjmp: `body` must
  * hold no lock and own no memory while it calls the library. */
 enum err catch_call(void (*body)(void *arg), void *arg) NODISCARD;
-
-#endif

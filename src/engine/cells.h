@@ -15,8 +15,7 @@
  *
  * Pure bookkeeping, no library; owner: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_CELLS_H
-#define HEARTH_ENGINE_CELLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void cells_cut(struct cells *cells, int32_t seq, uint32_t length);
 /* How many of so many tokens to import next: as many as follow each other, or all before the next
  * run that is worth a call of its own. All, if nothing is known. */
 uint32_t cells_piece(const struct cells *cells, uint32_t tokens);
-
-#endif

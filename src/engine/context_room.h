@@ -7,8 +7,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_ENGINE_CONTEXT_ROOM_H
-#define HEARTH_ENGINE_CONTEXT_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ uint64_t context_state_bytes(const struct gguf_file *file);
 enum err context_check_room(const struct gguf_file *file, const struct engine_options *options,
                             bool windows, uint32_t tokens, uint64_t room,
                             struct errinfo *info) NODISCARD;
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Threads: the engine's; arithmetic: any.
  */
-#ifndef HEARTH_ENGINE_EMBED_H
-#define HEARTH_ENGINE_EMBED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ const float *engine_embedding(struct engine *engine, size_t index);
 void embed_normalize(float *vector, size_t size);
 /* Cosine of the angle between two vectors; 0 if one of them is zero. */
 float embed_cosine(const float *a, const float *b, size_t size);
-
-#endif

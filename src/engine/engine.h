@@ -13,8 +13,7 @@
  * OWNER: an engine belongs to one thread; every call is made from it, except engine_abort,
  * engine_facts and the tokenizer functions, which any thread may call.
  */
-#ifndef HEARTH_ENGINE_ENGINE_H
-#define HEARTH_ENGINE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -283,5 +282,3 @@ const float *engine_logits_nth(struct engine *engine, size_t index, uint32_t nth
 void engine_abort(struct engine *engine);
 /* A number that changes while the engine computes, within a batch where the backend can. Any thread. */
 uint64_t engine_beats(const struct engine *engine);
-
-#endif

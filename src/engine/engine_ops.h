@@ -6,8 +6,7 @@
  * implements only what needs its library. So every engine refuses the same things with the same
  * messages, and the fake obeys the same rules.
  */
-#ifndef HEARTH_ENGINE_ENGINE_OPS_H
-#define HEARTH_ENGINE_ENGINE_OPS_H
+#pragma once
 
 #include "engine/engine.h"
 #include "engine/seqs.h"
@@ -100,5 +99,3 @@ struct engine {
     const struct engine *vocab;  /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };
-
-#endif

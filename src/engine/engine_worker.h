@@ -25,8 +25,7 @@
  *
  * Threads: as engine.h.
  */
-#ifndef HEARTH_ENGINE_ENGINE_WORKER_H
-#define HEARTH_ENGINE_ENGINE_WORKER_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -63,5 +62,3 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
 
 /* The child's process id; `engine` must be a worker. */
 pid_t engine_worker_pid(const struct engine *engine);
-
-#endif

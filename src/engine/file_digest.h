@@ -12,8 +12,7 @@
  *
  * Threads: start, wait and finish belong to one thread.
  */
-#ifndef HEARTH_ENGINE_FILE_DIGEST_H
-#define HEARTH_ENGINE_FILE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ enum err file_digest_finish(struct file_digest **task, struct hash256 *out,
                             struct errinfo *info) NODISCARD;
 /* Ends it early. A no-op on NULL. */
 void file_digest_cancel(struct file_digest **task);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_ENGINE_FINGERPRINT_H
-#define HEARTH_ENGINE_FINGERPRINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ void fingerprint_remember(const char *dir, const struct hash256 *weights,
 double fingerprint_speed(const char *dir, const struct hash256 *fingerprint);
 void fingerprint_note_speed(const char *dir, const struct hash256 *fingerprint, double tokens_per_s,
                             struct log *log);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * OWNER: a program never changes. Any thread.
  */
-#ifndef HEARTH_ENGINE_GBNF_H
-#define HEARTH_ENGINE_GBNF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ enum err gbnf_match_error(const struct gbnf_match *match, struct errinfo *info);
 
 /* Steps taken so far. */
 uint64_t gbnf_match_steps(const struct gbnf_match *match);
-
-#endif

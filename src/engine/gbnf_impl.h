@@ -1,8 +1,7 @@
 /*
  * gbnf_impl.h: a grammar as a tree: gbnf.c builds it, gbnf_program.c translates it.
  */
-#ifndef HEARTH_ENGINE_GBNF_IMPL_H
-#define HEARTH_ENGINE_GBNF_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ struct parser {
 
 /* The program of a tree that passed all checks. ERR_LIMIT: more than GBNF_OPS_MAX. */
 enum err gbnf_translate(struct parser *p, const char *root, struct gbnf **program) NODISCARD;
-
-#endif

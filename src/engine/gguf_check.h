@@ -14,8 +14,7 @@
  *
  * A number that another model could have, another text and another weight cannot be recognised.
  */
-#ifndef HEARTH_ENGINE_GGUF_CHECK_H
-#define HEARTH_ENGINE_GGUF_CHECK_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/err.h"
@@ -24,5 +23,3 @@ struct gguf_file;
 
 /* ERR_CORRUPT: damaged, and `info` says where. */
 enum err gguf_check(const struct gguf_file *file, struct errinfo *info) NODISCARD;
-
-#endif

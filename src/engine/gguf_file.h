@@ -7,8 +7,7 @@
  *
  * Owner: the caller that opened it. Not thread-safe.
  */
-#ifndef HEARTH_ENGINE_GGUF_FILE_H
-#define HEARTH_ENGINE_GGUF_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *sta
  * architecture are positive finite numbers, heads are rotated in pairs and not beyond their end,
  * and tensors have types for weights. */
 bool gguf_file_is_ordinary(const struct gguf_file *file);
-
-#endif

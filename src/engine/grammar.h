@@ -11,8 +11,7 @@
  *
  * OWNER: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_GRAMMAR_H
-#define HEARTH_ENGINE_GRAMMAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *ca
  * from the beginning of the trigger on is read by the grammar. If the token contains more text
  * that the grammar refuses, it keeps waiting. Errors as grammar_mask. */
 enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo *info) NODISCARD;
-
-#endif

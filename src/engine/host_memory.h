@@ -7,8 +7,7 @@
  *
  * Threads: any (own lock, rank LOCK_RANK_ENGINE, not held while the system pins).
  */
-#ifndef HEARTH_ENGINE_HOST_MEMORY_H
-#define HEARTH_ENGINE_HOST_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ struct host_memory_stats {
     uint64_t pinned, plain;
 };
 struct host_memory_stats host_memory_stats(void);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Pure data and pure functions; no thread, no owner.
  */
-#ifndef HEARTH_ENGINE_KINDS_H
-#define HEARTH_ENGINE_KINDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ struct engine_layer_group {
     enum kind kind;
     uint32_t layers; /* 0 = unknown */
 };
-
-#endif

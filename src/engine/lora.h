@@ -20,8 +20,7 @@
  *
  * Threads: pure functions.
  */
-#ifndef HEARTH_ENGINE_LORA_H
-#define HEARTH_ENGINE_LORA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ void lora_salt(const struct lora_facts *facts, const struct lora_plan *plan, uin
 bool lora_is_salted(const struct lora_plan *plan, uint32_t begin, uint32_t count, uint32_t end);
 void lora_unsalt(const struct lora_facts *facts, const struct lora_plan *plan, uint32_t vocab,
                  int32_t *tokens, uint32_t begin, uint32_t count, uint32_t end);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Everything here is read-only, or a function of its arguments; any thread.
  */
-#ifndef HEARTH_ENGINE_MODEL_IMPL_H
-#define HEARTH_ENGINE_MODEL_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -163,5 +162,3 @@ const struct model_projector *model_projector_find(const char *name);
 enum err model_projector_make(const struct model_projector *projector,
                               const struct model_make_options *options,
                               struct errinfo *info) NODISCARD;
-
-#endif

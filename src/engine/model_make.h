@@ -7,8 +7,7 @@
  * scaled so that a model of any depth computes finite, well-spread logits and mostly generates
  * words of its small vocabulary.
  */
-#ifndef HEARTH_ENGINE_MODEL_MAKE_H
-#define HEARTH_ENGINE_MODEL_MAKE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,5 +96,3 @@ struct model_make_plan {
  * be made. */
 enum err model_make_resolve(const struct model_make_options *options, struct model_make_plan *plan,
                             struct errinfo *info) NODISCARD;
-
-#endif

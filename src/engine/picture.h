@@ -20,8 +20,7 @@
  *
  * OWNER: pictures belong to their request; created on any thread, encoded on the engine's.
  */
-#ifndef HEARTH_ENGINE_PICTURE_H
-#define HEARTH_ENGINE_PICTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ bool picture_is_weak(const struct picture *picture);
  * sequence is broken by ERR_CANCELLED as well. There are no logits of it. */
 enum err engine_run_picture(struct engine *engine, seq_id seq, const struct picture_piece *piece,
                             struct errinfo *info) NODISCARD;
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A decoder allocates what a file announces, so that is checked first. Pure functions.
  */
-#ifndef HEARTH_ENGINE_PICTURE_FILE_H
-#define HEARTH_ENGINE_PICTURE_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ enum err picture_file_size(struct str file, struct picture_size *size,
  * `pixels_max`, or a PNG whose data would expand to more than its pixels. */
 enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture_size *size,
                             struct errinfo *info) NODISCARD;
-
-#endif

@@ -7,8 +7,7 @@
  *
  * OWNER: the engine; never changes. Any thread.
  */
-#ifndef HEARTH_ENGINE_PIECES_H
-#define HEARTH_ENGINE_PIECES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ struct pieces {
 enum err pieces_of(const struct engine *engine, const struct pieces **pieces,
                    struct errinfo *info) NODISCARD;
 void pieces_destroy(struct pieces **pieces);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * OWNER: its engine. projector_run on the engine's thread; picture_create (picture.h) on any.
  */
-#ifndef HEARTH_ENGINE_PROJECTOR_H
-#define HEARTH_ENGINE_PROJECTOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -68,5 +67,3 @@ int32_t projector_run(struct projector *projector, struct llama_context *ctx,
 enum err projector_read(struct projector *projector, struct str file, struct picture **out,
                         struct errinfo *info) NODISCARD;
 void projector_drop(struct mtmd_input_chunks *chunks); /* NULL is allowed */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Owner: a process with one thread, as long as it runs: the child is a fork.
  */
-#ifndef HEARTH_ENGINE_QUANTIZE_H
-#define HEARTH_ENGINE_QUANTIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct quantize_options {
  * before anything is written, or when the disk fills up. ERR_CANCELLED. ERR_ENGINE: the library's
  * reason, or the signal that ended it. */
 enum err quantize_file(const struct quantize_options *options, struct errinfo *info) NODISCARD;
-
-#endif

@@ -11,8 +11,7 @@
  * What is not exactly like that is not cut (rows_image_read). The self-test at load time decides
  * whether pieces are used at all.
  */
-#ifndef HEARTH_ENGINE_ROWS_IMAGE_H
-#define HEARTH_ENGINE_ROWS_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ uint32_t rows_image_position(const struct rows_image *image, uint32_t cell);
 uint64_t rows_image_piece_bytes(const struct rows_image *image, uint32_t cells);
 /* Writes the cells [begin, end) as an image; returns its size. */
 uint64_t rows_image_cut(const struct rows_image *image, uint32_t begin, uint32_t end, void *out);
-
-#endif

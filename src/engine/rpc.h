@@ -10,8 +10,7 @@
  *
  * Threads: any; the registry is process-wide.
  */
-#ifndef HEARTH_ENGINE_RPC_H
-#define HEARTH_ENGINE_RPC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ enum err rpc_serve(const char *listen, const char *backends, unsigned threads,
                    struct errinfo *info) NODISCARD;
 /* Whether the plug-in is there; after backend_init. */
 bool rpc_is_here(void);
-
-#endif

@@ -15,8 +15,7 @@
  * OWNER: the engine's thread, except that any thread may create one, which only reads the
  * vocabulary. A sampler belongs to one generation and must be destroyed before its engine.
  */
-#ifndef HEARTH_ENGINE_SAMPLE_H
-#define HEARTH_ENGINE_SAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -129,5 +128,3 @@ enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pic
 uint32_t sampler_seed(const struct sampler *sampler);
 
 struct sample_stats sampler_stats(const struct sampler *sampler);
-
-#endif

@@ -23,8 +23,7 @@
  * would save one, but the next turn, which is longer and does cut there, would find nothing stored
  * where it resumes.
  */
-#ifndef HEARTH_ENGINE_SCHEDULE_H
-#define HEARTH_ENGINE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ uint32_t schedule_floor(const struct schedule *schedule, uint32_t at);
 /* `end` or less: a chunk from `from` to there has no part of a run but all of the one that begins
  * at `from`. */
 uint32_t schedule_clip(const struct schedule *schedule, uint32_t from, uint32_t end);
-
-#endif

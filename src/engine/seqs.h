@@ -22,8 +22,7 @@
  *
  * Pure bookkeeping, no library; owner: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_SEQS_H
-#define HEARTH_ENGINE_SEQS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ bool seqs_live(const struct seqs *seqs, int32_t slot);       /* any number is al
 uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */
 uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
 uint32_t seqs_live_count(const struct seqs *seqs);
-
-#endif

@@ -23,8 +23,7 @@
  *
  * OWNER: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_STATE_H
-#define HEARTH_ENGINE_STATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -112,5 +111,3 @@ enum err state_import_end(struct engine *engine, const struct state_restore *res
 /* Whether shape and bytes match (state_digest.h). */
 enum err state_check(const struct engine *engine, const struct state_object *object,
                      struct errinfo *info) NODISCARD;
-
-#endif

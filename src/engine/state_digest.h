@@ -11,8 +11,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_ENGINE_STATE_DIGEST_H
-#define HEARTH_ENGINE_STATE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ bool state_digest_ready(const struct state_digest_task *task);
 struct hash128 state_digest_finish(struct state_digest_task **task);
 /* Stops and frees the task (NULL: a no-op); waits for the pieces that are being hashed. */
 void state_digest_cancel(struct state_digest_task **task);
-
-#endif

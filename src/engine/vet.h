@@ -19,8 +19,7 @@
  *
  * Owner: the thread that loads models.
  */
-#ifndef HEARTH_ENGINE_VET_H
-#define HEARTH_ENGINE_VET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ enum { VET_FAULT_EXIT = 1 }; /* status of a process that dies of a model that it
  * yet; for one load at a time. */
 enum err vet_load(struct vet *vet, const struct engine_options *options, bool alone,
                   struct engine **engine, struct errinfo *info) NODISCARD;
-
-#endif

@@ -10,8 +10,7 @@
  * SEGMENTS are attached to the child when they are first needed and detached after the parent has
  * freed them, both between two calls (at the latest when the child's memory is measured).
  */
-#ifndef HEARTH_ENGINE_WORKER_LINK_H
-#define HEARTH_ENGINE_WORKER_LINK_H
+#pragma once
 
 #include "base/lock.h"
 #include "engine/worker_memory.h"
@@ -64,5 +63,3 @@ bool worker_link_show(struct worker_link *link, const void *ptr, uint64_t bytes,
                       struct worker_place *place);
 /* For memory that is not shared: the staging memory to copy through, or NULL. */
 void *worker_link_stage(struct worker_link *link, uint64_t bytes, struct worker_place *place);
-
-#endif

@@ -2,8 +2,7 @@
  * worker_main.h: the child's side of an engine in a child process: a loop that receives calls over
  * a socket and runs them on its own engine. worker_wire.h has the messages.
  */
-#ifndef HEARTH_ENGINE_WORKER_MAIN_H
-#define HEARTH_ENGINE_WORKER_MAIN_H
+#pragma once
 
 #include "base/err.h"
 
@@ -17,5 +16,3 @@ struct engine_options;
 int worker_main(int socket,
                 enum err (*load)(struct engine **engine, const struct engine_options *options,
                                  struct errinfo *info));
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Threads: any (own lock, rank LOCK_RANK_ENGINE).
  */
-#ifndef HEARTH_ENGINE_WORKER_MEMORY_H
-#define HEARTH_ENGINE_WORKER_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ bool worker_memory_find(struct worker_memory *memory, const void *ptr, uint64_t 
 /* Whether a segment still exists, and a number that changes whenever one is freed. */
 bool worker_memory_has(struct worker_memory *memory, uint64_t id);
 uint64_t worker_memory_freed(const struct worker_memory *memory);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * All numbers have 32 bits. Threads: any.
  */
-#ifndef HEARTH_ENGINE_WORKER_PICTURE_H
-#define HEARTH_ENGINE_WORKER_PICTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ uint64_t worker_picture_encode(const struct picture *picture, void *at, uint64_t
 /* Fills tokens, pieces and `weak` of a new picture. False: this describes no picture; what was
  * filled is released by picture_destroy. */
 bool worker_picture_decode(struct picture *picture, const void *from, uint64_t bytes);
-
-#endif

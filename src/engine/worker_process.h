@@ -15,8 +15,7 @@
  *
  * OWNER: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_WORKER_PROCESS_H
-#define HEARTH_ENGINE_WORKER_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ struct worker_wait {
 enum err worker_process_call(struct worker_process *process, const unsigned char *message,
                              size_t len, int fd, uint32_t number, const struct worker_wait *wait,
                              struct worker_reply *reply, struct errinfo *info) NODISCARD;
-
-#endif

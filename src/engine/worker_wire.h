@@ -17,8 +17,7 @@
  *
  * Threads: pure functions.
  */
-#ifndef HEARTH_ENGINE_WORKER_WIRE_H
-#define HEARTH_ENGINE_WORKER_WIRE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -153,5 +152,3 @@ enum err worker_load_decode(const unsigned char *message, size_t len,
                             struct worker_load *load) NODISCARD;
 enum err worker_reply_decode(const unsigned char *message, size_t len,
                              struct worker_reply *reply) NODISCARD;
-
-#endif

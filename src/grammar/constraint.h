@@ -43,8 +43,7 @@
  *
  * Pure functions; any thread. Tools and schemas may be hostile: the size of the grammar is bounded.
  */
-#ifndef HEARTH_GRAMMAR_CONSTRAINT_H
-#define HEARTH_GRAMMAR_CONSTRAINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,5 +118,3 @@ void constraint_fini(struct constraint *constraint);
  * error there is no grammar. */
 enum err constraint_write(struct constraint *constraint, const struct constraint_request *request,
                           struct errinfo *info) NODISCARD;
-
-#endif

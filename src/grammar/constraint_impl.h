@@ -14,8 +14,7 @@
  *      reply, answer, a-...            the answer instead of calls, and the rules of its schema
  *      ws, gap                         white space
  */
-#ifndef HEARTH_GRAMMAR_CONSTRAINT_IMPL_H
-#define HEARTH_GRAMMAR_CONSTRAINT_IMPL_H
+#pragma once
 
 #include <yyjson.h>
 
@@ -77,5 +76,3 @@ enum err constraint_put_message_calls(struct constraint_writer *writer) NODISCAR
 /* Arguments one by one: the rule params-INDEX. For CALL_TAGS and CALL_EXPRESSION. */
 enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index) NODISCARD;
 enum err constraint_put_expr_params(struct constraint_writer *writer, size_t index) NODISCARD;
-
-#endif

@@ -53,8 +53,7 @@
  * Pure functions; any thread. The JSON may be hostile: time, memory and the size of the grammar are
  * bounded.
  */
-#ifndef HEARTH_GRAMMAR_SCHEMA_H
-#define HEARTH_GRAMMAR_SCHEMA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -112,5 +111,3 @@ enum err schema_write_any_object(const struct schema_options *options, struct bu
 
 /* Whether a format of strings is enforced, rather than ignored. */
 bool schema_enforces_format(struct str name);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Characters are Unicode code points without surrogates.
  */
-#ifndef HEARTH_GRAMMAR_SCHEMA_CHARS_H
-#define HEARTH_GRAMMAR_SCHEMA_CHARS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool schema_chars_has(const struct schema_chars *set, uint32_t code);
 
 /* Keeps those that need no escape in a JSON string: no control characters, quotes, backslashes. */
 bool schema_chars_keep_raw(struct schema_chars *set) NODISCARD;
-
-#endif

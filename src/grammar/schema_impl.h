@@ -9,8 +9,7 @@
  * "Never" (SCHEMA_NEVER) is a result, not an error: an alternative or an optional property that
  * nothing can satisfy is left out; only a whole schema with this result is refused.
  */
-#ifndef HEARTH_GRAMMAR_SCHEMA_IMPL_H
-#define HEARTH_GRAMMAR_SCHEMA_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -249,5 +248,3 @@ enum err schema_get_counts(struct schema_compiler *c, const struct schema_all *a
 enum err schema_number_fits(struct schema_compiler *c, const struct schema_all *all,
                             yyjson_val *number, bool *fits) NODISCARD;
 bool schema_is_integer(yyjson_val *val);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * answer.h: the answers that this layer gives itself: refusals, and OPTIONS. Loop thread.
  */
-#ifndef HEARTH_HTTP_ANSWER_H
-#define HEARTH_HTTP_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ struct http_chunk *http_answer_options(const struct http_shared *shared,
 
 /* The Origin of a request if it is allowed, otherwise empty. */
 struct str http_answer_origin(const struct http_shared *shared, const struct http_request *request);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Owner: one thread per client.
  */
-#ifndef HEARTH_HTTP_CLIENT_H
-#define HEARTH_HTTP_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ struct client_request {
 };
 enum err client_fetch(const struct client_request *request, int *status, struct buf *out,
                       struct errinfo *info) NODISCARD;
-
-#endif

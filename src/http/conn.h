@@ -11,8 +11,7 @@
  * is still read and kept, up to a limit, so that a disconnect is noticed at once. Owner: loop
  * thread.
  */
-#ifndef HEARTH_HTTP_CONN_H
-#define HEARTH_HTTP_CONN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ enum http_action {
     HTTP_ACTION_RESET, /* close so that the client sees a failure */
 };
 enum http_action http_conn_next_action(const struct http_conn *conn);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * head.h: an answer as bytes: its head, and its queued chunks.
  */
-#ifndef HEARTH_HTTP_HEAD_H
-#define HEARTH_HTTP_HEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct http_chunk *http_chunk_create(struct str before, struct str data,
 struct http_chunk *http_chunk_frame(struct str data, bool chunked) NODISCARD;
 
 void http_chunk_free_all(struct list *list);
-
-#endif

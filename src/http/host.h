@@ -7,8 +7,7 @@
  * server on loopback answers only to names that mean loopback and to those in its options. Threads:
  * any.
  */
-#ifndef HEARTH_HTTP_HOST_H
-#define HEARTH_HTTP_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ bool http_origin_allowed(struct str origin, struct http_names allowed, bool name
 /* Whether a text can be in such a list: SCHEME://HOST[:PORT] in lower case, "*", "null" or
  * HTTP_ORIGIN_LOCAL. */
 bool http_origin_valid(struct str origin) NODISCARD;
-
-#endif

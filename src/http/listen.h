@@ -1,8 +1,7 @@
 /*
  * listen.h: listening sockets, bound as the options say. Owner: the server, before its thread runs.
  */
-#ifndef HEARTH_HTTP_LISTEN_H
-#define HEARTH_HTTP_LISTEN_H
+#pragma once
 
 #include <stdint.h>
 #include <uv.h>
@@ -16,5 +15,3 @@ enum err http_listen_tcp(uv_tcp_t *handle, const char *host, uint16_t port, uv_c
                          uint16_t *bound, struct errinfo *info) NODISCARD;
 enum err http_listen_unix(uv_pipe_t *handle, const char *path, uv_connection_cb fn,
                           struct errinfo *info) NODISCARD;
-
-#endif

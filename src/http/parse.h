@@ -10,8 +10,7 @@
  * How the bytes are split into pieces does not change what is accepted or refused; it may only
  * change which of two defects is reported. Owner: one connection, loop thread.
  */
-#ifndef HEARTH_HTTP_PARSE_H
-#define HEARTH_HTTP_PARSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct http_request *http_parser_request(struct http_parser *parser);
 void http_parser_drop_body(struct http_parser *parser); /* frees its memory */
 bool http_parser_keep_alive(
     const struct http_parser *parser); /* the client keeps the connection open */
-
-#endif

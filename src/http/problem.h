@@ -2,8 +2,7 @@
  * problem.h: what this layer refuses itself, as a closed list, with the status and the message
  * that the client gets; and the counters of the layer, which use the list as a label.
  */
-#ifndef HEARTH_HTTP_PROBLEM_H
-#define HEARTH_HTTP_PROBLEM_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/buf.h"
@@ -82,5 +81,3 @@ enum http_timeout {
 
 /* The server owns the set; its connections count into it. */
 struct metric_set *http_stats_create(void); /* freed with metric_set_destroy */
-
-#endif

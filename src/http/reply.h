@@ -18,8 +18,7 @@
  *
  * Threads: any. The functions hold a lock (rank LOCK_RANK_QUEUE) for the time of a copy.
  */
-#ifndef HEARTH_HTTP_REPLY_H
-#define HEARTH_HTTP_REPLY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ void http_reply_on_close(struct http_reply *reply, http_close_fn fn, http_close_
 /* Sends `text` (at most 4 KiB, copied) into a stream whenever nothing was written to it for the
  * interval. A later call replaces it; interval 0 stops it. Ends with the stream (keeps I80). */
 void http_reply_keepalive(struct http_reply *reply, uint64_t interval_ms, struct str text);
-
-#endif

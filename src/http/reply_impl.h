@@ -11,8 +11,7 @@
  * the server is gone. All shared state is guarded by its one lock, which is held for a few
  * instructions and the linking of a chunk.
  */
-#ifndef HEARTH_HTTP_REPLY_IMPL_H
-#define HEARTH_HTTP_REPLY_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ void http_reply_send_keepalive(struct http_reply *reply);
 /* The connection is done with the reply, or gone: calls on_close if the answer had not ended, and
  * returns whether that was so. The reply may be freed afterwards. */
 bool http_reply_detach(struct http_reply *reply);
-
-#endif

@@ -5,8 +5,7 @@
  * copies what it needs later, or takes the body. Paths and queries are as they were sent, still
  * percent-encoded; the helpers below decode.
  */
-#ifndef HEARTH_HTTP_REQUEST_H
-#define HEARTH_HTTP_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ void http_request_take_body(struct http_request *request, struct buf *body);
 /* Appends the first value of a query parameter to `out`, decoded ('+' is a space). ERR_NOT_FOUND,
  * or as buf_append_unescaped. */
 enum err http_query_get(struct str query, struct str name, struct buf *out) NODISCARD;
-
-#endif

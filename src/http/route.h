@@ -12,8 +12,7 @@
  *
  * Threads: a table is read-only.
  */
-#ifndef HEARTH_HTTP_ROUTE_H
-#define HEARTH_HTTP_ROUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool http_route_named_origins(const struct http_route *routes, size_t count, str
 /* Aborts on an invalid table: a path without '/', {...} that is not last, too many captures, a
  * missing handler, a duplicate row. */
 void http_route_check(const struct http_route *routes, size_t count);
-
-#endif

@@ -10,8 +10,7 @@
  * Handlers run on that thread and must not block; answers may come from any thread (reply.h).
  * docs/http.md lists the limits in a table.
  */
-#ifndef HEARTH_HTTP_SERVER_H
-#define HEARTH_HTTP_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ void http_server_stop(struct http_server **server);
 
 /* Counters, for metric_render; ids in http/problem.h. Valid until the stop. */
 const struct metric_set *http_server_metrics(const struct http_server *server);
-
-#endif

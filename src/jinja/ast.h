@@ -7,8 +7,7 @@
  * inside a function (loop body, with, set block...) has its own slots, which its `loads` fill on
  * entry: from the caller's variables, from an outer slot, or with nothing.
  */
-#ifndef HEARTH_JINJA_AST_H
-#define HEARTH_JINJA_AST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -230,5 +229,3 @@ enum err jinja_resolve(struct jinja *tmpl, struct jinja_error *error) NODISCARD;
 /* Fills `error` with code, text and the line at byte `pos` of the source; returns code. */
 enum err jinja_error_at(struct jinja_error *error, enum err code, struct str source, size_t pos,
                         const char *fmt, ...) PRINTF(5, 6);
-
-#endif

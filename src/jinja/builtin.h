@@ -2,8 +2,7 @@
  * builtin.h: calls, and the tables of callables: filters, tests, methods and globals.
  * Internal to the engine.
  */
-#ifndef HEARTH_JINJA_BUILTIN_H
-#define HEARTH_JINJA_BUILTIN_H
+#pragma once
 
 #include "jinja/value.h"
 
@@ -101,5 +100,3 @@ int jinja_name_in(const char *names, struct str name);
 /* The filters, one list per file. */
 extern const struct jinja_builtin jinja_filters_text[];
 extern const struct jinja_builtin jinja_filters_list[];
-
-#endif

@@ -18,8 +18,7 @@
  * Threads: a compiled template may be rendered by any number of threads at a time, each with its
  * own arena.
  */
-#ifndef HEARTH_JINJA_JINJA_H
-#define HEARTH_JINJA_JINJA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,5 +103,3 @@ struct jinja_output {
 void jinja_output_init(struct jinja_output *output, struct buf *text);
 void jinja_output_fini(struct jinja_output *output); /* frees the spans, not the text */
 enum err jinja_output_sink(void *output, struct str text, uint32_t origin);
-
-#endif

@@ -5,8 +5,7 @@
  * Functions that can fail return false; the reason is then in run->error, set by jinja_fail, and
  * the render is over.
  */
-#ifndef HEARTH_JINJA_OBJECT_H
-#define HEARTH_JINJA_OBJECT_H
+#pragma once
 
 #include "jinja/ast.h"
 #include "jinja/builtin.h"
@@ -204,5 +203,3 @@ bool jinja_new_iter(struct jinja_run *run, const char *name, struct jinja_value 
                     struct jinja_value *out);
 struct jinja_value jinja_undefined(struct str name);
 struct jinja_value jinja_undefined_hint(const char *sentence);
-
-#endif

@@ -8,8 +8,7 @@
  * All functions may still be called: they return nodes that are not part of the result. So only
  * loops and readers of other nodes must check for an error.
  */
-#ifndef HEARTH_JINJA_PARSE_H
-#define HEARTH_JINJA_PARSE_H
+#pragma once
 
 #include "jinja/ast.h"
 
@@ -148,5 +147,3 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, enum jinja_tup
 /* NULL without a subject and without filters. */
 struct jinja_node *jinja_parse_filters(struct jinja_parser *parser, struct jinja_node *subject,
                                        bool start_inline);
-
-#endif

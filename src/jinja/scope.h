@@ -4,8 +4,7 @@
  *      collect.c    one scope: its names, the slot that each of them means, how it is filled on entry
  *      scope.c      nodes get their slots, scope by scope
  */
-#ifndef HEARTH_JINJA_SCOPE_H
-#define HEARTH_JINJA_SCOPE_H
+#pragma once
 
 #include "base/arena.h"
 #include "jinja/object.h"
@@ -100,5 +99,3 @@ struct undeclared {
 };
 
 void jinja_undeclared_body(struct undeclared *names, const struct jinja_nodes *body);
-
-#endif

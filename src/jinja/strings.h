@@ -4,8 +4,7 @@
  * `self` is always a string. Parts that are cut out keep their origin; text computed from a string
  * has the string's origin.
  */
-#ifndef HEARTH_JINJA_STRINGS_H
-#define HEARTH_JINJA_STRINGS_H
+#pragma once
 
 #include "jinja/object.h"
 
@@ -37,5 +36,3 @@ bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
 enum jinja_align { ALIGN_LEFT, ALIGN_RIGHT, ALIGN_CENTER };
 bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
                    struct str fill, enum jinja_align align, struct jinja_value *out);
-
-#endif

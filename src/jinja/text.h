@@ -2,8 +2,7 @@
  * text.h: text under construction, and values as text: str(), repr(), numbers, formats, JSON.
  * Internal to the engine.
  */
-#ifndef HEARTH_JINJA_TEXT_H
-#define HEARTH_JINJA_TEXT_H
+#pragma once
 
 #include "jinja/value.h"
 
@@ -90,5 +89,3 @@ bool jinja_indent_unit(struct jinja_run *run, struct jinja_value width, struct j
 /* ---- wrap.c ---- */
 
 BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value);
-
-#endif

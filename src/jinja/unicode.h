@@ -3,8 +3,7 @@
  *
  * Pure functions, any thread.
  */
-#ifndef HEARTH_JINJA_UNICODE_H
-#define HEARTH_JINJA_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ const char *jinja_skip_space_back(const char *begin, const char *at, bool space)
 
 /* The character in another case; returns the bytes written. The caller handles the final sigma. */
 size_t jinja_char_to_case(uint32_t code, enum jinja_case to, char out[JINJA_CASE_BYTES_MAX]);
-
-#endif

@@ -13,8 +13,7 @@
  * keeps a list of its pieces inside the render; its origin then has JINJA_ORIGIN_MIXED set and is
  * the number of that list.
  */
-#ifndef HEARTH_JINJA_VALUE_H
-#define HEARTH_JINJA_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -160,5 +159,3 @@ static inline bool jinja_is_seq(const struct jinja_value *v)
 {
     return v->kind == JINJA_LIST || v->kind == JINJA_TUPLE;
 }
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Threads: any; each call has its own connection.
  */
-#ifndef HEARTH_LAB_BENCH_ASK_H
-#define HEARTH_LAB_BENCH_ASK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ void tokens_fini(struct tokens *tokens);
 
 /* The length of the common prefix. */
 size_t tokens_common(const struct tokens *a, const struct tokens *b);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Owner: the main thread; the caller that started one stops it.
  */
-#ifndef HEARTH_LAB_BENCH_PROCESS_H
-#define HEARTH_LAB_BENCH_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ void process_unlock(int lock); /* a no-op on -1 */
 /* A new folder below $TMPDIR or /tmp; and everything in it gone again. */
 bool process_make_scratch(char *out, size_t size);
 void process_remove_tree(const char *path);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Owner: the main thread.
  */
-#ifndef HEARTH_LAB_BENCH_SERVER_H
-#define HEARTH_LAB_BENCH_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ double server_metric(const struct server *server, const char *name);
 
 /* Waits up to a minute until it is idle and the state of all finished requests is in its cache. */
 void server_wait_idle(const struct server *server);
-
-#endif

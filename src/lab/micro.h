@@ -6,8 +6,7 @@
  * error, and may exit. So each runs in its own process, with nothing else in memory;
  * src/cli/bench_micro.c turns the results into a sheet.
  */
-#ifndef HEARTH_LAB_MICRO_H
-#define HEARTH_LAB_MICRO_H
+#pragma once
 
 enum { MICRO_PATH_BYTES = 1024 };
 
@@ -33,5 +32,3 @@ int micro_decode(int argc, char **argv);
 /* an engine in a child process, beside one in this process */
 int micro_worker(int argc, char **argv);
 int micro_fleet(int argc, char **argv); /* a shared store, beside valkey-benchmark */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Colours are safe for red-green colour blindness. Pure; any thread.
  */
-#ifndef HEARTH_LAB_PLOT_H
-#define HEARTH_LAB_PLOT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ struct plot {
 
 /* Fails as buf_append does. */
 enum err plot_write(const struct sheet *sheet, const struct plot *plot, struct buf *out) NODISCARD;
-
-#endif

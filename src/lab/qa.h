@@ -14,8 +14,7 @@
  *
  * Owner: the main thread; concurrent clients are threads that end before the phase does.
  */
-#ifndef HEARTH_LAB_QA_H
-#define HEARTH_LAB_QA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ struct qa_totals {
 };
 /* Of all requests of a phase, as reported by the server. */
 struct qa_totals qa_totals(const struct qa_scenario *scenario, const char *phase);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Pure: cells in, text out. Owner: one thread.
  */
-#ifndef HEARTH_LAB_SHEET_H
-#define HEARTH_LAB_SHEET_H
+#pragma once
 
 #include <stddef.h>
 
@@ -62,5 +61,3 @@ size_t sheet_rows(const struct sheet *sheet);
 enum err sheet_write_table(const struct sheet *sheet, struct buf *out);
 enum err sheet_write_csv(const struct sheet *sheet, struct buf *out);
 enum err sheet_write_json(const struct sheet *sheet, struct buf *out);
-
-#endif

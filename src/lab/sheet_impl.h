@@ -1,8 +1,7 @@
 /*
  * sheet_impl.h: internals of a sheet, for sheet*.c and plot*.c.
  */
-#ifndef HEARTH_LAB_SHEET_IMPL_H
-#define HEARTH_LAB_SHEET_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ const struct sheet_cell *sheet_cell(const struct sheet *sheet, size_t row, size_
 size_t sheet_find(const struct sheet *sheet, const char *name);
 /* A number as people see it in a column of this form. Returns `out`. */
 const char *sheet_show(int form, double number, char out[SHEET_CELL_BYTES]);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Pure; any thread.
  */
-#ifndef HEARTH_LAB_SPREAD_H
-#define HEARTH_LAB_SPREAD_H
+#pragma once
 
 #include <stdint.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ struct buf;
 
 /* Appends `bytes` bytes of lower-case words. */
 void words_append(struct buf *out, size_t bytes, uint64_t seed);
-
-#endif

@@ -13,8 +13,7 @@
  * Only hashes and lengths are kept, never text. Owner: one thread. Plain data: trace_read.c adds,
  * other modules only read.
  */
-#ifndef HEARTH_LAB_TRACE_H
-#define HEARTH_LAB_TRACE_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -140,5 +139,3 @@ enum err trace_make_agents(struct trace *trace, uint32_t sessions, uint64_t seed
  * changed. */
 enum err trace_multiply(struct trace *trace, uint32_t users, uint64_t seed,
                         struct errinfo *info) NODISCARD;
-
-#endif

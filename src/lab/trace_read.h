@@ -15,8 +15,7 @@
  * A file is read whole. A line that does not parse, or a number that makes no sense, is an error
  * that names file and line: a trace with gaps gives hit rates that cannot be compared.
  */
-#ifndef HEARTH_LAB_TRACE_READ_H
-#define HEARTH_LAB_TRACE_READ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ enum err trace_read(struct trace *trace, const char *path, const struct read_opt
 enum err trace_read_memory(struct trace *trace, const char *name, struct str content,
                            const struct read_options *options, enum read_format *format,
                            struct errinfo *info) NODISCARD;
-
-#endif

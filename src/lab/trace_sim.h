@@ -22,8 +22,7 @@
  *
  * Thread: any; a run belongs to one.
  */
-#ifndef HEARTH_LAB_TRACE_SIM_H
-#define HEARTH_LAB_TRACE_SIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,5 +124,3 @@ struct opt_result {
 enum err opt_run(const struct trace *trace, uint64_t capacity, uint32_t *hits,
                  struct opt_result *result, void (*fn)(size_t done, size_t total, void *arg),
                  void *arg) NODISCARD;
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: one download at a time per process.
  */
-#ifndef HEARTH_MODELS_FETCH_H
-#define HEARTH_MODELS_FETCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ struct fetch {
  *   ERR_UNSUPPORTED  there is no libcurl
  *   ERR_CLOSED     the connection failed or broke; trying again may help */
 enum err fetch_run(const struct fetch *fetch, long *status, struct errinfo *info) NODISCARD;
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Threads: one call at a time.
  */
-#ifndef HEARTH_MODELS_HUB_H
-#define HEARTH_MODELS_HUB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -51,5 +50,3 @@ enum err hub_list(const struct hub *hub,
 /* Removes a model, and its repository when nothing else is left of it. */
 enum err hub_remove(const struct hub *hub, const char *name, uint64_t *freed,
                     struct errinfo *info) NODISCARD;
-
-#endif

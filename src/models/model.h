@@ -6,8 +6,7 @@
  *
  * Threads: open and close from one thread; everything else from any.
  */
-#ifndef HEARTH_MODELS_MODEL_H
-#define HEARTH_MODELS_MODEL_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -109,5 +108,3 @@ void model_get_cache_stats(struct model *model, struct hearth_stats *sum);
  * answer is detected before the first request. Waits for it. Nothing of it enters the cache.
  * `tokens` (may be NULL) returns the length of the prompt. */
 enum err model_warm(struct model *model, uint32_t *tokens, struct errinfo *info) NODISCARD;
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: any.
  */
-#ifndef HEARTH_MODELS_MODEL_FILE_H
-#define HEARTH_MODELS_MODEL_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ void model_file_first_shard(char *path);
 /* The path of shard `number`, from 1. ERR_LIMIT when it is too long. */
 enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],
                                struct errinfo *info) NODISCARD;
-
-#endif

@@ -33,8 +33,7 @@
  * Threads: any; create and destroy from one. Lock: LOCK_RANK_POOL, never held during a callback, a
  * load or an unload.
  */
-#ifndef HEARTH_MODELS_POOL_H
-#define HEARTH_MODELS_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -214,5 +213,3 @@ bool pool_alive(struct pool *pool, uint64_t within_ns);
 void pool_run_watchdog(struct pool *pool);
 /* How many models were stalled at the last check. Takes no lock. */
 unsigned pool_stalled(const struct pool *pool);
-
-#endif

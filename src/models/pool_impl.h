@@ -5,8 +5,7 @@
  *      pool_loader.c  the loader's thread: room, load, unload
  *      pool_keeper.c  the keeper's thread: deadlines, TTLs, files
  */
-#ifndef HEARTH_MODELS_POOL_IMPL_H
-#define HEARTH_MODELS_POOL_IMPL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -97,5 +96,3 @@ void pool_check_state_locked(const struct pool *pool) REQUIRES(lock);
 /* ---- threads; arg is the pool ---- */
 void pool_loader_run(void *arg);
 void pool_keeper_run(void *arg);
-
-#endif

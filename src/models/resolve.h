@@ -16,8 +16,7 @@
  *
  * Threads: any; no state is kept.
  */
-#ifndef HEARTH_MODELS_RESOLVE_H
-#define HEARTH_MODELS_RESOLVE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -83,5 +82,3 @@ bool resolve_has_quant(const char *file, struct str quant);
 
 /* The name of a file without folder, shard number and ".gguf". */
 void resolve_stem(const char *path, char out[RESOLVE_NAME_BYTES]);
-
-#endif

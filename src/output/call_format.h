@@ -14,8 +14,7 @@
  * Empty marks are absent. The rows of the table (toolcall_formats.c) are static; a format that was
  * learned from a template (chat/template_learn.c) belongs to the template.
  */
-#ifndef HEARTH_OUTPUT_CALL_FORMAT_H
-#define HEARTH_OUTPUT_CALL_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -86,5 +85,3 @@ struct call_format {
     struct str shown[CALL_SHOWN_MAX];
     bool or_opener;
 };
-
-#endif

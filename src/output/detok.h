@@ -6,8 +6,7 @@
  * U+FFFD, one per broken sequence as the Unicode standard recommends, so that every piece handed
  * out is valid UTF-8. Owner: one generation, any thread. Uses the engine only for token bytes.
  */
-#ifndef HEARTH_OUTPUT_DETOK_H
-#define HEARTH_OUTPUT_DETOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ enum err detok_push_bytes(struct detok *detok, const char *bytes, size_t len,
 
 /* At the end: appends U+FFFD if an incomplete character is left. */
 enum err detok_finish(struct detok *detok, struct buf *out) NODISCARD;
-
-#endif

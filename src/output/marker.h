@@ -5,8 +5,7 @@
  * That end is held back until it is decided; everything before it is plain text. Pure functions;
  * any thread.
  */
-#ifndef HEARTH_OUTPUT_MARKER_H
-#define HEARTH_OUTPUT_MARKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ size_t marker_before_space(struct str text, size_t len);
 size_t marker_space(struct str text); /* length of the white space at its beginning */
 bool marker_is_space(char c);         /* ASCII: blank, tab, line feed, carriage return */
 struct str marker_skip(struct str text, size_t n); /* without its first n bytes */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Owner: one generation; not thread-safe.
  */
-#ifndef HEARTH_OUTPUT_OUTPUT_H
-#define HEARTH_OUTPUT_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ bool output_in_thought(const struct output *output);
 
 /* As in toolcall.h. */
 bool output_failed(const struct output *output);
-
-#endif

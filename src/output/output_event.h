@@ -8,8 +8,7 @@
  * The deltas of one call, joined, are one JSON object. Calls do not overlap. The caller makes the
  * ids of calls.
  */
-#ifndef HEARTH_OUTPUT_OUTPUT_EVENT_H
-#define HEARTH_OUTPUT_OUTPUT_EVENT_H
+#pragma once
 
 #include "base/str.h"
 
@@ -31,5 +30,3 @@ struct output_event {
 
 /* Called on the thread that pushes text. Must not call the reader that called it. */
 typedef void output_event_fn(const struct output_event *event, void *arg);
-
-#endif

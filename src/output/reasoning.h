@@ -25,8 +25,7 @@
  * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole
  * characters.
  */
-#ifndef HEARTH_OUTPUT_REASONING_H
-#define HEARTH_OUTPUT_REASONING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,5 +114,3 @@ bool reasoning_in_thought(const struct reasoning *reasoning);
 /* Ends the text. `cut`: generation did not stop by itself (length, cancelled). Nothing may be
  * pushed afterwards. */
 enum err reasoning_finish(struct reasoning *reasoning, bool cut) NODISCARD;
-
-#endif

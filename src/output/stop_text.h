@@ -8,8 +8,7 @@
  * searched: clients do not see them as text, and must not have to avoid them. Owner: one
  * generation.
  */
-#ifndef HEARTH_OUTPUT_STOP_TEXT_H
-#define HEARTH_OUTPUT_STOP_TEXT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ enum err stop_text_push(struct stop_text *stop, struct str text, struct str *out
 
 /* The text ends here, for good or until other output ends: what was held back after all. */
 struct str stop_text_flush(struct stop_text *stop);
-
-#endif

@@ -2,8 +2,7 @@
  * tool.h: a tool that a model may call, as the client described it: for the template that shows it,
  * the grammar that allows calls of it, and the reader of those calls.
  */
-#ifndef HEARTH_OUTPUT_TOOL_H
-#define HEARTH_OUTPUT_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ struct tool {
     bool strict;
     bool barred; /* shown to the model, but not to be called: the prompt stays the same */
 };
-
-#endif

@@ -30,8 +30,7 @@
  * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole
  * characters.
  */
-#ifndef HEARTH_OUTPUT_TOOLCALL_H
-#define HEARTH_OUTPUT_TOOLCALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
 enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
 bool toolcall_failed(const struct toolcall *call); /* an ERROR was reported */
-
-#endif

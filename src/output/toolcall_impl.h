@@ -4,8 +4,7 @@
  * the outcome. It must decide by the text alone, never by where the text ends: if the end makes a
  * difference, it returns TC_WAIT.
  */
-#ifndef HEARTH_OUTPUT_TOOLCALL_IMPL_H
-#define HEARTH_OUTPUT_TOOLCALL_IMPL_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/json_scan.h"
@@ -167,5 +166,3 @@ void tc_value_end(const struct call_format *format, struct str key, struct buf *
  * value of call->key as JSON. */
 bool tc_nested_closed(const struct call_format *format, struct str value);
 void tc_nested_value(const struct toolcall *call, struct buf *out, struct str value);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_AGAIN_H
-#define HEARTH_SCHED_AGAIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -46,5 +45,3 @@ void again_submitted(struct again *again, const void *owner, const token_id *tok
                      uint32_t count);
 /* How many times as likely as one in eight: 1/8 to 4. 1 = not known. */
 double again_factor(const struct again *again);
-
-#endif

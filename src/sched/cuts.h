@@ -13,8 +13,7 @@
  * A run that is not exact accepts any object and writes CUTS_UNKNOWN. An exact one uses an object
  * only as far as its cuts match the run's schedule (keeps I24, I110).
  */
-#ifndef HEARTH_SCHED_CUTS_H
-#define HEARTH_SCHED_CUTS_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -45,5 +44,3 @@ void cuts_fill(struct cuts_shape *shape, const struct schedule *schedule);
 /* How far an object that is to be used up to `end` was computed in this schedule's chunks. For a
  * snapshot: its end, or end - 1. */
 uint32_t cuts_agreed(const struct cuts_shape *shape, const struct schedule *schedule, uint32_t end);
-
-#endif

@@ -13,8 +13,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_DRAFT_H
-#define HEARTH_SCHED_DRAFT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -120,5 +119,3 @@ struct draft_batch {
  * are tried if they might pay; all tries that do not take one step in 200. Adds them to *batch. */
 uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
                       uint32_t max);
-
-#endif

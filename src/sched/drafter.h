@@ -13,8 +13,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_DRAFTER_H
-#define HEARTH_SCHED_DRAFTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ void drafter_skip(struct drafter *drafter);
  * still computes the prompt, and for good after an error. */
 uint32_t drafter_guess(struct drafter_job *job, const token_id *tokens, uint32_t count,
                        token_id *next, uint32_t max);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_DRAFTS_H
-#define HEARTH_SCHED_DRAFTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void drafts_accept(struct job *job);
 bool drafts_trim(struct job *job);
 /* The same at the end of the job, whose sequence may be forked from now on. */
 bool drafts_end(struct job *job);
-
-#endif

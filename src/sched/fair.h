@@ -4,8 +4,7 @@
  *
  * Owner of everything here: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_FAIR_H
-#define HEARTH_SCHED_FAIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ struct job *fair_next_queued(struct sched *sched);
 struct job *fair_victim(const struct job *job);
 /* A job to preempt for the next admission when no place is free. */
 struct job *fair_place_victim(struct sched *sched);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * Threads: no state. src/sched/memory.h keeps limits and readings.
  */
-#ifndef HEARTH_SCHED_GUARD_H
-#define HEARTH_SCHED_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -159,5 +158,3 @@ struct guard_cost {
 
 void guard_cost_note(struct guard_cost *cost, uint64_t before, uint64_t after, uint32_t tokens);
 uint64_t guard_cost_per_token(const struct guard_cost *cost);
-
-#endif

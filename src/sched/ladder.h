@@ -3,8 +3,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_LADDER_H
-#define HEARTH_SCHED_LADDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void ladder_ended(struct sched *sched);
 struct job *ladder_youngest(const struct sched *sched);
 /* Whether queued jobs may be admitted. */
 bool ladder_admits(const struct sched *sched);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Owner: the caller's thread.
  */
-#ifndef HEARTH_SCHED_LINE_H
-#define HEARTH_SCHED_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ void line_learn(struct line *line, double decay, double x, double y);
 double line_at(const struct line *line, double x);
 /* Positive; 0: nothing is known, the samples are too similar, or y does not grow with x. */
 double line_slope(const struct line *line);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Threads: any. A NULL member has no ceiling: everything is allowed.
  */
-#ifndef HEARTH_SCHED_MEMORY_H
-#define HEARTH_SCHED_MEMORY_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -133,5 +132,3 @@ struct memory_view {
 };
 
 void memory_get_view(struct memory *memory, struct memory_view *view);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Threads: every function may be called from any thread, create and destroy from one.
  */
-#ifndef HEARTH_SCHED_SCHED_H
-#define HEARTH_SCHED_SCHED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -228,5 +227,3 @@ void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, boo
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);
 /* Copies at most max views, oldest first; returns the total. */
 size_t sched_views(struct sched *sched, struct sched_view *views, size_t max);
-
-#endif

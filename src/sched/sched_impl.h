@@ -32,8 +32,7 @@
  *
  * Owner of everything here: the scheduler's thread, except the fields guarded by `lock`.
  */
-#ifndef HEARTH_SCHED_SCHED_IMPL_H
-#define HEARTH_SCHED_SCHED_IMPL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -294,5 +293,3 @@ bool faults_keep(struct job *job, enum gen_end end);
 void faults_spoil(const struct job *job, const struct state_object *object);
 /* Whether a job whose state was restored must fail. */
 bool faults_fail(const struct job *job);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_STORE_COST_H
-#define HEARTH_SCHED_STORE_COST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ void scatter_add(struct scatter *scatter, uint32_t at);
 /* Of the first `length` tokens of the sequence. */
 struct scatter scatter_cut(const struct scatter *scatter, uint32_t length);
 uint32_t scatter_count(const struct scatter *scatter, uint32_t begin, uint32_t end);
-
-#endif

@@ -5,8 +5,7 @@
  * Threads: the scheduler's thread records what it does, other threads read it; both through atomics
  * that order nothing else (relaxed).
  */
-#ifndef HEARTH_SCHED_WATCHDOG_H
-#define HEARTH_SCHED_WATCHDOG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ struct watchdog {
 void watchdog_note(struct sched *sched);
 void watchdog_ran(struct sched *sched, uint64_t tokens);
 void watchdog_break(struct sched *sched);
-
-#endif

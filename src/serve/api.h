@@ -13,8 +13,7 @@
  *
  * Threads: create and destroy from one; all else from any.
  */
-#ifndef HEARTH_SERVE_API_H
-#define HEARTH_SERVE_API_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,5 +119,3 @@ void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_
  * ends the rest, each with its protocol's own ending (keeps I109), and waits for that. False: some
  * were ended. */
 bool api_drain(struct api *api, uint64_t timeout_ms);
-
-#endif

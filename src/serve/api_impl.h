@@ -1,8 +1,7 @@
 /*
  * api_impl.h: shared by the files of the api: its state, and the table of endpoints.
  */
-#ifndef HEARTH_SERVE_API_IMPL_H
-#define HEARTH_SERVE_API_IMPL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -178,5 +177,3 @@ answer_fn endpoint_count_tokens;
 /* Which of the waiting large calls runs next: the oldest one of another tenant than the last, so
  * that one tenant's backlog never delays another one's call by more than one text. */
 size_t api_next_large(struct call *const *waiting, size_t count, const char *last);
-
-#endif

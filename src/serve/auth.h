@@ -15,8 +15,7 @@
  *
  * Threads: immutable after auth_create.
  */
-#ifndef HEARTH_SERVE_AUTH_H
-#define HEARTH_SERVE_AUTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ struct auth_result {
  * key is enough. */
 struct auth_result auth_check(const struct auth *auth, struct str authorization,
                               struct str api_key);
-
-#endif

@@ -18,8 +18,7 @@
  * thread. With its last generation, the whole call is passed to the thread that ends calls
  * (`pending` orders that). Fields shared by several threads are listed below with their lock.
  */
-#ifndef HEARTH_SERVE_CALL_H
-#define HEARTH_SERVE_CALL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -229,5 +228,3 @@ enum err call_ends_create(struct call_ends **ends, struct errinfo *info) NODISCA
 void call_ends_destroy(struct call_ends **ends); /* when no call is left; NULL is a no-op */
 /* Never fails and never waits: uses a link inside the choice. */
 void call_ends_push(struct call_ends *ends, struct call_choice *choice);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Pure functions; any thread.
  */
-#ifndef HEARTH_SERVE_LOG_LINE_H
-#define HEARTH_SERVE_LOG_LINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void log_line_write(const struct gen_usage *usage, const struct answer_timings *
 
 /* Appends " | rules: cch, tool-order", or nothing. */
 void log_line_write_changes(const struct neutral_tally *tally, struct buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Threads: any, as http/reply.h.
  */
-#ifndef HEARTH_SERVE_RESPOND_H
-#define HEARTH_SERVE_RESPOND_H
+#pragma once
 
 #include "dialect/answer.h"
 #include "chat/error.h"
@@ -28,5 +27,3 @@ void respond_error(struct http_reply *reply, const struct dialect *dialect,
 /* Begins a stream of events. */
 enum http_result respond_stream(struct http_reply *reply, const char *content_type,
                                 const char *request_id);
-
-#endif

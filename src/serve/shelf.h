@@ -13,8 +13,7 @@
  *
  * Threads: any; one lock, never held during disk calls.
  */
-#ifndef HEARTH_SERVE_SHELF_H
-#define HEARTH_SERVE_SHELF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ struct shelf_stats {
     size_t entries, bytes; /* of all tenants */
 };
 struct shelf_stats shelf_stats(struct shelf *shelf);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Threads: any, one at a time per folder and name; waits for the disk.
  */
-#ifndef HEARTH_SERVE_SLOT_FILE_H
-#define HEARTH_SERVE_SLOT_FILE_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -54,5 +53,3 @@ enum err slot_file_save(const struct slot_files *files, const char *name,
 enum err slot_file_restore(const struct slot_files *files, const char *name,
                            struct slot_state *state, struct hearth_cache *cache, uint64_t *bytes,
                            struct errinfo *info) NODISCARD;
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Threads: any; one lock.
  */
-#ifndef HEARTH_SERVE_SLOTS_H
-#define HEARTH_SERVE_SLOTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ void slots_put(struct slots *slots, const struct hash128 *owner, int32_t id, con
 /* Appends the tokens as bytes. False: a request is running in it. An unused slot has none. */
 bool slots_get(struct slots *slots, const struct hash128 *owner, int32_t id,
                struct buf *out) NODISCARD;
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Threads: any (serve/shelf.h).
  */
-#ifndef HEARTH_SERVE_STORED_H
-#define HEARTH_SERVE_STORED_H
+#pragma once
 
 #include "base/attr.h"
 #include "chat/gen_request.h"
@@ -39,5 +38,3 @@ void stored_keep(struct shelf *shelf, const char *tenant, const struct dialect *
 answer_fn endpoint_response;
 answer_fn endpoint_response_delete;
 answer_fn endpoint_response_items;
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Threads: read-only.
  */
-#ifndef HEARTH_SERVE_WEB_FILES_H
-#define HEARTH_SERVE_WEB_FILES_H
+#pragma once
 
 struct web_file {
     const char *name;        /* "index.html"; NULL ends the table */
@@ -15,5 +14,3 @@ struct web_file {
 };
 
 extern const struct web_file web_files[];
-
-#endif

@@ -21,8 +21,7 @@
  *
  * Threads: any. A run uses the calling thread, and connections that no other run has.
  */
-#ifndef HEARTH_TIER_KV_H
-#define HEARTH_TIER_KV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -129,5 +128,3 @@ bool kv_has_room(struct kv *kv, uint64_t deadline_ns);
 size_t kv_servers(struct kv *kv);
 void kv_server_stats(struct kv *kv, size_t index, struct kv_server_stats *stats);
 const char *kv_breaker_name(enum kv_breaker breaker);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * kv_impl.h: what kv.c and the protocols share. Internal to kv.h.
  */
-#ifndef HEARTH_TIER_KV_IMPL_H
-#define HEARTH_TIER_KV_IMPL_H
+#pragma once
 
 #include <sys/socket.h>
 
@@ -89,5 +88,3 @@ extern const struct kv_protocol kv_valkey, kv_s3;
 /* Reads the part of the URL after the scheme. */
 enum err kv_valkey_init(struct kv *kv, struct str rest, struct errinfo *info) NODISCARD;
 enum err kv_s3_init(struct kv *kv, struct str rest, struct errinfo *info) NODISCARD;
-
-#endif

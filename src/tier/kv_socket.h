@@ -3,8 +3,7 @@
  *
  * Threads: a socket belongs to one thread at a time.
  */
-#ifndef HEARTH_TIER_KV_SOCKET_H
-#define HEARTH_TIER_KV_SOCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ ssize_t kv_socket_send(struct kv_socket *sock, const struct iovec *iov, int coun
 ssize_t kv_socket_receive(struct kv_socket *sock, void *to, size_t len);
 /* An idle connection that the other side has closed, or on which it says something unasked. */
 bool kv_socket_is_stale(const struct kv_socket *sock);
-
-#endif

@@ -12,8 +12,7 @@
  * Every byte taken from the allocator is counted (keeps I93). Threads: any (own lock, rank
  * LOCK_RANK_TIER, not held while an allocator is called).
  */
-#ifndef HEARTH_TIER_PAGES_H
-#define HEARTH_TIER_PAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ uint64_t pages_bytes_of(const struct pages *pages, const void *ptr); /* of one e
 
 /* Aborts when extents overlap or have gaps, or when the counts are wrong. O(n). */
 void pages_check(const struct pages *pages);
-
-#endif

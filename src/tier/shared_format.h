@@ -16,8 +16,7 @@
  *
  * Pure functions, any thread.
  */
-#ifndef HEARTH_TIER_SHARED_FORMAT_H
-#define HEARTH_TIER_SHARED_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -102,5 +101,3 @@ bool shared_note_decode(const struct shared_format *format, const struct hash256
                         const void *bytes, size_t len, struct buf *out) NODISCARD;
 /* Adds or replaces; when it is full, the oldest entry leaves. */
 void shared_page_add(struct tier_page *page, const struct tier_entry *entry);
-
-#endif

@@ -8,8 +8,7 @@
  *      shared_known.h    heads and empty pages that are remembered
  *      shared_object.h   objects, pages and notes in the store; no state
  */
-#ifndef HEARTH_TIER_SHARED_IMPL_H
-#define HEARTH_TIER_SHARED_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ bool shared_is_doomed_locked(const struct tier_shared *shared, const struct hash
     REQUIRES(lock);
 bool shared_flush(struct tier *tier, uint64_t timeout_ns);
 void shared_end_puts(struct tier_shared *shared); /* those that are queued, when closing */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: guarded by the owner's lock.
  */
-#ifndef HEARTH_TIER_SHARED_KNOWN_H
-#define HEARTH_TIER_SHARED_KNOWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ void shared_known_set_empty(struct shared_known *known, const struct hash256 *sp
                             const struct hash256 *place, uint64_t until_ns);
 bool shared_known_is_empty(const struct shared_known *known, const struct hash256 *space,
                            const struct hash256 *place, uint64_t now_ns);
-
-#endif

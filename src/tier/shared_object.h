@@ -10,8 +10,7 @@
  *
  * Threads: any; nothing here has state.
  */
-#ifndef HEARTH_TIER_SHARED_OBJECT_H
-#define HEARTH_TIER_SHARED_OBJECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ enum tier_result shared_read_note(const struct shared_io *io, const struct hash2
 bool shared_read_pages(const struct shared_io *io, const struct hash256 *space,
                        const struct hash256 *places, bool *ask, size_t count, uint64_t deadline_ns,
                        struct tier_page *pages, uint64_t *damaged);
-
-#endif

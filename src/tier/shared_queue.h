@@ -9,8 +9,7 @@
  *
  * Threads: guarded by the owner's lock.
  */
-#ifndef HEARTH_TIER_SHARED_QUEUE_H
-#define HEARTH_TIER_SHARED_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ struct shared_put *shared_queue_take(struct shared_queue *queue);
 void shared_queue_release(struct shared_queue *queue, const struct shared_put *put);
 /* Removes the put of this key; NULL: none is queued. */
 struct shared_put *shared_queue_remove(struct shared_queue *queue, const struct hash256 *key);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Threads: any; nothing here has state.
  */
-#ifndef HEARTH_TIER_SHARED_SHARE_H
-#define HEARTH_TIER_SHARED_SHARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ enum shared_share shared_share_take(const struct shared_io *io, const struct has
 /* Counted bytes were not written after all. The time is that of the call above. */
 void shared_share_give(const struct shared_io *io, const struct hash256 *tenant, uint64_t bytes,
                        uint64_t wall_ns);
-
-#endif

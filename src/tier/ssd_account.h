@@ -15,8 +15,7 @@
  *
  * Threads: guarded by the owner's lock.
  */
-#ifndef HEARTH_TIER_SSD_ACCOUNT_H
-#define HEARTH_TIER_SSD_ACCOUNT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ void ssd_account_recall_day(struct ssd_account *account, uint64_t bytes, uint64_
                             uint64_t wall_ns);
 /* True when the key may be written: always, or from its second sighting on. */
 bool ssd_account_sight(struct ssd_account *account, const struct hash256 *key);
-
-#endif

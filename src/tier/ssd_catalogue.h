@@ -14,8 +14,7 @@
  *
  * Threads: one at a time (ensured by the owner).
  */
-#ifndef HEARTH_TIER_SSD_CATALOGUE_H
-#define HEARTH_TIER_SSD_CATALOGUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ struct ssd_rewrite {
 };
 enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_rewrite *rewrite,
                                uint64_t *bytes) NODISCARD;
-
-#endif

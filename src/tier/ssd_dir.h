@@ -14,8 +14,7 @@
  *
  * Threads: any; the struct is read-only after open.
  */
-#ifndef HEARTH_TIER_SSD_DIR_H
-#define HEARTH_TIER_SSD_DIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ enum err ssd_dir_list(const struct ssd_dir *dir, unsigned top, ssd_dir_fn fn, vo
 /* Which of the DIR/<top> exist. */
 enum err ssd_dir_list_tops(const struct ssd_dir *dir, bool tops[SSD_DIR_TOPS],
                            struct errinfo *info) NODISCARD;
-
-#endif

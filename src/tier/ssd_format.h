@@ -19,8 +19,7 @@
  *
  * Threads: a `struct ssd_format` is read-only after init; everything else belongs to the caller.
  */
-#ifndef HEARTH_TIER_SSD_FORMAT_H
-#define HEARTH_TIER_SSD_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -257,5 +256,3 @@ void ssd_seal_close(const struct hash256 *key, const uint8_t *header, uint64_t n
 bool ssd_seal_open(const struct hash256 *key, const uint8_t *header, uint64_t number,
                    const void *in, void *out, size_t len,
                    const uint8_t tag[SEAL_TAG_BYTES]) NODISCARD;
-
-#endif

@@ -23,8 +23,7 @@
  *
  * One lock guards everything, and is never held during I/O, hashing or a callback.
  */
-#ifndef HEARTH_TIER_SSD_IMPL_H
-#define HEARTH_TIER_SSD_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -281,5 +280,3 @@ enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine);
  * read. */
 bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped);
 void ssd_reap_rest(struct tier_ssd *ssd); /* when closing */
-
-#endif

@@ -19,8 +19,7 @@
  * Threads: every function may be called from any thread. Callbacks are made without locks held, may
  * call the tier (but not close it) and must not block.
  */
-#ifndef HEARTH_TIER_TIER_H
-#define HEARTH_TIER_TIER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -188,5 +187,3 @@ void tier_answer_fini(struct tier_answer *answer);
 void tier_answer_done(enum tier_result result, void *answer);
 /* afterwards it can be used for the next operation */
 enum tier_result tier_answer_wait(struct tier_answer *answer);
-
-#endif

@@ -17,8 +17,7 @@
  * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or
  * from within put and get.
  */
-#ifndef HEARTH_TIER_TIER_SHARED_H
-#define HEARTH_TIER_TIER_SHARED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ bool tier_shared_get_note(struct tier *tier, const struct hash256 *key, uint64_t
 
 /* While held (true), new puts and gets stay in their queues. For tests of queued requests. */
 void tier_shared_hold(struct tier *tier, bool hold);
-
-#endif

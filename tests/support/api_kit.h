@@ -7,8 +7,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_API_KIT_H
-#define HEARTH_TESTS_SUPPORT_API_KIT_H
+#pragma once
 
 #include <hearth/hearth.h>
 #include <yyjson.h>
@@ -93,5 +92,3 @@ uint64_t json_number_at(yyjson_doc *doc, const char *pointer);
 /* Waits until a number of /metrics has the value. */
 void api_kit_wait_metric(struct api_kit *kit, const char *name, double value);
 double api_kit_metric(struct api_kit *kit, const char *name);
-
-#endif

@@ -5,8 +5,7 @@
  * All of it follows from the seed. The client is http_client.h; a failed check fails the test and
  * shows the request.
  */
-#ifndef HEARTH_TESTS_SUPPORT_BROKEN_HTTP_H
-#define HEARTH_TESTS_SUPPORT_BROKEN_HTTP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void broken_http_check_survived(uint16_t port, const struct buf *request, uint64
 
 /* How many requests of each kind: HEARTH_MALFORMED_N, or 300. */
 uint64_t broken_http_count(void);
-
-#endif

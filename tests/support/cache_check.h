@@ -2,8 +2,7 @@
  * cache_check.h: what must hold in the cache between two calls, computed a second time, naively.
  * Each aborts when something is wrong. O(n).
  */
-#ifndef HEARTH_TESTS_SUPPORT_CACHE_CHECK_H
-#define HEARTH_TESTS_SUPPORT_CACHE_CHECK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ size_t treap_check(const struct treap_node *root); /* returns the number of node
 void heap_check(const struct heap *heap);
 void index_check(const struct index *index);
 void cache_check(struct hearth_cache *cache); /* takes its lock */
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: a kit belongs to one test; kit_restore and kit_store may be called from several threads.
  */
-#ifndef HEARTH_TESTS_SUPPORT_CACHE_KIT_H
-#define HEARTH_TESTS_SUPPORT_CACHE_KIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ struct hearth_plan_info kit_peek(const struct kit *kit, const int32_t *tokens, s
 struct hearth_stats kit_stats(const struct kit *kit); /* of the whole cache */
 /* Checks the whole cache, and that it is within its cap (keeps I93). */
 void kit_check(const struct kit *kit);
-
-#endif

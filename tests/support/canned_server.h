@@ -4,8 +4,7 @@
  *
  * It serves one connection. Owner: the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_CANNED_SERVER_H
-#define HEARTH_TESTS_SUPPORT_CANNED_SERVER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ struct canned_server {
 void canned_server_start(struct canned_server *server, const char *answer, size_t len, size_t step);
 /* Waits until it has answered; one without a request ends at once. */
 void canned_server_stop(struct canned_server *server);
-
-#endif

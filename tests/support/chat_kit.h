@@ -1,8 +1,7 @@
 /*
  * chat_kit.h: templates and conversations for tests of prompts.
  */
-#ifndef HEARTH_TESTS_SUPPORT_CHAT_KIT_H
-#define HEARTH_TESTS_SUPPORT_CHAT_KIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ void chat_assert_tools(const struct conversation *talk, const char *expected);
 void chat_assert_shown(const struct conversation *talk, const char *expected);
 
 extern const char chat_kit_tools[]; /* a JSON array of two tools */
-
-#endif

@@ -7,8 +7,7 @@
  * and the real `version` and `help`. The machine has 1000 bytes of memory and the environment of
  * cli_set_env.
  */
-#ifndef HEARTH_TESTS_SUPPORT_CLI_RUN_H
-#define HEARTH_TESTS_SUPPORT_CLI_RUN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,5 +36,3 @@ void cli_set_env(size_t index, const char *name, const char *value);
  * call. */
 const char *cli_write_file(const char *name, const char *text, size_t len);
 const char *cli_write_ini(const char *text);
-
-#endif

@@ -5,8 +5,7 @@
  * "ID", were created at 7, and come from the model "m", whose tokens are single bytes: token 65 is
  * "A"; tokens from 256 on have no text.
  */
-#ifndef HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
-#define HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
+#pragma once
 
 #include "dialect/answer.h"
 #include "chat/error.h"
@@ -90,5 +89,3 @@ const char *api_text_at(yyjson_val *root, const char *path);
 
 /* " for ' in a static buffer, valid until the call after the next three. */
 const char *api_quote(const char *text);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Threads: any (own lock).
  */
-#ifndef HEARTH_TESTS_SUPPORT_DISK_MODEL_H
-#define HEARTH_TESTS_SUPPORT_DISK_MODEL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ enum disk_crash {
 /* The disk after the power went behind the first `at` events. */
 struct disk_model *disk_model_crash(struct disk_model *disk, size_t at, unsigned how,
                                     uint64_t seed);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Nothing is random: the same calls give the same bytes, times and logits on every machine.
  */
-#ifndef HEARTH_TESTS_SUPPORT_ENGINE_FAKE_H
-#define HEARTH_TESTS_SUPPORT_ENGINE_FAKE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ struct engine_fake_stats {
 
 /* `engine` must be a fake. On the engine's thread. */
 struct engine_fake_stats engine_fake_stats(const struct engine *engine);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * OWNER: the engine's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_ENGINE_FAKE_MEMORY_H
-#define HEARTH_TESTS_SUPPORT_ENGINE_FAKE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ void fake_memory_export(const struct fake_memory *memory, int32_t seq, enum fake
  * well. */
 bool fake_memory_import(struct fake_memory *memory, int32_t seq, enum fake_image image,
                         const void *data, uint64_t bytes, bool fail) NODISCARD;
-
-#endif

@@ -2,8 +2,7 @@
  * fake_worker.h: the fake engine (engine_fake.h) in its own process. The program of that
  * process is tests/worker.c: hearth itself has no fake.
  */
-#ifndef HEARTH_TESTS_SUPPORT_FAKE_WORKER_H
-#define HEARTH_TESTS_SUPPORT_FAKE_WORKER_H
+#pragma once
 
 #include "base/attr.h"
 #include "base/err.h"
@@ -23,5 +22,3 @@ const char *fake_worker_program(void);
  */
 enum err fake_worker_create(struct engine **engine, const struct engine_options *options,
                             struct errinfo *info) NODISCARD;
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_FLEET_KIT_H
-#define HEARTH_TESTS_SUPPORT_FLEET_KIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void fleet_wait_cluster(const struct fleet_server *server);
 void fleet_cli(const char *args);
 pid_t fleet_cli_start(const char *args); /* does not wait for it */
 void fleet_cli_end(pid_t pid);
-
-#endif

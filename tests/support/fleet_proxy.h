@@ -6,8 +6,7 @@
  *
  * Threads: start and stop belong to the test's thread; delay and faults may be set by any.
  */
-#ifndef HEARTH_TESTS_SUPPORT_FLEET_PROXY_H
-#define HEARTH_TESTS_SUPPORT_FLEET_PROXY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ struct tier_shared_options;
  * store works afterwards. The URL of `options` leads to the proxy. */
 void fleet_fault_loop(struct fleet_proxy *proxy, const struct tier_shared_options *options,
                       const struct fleet_fault *faults, size_t count);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * The dialect is that of engine/gbnf.h; a grammar that does not parse fails the test.
  */
-#ifndef HEARTH_TESTS_SUPPORT_GBNF_LANGUAGE_H
-#define HEARTH_TESTS_SUPPORT_GBNF_LANGUAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ bool language_is_endless(struct language *language, const char *root);
 /* Appends a random text of it, which must not be endless. */
 void language_generate(struct language *language, const char *root, uint64_t *seed,
                        struct buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  * gguf_map.h: what each byte of a good GGUF file is for, so that a test can damage it on purpose.
  * Read without the library's reader, whose checks are among what is tested.
  */
-#ifndef HEARTH_TEST_GGUF_MAP_H
-#define HEARTH_TEST_GGUF_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ struct gguf_map {
 
 /* What byte `at` of a file in version 3 is for. */
 void gguf_map_find(const char *data, size_t at, struct gguf_map *map);
-
-#endif

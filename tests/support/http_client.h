@@ -5,8 +5,7 @@
  * Every read has a deadline (10 s; HTTP_CLIENT_MS of the environment), after which the test fails:
  * nothing hangs. A failure of the socket that a test did not expect fails the test as well.
  */
-#ifndef HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H
-#define HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ bool http_client_chunk(struct http_client *client, struct buf *data);
 /* Cuts the next event off `stream`: its name (may be empty) and its data lines, joined by LF,
  * appended. False: no whole event is there. Comments count in *comments unless NULL. */
 bool http_sse_next(struct str *stream, struct str *name, struct buf *data, unsigned *comments);
-
-#endif

@@ -6,8 +6,7 @@
  *      /stream/N  its own thread sends N events of 1 KiB as fast as it may, until the
  *                 client disconnects
  */
-#ifndef HEARTH_TESTS_SUPPORT_HTTP_KIT_H
-#define HEARTH_TESTS_SUPPORT_HTTP_KIT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ void http_kit_wait_closed(struct http_kit *kit, unsigned count);
 void http_kit_wait_stat(struct http_kit *kit, size_t stat, size_t label, double value);
 void http_kit_wait_stat_down(struct http_kit *kit, size_t stat, size_t label, double value);
 double http_kit_stat(struct http_kit *kit, size_t stat, size_t label);
-
-#endif

@@ -5,8 +5,7 @@
  * Paths: /echo answers at once with method, path and body; /hold keeps its reply in pair->held for
  * the test; /none answers nothing.
  */
-#ifndef HEARTH_TESTS_SUPPORT_HTTP_PAIR_H
-#define HEARTH_TESTS_SUPPORT_HTTP_PAIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void http_pair_pump(struct http_pair *pair);
 void http_pair_advance(struct http_pair *pair, uint64_t ms);
 
 double http_pair_stat(const struct http_pair *pair, size_t stat, size_t label);
-
-#endif

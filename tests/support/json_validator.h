@@ -5,13 +5,10 @@
  * Patterns are POSIX extended regular expressions here, so tests use what both dialects share.
  * Formats: uuid, date, ipv4.
  */
-#ifndef HEARTH_TESTS_SUPPORT_JSON_VALIDATOR_H
-#define HEARTH_TESTS_SUPPORT_JSON_VALIDATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <yyjson.h>
 
 /* `root` is where references are looked up. */
 bool json_valid(yyjson_val *root, yyjson_val *schema, yyjson_val *value);
-
-#endif

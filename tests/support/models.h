@@ -4,8 +4,7 @@
  * tests/support is linked into suites that never load a model as well; what is here is only pulled
  * in by those that do.
  */
-#ifndef HEARTH_TESTS_SUPPORT_MODELS_H
-#define HEARTH_TESTS_SUPPORT_MODELS_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -17,5 +16,3 @@ const char *test_model(const char *family);
  * (tests run side by side, and threads that wait for each other on a busy machine wait long). Fails
  * the test on an error. */
 struct engine *test_engine(const char *family, const struct engine_options *options);
-
-#endif

@@ -2,8 +2,7 @@
  * options.h: a table with one option of every type and a parse of it, for the suites of
  * base/option*.
  */
-#ifndef HEARTH_TESTS_SUPPORT_OPTIONS_H
-#define HEARTH_TESTS_SUPPORT_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void option_check_table(const struct option_table *table);
 
 /* Where the last parse took an option from. */
 enum option_source options_source(const char *name);
-
-#endif

@@ -9,8 +9,7 @@
  *      open 0|name|{"a":       one that has not
  *      error|reason
  */
-#ifndef HEARTH_TESTS_SUPPORT_OUTPUT_LOG_H
-#define HEARTH_TESTS_SUPPORT_OUTPUT_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ void output_log_event(const struct output_event *event, void *arg);
 
 /* Everything so far. Borrowed until the next event. */
 const char *output_log_text(struct output_log *log);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * pictures.h: picture files for tests, made from a seed.
  */
-#ifndef HEARTH_TESTS_SUPPORT_PICTURES_H
-#define HEARTH_TESTS_SUPPORT_PICTURES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ char *test_base64(struct str file);
 
 /* A PNG of one pixel whose data expands to about 1,000 times its own size. */
 struct str test_png_bomb(size_t bytes);
-
-#endif

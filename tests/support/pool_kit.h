@@ -6,8 +6,7 @@
  *
  * Threads: the kit's functions belong to the test's threads, its callbacks to the pool's.
  */
-#ifndef HEARTH_TESTS_SUPPORT_POOL_KIT_H
-#define HEARTH_TESTS_SUPPORT_POOL_KIT_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -70,5 +69,3 @@ void pool_kit_wait_state(struct pool_kit *kit, const char *name, enum pool_state
 
 /* Runs a prompt of `count` tokens (a pattern of `seed`) and gives where its tokens came from. */
 struct gen_usage pool_kit_run(struct model *model, uint32_t seed, uint32_t count);
-
-#endif

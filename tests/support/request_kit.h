@@ -4,8 +4,7 @@
  * JSON is written with ' instead of " in these suites; the kit puts the real ones in. Everything it
  * returns is freed at the end of the process or by the next call of the same function, as said.
  */
-#ifndef HEARTH_TESTS_SUPPORT_REQUEST_KIT_H
-#define HEARTH_TESTS_SUPPORT_REQUEST_KIT_H
+#pragma once
 
 #include <stddef.h>
 #include <yyjson.h>
@@ -42,5 +41,3 @@ void assert_refused(request_parse_fn *parse, const char *body, enum api_error_ki
 /* One random change of a JSON text: a value replaced by an odd one, a member or an element dropped,
  * an element doubled. The result is JSON, freed with mem_free. */
 char *json_mutate(const char *text, uint64_t *random);
-
-#endif

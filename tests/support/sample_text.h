@@ -1,8 +1,7 @@
 /*
  * sample_text.h: what a tiny random model says under some sampling parameters.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SAMPLE_TEXT_H
-#define HEARTH_TESTS_SUPPORT_SAMPLE_TEXT_H
+#pragma once
 
 #include "base/buf.h"
 #include "engine/sample.h"
@@ -14,5 +13,3 @@ enum { SAMPLE_TEXT_TOKENS_MAX = 400 };
  * SAMPLE_TEXT_TOKENS_MAX tokens or nothing is allowed any more. */
 void sample_text(struct engine *engine, const struct sample_params *params, uint64_t seed,
                  struct buf *text);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SCENARIO_H
-#define HEARTH_TESTS_SUPPORT_SCENARIO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -136,5 +135,3 @@ bool scenario_wait_phase(const struct scenario *scenario, size_t rank, const cha
 void scenario_leave(struct scenario *scenario, struct http_client *client, bool reset);
 /* Nothing runs, nothing waits, and all slots are idle. */
 void scenario_wait_idle(const struct scenario *scenario);
-
-#endif

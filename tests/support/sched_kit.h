@@ -5,8 +5,7 @@
  * Threads: the functions belong to the test's thread; a `struct kit_gen` is filled by the
  * scheduler's until it is done.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SCHED_KIT_H
-#define HEARTH_TESTS_SUPPORT_SCHED_KIT_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -78,5 +77,3 @@ void kit_gen_run_both(struct sched_kit *kit, struct kit_gen *one, struct kit_gen
                       uint32_t seed);
 /* The same tokens, and the same bits of their log-probabilities when `exact`. */
 void kit_gen_expect_same(const struct kit_gen *a, const struct kit_gen *b, bool exact);
-
-#endif

@@ -16,8 +16,7 @@
  * Marks are put after each SERVE_MARK token: like those of a template, they depend on nothing but
  * the tokens before them.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SERVE_LOOP_H
-#define HEARTH_TESTS_SUPPORT_SERVE_LOOP_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -66,5 +65,3 @@ struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine
 /* Fails the test when the engine does; the cache may do what it wants. */
 void serve(struct serve_loop *loop, const struct serve_request *request,
            struct serve_answer *answer);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SERVE_PROC_H
-#define HEARTH_TESTS_SUPPORT_SERVE_PROC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ struct serve_proc_size serve_proc_size(const struct serve_proc *proc);
 /* For loops that wait: a pause, longer the longer it lasts, and a failure after a minute in all.
  * *waited_ms begins with 0; `what` says what is waited for. */
 void serve_proc_pause(const struct serve_proc *proc, unsigned *waited_ms, const char *what);
-
-#endif

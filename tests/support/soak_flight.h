@@ -10,8 +10,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SOAK_FLIGHT_H
-#define HEARTH_TESTS_SUPPORT_SOAK_FLIGHT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ void soak_flights_poll(struct soak_flight *const *flights, size_t count, int tim
 /* Of a flight that has ended, which is closed. The caller finishes the answer. */
 void soak_flight_take(struct soak_flight *flight, struct soak_answer *answer);
 void soak_answer_fini(struct soak_answer *answer);
-
-#endif

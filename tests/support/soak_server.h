@@ -5,8 +5,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SOAK_SERVER_H
-#define HEARTH_TESTS_SUPPORT_SOAK_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ bool soak_metrics_read(struct soak_metrics *metrics, const struct serve_proc *pr
 void soak_metrics_fini(struct soak_metrics *metrics);
 /* Fails when there is no such number. */
 double soak_metric(const struct soak_metrics *metrics, const char *name);
-
-#endif

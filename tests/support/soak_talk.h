@@ -7,8 +7,7 @@
  *
  * Threads: all functions belong to the test's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SOAK_TALK_H
-#define HEARTH_TESTS_SUPPORT_SOAK_TALK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ struct buf soak_body(const struct soak_talk *talk, const struct soak_ask *ask);
 
 /* Whether the text has a marker that is not this talk's. */
 bool soak_has_foreign_marker(const struct soak_talk *talk, const char *text);
-
-#endif

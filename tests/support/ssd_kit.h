@@ -2,8 +2,7 @@
  * ssd_kit.h: what the suites of the SSD tier share: directories, damage, and what really lies on
  * the disk.
  */
-#ifndef HEARTH_TESTS_SUPPORT_SSD_KIT_H
-#define HEARTH_TESTS_SUPPORT_SSD_KIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ enum tier_result ssd_kit_put(struct tier *tier, uint32_t n, uint32_t version, ui
 /* Reads key n to `dst`, which has room for `bytes`, and waits. */
 enum tier_result ssd_kit_get(struct tier *tier, uint32_t n, void *dst, uint64_t bytes);
 void ssd_kit_drop(struct tier *tier, uint32_t n);
-
-#endif

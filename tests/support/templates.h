@@ -2,8 +2,7 @@
  * templates.h: the chat templates that tests go through: those of tests/data, and the published ones
  * of ../shared where this clone has them.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TEMPLATES_H
-#define HEARTH_TESTS_SUPPORT_TEMPLATES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ enum { TEMPLATES_OWN = 13 };
 
 /* Calls for each one, with its file name ("chatml.jinja"). Returns how many were published ones. */
 size_t templates_each(void (*fn)(const char *name, const char *source, void *arg), void *arg);
-
-#endif

@@ -13,8 +13,7 @@
  * A test that cannot run here says why with TEST_SKIP("no GPU"). Randomised tests take
  * their seed from test_seed(), which prints it; HEARTH_TEST_SEED repeats a run.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TEST_H
-#define HEARTH_TESTS_SUPPORT_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,5 +78,3 @@ const char *test_guarded(const void *data, size_t len);
 
 /* Where `../shared/<name>` is, or NULL when this clone has no such folder. */
 const char *test_shared(const char *name);
-
-#endif

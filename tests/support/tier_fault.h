@@ -14,8 +14,7 @@
  * Threads: any (own lock, rank LOCK_RANK_TIER). Counters are asked within put, get and flush, in
  * the caller's thread.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TIER_FAULT_H
-#define HEARTH_TESTS_SUPPORT_TIER_FAULT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,5 +74,3 @@ void tier_fault_release(struct tier *tier, size_t count);
  * without a thread. */
 void tier_fault_tick(struct tier *tier);
 size_t tier_fault_waiting(struct tier *tier);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Threads: as tier.h says; the functions below belong to the test's thread, while nothing moves.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TIER_KEPT_H
-#define HEARTH_TESTS_SUPPORT_TIER_KEPT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ uint64_t tier_kept_objects(struct tier_kept *kept);
 void tier_kept_damage(struct tier_kept *kept);
 /* Evicts the objects whose first token is one of [begin, end) without notice, as a full disk does. */
 void tier_kept_evict(struct tier_kept *kept, uint32_t begin, uint32_t end);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Puts and gets are done within the call. Threads: any (own lock, rank LOCK_RANK_TIER).
  */
-#ifndef HEARTH_TESTS_SUPPORT_TIER_RAM_H
-#define HEARTH_TESTS_SUPPORT_TIER_RAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void tier_ram_cancel(struct tier *tier, void *memory);
 /* Aborts when tables and counts contradict each other. O(n), for tests; no other thread may be
  * using the tier. */
 void tier_ram_check(struct tier *tier);
-
-#endif

@@ -9,8 +9,7 @@
  * One test per check and tier: `test_ram_put_then_get`. Callbacks may come from any
  * thread; nothing sleeps, and every wait ends after a while with a failure.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TIER_SUITE_H
-#define HEARTH_TESTS_SUPPORT_TIER_SUITE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ bool tier_suite_put(struct tier *tier, uint32_t n, uint64_t bytes);
 enum tier_result tier_suite_get(struct tier *tier, uint32_t n, uint64_t bytes);
 
 const char *tier_result_name(enum tier_result result);
-
-#endif

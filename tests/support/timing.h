@@ -4,8 +4,7 @@
  * Mann-Whitney's test over HEARTH_TIMING_PAIRS pairs (make timing), at the level of one in a
  * thousand. Few pairs, as in a quick run, prove nothing.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TIMING_H
-#define HEARTH_TESTS_SUPPORT_TIMING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ size_t timing_pairs(void);
  * times share their ranks. Sorts the samples, of which there are 2 * pairs. */
 double timing_z(struct timing_sample *samples, size_t pairs);
 bool timing_differs(double z, size_t pairs);
-
-#endif

@@ -2,8 +2,7 @@
  * toolcall_goldens.h: what models write, format by format, and the events it adds up to, as
  * output_log.h writes them.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TOOLCALL_GOLDENS_H
-#define HEARTH_TESTS_SUPPORT_TOOLCALL_GOLDENS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ struct toolcall_golden {
 extern const struct toolcall_golden toolcall_goldens[];
 extern const size_t toolcall_goldens_count;
 extern const char toolcall_goldens_tools[]; /* JSON */
-
-#endif

@@ -7,8 +7,7 @@
  * list, else bytes. With `space_prefix` a piece that follows a special token, or nothing, begins
  * with a token for a blank.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TOY_TOKENIZER_H
-#define HEARTH_TESTS_SUPPORT_TOY_TOKENIZER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -46,5 +45,3 @@ size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool contr
 /* The text of a token; empty for the prefix. */
 struct str toy_text(const struct toy_tokenizer *toy, int32_t token, char byte[1]);
 bool toy_is_control(const struct toy_tokenizer *toy, int32_t token);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * trace_kit.h: traces for tests: small random ones, that of tests/data, and published ones.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TRACE_KIT_H
-#define HEARTH_TESTS_SUPPORT_TRACE_KIT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ void trace_kit_add(struct trace *trace, uint64_t at_s, const char *text);
  * none. Borrowed until the next call. */
 const char *trace_kit_published(const char *name);
 void trace_kit_read(struct trace *trace, const char *path);
-
-#endif

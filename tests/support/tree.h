@@ -9,8 +9,7 @@
  * Every call checks the index before it returns. The tree owns its objects: what is dropped or
  * detached is freed when it ends.
  */
-#ifndef HEARTH_TESTS_SUPPORT_TREE_H
-#define HEARTH_TESTS_SUPPORT_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool tree_evictable(const struct tree *tree, const struct object *object);
 /* Whether `misuse` of a tree with two stored blocks of 4 ("aaaabbbb", rows in one object, and a
  * snapshot at 8) aborts. */
 bool tree_aborts(void (*misuse)(struct tree *tree, struct object *rows, struct object *snapshot));
-
-#endif
