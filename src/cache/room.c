@@ -23,6 +23,7 @@
 enum {
     RENEW_NS_MIN = 100 * 1000 * 1000,
     RENEW_OBJECT_NS = 10 * 1000,
+    GUESS_PART = 4, /* docs/replay-traces.md: any larger number does as well */
 };
 
 static bool in_slower_tier(const struct object *object)
@@ -561,6 +562,13 @@ bool room_declines(const struct object *piece)
     return first != NULL && !first->superseded && rate_of(piece, now) < rate_of(first, now);
 }
 
+/* A place where other prompts may branch, but none did. (System prompts are expected to be shared.)
+ */
+static bool is_guess(const struct object *snapshot)
+{
+    return !snapshot->turn_end && !snapshot->shared && snapshot->entry != HEARTH_ENTRY_SYSTEM;
+}
+
 void room_limit_snapshots(struct hearth_space *space, const struct object *newest,
                           struct deferred *deferred)
 {
@@ -575,6 +583,8 @@ void room_limit_snapshots(struct hearth_space *space, const struct object *newes
 
         LIST_FOREACH (struct object, object, &space->snapshots, tail_link) {
             double priority = priority_of(cache, object, now);
+            if (is_guess(object) && priority > 0)
+                priority /= GUESS_PART;
             if (object == newest || (worst != NULL && priority >= lowest) ||
                 !room_may_leave(object) || !may_leave_for(object, &gently, now))
                 continue;

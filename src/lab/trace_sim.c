@@ -21,6 +21,7 @@ enum {
     LOOK_EVERY = 64, /* requests between two counts of the snapshots */
     PROGRESS_EVERY = 256,
     ADDRESS_FIRST = 1 << 20,
+    ADDRESSES = 4, /* per byte of the capacity */
 };
 
 struct sim {
@@ -59,18 +60,21 @@ static void give_addresses(void *ptr, void *arg)
 
 /* ---- opening ---- */
 
-/* Exactly the capacity in one arena, and as much again for metadata, of which only a little is
- * used. The extra page is what pages.c requires of an external allocator. */
+/* Exactly the capacity, and as much again for metadata, of which only a little is used. The arena has
+ * so many addresses that gaps between objects refuse none: which of them appear is chance, and would
+ * be counted against a policy. */
 static void use_one_arena(struct sim *sim)
 {
-    uint64_t bytes = sim->options->capacity_bytes + PAGES_PAGE_BYTES;
+    uint64_t bytes = ADDRESSES * sim->options->capacity_bytes + PAGES_PAGE_BYTES;
 
     pages_destroy(&sim->cache->pages);
-    sim->cache->pages = pages_create(&(struct pages_options){.arena_bytes = bytes,
-                                                             .limit_bytes = bytes,
-                                                             .alloc = take_addresses,
-                                                             .free = give_addresses,
-                                                             .arg = sim});
+    sim->cache->pages =
+        pages_create(&(struct pages_options){.arena_bytes = bytes,
+                                             .limit_bytes = bytes,
+                                             .used_max = sim->options->capacity_bytes,
+                                             .alloc = take_addresses,
+                                             .free = give_addresses,
+                                             .arg = sim});
 }
 
 static enum err open_cache(struct sim *sim)

@@ -341,6 +341,14 @@ static void count_used_locked(struct pages *pages, struct page_arena *arena, uin
     }
 }
 
+static bool is_full_locked(const struct pages *pages, uint64_t count) REQUIRES(pages->lock)
+{
+    uint64_t max = pages->options.used_max;
+
+    lock_assert_held(&pages->lock);
+    return max > 0 && pages->bytes_used + count * PAGE > max;
+}
+
 /* Best fit; NULL when no arena has enough contiguous pages. */
 static struct extent *take_fit_locked(struct pages *pages, uint64_t count) REQUIRES(pages->lock)
 {
@@ -708,6 +716,10 @@ void *pages_alloc(struct pages *pages, uint64_t bytes)
     assert(bytes > 0);
     for (;;) {
         lock_enter(&pages->lock);
+        if (is_full_locked(pages, count)) {
+            lock_leave(&pages->lock);
+            return NULL;
+        }
         struct extent *extent = take_fit_locked(pages, count);
         pages->used_ns = clock_mono_ns(clock_real());
         uint64_t size = extent ? 0 : arena_bytes_locked(pages, count, least);

@@ -32,6 +32,9 @@ struct pages_options {
     uint64_t arena_bytes; /* 0 = 64 MiB, with ahead_bytes half of that, at most 1 GiB */
     uint64_t spare_bytes; /* empty bytes to keep; 0 = one arena */
     uint64_t limit_bytes; /* total of all arenas; allocations beyond it return NULL */
+    /* total of all extents; 0 = no limit but that of the arenas. For simulations, whose addresses
+     * cost nothing: gaps between extents do not count */
+    uint64_t used_max;
     /* a thread keeps one prefaulted arena ready, if the limit has room for many arenas, so that
      * storing does not wait for page faults */
     bool ahead;

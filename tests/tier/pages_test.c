@@ -314,6 +314,27 @@ static void test_limit_refuses_and_sizes_cannot_overflow(void **state)
 
 /* What an arena made for a small object could not hold is given back before a larger one is
  * refused. */
+/* Gaps do not count towards the limit of extents. */
+static void test_used_max(void **state)
+{
+    struct pages *pages = pages_create(&(struct pages_options){
+        .arena_bytes = 16 * PAGE, .limit_bytes = 16 * PAGE, .used_max = 4 * PAGE});
+    void *all[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_non_null(all[i] = pages_alloc(pages, PAGE));
+    assert_null(pages_alloc(pages, 1));
+    pages_free(pages, all[0]);
+    pages_free(pages, all[2]);
+    assert_non_null(all[0] = pages_alloc(pages, 2 * PAGE));
+    assert_null(pages_alloc(pages, 1));
+    pages_free(pages, all[0]);
+    pages_free(pages, all[1]);
+    pages_free(pages, all[3]);
+    pages_destroy(&pages);
+}
+
 static void test_empty_arenas_make_room(void **state)
 {
     struct source source = {0};
@@ -829,7 +850,7 @@ TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_many_bytes_are_made_ahea
            TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle),
            TEST(test_survives_every_failed_arena), TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
-           TEST(test_spare_arenas_are_kept_and_no_more),
+           TEST(test_used_max), TEST(test_spare_arenas_are_kept_and_no_more),
            TEST(test_lowered_limit_takes_effect_as_arenas_empty),
            TEST(test_machine_without_room_gets_a_small_arena), TEST(test_anonymous_memory),
            TEST(test_fragmentation_stays_low), TEST(test_threads_share_it),
