@@ -179,8 +179,9 @@ static void check_pair(const char *name, bool on)
 
 static void test_i106_pairs_of_requests(void **state)
 {
-    static const char *const names[] = {"tools.json", "parameters.json", "late-system.json",
-                                        "environment.json", "reminder.json"};
+    static const char *const names[] = {"tools.json",       "parameters.json", "late-system.json",
+                                        "environment.json", "reminder.json",   "claude-code.json",
+                                        "checksum.json",    "clock.json"};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
