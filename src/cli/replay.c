@@ -52,8 +52,8 @@ struct replay_options {
 static const struct option_desc options_table[] = {
     {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
      .initial = "lru-tail,expected-reuse,opt", HERE, .group = "Comparison",
-     .help = "Eviction policy: expected-reuse, saving-per-byte, lru-tail, or opt (knows "
-             "the future)."},
+     .help = "Eviction policy: expected-reuse, saving-per-byte (no better than lru-tail), "
+             "lru-tail, or opt (knows the future)."},
     {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
      .help = "Capacity in blocks of the trace; default: 1/64, 1/16, 1/4 and all of the distinct "
              "blocks."},
