@@ -47,6 +47,18 @@ static void cut_usage(struct job *job)
     usage->twice -= twice - count_twice(usage);
 }
 
+/* Tokens that were matched have the reason why they were not reused. Those after them diverged, or
+ * are new. */
+static void count_miss(struct sched_stats *stats, const struct gen_usage *usage)
+{
+    uint32_t matched = count_twice(usage);
+
+    stats->miss_by_reason[usage->reason]++;
+    stats->miss_tokens[usage->reason] += matched > 0 ? matched : usage->computed;
+    if (matched > 0 && usage->match != HEARTH_MATCH_PREFIX)
+        stats->miss_tokens[HEARTH_REASON_DIVERGED] += usage->computed - matched;
+}
+
 static void count_prompt(struct sched_stats *stats, const struct gen_usage *usage)
 {
     stats->tokens_prompt += usage->prompt;
@@ -56,10 +68,8 @@ static void count_prompt(struct sched_stats *stats, const struct gen_usage *usag
     stats->tokens_remote += usage->remote;
     stats->tokens_computed += usage->computed;
     stats->tokens_twice += count_twice(usage);
-    if (sched_is_miss(usage->reason)) {
-        stats->miss_by_reason[usage->reason]++;
-        stats->miss_tokens[usage->reason] += usage->computed;
-    }
+    if (sched_is_miss(usage->reason))
+        count_miss(stats, usage);
 }
 
 static void count_end(struct job *job, enum gen_end end)
