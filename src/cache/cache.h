@@ -119,6 +119,7 @@ struct cache_tier {
     double latency_s;                /* of a read */
     uint32_t reads GUARDED_BY(lock); /* running, while their speed is measured */
     uint64_t reads_bytes GUARDED_BY(lock), reads_since_ns GUARDED_BY(lock);
+    bool reads_late GUARDED_BY(lock);      /* one of them */
     bool sealed;                           /* its objects are encrypted */
     struct list declined GUARDED_BY(lock); /* objects that it declined, by retry_links */
     /* declined objects that may be retried, because operations there have ended since */

@@ -267,12 +267,13 @@ static uint32_t missing_of(struct hearth_space *space, const int32_t *tokens, ui
     double *latency_s = &cache->tiers[HEARTH_TIER_REMOTE].latency_s;
     double speed = space->model.prefill_tokens_per_s;
     uint32_t missing = count - 1 - probe.boundary;
+    bool known = probe.reason == HEARTH_REASON_CHEAPER; /* than reading what is known of it */
     bool slow = speed > 0 && missing / speed < 2 * *latency_s;
     if (slow && missing >= MISSING_MIN)
         *latency_s *= LATENCY_DOUBT;
     lock_leave(&cache->lock);
     *boundary = probe.boundary;
-    return slow || missing < MISSING_MIN ? 0 : missing;
+    return known || slow || missing < MISSING_MIN ? 0 : missing;
 }
 
 /* One search. True: another one ran instead, which may have found less than this prompt needs. */

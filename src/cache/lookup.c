@@ -20,7 +20,9 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-#define LATENCY_S 0.0001 /* of a slower tier, at least */
+#define LATENCY_S   0.0001 /* of a slower tier, at least */
+#define SPEED_DOUBT 1.05   /* per plan that was too slow */
+#define SPEED_MAX   1e12
 
 /* The index's answer for the prompt of a plan. */
 struct view {
@@ -306,6 +308,7 @@ static void fill_views(struct hearth_plan *plan)
 /* The bytes to fetch, by tier. */
 struct weight {
     const struct object *last;
+    uint32_t slow_from; /* a plan up to here needs nothing of a slower tier than RAM */
     uint64_t bytes[HEARTH_TIER_COUNT + 1]; /* by tier */
 };
 
@@ -313,8 +316,12 @@ static bool weigh(void *arg, struct object *object)
 {
     struct weight *weight = arg;
 
+    enum hearth_tier tier = plan_tier_of(object);
+
     if (object != weight->last) /* a run covers several nodes */
-        weight->bytes[plan_tier_of(object)] += object->bytes;
+        weight->bytes[tier] += object->bytes;
+    if (tier > HEARTH_TIER_RAM)
+        weight->slow_from = MIN(weight->slow_from, plan_limit_without(object));
     weight->last = object;
     return true;
 }
@@ -340,6 +347,27 @@ static bool too_slow(const struct hearth_plan *plan)
 {
     return plan->space->model.prefill_tokens_per_s > 0 && plan->info.boundary > 0 &&
            !policy_restore_pays(plan->info.fetch_s, plan->info.compute_s);
+}
+
+/* Computing is faster than reading all of it: the plan can end where the slower tiers begin. */
+static bool lower_to_fast(struct hearth_plan *plan, const struct weight *weight)
+{
+    if (!too_slow(plan) || weight->slow_from == 0 || weight->slow_from >= plan->info.boundary)
+        return false;
+    plan->limit = weight->slow_from;
+    return true;
+}
+
+/* A tier whose speed is measured was too slow. It is read again later: it may be faster now. */
+static void doubt_speeds(struct hearth_cache *cache, const struct weight *weight)
+{
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct cache_tier *tier = &cache->tiers[level];
+        if (weight->bytes[level] == 0 || tier->tier->ops->find == NULL)
+            continue;
+        tier->bytes_per_s = MIN(tier->bytes_per_s * SPEED_DOUBT, SPEED_MAX);
+        tier->latency_s /= SPEED_DOUBT;
+    }
 }
 
 /* ---- making a plan ---- */
@@ -371,12 +399,11 @@ static struct view survey(struct hearth_plan *plan, struct object **snapshot)
     return view;
 }
 
-void plan_make(struct hearth_plan *plan, struct deferred *deferred)
+static struct weight make_once(struct hearth_plan *plan, struct deferred *deferred)
 {
-    struct weight weight = {0};
+    struct weight weight = {.slow_from = UINT32_MAX};
     struct object *snapshot;
 
-    lock_assert_held(&plan->space->cache->lock);
     plan_release_objects(plan, deferred);
     plan->trouble = HEARTH_REASON_NONE;
     struct view view = survey(plan, &snapshot);
@@ -385,6 +412,19 @@ void plan_make(struct hearth_plan *plan, struct deferred *deferred)
     for (size_t i = 0; i < plan->objects_count; i++)
         (void)weigh(&weight, plan->objects[i]);
     estimate(plan, &weight);
+    return weight;
+}
+
+void plan_make(struct hearth_plan *plan, struct deferred *deferred)
+{
+    lock_assert_held(&plan->space->cache->lock);
+    struct weight weight = make_once(plan, deferred);
+    if (too_slow(plan) && !plan_is_peek(plan))
+        doubt_speeds(plan->space->cache, &weight);
+    if (lower_to_fast(plan, &weight)) {
+        (void)make_once(plan, deferred);
+        plan->info.reason = HEARTH_REASON_CHEAPER;
+    }
     if (too_slow(plan))
         go_cold(plan, HEARTH_REASON_CHEAPER, deferred);
     fill_views(plan);
@@ -536,13 +576,23 @@ static void fill_blocks(const struct hearth_plan *plan, const struct view *view,
     }
 }
 
+static struct view survey_cost(struct hearth_plan *plan, struct object **snapshot,
+                               struct weight *weight)
+{
+    struct view view = survey(plan, snapshot);
+
+    *weight = (struct weight){.slow_from = UINT32_MAX};
+    (void)gather(plan->space, &view, plan->info.boundary, *snapshot, weigh, weight);
+    estimate(plan, weight);
+    return view;
+}
+
 int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count,
                  struct hearth_probe *out, struct hearth_block *blocks, size_t max)
 {
     struct hearth_cache *cache = space->cache;
     struct hearth_plan plan = {.space = space, .count = count, .limit = UINT32_MAX};
     struct hearth_probe probe = {.struct_size = MIN(out->struct_size, sizeof(probe))};
-    struct weight weight = {0};
     struct object *snapshot;
     struct deferred deferred;
 
@@ -551,9 +601,12 @@ int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count
     plan.tokens = (int32_t *)(uintptr_t)tokens; /* the tokens of a plan are never written to */
     cache_enter(cache, &deferred);
     manage_expire_due(cache, &deferred);
-    struct view view = survey(&plan, &snapshot);
-    (void)gather(space, &view, plan.info.boundary, snapshot, weigh, &weight);
-    estimate(&plan, &weight);
+    struct weight weight;
+    struct view view = survey_cost(&plan, &snapshot, &weight);
+    if (lower_to_fast(&plan, &weight)) {
+        view = survey_cost(&plan, &snapshot, &weight);
+        plan.info.reason = HEARTH_REASON_CHEAPER;
+    }
     if (too_slow(&plan))
         go_cold(&plan, HEARTH_REASON_CHEAPER, &deferred);
     probe.boundary = plan.info.boundary;

@@ -440,20 +440,23 @@ static void note_failure(const struct move *move, enum tier_result result,
 static void on_read(enum tier_result result, void *arg);
 
 /* Measures the speed of a tier whose servers are elsewhere: bytes of reads that overlap, by the
- * time in which there was one. */
-static void learn_speed(struct cache_tier *tier, const struct object *object, bool good,
-                        uint64_t now_ns)
+ * time in which there was one. Reads that end at their deadline count as a few bytes: else a store
+ * that is too slow would be tried by every request. */
+static void learn_speed(struct cache_tier *tier, const struct object *object,
+                        enum tier_result result, uint64_t now_ns)
 {
     assert(tier->reads > 0);
-    tier->reads_bytes += good ? object->bytes : 0;
+    tier->reads_bytes += result == TIER_OK ? object->bytes : 0;
+    tier->reads_late |= result == TIER_TIMEOUT;
     if (--tier->reads > 0)
         return;
     double took = (double)(now_ns - tier->reads_since_ns) / (double)NS_PER_S;
-    if (tier->reads_bytes >= SPEED_BYTES_MIN && took > 0) {
-        double speed = (double)tier->reads_bytes / took;
+    if ((tier->reads_bytes >= SPEED_BYTES_MIN || tier->reads_late) && took > 0) {
+        double speed = (double)MAX(tier->reads_bytes, SPEED_BYTES_MIN) / took;
         tier->bytes_per_s = tier->bytes_per_s > 0 ? 0.7 * tier->bytes_per_s + 0.3 * speed : speed;
     }
     tier->reads_bytes = 0;
+    tier->reads_late = false;
 }
 
 static void start_get(struct move *move)
@@ -486,7 +489,7 @@ static void on_read(enum tier_result result, void *arg)
     cache_enter(cache, &deferred);
     deferred.request = move->request;
     if (move->measured)
-        learn_speed(&cache->tiers[level], object, result == TIER_OK, cache_now_ns(cache));
+        learn_speed(&cache->tiers[level], object, result, cache_now_ns(cache));
     move->measured = false;
     if (result == TIER_OK) {
         COUNT_BY(object, bytes_read_by_tier[level], object->bytes);

@@ -162,6 +162,11 @@ static void note_failure(struct hearth_plan *plan, struct object *object, enum h
     }
 }
 
+uint32_t plan_limit_without(const struct object *object)
+{
+    return object->kind == HEARTH_OBJECT_SNAPSHOT ? object->end - 1 : object->begin;
+}
+
 void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why)
 {
     struct hearth_cache *cache = plan->space->cache;
@@ -177,7 +182,7 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
     bool useless = why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR;
     if (why == HEARTH_REASON_TIMEOUT || (useless && !object->damaged))
         note_failure(plan, object, why, &deferred);
-    uint32_t limit = object->kind == HEARTH_OBJECT_SNAPSHOT ? object->end - 1 : object->begin;
+    uint32_t limit = plan_limit_without(object);
     if (useless && !object->dropped)
         room_drop(object, &deferred);
     plan->limit = MIN(plan->limit, limit);

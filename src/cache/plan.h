@@ -49,6 +49,8 @@ void plan_note_ready(struct hearth_cache *cache, const struct object *object,
 void plan_call_ready(struct hearth_plan *plan);
 /* The fastest tier that has the object; HEARTH_TIER_COUNT when none has. */
 enum hearth_tier plan_tier_of(const struct object *object);
+/* The boundary up to which a plan does not need the object. */
+uint32_t plan_limit_without(const struct object *object);
 /* A peek touches and counts nothing. */
 bool plan_is_peek(const struct hearth_plan *plan);
 /* The plan as an event of this kind. */

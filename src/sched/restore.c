@@ -265,7 +265,8 @@ static double expected_import_speed(const struct sched *sched)
  * may be better than when it was measured. */
 static void doubt_import_speed(struct sched *sched, const struct hearth_plan_info *plan)
 {
-    if (plan->reason == HEARTH_REASON_CHEAPER && plan->fetch_s < 4 * plan->compute_s)
+    if (plan->reason == HEARTH_REASON_CHEAPER && plan->boundary == 0 &&
+        plan->fetch_s < 4 * plan->compute_s)
         sched->import_bytes_per_s *= 1.05;
 }
 

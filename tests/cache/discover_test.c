@@ -21,13 +21,14 @@ enum { TOKENS = 150, WAIT_MS = 20000, LIES = 300, ASKERS = 4 };
 
 static const unsigned char key[HEARTH_KEY_BYTES] = "a fleet";
 static struct fleet_server server;
+static uint32_t timeout_ms; /* of caches that are opened; 0: the usual one */
 
 static void open_kit(struct kit *kit, uint32_t kinds, const unsigned char *with, bool sealed)
 {
     struct hearth_options options = kit_options(1 << 20);
     struct hearth_model model = kit_model(kinds);
-    struct hearth_shared_options shared = {.struct_size = sizeof(shared),
-                                           .seal_key = sealed ? key : NULL};
+    struct hearth_shared_options shared = {
+        .struct_size = sizeof(shared), .timeout_ms = timeout_ms, .seal_key = sealed ? key : NULL};
 
     if (server.pid == 0)
         fleet_start(&server, "valkey-server", "");
@@ -371,6 +372,35 @@ static void test_others_wait_and_ask(void **state)
     fleet_proxy_stop(&proxy);
 }
 
+/* Reads that end at their deadline say how slow the store is at best. */
+static void test_late_reads_are_measured(void **state)
+{
+    static struct fleet_proxy proxy;
+    const double *speed;
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    fleet_proxy_start(&proxy, server.port);
+    snprintf(server.url, sizeof(server.url), "valkey://127.0.0.1:%u/test", proxy.port);
+    timeout_ms = 200;
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    speed = &b.cache->tiers[HEARTH_TIER_REMOTE].bytes_per_s;
+    assert_int_equal(hearth_discover(b.space, tokens, TOKENS, WAIT_MS), HEARTH_OK);
+    atomic_store(&proxy.held, "GETEX");
+    assert_int_equal(kit_restore(&b, tokens, TOKENS, NULL), 0);
+    mover_drain(b.cache, WAIT_MS); /* the last read */
+    assert_true(*speed > 0 && *speed < 1e8);
+    atomic_store(&proxy.held, NULL);
+    kit_close(&b);
+    kit_close(&a);
+    fleet_proxy_stop(&proxy);
+}
+
 /* A store that was slow once is asked again, although computing would have been faster then. */
 static void test_slow_once(void **state)
 {
@@ -389,6 +419,15 @@ static void test_slow_once(void **state)
     for (int i = 0; i < 100 && found == 0; i++) {
         found = find(&b, tokens, TOKENS);
         assert_true(i > 0 || found == 0); /* not at once */
+    }
+    assert_int_equal(found, TOKENS - 1);
+    (void)hearth_clear(b.cache, NULL, HEARTH_TIER_RAM);
+    b.cache->tiers[HEARTH_TIER_REMOTE].bytes_per_s = b.row_bytes * TOKENS / 5.0;
+    b.cache->tiers[HEARTH_TIER_REMOTE].latency_s = 2;
+    found = 0;
+    for (int i = 0; i < 100 && found == 0; i++) {
+        found = find(&b, tokens, TOKENS);
+        assert_true(i > 0 || found == 0);
     }
     assert_int_equal(found, TOKENS - 1);
     kit_close(&a);
@@ -543,4 +582,5 @@ TEST_SUITE(TEST(test_rows_are_found), TEST(test_sealed_rows_are_found),
            TEST(test_other_installations_and_tenants_find_nothing),
            TEST(test_clearing_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
            TEST(test_objects_are_fetched_once), TEST(test_questions_are_asked_once),
-           TEST(test_others_wait_and_ask), TEST(test_slow_once), TEST(test_lies))
+           TEST(test_others_wait_and_ask), TEST(test_late_reads_are_measured), TEST(test_slow_once),
+           TEST(test_lies))

@@ -131,6 +131,37 @@ static void test_each_level_stores_and_restores(void **state)
     tier_kept_close(&remote);
 }
 
+/* A level that takes longer than computing costs its own objects, not those before them. */
+static void test_a_slow_level_leaves_the_rest(void **state)
+{
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+    uint32_t run = 4 * KIT_BLOCK;
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, 0);
+    boot(&kit, RAM, NULL, &remote.tier);
+    store(&kit, tokens, TOKENS);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, run + 1), run);
+    kit.cache->tiers[HEARTH_TIER_REMOTE].bytes_per_s = 1;
+    hearth_space_set_speed(kit.space, 1000, 1e9);
+    struct hearth_plan_info info = kit_peek(&kit, tokens, TOKENS);
+    assert_int_equal(info.boundary, run);
+    assert_int_equal(info.reason, HEARTH_REASON_CHEAPER);
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    assert_int_equal(hearth_probe(kit.space, tokens, TOKENS, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(probe.boundary, run);
+    assert_int_equal(probe.reason, HEARTH_REASON_CHEAPER);
+    assert_int_equal(probe.tokens_by_tier[HEARTH_TIER_RAM], run);
+    assert_int_equal(restore(&kit, tokens, TOKENS), run);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(kit_peek(&kit, tokens, TOKENS).boundary, 0);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
 /* Memory is too small for all of it; only the slowest level has the rest. */
 static void test_what_memory_evicts_comes_back(void **state)
 {
@@ -459,7 +490,8 @@ static void test_no_tier_is_closed_while_it_is_called(void **state)
     lock_fini(&slow_drop.lock);
 }
 
-TEST_SUITE(TEST(test_each_level_stores_and_restores), TEST(test_what_memory_evicts_comes_back),
+TEST_SUITE(TEST(test_each_level_stores_and_restores), TEST(test_a_slow_level_leaves_the_rest),
+           TEST(test_what_memory_evicts_comes_back),
            TEST(test_a_level_that_fails_leaves_it_to_the_next), TEST(test_restart_with_two_tiers),
            TEST(test_restart_with_a_path_in_two_tiers), TEST(test_damage_is_found_at_each_level),
            TEST(test_clearing_and_numbers_of_each_level), TEST(test_declined_writes_are_per_tier),
