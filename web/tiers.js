@@ -56,7 +56,22 @@ function makeTier(tier) {
         h('div', { class: 'head' }, h('h3', {}, title), h('span', { class: 'badge' }), button),
         h('p', { class: 'used' }, h('b', {}), h('span', { class: 'muted' })),
         h('div', { class: 'gauge', role: 'meter', 'aria-label': `${title} used`, 'aria-valuemin': '0' }, h('span', { class: `source-${tier.tier}` })),
-        h('dl', { class: 'pairs' }, ...FACTS.slice(0, FACTS_OF[tier.tier]).map(([name]) => h('div', {}, h('dt', {}, name), h('dd', {})))));
+        h('dl', { class: 'pairs' }, ...FACTS.slice(0, FACTS_OF[tier.tier]).map(([name]) => h('div', {}, h('dt', {}, name), h('dd', {})))),
+        ...(tier.servers ? [h('ul', { class: 'servers' }), h('p', { class: 'muted counts' })] : []));
+}
+
+const BREAKERS = { closed: 'in use', open: 'not asked: it failed', 'half-open': 'being tried again' };
+
+/* Servers of a shared store, and what it has refused, lost or falsified (shared_counts, docs/fleet.md). */
+function renewServers(element, { servers, counts }) {
+    const sum = (...names) => format.exact(names.reduce((all, name) => all + (counts[name] ?? 0), 0));
+    sync(element.querySelector('.servers'), servers, ({ server }) => server, () => h('li', {}), (row, { server, breaker, failures, opened, round_trip_ms }) => {
+        putAttribute(row, 'data-breaker', breaker);
+        put(row, `${server}: ${BREAKERS[breaker] ?? breaker}` + (round_trip_ms > 0 ? `, ${format.duration(round_trip_ms / 1000)}` : '') +
+            (failures > 0 ? `, ${format.exact(failures)} failures, opened ${format.exact(opened)} times` : ''));
+    });
+    put(element.querySelector('.counts'), `Not written: ${sum('refused_queue', 'refused_share', 'refused_tenant', 'refused_down', 'refused_full', 'displaced', 'lost')}. ` +
+        `False or lost: ${sum('pages_damaged', 'heads_damaged', 'parts_damaged', 'parts_missing')}. Known to be empty: ${sum('pages_skipped')}.`);
 }
 
 function renewTier(element, tier) {
@@ -72,6 +87,7 @@ function renewTier(element, tier) {
     putAttribute(gauge, 'aria-valuetext', `${format.bytes(tier.used)} of ${format.bytes(tier.cap)}`);
     gauge.firstChild.style.width = `${tier.cap > 0 ? Math.min(100, (100 * tier.used) / tier.cap) : 0}%`;
     element.querySelectorAll('dd').forEach((value, i) => put(value, FACTS[i][1](tier)));
+    if (tier.servers) renewServers(element, tier);
 }
 
 function renewMemory(memory) {
@@ -81,7 +97,9 @@ function renewMemory(memory) {
 }
 
 export function showTiers(stats) {
-    sync($('tiers'), stats.tiers.filter(({ state }) => state !== 'off'), ({ tier }) => tier, makeTier, renewTier);
+    const tiers = stats.tiers.filter(({ state }) => state !== 'off')
+        .map((tier) => (tier.tier === 'remote' ? { ...tier, servers: stats.shared, counts: stats.shared_counts } : tier));
+    sync($('tiers'), tiers, ({ tier }) => tier, makeTier, renewTier);
     renewMemory(stats.memory);
 }
 

@@ -237,7 +237,7 @@ struct hearth_shared_options {
      * s3://bucket/prefix */
     const char *url;
     uint64_t ttl_s;                /* of everything written; 0 = a day */
-    uint32_t timeout_ms;           /* of a question, or of a few parts of an object; 0 = 2,000 */
+    uint32_t timeout_ms;           /* of a question, and of bytes that do not come; 0 = 2,000 */
     const unsigned char *seal_key; /* as in hearth_ssd_options */
     const char *ca_file;           /* certificates that TLS trusts; NULL = those of the system */
     uint64_t drain_ms;             /* how long hearth_close may keep writing; 0 = 5,000 */

@@ -73,6 +73,7 @@ struct run {
     size_t count, left;
     struct kv_server *only; /* all operations go there; NULL: by name */
     uint64_t deadline_ns;
+    uint64_t idle_ns, moved_ns; /* kv_run_while_moving; 0: only the deadline counts */
     struct conn *conns[CONNS_MAX];
     size_t conns_count;
 };
@@ -553,6 +554,8 @@ static void turn(struct run *run)
     now = now_ns();
     for (size_t i = 0; i < count; i++) {
         struct errinfo info = {0};
+        if (fds[i].revents != 0)
+            run->moved_ns = now;
         if (fds[i].revents != 0 && !serve_conn(run, conns[i], &info))
             lose(run, conns[i], info.text);
         else if (!conns[i]->sock.connected && now > conns[i]->connect_by_ns)
@@ -565,7 +568,9 @@ static bool is_over(const struct run *run)
     lock_enter(&run->kv->lock);
     bool stopped = run->kv->stopped;
     lock_leave(&run->kv->lock);
-    return stopped || now_ns() >= run->deadline_ns;
+    uint64_t now = now_ns();
+    return stopped || now >= run->deadline_ns ||
+           (run->idle_ns > 0 && now >= run->moved_ns + run->idle_ns);
 }
 
 /* The rest is late. Connections that owe a reply are closed. */
@@ -603,10 +608,18 @@ static void run_all(struct run *run)
 
 void kv_run(struct kv *kv, struct kv_op *ops, size_t count, uint64_t deadline_ns)
 {
-    struct run run = {.kv = kv, .ops = ops, .count = count, .deadline_ns = deadline_ns};
+    kv_run_while_moving(kv, ops, count, 0, deadline_ns);
+}
+
+void kv_run_while_moving(struct kv *kv, struct kv_op *ops, size_t count, uint64_t idle_ns,
+                         uint64_t deadline_ns)
+{
+    struct run run = {
+        .kv = kv, .ops = ops, .count = count, .deadline_ns = deadline_ns, .idle_ns = idle_ns};
 
     if (kv->protocol->prepare != NULL)
-        kv->protocol->prepare(kv, deadline_ns);
+        kv->protocol->prepare(kv, idle_ns > 0 ? MIN(deadline_ns, now_ns() + idle_ns) : deadline_ns);
+    run.moved_ns = now_ns();
     run_all(&run);
     bool full = false;
     for (size_t i = 0; i < count; i++)

@@ -113,6 +113,10 @@ void kv_close(struct kv **kv);
 /* Ends when each operation has a result; at the latest at the deadline (clock_real) or after
  * kv_stop. */
 void kv_run(struct kv *kv, struct kv_op *ops, size_t count, uint64_t deadline_ns);
+/* For large values: ends when nothing has moved for idle_ns, so that a slow network is no fault; at
+ * the latest at the deadline. */
+void kv_run_while_moving(struct kv *kv, struct kv_op *ops, size_t count, uint64_t idle_ns,
+                         uint64_t deadline_ns);
 /* Runs end within 100 ms from now on, with KV_TIMEOUT. For closing. */
 void kv_stop(struct kv *kv);
 

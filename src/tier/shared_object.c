@@ -17,6 +17,7 @@ enum {
     BATCH_PARTS = 4,
     PAGES_AT_ONCE = 64,
     DELETES_AT_ONCE = 64,
+    MAX_TIMEOUTS = 15,     /* for a batch */
     HEAD_BYTES = 64 << 10, /* what most heads fit into */
     HEAD_BYTES_MAX = 80 << 20,
     NOTE_BYTES_MAX = 1 << 20,
@@ -43,6 +44,13 @@ static uint64_t deadline_of(const struct shared_io *io)
     return clock_deadline_ns(clock_real(), io->timeout_ns);
 }
 
+/* Parts may take long on a slow network, as long as they move. */
+static void run_parts(const struct shared_io *io, struct kv_op *ops, size_t count)
+{
+    kv_run_while_moving(io->kv, ops, count, io->timeout_ns,
+                        clock_deadline_ns(clock_real(), MAX_TIMEOUTS * io->timeout_ns));
+}
+
 /* ---- parts ---- */
 
 static void name_part(const struct shared_io *io, const struct shared_head *head, uint32_t part,
@@ -66,7 +74,7 @@ static enum tier_result write_batch(const struct shared_io *io, struct shared_he
             .verb = KV_PUT, .data = io->format.sealed ? sealed : data + at, .bytes = bytes};
         name_part(io, head, first + i, &ops[i]);
     }
-    kv_run(io->kv, ops, count, deadline_of(io));
+    run_parts(io, ops, count);
     for (uint32_t i = 0; i < count && result == TIER_OK; i++)
         result = result_of(ops[i].result);
     mem_free(ops);
@@ -106,7 +114,7 @@ static enum tier_result read_batch(const struct shared_io *io, const struct shar
         ops[i] = (struct kv_op){.verb = KV_GET, .dst = dst + at, .capacity = bytes};
         name_part(io, head, first + i, &ops[i]);
     }
-    kv_run(io->kv, ops, count, deadline_of(io));
+    run_parts(io, ops, count);
     for (uint32_t i = 0; i < count && result == TIER_OK; i++) {
         bool other = ops[i].got != ops[i].capacity &&
                      (ops[i].result == KV_OK || (ops[i].result == KV_ERROR && ops[i].got > 0));

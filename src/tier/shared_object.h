@@ -24,7 +24,7 @@ struct shared_io {
     struct kv *kv;
     struct shared_format format;
     uint64_t part_bytes;
-    uint64_t timeout_ns; /* of a batch: a few parts */
+    uint64_t timeout_ns; /* of a question; of a batch of parts when nothing moves */
     uint64_t ttl_s;
     unsigned tenant_percent; /* of the store, for one tenant; 0 = no limit */
 };

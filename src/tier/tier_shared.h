@@ -36,7 +36,7 @@ struct tier_shared_options {
     struct hash256 key;             /* the installation's secret: the same on all machines */
     const struct hash256 *seal_key; /* encrypts objects; NULL = unencrypted */
     uint64_t part_bytes;            /* 0 = what suits the server */
-    uint64_t timeout_ns;            /* of a batch of parts, and of each question; 0 = 2 s */
+    uint64_t timeout_ns;            /* of questions, and of parts that do not move; 0 = 2 s */
     uint64_t negative_ns;           /* how long an empty page is not asked for again; 0 = 2 s */
     unsigned readers;               /* threads; 0 = 4 */
     uint64_t queue_items_max;       /* queued puts; 0 = 512 */

@@ -28,9 +28,10 @@ struct script {
     int listener;
     uint16_t port;
     const char *_Atomic reply;
-    const char *auth;   /* the reply to AUTH */
-    atomic_bool reset;  /* closes with RST after the reply */
-    atomic_bool silent; /* to every command */
+    const char *auth;    /* the reply to AUTH */
+    atomic_bool reset;   /* closes with RST after the reply */
+    atomic_bool silent;  /* to every command */
+    atomic_uint drip_ms; /* between two bytes of the reply; 0: all at once */
     atomic_int connections, commands;
     struct thread thread;
     char url[64];
@@ -56,8 +57,15 @@ static bool answer_one(struct script *script, int fd, const char *command, bool 
         reply = "+OK\r\n";
     else
         prelude = false;
-    if (reply == NULL || (reply[0] != '\0' && send(fd, reply, strlen(reply), MSG_NOSIGNAL) < 0))
+    if (reply == NULL)
         return false;
+    for (size_t len = strlen(reply), at = 0, some; at < len; at += some) {
+        some = atomic_load(&script->drip_ms) > 0 ? 1 : len;
+        if (at > 0)
+            clock_sleep_ns(clock_real(), atomic_load(&script->drip_ms) * NS_PER_MS);
+        if (send(fd, reply + at, some, MSG_NOSIGNAL) < 0)
+            return false;
+    }
     struct linger linger = {.l_onoff = 1};
     bool reset = atomic_load(&script->reset) && !prelude;
     if (reset)
@@ -395,6 +403,28 @@ static void test_reset(void **state)
     script_stop(&script);
 }
 
+/* A value that comes slowly is no fault of the server, one that does not come is. */
+static void test_slow_values(void **state)
+{
+    char dst[20];
+    struct kv_op op = {.verb = KV_GET, .name = "name", .dst = dst, .capacity = sizeof(dst)};
+    struct script script;
+
+    (void)state;
+    script_start(&script, "$20\r\nabcdefghijklmnopqrst\r\n");
+    struct kv *kv = open_kv(script.url, NS_PER_S);
+    (void)run_one(kv, KV_GET, dst, sizeof(dst)); /* it knows its slots now */
+    atomic_store(&script.drip_ms, 100);          /* 2.6 s in all */
+    kv_run_while_moving(kv, &op, 1, 2200 * NS_PER_MS, UINT64_MAX);
+    assert_int_equal(op.result, KV_OK);
+    assert_memory_equal(dst, "abcdefghijklmnopqrst", sizeof(dst));
+    atomic_store(&script.silent, true);
+    kv_run_while_moving(kv, &op, 1, 100 * NS_PER_MS, UINT64_MAX);
+    assert_int_equal(op.result, KV_TIMEOUT);
+    kv_close(&kv);
+    script_stop(&script);
+}
+
 /* Redirections that never end are an error, not a loop. */
 static void test_moved_storm(void **state)
 {
@@ -528,6 +558,6 @@ static void test_urls(void **state)
 }
 
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
-           TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_moved_storm),
-           TEST(test_asked_with_password), TEST(test_breaker), TEST(test_half_open),
-           TEST(test_urls))
+           TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_slow_values),
+           TEST(test_moved_storm), TEST(test_asked_with_password), TEST(test_breaker),
+           TEST(test_half_open), TEST(test_urls))

@@ -75,6 +75,19 @@ test('percentages are rounded, and 100 % means all', async () => {
     await close();
 });
 
+test('servers of a shared store and its counters are those of the API', async () => {
+    const alone = await startServer(process.env.MODEL, ['--ssd-dir', 'none', '--shared', 'valkey://127.0.0.1:1/x']);
+    const servers = async () => (await get(alone.url, '/admin/stats')).shared;
+    for (let seed = 1; (await servers())[0].opened === 0; seed++) await talk(alone.url, 1, seed); /* nothing listens there */
+    const { page, close } = await openPage(browser, alone.url, { look: true });
+    await becomes(() => page.$$eval('.tier[data-key=remote] .servers li', (rows) => rows.map((row) => [row.dataset.key, row.dataset.breaker])),
+        async () => (await servers()).map(({ server, breaker }) => [server, breaker]));
+    assert.match(await page.textContent('.tier[data-key=remote] .servers'), /127\.0\.0\.1:1: (not asked: it failed|being tried again), \d+ failures, opened \d+ times/);
+    assert.match(await page.textContent('.tier[data-key=remote] .counts'), /^Not written: \d+\. False or lost: 0\. Known to be empty: \d+\.$/);
+    await close();
+    await alone.stop();
+});
+
 test('models and tiers are those of the API', async () => {
     const { page, close } = await openPage(browser, server.url);
     const [model] = (await get(server.url, '/admin/models')).models;
