@@ -45,11 +45,13 @@ static const struct option_desc options_table[] = {
      .help = "peer: model to swap in."},
     {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", HERE,
      .help = "peer, drafts: path of llama-server."},
-    {"answers", 0, OPTION_TEXT, AT(answers), .value = "FILE", HERE,
-     .help = "drafts: edits to use, as JSON lines with `input` and `output`."},
+    {"answers", 0, OPTION_TEXT, AT(answers), .value = "PATH", HERE,
+     .help =
+         "drafts: edits to use, as JSON lines with `input` and `output`: a file, or a folder of "
+         "*.jsonl files; default: changes of hearth's own code."},
     {"rows", 0, OPTION_LIST, AT(rows), .value = "NAMES", HERE,
-     .help = "drafts: rows to measure, of nothing, regenerate, branch, edit and streams; default: "
-             "all."},
+     .help = "drafts: rows to measure, of nothing, regenerate, branch, edit, predict and streams; "
+             "default: all."},
     {"model-draft", 0, OPTION_TEXT, AT(draft_model), .value = "FILE", .alias = "md", HERE,
      .help = "drafts: draft model of the servers with drafts."},
     {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", HERE, .group = "serve",

@@ -7,6 +7,7 @@
  *      regenerate   the same prompt again
  *      branch       the same prompt again after the conversation went on
  *      edit         a text in the prompt comes again with changes
+ *      predict      the same edits, with the answer as `prediction`, less some of its words
  *      streams      eight clients at the same time, each with its own history and its own edit
  *
  * In all but the first, a grammar that names each token forces the answer, so that any model gives
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <yyjson.h>
@@ -48,6 +50,7 @@ enum {
     PROMPT_BYTES = 800,
     CASE_BYTES_MIN = 200, /* shorter answers are left out */
     CASE_PROMPT_BYTES_MAX = 6000,
+    CASE_NEW_BYTES = 60, /* before each prompt, so that no earlier one begins like it */
     ANSWERS_BYTES_MAX = 256 << 20,
     ROUNDS_MAX = 1000,
     HISTORY_SEED = 500, /* away from those of prompts in the same round */
@@ -78,7 +81,7 @@ struct side {
     struct bench *bench;
     const struct cases *cases;
     struct server server;
-    uint64_t seed;        /* of the round and the shape */
+    uint64_t seed, edit;  /* of the round and the shape; which case */
     struct errinfo error; /* why the last request failed */
 };
 
@@ -93,7 +96,7 @@ struct outcome {
 struct question {
     const struct ask_message *messages;
     size_t count;
-    const char *grammar; /* NULL: none */
+    const char *grammar, *prediction; /* NULL: none */
     uint32_t tokens;
     struct buf *text; /* NULL: the answer is not needed */
 };
@@ -107,6 +110,7 @@ static bool say(struct side *side, const struct question *question, struct outco
                             .max_tokens = question->tokens,
                             .timeout_ms = side->bench->options->timeout_ns / NS_PER_MS,
                             .grammar = question->grammar,
+                            .prediction = question->prediction,
                             .plain = question->grammar != NULL};
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
@@ -133,16 +137,16 @@ static bool say(struct side *side, const struct question *question, struct outco
 /* One token: the prompt is cached then, so that only decoding is measured. */
 static bool prepare(struct side *side, const struct ask_message *messages, size_t count)
 {
-    return say(side, &(struct question){messages, count, NULL, 1, NULL}, NULL);
+    return say(side, &(struct question){messages, count, NULL, NULL, 1, NULL}, NULL);
 }
 
 static bool chat(struct side *side, const struct ask_message *messages, size_t count,
                  struct buf *text, struct outcome *out)
 {
-    return say(
-        side,
-        &(struct question){messages, count, NULL, (uint32_t)side->bench->options->tokens, text},
-        out);
+    return say(side,
+               &(struct question){messages, count, NULL, NULL,
+                                  (uint32_t)side->bench->options->tokens, text},
+               out);
 }
 
 static struct buf words(size_t bytes, uint64_t seed)
@@ -190,7 +194,7 @@ static void name_tokens(const struct tokens *tokens, size_t count, struct buf *g
 
 /* A prompt, perhaps after an earlier turn, and the grammar of its answer. */
 struct edit {
-    struct buf history, prompt, answer, grammar;
+    struct buf history, prompt, answer, grammar, prediction;
     struct ask_message messages[3];
     size_t count;
     uint32_t tokens;
@@ -198,20 +202,16 @@ struct edit {
 
 static void edit_begin(const struct side *side, bool history, struct edit *edit)
 {
-    const struct cases *cases = side->cases;
-    const struct case_text *text =
-        cases->count > 0 ? &cases->list[side->seed % cases->count] : NULL;
+    const struct case_text *text = &side->cases->list[side->edit % side->cases->count];
 
     *edit = (struct edit){.history = words(history ? PROMPT_BYTES : 0, side->seed + HISTORY_SEED),
-                          .prompt = words(text == NULL ? PROMPT_BYTES : 0, side->seed),
-                          .answer = words(text == NULL ? PROMPT_BYTES : 0, side->seed)};
+                          .prompt = words(CASE_NEW_BYTES, side->seed),
+                          .answer = words(0, 1),
+                          .prediction = words(0, 1)};
     buf_init(&edit->grammar, 1 << 20);
-    if (text != NULL) {
-        buf_append(&edit->prompt, text->prompt.data, text->prompt.len);
-        buf_append(&edit->answer, text->answer.data, text->answer.len);
-    } else {
-        edit_words(&edit->answer);
-    }
+    buf_append_str(&edit->prompt, "\n\n");
+    buf_append(&edit->prompt, text->prompt.data, text->prompt.len);
+    buf_append(&edit->answer, text->answer.data, text->answer.len);
     if (history) {
         edit->messages[edit->count++] = (struct ask_message){"user", buf_str(&edit->history)};
         edit->messages[edit->count++] = (struct ask_message){"assistant", "yes"};
@@ -225,6 +225,7 @@ static void edit_end(struct edit *edit)
     buf_fini(&edit->prompt);
     buf_fini(&edit->answer);
     buf_fini(&edit->grammar);
+    buf_fini(&edit->prediction);
 }
 
 /* Has the prompt cached and the grammar written: of four times `--answer-tokens`, at most. */
@@ -245,8 +246,12 @@ static bool edit_prepare(struct side *side, struct edit *edit)
 
 static bool edit_force(struct side *side, const struct edit *edit, struct outcome *out)
 {
-    const struct question question = {edit->messages, edit->count, buf_str(&edit->grammar),
-                                      edit->tokens, NULL};
+    const struct question question = {edit->messages,
+                                      edit->count,
+                                      buf_str(&edit->grammar),
+                                      edit->prediction.len > 0 ? buf_str(&edit->prediction) : NULL,
+                                      edit->tokens,
+                                      NULL};
 
     return say(side, &question, out);
 }
@@ -261,6 +266,18 @@ static bool edit(struct side *side, struct outcome *out)
     return good;
 }
 
+static bool predict(struct side *side, struct outcome *out)
+{
+    struct edit one;
+
+    edit_begin(side, false, &one);
+    buf_append(&one.prediction, one.answer.data, one.answer.len);
+    edit_words(&one.prediction);
+    bool good = edit_prepare(side, &one) && edit_force(side, &one, out);
+    edit_end(&one);
+    return good;
+}
+
 /* A prompt whose answer has nothing in common with it: it can be guessed only if it was given
  * before. It is forced as well: with random weights on a GPU, a batch of another size gives another
  * answer now and then. */
@@ -269,6 +286,7 @@ static void fresh_begin(const struct side *side, struct edit *fresh)
     *fresh = (struct edit){.history = words(0, 1),
                            .prompt = words(PROMPT_BYTES, side->seed),
                            .answer = words(PROMPT_BYTES, side->seed + HISTORY_SEED),
+                           .prediction = words(0, 1),
                            .count = 1};
     buf_init(&fresh->grammar, 1 << 20);
     fresh->messages[0] = (struct ask_message){"user", buf_str(&fresh->prompt)};
@@ -346,6 +364,7 @@ static bool streams(struct side *side, struct outcome *out)
     for (uint64_t i = 0; i < STREAMS; i++) {
         list[i] = (struct stream){.side = *side};
         list[i].side.seed += i;
+        list[i].side.edit += i;
         edit_begin(&list[i].side, true, &list[i].edit);
     }
     bool good = all_streams(side, list, prepare_stream);
@@ -366,13 +385,18 @@ static bool streams(struct side *side, struct outcome *out)
 static const struct {
     const char *name;
     bool (*run)(struct side *side, struct outcome *out);
-} shapes[] = {{"nothing", nothing},
-              [SHAPE_REGENERATE] = {"regenerate", regenerate},
-              {"branch", branch},
-              {"edit", edit},
-              {"streams", streams}};
+} shapes[] = {{"nothing", nothing}, [SHAPE_REGENERATE] = {"regenerate", regenerate},
+              {"branch", branch},   {"edit", edit},
+              {"predict", predict}, {"streams", streams}};
 
 /* ---- recorded answers ---- */
+
+/* Real changes of this repository, each as a part of a file and the same after the change. */
+__asm__(".pushsection .rodata\n"
+        "bench_edits: .incbin \"bench/edits.jsonl\"\n"
+        "bench_edits_end: .byte 0\n"
+        ".popsection");
+extern const char bench_edits[], bench_edits_end[];
 
 /* The end of a long prompt. */
 static struct str end_of(struct str text)
@@ -392,11 +416,19 @@ static struct str text_of(yyjson_val *object, const char *name)
                                 : STR_NONE;
 }
 
+/* Traces of agents (with `session_id`) have steps of all kinds; only those that write files count. */
+static bool is_edit(yyjson_val *line, struct str answer)
+{
+    return yyjson_obj_get(line, "session_id") == NULL ||
+           str_find(answer, STR("sed -i")) != SIZE_MAX || str_find(answer, STR("<<")) != SIZE_MAX ||
+           str_find(answer, STR("cat >")) != SIZE_MAX;
+}
+
 static void add_case(struct cases *cases, yyjson_val *line)
 {
     struct str prompt = text_of(line, "input"), answer = text_of(line, "output");
 
-    if (prompt.len == 0 || answer.len < CASE_BYTES_MIN ||
+    if (prompt.len == 0 || answer.len < CASE_BYTES_MIN || !is_edit(line, answer) ||
         !mem_try_reserve(&cases->list, cases->count + 1, &cases->cap, sizeof(*cases->list)))
         return;
     size_t i = cases->count++;
@@ -407,32 +439,77 @@ static void add_case(struct cases *cases, yyjson_val *line)
     buf_append(&cases->list[i].answer, answer.ptr, answer.len);
 }
 
-/* A file of JSON lines with `input` and `output`. */
+/* JSON lines with `input` and `output`. */
+static void add_lines(struct cases *cases, struct str lines)
+{
+    struct str line;
+
+    while (str_next(&lines, '\n', &line)) {
+        yyjson_doc *doc = yyjson_read(line.ptr, line.len, 0);
+        if (doc != NULL)
+            add_case(cases, yyjson_doc_get_root(doc));
+        yyjson_doc_free(doc);
+    }
+}
+
+struct reading {
+    const struct file_sys *fs;
+    struct cases *cases;
+    int dir;
+    enum err err;
+    struct errinfo *info;
+};
+
+/* Those of a folder; after an error the rest is left out. */
+static void add_file(const char *name, unsigned char d_type, void *arg)
+{
+    struct reading *reading = arg;
+    char *data;
+    size_t len;
+    bool wanted = reading->dir == AT_FDCWD || str_ends(str_from(name), STR(".jsonl"));
+
+    if (reading->err != ERR_OK || d_type == DT_DIR || !wanted)
+        return;
+    reading->err = file_read_all(reading->fs, reading->dir, name, ANSWERS_BYTES_MAX, &data, &len,
+                                 reading->info);
+    if (reading->err != ERR_OK)
+        return;
+    add_lines(reading->cases, (struct str){data, len});
+    mem_free(data);
+}
+
+static int compare_cases(const void *a, const void *b)
+{
+    const struct case_text *one = a, *two = b;
+
+    return strcmp(buf_str(&one->answer), buf_str(&two->answer));
+}
+
+/* A file of JSON lines, a folder of such files, or what is part of the program. */
 static bool read_cases(struct bench *bench, struct cases *cases)
 {
     const char *path = bench->options->answers;
     struct errinfo info = {0};
-    size_t len = 0, at = 0;
-    char *data = NULL;
+    struct reading reading = {bench->cli->setup->fs, cases, AT_FDCWD, ERR_OK, &info};
 
-    if (path == NULL)
+    if (path == NULL) {
+        add_lines(cases, (struct str){bench_edits, (size_t)(bench_edits_end - bench_edits)});
         return true;
-    if (file_read_all(bench->cli->setup->fs, AT_FDCWD, path, ANSWERS_BYTES_MAX, &data, &len,
-                      &info) != ERR_OK)
-        return bench_fail(bench, "%s: %s", path, info.text);
-    while (at < len) {
-        char *line = data + at;
-        char *end = memchr(line, '\n', len - at);
-        size_t bytes = end != NULL ? (size_t)(end - line) : len - at;
-        yyjson_doc *doc = yyjson_read(line, bytes, 0);
-        if (doc != NULL)
-            add_case(cases, yyjson_doc_get_root(doc));
-        yyjson_doc_free(doc);
-        at += bytes + 1;
     }
-    mem_free(data);
+    if (file_open_dir(reading.fs, path, false, &reading.dir, &info) == ERR_OK) {
+        enum err err = file_list(reading.fs, reading.dir, add_file, &reading, &info);
+        file_close(reading.fs, &reading.dir);
+        reading.err = err != ERR_OK ? err : reading.err;
+        if (cases->count > 0) /* a folder has no order */
+            qsort(cases->list, cases->count, sizeof(*cases->list), compare_cases);
+    } else {
+        reading.dir = AT_FDCWD;
+        add_file(path, DT_REG, &reading);
+    }
+    if (reading.err != ERR_OK)
+        return bench_fail(bench, "%s: %s", path, info.text);
     return cases->count > 0 ||
-           bench_fail(bench, "%s has no answers of %d bytes or more", path, CASE_BYTES_MIN);
+           bench_fail(bench, "%s has no edits of %d bytes or more", path, CASE_BYTES_MIN);
 }
 
 static void free_cases(struct cases *cases)
@@ -589,6 +666,7 @@ static bool run_round(struct side *sides, size_t shape, uint64_t round, struct r
     for (size_t i = 0; i < SIDES; i++) {
         size_t at = round % 2 == 0 ? i : SIDES - 1 - i;
         sides[at].seed = 1 + 1000 * (shape * ROUNDS_MAX + round) + round * STREAMS;
+        sides[at].edit = round;
         if (!run_side(&sides[at], at == LLAMA, shape, &outs[at]))
             return false;
         rounds->ms[at][round] = outs[at].ms;
@@ -643,7 +721,8 @@ static bool choose_shapes(struct bench *bench, bool *wanted)
             if (at == COUNT_OF(shapes))
                 return bench_fail(bench,
                                   "--rows " STR_FMT
-                                  ": known are nothing, regenerate, branch, edit and streams",
+                                  ": known are nothing, regenerate, branch, edit, predict and "
+                                  "streams",
                                   STR_ARG(item));
             wanted[at] = true;
         }

@@ -41,6 +41,12 @@ void ask_write_body(const struct ask *ask, struct buf *out)
     json_raw(&json, STR("{\"include_usage\":true}"));
     if (ask->grammar != NULL)
         json_key_text(&json, "grammar", ask->grammar);
+    if (ask->prediction != NULL) {
+        json_key_open(&json, "prediction", '{');
+        json_key_text(&json, "type", "content");
+        json_key_text(&json, "content", ask->prediction);
+        json_close(&json, '}');
+    }
     if (!ask->plain) {
         json_key_bool(&json, "ignore_eos", true);
         json_key_bool(&json, "cache_prompt", true);

@@ -34,8 +34,8 @@ struct ask {
     uint32_t max_tokens;
     uint64_t timeout_ms;
     uint32_t leave_after; /* pieces of text after which the client disconnects; 0 = never */
-    const char *grammar;  /* NULL = none */
-    bool plain;           /* only fields that every server knows: no ignore_eos, no cache_prompt */
+    const char *grammar, *prediction; /* NULL = none */
+    bool plain; /* only fields that every server knows: no ignore_eos, no cache_prompt */
 };
 
 /* -1: not reported by the server. */

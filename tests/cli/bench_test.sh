@@ -88,15 +88,29 @@ test_peer_says_what_is_missing() {
 }
 
 # Every shape on both servers. A llama-server that dies costs its columns only.
-edits=$(cd "$(dirname "$0")/../data" && pwd)/edits.jsonl
 test_drafts() {
     make_model
-    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --answers "$edits" --csv t.csv --llama-server /bin/false
+    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 8 --csv t.csv --llama-server /bin/false
     expect_status 0
     expect_err 'llama-server is not compared: llama-server ended at its start'
     grep -q '^streams: [0-9.]* ms per token, [0-9.]* with drafts' "$scratch/err" || fail "$(cat "$scratch/err")"
-    [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit streams ' ] ||
+    [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit predict streams ' ] ||
         fail "$(cat t.csv)"
+    left_nothing
+}
+
+# A folder of traces: only steps that write a file are used.
+test_drafts_of_a_folder() {
+    make_model
+    mkdir traces
+    printf '{"session_id":"1","input":"list","output":"%s"}\n' "$(seq -s ' ' 100)" >traces/a.jsonl
+    bench drafts -m m.gguf --answers traces
+    expect_status 1
+    expect_err 'traces has no edits of 200 bytes or more'
+    printf '{"session_id":"1","input":"edit","output":"sed -i %s"}\n' "$(seq -s ' ' 100)" >traces/b.jsonl
+    bench drafts -m m.gguf -t 1 --rounds 1 --answer-tokens 16 --answers traces --rows predict --csv t.csv --llama-server /bin/false
+    expect_status 0
+    grep -q '^predict,' t.csv || fail "$(cat t.csv)"
     left_nothing
 }
 
