@@ -178,7 +178,8 @@ static void test_context_changes_no_bit_and_threads_do(void **state)
             variants[k].chunk = CHUNK;
             variants[k].sharing = ENGINE_SHARING_BITS;
             struct engine *engine = test_engine(families[i], &variants[k]);
-            bits[k] = run_all(engine);
+            if (k != THREADS || i == 0)
+                bits[k] = run_all(engine);
             names[k] = engine_facts(engine)->fingerprint;
             engine_close(&engine);
         }
