@@ -1,6 +1,4 @@
-/*
- * admin.c: the table of endpoints, the observer of calls, and helpers shared by the endpoints.
- */
+/* admin.c: the table of endpoints, the observer of calls, and helpers shared by the endpoints. */
 #include "admin/admin.h"
 
 #include <assert.h>

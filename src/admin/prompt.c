@@ -1,6 +1,4 @@
-/*
- * prompt.c: prompts in requests to /admin (admin_impl.h).
- */
+/* prompt.c: prompts in requests to /admin (admin_impl.h). */
 #include "admin/admin_impl.h"
 
 #include <stdio.h>

@@ -1,6 +1,4 @@
-/*
- * attr.h: compiler attributes, and the few macros that every module needs.
- */
+/* attr.h: compiler attributes, and the few macros that every module needs. */
 #pragma once
 
 #define NODISCARD         __attribute__((warn_unused_result))

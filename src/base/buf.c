@@ -1,6 +1,4 @@
-/*
- * buf.c: grows by half of its size, so that appending n bytes in small pieces costs O(n).
- */
+/* buf.c: grows by half of its size, so that appending n bytes in small pieces costs O(n). */
 #include "base/buf.h"
 
 #include <assert.h>

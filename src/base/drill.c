@@ -1,6 +1,4 @@
-/*
- * drill.c: the table of injected faults.
- */
+/* drill.c: the table of injected faults. */
 #include "base/drill.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * json_alc.c: the three allocation functions for yyjson.
- */
+/* json_alc.c: the three allocation functions for yyjson. */
 #include "base/json_alc.h"
 
 #include "base/arena.h"

@@ -202,53 +202,20 @@ void json_members(struct json *json, yyjson_val *object, const char *const *skip
     }
 }
 
-void json_key_text(struct json *json, const char *key, const char *text)
-{
-    json_key(json, key);
-    json_text(json, text);
-}
-
-void json_key_str(struct json *json, const char *key, struct str text)
-{
-    json_key(json, key);
-    json_str(json, text);
-}
-
-void json_key_int(struct json *json, const char *key, int64_t value)
-{
-    json_key(json, key);
-    json_int(json, value);
-}
-
-void json_key_single(struct json *json, const char *key, float value)
-{
-    json_key(json, key);
-    json_single(json, value);
-}
-
-void json_key_raw(struct json *json, const char *key, struct str value)
-{
-    json_key(json, key);
-    json_raw(json, value);
-}
-
-void json_key_open(struct json *json, const char *key, char bracket)
-{
-    json_key(json, key);
-    json_open(json, bracket);
-}
-
-void json_key_uint(struct json *json, const char *key, uint64_t value)
-{
-    json_key(json, key);
-    json_uint(json, value);
-}
-
-void json_key_float(struct json *json, const char *key, double value)
-{
-    json_key(json, key);
-    json_float(json, value);
-}
+#define KEY_AND_VALUE(kind, type)                                        \
+    void json_key_##kind(struct json *json, const char *key, type value) \
+    {                                                                    \
+        json_key(json, key);                                             \
+        json_##kind(json, value);                                        \
+    }
+KEY_AND_VALUE(text, const char *)
+KEY_AND_VALUE(str, struct str)
+KEY_AND_VALUE(int, int64_t)
+KEY_AND_VALUE(single, float)
+KEY_AND_VALUE(raw, struct str)
+KEY_AND_VALUE(open, char)
+KEY_AND_VALUE(uint, uint64_t)
+KEY_AND_VALUE(float, double)
 
 void json_key_bool(struct json *json, const char *key, bool value)
 {

@@ -1,6 +1,4 @@
-/*
- * library.c: dlopen and dlsym.
- */
+/* library.c: dlopen and dlsym. */
 #include "base/library.h"
 
 #include <dlfcn.h>

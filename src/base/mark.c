@@ -1,6 +1,4 @@
-/*
- * mark.c: the names of roles and marks.
- */
+/* mark.c: the names of roles and marks. */
 #include "base/mark.h"
 
 #include <assert.h>

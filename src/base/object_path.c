@@ -1,6 +1,4 @@
-/*
- * object_path.c: see the header.
- */
+/* object_path.c: see the header. */
 #include "base/object_path.h"
 
 #include <assert.h>

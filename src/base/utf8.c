@@ -1,6 +1,4 @@
-/*
- * utf8.c: decoding and encoding, one character at a time.
- */
+/* utf8.c: decoding and encoding, one character at a time. */
 #include "base/utf8.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * ledger.c: see the header. What must be evicted to make room is room.c's decision.
- */
+/* ledger.c: see the header. What must be evicted to make room is room.c's decision. */
 #include "cache/ledger.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * mover.h: moves objects between memory and the slower tiers. Internal to the cache (cache.h).
- */
+/* mover.h: moves objects between memory and the slower tiers. Internal to the cache (cache.h). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-/*
- * plan.h: a plan, made by lookup.c and used by plan.c. Internal to the cache (cache.h).
- */
+/* plan.h: a plan, made by lookup.c and used by plan.c. Internal to the cache (cache.h). */
 #ifndef HEARTH_CACHE_PLAN_H
 #define HEARTH_CACHE_PLAN_H
 

@@ -1,6 +1,4 @@
-/*
- * conversation.c: see the header.
- */
+/* conversation.c: see the header. */
 #include "chat/conversation.h"
 
 #include <string.h>

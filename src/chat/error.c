@@ -1,6 +1,4 @@
-/*
- * error.c: the table of request errors, and how struct api_error is filled.
- */
+/* error.c: the table of request errors, and how struct api_error is filled. */
 #include "chat/error.h"
 
 #include <assert.h>

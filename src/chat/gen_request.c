@@ -1,6 +1,4 @@
-/*
- * gen_request.c: initialises and frees a request.
- */
+/* gen_request.c: initialises and frees a request. */
 #include "chat/gen_request.h"
 
 #include <string.h>

@@ -1,6 +1,4 @@
-/*
- * pictures.c: base64, markers, and the places of pictures in a prompt.
- */
+/* pictures.c: base64, markers, and the places of pictures in a prompt. */
 #include "chat/pictures.h"
 
 #include <pthread.h>

@@ -1,6 +1,4 @@
-/*
- * prepare.c: the steps from a request to a prompt, its marks and breakpoints.
- */
+/* prepare.c: the steps from a request to a prompt, its marks and breakpoints. */
 #include "chat/prepare.h"
 
 #include <assert.h>

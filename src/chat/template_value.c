@@ -1,6 +1,4 @@
-/*
- * template_value.c: strings, contents and calls of a request as values.
- */
+/* template_value.c: strings, contents and calls of a request as values. */
 #include "chat/template_impl.h"
 
 #include <string.h>

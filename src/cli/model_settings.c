@@ -1,6 +1,4 @@
-/*
- * model_settings.c: from options to an engine, with a bar.
- */
+/* model_settings.c: from options to an engine, with a bar. */
 #include "cli/model_settings.h"
 
 #include <float.h>

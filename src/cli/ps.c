@@ -1,6 +1,4 @@
-/*
- * ps.c: `hearth ps`: the models of a running server, and what it is working on.
- */
+/* ps.c: `hearth ps`: the models of a running server, and what it is working on. */
 #include <stdio.h>
 
 #include "base/json_write.h"

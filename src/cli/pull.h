@@ -1,6 +1,4 @@
-/*
- * pull.h: for commands that download a model before they use it.
- */
+/* pull.h: for commands that download a model before they use it. */
 #pragma once
 
 #include "base/err.h"

@@ -1,6 +1,4 @@
-/*
- * remote.c: requests to a running server, and errors that say what to do.
- */
+/* remote.c: requests to a running server, and errors that say what to do. */
 #include "cli/remote.h"
 
 #include <assert.h>

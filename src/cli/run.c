@@ -1,6 +1,4 @@
-/*
- * run.c: `hearth run [MODEL] [PROMPT]`: the options, and which of its two ways is taken.
- */
+/* run.c: `hearth run [MODEL] [PROMPT]`: the options, and which of its two ways is taken. */
 #include "cli/run.h"
 
 #include <string.h>

@@ -1,6 +1,4 @@
-/*
- * sheets.c: sheets to files and to the terminal.
- */
+/* sheets.c: sheets to files and to the terminal. */
 #include "cli/sheets.h"
 
 #include <fcntl.h>

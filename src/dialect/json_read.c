@@ -1,6 +1,4 @@
-/*
- * json_read.c: parses the body, and gives typed access to its fields.
- */
+/* json_read.c: parses the body, and gives typed access to its fields. */
 #include "dialect/json_read.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * kv_hints.c: retain and pin (keep for a time), prefetch, deref (release), demote (to disk).
- */
+/* kv_hints.c: retain and pin (keep for a time), prefetch, deref (release), demote (to disk). */
 #include "dialect/kv_hints.h"
 
 enum { RETAIN_DEFAULT_S = 300, RETAIN_MAX_S = 30 * 24 * 60 * 60 };

@@ -1,6 +1,4 @@
-/*
- * picture_part.c: see the header.
- */
+/* picture_part.c: see the header. */
 #include "dialect/picture_part.h"
 
 enum err picture_part_read(struct gen_request *request, const struct json_reader *holder,

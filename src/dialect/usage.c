@@ -1,6 +1,4 @@
-/*
- * usage.c: the token counts of a prompt, and the cache fields of an answer.
- */
+/* usage.c: the token counts of a prompt, and the cache fields of an answer. */
 #include "dialect/usage.h"
 
 #include <assert.h>

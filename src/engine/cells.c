@@ -1,6 +1,4 @@
-/*
- * cells.c: see the header.
- */
+/* cells.c: see the header. */
 #include "engine/cells.h"
 
 #include <string.h>

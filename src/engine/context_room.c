@@ -1,6 +1,4 @@
-/*
- * context_room.c: keys and values per token, from metadata and the names of tensors.
- */
+/* context_room.c: keys and values per token, from metadata and the names of tensors. */
 #include "engine/context_room.h"
 
 #include "base/units.h"

@@ -1,6 +1,4 @@
-/*
- * gbnf_impl.h: a grammar as a tree: gbnf.c builds it, gbnf_program.c translates it.
- */
+/* gbnf_impl.h: a grammar as a tree: gbnf.c builds it, gbnf_program.c translates it. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-/*
- * picture.c: the tokens that stand for a picture; the library's part is in projector.c.
- */
+/* picture.c: the tokens that stand for a picture; the library's part is in projector.c. */
 #include "engine/picture.h"
 
 #include <string.h>

@@ -1,6 +1,4 @@
-/*
- * schedule.c: cuts, computed on demand and not stored.
- */
+/* schedule.c: cuts, computed on demand and not stored. */
 #include "engine/schedule.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * worker_link.c: see the header.
- */
+/* worker_link.c: see the header. */
 #include "engine/worker_link.h"
 
 #include <assert.h>

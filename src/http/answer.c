@@ -1,6 +1,4 @@
-/*
- * answer.c: a head and a small body, in one chunk.
- */
+/* answer.c: a head and a small body, in one chunk. */
 #include "http/answer.h"
 
 #include "base/clock.h"

@@ -1,6 +1,4 @@
-/*
- * answer.h: the answers that this layer gives itself: refusals, and OPTIONS. Loop thread.
- */
+/* answer.h: the answers that this layer gives itself: refusals, and OPTIONS. Loop thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-/*
- * head.h: an answer as bytes: its head, and its queued chunks.
- */
+/* head.h: an answer as bytes: its head, and its queued chunks. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-/*
- * problem.c: the tables of problem.h.
- */
+/* problem.c: the tables of problem.h. */
 #include "http/problem.h"
 
 #include <assert.h>

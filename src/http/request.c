@@ -1,6 +1,4 @@
-/*
- * request.c: lookups in a request.
- */
+/* request.c: lookups in a request. */
 #include "http/request.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * call.c: calling: macros, methods, filters, and the global functions.
- */
+/* call.c: calling: macros, methods, filters, and the global functions. */
 #include <assert.h>
 #include <locale.h>
 #include <stdio.h>

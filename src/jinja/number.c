@@ -1,6 +1,4 @@
-/*
- * number.c: numbers as text, the way Python writes and reads them, whatever the locale.
- */
+/* number.c: numbers as text, the way Python writes and reads them, whatever the locale. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,4 @@
-/*
- * strings.c: the string operations that methods and filters share.
- */
+/* strings.c: the string operations that methods and filters share. */
 #include "jinja/strings.h"
 
 #include <string.h>

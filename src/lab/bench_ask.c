@@ -1,6 +1,4 @@
-/*
- * bench_ask.c: the request's JSON, the events of the stream, and the numbers in them.
- */
+/* bench_ask.c: the request's JSON, the events of the stream, and the numbers in them. */
 #include "lab/bench_ask.h"
 
 #include <stdio.h>

@@ -1,6 +1,4 @@
-/*
- * qa.c: the phases: which servers run, and which requests they get in which order.
- */
+/* qa.c: the phases: which servers run, and which requests they get in which order. */
 #include "lab/qa.h"
 
 #include <stdio.h>

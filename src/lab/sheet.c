@@ -1,6 +1,4 @@
-/*
- * sheet.c: cells, and the text formats.
- */
+/* sheet.c: cells, and the text formats. */
 #include "lab/sheet.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * sheet_impl.h: internals of a sheet, for sheet*.c and plot*.c.
- */
+/* sheet_impl.h: internals of a sheet, for sheet*.c and plot*.c. */
 #pragma once
 
 #include <stdbool.h>

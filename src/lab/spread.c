@@ -1,6 +1,4 @@
-/*
- * spread.c: sort once, pick ranks.
- */
+/* spread.c: sort once, pick ranks. */
 #include "lab/spread.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * fetch.c: libcurl by dlopen. Names of options are numbers of its stable interface.
- */
+/* fetch.c: libcurl by dlopen. Names of options are numbers of its stable interface. */
 #include "models/fetch.h"
 
 #include <stdio.h>

@@ -1,6 +1,4 @@
-/*
- * cuts.c: see the header.
- */
+/* cuts.c: see the header. */
 #include "sched/cuts.h"
 
 #include "base/attr.h"

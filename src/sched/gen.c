@@ -1,6 +1,4 @@
-/*
- * gen.c: names of phases and ends, and cancellation.
- */
+/* gen.c: names of phases and ends, and cancellation. */
 #include "sched/gen.h"
 
 #include "base/attr.h"

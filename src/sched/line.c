@@ -1,6 +1,4 @@
-/*
- * line.c: least squares over decayed sums.
- */
+/* line.c: least squares over decayed sums. */
 #include "sched/line.h"
 
 #include "base/attr.h"

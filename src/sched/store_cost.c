@@ -1,6 +1,4 @@
-/*
- * store_cost.c: see the header.
- */
+/* store_cost.c: see the header. */
 #include "sched/store_cost.h"
 
 #include "base/attr.h"

@@ -1,6 +1,4 @@
-/*
- * api_impl.h: shared by the files of the api: its state, and the table of endpoints.
- */
+/* api_impl.h: shared by the files of the api: its state, and the table of endpoints. */
 #pragma once
 
 #include <stdatomic.h>

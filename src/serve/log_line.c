@@ -1,6 +1,4 @@
-/*
- * log_line.c: the log line that shows what the cache did for a request.
- */
+/* log_line.c: the log line that shows what the cache did for a request. */
 #include "serve/log_line.h"
 
 #include <assert.h>

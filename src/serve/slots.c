@@ -1,6 +1,4 @@
-/*
- * slots.c: the table of slots.
- */
+/* slots.c: the table of slots. */
 #include "serve/slots.h"
 
 #include <assert.h>

@@ -1,6 +1,4 @@
-/*
- * stored.c: chains of stored responses, and their endpoints.
- */
+/* stored.c: chains of stored responses, and their endpoints. */
 #include "serve/stored.h"
 
 #include <string.h>

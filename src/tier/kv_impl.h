@@ -1,6 +1,4 @@
-/*
- * kv_impl.h: what kv.c and the protocols share. Internal to kv.h.
- */
+/* kv_impl.h: what kv.c and the protocols share. Internal to kv.h. */
 #pragma once
 
 #include <sys/socket.h>

@@ -1,6 +1,4 @@
-/*
- * kv_socket.c: sockets of plain bytes, or with a TLS session on top.
- */
+/* kv_socket.c: sockets of plain bytes, or with a TLS session on top. */
 #include "tier/kv_socket.h"
 
 #include <errno.h>

@@ -1,6 +1,4 @@
-/*
- * tier.c: waiting for a result. Everything else is up to each tier.
- */
+/* tier.c: waiting for a result. Everything else is up to each tier. */
 #include "tier/tier.h"
 
 #include <assert.h>

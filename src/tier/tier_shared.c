@@ -1,6 +1,4 @@
-/*
- * tier_shared.c: opening and closing, and what is known without asking the servers.
- */
+/* tier_shared.c: opening and closing, and what is known without asking the servers. */
 #include "tier/tier_shared.h"
 
 #include <string.h>
