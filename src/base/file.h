@@ -12,8 +12,7 @@
  *
  * Threads: the tables are read-only; several threads may use a handle, as with system calls.
  */
-#ifndef HEARTH_BASE_FILE_H
-#define HEARTH_BASE_FILE_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -168,5 +167,3 @@ enum err file_read_all(const struct file_sys *fs, int dir, const char *name, siz
  * its removal failed. `mode` as for open(2), the umask applies. */
 enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
                       size_t len, mode_t mode, struct errinfo *info) NODISCARD;
-
-#endif

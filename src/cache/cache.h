@@ -35,8 +35,7 @@
  *                                        v                           v
  *                                      freed <------ last release -- DROPPED
  */
-#ifndef HEARTH_CACHE_CACHE_H
-#define HEARTH_CACHE_CACHE_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -248,5 +247,3 @@ void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
 
 /* Copies the text to the caller's message, unless that is NULL; returns the error. */
 int cache_say(char *message, int error, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan.h: a plan, made by lookup.c and used by plan.c. Internal to the cache (cache.h). */
-#ifndef HEARTH_CACHE_PLAN_H
-#define HEARTH_CACHE_PLAN_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -53,5 +52,3 @@ uint32_t plan_limit_without(const struct object *object);
 bool plan_is_peek(const struct hearth_plan *plan);
 /* The plan as an event of this kind. */
 struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Not for other folders. docs/engine.md lists the facts that this code relies on.
  */
-#ifndef HEARTH_ENGINE_ENGINE_LLAMA_H
-#define HEARTH_ENGINE_ENGINE_LLAMA_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -158,5 +157,3 @@ void sections_close(struct engine_llama *llama);
  * token runs. */
 enum err engine_llama_probe(struct engine_llama *engine, const struct gguf_file *file,
                             struct log *log, struct errinfo *info) NODISCARD;
-
-#endif

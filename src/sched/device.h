@@ -7,8 +7,7 @@
  *
  * Owner of everything here: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_DEVICE_H
-#define HEARTH_SCHED_DEVICE_H
+#pragma once
 
 #include "base/list.h"
 #include "engine/engine.h"
@@ -169,5 +168,3 @@ bool save_oldest(struct sched *sched);
 /* While other jobs run: stores the next piece of a resident that should not wait longer, if that is
  * cheap. */
 void save_beside(struct sched *sched);
-
-#endif

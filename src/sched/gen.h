@@ -13,8 +13,7 @@
  * Threads: the fields of the request are read-only after sched_submit. gen_cancel may be called
  * from any thread while the gen is valid. Everything else belongs to the scheduler.
  */
-#ifndef HEARTH_SCHED_GEN_H
-#define HEARTH_SCHED_GEN_H
+#pragma once
 
 #include <hearth/hearth.h>
 
@@ -184,5 +183,3 @@ struct gen {
 /* Ends the generation at the scheduler's next turn; its state is kept (I95), and done is called.
  * Any thread; repeated calls are no-ops. Does not wake a sleeping scheduler: sched_cancel does. */
 void gen_cancel(struct gen *gen);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Owner: the scheduler's thread.
  */
-#ifndef HEARTH_SCHED_RESTORE_H
-#define HEARTH_SCHED_RESTORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ bool beside_begin(struct job *job);
 enum step beside_poll(struct job *job);
 /* The prefill needs no more reads: drops the plan. A no-op unless `beside`. */
 void beside_end(struct job *job);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Threads: any; a request belongs to the caller.
  */
-#ifndef HEARTH_SERVE_BASELINE_H
-#define HEARTH_SERVE_BASELINE_H
+#pragma once
 
 #include "base/str.h"
 #include "chat/gen_request.h"
@@ -35,5 +34,3 @@ void baseline_keep(struct shelf *shelf, const char *tenant, const char *id,
 void baseline_compare(struct shelf *shelf, const char *tenant, const struct gen_request *request,
                       const struct prepared *prepared, const struct hash256 *model,
                       struct diagnosis *out);
-
-#endif

@@ -22,8 +22,7 @@
  * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or from
  * within put and get.
  */
-#ifndef HEARTH_TIER_TIER_SSD_H
-#define HEARTH_TIER_TIER_SSD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ void tier_ssd_stats(struct tier *tier, struct tier_ssd_stats *stats);
 
 /* While held (true), new puts and gets stay in their queues. For tests of queued requests. */
 void tier_ssd_hold(struct tier *tier, bool hold);
-
-#endif
