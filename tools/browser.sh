@@ -1,10 +1,11 @@
 #!/bin/sh
 # browser.sh: print the command of a Chromium for tests/web, fetching one into the user's cache folder if there is none.
 #
-#   HEARTH_CHROMIUM, then chromium, chromium-headless-shell, google-chrome of the machine, then Debian's chromium-headless-shell, unpacked
-#   below the cache folder with the libraries that the machine lacks (about 100 MB to download, once per user). Nothing is installed and
-#   no root is needed: apt runs with its own lists and archives and a copy of the machine's package status, so that it names exactly what
-#   is missing here, for the suite that the machine has.
+#   HEARTH_CHROMIUM, then chromium-headless-shell of the machine or of the cache folder, which takes a third of the processor time of a whole
+#   browser, then chromium or google-chrome of the machine. If there is none, Debian's chromium-headless-shell is unpacked below the cache
+#   folder with the libraries that the machine lacks (about 100 MB to download, once per user). Nothing is installed and no root is needed:
+#   apt runs with its own lists and archives and a copy of the machine's package status, so that it names exactly what is missing here, for
+#   the suite that the machine has.
 #
 # All of it takes at most HEARTH_BROWSER_SECONDS (90). Without a browser the exit status is 1, and one line on stderr says why.
 set -eu
@@ -16,7 +17,7 @@ package=chromium-headless-shell
 
 die() { printf 'no browser: %s\n' "$*" >&2; exit 1; }
 
-for program in ${HEARTH_CHROMIUM:-chromium chromium-headless-shell google-chrome}; do
+for program in ${HEARTH_CHROMIUM:-chromium-headless-shell "$cache/chromium" chromium google-chrome}; do
     command -v "$program" && exit 0
 done
 [ -z "${HEARTH_CHROMIUM:-}" ] || die "HEARTH_CHROMIUM=$HEARTH_CHROMIUM is not there"

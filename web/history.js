@@ -98,7 +98,7 @@ function renewTable() {
     const rows = bins.times.map((time, i) => [time, ...shown.map(({ name }) => bins.tokens[name][i])]).reverse()
         .filter(([, ...values]) => values.some((value) => value > 0));
     $('history-table').replaceChildren(rows.length === 0 ? h('p', { class: 'muted' }, 'No tokens in this period.')
-        : h('table', { class: 'small' },
+        : h('table', { class: 'small', 'aria-label': 'Prompt tokens by source' },
             h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'From'), ...shown.map(({ title }) => h('th', { scope: 'col' }, title)))),
             h('tbody', {}, ...rows.map(([time, ...values]) => h('tr', {},
                 h('th', { scope: 'row' }, format.clock(time)), ...values.map((value) => h('td', {}, format.exact(value))))))));

@@ -19,11 +19,21 @@ after(async () => {
 
 /* Objects: memory that was taken for them may stay taken. */
 const held = async (name) => (await get(server.url, '/admin/stats')).tiers.find(({ tier }) => tier === name).objects;
+/* Stores follow an answer: waits until none has come for a while. */
+async function stored() {
+    const stores = async () => (await get(server.url, '/admin/stats')).tiers.map((tier) => tier.stores).join();
+    for (let last = '', same = 0; same < 8;) {
+        const now = await stores();
+        same = now === last ? same + 1 : 0;
+        last = now;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+}
 const objectsShown = (page, name) => page.locator(`.tier[data-key=${name}] dl div`, { hasText: 'Objects' }).locator('dd').textContent();
 
 /* It goes on until its client leaves, or the large context is full. */
 test('a running request is shown with its numbers, and goes', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     await page.waitForSelector('#welcome', { state: 'visible' }); /* no request has come yet */
     const leave = new AbortController();
     const answer = fetch(`${server.url}/v1/chat/completions`, {
@@ -46,7 +56,8 @@ test('a running request is shown with its numbers, and goes', async () => {
 
 test('clearing a tier is asked about, and does it', async () => {
     await talk(server.url, 2, 21);
-    const { page, close } = await openPage(browser, server.url);
+    await stored();
+    const { page, close } = await openPage(browser, server.url, { look: true });
     const before = await held('ram');
     assert.ok(before > 0);
     await becomes(() => objectsShown(page, 'ram'), () => String(before));
@@ -71,7 +82,8 @@ test('clearing a tier is asked about, and does it', async () => {
 
 test('all tiers are cleared at once', async () => {
     await talk(server.url, 2, 31);
-    const { page, close } = await openPage(browser, server.url);
+    await stored();
+    const { page, close } = await openPage(browser, server.url, { look: true });
     await page.waitForSelector('#tree li');
     await page.click('#clear-all');
     await page.click('#confirm-yes');
@@ -86,7 +98,7 @@ test('all tiers are cleared at once', async () => {
 test('a probe shows what would be reused, and where two prompts part', async () => {
     const messages = await talk(server.url, 2, 41);
     const other = [...messages.slice(0, 3), { role: 'user', content: 'lantern and something else' }];
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     await page.waitForSelector('#probe-model option', { state: 'attached' });
     const model = await page.inputValue('#probe-model');
     await page.fill('#probe-want', JSON.stringify(messages));
@@ -115,7 +127,7 @@ test('a probe shows what would be reused, and where two prompts part', async () 
 });
 
 test('what a probe cannot read is said in the server\'s words', async () => {
-    const { page, close } = await openPage(browser, server.url, { expected: /400/ });
+    const { page, close } = await openPage(browser, server.url, { look: true, expected: /400/ });
     await page.fill('#probe-want', '[{"role": "nobody"}]');
     await page.click('#probe-form button');
     await page.waitForSelector('#probe-result .error');
@@ -126,7 +138,7 @@ test('what a probe cannot read is said in the server\'s words', async () => {
 /* ---- models ---- */
 
 test('one click measures a new prompt and the next turn', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     const button = page.locator('.model [data-do=measure]');
     const asked = async () => (await get(server.url, '/admin/stats')).session.requests;
     const before = await asked();
@@ -148,7 +160,7 @@ test('one click measures a new prompt and the next turn', async () => {
 });
 
 test('a model is unloaded and loaded by buttons, and a failure is shown', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     const buttons = () => page.$$eval('.model button:not([hidden])', (all) => all.map((button) => button.dataset.do));
     const badge = () => page.textContent('.model .state');
     const stateOf = async () => (await get(server.url, '/admin/models')).models[0].state;
@@ -178,6 +190,7 @@ test('a model is unloaded and loaded by buttons, and a failure is shown', async 
 
 test('everything can be reached and done by keys', async () => {
     await talk(server.url, 2, 51);
+    await stored();
     const { page, close } = await openPage(browser, server.url, { view: '' }); /* an address with a place begins there */
     await page.waitForSelector('#tree summary');
     const focused = () => page.evaluate(() => {

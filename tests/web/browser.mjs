@@ -16,27 +16,36 @@ async function newPage(browser, context) {
 
 const EVENTS = ['console', 'pageerror', 'request'];
 const SIZE = { width: 1280, height: 720 };
-let looked = null; /* the page of the last test that only looked: a new one costs most of a second */
+let spare = null; /* the page of an earlier test: a new one costs a second */
+
+/* As a new page would be: nothing is stored. */
+async function renew(page) {
+    if (page.url() === 'about:blank') return;
+    await page.evaluate(() => { localStorage.clear(); sessionStorage.clear(); });
+    await page.goto('about:blank');
+    await page.emulateMedia({ colorScheme: null });
+}
 
 /* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. `view`: where; '' is where the page chooses.
- * `look`: the test changes nothing, and may use the page of another such test. */
+ * `look`: the test does not mind what earlier tests did on the page, which is used as they left it. */
 export async function openPage(browser, url, { expected = null, live = true, view = '#overview', look = false, viewport = SIZE, ...context } = {}) {
-    const complaints = [], address = `${url}/${view}`;
-    const again = look && looked?.url() === address;
-    const page = again ? looked : await newPage(browser, { viewport, ...context });
+    const complaints = [], address = `${url}/${view}`, plain = Object.keys(context).length === 0;
+    const page = (plain && spare) || await newPage(browser, { viewport, ...context });
     const complain = (text) => { if (!expected?.test(text)) complaints.push(text); };
 
+    if (plain) spare = null; /* a second page that is opened meanwhile is a new one */
+    await page.setViewportSize(viewport);
+    if (!look || page.url() !== address) await renew(page);
     page.on('console', (message) => { if (message.type() !== 'log') complain(`${message.type()}: ${message.text()}`); });
     page.on('pageerror', (error) => complain(`error: ${error.message}`));
     page.on('request', (request) => { if (new URL(request.url()).origin !== url) complain(`asked ${request.url()}`); });
-    if (again) await page.setViewportSize(viewport);
-    else await page.goto(address);
+    if (page.url() !== address) await page.goto(address);
     if (live) await page.waitForSelector('#link[data-state=ok]');
     return {
         page,
         /* To be called at the end of each test. */
         close: async () => {
-            if (look) looked = page;
+            if (plain && !spare) spare = page;
             else await page.context().close();
             for (const event of EVENTS) page.removeAllListeners(event);
             assert.deepEqual(complaints, []);

@@ -17,7 +17,12 @@ after(async () => {
     await server?.stop();
 });
 
-const openChat = (context = {}) => openPage(browser, server.url, { view: '#chat', ...context });
+/* `fresh`: without the conversations of earlier tests. */
+async function openChat({ fresh = false, ...context } = {}) {
+    const opened = await openPage(browser, server.url, { view: '#chat', look: !fresh, ...context });
+    await opened.page.$eval('#new-chat', (button) => button.click()); /* on a phone it is in a list */
+    return opened;
+}
 const box = '.pane .composer textarea';
 const answers = (page) => page.locator('.message.assistant');
 
@@ -136,7 +141,7 @@ test('the system prompt and the chosen model are sent', async () => {
 });
 
 test('a branch stands beside its conversation, and both answer', async () => {
-    const { page, close } = await openChat({ viewport: { width: 1400, height: 800 } });
+    const { page, close } = await openChat({ fresh: true, viewport: { width: 1400, height: 800 } });
     await settle(page);
     await say(page, 'A first word about lanterns and their light.', 1);
     await answers(page).first().locator('[data-do=branch]').click();
@@ -200,7 +205,7 @@ test('tools are JSON; their calls are shown, and their results are sent', async 
 });
 
 test('conversations stay in the browser, and a restarted server has their prefix', async () => {
-    const { page, close } = await openChat({ expected: /ERR_CONNECTION_REFUSED|Failed to load/ });
+    const { page, close } = await openChat({ fresh: true, expected: /ERR_CONNECTION_REFUSED|Failed to load/ });
     await settle(page);
     await page.click('[data-do=settings]');
     await page.fill('[name=system]', 'You are a keeper of long stories about rivers, stones, lamps and bridges. '.repeat(12));
@@ -285,7 +290,7 @@ test('Markdown becomes what it means', async () => {
 /* ---- everyone can use it ---- */
 
 test('the chat is legible in both themes, and reachable by keys', async () => {
-    const { page, close } = await openChat();
+    const { page, close } = await openChat({ fresh: true });
     await settle(page);
     await say(page, 'A word.', 1);
     await page.locator('.reuse summary').click();

@@ -52,7 +52,7 @@ test('reasons of misses are those of the API, in words', async () => {
 });
 
 test('recent requests with where they came from and why not more', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     await talk(server.url, 6, 17);
     await becomes(async () => (await stats()).session.requests, () => 11);
     const { recent } = await get(server.url, '/admin/requests');
@@ -109,7 +109,7 @@ test('models and tiers are those of the API', async () => {
 });
 
 test('the tree has every node, and stays as it was opened', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     const { nodes } = await get(server.url, '/admin/cache/tree');
     assert.ok(nodes.length >= 3, 'two conversations share a beginning');
     await page.waitForSelector('#tree li');
@@ -124,7 +124,7 @@ test('the tree has every node, and stays as it was opened', async () => {
 });
 
 test('the history as bars, or as a table without uPlot', async () => {
-    const { page, close } = await openPage(browser, server.url);
+    const { page, close } = await openPage(browser, server.url, { look: true });
     const drawn = !(await (await fetch(`${server.url}/ui/uplot.js`)).text()).includes('no-uplot.js');
     if (drawn) {
         await page.waitForSelector('#history-chart canvas');
