@@ -49,28 +49,29 @@ static void print_store(FILE *out, const struct serve_store *store,
     char ram[UNITS_TEXT_BYTES];
 
     if (store->cache == NULL) {
-        fprintf(out, "  cache    off\n");
+        fprintf(out, "  cache     off\n");
         return;
     }
     if (facts != NULL && facts->slicing == ENGINE_SLICING_NONE) {
-        fprintf(out, "  cache    off for this model: %s\n", engine_fault_text(facts->fault));
+        fprintf(out, "  cache     off for this model: %s\n", engine_fault_text(facts->fault));
         return;
     }
-    fprintf(out, "  cache    RAM %s, SSD %s%s\n", units_format_size(store->ram_bytes, ram),
+    fprintf(out, "  cache     RAM %s, SSD %s%s\n", units_format_size(store->ram_bytes, ram),
             store->ssd_dir != NULL ? store->ssd_dir : "none",
             store->ssd_dir != NULL && store->sealed ? ", encrypted" : "");
 }
 
 static void print_socket(FILE *out, const struct serve_place *place)
 {
-    fprintf(out, "  socket   %s\n\n", place->host);
+    fprintf(out, "  socket    %s\n\n", place->host);
     fprintf(out, "  curl --unix-socket %s http://localhost/v1/chat/completions \\\n", place->host);
 }
 
 static void print_urls(FILE *out, const char *url)
 {
-    fprintf(out, "  OpenAI   %s/v1\n  Anthropic %s\n", url, url);
-    fprintf(out, "  page     %s/ (dashboard: what is reused, what missed and why)\n\n", url);
+    fprintf(out, "  page      %s/ (open it in a browser: a chat that shows what was reused)\n",
+            url);
+    fprintf(out, "  OpenAI    %s/v1\n  Anthropic %s\n\n", url, url);
     fprintf(out, "  curl %s/v1/chat/completions \\\n", url);
 }
 

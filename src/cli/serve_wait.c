@@ -149,7 +149,8 @@ void serve_wait(const struct serve_wait *wait)
         else
             look(wait, &notify, watchdog_ns);
     }
-    LOG_INFO(wait->cli->log, "serve", "ending; again to end now",
+    LOG_INFO(wait->cli->log, "serve",
+             "shutting down after the running requests; a second signal ends at once",
              LOG_STR("signal", strsignal(signal)));
     notify_send(&notify, "STOPPING=1\nSTATUS=Finishing what runs.");
     notify_close(&notify);

@@ -41,13 +41,14 @@ static void test_cache_of_the_banner(void **state)
         .description = "d", .kinds = KIND_BIT(KIND_FULL), .slicing = ENGINE_SLICING_ROWS};
 
     (void)state;
-    expect_line(banner(&facts, 1, true), "\n  cache    RAM 1.0 GiB, SSD none\n");
-    expect_line(banner(&facts, 1, false), "\n  cache    off\n");
+    expect_line(banner(&facts, 1, true), "\n  cache     RAM 1.0 GiB, SSD none\n");
+    expect_line(banner(&facts, 1, false), "\n  cache     off\n");
     facts.slicing = ENGINE_SLICING_NONE;
     facts.fault = ENGINE_FAULT_IMPORT;
-    expect_line(banner(&facts, 1, true), "\n  cache    off for this model: the library refuses the "
-                                         "state that it has saved\n");
-    expect_line(banner(&facts, 2, true), "\n  cache    RAM 1.0 GiB, SSD none\n");
+    expect_line(banner(&facts, 1, true),
+                "\n  cache     off for this model: the library refuses the "
+                "state that it has saved\n");
+    expect_line(banner(&facts, 2, true), "\n  cache     RAM 1.0 GiB, SSD none\n");
 }
 
 TEST_SUITE(TEST(test_cache_of_the_banner))
