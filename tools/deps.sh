@@ -370,7 +370,7 @@ keep_debs() { # MANIFEST
 
 download() { # MANIFEST PACKAGES
     need apt-get apt-cache apt-config
-    say "asking the machine's Debian mirror for '$suite'"
+    say "reading the package lists of Debian $suite, which has libllama"
     update_lists
     # Asked with an empty archive folder, apt names every file of the closure with the sum from its signed lists: that is
     # the manifest. What is in .deps/debs from an earlier, interrupted or older run does not confuse it.

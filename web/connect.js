@@ -9,7 +9,7 @@ function snippets() {
     const auth = hasKey() ? ' \\\n  -H "Authorization: Bearer $HEARTH_API_KEY"' : '';
     return [
         ['Claude Code', `hearth launch claude --url ${url}\n# or: ANTHROPIC_BASE_URL=${url} ANTHROPIC_AUTH_TOKEN=${key} claude`],
-        ['Codex, OpenCode, aider and others', `hearth launch codex --url ${url}`],
+        ['Codex, OpenCode, Qwen Code, Pi', `hearth launch codex --url ${url}`],
         ['OpenAI SDK and others', `export OPENAI_BASE_URL=${url}/v1\nexport OPENAI_API_KEY=${key}`],
         ['curl', `curl ${url}/v1/chat/completions${auth} \\\n  -H 'Content-Type: application/json' \\\n` +
             `  -d '{"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 32}'`],

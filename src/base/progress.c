@@ -45,7 +45,8 @@ struct progress {
     enum progress_style style; /* not AUTO */
     enum progress_unit unit;
     bool color;
-    bool shown; /* a bar is on the screen */
+    bool shown;    /* a bar is on the screen */
+    bool fraction; /* the total means nothing to a reader: only the percentage is shown */
     char label[LABEL_BYTES_MAX + 1];
     const struct clock *clock;
     uint64_t started_ns;
@@ -183,7 +184,7 @@ static void compose(const struct progress *progress, unsigned parts, char text[T
             add_cells(progress, text);
         add(text, " ", "%3u%%", percent_of(progress));
     }
-    if (parts & PART_AMOUNT || progress->total == 0)
+    if ((parts & PART_AMOUNT && !progress->fraction) || progress->total == 0)
         add(text, "  ", "%s", format_amount(progress, amount));
     if (parts & PART_TIME)
         add(text, "  ", "%s", format_elapsed(progress, elapsed));
@@ -237,7 +238,10 @@ static void print_line(struct progress *progress, uint64_t now_ns)
 
     format_amount(progress, amount);
     format_elapsed(progress, elapsed);
-    if (progress->total > 0)
+    if (progress->total > 0 && progress->fraction)
+        snprintf(line, sizeof(line), "%s: %u%% (%s)\n", progress->label, progress->quarters * 25,
+                 elapsed);
+    else if (progress->total > 0)
         snprintf(line, sizeof(line), "%s: %u%% (%s, %s)\n", progress->label,
                  progress->quarters * 25, amount, elapsed);
     else
@@ -320,10 +324,12 @@ static void complete(struct progress *progress)
     }
 }
 
-bool progress_part(float done, void *progress)
+bool progress_part(float done, void *arg)
 {
     enum { STEPS = 1000 };
+    struct progress *progress = arg;
 
+    progress->fraction = true;
     progress_update(progress, (uint64_t)(done * STEPS), STEPS);
     return true;
 }

@@ -102,6 +102,25 @@ static void test_finish_completes_the_lines(void **state)
     expect("");
 }
 
+static void test_a_part_is_shown_as_a_percentage(void **state)
+{
+    struct progress *progress = create(PROGRESS_STYLE_LINES, "loading", PROGRESS_UNIT_NONE);
+
+    (void)state;
+    clock_fake_advance(fake_clock, NS_PER_S);
+    progress_part(0.5, progress);
+    expect("loading: 50% (1.0 s)\n");
+    progress_finish(&progress, true);
+    expect("loading: 100% (1.0 s)\n");
+
+    progress = create(PROGRESS_STYLE_BAR, "loading", PROGRESS_UNIT_NONE);
+    clock_fake_advance(fake_clock, NS_PER_S);
+    progress_part(0.5, progress);
+    expect("\rloading  [##########..........]  50%  1.0 s\x1b[K");
+    progress_finish(&progress, false);
+    expect("\r\x1b[K");
+}
+
 static void test_lines_without_a_total(void **state)
 {
     struct progress *progress = create(PROGRESS_STYLE_LINES, "counting", PROGRESS_UNIT_TOKENS);
@@ -370,6 +389,7 @@ static void test_a_full_pipe_is_not_waited_for(void **state)
 
 TEST_SUITE(PIPE_TEST(test_a_full_pipe_is_not_waited_for), PIPE_TEST(test_one_line_per_quarter),
            PIPE_TEST(test_finish_completes_the_lines), PIPE_TEST(test_lines_without_a_total),
+           PIPE_TEST(test_a_part_is_shown_as_a_percentage),
            PIPE_TEST(test_what_is_short_shows_nothing), PIPE_TEST(test_off_shows_nothing),
            PIPE_TEST(test_bar_is_redrawn_in_place), PIPE_TEST(test_bar_is_cleared_on_failure),
            PIPE_TEST(test_bar_without_a_total), PIPE_TEST(test_at_most_ten_bars_a_second),

@@ -1,14 +1,15 @@
 // Talks to the demo model through a real server and counts good answers. Greedy, so that a run is repeatable.
 //
-//     node demo_model.mjs URL facts|tools|names|schemas|talk
+//     node demo_model.mjs URL facts|tools|names|schemas|talk|apis
 const [url, part] = process.argv.slice(2);
 
-async function chat(messages, more = {}) {
-    const body = JSON.stringify({ messages, temperature: 0, max_tokens: 200, ...more });
-    const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
+async function ask(path, body) {
+    const answer = await fetch(url + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
     if (answer.status !== 200) throw new Error(`${answer.status}: ${await answer.text()}`);
-    return (await answer.json()).choices[0];
+    return answer.json();
 }
+
+const chat = async (messages, more = {}) => (await ask('/v1/chat/completions', { messages, temperature: 0, max_tokens: 200, ...more })).choices[0];
 
 const say = (content, more) => chat([{ role: 'user', content }], more);
 const results = [];
@@ -118,6 +119,26 @@ const parts = {
             { role: 'tool', tool_call_id: 'a', content: '{"city":"Oslo","sky":"light snow","temperature_c":-4}' }], { tools: PAGE });
         count(/Oslo.*light snow.*-4/.test(message.content), 'the result of a tool', message.content);
         finish(8);
+    },
+    // Every API: the model itself chooses to call a tool, and to end. A stop text cuts, and an answer that is asked for again is drafted.
+    async apis() {
+        const { name, description, parameters } = PAGE[0].function, messages = [{ role: 'user', content: 'What is the weather in Paris?' }];
+        const settings = { model: 'demo', temperature: 0 }, city = (args) => (typeof args === 'string' ? JSON.parse(args) : args)?.city;
+        const response = await ask('/v1/responses', { ...settings, input: messages, tools: [{ type: 'function', name, description, parameters }] });
+        const call = response.output.find(({ type }) => type === 'function_call');
+        count(response.status === 'completed' && call?.name === name && city(call.arguments) === 'Paris', 'Responses', JSON.stringify(response.output));
+        const message = await ask('/v1/messages', { ...settings, max_tokens: 200, messages, tools: [{ name, description, input_schema: parameters }] });
+        const use = message.content.find(({ type }) => type === 'tool_use');
+        count(message.stop_reason === 'tool_use' && use?.name === name && city(use.input) === 'Paris', 'Messages', JSON.stringify(message));
+        const ollama = await ask('/api/chat', { model: 'demo', stream: false, options: { temperature: 0 }, messages, tools: [PAGE[0]] });
+        count(ollama.done_reason === 'stop' && city(ollama.message.tool_calls?.[0].function.arguments) === 'Paris', 'Ollama', JSON.stringify(ollama));
+        const cut = await say('Count from 3 to 7.', { stop: ['6'] });
+        count(cut.finish_reason === 'stop' && /3, 4, 5, $/.test(cut.message.content), 'a stop text', cut.message.content);
+        const question = { ...settings, messages: [{ role: 'user', content: 'How would I find out why a request was a cache miss?' }] };
+        const [first, again] = [await ask('/v1/chat/completions', question), await ask('/v1/chat/completions', question)];
+        const { completion_tokens: tokens, completion_tokens_details: { accepted_prediction_tokens: drafted } } = again.usage;
+        count(again.choices[0].message.content === first.choices[0].message.content && drafted > tokens / 2, 'drafts', `${drafted} of ${tokens}`);
+        finish(results.length);
     },
 };
 

@@ -21,6 +21,13 @@ test_it_calls_tools() { talk tools; }
 test_it_remembers_names() { talk names; }
 test_it_follows_schemas() { talk schemas; }
 test_it_talks() { talk talk; }
+test_it_talks_in_every_api() { talk apis; }
+
+test_it_talks_in_the_terminal() {
+    run "$HEARTH" run --url http://127.0.0.1:1 -t 1 -c 2048 --temp 0 demo 'Good morning! I am Ada.'
+    expect_status 0
+    expect_out Ada
+}
 
 test_it_is_small() {
     [ "$(stat -c %s "$model")" -le 12000000 ] || fail 'more than 12 MB'
