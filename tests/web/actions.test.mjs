@@ -19,15 +19,16 @@ after(async () => {
 
 /* Objects: memory that was taken for them may stay taken. */
 const held = async (name) => (await get(server.url, '/admin/stats')).tiers.find(({ tier }) => tier === name).objects;
-/* Stores follow an answer: waits until none has come for a while. */
-async function stored() {
-    const stores = async () => (await get(server.url, '/admin/stats')).tiers.map((tier) => tier.stores).join();
-    for (let last = '', same = 0; same < 8;) {
-        const now = await stores();
-        same = now === last ? same + 1 : 0;
-        last = now;
-        await new Promise((resolve) => setTimeout(resolve, 100));
-    }
+/* A conversation whose state is in RAM and on the SSD: stores follow an answer. */
+async function talkAndStore(seed) {
+    const nodes = async () => (await get(server.url, '/admin/cache/tree')).nodes;
+    const requests = async () => (await get(server.url, '/admin/stats')).session.requests;
+    const earlier = new Set((await nodes()).map(({ key }) => key)), asked = await requests();
+    await talk(server.url, 2, seed);
+    await becomes(requests, () => asked + 2);
+    const [{ prompt_tokens: last }] = (await get(server.url, '/admin/requests')).recent;
+    await becomes(async () => (await nodes()).some(({ key, end, tiers }) =>
+        !earlier.has(key) && end >= last && tiers.includes('ram') && tiers.includes('ssd')), () => true);
 }
 const objectsShown = (page, name) => page.locator(`.tier[data-key=${name}] dl div`, { hasText: 'Objects' }).locator('dd').textContent();
 
@@ -55,8 +56,7 @@ test('a running request is shown with its numbers, and goes', async () => {
 });
 
 test('clearing a tier is asked about, and does it', async () => {
-    await talk(server.url, 2, 21);
-    await stored();
+    await talkAndStore(21);
     const { page, close } = await openPage(browser, server.url, { look: true });
     const before = await held('ram');
     assert.ok(before > 0);
@@ -81,8 +81,7 @@ test('clearing a tier is asked about, and does it', async () => {
 });
 
 test('all tiers are cleared at once', async () => {
-    await talk(server.url, 2, 31);
-    await stored();
+    await talkAndStore(31);
     const { page, close } = await openPage(browser, server.url, { look: true });
     await page.waitForSelector('#tree li');
     await page.click('#clear-all');
@@ -189,8 +188,7 @@ test('a model is unloaded and loaded by buttons, and a failure is shown', async 
 /* ---- without a mouse ---- */
 
 test('everything can be reached and done by keys', async () => {
-    await talk(server.url, 2, 51);
-    await stored();
+    await talkAndStore(51);
     const { page, close } = await openPage(browser, server.url, { view: '' }); /* an address with a place begins there */
     await page.waitForSelector('#tree summary');
     const focused = () => page.evaluate(() => {
