@@ -81,6 +81,13 @@ static struct kv_op run_one(struct kv *kv, enum kv_verb verb, const char *name, 
     return op;
 }
 
+static void expect_ttl(const struct fleet_server *server)
+{
+    long ttl = strtol(fleet_ask(server, "TTL a") + 1, NULL, 10);
+
+    assert_true(ttl > 0 && ttl <= 60);
+}
+
 static void check_values(const char *program)
 {
     struct fleet_server server;
@@ -90,11 +97,13 @@ static void check_values(const char *program)
     assert_int_equal(run_one(kv, KV_GET, "a", false).result, KV_MISSING);
     assert_int_equal(run_one(kv, KV_EXISTS, "a", false).result, KV_MISSING);
     assert_int_equal(run_one(kv, KV_PUT, "a", true).result, KV_OK);
+    expect_ttl(&server);
     assert_int_equal(run_one(kv, KV_PUT, "a", true).result, KV_OK); /* it stays */
     assert_int_equal(run_one(kv, KV_EXISTS, "a", false).result, KV_OK);
     assert_int_equal(run_one(kv, KV_GET, "a", false).got, 4);
-    long ttl = strtol(fleet_ask(&server, "TTL a") + 1, NULL, 10);
-    assert_true(ttl > 50 && ttl <= 60);
+    assert_string_equal(fleet_ask(&server, "PERSIST a"), ":1");
+    assert_int_equal(run_one(kv, KV_GET, "a", false).result, KV_OK);
+    expect_ttl(&server); /* a read renews it */
     assert_int_equal(run_one(kv, KV_DELETE, "a", false).result, KV_OK);
     assert_int_equal(run_one(kv, KV_GET, "a", false).result, KV_MISSING);
     assert_int_equal(run_names(kv, KV_PUT), NAMES);

@@ -2,6 +2,7 @@
  * shared_writer_test.c: writes to a real store: the most useful ones first, and no tenant alone.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -48,6 +49,18 @@ static enum tier_result put(struct tier *tier, uint32_t n, uint8_t tenant)
     return result;
 }
 
+/* Every key ends by itself: heads, parts, pages, notes and counters. */
+static void expect_ttl_of_all(void)
+{
+    const char *text = fleet_ask_value(&server, "INFO keyspace"); /* "# Keyspace" */
+    const char *keys = strstr(text + strlen(text) + 1, "keys=");
+    const char *ending = keys != NULL ? strstr(keys, "expires=") : NULL;
+
+    assert_non_null(ending);
+    assert_true(strtoul(keys + 5, NULL, 10) > 2);
+    assert_int_equal(strtoul(ending + 8, NULL, 10), strtoul(keys + 5, NULL, 10));
+}
+
 /* A tenant that writes on two machines fills its share and no more; another one has room. */
 static void test_tenant_cannot_fill_the_store(void **state)
 {
@@ -73,6 +86,9 @@ static void test_tenant_cannot_fill_the_store(void **state)
     assert_int_equal(put(machines[0], 0, 1), TIER_OK); /* it is there: no bytes */
     assert_int_equal(put(machines[0], PUTS, 2), TIER_OK);
     assert_int_equal(put(machines[1], PUTS + 1, 0), TIER_OK); /* without a tenant: no limit */
+    tier_shared_put_note(machines[0], &(struct hash256){{5}}, "note", 4);
+    assert_true(machines[0]->ops->flush(machines[0], WAIT_NS));
+    expect_ttl_of_all();
     for (int i = 0; i < 2; i++)
         tier_close(&machines[i]);
 }
