@@ -530,7 +530,7 @@ static void give_up_llama(struct side *side, const char *why)
 
     server_kill(&side->server);
     progress_finish(&bench->bar, false);
-    fprintf(bench->cli->err, "llama-server is not compared: %s\n", why);
+    bench_tell(bench, "llama-server is not compared: %s", why);
     sheet_note(bench->sheet, "llama-server is not compared: %s", why);
 }
 
@@ -640,11 +640,10 @@ static void write_row(const struct side *sides, const char *name, struct rounds 
         sheet_number(bench->sheet, cells[i]);
     sheet_number(bench->sheet, cells[7] / drafts);
     progress_finish(&bench->bar, true);
-    fprintf(bench->cli->err,
-            "%s: %.2f ms per token, %.2f with drafts (%.2fx), %.1f tokens per run; llama-server "
-            "%.2f ms\n",
-            name, cells[0], drafts, time.median, cells[6], cells[7]);
-    fflush(bench->cli->err);
+    bench_tell(bench,
+               "%s: %.2f ms per token, %.2f with drafts (%.2fx), %.1f tokens per run; llama-server "
+               "%.2f ms",
+               name, cells[0], drafts, time.median, cells[6], cells[7]);
 }
 
 /* False: the row cannot be measured. */

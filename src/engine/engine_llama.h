@@ -82,7 +82,8 @@ struct engine_llama {
     uint32_t piece_max;
     uint64_t pieces_count; /* imported so far, other than whole images */
     struct cells cells;
-    void *piece;            /* PIECE_BYTES of host memory; NULL until the first piece */
+    void *piece; /* host memory to cut a piece into; NULL until the first */
+    uint64_t piece_bytes;
     struct hash256 bits;    /* of the logits that the self-test computed */
     unsigned char *staging; /* for settling; as large as the largest window so far */
     uint64_t staging_bytes;

@@ -18,9 +18,8 @@
  *                          snapshot on top.
  *
  * So an image goes from the library into the caller's memory and back without an extra copy, unless
- * it has to be cut (cells.h). The
- * probe has measured A and P when the model was loaded; if the library returns other sizes, the
- * comparison in state.c catches it.
+ * it has to be cut (cells.h). The probe has measured A and P when the model was loaded; if the
+ * library returns other sizes, the comparison in state.c catches it.
  */
 #include <assert.h>
 #include <string.h>
@@ -31,7 +30,7 @@
 #include "engine/host_memory.h"
 #include "engine/rows_image.h"
 
-enum { PIECE_BYTES = 64 << 20 };
+enum { PIECE_BYTES_MIN = 1 << 20, PIECE_BYTES_MAX = 64 << 20 };
 
 static void clear(struct engine_llama *llama, seq_id seq)
 {
@@ -80,6 +79,18 @@ static uint64_t set_state(struct engine_llama *llama, seq_id seq, const void *fr
     return catch_call(call_state, &call) == ERR_OK ? call.done : 0;
 }
 
+/* What follows the rows of an image: P_empty. */
+static uint64_t tail_bytes(const struct engine_llama *llama)
+{
+    return llama->sections.empty_bytes - llama->sections.header;
+}
+
+static uint64_t put_tail(const struct engine_llama *llama, void *to)
+{
+    memcpy(to, llama->sections.empty + llama->sections.header, tail_bytes(llama));
+    return tail_bytes(llama);
+}
+
 uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens)
 {
     const struct sections *sections = &engine_llama_of(engine)->sections;
@@ -124,11 +135,9 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
     clear(llama, llama->temp);
     if (written != full || written == 0)
         return 0;
-    uint64_t tail = sections->empty_bytes - sections->header;
-    if (rows + tail > capacity)
+    if (rows + tail_bytes(llama) > capacity)
         return 0;
-    memcpy((unsigned char *)dst + rows, sections->empty + sections->header, tail);
-    return rows + tail;
+    return rows + put_tail(llama, (unsigned char *)dst + rows);
 }
 
 uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
@@ -250,39 +259,61 @@ static bool import_image(struct engine_llama *llama, seq_id seq, const void *dat
     return ok;
 }
 
+static void free_piece(struct engine_llama *llama)
+{
+    if (llama->piece != NULL)
+        host_memory_free(llama->piece, NULL);
+    llama->piece = NULL;
+    llama->piece_bytes = 0;
+}
+
+/* Grows in powers of two: pinning memory takes long. */
+static bool reserve_piece(struct engine_llama *llama, uint64_t bytes)
+{
+    uint64_t size = PIECE_BYTES_MIN;
+
+    assert(bytes <= PIECE_BYTES_MAX);
+    if (bytes <= llama->piece_bytes)
+        return true;
+    while (size < bytes)
+        size *= 2;
+    free_piece(llama);
+    llama->piece = host_memory_alloc(size, NULL);
+    llama->piece_bytes = llama->piece != NULL ? size : 0;
+    return llama->piece != NULL;
+}
+
 /* How many cells of an image are imported next; 0: they cannot be cut out. */
 static uint32_t choose_piece(struct engine_llama *llama, const struct rows_image *image,
                              uint32_t begin)
 {
     uint32_t left = image->count - begin, piece = cells_piece(&llama->cells, left);
-    uint64_t tail = llama->sections.empty_bytes - llama->sections.header;
 
     if (llama->piece_max > 0)
         piece = MIN(piece, llama->piece_max);
     if (piece == image->count)
         return piece;
-    if (llama->piece == NULL)
-        llama->piece = host_memory_alloc(PIECE_BYTES, NULL);
-    while (piece > 0 && rows_image_piece_bytes(image, piece) + tail > PIECE_BYTES)
+    while (piece > 0 && rows_image_piece_bytes(image, piece) + tail_bytes(llama) > PIECE_BYTES_MAX)
         piece /= 2;
-    return llama->piece != NULL ? piece : 0;
+    if (piece > 0 &&
+        !reserve_piece(llama, rows_image_piece_bytes(image, piece) + tail_bytes(llama)))
+        return 0;
+    return piece;
 }
 
 static bool import_piece(struct engine_llama *llama, seq_id seq, const struct rows_image *image,
                          uint32_t begin, uint32_t end)
 {
-    const struct sections *sections = &llama->sections;
-    uint64_t tail = sections->empty_bytes - sections->header;
     const void *data = image->data;
     uint64_t bytes = image->bytes;
 
     if (end - begin < image->count) {
         data = llama->piece;
         bytes = rows_image_cut(image, begin, end, llama->piece);
-        memcpy((unsigned char *)llama->piece + bytes, sections->empty + sections->header, tail);
+        put_tail(llama, (unsigned char *)llama->piece + bytes);
         llama->pieces_count++;
     }
-    if (!import_image(llama, seq, data, bytes + tail))
+    if (!import_image(llama, seq, data, bytes + tail_bytes(llama)))
         return false;
     for (uint32_t i = begin; i < end; i++)
         cells_place(&llama->cells, seq, rows_image_position(image, i));
@@ -292,8 +323,7 @@ static bool import_piece(struct engine_llama *llama, seq_id seq, const struct ro
 bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
 {
     struct engine_llama *llama = engine_llama_of(engine);
-    const struct sections *sections = &llama->sections;
-    uint64_t tail = sections->empty_bytes - sections->header;
+    uint64_t tail = tail_bytes(llama);
     struct rows_image image;
     uint32_t begin = 0, piece = 0;
 
@@ -313,9 +343,7 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
 void sections_close(struct engine_llama *llama)
 {
     cells_fini(&llama->cells);
-    if (llama->piece != NULL)
-        host_memory_free(llama->piece, NULL);
-    llama->piece = NULL;
+    free_piece(llama);
 }
 
 /* Before the snapshot is imported, a sequence has only rows, and rows can be cut whatever the

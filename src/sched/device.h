@@ -114,8 +114,6 @@ void device_lose(struct sched *sched);
 /* Before a job that has `have` tokens starts: frees residents other than `keep` if the job is
  * better off without them and the cache has them. */
 void device_trim(struct job *job, const struct resident *keep, uint32_t have);
-/* The speed of imports: measured, else that of exports; 0 = not known. */
-double sched_import_speed(const struct sched *sched);
 /* A batch of this many tokens took so long: teaches what cells in use cost. */
 void device_learn(struct sched *sched, uint64_t tokens, uint64_t ns);
 /* Between two batches: stores a piece of a resident whose cells have cost too much, or frees it.

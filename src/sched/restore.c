@@ -254,9 +254,18 @@ static void on_ready(void *arg)
     ask_nudge(arg);
 }
 
+double restore_speed(const struct sched *sched)
+{
+    double byte_ns = line_slope(&sched->store_cost.rows);
+
+    return sched->import_bytes_per_s > 0 ? sched->import_bytes_per_s
+           : byte_ns > 0                 ? NS_PER_S / byte_ns
+                                         : 0;
+}
+
 static double expected_import_speed(const struct sched *sched)
 {
-    double speed = sched_import_speed(sched);
+    double speed = restore_speed(sched);
 
     return speed > 0 ? speed : import_guess;
 }

@@ -16,6 +16,7 @@
 struct hearth_plan;
 struct hearth_space;
 struct job;
+struct sched;
 
 /* Result of a step of a job. */
 enum step {
@@ -65,6 +66,8 @@ void restore_lose(struct job *job);
 void restore_uncredit(struct job *job);
 /* No thread reads the objects any more: before the plan is shortened. */
 void restore_stop_verifying(struct job *job);
+/* Bytes per second of imports: measured, else those of exports; 0 = not known. */
+double restore_speed(const struct sched *sched);
 /* Tokens imported so far by a restore that is not finished. */
 uint32_t restore_done(const struct job *job);
 

@@ -30,15 +30,6 @@ void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns)
         *speed = *speed > 0 ? 0.8 * *speed + 0.2 * now : now;
 }
 
-double sched_import_speed(const struct sched *sched)
-{
-    double byte_ns = line_slope(&sched->store_cost.rows);
-
-    return sched->import_bytes_per_s > 0 ? sched->import_bytes_per_s
-           : byte_ns > 0                 ? NS_PER_S / byte_ns
-                                         : 0;
-}
-
 uint32_t sched_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count)
 {
     uint32_t most = MIN(a_count, b_count), at = 0;

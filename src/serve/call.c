@@ -477,9 +477,9 @@ static bool preflight(struct call *call, struct api_error *error)
     return true;
 }
 
-/* The space of tenant and salt. A salt is text from the client: it is hashed, so that it can
- * neither be long nor look like a tenant. A cache that is unavailable fails nothing (keeps I94). */
-/* Of the model, or of its draft model. */
+/* The space of tenant and salt, for the model or its draft model. A salt is text from the client: it
+ * is hashed, so that it can neither be long nor look like a tenant. A cache that is unavailable
+ * fails nothing (keeps I94). */
 static struct hearth_space *open_space(struct call *call, bool draft)
 {
     const struct gen_request *request = &call->request;
@@ -507,7 +507,8 @@ struct hearth_space *call_space(struct call *call)
     return open_space(call, false);
 }
 
-static void fill_gen(struct call *call, struct call_choice *choice, struct hearth_space *space)
+static void fill_gen(struct call *call, struct call_choice *choice, struct hearth_space *space,
+                     struct hearth_space *draft_space)
 {
     const struct gen_request *request = &call->request;
     const struct prepared *prepared = &call->prepared;
@@ -516,7 +517,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 
     gen->id = call->first_id + choice->index;
     gen->space = space;
-    gen->draft_space = space != NULL ? open_space(call, true) : NULL;
+    gen->draft_space = draft_space;
     gen->tenant = call->who;
     gen->tokens = prompt->tokens;
     gen->tokens_count = (uint32_t)prompt->count;
@@ -561,6 +562,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 static void make_choices(struct call *call)
 {
     struct hearth_space *space = call_space(call);
+    struct hearth_space *draft_space = space != NULL ? open_space(call, true) : NULL;
     const struct prepared *prepared = &call->prepared;
 
     if (space != NULL && call->store_wait_ns >= NS_PER_MS && call->request.cache_read)
@@ -576,7 +578,7 @@ static void make_choices(struct call *call)
         call->choices[i].index = i;
         buf_init(&call->choices[i].raw, ANSWER_TEXT_BYTES_MAX);
         stop_text_init(&call->choices[i].stop, call->request.stops, call->request.stops_count);
-        fill_gen(call, &call->choices[i], space);
+        fill_gen(call, &call->choices[i], space, draft_space);
     }
 }
 
