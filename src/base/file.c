@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,6 +55,13 @@ static int set_times(int fd, uint64_t wall_ns)
                             .tv_nsec = (long)(wall_ns % NS_PER_S)};
 
     return futimens(fd, (struct timespec[]){time, time});
+}
+
+static ssize_t read_cached(int fd, void *buf, size_t len, off_t offset)
+{
+    struct iovec to = {.iov_base = buf, .iov_len = len};
+
+    return preadv2(fd, &to, 1, offset, RWF_NOWAIT);
 }
 
 static int list_entries(int dir, file_entry_fn *fn, void *arg)

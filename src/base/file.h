@@ -31,6 +31,8 @@
  * lose it).
  *
  *      fsync      files and directories
+ *      pread_cached  only what is in the page cache, without waiting for the disk: less than asked
+ *                 for, or -EAGAIN, if some of it is not; -EOPNOTSUPP where this cannot be told
  *      fallocate  len > 0; reserves blocks so that later writes cannot fail with ENOSPC. Not
  *                 posix_fallocate: where the file system cannot reserve, it writes zeros over the
  *                 whole length
@@ -51,30 +53,33 @@
     X(PWRITE, ssize_t, pwrite, (void *ctx, int fd, const void *buf, size_t len, off_t offset), \
       pwrite(fd, buf, len, offset), fd, buf, len, offset)
 
-#define FILE_CALL_TABLE_WHOLE(X)                                                                  \
-    X(OPENAT, int, openat, (void *ctx, int dir, const char *name, int flags, mode_t mode),        \
-      openat(dir, name, flags, mode), dir, name, flags, mode)                                     \
-    X(FSYNC, int, fsync, (void *ctx, int fd), fsync(fd), fd)                                      \
-    X(FTRUNCATE, int, ftruncate, (void *ctx, int fd, off_t len), ftruncate(fd, len), fd, len)     \
-    X(FALLOCATE, int, fallocate, (void *ctx, int fd, off_t len), fallocate(fd, 0, 0, len), fd,    \
-      len)                                                                                        \
-    X(FSTAT, int, fstat, (void *ctx, int fd, struct stat *st), fstat(fd, st), fd, st)             \
-    X(FSTATAT, int, fstatat, (void *ctx, int dir, const char *name, struct stat *st),             \
-      fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW), dir, name, st)                                 \
-    X(FSTATVFS, int, fstatvfs, (void *ctx, int fd, struct statvfs *vfs), fstatvfs(fd, vfs), fd,   \
-      vfs)                                                                                        \
-    X(RENAMEAT, int, renameat,                                                                    \
-      (void *ctx, int from_dir, const char *from, int to_dir, const char *to),                    \
-      renameat(from_dir, from, to_dir, to), from_dir, from, to_dir, to)                           \
-    X(UNLINKAT, int, unlinkat, (void *ctx, int dir, const char *name, bool is_dir),               \
-      unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0), dir, name, is_dir)                          \
-    X(MKDIRAT, int, mkdirat, (void *ctx, int dir, const char *name, mode_t mode),                 \
-      mkdirat(dir, name, mode), dir, name, mode)                                                  \
-    X(LOCK, int, lock, (void *ctx, int fd, bool exclusive),                                       \
-      flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB), fd, exclusive)                        \
-    X(FUTIMENS, int, futimens, (void *ctx, int fd, uint64_t wall_ns), set_times(fd, wall_ns), fd, \
-      wall_ns)                                                                                    \
-    X(LIST, int, list, (void *ctx, int dir, file_entry_fn *fn, void *arg),                        \
+#define FILE_CALL_TABLE_WHOLE(X)                                                                   \
+    X(PREAD_CACHED, ssize_t, pread_cached,                                                         \
+      (void *ctx, int fd, void *buf, size_t len, off_t offset), read_cached(fd, buf, len, offset), \
+      fd, buf, len, offset)                                                                        \
+    X(OPENAT, int, openat, (void *ctx, int dir, const char *name, int flags, mode_t mode),         \
+      openat(dir, name, flags, mode), dir, name, flags, mode)                                      \
+    X(FSYNC, int, fsync, (void *ctx, int fd), fsync(fd), fd)                                       \
+    X(FTRUNCATE, int, ftruncate, (void *ctx, int fd, off_t len), ftruncate(fd, len), fd, len)      \
+    X(FALLOCATE, int, fallocate, (void *ctx, int fd, off_t len), fallocate(fd, 0, 0, len), fd,     \
+      len)                                                                                         \
+    X(FSTAT, int, fstat, (void *ctx, int fd, struct stat *st), fstat(fd, st), fd, st)              \
+    X(FSTATAT, int, fstatat, (void *ctx, int dir, const char *name, struct stat *st),              \
+      fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW), dir, name, st)                                  \
+    X(FSTATVFS, int, fstatvfs, (void *ctx, int fd, struct statvfs *vfs), fstatvfs(fd, vfs), fd,    \
+      vfs)                                                                                         \
+    X(RENAMEAT, int, renameat,                                                                     \
+      (void *ctx, int from_dir, const char *from, int to_dir, const char *to),                     \
+      renameat(from_dir, from, to_dir, to), from_dir, from, to_dir, to)                            \
+    X(UNLINKAT, int, unlinkat, (void *ctx, int dir, const char *name, bool is_dir),                \
+      unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0), dir, name, is_dir)                           \
+    X(MKDIRAT, int, mkdirat, (void *ctx, int dir, const char *name, mode_t mode),                  \
+      mkdirat(dir, name, mode), dir, name, mode)                                                   \
+    X(LOCK, int, lock, (void *ctx, int fd, bool exclusive),                                        \
+      flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB), fd, exclusive)                         \
+    X(FUTIMENS, int, futimens, (void *ctx, int fd, uint64_t wall_ns), set_times(fd, wall_ns), fd,  \
+      wall_ns)                                                                                     \
+    X(LIST, int, list, (void *ctx, int dir, file_entry_fn *fn, void *arg),                         \
       list_entries(dir, fn, arg), dir, fn, arg)
 
 typedef void file_entry_fn(const char *name, unsigned char d_type, void *arg);

@@ -10,16 +10,21 @@
  *      server 2  the same folders after a restart: A;  server 3: A'
  *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
  *
- * Each A' has another last tenth, each A" another end. Only A, B and these are ever computed, so that large sizes
- * take no longer than necessary.
+ * Each A' has another last tenth, each A" another end. Only A, B and these are ever computed, so
+ * that large sizes take no longer than necessary. The rows of the SSD show the disk's speed: the
+ * page cache is emptied of the files. After a restart it still has them, as for a user.
  *
  * Each row says where the tokens really came from, whatever the case is called. A hot case that
- * reused nothing is a failure.
+ * reused nothing is a failure, unless the server says that computing was faster.
  */
+#include <fcntl.h>
+#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "hearth/hearth.h"
 
 #include "base/file.h"
 #include "lab/spread.h"
@@ -64,6 +69,7 @@ static const double MIB = 1 << 20;
 struct prefix {
     struct bench *bench;
     struct server server;
+    char ssd[SERVER_PATH_BYTES + 64]; /* the server's folder */
     uint32_t size;
     double bytes_per_token;
     double cold_ttft_ms, cold_total_ms;
@@ -152,7 +158,8 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, stru
     }
     if (good && name != NULL)
         add_row(prefix, name, &result);
-    if (good && name != NULL && !cold && result.cached <= 0)
+    bool chosen = strcmp(result.cache.reason, hearth_reason_name(HEARTH_REASON_CHEAPER)) == 0;
+    if (good && name != NULL && !cold && !chosen && result.cached <= 0)
         bench_fail(prefix->bench, "%u tokens, %s: nothing was reused (%s)", prefix->size, name,
                    result.cache.reason);
     buf_fini(&text);
@@ -163,11 +170,34 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, stru
     return good;
 }
 
+static int drop_pages(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    int fd = type == FTW_F ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    (void)st;
+    (void)at;
+    if (fd >= 0) {
+        (void)!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+    return 0;
+}
+
+static bool measure_disk(struct prefix *prefix, const char *name, uint64_t seed, struct edit edit)
+{
+    enum { HANDLES = 16 };
+
+    sync(); /* pages that were not written yet cannot be dropped */
+    if (nftw(prefix->ssd, drop_pages, HANDLES, FTW_PHYS) != 0)
+        return bench_fail(prefix->bench, "%s cannot be listed", prefix->ssd);
+    return measure(prefix, name, seed, edit);
+}
+
 static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
 {
     struct bench *bench = prefix->bench;
-    char state[SERVER_PATH_BYTES + 64], ssd[SERVER_PATH_BYTES + 64], ram[32];
-    const char *more[] = {"--state-dir", state,         "--ssd-dir", ssd, "--ssd-free",
+    char state[SERVER_PATH_BYTES + 64], ram[32];
+    const char *more[] = {"--state-dir", state,         "--ssd-dir", prefix->ssd, "--ssd-free",
                           "1MiB",        "--ram-cache", ram,         NULL};
     struct errinfo info = {0};
     /* Room for one and a quarter: a second prompt evicts the first. */
@@ -177,7 +207,7 @@ static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
 
     setup.more = more;
     snprintf(state, sizeof(state), "%s/%u-state", bench->scratch, prefix->size);
-    snprintf(ssd, sizeof(ssd), "%s/%u-ssd", bench->scratch, prefix->size);
+    snprintf(prefix->ssd, sizeof(prefix->ssd), "%s/%u-ssd", bench->scratch, prefix->size);
     snprintf(ram, sizeof(ram), "%llu", (unsigned long long)ram_bytes);
     if (server_start_hearth(&prefix->server, &setup, &info) != ERR_OK)
         return bench_fail(bench, "%s", info.text);
@@ -228,9 +258,9 @@ static bool run_size(struct prefix *prefix, const char *model)
            start(prefix, model, 0) &&
            measure(prefix, "restart, nearest", a, (struct edit){103, 0}) && stop(prefix) &&
            start(prefix, model, one) && measure(prefix, NULL, a, none) &&
-           measure(prefix, NULL, b, none) && measure(prefix, "ssd, exact", a, none) &&
+           measure(prefix, NULL, b, none) && measure_disk(prefix, "ssd, exact", a, none) &&
            measure(prefix, NULL, b, none) &&
-           measure(prefix, "ssd, nearest", a, (struct edit){104, 0}) && stop(prefix);
+           measure_disk(prefix, "ssd, nearest", a, (struct edit){104, 0}) && stop(prefix);
 }
 
 static enum cli_exit run(struct bench *bench)

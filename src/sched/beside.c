@@ -105,6 +105,8 @@ void beside_end(struct job *job)
     if (!restore->beside)
         return;
     restore->beside = false;
+    if (job->done >= hearth_plan_info(restore->plan)->boundary && !job->started)
+        job->usage.reason = HEARTH_REASON_CHEAPER; /* it won the race */
     /* The plan may have been shortened since. */
     size_t count = hearth_plan_info(restore->plan)->objects_count;
     if (restore->front > 0 && restore->front <= count) { /* only these were used */

@@ -196,7 +196,7 @@ static double until_computed(const struct sched *sched)
 /* Less if state is seldom used again. Before the first restore, exports tell its price. */
 static double until_restored(const struct sched *sched)
 {
-    double share = MIN(again_factor(&sched->again), 1), speed = sched_import_speed(sched);
+    double share = MIN(again_factor(&sched->again), 1), speed = restore_speed(sched);
     double token_ns = speed > 0 ? NS_PER_S * (double)sched->facts->rows_bytes_per_token / speed : 0;
 
     return tokens_worth(sched, share * token_ns);
@@ -302,10 +302,22 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
     bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
                               : seems_too_much(resident, cells, work);
 
-    return costs && !is_awaited(sched, job, resident) &&
-           (is_kept(resident, price_beside(sched, resident, cells, work)) ||
-            (again_factor(&sched->again) < 1 && resident->space != NULL &&
-             costs_more_than_computing(sched, resident, work)));
+    bool awaited = costs && is_awaited(sched, job, resident);
+    bool kept = costs && !awaited && is_kept(resident, price_beside(sched, resident, cells, work));
+    bool leaves =
+        kept || (costs && !awaited && again_factor(&sched->again) < 1 && resident->space != NULL &&
+                 costs_more_than_computing(sched, resident, work));
+
+    log_text(sched->options.log, LOG_LEVEL_DEBUG, "device",
+             "%llu has %llu tokens to compute, %u finished ones %s: worth %.0f tokens beside them, "
+             "%s",
+             (unsigned long long)job->id, (unsigned long long)work, cells,
+             leaves ? "leave" : "stay", patience,
+             !costs    ? "which is more"
+             : awaited ? "awaited"
+             : kept    ? "in the cache"
+                       : "not in the cache");
+    return leaves;
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */

@@ -16,9 +16,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sysinfo.h"
 #include "tier/ssd_impl.h"
 
-enum { WRITERS = 2, READERS = 4, QUEUE_ITEMS = 1024, TOKENS_MAX = 1 << 24 };
+enum { WRITERS = 2, READERS_MIN = 4, READERS_MAX = 8, QUEUE_ITEMS = 1024, TOKENS_MAX = 1 << 24 };
 
 #define QUEUE_BYTES (UINT64_C(1) << 30)
 
@@ -239,7 +240,9 @@ static const struct tier_ops ssd_ops = {
 static void fill_defaults(struct tier_ssd_options *options)
 {
     options->writers = options->writers ? options->writers : WRITERS;
-    options->readers = options->readers ? options->readers : READERS;
+    /* A disk is busy with four; copies from the page cache gain from more. */
+    unsigned readers = MAX(READERS_MIN, MIN(sysinfo_cores() / 2, READERS_MAX));
+    options->readers = options->readers ? options->readers : readers;
     options->writers = MIN(options->writers, SSD_THREADS_MAX / 2 - 1);
     options->readers = MIN(options->readers, SSD_THREADS_MAX / 2);
     options->queue_items_max = options->queue_items_max ? options->queue_items_max : QUEUE_ITEMS;

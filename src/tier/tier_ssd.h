@@ -4,8 +4,8 @@
  *
  *      put --> queue --> writers: header, digest --> DIR/tmp/x --> rename to DIR/ab/cd/... --> done
  *              (nothing is copied)
- *      get --> queue --> readers: directly into the caller's memory, past the page cache,
- *              verified piece by piece --> done
+ *      get --> queue --> readers: directly into the caller's memory, from the page cache if it has
+ *              the bytes, else past it; verified piece by piece --> done
  *      drop, eviction --> janitor: unlinks, catalogue, retries of what could not be read
  *
  * An object is found (`has`, `get`, `each`) exactly when it is complete under its name (keeps I67).
@@ -53,7 +53,7 @@ struct tier_ssd_options {
     bool read_only;
     bool sync;                 /* fsync each object before it gets its name */
     bool no_direct;            /* read through the page cache */
-    unsigned writers, readers; /* threads; 0 = 2 and 4 */
+    unsigned writers, readers; /* threads; 0 = 2, and 4 to 8 by cores */
     uint64_t queue_items_max;  /* queued puts; 0 = 1024 */
     uint64_t queue_bytes_max;  /* their bytes, in the callers' memory; 0 = 1 GiB */
     /* writers do not rest while more bytes are queued; 0 = half of queue_bytes_max */

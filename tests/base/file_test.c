@@ -103,6 +103,9 @@ static void test_real_table_does_what_it_says(void **state)
     assert_int_equal(st.st_mtim.tv_nsec, 123456789);
     int result = ops->fallocate(NULL, fd, 1 << 20);
     assert_true(result == 0 || result == -EOPNOTSUPP);
+    char cached[6];
+    ssize_t got = ops->pread_cached(NULL, fd, cached, sizeof(cached), 0);
+    assert_true(got == 6 || got == -EAGAIN || got == -EOPNOTSUPP);
     assert_int_equal(ops->fstatvfs(NULL, fd, &vfs), 0);
     assert_true(vfs.f_blocks > 0);
     file_close(real, &fd);
@@ -120,6 +123,7 @@ static void test_real_table_does_what_it_says(void **state)
     assert_int_equal(ops->unlinkat(NULL, dir, "c", false), 0);
     assert_int_equal(ops->close(NULL, -1), -EBADF);
     assert_int_equal(ops->pread(NULL, -1, &st, 1, 0), -EBADF);
+    assert_int_equal(ops->pread_cached(NULL, -1, &st, 1, 0), -EBADF);
     assert_int_equal(ops->fsync(NULL, -1), -EBADF);
     assert_int_equal(ops->list(NULL, -1, count_entry, NULL), -EBADF);
 }

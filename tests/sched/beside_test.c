@@ -148,6 +148,7 @@ static void test_reads_that_come_too_late(void **state)
     kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
     kit_gen_run(&rig.kit, &gen);
     expect_usage(&gen, 0);
+    assert_int_equal(gen.result.usage.reason, HEARTH_REASON_CHEAPER);
     tier_fault_hold(rig.slow, false);
     rig_close(&rig, &truth, &gen);
 }

@@ -19,7 +19,7 @@
 #define ROOM    (UINT64_C(64) << 20)
 #define WAIT_NS (20 * NS_PER_S)
 
-enum { BYTES = 50000 };
+enum { BYTES = 50000, LARGE = (3 << 20) + 777 };
 
 static bool has(struct tier *tier, uint32_t n)
 {
@@ -44,12 +44,35 @@ static enum tier_result get_at(struct tier *tier, uint32_t n, void *dst, uint64_
 static const uint64_t sizes[] = {1,     511,     4095,          4096,           4097,
                                  65536, 1 << 20, (1 << 20) + 1, (3 << 20) + 777};
 
-static void test_direct_and_buffered_give_the_same(void **state)
+/* A disk whose page cache is always empty. */
+static ssize_t is_not_cached(void *ctx, int fd, void *buf, size_t len, off_t offset)
+{
+    (void)ctx;
+    (void)fd;
+    (void)buf;
+    (void)len;
+    (void)offset;
+    return -EAGAIN;
+}
+
+static const struct file_sys *uncached(void)
+{
+    static struct file_ops ops;
+    static const struct file_sys sys = {.ops = &ops};
+
+    ops = *file_sys_real()->ops;
+    ops.pread_cached = is_not_cached;
+    return &sys;
+}
+
+static void test_cached_direct_and_buffered_give_the_same(void **state)
 {
     (void)state;
-    for (int buffered = 0; buffered < 2; buffered++) {
+    for (int way = 0; way < 3; way++) {
         struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
-        options.no_direct = buffered;
+        options.no_direct = way == 2;
+        if (way == 1)
+            options.fs = uncached();
         struct tier *tier = ssd_kit_open(&options);
         for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
             unsigned char *dst = mem_try_alloc_aligned(4096, sizes[i] + 4096 + 64);
@@ -69,6 +92,85 @@ static void test_direct_and_buffered_give_the_same(void **state)
     }
 }
 
+/* A disk whose page cache has everything, or everything but what begins at `gone`. */
+static off_t gone;
+static atomic_int cached_reads, disk_reads;
+
+static ssize_t is_cached(void *ctx, int fd, void *buf, size_t len, off_t offset)
+{
+    (void)ctx;
+    if (gone > 0 && offset >= gone && len > 1)
+        return -EAGAIN;
+    atomic_fetch_add(&cached_reads, 1);
+    return file_sys_real()->ops->pread(NULL, fd, buf, len, offset);
+}
+
+static ssize_t count_disk(void *ctx, int fd, void *buf, size_t len, off_t offset)
+{
+    (void)ctx;
+    atomic_fetch_add(&disk_reads, offset > 0 && len >= 4096);
+    return file_sys_real()->ops->pread(NULL, fd, buf, len, offset);
+}
+
+static struct tier *open_cached(void)
+{
+    static struct file_ops ops;
+    static const struct file_sys sys = {.ops = &ops};
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
+
+    ops = *file_sys_real()->ops;
+    ops.pread_cached = is_cached;
+    ops.pread = count_disk;
+    options.fs = &sys;
+    struct tier *tier = ssd_kit_open(&options);
+    assert_true(tier_suite_put(tier, 1, LARGE));
+    gone = 0;
+    atomic_store(&cached_reads, 0);
+    atomic_store(&disk_reads, 0);
+    return tier;
+}
+
+static void test_the_page_cache_is_used(void **state)
+{
+    unsigned char *dst = mem_try_alloc_aligned(4096, LARGE + 4096);
+    struct hash256 key = tier_suite_key(1);
+    struct tier *tier = open_cached();
+    struct tier_answer answer;
+
+    (void)state;
+    assert_int_equal(get_at(tier, 1, dst, LARGE), TIER_OK);
+    assert_true(atomic_load(&cached_reads) > 1);
+    assert_int_equal(atomic_load(&disk_reads), 0);
+    /* verifying asks the disk */
+    int before = atomic_load(&cached_reads);
+    tier_answer_init(&answer);
+    tier->ops->verify(tier, &key, tier_answer_done, &answer);
+    assert_int_equal(tier_answer_wait(&answer), TIER_OK);
+    tier_answer_fini(&answer);
+    assert_int_equal(atomic_load(&cached_reads), before);
+    assert_true(atomic_load(&disk_reads) > 0);
+    tier_close(&tier);
+    mem_free(dst);
+}
+
+static void test_a_page_that_is_gone_is_read(void **state)
+{
+    unsigned char *dst = mem_try_alloc_aligned(4096, LARGE + 4096), *expected = mem_alloc(LARGE);
+    struct tier *tier = open_cached();
+
+    (void)state;
+    tier_suite_fill(expected, LARGE, 1, 0);
+    for (gone = 4096; gone < LARGE; gone += 512 * 1024) {
+        memset(dst, 0xA5, LARGE);
+        assert_int_equal(get_at(tier, 1, dst, LARGE), TIER_OK);
+        assert_memory_equal(dst, expected, LARGE);
+    }
+    assert_true(atomic_load(&disk_reads) > 0);
+    mem_free(expected);
+    mem_free(dst);
+    tier_close(&tier);
+}
+
 /* Short, interrupted and refused direct reads are read again through the page cache. */
 static void test_bad_direct_reads_are_tried_again(void **state)
 {
@@ -80,7 +182,7 @@ static void test_bad_direct_reads_are_tried_again(void **state)
     unsigned char *dst = mem_try_alloc_aligned(4096, 1 << 20);
 
     (void)state;
-    file_fault_init(&fault, file_sys_real());
+    file_fault_init(&fault, uncached());
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
     options.fs = &fault.sys;
     struct tier *tier = ssd_kit_open(&options);
@@ -405,8 +507,8 @@ static void test_uses_are_stamped_now_and_then(void **state)
     clock_destroy_fake(&clock);
 }
 
-TEST_SUITE(TEST(test_direct_and_buffered_give_the_same),
-           TEST(test_bad_direct_reads_are_tried_again), TEST(test_i94_error_keeps_the_object),
-           TEST(test_harmed_files_cost_their_object_only), TEST(test_single_bits),
-           TEST(test_payload_mac), TEST(test_running_read_is_cancelled),
+TEST_SUITE(TEST(test_cached_direct_and_buffered_give_the_same), TEST(test_the_page_cache_is_used),
+           TEST(test_a_page_that_is_gone_is_read), TEST(test_bad_direct_reads_are_tried_again),
+           TEST(test_i94_error_keeps_the_object), TEST(test_harmed_files_cost_their_object_only),
+           TEST(test_single_bits), TEST(test_payload_mac), TEST(test_running_read_is_cancelled),
            TEST(test_uses_are_stamped_now_and_then))
