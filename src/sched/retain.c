@@ -159,11 +159,11 @@ static struct store_piece piece_of(struct job *job, bool rows, uint32_t begin, u
     };
 }
 
-static void account(struct job *job, const struct store_piece *piece, uint64_t ns, bool stored)
+static void account(struct job *job, const struct store_piece *piece, uint64_t ns, bool learn)
 {
     struct sched *sched = job->sched;
 
-    if (stored)
+    if (learn)
         store_cost_learn(&sched->store_cost, piece, ns);
     lock_enter(&sched->lock);
     sched->stats.store_ns += ns;
@@ -180,10 +180,14 @@ static void put_next(struct job *job)
     bool rows = has_rows_left(job);
     uint32_t begin = rows ? keep->begin : 0, end = rows ? keep->end : keep->length;
     struct store_piece piece = piece_of(job, rows, begin, end);
+    struct burst *burst = &job->sched->burst;
+    bool waits =
+        burst->runs > 0; /* for runs that the device still computes: that is not its price */
     uint64_t begin_ns = sched_now_ns(job->sched);
     int error = put(job, rows ? HEARTH_OBJECT_ROWS : HEARTH_OBJECT_SNAPSHOT, begin, end);
 
-    account(job, &piece, sched_now_ns(job->sched) - begin_ns, error == HEARTH_OK);
+    account(job, &piece, sched_now_ns(job->sched) - begin_ns, error == HEARTH_OK && !waits);
+    *burst = (struct burst){0};
     if (error == HEARTH_ERROR_EXISTS && rows && keep->pieces > 0) {
         retain_drop(job);
         return;

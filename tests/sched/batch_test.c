@@ -277,7 +277,38 @@ static void test_speeds_of_a_device_that_computes_on(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* An export on the way waits for runs that the device still computes: its price is that of the copy
+ * alone, or it seems too expensive ever after. */
+static void test_exports_are_not_charged_for_runs(void **state)
+{
+    enum { KIB_NS = 1000, ROW = 32 << 10, PIECE = 64 * ROW };
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_fake_options fake = {.chunk = CHUNK,
+                                       .context = 8192,
+                                       .kinds = 1,
+                                       .rows_bytes = ROW,
+                                       .clock = clock,
+                                       .prefill_ns = NS_PER_MS,
+                                       .kib_ns = KIB_NS,
+                                       .device_total = 1 << 30,
+                                       .defers = true};
+    struct store_piece piece = {.bytes = PIECE};
+    static struct kit_gen gen;
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, 400 << 20, &(struct sched_options){.clock = clock});
+    kit_gen_init(&gen, &kit, 1, SCHED_STORE_EVERY + 1, 3);
+    kit_gen_run(&kit, &gen);
+    assert_uint_in_range((uint64_t)store_cost_ns(&kit.sched->store_cost, &piece),
+                         PIECE / 1024 * KIB_NS * 9 / 10, PIECE / 1024 * KIB_NS * 11 / 10);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
 TEST_SUITE(TEST(test_answers_get_time_of_their_own), TEST(test_speeds_of_a_device_that_computes_on),
+           TEST(test_exports_are_not_charged_for_runs),
            TEST(test_prompts_do_not_wait_for_answers_of_others),
            TEST(test_sets_share_no_batch_and_no_state),
            TEST(test_activated_adapters_continue_the_base), TEST(test_adapters_are_checked),

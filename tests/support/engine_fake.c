@@ -454,8 +454,9 @@ static uint64_t begin_export(struct engine_fake *fake, uint64_t bytes, uint32_t 
     if (fake->options.on_export != NULL)
         fake->options.on_export(fake->options.arg);
     if (fake->options.clock != NULL)
-        clock_sleep_ns(fake->options.clock,
-                       ranges * fake->options.export_ns + bytes / 1024 * fake->options.kib_ns);
+        clock_sleep_ns(fake->options.clock, fake->owed_ns + ranges * fake->options.export_ns +
+                                                bytes / 1024 * fake->options.kib_ns);
+    fake->owed_ns = 0;
     if (fault_fires(fake->options.fault_export))
         return 0;
     fake->stats.exports++;
