@@ -522,6 +522,14 @@ static bool may_go(struct sched *sched, struct resident *resident)
            costs_more_than_computing(sched, resident, 0);
 }
 
+/* The same for storing it first, unless it is cheaper to lose it. */
+static double until_stored(const struct sched *sched, const struct resident *resident)
+{
+    double ns = resident->unsaved != NULL ? retain_cost_ns(resident->unsaved) : 0;
+
+    return MIN(tokens_worth(sched, ns / (double)resident->count), until_computed(sched));
+}
+
 bool device_tidy(struct sched *sched)
 {
     double patience = until_restored(sched);
@@ -529,8 +537,8 @@ bool device_tidy(struct sched *sched)
     if (patience <= 0)
         return false;
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
-        if ((double)(sched->computed - resident->since) <= patience ||
-            is_awaited(sched, NULL, resident))
+        double beside = (double)(sched->computed - resident->since);
+        if (beside <= patience + until_stored(sched, resident) || is_awaited(sched, NULL, resident))
             continue;
         if (resident->unsaved != NULL && save_piece(resident, STORE_EVICTED))
             return true;
