@@ -172,14 +172,15 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, stru
 
 static int drop_pages(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-    int fd = type == FTW_F ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const struct file_sys *fs = file_sys_real();
+    int fd;
 
     (void)st;
     (void)at;
-    if (fd >= 0) {
-        (void)!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-        close(fd);
-    }
+    if (type != FTW_F || file_open_at(fs, AT_FDCWD, path, O_RDONLY, 0, &fd, NULL) != ERR_OK)
+        return 0;
+    (void)!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    file_close(fs, &fd);
     return 0;
 }
 

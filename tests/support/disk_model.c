@@ -491,6 +491,7 @@ static const struct file_ops model_ops = {
     .openat = model_openat,
     .close = model_close,
     .pread = model_pread,
+    .pread_cached = model_pread,
     .pwrite = model_pwrite,
     .fsync = model_fsync,
     .ftruncate = model_ftruncate,

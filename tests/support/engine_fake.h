@@ -77,11 +77,11 @@ struct engine_fake_options {
     struct clock *clock; /* moved by the times below; NULL = no time passes */
     uint64_t prefill_ns; /* per token of an item that has several */
     uint64_t decode_ns;  /* per piece that has items of one token */
-    bool defers;         /* runs without outputs return at once; the next one, or an export, waits */
-    uint64_t cell_ns;    /* more per token of a prefill, for each cell in use */
-    uint64_t import_ns;  /* per import */
-    uint64_t export_ns;  /* per range of adjacent cells that an export of rows reads, as on a GPU */
-    uint64_t kib_ns;     /* per KiB of any export */
+    bool defers;        /* runs without outputs return at once; the next one, or an export, waits */
+    uint64_t cell_ns;   /* more per token of a prefill, for each cell in use */
+    uint64_t import_ns; /* per import */
+    uint64_t export_ns; /* per range of adjacent cells that an export of rows reads, as on a GPU */
+    uint64_t kib_ns;    /* per KiB of any export */
 
     /* Called before each piece, on the thread of engine_run; may call engine_abort, nothing else.
      * May be NULL. */
