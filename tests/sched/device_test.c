@@ -62,12 +62,12 @@ static void run_once(struct rig *rig, uint32_t seed, uint32_t count)
 }
 
 /* The scheduler has measured prefills at several counts of cells, and an import. */
-static void rig_open(struct rig *rig, uint64_t export_ns)
+static void rig_open_with(struct rig *rig, uint64_t export_ns, uint32_t sequences)
 {
     *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
     struct engine_fake_options fake = {.chunk = CHUNK,
                                        .context = 8192,
-                                       .sequences = 64,
+                                       .sequences = sequences,
                                        .rows_bytes = ROW,
                                        .clock = rig->clock,
                                        .prefill_ns = 20000,
@@ -89,6 +89,11 @@ static void rig_open(struct rig *rig, uint64_t export_ns)
     kit_gen_init(&rig->first, &rig->kit, 1, PROMPT, 2);
     kit_gen_run(&rig->kit, &rig->first);
     assert_int_equal(on_device(rig), PROMPT - 1);
+}
+
+static void rig_open(struct rig *rig, uint64_t export_ns)
+{
+    rig_open_with(rig, export_ns, 64);
 }
 
 static void rig_close(struct rig *rig)
@@ -205,30 +210,22 @@ static void test_the_same_prompt_again(void **state)
     }
 }
 
-/* There is room for two prompts. A third one takes that of the second, which is newer but was not to
- * be stored. */
+/* There are two sequences. A third request takes that of the second, which is newer but was not to be
+ * stored. */
 static void test_what_is_not_stored_leaves_first(void **state)
 {
-    static struct kit_gen second, third;
-    struct engine_fake_options fake = {
-        .chunk = CHUNK, .context = 2 * PROMPT + PROMPT / 2, .sequences = 8, .rows_bytes = ROW};
-    struct sched_options options = {.park = true};
-    struct rig rig = {0};
+    static struct kit_gen second;
+    struct rig rig;
 
     (void)state;
-    sched_kit_open(&rig.kit, &fake, RAM, &options);
-    kit_gen_init(&rig.first, &rig.kit, 1, PROMPT, 2);
-    kit_gen_run(&rig.kit, &rig.first);
-    kit_gen_init(&second, &rig.kit, 2, PROMPT, 2);
+    rig_open_with(&rig, 0, 2);
+    kit_gen_init(&second, &rig.kit, 2, SHORT, 2);
     second.gen.cache.no_write = true;
     kit_gen_run(&rig.kit, &second);
-    kit_gen_init(&third, &rig.kit, 3, PROMPT, 2);
-    kit_gen_run(&rig.kit, &third);
+    run_once(&rig, 3, SHORT);
     assert_int_equal(on_device(&rig), PROMPT - 1);
-    kit_gen_fini(&third);
     kit_gen_fini(&second);
-    kit_gen_fini(&rig.first);
-    sched_kit_close(&rig.kit);
+    rig_close(&rig);
 }
 
 TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_what_is_not_stored_leaves_first),
