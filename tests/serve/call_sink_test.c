@@ -419,6 +419,68 @@ static void test_tool_calls_of_a_model(void **state)
     api_kit_close(&kit);
 }
 
+/* The choices of an answer as text, without the random ids of calls; *accepted: its drafts. */
+static char *choices_of(struct api_kit *kit, const char *settings, uint64_t *accepted)
+{
+    char body[2048];
+
+    snprintf(body, sizeof(body), "{" MESSAGES ",%s}", settings);
+    yyjson_doc *doc = api_kit_post(kit, CHAT, body, 200);
+    char *text = yyjson_val_write(yyjson_doc_ptr_get(doc, "/choices"), 0, NULL);
+    *accepted = json_number_at(doc, "/usage/completion_tokens_details/accepted_prediction_tokens");
+    yyjson_doc_free(doc);
+    assert_non_null(text);
+    for (char *id = text; (id = strstr(id, "\"call_")) != NULL; id++)
+        memset(id + 6, 'x', 32);
+    return text;
+}
+
+/* Each of these is the same with and without drafts, when it is asked for the first time and when
+ * the answer is known. */
+static void test_drafts_change_no_answer(void **state)
+{
+#define RANDOM "\"temperature\":1,\"seed\":3,\"max_tokens\":60," LETTERS
+    static const char *const settings[] = {
+        RANDOM,
+        RANDOM ",\"n\":3",
+        RANDOM ",\"stop\":[\"cab\"]",
+        RANDOM ",\"logprobs\":true,\"top_logprobs\":3",
+        RANDOM ",\"presence_penalty\":1.5,\"frequency_penalty\":1,\"repeat_penalty\":1.5",
+        RANDOM ",\"grammar\":\"root ::= (\\\"ab\\\" | \\\"cad\\\" | \\\"b\\\")+\"",
+        RANDOM ",\"min_p\":0.1,\"top_p\":0.9,\"top_k\":3",
+        "\"temperature\":0," CALL_IT,
+    };
+    struct api_kit_options options[2];
+    struct api_kit kits[2];
+
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        options[on] = caller;
+        options[on].family = NULL;
+        options[on].ram_bytes = 1 << 22;
+        options[on].sched.drafts = on ? 8 : 0;
+        api_kit_open(&kits[on], &options[on]);
+    }
+    for (size_t i = 0; i < COUNT_OF(settings); i++) {
+        uint64_t accepted = 0, none = 0;
+        char *plain = choices_of(&kits[0], settings[i], &none);
+        for (int again = 0; again < 2; again++) {
+            char *drafted = choices_of(&kits[1], settings[i], &accepted);
+            assert_string_equal(drafted, plain);
+            free(drafted);
+        }
+        assert_int_equal(none, 0);
+        if (accepted == 0)
+            fail_msg("no draft was accepted: %s", plain);
+        assert_int_equal(strstr(plain, "\"stop\"") != NULL, strstr(settings[i], "stop") != NULL);
+        assert_int_equal(strstr(plain, "\"look\"") != NULL, strstr(settings[i], "look") != NULL);
+        free(plain);
+    }
+    api_kit_close(&kits[0]);
+    api_kit_close(&kits[1]);
+#undef RANDOM
+}
+
 static void test_tool_calls_in_the_other_dialects(void **state)
 {
     struct api_kit kit;
@@ -748,8 +810,8 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_progress_when_asked_for), TEST(test_timings_per_token),
            TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
-           TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
-           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_stop_texts_in_a_call),
-           TEST(test_stop_texts_in_a_thought), TEST(test_thinking_budget), TEST(test_json_schema),
-           TEST(test_choice_and_regex), TEST(test_a_call_or_json),
-           TEST(test_i106_turns_are_recalled))
+           TEST(test_drafts_change_no_answer), TEST(test_tool_calls_in_the_other_dialects),
+           TEST(test_a_call_that_is_cut_off), TEST(test_i79_a_call_that_cannot_be_read),
+           TEST(test_stop_texts_in_a_call), TEST(test_stop_texts_in_a_thought),
+           TEST(test_thinking_budget), TEST(test_json_schema), TEST(test_choice_and_regex),
+           TEST(test_a_call_or_json), TEST(test_i106_turns_are_recalled))
