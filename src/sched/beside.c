@@ -105,10 +105,12 @@ void beside_end(struct job *job)
     if (!restore->beside)
         return;
     restore->beside = false;
-    if (job->done >= hearth_plan_info(restore->plan)->boundary && !job->started)
-        job->usage.reason = HEARTH_REASON_CHEAPER; /* it won the race */
-    /* The plan may have been shortened since. */
-    size_t count = hearth_plan_info(restore->plan)->objects_count;
+    const struct hearth_plan_info *info = hearth_plan_info(restore->plan);
+    size_t count = info->objects_count; /* the plan may have been shortened since */
+    if (!job->started && count < restore->objects_count)
+        job->usage.reason = info->reason;
+    else if (!job->started && job->done >= info->boundary)
+        job->usage.reason = HEARTH_REASON_CHEAPER;       /* it won the race */
     if (restore->front > 0 && restore->front <= count) { /* only these were used */
         hearth_plan_skip(restore->plan, restore->front, count);
         hearth_plan_accept(restore->plan);
@@ -138,8 +140,11 @@ static bool take_arrived(struct job *job, size_t needed)
         int error = hearth_plan_fetch(restore->plan, restore->fetched - 1, 0, &data);
         if (error == HEARTH_ERROR_TIMEOUT)
             break;
-        if (error != HEARTH_OK)
+        if (error != HEARTH_OK) {
+            restore_stop_verifying(job); /* shortening ends the leases of what is read */
+            hearth_plan_shorten(restore->plan, restore->fetched - 1, HEARTH_REASON_NONE);
             return false;
+        }
         restore_verify(job, --restore->fetched, data);
     }
     while (restore->verified > restore->fetched) {

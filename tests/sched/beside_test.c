@@ -165,6 +165,9 @@ static void spoil(enum tier_fault_kind kind, unsigned which)
     kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
     kit_gen_run(&rig.kit, &gen);
     assert_true(gen.result.usage.ssd < PROMPT - 1);
+    assert_int_equal(gen.result.usage.reason, kind == TIER_FAULT_GET_FAIL
+                                                  ? HEARTH_REASON_TIER_ERROR
+                                                  : HEARTH_REASON_UNVERIFIED);
     rig_close(&rig, &truth, &gen);
 }
 
