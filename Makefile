@@ -221,6 +221,7 @@ $(B)/%.o: %.c $(B)/flags
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
 $(B)/src/cli/version.o $(B)/src/cli/man.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
+$(B)/src/cli/bench_drafts.o: bench/edits.jsonl # .incbin
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 $(B)/src/engine/backend.o $(B)/src/engine/projector.o: defines += $(if $(mtmd),-DHEARTH_MTMD)
 
