@@ -117,7 +117,7 @@ void worker_memory_free(void *ptr, void *arg)
     lock_leave(&memory->lock);
     atomic_fetch_add_explicit(&memory->freed, 1, memory_order_relaxed);
     munmap(block->base, block->bytes);
-    close(block->fd);
+    file_close(file_sys_real(), &block->fd); /* whose close tools/tsan.supp knows */
     mem_free(block);
 }
 
