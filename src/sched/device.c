@@ -301,12 +301,10 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
     double patience = until_restored(sched);
     bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
                               : seems_too_much(resident, cells, work);
-
-    bool awaited = costs && is_awaited(sched, job, resident);
-    bool kept = costs && !awaited && is_kept(resident, price_beside(sched, resident, cells, work));
-    bool leaves =
-        kept || (costs && !awaited && again_factor(&sched->again) < 1 && resident->space != NULL &&
-                 costs_more_than_computing(sched, resident, work));
+    bool awaited = costs && is_awaited(sched, job, resident), may = costs && !awaited;
+    bool kept = may && is_kept(resident, price_beside(sched, resident, cells, work));
+    bool leaves = kept || (may && again_factor(&sched->again) < 1 && resident->space != NULL &&
+                           costs_more_than_computing(sched, resident, work));
 
     log_text(sched->options.log, LOG_LEVEL_DEBUG, "device",
              "%llu has %llu tokens to compute, %u finished ones %s: worth %.0f tokens beside them, "

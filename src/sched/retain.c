@@ -181,8 +181,8 @@ static void put_next(struct job *job)
     uint32_t begin = rows ? keep->begin : 0, end = rows ? keep->end : keep->length;
     struct store_piece piece = piece_of(job, rows, begin, end);
     struct burst *burst = &job->sched->burst;
-    bool waits =
-        burst->runs > 0; /* for runs that the device still computes: that is not its price */
+    /* For runs that the device still computes: that is not the price of the export. */
+    bool waits = burst->runs > 0;
     uint64_t begin_ns = sched_now_ns(job->sched);
     int error = put(job, rows ? HEARTH_OBJECT_ROWS : HEARTH_OBJECT_SNAPSHOT, begin, end);
 

@@ -425,7 +425,7 @@ void job_announce(struct job *job)
 }
 
 /* The prompt's state is restored as far as possible; prefill is next. */
-static void job_start_prefill(struct job *job)
+static void start_prefill(struct job *job)
 {
     make_schedule(job);
     job->resumed = job->done;
@@ -478,7 +478,7 @@ static bool start_from_device(struct job *job, const struct device_match *match)
         note_device(job, match);
         log_device_hit(job);
     }
-    job_start_prefill(job);
+    start_prefill(job);
     return true;
 }
 
@@ -555,7 +555,7 @@ static enum step step_restore(struct job *job)
     }
     job->keep.stored = job->done;
     job->keep.scatter = (struct scatter){0};
-    job_start_prefill(job);
+    start_prefill(job);
     return STEP_MORE;
 }
 

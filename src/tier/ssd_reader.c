@@ -38,7 +38,7 @@ void ssd_scratch_fini(struct ssd_scratch *scratch)
     *scratch = (struct ssd_scratch){0};
 }
 
-static bool ssd_scratch_reserve_header(struct ssd_scratch *scratch, uint32_t bytes)
+static bool reserve_header(struct ssd_scratch *scratch, uint32_t bytes)
 {
     if (bytes <= scratch->header_cap)
         return true;
@@ -75,37 +75,29 @@ static bool reserve_piece(struct ssd_scratch *scratch)
 
 /* ---- headers ---- */
 
-/* The same from bytes that are already in the scratch. */
-static enum ssd_result ssd_decode_header(const struct tier_ssd *ssd, uint32_t len,
-                                         uint64_t file_bytes, const struct hash256 *key,
-                                         struct ssd_scratch *scratch, struct ssd_header *header)
-{
-    struct ssd_expect expect = {.file_bytes = file_bytes, .key = key};
-
-    return ssd_format_decode(&ssd->format, scratch->header, len, &expect, header, scratch->tokens);
-}
-
 enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes,
                          const struct hash256 *key, struct ssd_scratch *scratch,
                          enum ssd_result *result, struct ssd_header *header)
 {
+    const struct ssd_expect expect = {.file_bytes = file_bytes, .key = key};
     uint32_t first = (uint32_t)MIN(file_bytes, SSD_ALIGNMENT);
     struct ssd_prefix prefix;
 
-    if (!ssd_scratch_reserve_header(scratch, SSD_ALIGNMENT))
+    if (!reserve_header(scratch, SSD_ALIGNMENT))
         return ERR_NOMEM;
     TRY(file_read_at(ssd->dir.fs, fd, scratch->header, first, 0, NULL));
     *result = ssd_format_decode_prefix(&ssd->format, scratch->header, first, file_bytes, &prefix);
     if (*result != SSD_OK)
         return ERR_OK;
     /* Plus one block for read_tail: a sealed header is needed until the payload has been opened. */
-    if (!ssd_scratch_reserve_header(scratch, prefix.header_bytes + SSD_ALIGNMENT) ||
+    if (!reserve_header(scratch, prefix.header_bytes + SSD_ALIGNMENT) ||
         !ssd_scratch_reserve_tokens(scratch, prefix.words))
         return ERR_NOMEM;
     if (prefix.header_bytes > first)
         TRY(file_read_at(ssd->dir.fs, fd, scratch->header + first, prefix.header_bytes - first,
                          first, NULL));
-    *result = ssd_decode_header(ssd, prefix.header_bytes, file_bytes, key, scratch, header);
+    *result = ssd_format_decode(&ssd->format, scratch->header, prefix.header_bytes, &expect, header,
+                                scratch->tokens);
     return ERR_OK;
 }
 
