@@ -135,11 +135,13 @@ test_a_model_alone_gets_the_context_that_fits() {
     expect_out '"id":"long"'
     grep -q ' 131072 tokens of context' served || fail "$(grep context served)"
     stop
-    # 1 KiB per token: the limit leaves some megabytes, half of them for the context.
-    serve long.gguf --max-memory 400MiB --ram-cache 280MiB
-    tokens=$(sed -n 's/.* \([0-9]*\) tokens of context.*/\1/p' served)
-    [ "$tokens" -gt 32768 ] && [ "$tokens" -lt 131072 ] || fail "$tokens tokens"
-    stop
+    if [[ $HEARTH == */release/hearth ]]; then # sanitizers take memory of the limit
+        # 1 KiB per token: the limit leaves some megabytes, half of them for the context.
+        serve long.gguf --max-memory 400MiB --ram-cache 280MiB
+        tokens=$(sed -n 's/.* \([0-9]*\) tokens of context.*/\1/p' served)
+        [ "$tokens" -gt 32768 ] && [ "$tokens" -lt 131072 ] || fail "$tokens tokens"
+        stop
+    fi
     serve long.gguf -c 2048
     grep -q ' 2048 tokens of context' served || fail "$(grep context served)"
     stop

@@ -8,9 +8,8 @@ build=${HEARTH_BUILD:-$top/build/release}
 variant=$(basename "$build")
 lib=$build/lib
 read -ra cc <<<"${HEARTH_CC:-${CC:-gcc}}"
-cxx=("${cc[@]}")
-cxx[0]=${cxx[0]/%gcc/g++}
-cxx[0]=${cxx[0]/%clang/clang++}
+cxx=("${cc[@]/%gcc/g++}") # the compiler need not be the first word: "ccache gcc"
+cxx=("${cxx[@]/%clang/clang++}")
 
 expect_same() { # EXPECTED ACTUAL
     [ "$1" = "$2" ] || fail "expected: $1
