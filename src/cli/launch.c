@@ -44,6 +44,7 @@ struct launch_client {
         const char *name, *value;
     } env[LAUNCH_ENV_MAX];             /* ended by a name that is NULL, as are the arguments */
     const char *args[LAUNCH_ARGS_MAX]; /* before those of the user */
+    const char *alone;                 /* the argument where the user gives none; NULL: none */
     const char *file;                  /* in the state folder, with `lines`; NULL: it needs none */
     const char *lines;
     /* of its first prompt, for a short question: as many bytes of SAMPLE have as many tokens */
@@ -125,12 +126,17 @@ static const struct launch_client launch_clients[] = {
      .prompt_bytes = 72000},
     {.name = "goose",
      .program = "goose",
-     .get = "see goose-docs.ai",
+     .get = "curl -fsSL https://github.com/aaif-goose/goose/releases/download/stable/"
+            "download_cli.sh | bash",
      .env = {{"GOOSE_PROVIDER", "openai"},
              {"GOOSE_MODEL", "{model}"},
+             {"GOOSE_CONTEXT_LIMIT", "{context}"},
              {"OPENAI_HOST", "{url}"},
              {"OPENAI_BASE_PATH", "v1/chat/completions"},
-             {"OPENAI_API_KEY", "{key}"}}},
+             {"OPENAI_API_KEY", "{key}"},
+             {"OPENAI_TIMEOUT", "3000"}}, /* seconds; a first prefill may take longer than 600 */
+     .alone = "session",                  /* without it, a new user is asked for a provider */
+     .prompt_bytes = 22000},
     {.name = "open-webui",
      .program = "open-webui",
      .get = "pip install open-webui",
@@ -448,6 +454,8 @@ static void print_command(const struct launch *launch, struct buf *out)
         buf_append_char(out, ' ');
         append_quoted(out, text != NULL ? text : "");
     }
+    if (launch->client->alone != NULL && launch->cli->args_count == 1)
+        buf_appendf(out, " %s", launch->client->alone);
     for (size_t i = 1; i < launch->cli->args_count; i++) {
         buf_append_char(out, ' ');
         append_quoted(out, launch->cli->args[i]);
@@ -529,7 +537,7 @@ static const char **make_args(const struct launch *launch)
 {
     size_t count = 0, users = launch->cli->args_count - 1;
     const char **argv =
-        arena_alloc_array(launch->cli->arena, LAUNCH_ARGS_MAX + users + 2, sizeof(*argv));
+        arena_alloc_array(launch->cli->arena, LAUNCH_ARGS_MAX + users + 3, sizeof(*argv));
 
     if (argv == NULL)
         return NULL;
@@ -537,6 +545,8 @@ static const char **make_args(const struct launch *launch)
     for (const char *const *arg = launch->client->args; *arg != NULL; arg++)
         if ((argv[count++] = filled(launch, *arg)) == NULL)
             return NULL;
+    if (users == 0 && launch->client->alone != NULL)
+        argv[count++] = launch->client->alone;
     for (size_t i = 0; i < users; i++)
         argv[count++] = launch->cli->args[1 + i];
     return argv;

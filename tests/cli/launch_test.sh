@@ -61,6 +61,23 @@ test_printed_lines_start_it() {
     stop
 }
 
+# goose by itself asks a new user for a provider; its session does not.
+test_goose_starts_a_session() {
+    make_model
+    start
+    client goose
+    run "$HEARTH" launch goose --force
+    expect_out 'arg: session'
+    grep -qx "OPENAI_HOST=$url" "$scratch/out" || fail 'another server'
+    grep -qx 'GOOSE_CONTEXT_LIMIT=4096' "$scratch/out" || fail 'no context'
+    run "$HEARTH" launch goose --print
+    grep -qx 'goose session' "$scratch/out" || fail 'no session'
+    run "$HEARTH" launch goose --force -- run -t hello
+    grep '^arg: ' "$scratch/out" | tr '\n' ' ' >launched
+    [ "$(cat launched)" = 'arg: run arg: -t arg: hello ' ] || fail "started with $(cat launched)"
+    stop
+}
+
 # Nothing of the user's is written.
 test_files_of_the_user_are_left_alone() {
     make_model
