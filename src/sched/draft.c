@@ -34,7 +34,7 @@ enum {
 
 /* Guesses that a mean is made of: of one sequence, of all; and those that the mean of all counts for
  * in a new sequence. */
-static const double own_guesses = 16, shared_guesses = 512, prior_guesses = 8;
+static const double own_guesses = 32, shared_guesses = 512, prior_guesses = 8;
 /* How fast costs follow. */
 static const double cost_weight = 1.0 / 8;
 /* A draft must gain as much, and a longer one as much more, or it is not worth the noise of the
@@ -446,7 +446,7 @@ static uint32_t best_length(const struct draft_cost *cost, struct draft_batch *b
     for (uint32_t i = 1; i <= max && from.width + i <= width_max; i++) {
         right *= chance;
         yield += right;
-        if ((i & (i + 1)) != 0 && i != cost->length_max)
+        if ((i & (i + 1)) != 0 && i != max)
             continue;
         double ns = draft_cost_ns(cost, from.width + i, from.plain, hope) + i * cost->guess_ns;
         double with = yield / (ns + back_ns * (1 - right));

@@ -21,7 +21,7 @@
 #include "engine/engine.h"
 
 enum {
-    DRAFT_TOKENS_MAX = 32,      /* of one sequence in a batch */
+    DRAFT_TOKENS_MAX = 63,      /* of one sequence in a batch */
     DRAFT_REFERENCE_MAX = 4096, /* tokens of the tree that are copied at once */
     DRAFT_TOKEN_BYTES = 16,     /* of the index, at most, for each token of a long sequence */
 };
@@ -86,10 +86,9 @@ struct draft_cost {
         uint32_t samples; /* with fewer than DRAFT_COST_SAMPLES, nothing is known */
         uint32_t age;     /* narrower steps since the last one */
     } of[DRAFT_WIDTHS];
-    double back_ns;      /* what the first step after drafts takes longer */
-    double spent;        /* on tries, in steps; a part of it is forgiven by each step */
-    double guess_ns;     /* what making a guess takes; 0: of known text */
-    uint32_t length_max; /* of a draft, beside those of the usual lengths; 0: none */
+    double back_ns;  /* what the first step after drafts takes longer */
+    double spent;    /* on tries, in steps; a part of it is forgiven by each step */
+    double guess_ns; /* what making a guess takes; 0: of known text */
     uint32_t last_width, last_guesses; /* of the last step; 0: it was no decode step */
     bool trying;                       /* the last drafts were tries */
 };
@@ -115,7 +114,8 @@ struct draft_batch {
 
 /* How many tokens of a guess to add to the batch, at most `max`: the number with the most tokens
  * per second, 0 if that is not clearly more than without. So no sequence loses more than others
- * gain. Few lengths are used, so that a device can reuse its plans. Lengths whose cost is not known
- * are tried if they might pay; all tries that do not take one step in 200. Adds them to *batch. */
+ * gain. Few lengths are used beside `max`, so that a device can reuse its plans. Lengths whose cost
+ * is not known are tried if they might pay; all tries that do not take one step in 200. Adds them to
+ * *batch. */
 uint32_t draft_length(const struct draft_cost *cost, struct draft_batch *batch, double chance,
                       uint32_t max);

@@ -502,7 +502,6 @@ static void set_defaults(struct sched *sched)
         options->park = false;
     }
     sched->draft_rates = draft_rates_default();
-    sched->draft_cost.length_max = sched->facts->rollback;
 }
 
 static enum err start(struct sched *sched, struct errinfo *info)

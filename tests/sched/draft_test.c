@@ -277,7 +277,7 @@ static void test_rates_follow_what_comes(void **state)
     }
     draft_expect(draft, DRAFT_TREE, text, TEXT);
     assert_int_equal(draft_guess(draft, tokens, 39, next, 4, &chance), 4);
-    assert_true(chance < 0.05);
+    assert_true(chance < 0.3);
     assert_true(shared.of[DRAFT_TREE].mean < before && shared.of[DRAFT_TREE].mean > chance);
     draft_destroy(&draft);
 }
@@ -392,7 +392,8 @@ static void test_drafts_are_as_long_as_they_pay(void **state)
     learn(&flat, 32, 1100);
     learn(&linear, 1, 1000);
     learn(&linear, 32, 32000);
-    assert_int_equal(length(&flat, 1, 0.99, 32), 31);
+    assert_int_equal(length(&flat, 1, 0.99, 31), 31);
+    assert_int_equal(length(&flat, 1, 0.99, 4), 4); /* all there is, or all that may be removed */
     assert_true(length(&flat, 1, 0.5, 32) > length(&flat, 1, 0.2, 32));
     assert_int_equal(length(&flat, 1, 0.001, 32), 0);
     /* Eight tokens take eight times as long as one: nothing is gained, however good the guess. */
@@ -401,9 +402,6 @@ static void test_drafts_are_as_long_as_they_pay(void **state)
     learn(&unknown, 1, 1000);
     assert_int_equal(length(&unknown, 1, 0.9, 32), 3); /* is tried, four times as wide at most */
     assert_int_equal(length(&unknown, 1, 0.1, 32), 0);
-    flat.length_max = 4; /* as many as the engine can remove again */
-    assert_int_equal(length(&flat, 1, 0.99, 4), 4);
-    assert_int_equal(length(&flat, 1, 0.99, 6), 4);
     flat.back_ns = 1000; /* the next step takes twice as long, if it has no draft */
     assert_int_equal(length(&flat, 1, 0.5, 32), 0);
     assert_int_equal(length(&flat, 1, 0.999, 31), 31);
@@ -450,10 +448,11 @@ struct simulation {
 };
 
 /* That of a GPU, which computes 16 tokens almost as fast as one but plans each new width; that of a
- * CPU, and of one where nothing pays. */
+ * CPU, of one where nothing pays, and of one with weights of 4 bits. */
 static const struct simulation engines[] = {{.first = 1000, .token = 10, .wide = 50, .change = 300},
                                             {.first = 1000, .token = 350},
-                                            {.first = 1000, .token = 1100}};
+                                            {.first = 1000, .token = 1100},
+                                            {.first = 1000, .token = 275, .wide = 300}};
 
 static double step_ns(struct simulation *sim, uint32_t width)
 {
@@ -563,6 +562,15 @@ static void test_right_guesses_gain_what_they_can(void **state)
         }
 }
 
+/* An answer at temperature 0 that is in the tree: drafts as wide as they may be. */
+static void test_a_certain_answer_comes_three_times_as_fast(void **state)
+{
+    struct simulation sim = simulate(COUNT_OF(engines) - 1, 1);
+
+    (void)state;
+    assert_true(answers_ns(&sim, 1, DRAFT_TOKENS_MAX) < plain_ns(COUNT_OF(engines) - 1) / 3);
+}
+
 /* After many wrong guesses, and after costs that were measured on a busy machine, drafts come back
  * within one answer. */
 static void test_drafts_come_back(void **state)
@@ -590,5 +598,6 @@ TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_a_moved_block_is_
            TEST(test_rates_follow_what_comes), TEST(test_the_index_takes_what_is_counted),
            TEST(test_fault_loop), TEST(test_costs_are_interpolated),
            TEST(test_drafts_are_as_long_as_they_pay), TEST(test_wrong_guesses_cost_next_to_nothing),
-           TEST(test_right_guesses_gain_what_they_can), TEST(test_drafts_come_back),
+           TEST(test_right_guesses_gain_what_they_can),
+           TEST(test_a_certain_answer_comes_three_times_as_fast), TEST(test_drafts_come_back),
            TEST(test_no_draft_costs_others_more_than_it_gains))
