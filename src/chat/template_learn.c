@@ -24,7 +24,6 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/json_alc.h"
 #include "base/json_scan.h"
 #include "base/mem.h"
 #include "output/marker.h"

@@ -3,7 +3,6 @@
  */
 #include <stdio.h>
 
-#include "base/file.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/pull.h"

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
 #include "base/log.h"

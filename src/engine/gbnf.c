@@ -110,12 +110,7 @@ static enum err get_rule(struct parser *p, struct str name, struct rule **rule)
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-}
-
-static bool is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return str_is_letter(c) || str_is_digit(c) || c == '-';
 }
 
 static bool is_newline(char c)
@@ -166,10 +161,10 @@ static enum err take_escape(struct parser *p, const char *begin, uint32_t *c)
     else
         *c = 0;
     for (; digits > 0; digits--, p->at++) {
-        if (!is_hex(*p->at))
+        int digit = str_hex(*p->at);
+        if (digit < 0)
             return bad(p, begin, "an escape with too few hexadecimal digits");
-        uint32_t digit = *p->at <= '9' ? (uint32_t)(*p->at - '0') : (uint32_t)((*p->at & 7) + 9);
-        *c = *c << 4 | digit;
+        *c = *c << 4 | (uint32_t)digit;
     }
     return ERR_OK;
 }

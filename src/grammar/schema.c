@@ -147,22 +147,14 @@ static enum err check_keywords(struct schema_compiler *c, const struct schema_pa
 static enum err add_schema(struct schema_compiler *c, struct gather *g, struct schema_part part,
                            const struct schema_chain *chain);
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* A reference is a URI fragment: %41 means A. */
 static size_t decode_percent(struct str text, char out[REF_BYTES_MAX])
 {
     size_t len = 0;
 
     for (size_t i = 0; i < text.len; i++, len++) {
-        int high = i + 2 < text.len && text.ptr[i] == '%' ? hex_digit(text.ptr[i + 1]) : -1;
-        int low = high >= 0 ? hex_digit(text.ptr[i + 2]) : -1;
+        int high = i + 2 < text.len && text.ptr[i] == '%' ? str_hex(text.ptr[i + 1]) : -1;
+        int low = high >= 0 ? str_hex(text.ptr[i + 2]) : -1;
         out[len] = low >= 0 ? (char)(high * 16 + low) : text.ptr[i];
         if (low >= 0)
             i += 2;

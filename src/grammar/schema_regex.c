@@ -107,14 +107,10 @@ static bool add_named(char letter, struct schema_chars *set, bool *ok)
 static enum err take_hex(struct regex *r, int digits, uint32_t *code)
 {
     for (*code = 0; digits > 0; digits--, r->at++) {
-        char k = r->at < r->end ? *r->at : ' ';
-        char lower = k | 0x20;
-        if (k >= '0' && k <= '9')
-            *code = *code * 16 + (uint32_t)(k - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            *code = *code * 16 + (uint32_t)(lower - 'a' + 10);
-        else
+        int digit = r->at < r->end ? str_hex(*r->at) : -1;
+        if (digit < 0)
             return bad(r, ERR_INVALID, "an escape with too few hexadecimal digits");
+        *code = *code * 16 + (uint32_t)digit;
     }
     if (*code >= 0xD800 && *code <= 0xDFFF)
         return bad(r, ERR_UNSUPPORTED, "write the character itself instead of surrogates");
@@ -143,7 +139,7 @@ static enum err take_escape(struct regex *r, uint32_t *code)
         return bad(r, ERR_UNSUPPORTED, "\\b and \\B cannot be enforced; leave them out");
     if (k == 'p' || k == 'P')
         return bad(r, ERR_UNSUPPORTED, "\\p is not supported; use a class such as [A-Za-z]");
-    if ((k >= 'a' && k <= 'z') || (k >= 'A' && k <= 'Z') || k == '0')
+    if (str_is_letter(k) || k == '0')
         return bad(r, ERR_UNSUPPORTED, "unknown escape");
     *code = utf8_next(&r->at, r->end);
     return ERR_OK;

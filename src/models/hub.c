@@ -18,7 +18,6 @@
 #include <yyjson.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/progress.h"

@@ -35,8 +35,8 @@ size_t tc_literal_name(struct str text)
 
     while (len < text.len) {
         char c = text.ptr[len];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c != '\0' && strchr(others, c) != NULL) || (unsigned char)c >= 0x80))
+        if (!(str_is_letter(c) || str_is_digit(c) || (c != '\0' && strchr(others, c) != NULL) ||
+              (unsigned char)c >= 0x80))
             break;
         len++;
     }

@@ -45,8 +45,7 @@ static struct hash256 key_hash(struct str key)
 
 static bool is_name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
+    return str_is_letter(c) || str_is_digit(c) || c == '_' || c == '-' || c == '.';
 }
 
 static bool is_name(struct str text)
