@@ -8,7 +8,8 @@
  *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     storing state
  *      replace.c   what a growing conversation supersedes
- *      room.c      the budget and the heaps: choosing eviction victims
+ *      ledger.c    charging every byte
+ *      room.c      the heaps: choosing eviction victims
  *      mover.c     moving objects between memory and slower tiers, never on the caller's time
  *      contents.c  listing the cached objects and the events
  *      manage.c    single objects by key: pinning, evicting, expiring
@@ -47,14 +48,11 @@
 #include "cache/events.h"
 #include "cache/heap.h"
 #include "cache/index.h"
-#include "cache/ledger.h"
-#include "cache/mover.h"
 #include "cache/object.h"
 #include "cache/parts.h"
 #include "cache/plan.h"
 #include "cache/policy.h"
 #include "cache/reuse.h"
-#include "cache/room.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 

@@ -1,6 +1,15 @@
-/* ledger.c: see the header. What must be evicted to make room is room.c's decision. */
-#include "cache/ledger.h"
-
+/*
+ * ledger.c: every byte of the cache is charged before its memory is allocated (keeps I93).
+ *
+ *      cap  [ arenas: objects, and the gaps between them | books: trees, records, plans, stores ]
+ *
+ * Gaps cannot be returned, so the arenas have their own part of the cap, and so do the books (the
+ * metadata); neither takes from the other. Arenas that are full of gaps are full: then objects are
+ * evicted until there is a gap that fits (store.c). Full books make room by forgetting objects
+ * altogether, since that frees records and nodes; objects that are only in a slower tier come
+ * first. A quarter of the books is always reserved for plans and stores, so even a cache full of
+ * pins can be queried. What must be evicted to make room is room.c's decision.
+ */
 #include <assert.h>
 
 #include "cache/cache.h"

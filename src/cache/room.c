@@ -1,7 +1,7 @@
 /*
  * room.c: choosing what to evict when something new needs room.
  *
- * When the ledger (ledger.h) is full, the object with the lowest priority is evicted, and the floor
+ * When the ledger (ledger.c) is full, the object with the lowest priority is evicted, and the floor
  * of priorities rises to its priority; so unused objects age without being touched.
  *
  * The heap holds exactly the objects that are in memory, not leased, not pinned, and either also

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "cache/cache.h"
-#include "cache/mover.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "support/sched_kit.h"
