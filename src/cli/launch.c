@@ -116,8 +116,13 @@ static const struct launch_client launch_clients[] = {
     {.name = "aider",
      .program = "aider",
      .get = "python -m pip install aider-install && aider-install",
-     .env = {{"OPENAI_API_BASE", "{v1}"}, {"OPENAI_API_KEY", "{key}"}},
-     .args = {"--model", "openai/{model}"}},
+     /* the second takes precedence where it is set */
+     .env = {{"OPENAI_API_BASE", "{v1}"}, {"OPENAI_BASE_URL", "{v1}"}, {"OPENAI_API_KEY", "{key}"}},
+     .args = {"--model", "openai/{model}", "--model-metadata-file", "{file}"},
+     .file = "launch-aider.json",
+     .lines = "{\"openai/{model:json}\": {\"litellm_provider\": \"openai\", \"mode\": \"chat\",\n"
+              "  \"max_input_tokens\": {context}, \"max_output_tokens\": {output},\n"
+              "  \"input_cost_per_token\": 0, \"output_cost_per_token\": 0}}\n"},
     {.name = "qwen",
      .alias = "qwen-code",
      .program = "qwen",

@@ -117,6 +117,24 @@ test_pi_gets_an_extension() {
     stop
 }
 
+# aider learns the context size from a file, and prefers a base URL that the user has set.
+test_aider_gets_the_context() {
+    make_model
+    start
+    client aider
+    export OPENAI_BASE_URL=http://elsewhere/v1
+    run "$HEARTH" launch aider -- --message hello
+    expect_status 7
+    expect_out 'arg: openai/m'
+    grep -qx "OPENAI_API_BASE=$url/v1" "$scratch/out" || fail 'no address'
+    grep -qx "OPENAI_BASE_URL=$url/v1" "$scratch/out" || fail 'another server'
+    file=$(sed -n '/^arg: --model-metadata-file/{n;s/^arg: //p;}' "$scratch/out")
+    case $file in "$scratch/state/"*) ;; *) fail "the file is $file" ;; esac
+    grep -q '"openai/m"' "$file" || fail 'no model'
+    grep -q '"max_input_tokens": 4096,' "$file" || fail 'no context'
+    stop
+}
+
 # 4,096 tokens are too few for Claude Code, with any tokenizer.
 test_a_prompt_that_does_not_fit_is_said_before() {
     make_model
