@@ -32,7 +32,6 @@ enum stats_id {
     STATS_ENDS,    /* label: enum gen_end */
     STATS_ACTIVE,  /* gauge: running calls */
     STATS_QUEUED,  /* gauge: of them, waiting for a worker */
-    STATS_COUNT
 };
 
 /* Parts of a generation's time. */

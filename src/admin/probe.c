@@ -63,15 +63,6 @@ static void ask_device(struct probe *probe, struct hearth_space *space)
         sched_probe(model_sched(call->model), &prompt, DEVICE_MS, &probe->device, &info) == ERR_OK;
 }
 
-/* The scheduler prefers the device unless the cache has more. */
-static void decide(struct probe *probe)
-{
-    probe->from_device = probe->device.length > 0 && probe->device.length >= probe->cache.boundary;
-    probe->reused = probe->from_device ? probe->device.length : probe->cache.boundary;
-    probe->difference = MAX(probe->cache.first_difference, probe->device.shared);
-    probe->differs = probe->difference < count_of(probe);
-}
-
 static void look(struct probe *probe)
 {
     struct hearth_space *space = call_space(probe->call);
@@ -79,7 +70,11 @@ static void look(struct probe *probe)
     probe->blocks = mem_alloc_array(BLOCKS_MAX, sizeof(*probe->blocks));
     ask_cache(probe, space);
     ask_device(probe, space);
-    decide(probe);
+    /* The scheduler prefers the device unless the cache has more. */
+    probe->from_device = probe->device.length > 0 && probe->device.length >= probe->cache.boundary;
+    probe->reused = probe->from_device ? probe->device.length : probe->cache.boundary;
+    probe->difference = MAX(probe->cache.first_difference, probe->device.shared);
+    probe->differs = probe->difference < count_of(probe);
 }
 
 /* ---- comparing with a second prompt ---- */

@@ -85,14 +85,6 @@ static void check_rank(const struct lock *lock)
                   top->name, top->rank);
 }
 
-/* Waiting for a condition releases only one lock. */
-static void check_waits_alone(const struct lock *lock)
-{
-    for (int i = 0; i < held.count; i++)
-        if (held.locks[i] != lock)
-            violation("waits under '%s' while '%s' is held", lock->name, held.locks[i]->name);
-}
-
 static void held_add(const struct lock *lock)
 {
     if (!RANKS_CHECKED)
@@ -137,7 +129,10 @@ static bool wait_for(struct cond *cond, struct lock *lock, const struct timespec
 {
     if (!lock_is_held(lock))
         violation("a wait under '%s' by a thread that does not hold it", lock->name);
-    check_waits_alone(lock);
+    /* Waiting for a condition releases only one lock. */
+    for (int i = 0; i < held.count; i++)
+        if (held.locks[i] != lock)
+            violation("waits under '%s' while '%s' is held", lock->name, held.locks[i]->name);
     disown(lock);
     int rc = until ? pthread_cond_timedwait(&cond->cond, &lock->mutex, until)
                    : pthread_cond_wait(&cond->cond, &lock->mutex);

@@ -10,7 +10,7 @@
  *          {"host", 0, OPTION_TEXT, offsetof(struct serve_options, host), .value = "ADDRESS",
  *           .initial = "127.0.0.1", .help = "Address to listen on, or a path ending in .sock."},
  *          {"port", 0, OPTION_UINT, offsetof(struct serve_options, port), .value = "N",
- *           .initial = "4117", .min = 0, .max = 65535,
+ *           .initial = "4327", .max = 65535,
  *           .help = "Port to listen on; 0 lets the system choose."},
  *      };
  *

@@ -252,6 +252,10 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
     return bench.failed && status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
 }
 
+static const char *const words[] = {"prefix", "serve",  "peer",  "drafts", "state",
+                                    "cache",  "tier",   "jinja", "tokens", "pages",
+                                    "decode", "worker", "fleet", NULL};
+
 static enum cli_exit run(struct cli *cli, const void *options)
 {
     if (bench_is_micro(cli->args[0]))
@@ -261,22 +265,15 @@ static enum cli_exit run(struct cli *cli, const void *options)
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i]->name, cli->args[0]) == 0)
             return run_kind(cli, options, kinds[i]);
-    return cli_usage_error(
-        cli,
-        "unknown benchmark '%s'; known: prefix, serve, peer, drafts, state, cache, "
-        "tier, jinja, tokens, pages, decode, worker",
-        cli->args[0]);
+    return cli_usage_error(cli, "unknown benchmark '%s'. Usage: hearth bench %s", cli->args[0],
+                           command_bench.usage);
 }
-
-static const char *const words[] = {"prefix", "serve", "peer",   "drafts", "state", "cache",
-                                    "tier",   "jinja", "tokens", "pages",  NULL};
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "Run benchmarks: reuse, serving, llama-server, or one component.",
     .usage = "prefix | serve | peer | drafts [options], or state | cache | tier | jinja | tokens | "
-             "pages | "
-             "decode | worker [ARG]...",
+             "pages | decode | worker | fleet [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct bench_options),
     .args_min = 1,

@@ -221,14 +221,6 @@ static enum err find_server(struct chat *chat, struct errinfo *info)
     return err == ERR_OK || name == NULL ? err : start_own(chat, name, info);
 }
 
-static void close_server(struct chat *chat)
-{
-    if (chat->server.process != NULL)
-        process_kill(&chat->server.process);
-    if (chat->scratch[0] != '\0')
-        process_remove_tree(chat->scratch);
-}
-
 /* ---- one answer ---- */
 
 static void write_sampling(struct json *json, const struct run_options *options)
@@ -550,7 +542,10 @@ enum cli_exit run_chat(struct cli *cli, const struct run_options *options)
         talk(&chat);
     else if (err == ERR_OK)
         err = answer_once(&chat, &info);
-    close_server(&chat);
+    if (chat.server.process != NULL)
+        process_kill(&chat.server.process);
+    if (chat.scratch[0] != '\0')
+        process_remove_tree(chat.scratch);
     buf_fini(&chat.messages);
     return err == ERR_OK ? CLI_EXIT_OK : cli_error(cli, "%s", info.text);
 }

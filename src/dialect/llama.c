@@ -89,14 +89,6 @@ static enum err infill_parse(struct gen_request *request, yyjson_val *root, stru
 
 /* ---- records ---- */
 
-static void write_tokens(struct json *json, const struct answer_choice *choice, size_t from)
-{
-    json_key_open(json, "tokens", '[');
-    for (size_t i = from; i < choice->tokens_count; i++)
-        json_int(json, choice->tokens[i]);
-    json_close(json, ']');
-}
-
 /* Opens a record with what all have; probabilities and tokens since the last one. */
 static void record_begin(struct json *json, struct answer *answer, size_t index, struct str text,
                          bool stop)
@@ -106,7 +98,10 @@ static void record_begin(struct json *json, struct answer *answer, size_t index,
     json_open(json, '{');
     json_key_uint(json, "index", index);
     json_key_str(json, "content", text);
-    write_tokens(json, choice, choice->block_text);
+    json_key_open(json, "tokens", '[');
+    for (size_t i = choice->block_text; i < choice->tokens_count; i++)
+        json_int(json, choice->tokens[i]);
+    json_close(json, ']');
     choice->block_text = choice->tokens_count;
     json_key_uint(json, "id_slot", answer->slot);
     json_key_bool(json, "stop", stop);

@@ -180,12 +180,6 @@ static enum err check(struct work *work, struct errinfo *info)
 
 static int report_fd; /* of the child */
 
-static void report(const char *text)
-{
-    if (write(report_fd, text, strlen(text)) < 0) /* the parent is gone, and so are we soon */
-        _exit(1);
-}
-
 /* "[  12/ 291] token_embd.weight ...": "P   12/ 291" */
 static bool is_progress(const char *text)
 {
@@ -203,7 +197,8 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
         snprintf(line, sizeof(line), "E %.*s\n", (int)strcspn(text, "\n"), text);
     else
         return;
-    report(line);
+    if (write(report_fd, line, strlen(line)) < 0) /* the parent is gone, and so are we soon */
+        _exit(1);
 }
 
 static void run_child(const struct work *work)

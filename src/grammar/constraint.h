@@ -72,7 +72,6 @@ enum constraint_answer {
     CONSTRAINT_ANSWER_REGEX,   /* a text that a pattern matches as a whole */
     CONSTRAINT_ANSWER_CHOICE,  /* one of several texts */
     CONSTRAINT_ANSWER_GRAMMAR, /* the client's own grammar: nothing is written for it */
-    CONSTRAINT_ANSWER_COUNT
 };
 
 enum {

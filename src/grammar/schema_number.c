@@ -24,8 +24,7 @@
 #include <string.h>
 
 enum {
-    WHOLE_DIGITS_MAX = 18,    /* unless a bound says otherwise */
-    FRACTION_DIGITS_MAX = 15, /* and of a bound, before and after the point together */
+    FRACTION_DIGITS_MAX = 15, /* also of a bound, before and after the point together */
     MULTIPLE_MAX = 256,
     LISTED_MAX = 512,
 };

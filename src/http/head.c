@@ -73,22 +73,6 @@ static void append_length(struct buf *out, int status, const struct http_frame *
         buf_appendf(out, "content-length: %" PRIu64 "\r\n", frame->bytes);
 }
 
-static void append_connection(struct buf *out, const struct http_frame *frame)
-{
-    if (!frame->keep_alive)
-        buf_append_str(out, "connection: close\r\n");
-    else if (frame->old_client)
-        buf_append_str(out, "connection: keep-alive\r\n");
-}
-
-static void append_cors(struct buf *out, const struct http_frame *frame)
-{
-    if (frame->cors_origin.len > 0)
-        append_line(out, STR("access-control-allow-origin"), frame->cors_origin);
-    if (frame->cors_checked)
-        append_line(out, STR("vary"), STR("origin"));
-}
-
 enum err http_head_append(struct buf *out, const struct http_head *head,
                           const struct http_frame *frame)
 {
@@ -98,8 +82,14 @@ enum err http_head_append(struct buf *out, const struct http_head *head,
     if (head->content_type.len > 0)
         append_line(out, STR("content-type"), head->content_type);
     append_length(out, head->status, frame);
-    append_connection(out, frame);
-    append_cors(out, frame);
+    if (!frame->keep_alive)
+        buf_append_str(out, "connection: close\r\n");
+    else if (frame->old_client)
+        buf_append_str(out, "connection: keep-alive\r\n");
+    if (frame->cors_origin.len > 0)
+        append_line(out, STR("access-control-allow-origin"), frame->cors_origin);
+    if (frame->cors_checked)
+        append_line(out, STR("vary"), STR("origin"));
     for (size_t i = 0; i < head->headers_count; i++) {
         assert(is_name(head->headers[i].name));
         append_line(out, head->headers[i].name, head->headers[i].value);

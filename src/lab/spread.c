@@ -36,7 +36,6 @@ struct spread spread_of(double *values, size_t count)
     spread.min = values[0];
     spread.p50 = spread_percentile(values, count, 50);
     spread.p90 = spread_percentile(values, count, 90);
-    spread.p95 = spread_percentile(values, count, 95);
     spread.p99 = spread_percentile(values, count, 99);
     spread.max = values[count - 1];
     return spread;

@@ -11,7 +11,7 @@
 
 struct spread {
     size_t count;
-    double mean, min, p50, p90, p95, p99, max; /* 0 when there are none */
+    double mean, min, p50, p90, p99, max; /* 0 when there are none */
 };
 
 /* Sorts `values`. */

@@ -34,7 +34,6 @@ enum resolve_kind {
     RESOLVE_HUGGING_FACE,
     RESOLVE_OLLAMA,
     RESOLVE_DEMO,
-    RESOLVE_KIND_COUNT
 };
 
 enum { RESOLVE_NAME_BYTES = 256 };

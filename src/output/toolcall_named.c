@@ -206,13 +206,6 @@ static enum tc_step step_tail(struct toolcall *call)
 
 /* ---- arguments between tags ---- */
 
-static void end_call(struct toolcall *call)
-{
-    if (!call->first_arg)
-        tc_arguments(call, STR("}"));
-    tc_end(call);
-}
-
 /* A mark that another one begins with comes after it. */
 static enum tc_step step_param(struct toolcall *call)
 {
@@ -227,7 +220,9 @@ static enum tc_step step_param(struct toolcall *call)
         return step == TC_BAD ? tc_bad(call, "there is text between the parameters") : step;
     if (which >= 3)
         return tc_go(call, which == 3 ? KEY : OBJECT);
-    end_call(call);
+    if (!call->first_arg)
+        tc_arguments(call, STR("}"));
+    tc_end(call);
     call->state = BETWEEN;
     if (which > 0)
         tc_leave(call);

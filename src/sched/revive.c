@@ -53,13 +53,6 @@ static void forget_all(struct sched *sched)
     sched->epoch++;
 }
 
-static void end_all(struct sched *sched, const struct errinfo *info)
-{
-    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
-        end_job(job, info);
-    }
-}
-
 static uint64_t pause_ns(uint32_t deaths)
 {
     uint64_t seconds = deaths < 2 ? 0 : UINT64_C(1) << MIN(deaths - 2, 5);
@@ -127,7 +120,9 @@ bool revive_engine(struct sched *sched)
         forget_all(sched);
     }
     if (!restart(sched, &info)) {
-        end_all(sched, &info);
+        LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
+            end_job(job, &info);
+        }
         return false;
     }
     revival->dead = false;

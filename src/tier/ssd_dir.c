@@ -46,12 +46,6 @@ static void split_path(const struct hash256 *key, struct path *path)
     path->file = path->text + OBJECT_PATH_FILE_AT;
 }
 
-static void top_name(unsigned top, char name[TOP_NAME_BYTES])
-{
-    assert(top < SSD_DIR_TOPS);
-    snprintf(name, TOP_NAME_BYTES, "%02x", top);
-}
-
 static enum err open_leaf(const struct ssd_dir *dir, const struct path *path, bool create,
                           int *leaf, struct errinfo *info)
 {
@@ -408,7 +402,8 @@ enum err ssd_dir_list(const struct ssd_dir *dir, unsigned top, ssd_dir_fn fn, vo
     struct listing listing = {.dir = dir, .fn = fn, .arg = arg};
     char name[TOP_NAME_BYTES];
 
-    top_name(top, name);
+    assert(top < SSD_DIR_TOPS);
+    snprintf(name, TOP_NAME_BYTES, "%02x", top);
     memcpy(listing.path, name, 2);
     listing.path[OBJECT_PATH_LEAF_AT - 1] = '/';
     enum err err = file_open_at(dir->fs, dir->root, name, DIR_FLAGS, 0, &listing.fd, info);
