@@ -46,7 +46,8 @@ function renewReuse(element, stats) {
     put(element.querySelector('.figures'), figuresOf(stats));
     renewLegend(element.querySelector('.legend'), stats.tokens, stats.prompt);
     put(element.querySelector('.reason'), reasonOf(stats));
-    put(element.querySelector('.counts'), `${format.exact(stats.generated)} tokens generated`);
+    const drafts = stats.drafted > 0 ? `, ${format.exact(stats.accepted)} of ${format.exact(stats.drafted)} draft tokens accepted` : '';
+    put(element.querySelector('.counts'), `${format.exact(stats.generated)} tokens generated${drafts}`);
 }
 
 const AROUND = 60; /* characters before a difference */

@@ -48,6 +48,7 @@ function statsOf({ x_cache: cache, timings, usage }) {
         tokens: { device, ram, ssd, remote, computed }, prompt: device + ram + ssd + remote + computed,
         reason: cache.reason, token: cache.first_difference, message: null,
         generated: usage?.completion_tokens ?? timings.predicted_n, ttft_s: timings.ttft_ms / 1000, speed: timings.predicted_per_second,
+        drafted: timings.draft_n, accepted: timings.draft_n_accepted, /* absent without drafts */
     };
 }
 
@@ -58,7 +59,7 @@ async function recordOf(id, stats) {
     if (!found) return stats;
     const decode_s = found.seconds - found.ttft_s;
     return {
-        tokens: found.tokens, prompt: found.prompt_tokens, reason: found.reason, token: found.first_difference, message: found.message,
+        ...stats, tokens: found.tokens, prompt: found.prompt_tokens, reason: found.reason, token: found.first_difference, message: found.message,
         generated: found.generated_tokens, ttft_s: found.ttft_s, speed: stats?.speed ?? (decode_s > 0 ? (found.generated_tokens - 1) / decode_s : 0),
     };
 }

@@ -171,7 +171,7 @@ static const struct option_desc options_table[] = {
      .help = "Run one request at a time, so that every answer is bit-identical to a cold run."},
     {"drafts", 0, OPTION_TEXT, AT(drafts), .value = "HOW", .initial = "auto",
      .help = "Guess the next tokens of answers from known text and verify them in one batch: as "
-             "many as pay (auto), off, or always up to this number (1 to 32)."},
+             "many as pay (auto), off, or always up to this number (1 to 63)."},
     {"share-state", 0, OPTION_ENUM, AT(sharing), .value = "HOW", .initial = "build",
      .names = sharing_names,
      .help = "Use cached state of the same library build and kind of device (build), or of the "

@@ -365,6 +365,9 @@ static bool continue_restore(struct drafter_job *job)
     if (err != ERR_OK) {
         engine_seq_release(drafter->engine, &job->seq);
         job->cache.space = NULL; /* computes instead, and stores nothing */
+    } else {
+        LOG_DEBUG(drafter->log, "sched", "state of the draft model restored",
+                  LOG_UINT("tokens", job->right));
     }
     return true;
 }

@@ -190,10 +190,12 @@ test('tools are JSON; their calls are shown, and their results are sent', async 
     const tools = await page.inputValue('[name=tools]');
     await put(page, [
         { id: 'a', parent: null, role: 'user', content: 'What is the weather in Rome?' },
-        { id: 'b', parent: 'a', role: 'assistant', content: '', reasoning: '', calls: [{ id: 'call_1', name: 'get_weather', arguments: '{"city":"Rome"}' }], finish: 'tool_calls', stats: null },
+        { id: 'b', parent: 'a', role: 'assistant', content: '', reasoning: '', calls: [{ id: 'call_1', name: 'get_weather', arguments: '{"city":"Rome"}' }], finish: 'tool_calls',
+            stats: { tokens: { device: 0, ram: 0, ssd: 0, remote: 0, computed: 9 }, prompt: 9, reason: 'cold', token: 0, message: null, generated: 12, ttft_s: 1, speed: 1, drafted: 10, accepted: 7 } },
     ], { tools });
     await page.reload();
     await page.waitForFunction(() => /get_weather.*Rome/s.test(document.querySelector('.calls')?.textContent));
+    assert.equal(await page.textContent('.reuse .counts'), '12 tokens generated, 7 of 10 draft tokens accepted');
     assert.equal(JSON.parse(await page.inputValue('.results textarea')).city, 'Rome');
     const sent = page.waitForRequest((request) => request.url().endsWith('/v1/chat/completions'));
     await page.click('.results button');
