@@ -394,6 +394,21 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
     }
 }
 
+/* Sequences of earlier requests of an ended conversation leave first. Only the part that other
+ * conversations may share is stored. */
+static void release_earlier(struct sched *sched, const struct job *job, const struct resident *last)
+{
+    LIST_FOREACH_SAFE (struct resident, old, &sched->residents, link) {
+        if (old == last || old->prompt <= job->anchor ||
+            !same_owner(resident_owner(old), resident_owner(last)) ||
+            sched_common(old->tokens, old->prompt, last->tokens, last->count) < old->prompt)
+            continue;
+        save_at_most(old, job->anchor);
+        list_remove(&sched->residents, &old->link);
+        list_push_front(&sched->residents, &old->link);
+    }
+}
+
 static struct resident resident_of(const struct job *job, seq_id seq, token_id *tokens)
 {
     return (struct resident){.space = job->space,
@@ -401,6 +416,7 @@ static struct resident resident_of(const struct job *job, seq_id seq, token_id *
                              .lora = job->lora.before,
                              .tokens = tokens,
                              .count = job->done,
+                             .prompt = MIN(job->prompt, job->done),
                              .since = job->sched->computed,
                              .seq = seq};
 }
@@ -423,6 +439,8 @@ bool device_park(struct job *job)
         list_push_front(&sched->residents, &resident->link);
     if (job->keep.stores)
         again_ended(&sched->again, job->space, job->tokens, job->resumed, job->prompt);
+    if (job->keep.released)
+        release_earlier(sched, job, resident);
     save_begin(resident, job);
     forget_shorter(sched, resident);
     lock_enter(&sched->lock);

@@ -45,8 +45,8 @@ struct resident {
     const char *tenant; /* the tenant's name: never freed before the scheduler */
     struct lora_set lora;
     token_id *tokens;
-    uint32_t count;
-    uint64_t since; /* sched->computed when it was used last */
+    uint32_t count, prompt; /* of all tokens those of the prompt */
+    uint64_t since;         /* sched->computed when it was used last */
     seq_id seq;
     struct scatter scatter;
     /* the ended job whose state is not in the cache yet (save_later.c); NULL = it is stored, or
@@ -58,6 +58,7 @@ struct resident {
 struct job_keep {
     struct hearth_store_hints hints;
     bool stores;     /* state goes to the cache */
+    bool released;   /* no request will continue the conversation */
     bool unsaved;    /* ended, and counted as unsaved */
     uint32_t most;   /* tokens to store at most; 0 = all */
     uint32_t stored; /* rows below this were offered to the cache */
@@ -156,6 +157,9 @@ bool save_piece(struct resident *resident, enum store_price price);
 /* All pieces of a resident that may stay. False: some of it was too expensive and is still
  * unsaved. */
 bool save_try(struct resident *resident, enum store_price price);
+/* The conversation has ended: no more than its first tokens are stored, unless the client asked to
+ * keep the state. */
+void save_at_most(struct resident *resident, uint32_t tokens);
 /* A longer sequence, which is stored when `to` ends, contains all of it. NULL: there is none. */
 void save_pass_on(struct resident *resident, struct job *to);
 /* Its engine is dead. */

@@ -141,6 +141,18 @@ void save_now(struct resident *resident, enum store_price price)
         leave_out(resident);
 }
 
+void save_at_most(struct resident *resident, uint32_t tokens)
+{
+    struct job *job = resident->unsaved;
+
+    if (job == NULL || job->keep.hints.pin || job->keep.hints.ttl_s > 0)
+        return;
+    retain_drop(job);
+    job->keep.most = job->keep.most == 0 ? tokens : MIN(job->keep.most, tokens);
+    if (tokens == 0)
+        end(resident);
+}
+
 void save_pass_on(struct resident *resident, struct job *to)
 {
     const struct job *job = resident->unsaved;

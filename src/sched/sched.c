@@ -111,6 +111,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
                        !(gen->score_prompt && job->sched->options.exact) &&
                        faults_store(job->sched, gen);
     job->keep.most = gen->cache.write_max;
+    job->keep.released = gen->cache.release;
     job->keep.hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->keep.hints),
         .entry = HEARTH_ENTRY_USER,

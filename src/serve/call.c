@@ -550,6 +550,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
         .no_read = !request->cache_read || prepared->pictures.weak,
         .no_write = !request->cache_write || prepared->pictures.weak,
         .no_disk = request->cache_no_disk,
+        .release = request->cache_release,
         .isolated = (request->cache_salt.len > 0 && space == NULL) || prepared->pictures.weak,
         .ttl_s = request->cache_ttl_s,
         .write_max = request->cache_write_max,

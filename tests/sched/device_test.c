@@ -228,6 +228,37 @@ static void test_what_is_not_stored_leaves_first(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_the_same_prompt_again), TEST(test_what_is_not_stored_leaves_first),
-           TEST(test_many_short_requests_add_up), TEST(test_stored_between_batches),
-           TEST(test_leaves_before_a_long_prompt), TEST(test_lost_when_storing_costs_too_much))
+/* There are three sequences: two of them have turns of a conversation that the client releases. Two
+ * more requests take those, and not the oldest one, of another conversation. Only the beginning of
+ * the released one, which others may share, is stored. */
+static void test_a_released_conversation_leaves_first(void **state)
+{
+    enum { TURN = 16, ANCHOR = 8 };
+    static struct kit_gen turn, last;
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    struct rig rig;
+
+    (void)state;
+    rig_open_with(&rig, 0, 3);
+    kit_gen_init(&turn, &rig.kit, 2, TURN, 2);
+    turn.gen.anchor = ANCHOR;
+    kit_gen_run(&rig.kit, &turn);
+    kit_gen_init(&last, &rig.kit, 2, 2 * TURN, 2);
+    kit_gen_change(&last, &rig.kit, 5, TURN); /* the client sends another answer */
+    last.gen.anchor = ANCHOR;
+    last.gen.cache.no_write = last.gen.cache.release = true;
+    kit_gen_run(&rig.kit, &last);
+    run_once(&rig, 3, TURN);
+    run_once(&rig, 4, TURN);
+    assert_int_equal(on_device(&rig), PROMPT - 1);
+    assert_int_equal(hearth_probe(rig.kit.space, turn.prompt, TURN, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(probe.boundary, ANCHOR);
+    kit_gen_fini(&turn);
+    kit_gen_fini(&last);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_a_released_conversation_leaves_first), TEST(test_the_same_prompt_again),
+           TEST(test_what_is_not_stored_leaves_first), TEST(test_many_short_requests_add_up),
+           TEST(test_stored_between_batches), TEST(test_leaves_before_a_long_prompt),
+           TEST(test_lost_when_storing_costs_too_much))
