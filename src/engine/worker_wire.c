@@ -123,6 +123,14 @@ static void field_u32(struct wire *wire, uint32_t *value, uint32_t max)
     *value = wire->bad ? 0 : (uint32_t)wide;
 }
 
+/* A number of up to 32 bits that is not a uint32_t, such as an enum: writes it and returns it, or
+ * returns what was read. */
+static uint32_t field_small(struct wire *wire, uint32_t value, uint32_t max)
+{
+    field_u32(wire, &value, max);
+    return value;
+}
+
 static void field_bool(struct wire *wire, bool *value)
 {
     uint64_t wide = *value;
@@ -202,6 +210,18 @@ static void field_text(struct wire *wire, const char **text)
         read_text(wire, text, len);
     else
         write_text(wire, *text, len);
+}
+
+/* A text in an array. It is not NULL. */
+static void field_chars(struct wire *wire, char *chars, size_t size)
+{
+    const char *text = chars;
+
+    field_text(wire, &text);
+    if (text == NULL || strlen(text) >= size)
+        wire->bad = true;
+    else if (wire->reading)
+        memcpy(chars, text, strlen(text) + 1);
 }
 
 /* ---- the head ---- */
@@ -353,18 +373,16 @@ enum err worker_call_decode(const unsigned char *message, size_t len, struct wor
 
 static void options_fields(struct wire *wire, struct engine_options *options)
 {
-    uint32_t kv_k = options->kv_k, kv_v = options->kv_v, sharing = options->sharing;
-    uint32_t pooling = options->pooling;
-
     field_text(wire, &options->path);
     field_u32(wire, &options->context, UINT32_MAX);
     field_u32(wire, &options->sequences, UINT32_MAX);
     field_u32(wire, &options->chunk, UINT32_MAX);
     field_u32(wire, &options->threads, UINT32_MAX);
     field_u32(wire, &options->threads_prefill, UINT32_MAX);
-    field_u32(wire, &kv_k, ENGINE_KV_COUNT - 1);
-    field_u32(wire, &kv_v, ENGINE_KV_COUNT - 1);
-    field_u32(wire, &pooling, ENGINE_POOLING_COUNT - 1);
+    options->kv_k = (enum engine_kv)field_small(wire, options->kv_k, ENGINE_KV_COUNT - 1);
+    options->kv_v = (enum engine_kv)field_small(wire, options->kv_v, ENGINE_KV_COUNT - 1);
+    options->pooling =
+        (enum engine_pooling)field_small(wire, options->pooling, ENGINE_POOLING_COUNT - 1);
     field_i32(wire, &options->flash);
     field_i32(wire, &options->gpu_layers);
     field_text(wire, &options->devices);
@@ -375,7 +393,8 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_u32(wire, &options->rollback, UINT32_MAX);
     field_float(wire, &options->rope_base);
     field_float(wire, &options->rope_scale);
-    field_u32(wire, &sharing, ENGINE_SHARING_BITS);
+    options->sharing =
+        (enum engine_sharing)field_small(wire, options->sharing, ENGINE_SHARING_BITS);
     field_bool(wire, &options->no_mmap);
     field_bool(wire, &options->no_cache);
     field_text(wire, &options->state_dir);
@@ -384,10 +403,6 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_text(wire, &options->projector);
     field_u32(wire, &options->picture_tokens_min, UINT32_MAX);
     field_u32(wire, &options->picture_tokens_max, UINT32_MAX);
-    options->kv_k = (enum engine_kv)kv_k;
-    options->kv_v = (enum engine_kv)kv_v;
-    options->sharing = (enum engine_sharing)sharing;
-    options->pooling = (enum engine_pooling)pooling;
 }
 
 /* The adapters of options are those of the array once read. */
@@ -445,26 +460,20 @@ enum err worker_load_decode(const unsigned char *message, size_t len, struct wor
 
 static void group_fields(struct wire *wire, struct engine_layer_group *group)
 {
-    uint32_t kind = group->kind;
-
-    field_u32(wire, &kind, KIND_COUNT - 1);
+    group->kind = (enum kind)field_small(wire, group->kind, KIND_COUNT - 1);
     field_u32(wire, &group->layers, UINT32_MAX);
-    group->kind = (enum kind)kind;
 }
 
 static void shape_fields(struct wire *wire, struct engine_facts *facts)
 {
-    uint32_t groups = (uint32_t)facts->groups_count, slicing = facts->slicing, fault = facts->fault;
-    uint32_t no_rollback = facts->no_rollback;
-
     field_u32(wire, &facts->kinds, (1u << KIND_COUNT) - 1);
-    field_u32(wire, &groups, KIND_COUNT);
-    for (uint32_t i = 0; i < groups && !wire->bad; i++)
+    facts->groups_count = field_small(wire, (uint32_t)facts->groups_count, KIND_COUNT);
+    for (size_t i = 0; i < facts->groups_count && !wire->bad; i++)
         group_fields(wire, &facts->groups[i]);
-    field_u32(wire, &slicing, ENGINE_SLICING_ROWS);
-    field_u32(wire, &fault, ENGINE_FAULT_COUNT - 1);
+    facts->slicing = (enum engine_slicing)field_small(wire, facts->slicing, ENGINE_SLICING_ROWS);
+    facts->fault = (enum engine_fault)field_small(wire, facts->fault, ENGINE_FAULT_COUNT - 1);
     field_u32(wire, &facts->rollback, UINT32_MAX);
-    field_u32(wire, &no_rollback, ROLLBACK_COUNT - 1);
+    facts->no_rollback = (enum rollback)field_small(wire, facts->no_rollback, ROLLBACK_COUNT - 1);
     field_bool(wire, &facts->exact);
     field_u64(wire, &facts->rows_bytes_fixed);
     field_u64(wire, &facts->rows_bytes_per_token);
@@ -473,22 +482,16 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     field_u64(wire, &facts->device_bytes);
     field_u64(wire, &facts->device_total);
     field_u32(wire, &facts->tokens_per_s, UINT32_MAX);
-    facts->groups_count = groups;
-    facts->slicing = (enum engine_slicing)slicing;
-    facts->fault = (enum engine_fault)fault;
-    facts->no_rollback = (enum rollback)no_rollback;
 }
 
 /* The rest of it belongs to the vocabulary, which the parent has itself. */
 static void embed_fields(struct wire *wire, struct engine_embed *embed)
 {
-    uint32_t pooling = embed->pooling;
-
-    field_u32(wire, &pooling, ENGINE_POOLING_COUNT - 1);
+    embed->pooling =
+        (enum engine_pooling)field_small(wire, embed->pooling, ENGINE_POOLING_COUNT - 1);
     field_u32(wire, &embed->size, WORKER_VECTOR_MAX);
     field_bool(wire, &embed->whole);
     field_bool(wire, &embed->only);
-    embed->pooling = (enum engine_pooling)pooling;
 }
 
 static void fingerprint_fields(struct wire *wire, struct hash256 *fingerprint)
@@ -505,13 +508,7 @@ static void fingerprint_fields(struct wire *wire, struct hash256 *fingerprint)
 
 static void adapter_fields(struct wire *wire, struct lora_adapter *adapter, uint32_t vocab)
 {
-    const char *name = adapter->name;
-
-    field_text(wire, &name);
-    if (name == NULL || strlen(name) >= sizeof(adapter->name))
-        wire->bad = true;
-    else if (wire->reading)
-        memcpy(adapter->name, name, strlen(name) + 1);
+    field_chars(wire, adapter->name, sizeof(adapter->name));
     fingerprint_fields(wire, &adapter->digest);
     field_u32(wire, &adapter->invocation_count, LORA_INVOCATION_MAX);
     for (uint32_t i = 0; i < adapter->invocation_count; i++)
@@ -574,28 +571,12 @@ static bool facts_can_be(const struct worker_facts *worker)
            (!worker->streams || worker->cells <= UINT32_MAX / facts->sequences);
 }
 
-static void reply_text(struct wire *wire, struct worker_reply *reply)
-{
-    const char *text = reply->text;
-
-    field_text(wire, &text);
-    if (!wire->reading || wire->bad)
-        return;
-    if (text == NULL || strlen(text) >= sizeof(reply->text))
-        wire->bad = true;
-    else
-        memcpy(reply->text, text, strlen(text) + 1);
-}
-
 static void reply_fields(struct wire *wire, struct worker_reply *reply)
 {
-    uint32_t err = reply->err;
-
-    field_u32(wire, &err, ERR_COUNT - 1);
+    reply->err = (enum err)field_small(wire, reply->err, ERR_COUNT - 1);
     field_u64(wire, &reply->value);
-    reply_text(wire, reply);
+    field_chars(wire, reply->text, sizeof(reply->text));
     field_bool(wire, &reply->has_facts);
-    reply->err = (enum err)err;
     if (!reply->has_facts)
         return;
     facts_fields(wire, &reply->facts);
