@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/json_alc.h"

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdbool.h>

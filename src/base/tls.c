@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/library.h"
 #include "base/mem.h"

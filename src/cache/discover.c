@@ -17,7 +17,6 @@
  * Two requests that miss the same block ask once: the second one waits for the first, and asks for
  * what is still missing of its own prompt then.
  */
-#include <string.h>
 
 #include "base/attr.h"
 #include "base/clock.h"

@@ -315,7 +315,6 @@ struct weight {
 static bool weigh(void *arg, struct object *object)
 {
     struct weight *weight = arg;
-
     enum hearth_tier tier = plan_tier_of(object);
 
     if (object != weight->last) /* a run covers several nodes */

@@ -10,7 +10,6 @@
 #include "cache/index_impl.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/attr.h"
 #include "base/le.h"

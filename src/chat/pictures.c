@@ -2,7 +2,6 @@
 #include "chat/pictures.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"

@@ -20,8 +20,6 @@
  */
 #include "chat/prepare_impl.h"
 
-#include <string.h>
-
 #include "base/json_write.h"
 
 enum {

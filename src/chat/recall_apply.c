@@ -14,7 +14,6 @@
  * than a miss.
  */
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "chat/recall_impl.h"

@@ -12,7 +12,6 @@
  *
  * Each row is rendered up to the bar and as a whole.
  */
-#include <string.h>
 
 #include "base/arena.h"
 #include "chat/template_impl.h"

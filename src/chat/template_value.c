@@ -1,7 +1,6 @@
 /* template_value.c: strings, contents and calls of a request as values. */
 #include "chat/template_impl.h"
 
-#include <string.h>
 #include <yyjson.h>
 
 #include "base/arena.h"

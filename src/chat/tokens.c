@@ -15,7 +15,6 @@
 #include "chat/tokens.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "chat/pictures.h"

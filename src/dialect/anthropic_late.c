@@ -25,7 +25,6 @@
 #include "dialect/anthropic_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json_write.h"
 

@@ -11,7 +11,6 @@
 #include "dialect/openai_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "chat/embed_request.h"
 

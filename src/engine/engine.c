@@ -13,7 +13,6 @@
 #include "engine/engine.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "engine/engine_ops.h"
 #include "engine/picture.h"

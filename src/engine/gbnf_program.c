@@ -11,7 +11,6 @@
  * the product of nested numbers.
  */
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "engine/gbnf_impl.h"

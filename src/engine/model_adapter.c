@@ -12,7 +12,6 @@
  */
 #include <fnmatch.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <ggml.h>
 #include <gguf.h>

@@ -8,7 +8,6 @@
 #include "engine/model_make.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/option.h"
 #include "base/str.h"

@@ -1,8 +1,6 @@
 /* picture.c: the tokens that stand for a picture; the library's part is in projector.c. */
 #include "engine/picture.h"
 
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/le.h"
 #include "base/mem.h"

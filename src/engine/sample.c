@@ -30,7 +30,6 @@
 #include "engine/sample.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include "engine/state.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "engine/engine_ops.h"
 #include "engine/picture.h"

@@ -13,7 +13,6 @@
  * would end there, which no grammar of reasonable size prevents.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "grammar/constraint_impl.h"
 #include "grammar/schema.h"

@@ -2,7 +2,6 @@
 #include "http/request.h"
 
 #include <assert.h>
-#include <string.h>
 
 const char *http_method_name(enum http_method method)
 {

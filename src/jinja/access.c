@@ -5,7 +5,6 @@
  * neither exists the result is undefined, which is an error only when used. Names that begin with
  * an underscore are keys, never attributes.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "jinja/object.h"

@@ -1,7 +1,6 @@
 /* call.c: calling: macros, methods, filters, and the global functions. */
 #include <assert.h>
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

@@ -5,7 +5,6 @@
  * of copying the text so far for each "+".
  */
 #include <assert.h>
-#include <string.h>
 
 #include "jinja/object.h"
 

@@ -5,7 +5,6 @@
  * computed at once. A template can notice that only by an error in an item that is never used, so
  * such an error is kept until the item is read.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "jinja/object.h"

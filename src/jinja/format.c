@@ -1,5 +1,4 @@
 /* format.c: "%s" % value and "{}".format(value). */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

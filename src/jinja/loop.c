@@ -5,7 +5,6 @@
  * needed: a body may change what the condition reads. loop.last and loop.nextitem read one item
  * ahead, loop.length and everything that needs it read all.
  */
-#include <assert.h>
 
 #include "jinja/object.h"
 

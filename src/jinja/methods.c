@@ -6,7 +6,6 @@
  * strings are characters, as in Python, not bytes.
  */
 #include <math.h>
-#include <string.h>
 
 #include "jinja/object.h"
 #include "jinja/strings.h"

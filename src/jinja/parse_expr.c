@@ -8,7 +8,6 @@
  * Odd, but as in Jinja: ** is left-associative, ~ binds tighter than +, and a unary minus takes its
  * operand before any filter, so that -1|abs is (-1)|abs.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "jinja/parse.h"

@@ -1,6 +1,4 @@
 /* tests.c: the tests that can follow `is`. */
-#include <math.h>
-#include <string.h>
 
 #include "jinja/object.h"
 #include "jinja/unicode.h"

@@ -16,7 +16,6 @@
 #include "output/toolcall.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "output/toolcall_impl.h"

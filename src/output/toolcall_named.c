@@ -11,7 +11,6 @@
  * arrives. Others are passed on when complete, because only then their type is known. A value ends
  * at the first closing tag: few of the formats have an escape for it.
  */
-#include <string.h>
 
 #include "output/toolcall_impl.h"
 

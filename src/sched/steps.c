@@ -11,7 +11,6 @@
  * ready.
  */
 #include <assert.h>
-#include <string.h>
 
 #include "sched/sched_impl.h"
 
@@ -200,7 +199,6 @@ static enum step step_queued(struct job *job)
 static uint32_t claim_of(const struct job *job)
 {
     uint32_t all = MIN(job->room, job->target + SCHED_RESERVE);
-
     uint32_t taken = MAX(job->done, restore_done(job));
 
     return all > taken ? all - taken : 0;

@@ -9,7 +9,6 @@
 #include <hearth/hearth.h>
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/json_write.h"
 #include "models/pool.h"

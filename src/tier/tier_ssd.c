@@ -11,7 +11,6 @@
 #include "tier/tier_ssd.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
