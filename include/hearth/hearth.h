@@ -439,8 +439,8 @@ HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum
 /* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts
  * only. */
 HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
-/* Objects [begin, end) of the plan were not used: their tokens were computed meanwhile. An accepted
- * plan does not count them. */
+/* Objects [begin, end) of the plan are not used: their tokens were computed meanwhile. An accepted
+ * plan does not count them. Reads of them that no other plan needs are cancelled. */
 HEARTH_API void hearth_plan_skip(struct hearth_plan *plan, size_t begin, size_t end);
 /* The state was imported and is in use: counts as a hit. */
 HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);

@@ -329,6 +329,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     list_init(&cache->dropped_in_write);
     list_init(&cache->expiring);
     list_init(&cache->awaiting);
+    list_init(&cache->reads);
     list_init(&cache->searches);
     cache->books_bytes = mine.books_bytes;
     open_ledgers(cache, mine.ram_bytes);

@@ -116,8 +116,8 @@ struct cache_tier {
     double latency_s;                /* of a read */
     uint32_t reads GUARDED_BY(lock); /* running, while their speed is measured */
     uint64_t reads_bytes GUARDED_BY(lock), reads_since_ns GUARDED_BY(lock);
-    bool reads_late GUARDED_BY(lock);      /* one of them */
-    bool sealed;                           /* its objects are encrypted */
+    bool reads_late GUARDED_BY(lock), reads_cut GUARDED_BY(lock); /* one of them; cancelled */
+    bool sealed;                                                  /* its objects are encrypted */
     struct list declined GUARDED_BY(lock); /* objects that it declined, by retry_links */
     /* declined objects that may be retried, because operations there have ended since */
     uint32_t retry_credit GUARDED_BY(lock);
@@ -193,6 +193,7 @@ struct hearth_cache {
     uint32_t calling GUARDED_BY(lock);
     /* objects that were dropped while being written, by aside_link */
     struct list dropped_in_write GUARDED_BY(lock);
+    struct list reads GUARDED_BY(lock);    /* running ones of mover.c */
     struct list awaiting GUARDED_BY(lock); /* plans that wait for an object, by await_link */
     struct list searches GUARDED_BY(lock); /* running ones of discover.c */
     /* objects with an expiry time, the earliest first, by expiry_link */

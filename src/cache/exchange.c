@@ -83,7 +83,7 @@ static void write_object(struct export *export, struct object *object)
 {
     struct hearth_cache *cache = export->cache;
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), READ_MS_MAX * NS_PER_MS);
-    bool coming = mover_read(cache, object, 0) == MOVER_COMING;
+    bool wants = false, coming = mover_read(cache, object, 0, &wants) == MOVER_COMING;
     enum tier_result result = TIER_ERROR;
     struct deferred deferred;
     struct tier_meta meta;
@@ -100,6 +100,7 @@ static void write_object(struct export *export, struct object *object)
     export->moved.bytes += result == TIER_OK ? object->bytes : 0;
     export->moved.refused += result != TIER_OK;
     mem_free(tokens);
+    mover_leave(cache, object, &wants);
     cache_enter(cache, &deferred);
     room_unlease(object, &deferred);
     cache_leave(cache, &deferred);

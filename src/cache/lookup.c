@@ -230,8 +230,10 @@ static enum hearth_match find_match(const struct hearth_plan *plan, const struct
 
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred)
 {
-    for (size_t i = 0; i < plan->objects_count; i++)
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        plan->objects[i]->wanted -= plan->asked[i]; /* a running read goes on: it may be used */
         room_unlease(plan->objects[i], deferred);
+    }
     plan->objects_count = 0;
     plan->info.objects_count = 0;
 }

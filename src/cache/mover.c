@@ -14,6 +14,9 @@
  * object that a tier has lost or damaged leaves that tier at once, so that no other plan tries it;
  * an error or a time-out says nothing about the object, which stays.
  *
+ * A read that no plan needs any more is cancelled. If another plan asks for it before the tier has
+ * ended it, it is started again.
+ *
  * Declined writes (a full queue, no room) wait in a list and are retried when an operation of the
  * tier ends: a write, a read, a drop. The newest are retried first, a few at a time; when there
  * are too many, the oldest are given up.
@@ -35,6 +38,7 @@ enum {
 
 /* A running operation of a slower tier. */
 struct move {
+    struct list_node link; /* of a read: in the cache's `reads` */
     struct hearth_cache *cache;
     struct object *object;
     enum hearth_tier level;
@@ -43,6 +47,11 @@ struct move {
     bool measured;    /* counted in `reads` of its tier */
     uint64_t request; /* that needs the read */
     uint64_t started_ns;
+    /* of a read, under the lock: */
+    struct tier_op *op;
+    bool starting;  /* the tier's get has not returned: `op` is not known yet */
+    bool cancelled; /* no caller needs it */
+    bool over;      /* while starting: it has ended, and is freed when the get returns */
 };
 
 static void count(struct object *object, uint64_t struct_offset, uint64_t by)
@@ -441,40 +450,125 @@ static void on_read(enum tier_result result, void *arg);
 
 /* Measures the speed of a tier whose servers are elsewhere: bytes of reads that overlap, by the
  * time in which there was one. Reads that end at their deadline count as a few bytes: else a store
- * that is too slow would be tried by every request. */
+ * that is too slow would be tried by every request. Bytes of cancelled reads are not known: the
+ * store is at least as fast as the others say. */
 static void learn_speed(struct cache_tier *tier, const struct object *object,
                         enum tier_result result, uint64_t now_ns)
 {
     assert(tier->reads > 0);
     tier->reads_bytes += result == TIER_OK ? object->bytes : 0;
     tier->reads_late |= result == TIER_TIMEOUT;
+    tier->reads_cut |= result == TIER_CANCELLED;
     if (--tier->reads > 0)
         return;
     double took = (double)(now_ns - tier->reads_since_ns) / (double)NS_PER_S;
     if ((tier->reads_bytes >= SPEED_BYTES_MIN || tier->reads_late) && took > 0) {
         double speed = (double)MAX(tier->reads_bytes, SPEED_BYTES_MIN) / took;
+        speed = tier->reads_cut ? MAX(speed, tier->bytes_per_s) : speed;
         tier->bytes_per_s = tier->bytes_per_s > 0 ? 0.7 * tier->bytes_per_s + 0.3 * speed : speed;
     }
     tier->reads_bytes = 0;
-    tier->reads_late = false;
+    tier->reads_late = tier->reads_cut = false;
 }
 
+/* Call without the lock; the object is leased by the move. */
 static void start_get(struct move *move)
 {
-    struct tier *tier = move->cache->tiers[move->level].tier;
+    struct hearth_cache *cache = move->cache;
+    struct cache_tier *level = &cache->tiers[move->level];
+    struct tier *tier = level->tier;
     const struct object *object = move->object;
+    struct tier_op *op = NULL;
 
-    move->started_ns = cache_now_ns(move->cache);
-    if (tier->ops->find != NULL) {
-        struct cache_tier *level = &move->cache->tiers[move->level];
-        lock_enter(&move->cache->lock);
-        if (level->reads++ == 0)
-            level->reads_since_ns = move->started_ns;
-        lock_leave(&move->cache->lock);
-        move->measured = true;
-    }
+    move->started_ns = cache_now_ns(cache);
+    lock_enter(&cache->lock);
+    move->measured = tier->ops->find != NULL;
+    if (move->measured && level->reads++ == 0)
+        level->reads_since_ns = move->started_ns;
+    lock_leave(&cache->lock);
     move->listed = tier->ops->has(tier, &object->key);
-    tier->ops->get(tier, &object->key, move->memory, object->bytes, on_read, move, NULL);
+    tier->ops->get(tier, &object->key, move->memory, object->bytes, on_read, move, &op);
+    lock_enter(&cache->lock);
+    move->starting = false;
+    move->op = op;
+    bool over = move->over, cancel = !over && move->cancelled;
+    lock_leave(&cache->lock);
+    if (over)
+        mem_free(move);
+    if (cancel) /* asked for while the get was starting */
+        tier->ops->cancel(tier, op);
+}
+
+/* NULL: the object is not being read. */
+static struct move *find_read(const struct object *object)
+{
+    if (object->reading)
+        LIST_FOREACH (struct move, move, &object->space->cache->reads, link)
+            if (move->object == object)
+                return move;
+    return NULL;
+}
+
+void mover_leave(struct hearth_cache *cache, struct object *object, bool *wants)
+{
+    struct tier *tier = NULL;
+    struct tier_op *op = NULL;
+
+    lock_enter(&cache->lock);
+    struct move *move = find_read(object);
+    assert(!*wants || object->wanted > 0);
+    object->wanted -= *wants;
+    if (*wants && object->wanted == 0 && move != NULL && !move->cancelled) {
+        move->cancelled = true;
+        tier = move->starting ? NULL : cache->tiers[move->level].tier;
+        op = move->op;
+        cache->calling += tier != NULL;
+    }
+    *wants = false;
+    lock_leave(&cache->lock);
+    if (tier == NULL)
+        return;
+    tier->ops->cancel(tier, op);
+    cache_called(cache);
+}
+
+/* The read goes on with another operation: in the next tier, or once more because a caller has asked
+ * for it since it was cancelled. */
+static struct move *go_on(const struct move *old, enum hearth_tier level)
+{
+    struct move *move = mem_alloc(sizeof(*move));
+
+    *move = (struct move){.cache = old->cache,
+                          .object = old->object,
+                          .level = level,
+                          .memory = old->memory,
+                          .request = old->request,
+                          .starting = true};
+    list_push_back(&move->cache->reads, &move->link);
+    move->object->damaged = move->object->evicted_below = false;
+    move->cache->calling++;
+    return move;
+}
+
+static void finish_read(const struct move *move, enum tier_result result, struct deferred *deferred)
+{
+    struct hearth_cache *cache = move->cache;
+    struct object *object = move->object;
+
+    object->reading = false;
+    plan_note_ready(cache, object, deferred);
+    /* After a drop, others may have stored the same tokens again, and the bytes read may be
+     * theirs: same key, other bytes. */
+    if (result == TIER_OK && !object->dropped) {
+        arrived(move, deferred);
+    } else {
+        cache_note_free(deferred, move->memory);
+        ledger_release(object->space, ledger_charge(object->bytes));
+    }
+    finish(cache, object, deferred);
+    /* else it freed nothing, and the plan that asked would be next */
+    if (result != TIER_FULL || cache->operations == 0)
+        plan_note_ready(cache, NULL, deferred);
 }
 
 static void on_read(enum tier_result result, void *arg)
@@ -490,43 +584,31 @@ static void on_read(enum tier_result result, void *arg)
     deferred.request = move->request;
     if (move->measured)
         learn_speed(&cache->tiers[level], object, result, cache_now_ns(cache));
-    move->measured = false;
     if (result == TIER_OK) {
         COUNT_BY(object, bytes_read_by_tier[level], object->bytes);
         COUNT_BY(object, ns_read_by_tier[level], cache_now_ns(cache) - move->started_ns);
     }
-    if (failed) {
+    if (failed)
         note_failure(move, result, &deferred);
-        move->level = next_tier(object, level);
-    }
-    bool again = failed && move->level < HEARTH_TIER_COUNT && !cache->closing;
-    cache->calling += again;
-    if (!again) {
-        object->reading = false;
-        plan_note_ready(cache, object, &deferred);
-        /* After a drop, others may have stored the same tokens again, and the bytes read may be
-         * theirs: same key, other bytes. */
-        if (result == TIER_OK && !object->dropped) {
-            arrived(move, &deferred);
-        } else {
-            cache_note_free(&deferred, move->memory);
-            ledger_release(object->space, ledger_charge(object->bytes));
-        }
-        finish(cache, object, &deferred);
-        if (result != TIER_FULL ||
-            cache->operations ==
-                0) /* else it freed nothing, and the plan that asked would be next */
-            plan_note_ready(cache, NULL, &deferred);
-    } else {
-        object->damaged = object->evicted_below = false;
-    }
+    enum hearth_tier again = failed ? next_tier(object, level)
+                             : move->cancelled && result == TIER_CANCELLED && object->wanted > 0
+                                 ? level
+                                 : HEARTH_TIER_COUNT;
+    struct move *next = NULL;
+    list_remove(&cache->reads, &move->link);
+    if (again < HEARTH_TIER_COUNT && !cache->closing)
+        next = go_on(move, again);
+    else
+        finish_read(move, result, &deferred);
+    move->over = true;
+    bool starting = move->starting;
     cache_leave(cache, &deferred);
-    if (again) {
-        start_get(move);
+    if (next != NULL) {
+        start_get(next);
         cache_called(cache);
-    } else {
-        mem_free(move);
     }
+    if (!starting)
+        mem_free(move);
     mover_retry(cache, level, 1);
 }
 
@@ -546,17 +628,21 @@ static void *take_pages(struct hearth_cache *cache, const struct object *object)
 }
 
 /* Nothing could be read for lack of memory. */
-static enum mover_answer no_memory(struct hearth_cache *cache)
+static enum mover_answer no_memory(struct hearth_cache *cache, struct object *object, bool *wants)
 {
     lock_enter(&cache->lock);
+    object->wanted -= *wants;
+    *wants = false;
     bool running = cache->operations > 0;
     lock_leave(&cache->lock);
     return running ? MOVER_FULL : MOVER_CANNOT;
 }
 
-enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, uint64_t request)
+enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, uint64_t request,
+                             bool *wants)
 {
     struct deferred deferred;
+    struct move *move = NULL;
 
     cache_enter(cache, &deferred);
     deferred.request = request;
@@ -566,24 +652,29 @@ enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, 
                  ledger_reserve(object->space, ledger_charge(object->bytes), &deferred);
     if (start) {
         room_lease(object);
+        move = mem_alloc(sizeof(*move));
+        *move = (struct move){
+            .cache = cache, .object = object, .level = level, .request = request, .starting = true};
+        list_push_back(&cache->reads, &move->link);
         object->reading = true;
         object->damaged = object->evicted_below = false;
         cache->operations++;
+    }
+    if ((coming || start) && !*wants) {
+        assert(object->wanted < UINT16_MAX);
+        object->wanted++;
+        *wants = true;
     }
     cache_leave(cache, &deferred);
     if (coming)
         return MOVER_COMING;
     if (!start)
-        return level < HEARTH_TIER_COUNT ? no_memory(cache) : MOVER_CANNOT;
-    struct move *move = mem_alloc(sizeof(*move));
-    *move = (struct move){.cache = cache,
-                          .object = object,
-                          .level = level,
-                          .memory = take_pages(cache, object),
-                          .request = request};
+        return level < HEARTH_TIER_COUNT ? no_memory(cache, object, wants) : MOVER_CANNOT;
+    move->memory = take_pages(cache, object);
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* our failure, not the tier's: it keeps the object */
-        return no_memory(cache);
+        mem_free(move);           /* it was still starting */
+        return no_memory(cache, object, wants);
     }
     start_get(move);
     return MOVER_COMING;

@@ -63,10 +63,11 @@ struct object {
     uint8_t in;               /* TIER_BITs: where its bytes are */
     uint8_t writing;          /* TIER_BITs: slower tiers that are writing it */
     uint8_t drop_after_write; /* those of `writing` that must drop it once it is written */
-    bool reading;             /* a slower tier is reading it into memory */
-    bool dropped;             /* out of the index; freed with the last lease */
-    bool damaged;             /* a tier returned other bytes than were written */
-    bool evicted_below;       /* a slower tier turned out to have evicted it when it was read */
+    bool reading : 1;         /* a slower tier is reading it into memory */
+    bool dropped : 1;         /* out of the index; freed with the last lease */
+    bool damaged : 1;         /* a tier returned other bytes than were written */
+    bool evicted_below : 1;   /* a slower tier turned out to have evicted it when it was read */
+    uint16_t wanted;          /* callers that asked for its read, and still need it */
     struct reuse_mark reuse;  /* of the last turn that used it */
     uint32_t leases;
     /* value; read by the policy */

@@ -237,11 +237,14 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) 
 
 /* Writes an object in memory to each attached slower tier that lacks it. */
 void mover_write(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Starts reading a leased object into memory for a request. FULL: there is no memory now, but
- * operations are running whose end may free some. */
+/* Starts reading a leased object into memory for a request, or joins a read. FULL: there is no
+ * memory now, but operations are running whose end may free some. `*wants`: set with COMING; the
+ * caller counts as one that needs the read until mover_leave. */
 enum mover_answer { MOVER_COMING, MOVER_FULL, MOVER_CANNOT };
-enum mover_answer mover_read(struct hearth_cache *cache, struct object *object,
-                             uint64_t request) NODISCARD;
+enum mover_answer mover_read(struct hearth_cache *cache, struct object *object, uint64_t request,
+                             bool *wants) NODISCARD;
+/* The caller needs the read no longer. The last one cancels it, if it is still running. */
+void mover_leave(struct hearth_cache *cache, struct object *object, bool *wants);
 /* Waits until a leased object is in memory or its read has failed: OK, MISSING or TIMEOUT.
  * Unlocks while it waits. */
 int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)

@@ -96,9 +96,7 @@ static enum mover_answer ask(struct hearth_plan *plan, size_t index)
     lock_leave(&cache->lock);
     if (failed)
         return MOVER_CANNOT;
-    enum mover_answer answer = mover_read(cache, object, plan->options.request);
-    plan->asked[index] |= answer == MOVER_COMING;
-    return answer;
+    return mover_read(cache, object, plan->options.request, &plan->asked[index]);
 }
 
 int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms,
@@ -210,6 +208,9 @@ void hearth_plan_skip(struct hearth_plan *plan, size_t begin, size_t end)
     assert(begin <= end && end <= plan->objects_count);
     plan->skip_begin = begin;
     plan->skip_end = end;
+    for (size_t i = begin; i < end; i++)
+        if (plan->asked[i])
+            mover_leave(plan->space->cache, plan->objects[i], &plan->asked[i]);
 }
 
 /* ---- counting ---- */

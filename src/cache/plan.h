@@ -17,7 +17,7 @@ struct hearth_plan {
     struct hearth_plan_info info;
     struct object **objects; /* leased */
     struct hearth_object *views;
-    bool *asked; /* its read was started or joined */
+    bool *asked; /* its read was started or joined, and is still needed */
     size_t objects_count, objects_cap;
     uint32_t limit;             /* boundaries above it are not tried */
     enum hearth_reason failed;  /* why an earlier, longer plan was abandoned; NONE */

@@ -8,7 +8,8 @@
  * Reading from a slow tier is the long part of a restore, and the engine has nothing to do
  * meanwhile. So the job prefills, and the objects are read from the last to the first. When the
  * prefill reaches an object from which on all have arrived and are verified, the job returns to
- * RESTORE and imports those (restore.c).
+ * RESTORE and imports those (restore.c). Reads of objects that were computed meanwhile are cancelled,
+ * so that those of the others get the whole speed of the tier.
  *
  * This requires state that can be cut at any token, so that rows do not depend on what follows
  * them. It also requires that a chunk takes much less time than the reads: an import cannot start
@@ -110,11 +111,10 @@ void beside_end(struct job *job)
     if (!job->started && count < restore->objects_count)
         job->usage.reason = info->reason;
     else if (!job->started && job->done >= info->boundary)
-        job->usage.reason = HEARTH_REASON_CHEAPER;       /* it won the race */
-    if (restore->front > 0 && restore->front <= count) { /* only these were used */
-        hearth_plan_skip(restore->plan, restore->front, count);
+        job->usage.reason = HEARTH_REASON_CHEAPER; /* it won the race */
+    hearth_plan_skip(restore->plan, MIN(restore->front, count), count);
+    if (restore->front > 0 && restore->front <= count) /* only these were used */
         hearth_plan_accept(restore->plan);
-    }
     restore_drop(job);
     job_announce(job);
 }
@@ -178,7 +178,6 @@ static enum step meet(struct job *job, size_t index)
     job->seq = SEQ_NONE;
     job->done = 0;
     restore->beside = false;
-    hearth_plan_skip(restore->plan, restore->front, index);
     restore->front = restore->imported = index;
     restore->fetched = restore->verified = restore->objects_count;
     job_set_phase(job, GEN_RESTORE);
@@ -195,5 +194,6 @@ enum step beside_poll(struct job *job)
         beside_end(job);
         return STEP_BATCH;
     }
+    hearth_plan_skip(restore->plan, restore->front, index); /* ends their reads */
     return restore->verified <= index ? meet(job, index) : STEP_BATCH;
 }

@@ -74,6 +74,9 @@ struct run {
     struct kv_server *only; /* all operations go there; NULL: by name */
     uint64_t deadline_ns;
     uint64_t idle_ns, moved_ns; /* kv_run_while_moving; 0: only the deadline counts */
+    bool (*goes_on)(void *arg); /* NULL: until the end */
+    void *arg;
+    bool cancelled; /* by goes_on */
     struct conn *conns[CONNS_MAX];
     size_t conns_count;
 };
@@ -563,17 +566,18 @@ static void turn(struct run *run)
     }
 }
 
-static bool is_over(const struct run *run)
+static bool is_over(struct run *run)
 {
+    run->cancelled = run->goes_on != NULL && !run->goes_on(run->arg);
     lock_enter(&run->kv->lock);
     bool stopped = run->kv->stopped;
     lock_leave(&run->kv->lock);
     uint64_t now = now_ns();
-    return stopped || now >= run->deadline_ns ||
+    return run->cancelled || stopped || now >= run->deadline_ns ||
            (run->idle_ns > 0 && now >= run->moved_ns + run->idle_ns);
 }
 
-/* The rest is late. Connections that owe a reply are closed. */
+/* The rest is late, or not needed. Connections that owe a reply are closed. */
 static void give_up(struct run *run)
 {
     for (size_t i = 0; i < run->count; i++)
@@ -581,7 +585,8 @@ static void give_up(struct run *run)
             end_op(run, &run->ops[i], KV_TIMEOUT);
     for (size_t i = 0; i < run->conns_count; i++)
         if (run->conns[i]->count > 0) {
-            note_failure(run->kv, run->conns[i]->server, "no reply in time");
+            if (!run->cancelled)
+                note_failure(run->kv, run->conns[i]->server, "no reply in time");
             kv_socket_close(&run->conns[i]->sock);
         }
 }
@@ -608,14 +613,19 @@ static void run_all(struct run *run)
 
 void kv_run(struct kv *kv, struct kv_op *ops, size_t count, uint64_t deadline_ns)
 {
-    kv_run_while_moving(kv, ops, count, 0, deadline_ns);
+    kv_run_while_moving(kv, ops, count, 0, deadline_ns, NULL, NULL);
 }
 
 void kv_run_while_moving(struct kv *kv, struct kv_op *ops, size_t count, uint64_t idle_ns,
-                         uint64_t deadline_ns)
+                         uint64_t deadline_ns, bool (*goes_on)(void *arg), void *arg)
 {
-    struct run run = {
-        .kv = kv, .ops = ops, .count = count, .deadline_ns = deadline_ns, .idle_ns = idle_ns};
+    struct run run = {.kv = kv,
+                      .ops = ops,
+                      .count = count,
+                      .deadline_ns = deadline_ns,
+                      .idle_ns = idle_ns,
+                      .goes_on = goes_on,
+                      .arg = arg};
 
     if (kv->protocol->prepare != NULL)
         kv->protocol->prepare(kv, idle_ns > 0 ? MIN(deadline_ns, now_ns() + idle_ns) : deadline_ns);

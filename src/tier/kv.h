@@ -114,9 +114,10 @@ void kv_close(struct kv **kv);
  * kv_stop. */
 void kv_run(struct kv *kv, struct kv_op *ops, size_t count, uint64_t deadline_ns);
 /* For large values: ends when nothing has moved for idle_ns, so that a slow network is no fault; at
- * the latest at the deadline. */
+ * the latest at the deadline. Also ends, with KV_TIMEOUT and without counting a failure, when
+ * `goes_on` (NULL: never asked) returns false; it is asked at least every 100 ms. */
 void kv_run_while_moving(struct kv *kv, struct kv_op *ops, size_t count, uint64_t idle_ns,
-                         uint64_t deadline_ns);
+                         uint64_t deadline_ns, bool (*goes_on)(void *arg), void *arg);
 /* Runs end within 100 ms from now on, with KV_TIMEOUT. For closing. */
 void kv_stop(struct kv *kv);
 

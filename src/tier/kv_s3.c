@@ -171,7 +171,9 @@ static void read_status(const struct kv_op *op, unsigned status, struct kv_reply
     else {
         reply->result = status == 507 ? KV_FULL : KV_ERROR;
         reply->failure = true;
-        snprintf(reply->why, sizeof(reply->why), "HTTP status %u", status);
+        snprintf(reply->why, sizeof(reply->why), "HTTP status %u%s", status,
+                 status == 403 ? ": check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the clock"
+                               : "");
     }
 }
 

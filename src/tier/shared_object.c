@@ -45,10 +45,12 @@ static uint64_t deadline_of(const struct shared_io *io)
 }
 
 /* Parts may take long on a slow network, as long as they move. */
-static void run_parts(const struct shared_io *io, struct kv_op *ops, size_t count)
+static void run_parts(const struct shared_io *io, struct kv_op *ops, size_t count,
+                      shared_step_fn goes_on, void *arg)
 {
     kv_run_while_moving(io->kv, ops, count, io->timeout_ns,
-                        clock_deadline_ns(clock_real(), MAX_TIMEOUTS * io->timeout_ns));
+                        clock_deadline_ns(clock_real(), MAX_TIMEOUTS * io->timeout_ns), goes_on,
+                        arg);
 }
 
 /* ---- parts ---- */
@@ -74,7 +76,7 @@ static enum tier_result write_batch(const struct shared_io *io, struct shared_he
             .verb = KV_PUT, .data = io->format.sealed ? sealed : data + at, .bytes = bytes};
         name_part(io, head, first + i, &ops[i]);
     }
-    run_parts(io, ops, count);
+    run_parts(io, ops, count, NULL, NULL);
     for (uint32_t i = 0; i < count && result == TIER_OK; i++)
         result = result_of(ops[i].result);
     mem_free(ops);
@@ -104,7 +106,8 @@ static enum tier_result write_parts(const struct shared_io *io, struct shared_he
 
 /* Reads parts [first, first + count) to their places, and verifies them. */
 static enum tier_result read_batch(const struct shared_io *io, const struct shared_head *head,
-                                   uint32_t first, uint32_t count, char *dst)
+                                   uint32_t first, uint32_t count, char *dst, shared_step_fn step,
+                                   void *arg)
 {
     struct kv_op *ops = mem_alloc_array(count, sizeof(*ops));
     enum tier_result result = TIER_OK;
@@ -114,7 +117,7 @@ static enum tier_result read_batch(const struct shared_io *io, const struct shar
         ops[i] = (struct kv_op){.verb = KV_GET, .dst = dst + at, .capacity = bytes};
         name_part(io, head, first + i, &ops[i]);
     }
-    run_parts(io, ops, count);
+    run_parts(io, ops, count, step, arg);
     for (uint32_t i = 0; i < count && result == TIER_OK; i++) {
         bool other = ops[i].got != ops[i].capacity &&
                      (ops[i].result == KV_OK || (ops[i].result == KV_ERROR && ops[i].got > 0));
@@ -139,8 +142,10 @@ enum tier_result shared_read_parts(const struct shared_io *io, const struct shar
         if (!step(arg))
             result = TIER_CANCELLED;
         else
-            result = read_batch(io, head, i, MIN(head->parts - i, BATCH_PARTS), dst);
+            result = read_batch(io, head, i, MIN(head->parts - i, BATCH_PARTS), dst, step, arg);
     }
+    if (result == TIER_TIMEOUT && !step(arg))
+        result = TIER_CANCELLED;
     if (result == TIER_OK && !hash128_eq(&head->meta.digest, &none)) {
         struct hash128 digest = hash128_of(dst, head->meta.bytes);
         result = hash128_eq(&digest, &head->meta.digest) ? TIER_OK : TIER_DAMAGED;

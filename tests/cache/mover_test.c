@@ -259,6 +259,58 @@ static void test_i94_a_slow_tier_is_not_waited_for(void **state)
     kit_close(&kit);
 }
 
+static struct tier_op *cancelled_op;
+
+static void note_cancel(struct tier *tier, struct tier_op *op)
+{
+    (void)tier;
+    cancelled_op = op;
+}
+
+/* A read is cancelled when the last plan that needs it has skipped it. */
+static void test_reads_that_no_plan_needs_are_cancelled(void **state)
+{
+    struct kit kit;
+    struct hearth_plan *a, *b;
+    const void *data;
+    int32_t tokens[64];
+    struct tier *tier = open_two(&kit, false);
+    const struct tier_ops *real = tier->ops;
+    struct tier_ops slow_cancel = *real;
+
+    (void)state;
+    store(&kit, 1, 40);
+    tier_fault_hold(tier, true);
+    kit_tokens(tokens, 64, 1);
+    hearth_lookup(kit.space, tokens, 64, NULL, &a);
+    hearth_lookup(kit.space, tokens, 64, NULL, &b);
+    hearth_plan_prefetch(a);
+    hearth_plan_prefetch(b);
+    hearth_plan_skip(a, 0, 1);
+    assert_int_equal(tier_fault_waiting(tier), 1); /* the other one needs it */
+    hearth_plan_skip(b, 0, 1);
+    assert_int_equal(tier_fault_waiting(tier), 0);
+    kit_check(&kit);
+    assert_int_equal(hearth_plan_fetch(a, 0, 0, &data), HEARTH_ERROR_TIMEOUT); /* a new read */
+    assert_int_equal(tier_fault_waiting(tier), 1);
+    /* It is cancelled, and another plan asks for it before the tier has ended it. */
+    slow_cancel.cancel = note_cancel;
+    tier->ops = &slow_cancel;
+    hearth_plan_skip(a, 0, 1);
+    assert_int_equal(hearth_plan_fetch(b, 0, 0, &data), HEARTH_ERROR_TIMEOUT);
+    tier->ops = real;
+    real->cancel(tier, cancelled_op);
+    assert_int_equal(tier_fault_waiting(tier), 1); /* started again */
+    tier_fault_hold(tier, false);
+    assert_int_equal(hearth_plan_fetch(b, 0, 0, &data), HEARTH_OK);
+    hearth_plan_release(&a);
+    hearth_plan_release(&b);
+    kit_check(&kit);
+    assert_int_equal(kit_stats(&kit).promotions, 1);
+    assert_int_equal(kit_stats(&kit).tier_errors, 0);
+    kit_close(&kit);
+}
+
 static void test_i10_a_failing_object_in_the_middle_shortens(void **state)
 {
     struct kit kit;
@@ -875,6 +927,7 @@ TEST_SUITE(TEST(test_a_read_that_was_too_slow_says_when_it_is_over),
            TEST(test_i94_what_a_tier_let_go_is_evicted),
            TEST(test_i94_an_error_costs_the_request_and_not_the_object),
            TEST(test_i94_a_slow_tier_is_not_waited_for),
+           TEST(test_reads_that_no_plan_needs_are_cancelled),
            TEST(test_i10_a_failing_object_in_the_middle_shortens),
            TEST(test_no_room_to_read_into_forgets_nothing),
            TEST(test_i39_i55_clearing_reaches_what_is_being_written),

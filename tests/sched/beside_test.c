@@ -25,6 +25,7 @@ struct rig {
     struct tier *slow;
     struct sched_kit kit;
     unsigned chunks, answers_after; /* chunks computed since the tier was held */
+    size_t asked, waiting;          /* reads: at the first chunk, and when the tier answers */
     bool held;
 };
 
@@ -33,7 +34,12 @@ static void on_piece(struct engine *engine, void *arg)
     struct rig *rig = arg;
 
     (void)engine;
-    if (!rig->held || ++rig->chunks != rig->answers_after)
+    if (!rig->held || (rig->answers_after > 0 && rig->chunks == rig->answers_after))
+        return;
+    rig->waiting = tier_fault_waiting(rig->slow);
+    if (rig->chunks++ == 0)
+        rig->asked = rig->waiting;
+    if (rig->chunks != rig->answers_after)
         return;
     tier_fault_hold(rig->slow, false);
     while (tier_fault_waiting(rig->slow) > 0)
@@ -117,6 +123,13 @@ static void meet(unsigned after, uint64_t prefill_ns)
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
     hearth_get_stats(rig.kit.cache, NULL, &stats);
     assert_int_equal(stats.tokens_reused, PROMPT - 1 - computed);
+    /* Reads of objects that were computed are cancelled, but for the one that was being computed. */
+    assert_true(rig.asked >= PROMPT / CHUNK);
+    assert_int_equal(rig.waiting, rig.asked - (after - 1));
+    struct tier_stats read;
+    tier_fault_inner(rig.slow)->ops->stats(tier_fault_inner(rig.slow), &read);
+    assert_int_equal(read.gets_done, rig.waiting);
+    assert_true(read.gets_done * CHUNK + computed <= PROMPT + 2 * CHUNK);
     rig_close(&rig, &truth, &gen);
 }
 
@@ -149,6 +162,7 @@ static void test_reads_that_come_too_late(void **state)
     kit_gen_run(&rig.kit, &gen);
     expect_usage(&gen, 0);
     assert_int_equal(gen.result.usage.reason, HEARTH_REASON_CHEAPER);
+    assert_int_equal(tier_fault_waiting(rig.slow), 0); /* all were cancelled */
     tier_fault_hold(rig.slow, false);
     rig_close(&rig, &truth, &gen);
 }

@@ -19,6 +19,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "support/test.h"
 #include "tier/shared_object.h"
@@ -56,8 +57,7 @@ static void pause_briefly(void)
     nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
 }
 
-/* The path of a program; NULL: there is none. Borrowed until the next call. */
-static const char *find_program(const char *name)
+const char *fleet_find_program(const char *name)
 {
     static char path[1024];
     char *dirs = strdup(getenv("PATH") ? getenv("PATH") : "");
@@ -76,7 +76,7 @@ static const char *find_program(const char *name)
 
 void fleet_need(const char *program)
 {
-    if (find_program(program) == NULL)
+    if (fleet_find_program(program) == NULL)
         TEST_SKIP("no Valkey or Redis server here; tools/deps.sh --tools fetches them");
 }
 
@@ -216,8 +216,8 @@ bool fleet_is_up(uint16_t port)
 
 static void launch(struct fleet_server *server)
 {
-    char port[8], args[512], *argv[ARGS_MAX], log[600];
-    const char *program = find_program(server->program);
+    char port[8], args[sizeof(server->args)], *argv[ARGS_MAX], log[600];
+    const char *program = fleet_find_program(server->program);
 
     assert_non_null(program);
     snprintf(port, sizeof(port), "%u", server->port);
@@ -280,7 +280,7 @@ pid_t fleet_cli_start(const char *args)
     char words[1024], log[600], *argv[ARGS_MAX];
 
     fleet_need("valkey-cli");
-    snprintf(words, sizeof(words), "%s %s", find_program("valkey-cli"), args);
+    snprintf(words, sizeof(words), "%s %s", fleet_find_program("valkey-cli"), args);
     snprintf(log, sizeof(log), "%.500s/cli.log", test_dir());
     argv[split(words, argv, ARGS_MAX - 1)] = NULL;
     return fleet_spawn(argv, log);
@@ -302,7 +302,7 @@ void fleet_cli(const char *args)
 
     fleet_need("valkey-cli");
     snprintf(command, sizeof(command), "%s %s >%s/cli.log 2>&1 </dev/null",
-             find_program("valkey-cli"), args, test_dir());
+             fleet_find_program("valkey-cli"), args, test_dir());
     int status = system(command);
     if (status != 0)
         fail_msg("'%s' gave %d: see cli.log", command, status);
@@ -320,23 +320,69 @@ void fleet_wait_cluster(const struct fleet_server *server)
     fail_msg("the cluster is not whole: %s", fleet_ask(server, "SET {probe}x 1"));
 }
 
-void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER])
+const char *fleet_make_certificate(const char *name)
 {
-    char args[512] = "--cluster create";
+    static char path[600];
+    char command[2048];
+
+    snprintf(path, sizeof(path), "%.500s/%s.pem", test_dir(), name);
+    snprintf(
+        command, sizeof(command),
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout %.500s/%s.key -out %s -days 2 "
+        "-subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 >/dev/null 2>&1",
+        test_dir(), name, path);
+    return system(command) == 0 ? path : NULL;
+}
+
+/* `tls`: more options of a server with its port of TLS as the last one; NULL: no TLS. */
+static void start_cluster(struct fleet_server servers[FLEET_CLUSTER], const char *tls,
+                          const char *cli)
+{
+    char args[1024], options[sizeof(servers[0].args)];
 
     fleet_need("valkey-cli");
+    snprintf(args, sizeof(args), "%s--cluster create", cli);
     for (int i = 0; i < FLEET_CLUSTER; i++) {
-        fleet_start(&servers[i], "valkey-server",
-                    "--cluster-enabled yes --cluster-node-timeout 1500 "
-                    "--cluster-replica-validity-factor 0");
+        uint16_t tls_port = tls != NULL ? fleet_free_port() : 0;
+        int len = snprintf(options, sizeof(options),
+                           "--cluster-enabled yes --cluster-node-timeout 1500 "
+                           "--cluster-replica-validity-factor 0");
+        if (tls != NULL)
+            snprintf(options + len, sizeof(options) - (size_t)len, "%s %u", tls, tls_port);
+        fleet_start(&servers[i], "valkey-server", options);
+        servers[i].tls_port = tls_port;
+        if (tls != NULL)
+            snprintf(servers[i].url, sizeof(servers[i].url), "valkeys://127.0.0.1:%u/test",
+                     tls_port);
         snprintf(args + strlen(args), sizeof(args) - strlen(args), " 127.0.0.1:%u",
-                 servers[i].port);
+                 tls != NULL ? tls_port : servers[i].port);
     }
     snprintf(args + strlen(args), sizeof(args) - strlen(args),
              " --cluster-replicas 1 --cluster-yes");
     fleet_cli(args);
     for (int i = 0; i < FLEET_CLUSTER; i++)
         fleet_wait_cluster(&servers[i]);
+}
+
+void fleet_start_cluster(struct fleet_server servers[FLEET_CLUSTER])
+{
+    start_cluster(servers, NULL, "");
+}
+
+void fleet_start_tls_cluster(struct fleet_server servers[FLEET_CLUSTER])
+{
+    char options[800], cli[300];
+    const char *dir = test_dir();
+
+    snprintf(options, sizeof(options),
+             " --tls-cluster yes --tls-replication yes --tls-auth-clients no --tls-cert-file "
+             "%.200s/fleet.pem --tls-ca-cert-file %.200s/fleet.pem --tls-key-file %.200s/fleet.key "
+             "--tls-port",
+             dir, dir, dir);
+    snprintf(cli, sizeof(cli), "--tls --cacert %.200s/fleet.pem ", dir);
+    if (fleet_make_certificate("fleet") == NULL)
+        TEST_SKIP("no openssl to make a certificate with");
+    start_cluster(servers, options, cli);
 }
 
 /* Runs an operation on the part in the middle of an object. */
@@ -389,6 +435,31 @@ void fleet_damage(const struct tier_shared_options *options, const struct hash25
 void fleet_delete_part(const struct tier_shared_options *options, const struct hash256 *key)
 {
     run_part(options, key, delete_value);
+}
+
+const char *fleet_breaker_line(const struct kv_options *how)
+{
+    static char text[1024];
+    struct kv_options options = *how;
+    struct kv_op op = {.verb = KV_EXISTS, .name = "name"};
+    struct errinfo info = {0};
+    struct kv *kv;
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    struct log *log = options.log = log_create(
+        &(struct log_options){.fd = ends[1], .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    if (kv_open(&kv, &options, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    while (!kv_is_down(kv))
+        kv_run(kv, &op, 1, clock_deadline_ns(clock_real(), 30 * NS_PER_S));
+    kv_close(&kv);
+    log_destroy(&log);
+    ssize_t got = read(ends[0], text, sizeof(text) - 1);
+    text[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    close(ends[1]);
+    return text;
 }
 
 const char *fleet_key_file(void)

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "support/fleet_kit.h"
 #include "support/test.h"
@@ -319,30 +318,6 @@ static void test_passwords(void **state)
     }
 }
 
-/* Opens the breaker; the line that says so. Borrowed until the next call. */
-static const char *breaker_line(const char *url)
-{
-    static char text[1024];
-    int ends[2];
-
-    assert_int_equal(pipe(ends), 0);
-    struct log *log = log_create(
-        &(struct log_options){.fd = ends[1], .level = LOG_LEVEL_WARN, .clock = clock_real()});
-    struct kv_options options = {.url = url, .log = log};
-    struct kv *kv;
-    char dst[8];
-    assert_ok(kv_open(&kv, &options, NULL));
-    while (!kv_is_down(kv))
-        (void)run_one(kv, KV_GET, dst, 4);
-    kv_close(&kv);
-    log_destroy(&log);
-    ssize_t got = read(ends[0], text, sizeof(text) - 1);
-    text[got > 0 ? got : 0] = '\0';
-    close(ends[0]);
-    close(ends[1]);
-    return text;
-}
-
 /* The log says why a server is not used. */
 static void test_reasons(void **state)
 {
@@ -362,7 +337,7 @@ static void test_reasons(void **state)
         script_start(&script, rows[i].reply);
         script.auth = rows[i].auth;
         snprintf(url, sizeof(url), rows[i].url, script.port);
-        const char *line = breaker_line(url);
+        const char *line = fleet_breaker_line(&(struct kv_options){.url = url});
         if (strstr(line, rows[i].why) == NULL)
             fail_msg("row %zu: %s", i, line);
         script_stop(&script);
@@ -415,11 +390,11 @@ static void test_slow_values(void **state)
     struct kv *kv = open_kv(script.url, NS_PER_S);
     (void)run_one(kv, KV_GET, dst, sizeof(dst)); /* it knows its slots now */
     atomic_store(&script.drip_ms, 100);          /* 2.6 s in all */
-    kv_run_while_moving(kv, &op, 1, 2200 * NS_PER_MS, UINT64_MAX);
+    kv_run_while_moving(kv, &op, 1, 2200 * NS_PER_MS, UINT64_MAX, NULL, NULL);
     assert_int_equal(op.result, KV_OK);
     assert_memory_equal(dst, "abcdefghijklmnopqrst", sizeof(dst));
     atomic_store(&script.silent, true);
-    kv_run_while_moving(kv, &op, 1, 100 * NS_PER_MS, UINT64_MAX);
+    kv_run_while_moving(kv, &op, 1, 100 * NS_PER_MS, UINT64_MAX, NULL, NULL);
     assert_int_equal(op.result, KV_TIMEOUT);
     kv_close(&kv);
     script_stop(&script);

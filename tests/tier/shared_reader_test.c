@@ -71,6 +71,37 @@ static void test_reads_overtake_writes(void **state)
     fleet_proxy_stop(&proxy);
 }
 
+/* A value does not come; a read of it ends when it is cancelled, and the server is not blamed. */
+static void test_a_running_read_is_cancelled(void **state)
+{
+    static struct fleet_proxy proxy;
+    static unsigned char dst[BYTES];
+    const struct tier_meta meta = tier_suite_meta(100, BYTES);
+    struct kv_server_stats stats;
+    struct tier_answer answer;
+    struct tier_op *op;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    fleet_proxy_start(&proxy, server.port);
+    struct tier *tier = open_at(proxy.port);
+    assert_true(tier_suite_put(tier, 100, BYTES));
+    tier_answer_init(&answer);
+    atomic_store(&proxy.held, "GETEX");
+    tier->ops->get(tier, &meta.key, dst, BYTES, tier_answer_done, &answer, &op);
+    while (atomic_load(&proxy.holds) == 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    tier->ops->cancel(tier, op);
+    assert_int_equal(tier_answer_wait(&answer), TIER_CANCELLED);
+    atomic_store(&proxy.held, NULL);
+    assert_int_equal(tier_suite_get(tier, 100, BYTES), TIER_OK);
+    tier_shared_server(tier, 0, &stats);
+    assert_int_equal(stats.failures, 0);
+    tier_answer_fini(&answer);
+    tier_close(&tier);
+    fleet_proxy_stop(&proxy);
+}
+
 static struct tier_shared_stats stats_of(struct tier *tier)
 {
     struct tier_shared_stats stats;
@@ -183,5 +214,5 @@ static void test_many_pages(void **state)
     tier_close(&tier);
 }
 
-TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_empty_pages_are_remembered),
-           TEST(test_unread_pages), TEST(test_many_pages))
+TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_a_running_read_is_cancelled),
+           TEST(test_empty_pages_are_remembered), TEST(test_unread_pages), TEST(test_many_pages))
