@@ -5,8 +5,8 @@
 #   tools/deps.sh --update   forget what was resolved and ask the mirror again
 #   tools/deps.sh --peer     add llama-server, the peer that benchmarks compare with
 #   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools, a Vulkan device in software
-#                            with its plug-in into .deps/vulkan, and servers of Valkey and Redis into .deps/fleet
-#   tools/deps.sh --fleet    of that, only the servers of Valkey and Redis
+#                            with its plug-in into .deps/vulkan, and servers of Valkey, Redis and S3 into .deps/fleet
+#   tools/deps.sh --fleet    of that, only these servers
 #   tools/deps.sh --status   say what is there, change nothing
 #
 # Two outcomes, written to .deps/config.mk for the Makefile:
@@ -70,7 +70,8 @@ cuda_packages='libggml0-backend-cuda'
 software_packages='libggml0-backend-vulkan mesa-vulkan-drivers'
 
 # For tests of a fleet: servers, the programs that drive them, and ggml's plug-in for other machines.
-fleet_packages='valkey-server valkey-tools redis-server redis-tools libggml0-backend-rpc'
+# radosgw is an S3 server that needs no cluster.
+fleet_packages='valkey-server valkey-tools redis-server redis-tools libggml0-backend-rpc radosgw'
 
 # Programs for tests, and what else of the machine's own suite they need. Not installed: unpacked below .deps/tools.
 tool_packages='prometheus mandoc zsh zsh-common fish fish-common libpcre2-32-0'
@@ -519,13 +520,14 @@ fetch_fleet() { # PACKAGES
         grep -q " ${file%%_*}_" "$deps/sysroot.manifest" || dpkg-deb -x "$deps/debs/$file" "$deps/fleet.new" || die "cannot unpack $file (disk full?)."
     done <"$deps/$manifest"
     triplet=$(cd "$sysroot/usr/lib" && ls -d ./*/libllama.so | head -n 1 | cut -d/ -f2)
-    for program in "$deps/fleet.new"/usr/bin/valkey-* "$deps/fleet.new"/usr/bin/redis-*; do
+    rm -rf "$deps/fleet.new/usr/share" "$deps/fleet.new"/usr/lib/python3* "$deps/fleet.new/usr/lib/systemd"
+    for program in "$deps/fleet.new"/usr/bin/valkey-* "$deps/fleet.new"/usr/bin/redis-* "$deps/fleet.new"/usr/bin/radosgw*; do
         [ -x "$program" ] || continue
         cat >"$deps/fleet.new/bin/${program##*/}" <<EOC
 #!/bin/sh
 here=\$(cd "\$(dirname "\$0")/.." && pwd)
 lib=\$here/../sysroot/usr/lib/$triplet
-set -- --argv0 ${program##*/} --library-path "\$here/usr/lib/$triplet:\$lib" "\$here/usr/bin/${program##*/}" "\$@"
+set -- --argv0 ${program##*/} --library-path "\$here/usr/lib/$triplet:\$here/usr/lib/$triplet/ceph:\$lib" "\$here/usr/bin/${program##*/}" "\$@"
 exec "\$(ls "\$here"/../sysroot/usr/lib64/ld-linux*.so.* "\$lib"/ld-linux*.so.* 2>/dev/null | head -n 1)" "\$@"
 EOC
         chmod +x "$deps/fleet.new/bin/${program##*/}"
@@ -543,7 +545,7 @@ EOC
     if command -v npm >/dev/null 2>&1; then
         npm install --prefix "$deps/s3" --no-audit --no-fund s3rver@3.7.1 >"$deps/s3.log" 2>&1 || say "note: npm could not install s3rver"
     fi
-    say "Valkey and Redis for tests: $(size_of "$deps/fleet") in .deps/fleet"
+    say "Valkey, Redis and Ceph's S3 gateway for tests: $(size_of "$deps/fleet") in .deps/fleet"
 }
 
 # ---- main ------------------------------------------------------------------------------------------------

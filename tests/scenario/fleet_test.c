@@ -94,18 +94,19 @@ static void test_killed_store(void **state)
     scenario_close(&cold);
 }
 
-/* The store is a cluster of three masters with a replica each; two of them are named. */
+/* The store is a cluster of three masters with a replica each, with TLS; two of them are named. */
 static void test_qwen3_moves(void **state)
 {
     struct scenario scenarios[SERVERS], cold;
     struct fleet_server nodes[FLEET_CLUSTER];
-    char url[128];
+    char url[128], more[300];
 
     (void)state;
-    fleet_start_cluster(nodes);
-    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u,127.0.0.1:%u/test", nodes[0].port,
-             nodes[1].port);
-    open_fleet(scenarios, SERVERS, "qwen3", url, "--exact");
+    fleet_start_tls_cluster(nodes);
+    snprintf(url, sizeof(url), "valkeys://127.0.0.1:%u,127.0.0.1:%u/test", nodes[0].tls_port,
+             nodes[1].tls_port);
+    snprintf(more, sizeof(more), "--exact --shared-ca %.200s/fleet.pem", test_dir());
+    open_fleet(scenarios, SERVERS, "qwen3", url, more);
     scenario_open(&cold, "qwen3", "--exact --no-cache");
     check_moves(scenarios, &cold);
     scenario_close(&cold);

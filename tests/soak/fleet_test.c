@@ -23,6 +23,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "support/fleet_kit.h"
+#include "support/fleet_proxy.h"
 #include "support/soak_flight.h"
 #include "support/soak_server.h"
 #include "support/test.h"
@@ -453,14 +454,14 @@ static double hit_rate(struct fleet *fleet, unsigned servers, unsigned tenant, u
 
 /* The time to the first token of a long prompt that ends with its number. */
 static double first_token_ms(struct fleet *fleet, struct serve_proc *server, unsigned number,
-                             struct soak_answer *answer)
+                             unsigned words, struct soak_answer *answer)
 {
     static const struct soak_ask streamed = {.dialect = SCENARIO_CHAT, .tokens = 2, .stream = true};
     struct soak_talk talk = {.model = 0, .tenant = 0};
     struct line *line = &fleet->lines[0];
 
     snprintf(talk.marker, sizeof(talk.marker), "x");
-    soak_talk_say(&talk, "user", talk_words(100 + number, WORDS));
+    soak_talk_say(&talk, "user", talk_words(100 + number, words));
     assert_true(soak_flight_send(&line->flight, server, &talk, &streamed));
     while (!line->flight.ended) {
         struct soak_flight *flight = &line->flight;
@@ -483,11 +484,11 @@ static void compare_restores(struct fleet *fleet)
            "|---|---|---|---|---|---|\n");
     for (unsigned i = 0; i < PROMPTS; i++)
         for (size_t k = 0; k < COUNT_OF(servers); k++) {
-            double first = first_token_ms(fleet, servers[k], i, &answer);
+            double first = first_token_ms(fleet, servers[k], i, WORDS, &answer);
             printf("| %u | %u | %u | %u | %u | %.1f |\n", i, answer.computed, answer.device,
                    answer.ram, answer.remote, first);
             soak_answer_fini(&answer);
-            (void)first_token_ms(fleet, servers[k], 50 + i, &answer); /* takes its place */
+            (void)first_token_ms(fleet, servers[k], 50 + i, WORDS, &answer); /* takes its place */
             soak_answer_fini(&answer);
             serve_proc_wait_metric(servers[k], "hearth_sched_unsaved", 0);
             serve_proc_wait_metric(servers[k], "hearth_shared_queue_length", 0);
@@ -513,4 +514,68 @@ static void test_figures(void **state)
     close_fleet(fleet);
 }
 
-TEST_SUITE(TEST(test_faults), TEST(test_figures))
+/* ---- computing while reading ---- */
+
+enum { BESIDE_ROUNDS = 3, BESIDE_WORDS = 1200, SPEED_PERCENT = 110 };
+
+static double ask_number(struct fleet *fleet, unsigned server, unsigned number, const char *how)
+{
+    struct serve_proc *proc = &fleet->servers[server];
+    struct soak_answer answer;
+    double first = first_token_ms(fleet, proc, number, BESIDE_WORDS, &answer);
+
+    if (how != NULL)
+        printf("| %s | %u | %u | %.0f |\n", how, answer.computed, answer.remote, first);
+    fflush(stdout);
+    soak_answer_fini(&answer);
+    serve_proc_wait_metric(proc, "hearth_sched_unsaved", 0);
+    serve_proc_wait_metric(proc, "hearth_shared_queue_length", 0);
+    return first;
+}
+
+/* A store behind a line that brings a prompt in nearly the time in which it is computed. In each
+ * round a new server computes one prompt, reads one (it does not know the speed yet) and does both
+ * at once for the third. */
+static void test_beside(void **state)
+{
+    static struct fleet_proxy proxy;
+    static struct fleet fleet;
+    struct fleet_server store;
+    char direct[700], slow[700];
+    double best_alone = 0, both = 0;
+
+    (void)state;
+    if (getenv("HEARTH_FLEET_FIGURES") == NULL)
+        TEST_SKIP("figures: make fleet-figures");
+    fleet_start(&store, "valkey-server", "");
+    fleet_proxy_start(&proxy, store.port);
+    static const char args[] = "-t 1 -np 1 --ssd-dir none --ram-cache 512MiB --shared-wait 5s "
+                               "--ssd-encrypt %s --shared valkey://127.0.0.1:%u/fleet";
+    snprintf(direct, sizeof(direct), args, fleet_key_file(), store.port);
+    snprintf(slow, sizeof(slow), args, fleet_key_file(), proxy.port);
+    soak_server_start(&fleet.servers[0], direct);
+    double computing = ask_number(&fleet, 0, 0, NULL);
+    for (unsigned i = 1; i <= 2 * BESIDE_ROUNDS; i++)
+        computing = MIN(computing, ask_number(&fleet, 0, i, NULL));
+    soak_server_start(&fleet.servers[1], slow);
+    (void)ask_number(&fleet, 1, 0, NULL); /* how large it is */
+    serve_proc_stop(&fleet.servers[1]);
+    double speed = (double)atomic_load(&proxy.bytes) / computing * 1000 * SPEED_PERCENT / 100;
+    atomic_store(&proxy.speed, (unsigned long long)speed);
+    printf("a line of %.1f MB/s\n| how | computed | shared store | first token ms |\n"
+           "|---|---|---|---|\n",
+           speed / 1e6);
+    for (unsigned i = 1; i <= BESIDE_ROUNDS; i++) {
+        soak_server_start(&fleet.servers[1], slow);
+        double compute = ask_number(&fleet, 1, 1000 + i, "computed");
+        double read = ask_number(&fleet, 1, 2 * i - 1, "read");
+        both += ask_number(&fleet, 1, 2 * i, "both at once");
+        best_alone += MIN(compute, read);
+        serve_proc_stop(&fleet.servers[1]);
+    }
+    printf("both at once: %.2f of the faster one alone\n", both / best_alone);
+    serve_proc_stop(&fleet.servers[0]);
+    fleet_proxy_stop(&proxy);
+}
+
+TEST_SUITE(TEST(test_faults), TEST(test_figures), TEST(test_beside))

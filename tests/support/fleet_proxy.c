@@ -78,6 +78,23 @@ static bool forward_request(struct fleet_proxy_conn *conn, char *piece)
     return send_all(conn->server, piece, (size_t)got);
 }
 
+/* All connections share a line of this speed. */
+static void wait_for_line(struct fleet_proxy *proxy, size_t bytes)
+{
+    unsigned long long speed = atomic_load(&proxy->speed), begin, now;
+
+    atomic_fetch_add(&proxy->bytes, bytes);
+    if (speed == 0)
+        return;
+    begin = atomic_load(&proxy->free_at_ns);
+    do
+        now = clock_mono_ns(clock_real());
+    while (!atomic_compare_exchange_weak(&proxy->free_at_ns, &begin,
+                                         MAX(begin, now) + bytes * NS_PER_S / speed));
+    if (begin > now)
+        clock_sleep_ns(clock_real(), begin - now);
+}
+
 static bool forward_reply(struct fleet_proxy_conn *conn, char *piece)
 {
     ssize_t got = recv(conn->server, piece, PIECE, 0);
@@ -87,6 +104,7 @@ static bool forward_reply(struct fleet_proxy_conn *conn, char *piece)
     if (conn->spoils != NULL)
         got = conn->spoils->kind == FLEET_HALF ? got / 2 : 0;
     clock_sleep_ns(clock_real(), atomic_load(&conn->proxy->delay_ms) * NS_PER_MS);
+    wait_for_line(conn->proxy, (size_t)got);
     return send_all(conn->client, piece, (size_t)got) && conn->spoils == NULL;
 }
 

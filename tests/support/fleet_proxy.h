@@ -33,6 +33,9 @@ struct fleet_fault {
 struct fleet_proxy {
     uint16_t port, to;
     atomic_uint delay_ms; /* of each piece of a reply */
+    /* of replies: bytes per second of all connections together (0: no limit), bytes so far, and when
+     * the next one may be sent */
+    atomic_ullong speed, bytes, free_at_ns;
     const struct fleet_fault *_Atomic fault;
     atomic_int pieces;        /* until the fault; it has come when this is 0 or less */
     const char *_Atomic held; /* requests with this text wait until it is NULL */

@@ -1,7 +1,8 @@
 /*
  * kv_s3_test.c: a real S3 server: s3rver of the npm registry, which `tools/deps.sh --tools` installs
  * into .deps/s3. s3_server.mjs adds what it lacks: it verifies signatures and conditions, and refuses
- * lists. Replies of a broken server are in kv_test.c.
+ * lists. Ceph's object gateway of Debian, without a cluster, checks signatures with its own
+ * code, but ignores conditions there. Replies of a broken server are in kv_test.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +25,22 @@ static const char id[] = "S3RVER", secret[] = "s3cret/+=x", path[] = "fleet/h1:a
 static char folder[1100];
 static uint16_t port;
 
+static void set_environment(void)
+{
+    char endpoint[64];
+
+    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", port);
+    setenv("AWS_ENDPOINT_URL_S3", endpoint, 1);
+    setenv("AWS_ACCESS_KEY_ID", id, 1);
+    setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
+    unsetenv("AWS_SESSION_TOKEN");
+    unsetenv("AWS_REGION");
+    unsetenv("AWS_DEFAULT_REGION");
+}
+
 static void start_server(void)
 {
-    char log[1200], port_file[1200], text[16] = "", endpoint[64];
+    char log[1200], port_file[1200], text[16] = "";
 
     if (access(".deps/s3/node_modules/s3rver", R_OK) != 0 || access("/usr/bin/node", X_OK) != 0)
         TEST_SKIP("no s3rver here; tools/deps.sh --tools installs it with npm");
@@ -46,13 +60,7 @@ static void start_server(void)
         fail_msg("the server does not start: see %s", log);
     fclose(file);
     port = (uint16_t)strtoul(text, NULL, 10);
-    snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", port);
-    setenv("AWS_ENDPOINT_URL_S3", endpoint, 1);
-    setenv("AWS_ACCESS_KEY_ID", id, 1);
-    setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
-    unsetenv("AWS_SESSION_TOKEN");
-    unsetenv("AWS_REGION");
-    unsetenv("AWS_DEFAULT_REGION");
+    set_environment();
 }
 
 /* How many requests the server had with such a status ("" is any). */
@@ -99,10 +107,8 @@ static struct kv_op run_one(struct kv *kv, enum kv_verb verb, const char *text, 
     return op;
 }
 
-static void test_values(void **state)
+static void check_values(void)
 {
-    (void)state;
-    start_server();
     struct kv *kv = open_kv();
     assert_string_equal(kv_prefix(kv), "fleet/");
     assert_int_equal(run_one(kv, KV_GET, "", false).result, KV_MISSING);
@@ -113,19 +119,96 @@ static void test_values(void **state)
     assert_int_equal(op.result, KV_OK);
     assert_int_equal(op.got, 5);
     assert_memory_equal(op.dst, "hello", 5);
-    /* a condition: the first value stays */
+    assert_int_equal(run_one(kv, KV_DELETE, "", false).result, KV_OK);
+    assert_int_equal(run_one(kv, KV_GET, "", false).result, KV_MISSING);
+    kv_close(&kv);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    start_server();
+    check_values();
+    struct kv *kv = open_kv();
+    struct kv_op op = run_one(kv, KV_PUT, "hello", true);
+    assert_int_equal(op.result, KV_OK);
+    assert_false(op.existed);
+    /* the first value stays */
     op = run_one(kv, KV_PUT, "other", true);
     assert_int_equal(op.result, KV_OK);
     assert_true(op.existed);
     assert_memory_equal(run_one(kv, KV_GET, "", false).dst, "hello", 5);
-    assert_int_equal(run_one(kv, KV_DELETE, "", false).result, KV_OK);
-    assert_int_equal(run_one(kv, KV_GET, "", false).result, KV_MISSING);
-    op = run_one(kv, KV_PUT, "other", true);
-    assert_int_equal(op.result, KV_OK);
-    assert_false(op.existed);
-    assert_memory_equal(run_one(kv, KV_GET, "", false).dst, "other", 5);
     assert_int_equal(count_requests("412"), 1);
     kv_close(&kv);
+}
+
+/* Ceph's gateway with a folder instead of a cluster: a user with our key, and the bucket. */
+static void start_ceph(void)
+{
+    char dir[700], command[2500], config[720], log[720];
+    static char path_of_gateway[1024];
+    struct kv_op bucket = {.verb = KV_PUT, .data = ""};
+
+    if (fleet_find_program("radosgw") == NULL)
+        TEST_SKIP("no radosgw here; tools/deps.sh --tools fetches it");
+    snprintf(path_of_gateway, sizeof(path_of_gateway), "%s", fleet_find_program("radosgw"));
+    snprintf(dir, sizeof(dir), "%.600s/ceph", test_dir());
+    snprintf(config, sizeof(config), "%s/ceph.conf", dir);
+    snprintf(log, sizeof(log), "%s/log", dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    port = fleet_free_port();
+    FILE *file = fopen(config, "w");
+    assert_non_null(file);
+    fprintf(file,
+            "[global]\nfsid = 11111111-2222-3333-4444-555555555555\nrgw_backend_store = dbstore\n"
+            "rgw_config_store = dbstore\ndbstore_db_dir = %s\n"
+            "dbstore_config_uri = file:%s/config.db\nrgw_frontends = beast endpoint=127.0.0.1:%u\n"
+            "log_file = %s/ceph.log\nrun_dir = %s\nadmin_socket =\nkeyring = %s/keyring\n",
+            dir, dir, port, dir, dir, dir);
+    assert_int_equal(fclose(file), 0);
+    snprintf(command, sizeof(command),
+             "%s -c %s --no-mon-config user create --uid=test --display-name=test --access-key=%s "
+             "--secret='%s' >%s 2>&1",
+             fleet_find_program("radosgw-admin"), config, id, secret, log);
+    if (system(command) != 0)
+        fail_msg("radosgw-admin fails: see %s", log);
+    char *argv[] = {
+        path_of_gateway, (char[]){"-c"}, config, (char[]){"--no-mon-config"}, (char[]){"-f"}, NULL};
+    (void)fleet_spawn(argv, log);
+    for (int i = 0; i < TRIES && !fleet_is_up(port); i++)
+        clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
+    set_environment();
+    struct kv *kv = open_kv();
+    kv_run(kv, &bucket, 1, clock_deadline_ns(clock_real(), 30 * NS_PER_S)); /* PUT /test/ */
+    assert_int_equal(bucket.result, KV_OK);
+    kv_close(&kv);
+}
+
+/* A server that was not written for these tests accepts our signatures and refuses wrong ones. */
+static void test_ceph(void **state)
+{
+    static const char *const wrong[][2] = {{id, "another secret"}, {"NOTKNOWN", secret}};
+    struct tier_shared_options options = {
+        .kv = {.url = "s3://test/tier"}, .key = {{1}}, .close_wait_ns = 20 * NS_PER_S};
+    struct tier *tier;
+
+    (void)state;
+    start_ceph();
+    check_values();
+    assert_ok(tier_shared_open(&tier, &options, NULL));
+    assert_true(tier_suite_put(tier, 1, 3 * PART_BYTES));
+    assert_int_equal(tier_suite_get(tier, 1, 3 * PART_BYTES), TIER_OK);
+    tier_close(&tier);
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        setenv("AWS_ACCESS_KEY_ID", wrong[i][0], 1);
+        setenv("AWS_SECRET_ACCESS_KEY", wrong[i][1], 1);
+        struct kv *kv = open_kv();
+        assert_int_equal(run_one(kv, KV_GET, "", false).result, KV_ERROR);
+        kv_close(&kv);
+        const char *line = fleet_breaker_line(&(struct kv_options){.url = "s3://test/fleet"});
+        if (strstr(line, "HTTP status 403: check AWS_ACCESS_KEY_ID") == NULL)
+            fail_msg("the log says: %s", line);
+    }
 }
 
 /* The server computes each signature itself. */
@@ -276,5 +359,5 @@ static void test_urls(void **state)
     assert_err(kv_open(&kv, &(struct kv_options){.url = "s3://b/p"}, NULL), ERR_INVALID);
 }
 
-TEST_SUITE(TEST(test_values), TEST(test_signatures), TEST(test_contract), TEST(test_fault_loops),
-           TEST(test_urls))
+TEST_SUITE(TEST(test_values), TEST(test_ceph), TEST(test_signatures), TEST(test_contract),
+           TEST(test_fault_loops), TEST(test_urls))

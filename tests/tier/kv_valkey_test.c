@@ -188,23 +188,19 @@ static void test_tls(void **state)
 {
     (void)state;
     static char value[TLS_BYTES];
-    char command[3000], args[512], url[64], ca[256];
+    char args[512], url[64];
     uint16_t port = fleet_free_port();
     struct fleet_server server;
     struct errinfo info = {0};
     struct kv *kv;
 
-    snprintf(ca, sizeof(ca), "%.200s/cert.pem", test_dir());
-    snprintf(command, sizeof(command),
-             "openssl req -x509 -newkey rsa:2048 -nodes -keyout %s/key.pem -out %s -days 2 -subj "
-             "/CN=localhost -addext subjectAltName=DNS:localhost >/dev/null 2>&1",
-             test_dir(), ca);
     fleet_need("valkey-server");
-    if (system(command) != 0)
+    const char *ca = fleet_make_certificate("fleet");
+    if (ca == NULL)
         TEST_SKIP("no openssl to make a certificate with");
     snprintf(args, sizeof(args),
-             "--tls-port %u --tls-auth-clients no --tls-cert-file %.200s/cert.pem --tls-key-file "
-             "%.200s/key.pem",
+             "--tls-port %u --tls-auth-clients no --tls-cert-file %.200s/fleet.pem --tls-key-file "
+             "%.200s/fleet.key",
              port, test_dir(), test_dir());
     fleet_start(&server, "valkey-server", args);
     snprintf(url, sizeof(url), "valkeys://localhost:%u", port);
@@ -261,11 +257,65 @@ static void check_unknown_hosts(const struct fleet_server *servers)
         assert_string_equal(fleet_ask(&servers[i / 2], restore[i % 2]), "+OK");
 }
 
+/* Moves the first slots of the first master to the second: those of four of the names. */
+static void move_slots(const struct fleet_server *servers)
+{
+    char args[1024], from[64], tls[300] = "";
+    bool has_tls = servers[0].tls_port != 0;
+
+    if (has_tls)
+        snprintf(tls, sizeof(tls), "--tls --cacert %.200s/fleet.pem ", test_dir());
+    snprintf(from, sizeof(from), "%s", fleet_ask_value(&servers[0], "CLUSTER MYID"));
+    snprintf(args, sizeof(args),
+             "%s--cluster reshard 127.0.0.1:%u --cluster-from %s --cluster-to %s --cluster-slots "
+             "400 --cluster-yes",
+             tls, has_tls ? servers[0].tls_port : servers[0].port, from,
+             fleet_ask_value(&servers[1], "CLUSTER MYID"));
+    fleet_cli(args);
+}
+
+/* One node is named; the others are found, and speak TLS as well. */
+static void test_tls_cluster(void **state)
+{
+    struct fleet_server servers[FLEET_CLUSTER];
+    struct kv_options options = {.ttl_s = 60, .retry_ns = 20 * NS_PER_MS};
+    struct errinfo info = {0};
+    struct kv *kv;
+
+    (void)state;
+    fleet_start_tls_cluster(servers);
+    char *ca = strdup(fleet_make_certificate("other"));
+    options.url = servers[0].url;
+    options.ca_file = ca;
+    if (kv_open(&kv, &options, &info) == ERR_UNSUPPORTED)
+        TEST_SKIP("no libssl here");
+    assert_int_equal(run_names(kv, KV_PUT), 0);
+    kv_close(&kv);
+    const char *line = fleet_breaker_line(&(struct kv_options){.url = options.url, .ca_file = ca});
+    if (strstr(line, "certificate") == NULL)
+        fail_msg("the log says: %s", line);
+    memcpy(strrchr(ca, '/'), "/fleet.pem", sizeof("/fleet.pem"));
+    assert_ok(kv_open(&kv, &options, &info));
+    store_all(kv);
+    assert_true(kv_servers(kv) >= 3);
+    move_slots(servers);
+    assert_int_equal(run_names(kv, KV_GET), NAMES); /* MOVED is followed */
+    struct kv_server_stats stats;
+    for (size_t i = 0; i < kv_servers(kv); i++) {
+        kv_server_stats(kv, i, &stats);
+        bool tls = false;
+        for (int k = 0; k < FLEET_CLUSTER; k++)
+            tls |= (uint16_t)strtoul(strchr(stats.name, ':') + 1, NULL, 10) == servers[k].tls_port;
+        assert_true(tls); /* no port without it */
+    }
+    kv_close(&kv);
+    free(ca);
+}
+
 static void test_cluster(void **state)
 {
     (void)state;
     struct fleet_server servers[FLEET_CLUSTER];
-    char args[512], from[64];
     unsigned failed = 0;
 
     fleet_start_cluster(servers);
@@ -274,12 +324,7 @@ static void test_cluster(void **state)
     store_all(kv);
     assert_true(kv_servers(kv) >= 3);
     /* slots move while they are read */
-    snprintf(from, sizeof(from), "%s", fleet_ask_value(&servers[0], "CLUSTER MYID"));
-    snprintf(args, sizeof(args),
-             "--cluster reshard 127.0.0.1:%u --cluster-from %s --cluster-to %s --cluster-slots 400 "
-             "--cluster-yes",
-             servers[0].port, from, fleet_ask_value(&servers[1], "CLUSTER MYID"));
-    fleet_cli(args);
+    move_slots(servers);
     store_all(kv);
     /* a master dies: its replica takes over, and until then only its own names are missing */
     fleet_kill(&servers[0]);
@@ -293,4 +338,4 @@ static void test_cluster(void **state)
 }
 
 TEST_SUITE(TEST(test_valkey), TEST(test_redis), TEST(test_passwords), TEST(test_full),
-           TEST(test_killed), TEST(test_tls), TEST(test_cluster))
+           TEST(test_killed), TEST(test_tls), TEST(test_tls_cluster), TEST(test_cluster))
