@@ -364,6 +364,7 @@ fleet: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers
 fleet-figures: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## figures of a fleet (docs/fleet.md), on a quiet machine
 	@$(B)/hearth bench fleet
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_figures
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_beside
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)
