@@ -1,12 +1,17 @@
-/* neutral_pairs_test.c: pairs of requests as real clients send them, whose prompts differ early
- * although they mean the same. tests/data/habits has one JSON object a file:
+/* neutral_pairs_test.c: pairs of requests as clients send them, whose prompts differ early although
+ * they mean the same. tests/data/habits has one JSON object a file:
  *
  *      dialect         of both requests
  *      rules           that make the prompts alike
  *      alike           text that the common part of both prompts reaches with these rules, and does
  *                      not reach without them
  *      transient       true: the prompts are not changed; the first one has a place to store at
+ *      template, times to render the requests with, at these seconds; without them ChatML
  *      first, second   the requests, as they were sent one after the other
+ *
+ * `about` says which client a pair was recorded from. No client that could be run has the habits of
+ * the other pairs, which are written by hand: cch (Claude Code 2.1.50 always sends 00000, later
+ * versions none), schema-keys, parameter-order, template-clock, and <environment_details>.
  */
 #include <string.h>
 #include <yyjson.h>
@@ -62,8 +67,10 @@ static void make(struct prompt *prompt, yyjson_val *pair, const char *which,
     const struct dialect *dialect = strcmp(text_at(pair, "dialect"), "anthropic") == 0
                                         ? &dialect_anthropic_messages
                                         : &dialect_openai_chat;
+    size_t at = strcmp(which, "second") == 0;
     struct engine_fake_options fake = {0};
-    struct model_options options = {.clock = clock_real()};
+    struct model_options options = {
+        .clock = clock_real(), .template_text = yyjson_get_str(yyjson_obj_get(pair, "template"))};
     struct api_error error = {0};
     struct model *model;
 
@@ -73,7 +80,12 @@ static void make(struct prompt *prompt, yyjson_val *pair, const char *which,
     gen_request_init(&prompt->request, 16 << 20, NULL);
     if (dialect->parse(&prompt->request, yyjson_obj_get(pair, which), &error) != ERR_OK)
         fail_msg("%s: %s", which, error.message);
-    struct prepare_tools tools = {.model = model_chat(model), .neutral = neutral, .tenant = ""};
+    struct prepare_tools tools = {
+        .model = model_chat(model),
+        .neutral = neutral,
+        .tenant = "",
+        .now_s = yyjson_get_sint(yyjson_arr_get(yyjson_obj_get(pair, "times"), at)),
+    };
     if (prepare(&prompt->prepared, &prompt->request, &tools, &error) != ERR_OK)
         fail_msg("%s: %s", which, error.message);
     model_close(&model);
@@ -179,9 +191,10 @@ static void check_pair(const char *name, bool on)
 
 static void test_i106_pairs_of_requests(void **state)
 {
-    static const char *const names[] = {"tools.json",       "parameters.json", "late-system.json",
-                                        "environment.json", "reminder.json",   "claude-code.json",
-                                        "checksum.json",    "clock.json"};
+    static const char *const names[] = {
+        "tools.json",       "parameters.json",  "codex.json",
+        "environment.json", "claude-code.json", "claude-code-reminder.json",
+        "checksum.json",    "clock.json",       "template-clock.json"};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
