@@ -11,9 +11,10 @@
  *                                                \-> 46  66     4 to 7 are cleared, too
  *
  * The steps are found by going through the conversation as it grew, so they depend on the request
- * alone, and on its beginning only: the next turn of the conversation has the same ones. Sizes are
- * counted message by message, because a template may write a message differently when others follow.
- * A step that would clear less than clear_at_least, or without it a sixteenth of the trigger, waits.
+ * alone, and on its beginning only: the next turn of the conversation has the same ones. The size of a
+ * turn is that of its prompt: the beginning of the conversation is rendered and tokenized. Sums over
+ * the messages' texts, which may be a fifth too low, tell which turns cannot be above the trigger and
+ * need not be rendered. A step that would clear less than clear_at_least, or without it a sixteenth of the trigger, waits.
  *
  * Thoughts are cleared in steps of THINKING_STEP turns. Tokens that an edit has cleared are counted by
  * rendering the prompt before and after it.
@@ -24,6 +25,7 @@
 
 enum {
     MESSAGE_TOKENS = 4, /* around the text of a message, about */
+    SUM_FACTOR = 2,     /* a prompt has at most so many tokens per token of its texts */
     STEP_PARTS = 16,
     THINKING_STEP = 8,
 };
@@ -89,7 +91,8 @@ struct use {
 struct uses {
     struct use *all;
     size_t count, cleared;
-    uint64_t size; /* of the conversation so far, in tokens */
+    uint64_t sum;          /* of the texts so far, in tokens */
+    uint64_t size, sum_at; /* of a prompt that was counted, and the sum there */
 };
 
 static struct tool_call *find_call(const struct conversation *talk, size_t result)
@@ -134,13 +137,56 @@ static enum err add_use(struct prepare_run *run, const struct gen_edit *edit, si
     return ERR_OK;
 }
 
-static bool is_triggered(const struct gen_edit *edit, const struct uses *uses)
+/* Tokens of the prompt that asked for an answer after this message. */
+static enum err count_prompt_at(struct prepare_run *run, size_t message, uint64_t *tokens)
 {
-    return edit->by_uses ? uses->count - uses->cleared > edit->trigger : uses->size > edit->trigger;
+    struct gen_request *request = run->request;
+    struct conversation *talk = &request->conversation;
+    struct arena_mark mark = arena_mark(talk->arena);
+    struct token_prompt prompt = {0};
+    size_t count = talk->count;
+    bool continues = request->continue_final;
+
+    talk->count = message + 1;
+    request->continue_final = continues && message + 1 == count;
+    enum err err = prepare_render(run);
+    if (err == ERR_OK)
+        err = tokens_from_text(run->tools->model.tokens, &run->caller, &run->out->text, &prompt,
+                               &run->info);
+    talk->count = count;
+    request->continue_final = continues;
+    *tokens = prompt.count;
+    token_prompt_fini(&prompt);
+    arena_release(talk->arena, mark);
+    return err;
+}
+
+static enum err is_triggered(struct prepare_run *run, const struct gen_edit *edit, size_t message,
+                             struct uses *uses, bool *triggered)
+{
+    *triggered = edit->by_uses ? uses->count - uses->cleared > edit->trigger
+                               : uses->size > edit->trigger; /* a step waits */
+    if (*triggered || edit->by_uses ||
+        uses->size + SUM_FACTOR * (uses->sum - uses->sum_at) <= edit->trigger)
+        return ERR_OK;
+    TRY(count_prompt_at(run, message, &uses->size));
+    uses->sum_at = uses->sum;
+    *triggered = uses->size > edit->trigger;
+    return ERR_OK;
+}
+
+static enum err clear(struct prepare_run *run, const struct gen_edit *edit, struct use *use)
+{
+    struct conversation *talk = &run->request->conversation;
+
+    use->cleared = true;
+    if (clears_input(edit, use))
+        use->call->arguments = STR("{}");
+    return message_set_text(&talk->messages[use->message], talk->arena, placeholder);
 }
 
 /* One step, if it clears enough. */
-static void clear_step(const struct gen_edit *edit, struct uses *uses)
+static enum err clear_step(struct prepare_run *run, const struct gen_edit *edit, struct uses *uses)
 {
     size_t end = uses->count > edit->keep ? uses->count - edit->keep : 0, found = 0;
     uint64_t least = edit->clear_at_least, saves = 0;
@@ -154,17 +200,21 @@ static void clear_step(const struct gen_edit *edit, struct uses *uses)
         saves += !use->kept && !use->cleared ? use->saves : 0;
     }
     if (found == 0 || saves < least)
-        return;
+        return ERR_OK;
     for (size_t i = 0; i < end; i++)
-        uses->all[i].cleared = !uses->all[i].kept;
+        if (!uses->all[i].kept && !uses->all[i].cleared)
+            TRY(clear(run, edit, &uses->all[i]));
     uses->cleared += found;
     uses->size -= MIN(uses->size, saves);
+    return ERR_OK;
 }
 
 /* The model was asked after this message. */
 static bool ends_a_request(const struct conversation *talk, size_t message)
 {
-    return talk->messages[message].role != ROLE_ASSISTANT &&
+    enum role role = talk->messages[message].role;
+
+    return (role == ROLE_USER || role == ROLE_TOOL) &&
            (message + 1 == talk->count || talk->messages[message + 1].role == ROLE_ASSISTANT);
 }
 
@@ -175,36 +225,30 @@ static enum err find_steps(struct prepare_run *run, const struct gen_edit *edit,
     uses->all = arena_alloc_array(talk->arena, talk->count, sizeof(*uses->all));
     if (uses->all == NULL)
         return talk->arena->err;
-    TRY(count_tools(run, &uses->size));
+    TRY(count_tools(run, &uses->sum));
     for (size_t i = 0; i < talk->count; i++) {
-        TRY(count_message(run, &talk->messages[i], &uses->size));
+        bool triggered = false;
+
+        TRY(count_message(run, &talk->messages[i], &uses->sum));
         if (talk->messages[i].role == ROLE_TOOL)
             TRY(add_use(run, edit, i, uses));
-        if (ends_a_request(talk, i) && is_triggered(edit, uses))
-            clear_step(edit, uses);
+        if (ends_a_request(talk, i))
+            TRY(is_triggered(run, edit, i, uses, &triggered));
+        if (triggered)
+            TRY(clear_step(run, edit, uses));
     }
     return ERR_OK;
 }
 
 static enum err clear_tool_uses(struct prepare_run *run, struct gen_edit *edit, bool *changed)
 {
-    struct conversation *talk = &run->request->conversation;
     struct uses uses = {0};
 
-    TRY(find_steps(run, edit, &uses));
-    if (uses.cleared == 0 || (!edit->by_uses && run->out->original <= edit->trigger))
+    if (!edit->by_uses && run->out->original <= edit->trigger)
         return ERR_OK;
-    for (size_t i = 0; i < uses.count; i++) {
-        const struct use *use = &uses.all[i];
-
-        if (!use->cleared)
-            continue;
-        TRY(message_set_text(&talk->messages[use->message], talk->arena, placeholder));
-        if (clears_input(edit, use))
-            use->call->arguments = STR("{}");
-    }
+    TRY(find_steps(run, edit, &uses));
     edit->cleared = (uint32_t)uses.cleared;
-    *changed = true;
+    *changed = uses.cleared > 0;
     return ERR_OK;
 }
 
