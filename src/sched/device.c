@@ -193,13 +193,15 @@ static double until_computed(const struct sched *sched)
     return tokens_worth(sched, share_used(sched) * sched_compute_ns(sched, 1));
 }
 
-/* Less if state is seldom used again. Before the first restore, exports tell its price. */
+/* Less if state is seldom used again. Before the first restore, exports tell its price. At most what
+ * computing it again is worth. */
 static double until_restored(const struct sched *sched)
 {
     double share = MIN(again_factor(&sched->again), 1), speed = restore_speed(sched);
     double token_ns = speed > 0 ? NS_PER_S * (double)sched->facts->rows_bytes_per_token / speed : 0;
+    double restored = tokens_worth(sched, share * token_ns), computed = until_computed(sched);
 
-    return tokens_worth(sched, share * token_ns);
+    return computed > 0 ? MIN(restored, computed) : restored;
 }
 
 /* Before anything is measured: whether that many cells of a resident, beside which `work` tokens

@@ -38,6 +38,13 @@ double line_slope(const struct line *line)
     return line_known(line) && fit(line, &start, &slope) ? MAX(slope, 0) : 0;
 }
 
+double line_each(const struct line *line)
+{
+    double slope = line_slope(line);
+
+    return slope > 0 || !line_known(line) || line->x <= 0 ? slope : line->y / line->x;
+}
+
 void line_learn(struct line *line, double decay, double x, double y)
 {
     double most = surprise_max * line_at(line, x);

@@ -25,3 +25,5 @@ void line_learn(struct line *line, double decay, double x, double y);
 double line_at(const struct line *line, double x);
 /* Positive; 0: nothing is known, the samples are too similar, or y does not grow with x. */
 double line_slope(const struct line *line);
+/* The slope; if that is 0 although enough samples are known, their average y per x. */
+double line_each(const struct line *line);

@@ -256,7 +256,7 @@ static void on_ready(void *arg)
 
 double restore_speed(const struct sched *sched)
 {
-    double byte_ns = line_slope(&sched->store_cost.rows);
+    double byte_ns = line_each(&sched->store_cost.rows); /* often all have one size */
 
     return sched->import_bytes_per_s > 0 ? sched->import_bytes_per_s
            : byte_ns > 0                 ? NS_PER_S / byte_ns

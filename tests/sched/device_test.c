@@ -61,8 +61,15 @@ static void run_once(struct rig *rig, uint32_t seed, uint32_t count)
     kit_gen_fini(&gen);
 }
 
-/* The scheduler has measured prefills at several counts of cells, and an import. */
-static void rig_open_with(struct rig *rig, uint64_t export_ns, uint32_t sequences)
+static void run_and_forget(struct rig *rig, uint32_t seed)
+{
+    uint64_t tokens;
+
+    run_once(rig, seed, PROMPT);
+    assert_ok(sched_forget(rig->kit.sched, NULL, HOUR_MS, &tokens, NULL));
+}
+
+static void rig_start(struct rig *rig, uint64_t export_ns, uint32_t sequences)
 {
     *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
     struct engine_fake_options fake = {.chunk = CHUNK,
@@ -79,16 +86,24 @@ static void rig_open_with(struct rig *rig, uint64_t export_ns, uint32_t sequence
                                        .on_export = on_export,
                                        .arg = rig};
     struct sched_options options = {.park = true, .linger_ms = HOUR_MS, .clock = rig->clock};
-    uint64_t tokens;
 
     sched_kit_open(&rig->kit, &fake, RAM, &options);
-    run_once(rig, 99, PROMPT);
-    assert_ok(sched_forget(rig->kit.sched, NULL, HOUR_MS, &tokens, NULL));
-    run_once(rig, 99, PROMPT); /* from the cache */
-    assert_ok(sched_forget(rig->kit.sched, NULL, HOUR_MS, &tokens, NULL));
+}
+
+static void run_first(struct rig *rig)
+{
     kit_gen_init(&rig->first, &rig->kit, 1, PROMPT, 2);
     kit_gen_run(&rig->kit, &rig->first);
     assert_int_equal(on_device(rig), PROMPT - 1);
+}
+
+/* The scheduler has measured prefills at several counts of cells, and an import. */
+static void rig_open_with(struct rig *rig, uint64_t export_ns, uint32_t sequences)
+{
+    rig_start(rig, export_ns, sequences);
+    run_and_forget(rig, 99);
+    run_and_forget(rig, 99); /* from the cache */
+    run_first(rig);
 }
 
 static void rig_open(struct rig *rig, uint64_t export_ns)
@@ -149,6 +164,21 @@ static void test_stored_between_batches(void **state)
     assert_int_equal(rig.exports, 0);
     run_until_it_leaves(&rig);
     assert_true(rig.exports > 0);
+    assert_true(in_cache(&rig) >= PROMPT - CHUNK);
+    rig_close(&rig);
+}
+
+/* Nothing was restored yet. Exports tell the price, even if all of them had one size. */
+static void test_leaves_before_the_first_restore(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_start(&rig, NS_PER_MS / 10, 64);
+    for (uint32_t seed = 90; seed < 96; seed++)
+        run_and_forget(&rig, seed);
+    run_first(&rig);
+    run_until_it_leaves(&rig);
     assert_true(in_cache(&rig) >= PROMPT - CHUNK);
     rig_close(&rig);
 }
@@ -260,5 +290,5 @@ static void test_a_released_conversation_leaves_first(void **state)
 
 TEST_SUITE(TEST(test_a_released_conversation_leaves_first), TEST(test_the_same_prompt_again),
            TEST(test_what_is_not_stored_leaves_first), TEST(test_many_short_requests_add_up),
-           TEST(test_stored_between_batches), TEST(test_leaves_before_a_long_prompt),
-           TEST(test_lost_when_storing_costs_too_much))
+           TEST(test_stored_between_batches), TEST(test_leaves_before_the_first_restore),
+           TEST(test_leaves_before_a_long_prompt), TEST(test_lost_when_storing_costs_too_much))

@@ -17,6 +17,7 @@ static void test_a_line_is_found(void **state)
     assert_true(line_known(&line));
     assert_float_equal(line_at(&line, 20), 43, 1e-6);
     assert_float_equal(line_slope(&line), 2, 1e-6);
+    assert_float_equal(line_each(&line), 2, 1e-6);
 }
 
 static void test_nothing_is_known_at_first(void **state)
@@ -29,6 +30,7 @@ static void test_nothing_is_known_at_first(void **state)
         line_learn(&line, decay, x, 3 + 2 * x);
     assert_false(line_known(&line));
     assert_true(line_slope(&line) == 0);
+    assert_true(line_each(&line) == 0);
 }
 
 /* Samples of one place do not tell the start from the slope; a falling line has no slope. */
@@ -44,6 +46,7 @@ static void test_no_slope(void **state)
     assert_true(line_slope(&same) == 0);
     assert_float_equal(line_at(&same, 10), 20, 1e-6);
     assert_true(line_slope(&falling) == 0);
+    assert_float_equal(line_each(&same), 2, 1e-6);
 }
 
 static void test_a_surprise_counts_as_twice_the_expected(void **state)
