@@ -640,10 +640,11 @@ static void write_row(const struct side *sides, const char *name, struct rounds 
         sheet_number(bench->sheet, cells[i]);
     sheet_number(bench->sheet, cells[7] / drafts);
     progress_finish(&bench->bar, true);
-    bench_tell(bench,
-               "%s: %.2f ms per token, %.2f with drafts (%.2fx, of processor time %.2fx), %.1f tokens "
-               "per run; llama-server %.2f ms",
-               name, cells[0], drafts, time.median, cpu.median, cells[6], cells[7]);
+    bench_tell(
+        bench,
+        "%s: %.2f ms per token, %.2f with drafts (%.2fx, of processor time %.2fx), %.1f tokens "
+        "per run; llama-server %.2f ms",
+        name, cells[0], drafts, time.median, cpu.median, cells[6], cells[7]);
 }
 
 /* False: the row cannot be measured. */
