@@ -11,10 +11,11 @@
  *                                                \-> 46  66     4 to 7 are cleared, too
  *
  * The steps are found by going through the conversation as it grew, so they depend on the request
- * alone, and on its beginning only: the next turn of the conversation has the same ones. The size of a
- * turn is that of its prompt: the beginning of the conversation is rendered and tokenized. Sums over
- * the messages' texts, which may be a fifth too low, tell which turns cannot be above the trigger and
- * need not be rendered. A step that would clear less than clear_at_least, or without it a sixteenth of the trigger, waits.
+ * alone, and on its beginning only: the next turn of the conversation has the same ones. The size of
+ * a turn is that of its prompt: the beginning of the conversation is rendered and tokenized. Sums
+ * over the messages' texts, which may be a fifth too low, tell which turns cannot be above the
+ * trigger and need not be rendered. A step that would clear less than clear_at_least, or without it
+ * a sixteenth of the trigger, waits.
  *
  * Thoughts are cleared in steps of THINKING_STEP turns. Tokens that an edit has cleared are counted by
  * rendering the prompt before and after it.

@@ -449,6 +449,12 @@ static void print_env(const struct launch *launch, struct buf *out)
     }
 }
 
+/* NULL: none, or the user gives arguments. */
+static const char *alone_of(const struct launch *launch)
+{
+    return launch->cli->args_count == 1 ? launch->client->alone : NULL;
+}
+
 static void print_command(const struct launch *launch, struct buf *out)
 {
     if (launch->client->program == NULL)
@@ -459,8 +465,8 @@ static void print_command(const struct launch *launch, struct buf *out)
         buf_append_char(out, ' ');
         append_quoted(out, text != NULL ? text : "");
     }
-    if (launch->client->alone != NULL && launch->cli->args_count == 1)
-        buf_appendf(out, " %s", launch->client->alone);
+    if (alone_of(launch) != NULL)
+        buf_appendf(out, " %s", alone_of(launch));
     for (size_t i = 1; i < launch->cli->args_count; i++) {
         buf_append_char(out, ' ');
         append_quoted(out, launch->cli->args[i]);
@@ -550,8 +556,8 @@ static const char **make_args(const struct launch *launch)
     for (const char *const *arg = launch->client->args; *arg != NULL; arg++)
         if ((argv[count++] = filled(launch, *arg)) == NULL)
             return NULL;
-    if (users == 0 && launch->client->alone != NULL)
-        argv[count++] = launch->client->alone;
+    if (alone_of(launch) != NULL)
+        argv[count++] = alone_of(launch);
     for (size_t i = 0; i < users; i++)
         argv[count++] = launch->cli->args[1 + i];
     return argv;

@@ -556,7 +556,8 @@ bool device_tidy(struct sched *sched)
         return false;
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         double beside = (double)(sched->computed - resident->since);
-        if (beside <= patience + until_stored(sched, resident) || is_awaited(sched, NULL, resident))
+        if (beside <= patience || beside <= patience + until_stored(sched, resident) ||
+            is_awaited(sched, NULL, resident))
             continue;
         if (resident->unsaved != NULL && save_piece(resident, STORE_EVICTED))
             return true;
