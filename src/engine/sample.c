@@ -31,6 +31,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <llama.h>
@@ -302,7 +303,30 @@ static uint32_t choose_seed(uint64_t seed)
     return folded == LLAMA_DEFAULT_SEED ? 0 : folded;
 }
 
-/* The caller's biases, then one against each token that ends a generation. */
+static int compare_biases(const void *a, const void *b)
+{
+    const struct sample_bias *left = a, *right = b;
+
+    return (left->token > right->token) - (left->token < right->token);
+}
+
+/* One bias per token, in the order of tokens. */
+static void merge_biases(struct sampler *sampler)
+{
+    struct sample_bias *biases = sampler->biases;
+    size_t kept = 0;
+
+    qsort(biases, sampler->biases_count, sizeof(*biases), compare_biases);
+    for (size_t i = 0; i < sampler->biases_count; i++) {
+        if (kept > 0 && biases[kept - 1].token == biases[i].token)
+            biases[kept - 1].bias += biases[i].bias;
+        else
+            biases[kept++] = biases[i];
+    }
+    sampler->biases_count = kept;
+}
+
+/* The caller's biases, and one against each token that ends a generation. */
 static enum err copy_biases(struct sampler *sampler, const struct sample_params *params)
 {
     const token_id vocab = (token_id)sampler->vocab;
@@ -325,17 +349,20 @@ static enum err copy_biases(struct sampler *sampler, const struct sample_params 
         if (engine_token_is_end(sampler->engine, token))
             sampler->biases[sampler->biases_count++] = (struct sample_bias){token, -INFINITY};
     assert(sampler->biases_count == max);
+    merge_biases(sampler);
     return ERR_OK;
 }
 
-/* Greedy takes the largest logit, and top-k as the first step of the chain the k largest; biases,
- * penalties and top-n-sigma look at all. */
+/* Greedy takes the largest logit, and top-k as the first step of the chain the k largest; penalties
+ * and top-n-sigma look at all. n biases can push n of them down, so as many more are needed. */
 static uint32_t narrow_of(const struct sampler *sampler, const struct sample_params *params)
 {
     bool greedy = params->temperature < TEMPERATURE_MIN;
-    uint32_t count = greedy ? 1 : params->top_n_sigma > 0.0f ? 0 : (uint32_t)MAX(params->top_k, 0);
+    size_t count = greedy ? 1 : params->top_n_sigma > 0.0f ? 0 : (size_t)MAX(params->top_k, 0);
 
-    return sampler->memory > 0 || sampler->biases_count > 0 || count > NARROW_MAX ? 0 : count;
+    if (count == 0 || sampler->memory > 0 || count + sampler->biases_count > NARROW_MAX)
+        return 0;
+    return (uint32_t)(count + sampler->biases_count);
 }
 
 static enum err build(struct sampler *sampler, const struct sample_params *params,
@@ -360,6 +387,15 @@ static enum err build(struct sampler *sampler, const struct sample_params *param
 static bool ranks_below(struct sample_top a, struct sample_top b)
 {
     return a.logprob < b.logprob || (a.logprob == b.logprob && a.token > b.token);
+}
+
+static void insert_top(struct sample_top *top, size_t *count, size_t max, struct sample_top next)
+{
+    size_t place = *count < max ? (*count)++ : max - 1;
+
+    for (; place > 0 && ranks_below(top[place - 1], next); place--)
+        top[place] = top[place - 1];
+    top[place] = next;
 }
 
 /* Whether some of these logits is above `floor`, or not a number, or +infinity. */
@@ -392,10 +428,7 @@ static bool select_top(const float *logits, uint32_t vocab, size_t max, struct s
                 return false;
             if (!(logits[i] > floor) || max == 0)
                 continue;
-            size_t place = count < max ? count++ : max - 1;
-            for (; place > 0 && ranks_below(top[place - 1], next); place--)
-                top[place] = top[place - 1];
-            top[place] = next;
+            insert_top(top, &count, max, next);
             floor = count == max ? top[max - 1].logprob : floor;
         }
     }
@@ -440,6 +473,27 @@ static void drop_forbidden(struct llama_token_data_array *array)
     array->size = kept;
 }
 
+/* Tokens with a bias leave the list, and those that are not forbidden come back at their place. */
+static size_t bias_top(const struct sampler *sampler, const float *logits, struct sample_top *top,
+                       size_t count)
+{
+    const struct sample_bias *biases = sampler->biases;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct sample_bias key = {.token = top[i].token};
+        if (sampler->biases_count == 0 ||
+            bsearch(&key, biases, sampler->biases_count, sizeof(key), compare_biases) == NULL)
+            top[kept++] = top[i];
+    }
+    for (size_t i = 0; i < sampler->biases_count; i++) {
+        float logit = logits[biases[i].token] + biases[i].bias;
+        if (logit > -INFINITY)
+            insert_top(top, &kept, NARROW_MAX, (struct sample_top){biases[i].token, logit});
+    }
+    return kept;
+}
+
 /* The candidates that a narrow chain can pick, largest first. */
 static enum err fill_top(struct sampler *sampler, const float *logits,
                          struct llama_token_data_array *array, struct errinfo *info)
@@ -449,6 +503,7 @@ static enum err fill_top(struct sampler *sampler, const float *logits,
     *array = (struct llama_token_data_array){.data = sampler->candidates, .selected = -1};
     if (!select_top(logits, sampler->vocab, sampler->narrow, top, &array->size))
         return not_a_number(info);
+    array->size = bias_top(sampler, logits, top, array->size);
     for (size_t i = 0; i < array->size; i++)
         array->data[i] = (struct llama_token_data){.id = top[i].token, .logit = top[i].logprob};
     return ERR_OK;

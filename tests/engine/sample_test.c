@@ -538,6 +538,58 @@ static void test_several_forced_tokens_share(void **state)
     assert_true(counts[3] > 4500 && counts[20] > 4500);
 }
 
+/* Logits with biases: few values, so that many are equal. */
+static void random_biases(struct bench *bench, uint64_t *seed, struct sample_bias *biases,
+                          size_t biases_count, float logits[VOCAB])
+{
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = bench->logits[i] = (float)(test_random(seed) % 6);
+    for (size_t i = 0; i < biases_count; i++) {
+        float value = (float)(test_random(seed) % 5) - 2.0f;
+        biases[i] = (struct sample_bias){(token_id)(test_random(seed) % VOCAB), value};
+        if (test_random(seed) % 4 == 0)
+            biases[i].bias = -INFINITY;
+        logits[biases[i].token] += biases[i].bias;
+    }
+}
+
+static void test_greedy_picks_the_largest_with_biases(void **state)
+{
+    uint64_t seed = test_seed();
+    struct bench bench;
+
+    (void)state;
+    bench_init(&bench);
+    for (size_t round = 0; round < 500; round++) {
+        struct sample_params params = greedy();
+        struct sample_bias biases[8];
+        float logits[VOCAB];
+        int largest = 0;
+        params.biases = biases;
+        params.biases_count = round % COUNT_OF(biases);
+        random_biases(&bench, &seed, biases, params.biases_count, logits);
+        for (int i = 1; i < VOCAB; i++)
+            largest = logits[i] > logits[largest] ? i : largest;
+        assert_int_equal(pick_once(&bench, &params), largest);
+    }
+}
+
+/* Two of the three largest are pushed away, a small one is lifted: the next ones move up. */
+static void test_top_k_counts_after_biases(void **state)
+{
+    struct sample_params params = random_with(4);
+    struct sample_bias biases[] = {{9, 2.5f}, {0, -INFINITY}, {2, -3.0f}};
+    bool allowed[VOCAB] = {[1] = true, [3] = true, [9] = true};
+    struct bench bench;
+
+    (void)state;
+    bench_init(&bench);
+    params.top_k = 3;
+    params.biases = biases;
+    params.biases_count = COUNT_OF(biases);
+    assert_support(&bench, &params, allowed);
+}
+
 static void test_biases_may_forbid_everything(void **state)
 {
     struct sample_params params = greedy();
@@ -1038,6 +1090,7 @@ TEST_SUITE(TEST(test_greedy_picks_the_largest), TEST(test_greedy_takes_the_first
            TEST(test_typical_bears_impossible_tokens), TEST(test_xtc_takes_the_first_choices_away),
            TEST(test_xtc_draws_numbers_of_its_own), TEST(test_biases_add_up),
            TEST(test_infinite_biases_forbid_and_force), TEST(test_several_forced_tokens_share),
+           TEST(test_greedy_picks_the_largest_with_biases), TEST(test_top_k_counts_after_biases),
            TEST(test_biases_may_forbid_everything), TEST(test_ignore_end_never_ends),
            TEST(test_penalties_change_the_pick), TEST(test_penalties_look_back_so_far),
            TEST(test_priming_in_pieces_equals_one_call), TEST(test_dry_breaks_a_repetition),
