@@ -135,7 +135,7 @@ static void publish(struct admin *admin, const struct recent_call *recent)
 static struct str skip_tags(struct str text)
 {
     for (text = str_trim(text); text.len > 0 && text.ptr[0] == '<'; text = str_trim(text)) {
-        struct str rest = {text.ptr + 1, text.len - 1}, tag;
+        struct str rest = str_skip(text, 1), tag;
         char end[64];
         if (!str_next(&rest, '>', &tag))
             return STR_NONE;
@@ -143,7 +143,7 @@ static struct str skip_tags(struct str text)
         size_t at = str_find(rest, str_from(end));
         if (at == SIZE_MAX)
             return STR_NONE;
-        text = (struct str){rest.ptr + at + strlen(end), rest.len - at - strlen(end)};
+        text = str_skip(rest, at + strlen(end));
     }
     return text;
 }

@@ -113,7 +113,7 @@ static void read_line(struct admin_quantize *task, struct str line)
 
     lock_enter(&task->lock);
     if (str_starts(line, label)) {
-        struct str rest = {line.ptr + label.len, line.len - label.len};
+        struct str rest = str_skip(line, label.len);
 
         if (str_next(&rest, '%', &number) && str_to_u64(str_trim(number), &percent) &&
             percent <= 100)

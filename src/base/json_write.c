@@ -87,7 +87,7 @@ void json_str(struct json *json, struct str text)
         if (len == text.len)
             break;
         buf_append_str(json->out, "\xEF\xBF\xBD");
-        text = (struct str){text.ptr + len + 1, text.len - len - 1};
+        text = str_skip(text, len + 1);
     }
     buf_append_char(json->out, '"');
 }

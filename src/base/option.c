@@ -213,7 +213,7 @@ static bool find_spelled(const struct option_table *table, const char *arg, stru
         return out->desc != NULL && out->desc->alias != NULL &&
                str_eq(name, str_from(out->desc->alias));
     if (out->desc == NULL && str_starts(name, STR("no-"))) {
-        out->desc = option_find(table, (struct str){name.ptr + 3, name.len - 3});
+        out->desc = option_find(table, str_skip(name, 3));
         out->negated = out->desc != NULL;
     }
     return out->desc != NULL;
@@ -282,11 +282,11 @@ static enum err unknown_option(struct option_run *run, struct str name)
     const char *no = "";
 
     while (bare.len > 0 && bare.ptr[0] == '-')
-        bare = (struct str){bare.ptr + 1, bare.len - 1};
+        bare = str_skip(bare, 1);
     option_guess(&guess, bare, run->table);
     option_guess_name(&guess, bare, "help");
     if (guess.name == NULL && str_starts(bare, STR("no-"))) {
-        option_guess(&guess, (struct str){bare.ptr + 3, bare.len - 3}, run->table);
+        option_guess(&guess, str_skip(bare, 3), run->table);
         no = "no-";
     }
     option_quote(name, quoted);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,13 @@ int str_compare(struct str a, struct str b);
 
 /* Without surrounding white space (ASCII). */
 struct str str_trim(struct str text);
+
+/* Without its first `count` bytes, which it must have. */
+static inline struct str str_skip(struct str text, size_t count)
+{
+    assert(count <= text.len);
+    return (struct str){text.ptr + count, text.len - count};
+}
 
 /* Offset of the first occurrence, or SIZE_MAX. An empty needle is found at 0. */
 size_t str_find(struct str text, struct str needle);

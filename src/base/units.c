@@ -159,7 +159,7 @@ static uint64_t size_factor(struct str unit)
 
     if (unit.len == 0)
         return 0;
-    struct str tail = {unit.ptr + 1, unit.len - 1};
+    struct str tail = str_skip(unit, 1);
     for (size_t i = 0; size_letters[i] != '\0'; i++) {
         if (!str_eq_nocase((struct str){unit.ptr, 1}, (struct str){&size_letters[i], 1}))
             continue;

@@ -31,7 +31,7 @@ static bool cut_folder(const char *dir, struct str *path)
         return path->len > 0;
     if (path->len <= len || memcmp(path->ptr, dir, len) != 0 || (len > 1 && path->ptr[len] != '/'))
         return false;
-    *path = (struct str){path->ptr + len, path->len - len};
+    *path = str_skip(*path, len);
     return true;
 }
 
@@ -42,7 +42,7 @@ static enum err open_below(int *at, struct str path)
     struct str name;
 
     while (path.len > 0 && path.ptr[0] == '/')
-        path = (struct str){path.ptr + 1, path.len - 1};
+        path = str_skip(path, 1);
     while (str_next(&path, '/', &name)) {
         bool last = path.len == 0;
         char text[NAME_MAX + 1];
@@ -97,7 +97,7 @@ static enum err read_path(const char *dir, struct str path, size_t max, struct a
 enum err media_file_read(const char *dir, struct str url, size_t max, struct arena *arena,
                          struct str *out, struct errinfo *info)
 {
-    struct str escaped = {url.ptr + strlen(SCHEME), url.len - strlen(SCHEME)};
+    struct str escaped = str_skip(url, strlen(SCHEME));
     struct buf path;
 
     if (dir == NULL)

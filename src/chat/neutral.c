@@ -39,7 +39,7 @@ typedef bool find_fn(struct str text, size_t from, struct match *match);
 
 static size_t find_from(struct str text, size_t from, struct str needle)
 {
-    size_t at = str_find((struct str){text.ptr + from, text.len - from}, needle);
+    size_t at = str_find(str_skip(text, from), needle);
 
     return at == SIZE_MAX ? SIZE_MAX : from + at;
 }
@@ -165,7 +165,7 @@ static size_t skip_zone(struct str text, size_t at)
                                        {"UTC", 3}, {"GMT", 3}, {"Z", 1}};
 
     for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (str_starts((struct str){text.ptr + at, text.len - at}, names[i])) {
+        if (str_starts(str_skip(text, at), names[i])) {
             at += names[i].len;
             break;
         }

@@ -118,8 +118,7 @@ enum err pictures_add_url(struct pictures *pictures, struct arena *arena, struct
         return err_set(info, ERR_UNSUPPORTED,
                        "must be a data URL with base64: pictures are never fetched from elsewhere");
     size_t skip = comma + strlen(";base64,");
-    return pictures_add(pictures, arena, (struct str){url.ptr + skip, url.len - skip}, param,
-                        marker, info);
+    return pictures_add(pictures, arena, str_skip(url, skip), param, marker, info);
 }
 
 /* ---- reading ---- */

@@ -200,7 +200,7 @@ struct str recall_call_id(struct str id)
 {
     for (size_t i = id.len; i > 0; i--)
         if (id.ptr[i - 1] == '_')
-            return (struct str){id.ptr + i, id.len - i};
+            return str_skip(id, i);
     return id;
 }
 

@@ -242,7 +242,7 @@ static struct str between(struct str text, size_t begin, size_t end)
 /* Where a word is, from an offset on; SIZE_MAX if it is not there. */
 static size_t find_from(struct str text, size_t from, struct str word)
 {
-    size_t at = from <= text.len ? str_find(marker_skip(text, from), word) : SIZE_MAX;
+    size_t at = from <= text.len ? str_find(str_skip(text, from), word) : SIZE_MAX;
 
     return at == SIZE_MAX ? SIZE_MAX : at + from;
 }
@@ -278,7 +278,7 @@ static struct str before_mark(struct str text, struct str mark)
 static struct str after_mark(struct str text, struct str mark)
 {
     text = str_trim(text);
-    return str_starts(text, mark) ? str_trim(marker_skip(text, mark.len)) : STR_NONE;
+    return str_starts(text, mark) ? str_trim(str_skip(text, mark.len)) : STR_NONE;
 }
 
 /* The places of one call in a turn. */
@@ -320,8 +320,8 @@ static size_t json_end(struct str text, size_t at)
     size_t used;
 
     json_scan_init(&scan);
-    return json_scan_text(&scan, marker_skip(text, at), &used, NULL) == JSON_SCAN_DONE ? at + used
-                                                                                       : SIZE_MAX;
+    return json_scan_text(&scan, str_skip(text, at), &used, NULL) == JSON_SCAN_DONE ? at + used
+                                                                                    : SIZE_MAX;
 }
 
 /* ---- forms ----
@@ -386,7 +386,7 @@ static bool learn_tags(struct str text, const struct places *at, struct call_for
     size_t space = str_find(inner, STR("\n"));
     if (space != SIZE_MAX && space > 0 && space + 1 < inner.len) {
         out->key_end = between(inner, 0, space);
-        out->value_begin = str_trim(marker_skip(inner, space));
+        out->value_begin = str_trim(str_skip(inner, space));
     }
     split_lines(out);
     *end = find_from(text, at->value2_end, out->value_end);
@@ -425,7 +425,7 @@ static bool learn_object(struct learner *l, struct str text, struct places *at,
     if (*end == SIZE_MAX || *end < at->value2_end)
         return false;
     size_t after = at->name_end + 1;
-    after += marker_space(marker_skip(text, after));
+    after += marker_space(str_skip(text, after));
     out->form = CALL_OBJECT;
     out->keyed = text.ptr[after] == ':';
     size_t braces = at->key;
@@ -486,7 +486,7 @@ static struct str mark_of(struct str opener)
 
     if (line == SIZE_MAX || has_bracket(between(opener, 0, line)))
         return opener;
-    struct str rest = str_trim(marker_skip(opener, line));
+    struct str rest = str_trim(str_skip(opener, line));
     return has_bracket(rest) ? rest : opener;
 }
 
@@ -641,7 +641,7 @@ static void learn(struct learner *l)
     struct turn plain = render_turn(l, (struct message){CHAT_SAID(ROLE_ASSISTANT, "xq answer")});
     size_t at = str_find(plain.text, said);
     if (at != SIZE_MAX) {
-        l->end = marker_skip(plain.text, at + said.len);
+        l->end = str_skip(plain.text, at + said.len);
         l->begin = last_mark((struct str){plain.tail.ptr, plain.tail.len + at});
     }
     if (output_call_format(&l->tmpl->formats)->form != CALL_MESSAGES)

@@ -259,7 +259,7 @@ size_t token_controls_find(const struct token_controls *controls, struct str tex
     for (; at < text.len; at++) {
         if (!controls->first[(unsigned char)text.ptr[at]])
             continue;
-        *found = match(controls, (struct str){text.ptr + at, text.len - at});
+        *found = match(controls, str_skip(text, at));
         if (*found != NULL)
             return at;
     }

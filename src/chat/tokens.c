@@ -258,7 +258,7 @@ static enum err ask_engine(struct walk *walk, struct str text, unsigned flags,
         enum err err = ask_part(walk, part, flags, list);
         release(walk, charged);
         TRY(err);
-        text = (struct str){text.ptr + part.len, text.len - part.len};
+        text = str_skip(text, part.len);
     }
     return ERR_OK;
 }
@@ -467,11 +467,11 @@ static size_t next_picture(const struct walk *walk, size_t at, const struct chat
     const struct chat_text *text = walk->text;
 
     while (text->picture_count > 0 && at < text->text.len) {
-        struct str rest = {text->text.ptr + at, text->text.len - at};
+        struct str rest = str_skip(text->text, at);
         size_t skip = str_find(rest, STR(PICTURE_MARKER));
         if (skip == SIZE_MAX)
             break;
-        rest = (struct str){rest.ptr + skip, rest.len - skip};
+        rest = str_skip(rest, skip);
         for (size_t i = 0; i < text->picture_count; i++) {
             *found = &text->pictures[i];
             if (str_starts(rest, (*found)->marker))

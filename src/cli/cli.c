@@ -53,7 +53,7 @@ static enum cli_exit wrong_first_option(const struct cli *cli, const char *arg)
     struct str name = {arg, strcspn(arg, "=")};
 
     while (name.len > 0 && name.ptr[0] == '-')
-        name = (struct str){name.ptr + 1, name.len - 1};
+        name = str_skip(name, 1);
     if (common_has(name))
         return cli_usage_error(cli, "options go after the command: hearth COMMAND %s", arg);
     const char *nearest = option_nearest(name, known, COUNT_OF(known));

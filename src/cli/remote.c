@@ -63,7 +63,7 @@ static const char *first_key(const struct cli *cli, const char *text)
     (void)str_next(&rest, ',', &key);
     size_t colon = str_find(key, STR(":"));
     if (colon != SIZE_MAX)
-        key = (struct str){key.ptr + colon + 1, key.len - colon - 1};
+        key = str_skip(key, colon + 1);
     return arena_strdup(cli->arena, str_trim(key));
 }
 

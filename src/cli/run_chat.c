@@ -179,7 +179,7 @@ static enum err explain(const struct chat *chat, struct errinfo *info)
     rest = buf_text(&log);
     while (str_next(&rest, '\n', &line))
         if (str_starts(line, begin))
-            last = (struct str){line.ptr + begin.len, line.len - begin.len};
+            last = str_skip(line, begin.len);
     enum err err = last.len > 0 ? err_set(info, ERR_NOT_FOUND, STR_FMT, STR_ARG(last))
                                 : err_set(info, ERR_ENGINE, "the server did not start");
     buf_fini(&log);

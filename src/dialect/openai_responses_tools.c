@@ -66,9 +66,9 @@ static bool cut_space(struct str space, struct str *flat)
     size_t skip = space.len + separator.len;
 
     if (flat->len <= skip || !str_starts(*flat, space) ||
-        !str_starts((struct str){flat->ptr + space.len, flat->len - space.len}, separator))
+        !str_starts(str_skip(*flat, space.len), separator))
         return false;
-    *flat = (struct str){flat->ptr + skip, flat->len - skip};
+    *flat = str_skip(*flat, skip);
     return true;
 }
 

@@ -205,7 +205,7 @@ void constraint_put(struct constraint_writer *writer, const char *gbnf, ...)
 bool constraint_is_plain_name(struct str name)
 {
     for (size_t i = 0; i < name.len; i++)
-        if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(marker_skip(name, i)) == 0)
+        if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(str_skip(name, i)) == 0)
             return false;
     return true;
 }

@@ -176,7 +176,7 @@ static enum err resolve(struct schema_compiler *c, const struct schema_place *pl
                              "into $defs and refer to it as '#/$defs/NAME'");
     if (text.len > REF_BYTES_MAX)
         return schema_refuse(c, place, ERR_LIMIT, "the reference is too long");
-    size_t len = decode_percent((struct str){text.ptr + 1, text.len - 1}, pointer);
+    size_t len = decode_percent(str_skip(text, 1), pointer);
     if (len > 0 && pointer[0] != '/')
         return schema_refuse(c, place, ERR_UNSUPPORTED,
                              "anchors are not followed; refer to it as '#/$defs/NAME'");

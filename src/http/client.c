@@ -77,14 +77,13 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
 
     if (bracket != SIZE_MAX) {
         name = (struct str){host.ptr + 1, bracket - 1};
-        rest = (struct str){host.ptr + bracket + 1, host.len - bracket - 1};
+        rest = str_skip(host, bracket + 1);
     } else if (memchr(host.ptr, ':', host.len) != NULL) {
         name.len = str_find(host, STR(":"));
-        rest = (struct str){host.ptr + name.len, host.len - name.len};
+        rest = str_skip(host, name.len);
     }
     if (rest.len > 0 &&
-        (rest.ptr[0] != ':' || !str_to_u64((struct str){rest.ptr + 1, rest.len - 1}, &port) ||
-         port == 0 || port > 65535))
+        (rest.ptr[0] != ':' || !str_to_u64(str_skip(rest, 1), &port) || port == 0 || port > 65535))
         return err_set(info, ERR_INVALID, "%s: expected a port number after ':'", text);
     if (name.len == 0 || name.len >= sizeof(url->host))
         return err_set(info, ERR_INVALID, "%s: expected http://host:port/path", text);
@@ -456,7 +455,7 @@ static struct str event_data(struct str event)
 
     while (str_next(&event, '\n', &line))
         if (str_starts(line, STR("data:")))
-            return str_trim((struct str){line.ptr + 5, line.len - 5});
+            return str_trim(str_skip(line, 5));
     return STR_NONE;
 }
 

@@ -99,11 +99,11 @@ bool http_host_split(struct str value, struct str *name, int *port)
     if (end > value.len)
         end = value.len;
     *name = (struct str){value.ptr, end};
-    struct str rest = {value.ptr + end, value.len - end};
+    struct str rest = str_skip(value, end);
     if (rest.len > 0 && rest.ptr[0] != ':')
         return false;
     if (rest.len > 0)
-        rest = (struct str){rest.ptr + 1, rest.len - 1};
+        rest = str_skip(rest, 1);
     return parse_port(rest, port != NULL ? port : &ignored) &&
            (bracketed ? is_bracketed(*name) : is_name(*name));
 }
@@ -128,7 +128,7 @@ static bool split_origin(struct str origin, struct str *name)
     for (size_t i = 0; i < COUNT_OF(schemes); i++) {
         size_t len = schemes[i].len;
         if (str_starts(origin, schemes[i]))
-            return http_host_split((struct str){origin.ptr + len, origin.len - len}, name, NULL);
+            return http_host_split(str_skip(origin, len), name, NULL);
     }
     return false;
 }

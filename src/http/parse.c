@@ -236,11 +236,6 @@ static enum http_problem check_host(struct http_request *request)
     return HTTP_PROBLEM_NONE;
 }
 
-static struct str skip(struct str text, size_t len)
-{
-    return (struct str){text.ptr + len, text.len - len};
-}
-
 /* "http://host/path": allowed by the standard, for proxies. The authority must equal the Host
  * header, or two checks could see different hosts. */
 static bool cut_absolute(const struct http_request *request, struct str *target)
@@ -249,12 +244,12 @@ static bool cut_absolute(const struct http_request *request, struct str *target)
 
     if (target->len < 7 || !str_eq_nocase((struct str){target->ptr, 7}, STR("http://")))
         return false;
-    *target = skip(*target, 7);
+    *target = str_skip(*target, 7);
     size_t end = 0;
     while (end < target->len && target->ptr[end] != '/' && target->ptr[end] != '?')
         end++;
     struct str authority = {target->ptr, end};
-    *target = skip(*target, end);
+    *target = str_skip(*target, end);
     return find_all(request, STR("host"), &host) == 1 && str_eq_nocase(host, authority);
 }
 
@@ -285,7 +280,7 @@ static bool check_target(struct http_parser *parser)
     size_t mark = str_find(target, STR("?"));
     size_t end = mark == SIZE_MAX ? target.len : mark;
     request->path = end > 0 ? (struct str){target.ptr, end} : STR("/");
-    request->query = mark == SIZE_MAX ? STR_NONE : skip(target, mark + 1);
+    request->query = mark == SIZE_MAX ? STR_NONE : str_skip(target, mark + 1);
     return true;
 }
 
@@ -490,7 +485,7 @@ static enum http_parse run(struct http_parser *parser, struct str *bytes)
     llhttp_errno_t error = llhttp_execute(&parser->llhttp, bytes->ptr, len);
     if (parser->done && error == HPE_PAUSED)
         len = (size_t)(llhttp_get_error_pos(&parser->llhttp) - bytes->ptr);
-    *bytes = skip(*bytes, len);
+    *bytes = str_skip(*bytes, len);
     parser->consumed += len;
     if (parser->done && error == HPE_PAUSED)
         return HTTP_PARSE_DONE;

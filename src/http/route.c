@@ -13,7 +13,7 @@ static struct str next_segment(struct str *rest)
     const char *slash = memchr(rest->ptr, '/', rest->len);
     struct str segment = {rest->ptr, slash != NULL ? (size_t)(slash - rest->ptr) : rest->len};
 
-    *rest = (struct str){rest->ptr + segment.len, rest->len - segment.len};
+    *rest = str_skip(*rest, segment.len);
     return segment;
 }
 

@@ -394,7 +394,7 @@ static void feed_sealed(struct socket *socket, struct str bytes)
     socket->tls_began = true;
     while (bytes.len > 0 && tls_session_state(socket->tls) < TLS_STATE_ENDED) {
         struct str piece = {bytes.ptr, MIN(bytes.len, (size_t)TLS_PIECE_BYTES)};
-        bytes = (struct str){bytes.ptr + piece.len, bytes.len - piece.len};
+        bytes = str_skip(bytes, piece.len);
         if (!tls_session_feed(socket->tls, piece)) {
             http_conn_break(socket->conn);
             return;

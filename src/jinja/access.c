@@ -377,7 +377,7 @@ static bool slice_string(struct jinja_run *run, const struct jinja_value *object
         return jinja_cut(run, object, 0, 0, out);
     if (span.step == 1) {
         size_t begin = ascii ? (size_t)span.start : utf8_offset(text, (size_t)span.start);
-        struct str rest = {text.ptr + begin, text.len - begin};
+        struct str rest = str_skip(text, begin);
         size_t len = ascii ? (size_t)span.count : utf8_offset(rest, (size_t)span.count);
         return jinja_cut(run, object, begin, begin + len, out);
     }

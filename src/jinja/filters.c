@@ -226,7 +226,7 @@ BUILTIN(filter_wordcount)
 /* The end of a tag or comment that begins at `at`; `at` if none does. */
 static size_t markup_end(struct str text, size_t at)
 {
-    struct str rest = {text.ptr + at, text.len - at};
+    struct str rest = str_skip(text, at);
 
     if (str_starts(rest, STR("<!--"))) {
         size_t end = str_find(rest, STR("-->"));
@@ -242,7 +242,7 @@ static bool unescape_entity(struct jinja_builder *builder, struct str text, size
         const char *name, *text;
     } entities[] = {{"&amp;", "&"},  {"&lt;", "<"},  {"&gt;", ">"},          {"&quot;", "\""},
                     {"&#34;", "\""}, {"&#39;", "'"}, {"&nbsp;", "\xc2\xa0"}, {"&apos;", "'"}};
-    struct str rest = {text.ptr + *at, text.len - *at};
+    struct str rest = str_skip(text, *at);
 
     for (size_t i = 0; i < COUNT_OF(entities); i++) {
         if (str_starts(rest, str_from(entities[i].name))) {
@@ -262,7 +262,7 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
     uint32_t origin = jinja_origin_of(run, text);
 
     for (size_t at = 0; at < source.len;) {
-        struct str rest = {source.ptr + at, source.len - at};
+        struct str rest = str_skip(source, at);
         size_t next = str_find(rest, comments ? STR("<!--") : STR("<"));
         size_t stop = next == SIZE_MAX ? source.len : at + next;
         jinja_build(&builder, (struct str){rest.ptr, stop - at}, origin);
@@ -272,7 +272,7 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
             break;
         at = markup_end(source, stop);
         if (at == stop) { /* not closed: plain text */
-            jinja_build(&builder, (struct str){source.ptr + stop, source.len - stop}, origin);
+            jinja_build(&builder, str_skip(source, stop), origin);
             break;
         }
     }

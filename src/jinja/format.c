@@ -603,8 +603,7 @@ static bool braces_field(struct braces *braces, struct str field, unsigned depth
     /* The specification may contain fields. */
     struct jinja_builder outer = braces->builder;
     braces->builder = (struct jinja_builder){.run = run};
-    struct str rest = end < field.len ? (struct str){field.ptr + end + 1, field.len - end - 1}
-                                      : (struct str){"", 0};
+    struct str rest = end < field.len ? str_skip(field, end + 1) : (struct str){"", 0};
     bool ok = braces_format(braces, rest, depth + 1) && jinja_build_finish(&braces->builder, &spec);
     braces->builder = outer;
     return ok && format_value(braces, &value, jinja_text(spec));

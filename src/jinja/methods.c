@@ -59,7 +59,7 @@ static size_t find_last(struct jinja_run *run, struct str text, struct str needl
     if (needle.len == 0)
         return text.len;
     for (size_t from = 0; from + needle.len <= text.len;) {
-        size_t found = str_find((struct str){text.ptr + from, text.len - from}, needle);
+        size_t found = str_find(str_skip(text, from), needle);
         if (found == SIZE_MAX || !jinja_spend(run, 0))
             break;
         at = from + found;
@@ -109,7 +109,7 @@ BUILTIN(str_count)
         if (found == SIZE_MAX)
             break;
         count++;
-        text = (struct str){text.ptr + found + needle.len, text.len - found - needle.len};
+        text = str_skip(text, found + needle.len);
         if (!jinja_spend(run, 0))
             return false;
     }

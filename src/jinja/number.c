@@ -89,9 +89,9 @@ static struct str skip_prefix(struct str text, int *base)
 
     if (marked != 0 && (*base == marked || *base == 0)) {
         *base = marked;
-        text = (struct str){text.ptr + 2, text.len - 2};
+        text = str_skip(text, 2);
         if (text.ptr[0] == '_')
-            text = (struct str){text.ptr + 1, text.len - 1};
+            text = str_skip(text, 1);
     }
     return text;
 }
@@ -105,7 +105,7 @@ bool jinja_parse_int(struct str text, int base, int64_t *out, bool *overflow)
     text = strip(text);
     negative = text.len > 0 && text.ptr[0] == '-';
     if (text.len > 0 && (negative || text.ptr[0] == '+'))
-        text = (struct str){text.ptr + 1, text.len - 1};
+        text = str_skip(text, 1);
     text = skip_prefix(text, &base);
     if (base == 0)
         base = 10;
@@ -141,7 +141,7 @@ bool jinja_parse_float(struct str text, double *out)
     text = strip(text);
     if (text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+')) {
         sign = text.ptr[0] == '-' ? -1 : 1;
-        text = (struct str){text.ptr + 1, text.len - 1};
+        text = str_skip(text, 1);
     }
     if (text.len == 0 || text.len >= sizeof(copy) || text.ptr[0] == '-')
         return false;

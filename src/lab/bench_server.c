@@ -345,7 +345,7 @@ double server_metric(const struct server *server, const char *name)
     while (str_next(&rest, '\n', &line)) {
         struct str begin = str_from(name);
         if (str_starts(line, begin) && line.len > begin.len + 1 && line.ptr[begin.len] == ' ' &&
-            !str_to_f64((struct str){line.ptr + begin.len + 1, line.len - begin.len - 1}, &value))
+            !str_to_f64(str_skip(line, begin.len + 1), &value))
             value = -1;
     }
     buf_fini(&body);

@@ -33,7 +33,7 @@ static bool read_line(struct str line, enum qa_event_kind *kind, uint64_t *numbe
         if (at == SIZE_MAX)
             continue;
         *kind = tags[i].kind;
-        *rest = (struct str){line.ptr + at + skip, line.len - at - skip};
+        *rest = str_skip(line, at + skip);
         struct str left = *rest;
         return str_next(&left, ' ', &word) && str_to_u64(word, number);
     }

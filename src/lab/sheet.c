@@ -358,7 +358,7 @@ static bool next_field(struct str *line, bool *more, struct buf *out)
     }
     *more = at < line->len;
     at += *more;
-    *line = (struct str){line->ptr + at, line->len - at};
+    *line = str_skip(*line, at);
     return true;
 }
 
@@ -429,7 +429,7 @@ static void read_notes(struct sheet *sheet, struct str text)
     while (str_next(&text, '\n', &line)) {
         if (!is_note(line))
             continue;
-        line = str_trim((struct str){line.ptr + 1, line.len - 1});
+        line = str_trim(str_skip(line, 1));
         if (line.len > 0)
             sheet_note(sheet, STR_FMT, STR_ARG(line));
     }

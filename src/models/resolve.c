@@ -237,7 +237,7 @@ static struct str cut_tag(struct str *name, struct str otherwise)
     for (size_t i = name->len; i > 0 && name->ptr[i - 1] != '/'; i--) {
         if (name->ptr[i - 1] != ':')
             continue;
-        struct str tag = {name->ptr + i, name->len - i};
+        struct str tag = str_skip(*name, i);
         name->len = i - 1;
         return tag;
     }

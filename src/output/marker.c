@@ -23,12 +23,6 @@ size_t marker_space(struct str text)
     return n;
 }
 
-struct str marker_skip(struct str text, size_t n)
-{
-    assert(n <= text.len);
-    return (struct str){text.ptr + n, text.len - n};
-}
-
 enum marker_match marker_match(struct str text, struct str marker)
 {
     size_t len = MIN(text.len, marker.len);
@@ -44,7 +38,7 @@ struct marker_hit marker_find(struct str text, const struct str *markers, size_t
         for (size_t i = 0; i < count; i++) {
             if (markers[i].len == 0 || markers[i].ptr[0] != text.ptr[at])
                 continue;
-            switch (marker_match(marker_skip(text, at), markers[i])) {
+            switch (marker_match(str_skip(text, at), markers[i])) {
             case MARKER_YES:
                 return (struct marker_hit){.at = at, .which = (int)i};
             case MARKER_PART:

@@ -37,4 +37,3 @@ size_t marker_before_space(struct str text, size_t len);
 
 size_t marker_space(struct str text); /* length of the white space at its beginning */
 bool marker_is_space(char c);         /* ASCII: blank, tab, line feed, carriage return */
-struct str marker_skip(struct str text, size_t n); /* without its first n bytes */

@@ -135,7 +135,7 @@ static bool step_start(struct reasoning *reasoning)
     const struct reasoning_marks *marks = reasoning->marks;
     struct str text = rest(reasoning);
     size_t space = marker_space(text);
-    struct str after = marker_skip(text, space);
+    struct str after = str_skip(text, space);
     enum marker_match open = marker_match(after, marks->open);
     enum marker_match close = marker_match(after, marks->close);
 
@@ -166,7 +166,7 @@ static bool step_raw(struct reasoning *reasoning)
 {
     const struct reasoning_marks *marks = reasoning->marks;
     struct str text = rest(reasoning);
-    struct str after = marker_skip(text, marker_space(text));
+    struct str after = str_skip(text, marker_space(text));
     bool opened = reasoning->thought.len > 0 && after.len > 0;
 
     if (after.len == 0 && !reasoning->over)
@@ -237,7 +237,7 @@ static bool step_thought(struct reasoning *reasoning)
 static bool step_quote(struct reasoning *reasoning)
 {
     struct str text = rest(reasoning), close = reasoning->marks->close;
-    struct marker_hit hit = marker_find(marker_skip(text, reasoning->seen), &close, 1);
+    struct marker_hit hit = marker_find(str_skip(text, reasoning->seen), &close, 1);
 
     reasoning->seen += hit.at;
     bool quote = reasoning->seen <= reasoning->limit; /* decided by the text, not by its pieces */
@@ -345,8 +345,8 @@ static void begin_raw(struct reasoning *reasoning, struct str tail)
     if (!reasoning->behind_open)
         return;
     for (size_t found; (found = str_find(at, open)) != SIZE_MAX;) {
-        tail = marker_skip(at, found);
-        at = marker_skip(at, found + open.len);
+        tail = str_skip(at, found);
+        at = str_skip(at, found + open.len);
     }
     buf_append(&reasoning->thought, tail.ptr, tail.len);
 }
@@ -395,7 +395,7 @@ enum err reasoning_push(struct reasoning *reasoning, struct str text)
         size_t n = MIN(text.len, SLICE_BYTES);
         TRY(buf_append(&reasoning->in, text.ptr, n));
         TRY(run(reasoning));
-        text = marker_skip(text, n);
+        text = str_skip(text, n);
     }
     return ERR_OK;
 }

@@ -256,7 +256,7 @@ static enum tc_step step_fresh(struct toolcall *call)
             tc_eat(call, 1); /* between the calls of Llama and Phi */
             return TC_AGAIN;
         }
-        enum marker_match match = tc_is_bare_call(call, marker_skip(text, space));
+        enum marker_match match = tc_is_bare_call(call, str_skip(text, space));
         if (match == MARKER_PART && !call->over)
             return TC_WAIT;
         if (match == MARKER_YES) {
@@ -266,7 +266,7 @@ static enum tc_step step_fresh(struct toolcall *call)
         }
     }
     if (decides) {
-        enum marker_match match = match_openers(call, marker_skip(text, space));
+        enum marker_match match = match_openers(call, str_skip(text, space));
         if (match == MARKER_PART && !call->over)
             return TC_WAIT;
         call->no_calls = match != MARKER_YES;
@@ -348,7 +348,7 @@ static void read_prompt(struct toolcall *call)
     if (call->format->form != CALL_MESSAGES || (at = str_find(tail, start)) == SIZE_MAX)
         return;
     while (at != SIZE_MAX) {
-        tail = marker_skip(tail, at + start.len);
+        tail = str_skip(tail, at + start.len);
         at = str_find(tail, start);
     }
     if (tail.len <= TC_NAME_MAX)
@@ -411,7 +411,7 @@ enum err toolcall_push(struct toolcall *call, struct str text)
             fail(call, "the call is too long");
             TRY(run(call));
         }
-        text = marker_skip(text, n);
+        text = str_skip(text, n);
     }
     return ERR_OK;
 }

@@ -127,7 +127,7 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
 {
     const struct call_format *format = call->format;
     size_t len = tc_literal_name(text);
-    size_t at = len + marker_space(marker_skip(text, len));
+    size_t at = len + marker_space(str_skip(text, len));
 
     if (at == text.len)
         return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
@@ -163,8 +163,8 @@ static enum marker_match bare_text(struct toolcall *call, struct str text, size_
     for (size_t at = 0; at < text.len; at++) {
         enum marker_match match = MARKER_NO;
         if (text.ptr[at] == ',') {
-            struct str rest = marker_skip(text, at + 1);
-            match = is_argument(call, marker_skip(rest, marker_space(rest)));
+            struct str rest = str_skip(text, at + 1);
+            match = is_argument(call, str_skip(rest, marker_space(rest)));
         }
         if (match == MARKER_PART)
             return MARKER_PART;
@@ -211,7 +211,7 @@ static enum marker_match after_argument(const struct toolcall *call, struct str 
         ++*next;
         return MARKER_YES;
     }
-    return is_argument(call, marker_skip(text, *next));
+    return is_argument(call, str_skip(text, *next));
 }
 
 static enum tc_step step_arg(struct toolcall *call)
@@ -233,10 +233,10 @@ static enum tc_step step_arg(struct toolcall *call)
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
         json_scan_escape(&call->out, tc_text(&call->key));
         buf_append_str(&call->out, "\":");
-        match = read_value(call, marker_skip(text, used), &value);
+        match = read_value(call, str_skip(text, used), &value);
     }
     if (match == MARKER_YES)
-        match = after_argument(call, marker_skip(text, used + value), &next);
+        match = after_argument(call, str_skip(text, used + value), &next);
     if (match == MARKER_PART)
         return TC_WAIT;
     if (match == MARKER_NO)

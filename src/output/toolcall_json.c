@@ -74,7 +74,7 @@ static enum tc_step arguments_in_text(struct toolcall *call)
 {
     size_t used;
     enum json_scan_result result =
-        json_scan_text(&call->json, marker_skip(tc_rest(call), call->seen), &used, NULL);
+        json_scan_text(&call->json, str_skip(tc_rest(call), call->seen), &used, NULL);
 
     call->seen += used;
     if (result != JSON_SCAN_DONE)
@@ -176,7 +176,7 @@ static bool is_arguments(const struct toolcall *call, struct str key)
 
 static struct str trimmed(struct str text)
 {
-    return marker_skip(text, marker_space(text));
+    return str_skip(text, marker_space(text));
 }
 
 /* Cuts a complete string and the character after it off the front of the text. */
@@ -187,12 +187,12 @@ static enum marker_match cut_string(struct str *text, struct str *string, char a
     if (len == 0 || len == SIZE_MAX)
         return len == 0 ? MARKER_PART : MARKER_NO;
     *string = (struct str){text->ptr + 1, len - 2};
-    *text = trimmed(marker_skip(*text, len));
+    *text = trimmed(str_skip(*text, len));
     if (text->len == 0)
         return MARKER_PART;
     if (text->ptr[0] != after)
         return MARKER_NO;
-    *text = marker_skip(*text, 1);
+    *text = str_skip(*text, 1);
     return MARKER_YES;
 }
 
@@ -208,7 +208,7 @@ static enum marker_match is_object_call(const struct toolcall *call, struct str 
         return MARKER_PART;
     if (text.ptr[0] != '{')
         return MARKER_NO;
-    text = marker_skip(text, 1);
+    text = str_skip(text, 1);
     for (;;) {
         enum marker_match match = cut_string(&text, &key, ':');
         if (match == MARKER_YES && is_arguments(call, key))
@@ -243,7 +243,7 @@ enum marker_match tc_is_bare_call(const struct toolcall *call, struct str text)
 {
     if (text.len == 0 || text.ptr[0] != '[')
         return is_object_call(call, text);
-    text = trimmed(marker_skip(text, 1));
+    text = trimmed(str_skip(text, 1));
     return text.len > 0 && text.ptr[0] != '{' ? is_expression(call, text)
                                               : is_object_call(call, text);
 }

@@ -20,7 +20,7 @@ static enum marker_match read_value(struct reader *reader);
 
 static void skip(struct reader *reader, size_t n)
 {
-    reader->text = marker_skip(reader->text, n);
+    reader->text = str_skip(reader->text, n);
 }
 
 static void skip_space(struct reader *reader)
@@ -155,7 +155,7 @@ static enum marker_match read_word(struct reader *reader)
     };
     size_t len = tc_literal_name(reader->text);
     if (len < reader->text.len && reader->text.ptr[len] == '+') /* 1e+3 */
-        len += 1 + tc_literal_name(marker_skip(reader->text, len + 1));
+        len += 1 + tc_literal_name(str_skip(reader->text, len + 1));
     struct str word = {reader->text.ptr, len};
 
     if (len == reader->text.len)

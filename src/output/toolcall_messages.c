@@ -56,7 +56,7 @@ static enum marker_match is_named_header(const struct toolcall *call, struct str
     if (match == MARKER_PART)
         return match;
     if (match == MARKER_YES)
-        text = marker_skip(text, opening.len);
+        text = str_skip(text, opening.len);
     size_t len = tc_literal_name(text);
     if (len == text.len && len <= TC_NAME_MAX)
         return MARKER_PART;
@@ -91,7 +91,7 @@ static struct str word_after(struct str header, struct str marker)
 
     while ((at = str_find(header, marker)) != SIZE_MAX) {
         size_t len = 0;
-        header = marker_skip(header, at + marker.len);
+        header = str_skip(header, at + marker.len);
         while (len < header.len && !marker_is_space(header.ptr[len]) && header.ptr[len] != '<')
             len++;
         word = (struct str){header.ptr, len};
@@ -106,12 +106,12 @@ static struct str recipient_of(const struct toolcall *call, struct str header)
     struct str to = messages_of(call)->opening.len > 0 ? header : word_after(header, STR("to="));
 
     if (str_starts(to, messages_of(call)->opening))
-        to = marker_skip(to, messages_of(call)->opening.len);
+        to = str_skip(to, messages_of(call)->opening.len);
     to = str_trim(to);
     for (size_t i = 0; i < COUNT_OF(others); i++)
         if (str_eq(to, others[i]))
             return STR_NONE;
-    return str_starts(to, STR("functions.")) ? marker_skip(to, 10) : to;
+    return str_starts(to, STR("functions.")) ? str_skip(to, 10) : to;
 }
 
 static enum tc_step step_header(struct toolcall *call)

@@ -48,7 +48,7 @@ static struct str plain_name(struct str name)
     size_t end;
 
     if (str_starts(name, STR("functions.")))
-        name = marker_skip(name, 10);
+        name = str_skip(name, 10);
     for (end = name.len; end > 0 && name.ptr[end - 1] >= '0' && name.ptr[end - 1] <= '9';)
         end--;
     if (end > 1 && end < name.len && name.ptr[end - 1] == ':')
@@ -367,7 +367,7 @@ static enum tc_step step_whole(struct toolcall *call)
 {
     struct str value_end = tc_text(&call->end);
     struct str text = tc_rest(call);
-    struct marker_hit hit = marker_find(marker_skip(text, call->seen), &value_end, 1);
+    struct marker_hit hit = marker_find(str_skip(text, call->seen), &value_end, 1);
 
     call->seen += hit.at;
     if (hit.which < 0)

@@ -253,7 +253,7 @@ bool tc_nested_closed(const struct call_format *format, struct str value)
         if (hit.which < 0)
             return open <= closed;
         *(hit.which == 0 ? &closed : &open) += 1;
-        value = marker_skip(value, hit.at + marks[hit.which].len);
+        value = str_skip(value, hit.at + marks[hit.which].len);
     }
 }
 
@@ -293,26 +293,26 @@ static yyjson_val *child_schema(struct nest *nest, yyjson_val *schema, struct st
 static bool cut_child(struct nest *nest, struct str *text, struct str *key, struct str *value)
 {
     const struct call_format *format = nest->format;
-    struct str rest = marker_skip(*text, marker_space(*text));
+    struct str rest = str_skip(*text, marker_space(*text));
 
     if (!str_starts(rest, format->parameter_begin) || str_starts(rest, format->value_end))
         return false;
-    rest = marker_skip(rest, format->parameter_begin.len);
+    rest = str_skip(rest, format->parameter_begin.len);
     struct marker_hit hit = marker_find(rest, &format->key_end, 1);
     if (hit.which < 0)
         return false;
     *key = (struct str){rest.ptr, hit.at};
-    rest = marker_skip(rest, hit.at + format->key_end.len);
+    rest = str_skip(rest, hit.at + format->key_end.len);
     tc_value_end(format, *key, &nest->end);
     for (size_t at = 0;;) {
-        size_t found = str_find(marker_skip(rest, at), tc_text(&nest->end));
+        size_t found = str_find(str_skip(rest, at), tc_text(&nest->end));
         if (found == SIZE_MAX)
             return false;
         at += found;
         *value = (struct str){rest.ptr, at};
         at += nest->end.len;
         if (tc_nested_closed(format, *value)) {
-            *text = marker_skip(rest, at);
+            *text = str_skip(rest, at);
             return true;
         }
     }

@@ -80,7 +80,7 @@ static void split(struct str entry, struct str *name, struct str *key)
     if (colon == SIZE_MAX || !is_name((struct str){entry.ptr, colon}))
         return;
     *name = (struct str){entry.ptr, colon};
-    *key = (struct str){entry.ptr + colon + 1, entry.len - colon - 1};
+    *key = str_skip(entry, colon + 1);
 }
 
 static enum err add_key(struct auth *auth, struct str entry, const char *source,
@@ -228,7 +228,7 @@ static struct str bearer(struct str value)
     static const struct str scheme = STR("bearer ");
 
     if (value.len >= scheme.len && str_eq_nocase((struct str){value.ptr, scheme.len}, scheme))
-        return str_trim((struct str){value.ptr + scheme.len, value.len - scheme.len});
+        return str_trim(str_skip(value, scheme.len));
     return value;
 }
 

@@ -63,13 +63,12 @@ static size_t next_picture(const struct pictures *pictures, struct str text,
 {
     size_t at = 0, next;
 
-    while (pictures->count > 0 && (next = str_find((struct str){text.ptr + at, text.len - at},
-                                                   STR(PICTURE_MARKER))) != SIZE_MAX) {
+    while (pictures->count > 0 &&
+           (next = str_find(str_skip(text, at), STR(PICTURE_MARKER))) != SIZE_MAX) {
         at += next;
         for (size_t i = 0; i < pictures->count; i++) {
             *found = &pictures->list[i];
-            if (str_starts((struct str){text.ptr + at, text.len - at}, (*found)->marker) &&
-                (*found)->picture != NULL)
+            if (str_starts(str_skip(text, at), (*found)->marker) && (*found)->picture != NULL)
                 return at;
         }
         at++; /* a text that only begins like one */
@@ -89,7 +88,7 @@ static void add_text(struct hash128_state *state, const struct pictures *picture
         const token_id *tokens = picture_tokens(picture->picture, &count);
         add(state, (struct str){(const char *)tokens, count * sizeof(*tokens)});
         at += picture->marker.len;
-        text = (struct str){text.ptr + at, text.len - at};
+        text = str_skip(text, at);
     }
     add(state, text);
 }
@@ -314,7 +313,7 @@ static struct str plain_id(struct str id)
 {
     for (size_t i = id.len; i > 0; i--)
         if (id.ptr[i - 1] == '_' || id.ptr[i - 1] == '-')
-            return (struct str){id.ptr + i, id.len - i};
+            return str_skip(id, i);
     return id;
 }
 

@@ -112,7 +112,7 @@ static enum err add_form(struct reading *reading, struct str form, struct str qu
         } else {
             buf_append(&all, form.ptr, len);
         }
-        form = (struct str){form.ptr + len, form.len - len};
+        form = str_skip(form, len);
     }
     text.text = buf_text(&all);
     text.generation = text.text.len;

@@ -23,7 +23,7 @@ static struct str plain_id(struct str id)
 {
     static const struct str prefix = STR("resp_");
 
-    return str_starts(id, prefix) ? (struct str){id.ptr + prefix.len, id.len - prefix.len} : id;
+    return str_starts(id, prefix) ? str_skip(id, prefix.len) : id;
 }
 
 /* The record as a document; NULL: it is not there. */

@@ -683,7 +683,7 @@ static enum err read_url(struct kv *kv, struct errinfo *info)
         kv->protocol = schemes[i].protocol;
         if (schemes[i].tls)
             TRY(tls_open_client(&kv->tls, kv->options.ca_file, info));
-        return schemes[i].init(kv, (struct str){url.ptr + scheme.len, url.len - scheme.len}, info);
+        return schemes[i].init(kv, str_skip(url, scheme.len), info);
     }
     return err_set(
         info, ERR_INVALID,

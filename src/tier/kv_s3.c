@@ -155,7 +155,7 @@ static struct str header(struct str head, struct str name)
     while (str_next(&head, '\n', &line)) {
         size_t colon = str_find(line, STR(":"));
         if (colon != SIZE_MAX && str_eq_nocase((struct str){line.ptr, colon}, name))
-            return str_trim((struct str){line.ptr + colon + 1, line.len - colon - 1});
+            return str_trim(str_skip(line, colon + 1));
     }
     return STR_NONE;
 }
@@ -227,7 +227,7 @@ static enum err read_endpoint(struct kv *kv, struct str url, struct errinfo *inf
 {
     bool tls = str_starts(url, STR("https://"));
     size_t skip = tls ? 8 : str_starts(url, STR("http://")) ? 7 : 0;
-    struct str host = {url.ptr + skip, url.len - skip}, port = tls ? STR("443") : STR("80");
+    struct str host = str_skip(url, skip), port = tls ? STR("443") : STR("80");
     size_t slash = MIN(str_find(host, STR("/")), host.len);
     struct s3 *s3 = kv->own;
 
@@ -237,7 +237,7 @@ static enum err read_endpoint(struct kv *kv, struct str url, struct errinfo *inf
         return err_set(info, ERR_INVALID, "AWS_ENDPOINT_URL: expected http(s)://HOST[:PORT]");
     size_t colon = str_find(host, STR(":"));
     if (colon != SIZE_MAX) {
-        port = (struct str){host.ptr + colon + 1, host.len - colon - 1};
+        port = str_skip(host, colon + 1);
         host.len = colon;
     }
     if (tls)
@@ -254,7 +254,7 @@ enum err kv_s3_init(struct kv *kv, struct str rest, struct errinfo *info)
     const char *endpoint = from_env("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", NULL);
     struct s3 *s3 = kv->own = mem_alloc(sizeof(*s3));
     size_t slash = MIN(str_find(rest, STR("/")), rest.len);
-    struct str bucket = {rest.ptr, slash}, prefix = {rest.ptr + slash, rest.len - slash};
+    struct str bucket = {rest.ptr, slash}, prefix = str_skip(rest, slash);
     char url[256];
 
     snprintf(s3->region, sizeof(s3->region), "%s",

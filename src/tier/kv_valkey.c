@@ -112,7 +112,7 @@ static bool read_item(struct str *rest, char type, struct str *text, int64_t *nu
     size_t next;
 
     if (!read_line(rest->ptr, rest->len, 0, &line, &next) || line.len == 0 || line.ptr[0] != type ||
-        !str_to_i64((struct str){line.ptr + 1, line.len - 1}, number))
+        !str_to_i64(str_skip(line, 1), number))
         return false;
     *text = (struct str){rest->ptr + next, 0};
     if (type == '$' && *number >= 0) { /* less: null, read as empty */
@@ -121,7 +121,7 @@ static bool read_item(struct str *rest, char type, struct str *text, int64_t *nu
         text->len = (size_t)*number;
         next += text->len + 2;
     }
-    *rest = (struct str){rest->ptr + next, rest->len - next};
+    *rest = str_skip(*rest, next);
     return true;
 }
 
@@ -131,7 +131,7 @@ static bool skip_item(struct str *rest)
 
     if (end == 0 || end == SIZE_MAX)
         return false;
-    *rest = (struct str){rest->ptr + end, rest->len - end};
+    *rest = str_skip(*rest, end);
     return true;
 }
 
@@ -310,7 +310,7 @@ static void redirect(struct kv *kv, const struct kv_op *op, struct str text, str
         colon--;
     if (colon == 0)
         return;
-    struct str host = {address.ptr, colon - 1}, port = {address.ptr + colon, address.len - colon};
+    struct str host = {address.ptr, colon - 1}, port = str_skip(address, colon);
     lock_enter(&kv->lock);
     if (host.len == 0 && op->server != NULL)
         host = str_from(op->server->host);
@@ -513,7 +513,7 @@ static enum err add_hosts(struct kv *kv, struct str hosts, struct errinfo *info)
         size_t colon = str_find(each, STR(":"));
         struct str host = {each.ptr, MIN(colon, each.len)}, port = STR("6379");
         if (colon != SIZE_MAX)
-            port = (struct str){each.ptr + colon + 1, each.len - colon - 1};
+            port = str_skip(each, colon + 1);
         if (kv_add_server_locked(kv, host, port) == NULL)
             err = ERR_INVALID;
     }
@@ -527,7 +527,7 @@ static enum err add_hosts(struct kv *kv, struct str hosts, struct errinfo *info)
 enum err kv_valkey_init(struct kv *kv, struct str rest, struct errinfo *info)
 {
     size_t slash = MIN(str_find(rest, STR("/")), rest.len);
-    struct str prefix = {rest.ptr + slash, rest.len - slash};
+    struct str prefix = str_skip(rest, slash);
     size_t at = slash;
 
     kv->own = mem_alloc(sizeof(struct valkey));
@@ -537,13 +537,12 @@ enum err kv_valkey_init(struct kv *kv, struct str rest, struct errinfo *info)
         struct str login = {rest.ptr, at - 1};
         size_t colon = str_find(login, STR(":"));
         struct str user = {login.ptr, colon == SIZE_MAX ? 0 : colon};
-        struct str password = {login.ptr + user.len + (colon != SIZE_MAX),
-                               login.len - user.len - (colon != SIZE_MAX)};
+        struct str password = str_skip(login, user.len + (colon != SIZE_MAX));
         if (!copy_text(kv->user, sizeof(kv->user), user) ||
             !copy_text(kv->password, sizeof(kv->password), password))
             return err_set(info, ERR_INVALID, "the user or the password is too long");
     }
-    prefix = prefix.len > 0 ? (struct str){prefix.ptr + 1, prefix.len - 1} : prefix;
+    prefix = prefix.len > 0 ? str_skip(prefix, 1) : prefix;
     if (prefix.len > sizeof(kv->prefix) - 2 || memchr(prefix.ptr, '{', prefix.len) != NULL)
         return err_set(info, ERR_INVALID, "the prefix is too long, or has a brace");
     if (prefix.len > 0)
