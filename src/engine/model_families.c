@@ -2,10 +2,9 @@
  * model_families.c: which metadata keys make which architecture.
  *
  * The inference library derives every tensor from the metadata, so a family is described by keys
- * alone: those that all have (common_keys), then up to four functions of its row, one per feature
- * (experts, sliding window, recurrent layers, latent attention). A later function may replace what
- * an earlier one wrote; that is how a family with different kinds of layers turns one number into
- * an array.
+ * alone: those that all have (COMMON_KEYS), then the text of its row, with a part per feature
+ * (experts, sliding window, recurrent layers, latent attention). A later key may replace an earlier
+ * one; that is how a family with different kinds of layers turns one number into an array.
  *
  * Ratios between sizes (a state twice as wide as the stream, rotation of half or a quarter of a
  * head) are those of the published models of the family. What the library fixes itself is not an
@@ -21,76 +20,45 @@
 
 #include "base/str.h"
 
-enum {
-    KEY_BYTES_MAX = 128,
-    CONV_KERNEL = 4,        /* of all published recurrent models */
-    ATTENTION_INTERVAL = 4, /* hybrids: every fourth layer attends */
-};
-
-static const char *key_name(const struct model_keys *keys, const char *name,
-                            char out[KEY_BYTES_MAX])
-{
-    int len = snprintf(out, KEY_BYTES_MAX, "%s.%s", keys->architecture, name);
-
-    assert(len > 0 && len < KEY_BYTES_MAX);
-    return out;
-}
-
-static void set_u32(const struct model_keys *keys, const char *name, uint32_t value)
-{
-    char key[KEY_BYTES_MAX];
-
-    gguf_set_val_u32(keys->gguf, key_name(keys, name, key), value);
-}
-
-static void set_f32(const struct model_keys *keys, const char *name, float value)
-{
-    char key[KEY_BYTES_MAX];
-
-    gguf_set_val_f32(keys->gguf, key_name(keys, name, key), value);
-}
-
-static void set_bool(const struct model_keys *keys, const char *name, bool value)
-{
-    char key[KEY_BYTES_MAX];
-
-    gguf_set_val_bool(keys->gguf, key_name(keys, name, key), value);
-}
-
-/* One number per layer. */
-static void set_u32_array(const struct model_keys *keys, const char *name, const uint32_t *values,
-                          size_t count)
-{
-    char key[KEY_BYTES_MAX];
-
-    gguf_set_arr_data(keys->gguf, key_name(keys, name, key), GGUF_TYPE_UINT32, values, count);
-}
-
-/* With fewer layers than a period, the last one acts as the period's last, so that every kind of
- * layer is present. */
-static uint32_t period_within(uint32_t period, uint32_t layers)
-{
-    return MIN(period, layers);
-}
-
-static bool layer_attends(uint32_t layer, uint32_t layers)
-{
-    return (layer + 1) % period_within(ATTENTION_INTERVAL, layers) == 0;
-}
+enum { KEY_BYTES_MAX = 128 };
 
 /* ---- keys as text ----
  *
  *      name=value, separated by spaces; a name with a slash first is not prefixed
  *
- *      4  -5          u32         0.5  1e-6      f32        true  false      bool
- *      'text          string      $window        the window of the shape
+ *      4              u32         0.5  1e-6      f32        true  false      bool
+ *      'text          string      "yes,no        an array of strings
+ *      $width*2/64    a number of the shape, and what is done with it from left to right; < is the
+ *                     smaller of two
  *      (8,4,4,0)      an array of i32
  *      [0,1]          an array with one element per layer, repeated: u32, f32 or bool
+ *      {0,0,0,1}      the same, but fewer layers are as the last ones here, so that every kind of
+ *                     layer is present
+ *      ?experts       what follows, up to a lone ?, counts only where this number is not 0
  */
+
+static uint32_t shape_number(const struct model_shape *shape, struct str name)
+{
+#define X(field) {#field, offsetof(struct model_shape, field)},
+    /* clang-format off */
+    static const struct { const char *name; size_t at; } numbers[] = {
+        X(layers) X(width) X(heads) X(kv_heads) X(head_dim) X(ff) X(experts) X(experts_used)
+        X(expert_ff) X(window) X(state_size) X(state_groups) X(context) X(vocab)
+    };
+    /* clang-format on */
+#undef X
+
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        if (str_eq(name, str_from(numbers[i].name)))
+            return *(const uint32_t *)(const void *)((const char *)shape + numbers[i].at);
+    assert(!"the texts are constants of this file");
+    return 0;
+}
 
 static bool is_float(struct str text)
 {
-    return memchr(text.ptr, '.', text.len) != NULL || memchr(text.ptr, 'e', text.len) != NULL;
+    return text.ptr[0] != '$' &&
+           (memchr(text.ptr, '.', text.len) != NULL || memchr(text.ptr, 'e', text.len) != NULL);
 }
 
 static double number_of(struct str text)
@@ -102,291 +70,133 @@ static double number_of(struct str text)
     return ok ? value : 0;
 }
 
-static void set_list(struct gguf_context *gguf, const char *key, struct str text, uint32_t layers)
+static uint32_t evaluate(struct str text, const struct model_shape *shape)
 {
-    const bool per_layer = text.ptr[0] == '[';
-    struct str items = {text.ptr + 1, text.len - 2}, rest = items, item;
+    uint64_t value = 0;
+    char op = '+';
+
+    while (text.len > 0) {
+        size_t len = 1;
+        while (len < text.len && strchr("*/+<", text.ptr[len]) == NULL)
+            len++;
+        struct str word = {text.ptr, len};
+        uint64_t other =
+            word.ptr[0] == '$' ? shape_number(shape, str_skip(word, 1)) : (uint64_t)number_of(word);
+        value = op == '*'   ? value * other
+                : op == '/' ? value / other
+                : op == '<' ? MIN(value, other)
+                            : value + other;
+        op = len < text.len ? text.ptr[len] : '+';
+        text = str_skip(text, MIN(len + 1, text.len));
+    }
+    return (uint32_t)value;
+}
+
+static size_t count_items(struct str list)
+{
+    struct str item;
+    size_t count = 0;
+
+    while (str_next(&list, ',', &item))
+        count++;
+    return count;
+}
+
+static void set_list(struct gguf_context *gguf, const char *key, struct str text,
+                     const struct model_shape *shape)
+{
+    struct str list = {text.ptr + 1, text.len - 2}, rest = list, item;
+    size_t items = count_items(list), count = text.ptr[0] == '(' ? items : shape->layers;
+    size_t skipped = text.ptr[0] == '{' ? items - MIN(items, count) : 0;
     uint32_t numbers[MODEL_LAYERS_MAX];
     float floats[MODEL_LAYERS_MAX];
     int8_t bools[MODEL_LAYERS_MAX];
-    size_t count = 0;
+    bool is_bool = list.ptr[0] == 't' || list.ptr[0] == 'f', fractions = false;
 
-    const bool is_bool = items.ptr[0] == 't' || items.ptr[0] == 'f';
-    while (count < MODEL_LAYERS_MAX && (!per_layer || count < layers)) {
+    for (size_t i = 0; i < count + skipped; i++) {
         if (!str_next(&rest, ',', &item)) {
-            if (!per_layer)
-                break;
-            rest = items;
-            continue;
+            rest = list;
+            (void)str_next(&rest, ',', &item);
         }
-        bools[count] = item.ptr[0] == 't';
-        floats[count] = is_bool ? 0 : (float)number_of(item);
-        numbers[count] = is_bool ? 0 : (uint32_t)number_of(item);
-        count++;
+        if (i < skipped)
+            continue;
+        fractions = fractions || is_float(item);
+        bools[i - skipped] = item.ptr[0] == 't';
+        floats[i - skipped] = is_bool || item.ptr[0] == '$' ? 0 : (float)number_of(item);
+        numbers[i - skipped] = is_bool ? 0 : evaluate(item, shape);
     }
     if (is_bool)
         gguf_set_arr_data(gguf, key, GGUF_TYPE_BOOL, bools, count);
-    else if (is_float(items))
+    else if (fractions)
         gguf_set_arr_data(gguf, key, GGUF_TYPE_FLOAT32, floats, count);
     else
-        gguf_set_arr_data(gguf, key, per_layer ? GGUF_TYPE_UINT32 : GGUF_TYPE_INT32, numbers,
-                          count);
+        gguf_set_arr_data(gguf, key, text.ptr[0] == '(' ? GGUF_TYPE_INT32 : GGUF_TYPE_UINT32,
+                          numbers, count);
 }
 
-static void set_text(const struct model_keys *keys, const char *key, struct str value,
-                     const struct model_shape *shape)
+static void set_strings(struct gguf_context *gguf, const char *key, struct str list)
+{
+    char texts[4][KEY_BYTES_MAX];
+    const char *items[COUNT_OF(texts)];
+    struct str item;
+    size_t count = 0;
+
+    for (; count < COUNT_OF(texts) && str_next(&list, ',', &item); count++) {
+        snprintf(texts[count], sizeof(texts[count]), STR_FMT, STR_ARG(item));
+        items[count] = texts[count];
+    }
+    gguf_set_arr_str(gguf, key, items, count);
+}
+
+static void set_value(struct gguf_context *gguf, const char *key, struct str value,
+                      const struct model_shape *shape)
 {
     char text[KEY_BYTES_MAX];
 
     switch (value.ptr[0]) {
     case '[':
     case '(':
-        set_list(keys->gguf, key, value, shape->layers);
+    case '{':
+        set_list(gguf, key, value, shape);
+        return;
+    case '"':
+        set_strings(gguf, key, str_skip(value, 1));
         return;
     case '\'':
         snprintf(text, sizeof(text), STR_FMT, (int)value.len - 1, value.ptr + 1);
-        gguf_set_val_str(keys->gguf, key, text);
-        return;
-    case '$':
-        gguf_set_val_u32(keys->gguf, key, shape->window);
+        gguf_set_val_str(gguf, key, text);
         return;
     case 't':
     case 'f':
-        gguf_set_val_bool(keys->gguf, key, value.ptr[0] == 't');
+        gguf_set_val_bool(gguf, key, value.ptr[0] == 't');
         return;
     default:
         if (is_float(value))
-            gguf_set_val_f32(keys->gguf, key, (float)number_of(value));
+            gguf_set_val_f32(gguf, key, (float)number_of(value));
         else
-            gguf_set_val_u32(keys->gguf, key, (uint32_t)number_of(value));
+            gguf_set_val_u32(gguf, key, evaluate(value, shape));
     }
 }
 
-static void text_keys(const struct model_keys *keys, const struct model_shape *shape,
-                      const char *text)
+static void set_keys(const struct model_keys *keys, const struct model_shape *shape,
+                     const char *text)
 {
-    struct str rest = str_from(text), entry;
+    struct str rest = str_from(text), entry, name;
+    bool counts = true;
 
     while (str_next(&rest, ' ', &entry)) {
-        if (entry.len == 0)
+        char key[KEY_BYTES_MAX];
+        if (entry.len > 0 && entry.ptr[0] == '?')
+            counts = entry.len == 1 || shape_number(shape, str_skip(entry, 1)) > 0;
+        if (!counts || entry.len == 0 || entry.ptr[0] == '?')
             continue;
-        const char *equals = memchr(entry.ptr, '=', entry.len);
-        char name[KEY_BYTES_MAX], full[KEY_BYTES_MAX];
-        assert(equals != NULL);
-        struct str value = {equals + 1, entry.len - (size_t)(equals + 1 - entry.ptr)};
-        snprintf(name, sizeof(name), STR_FMT, (int)(equals - entry.ptr), entry.ptr);
-        set_text(keys, name[0] == '/' ? name + 1 : key_name(keys, name, full), value, shape);
+        (void)str_next(&entry, '=', &name);
+        bool prefixed = name.ptr[0] != '/';
+        int len = snprintf(key, sizeof(key), "%s%s" STR_FMT, prefixed ? keys->architecture : "",
+                           prefixed ? "." : "", STR_ARG(prefixed ? name : str_skip(name, 1)));
+        assert(len > 0 && len < KEY_BYTES_MAX);
+        set_value(keys->gguf, key, entry, shape);
     }
-}
-
-/* ---- features ---- */
-
-static void common_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    set_u32(keys, "vocab_size", shape->vocab);
-    set_u32(keys, "context_length", shape->context);
-    set_u32(keys, "embedding_length", shape->width);
-    set_u32(keys, "block_count", shape->layers);
-    set_u32(keys, "feed_forward_length", shape->ff);
-    set_f32(keys, "attention.layer_norm_rms_epsilon", 1e-6F);
-    if (shape->heads == 0)
-        return;
-    set_u32(keys, "attention.head_count", shape->heads);
-    set_u32(keys, "attention.head_count_kv", shape->kv_heads);
-    set_u32(keys, "attention.key_length", shape->head_dim);
-    set_u32(keys, "attention.value_length", shape->head_dim);
-    set_u32(keys, "rope.dimension_count", shape->head_dim);
-    set_f32(keys, "rope.freq_base", 1e6F);
-}
-
-static void expert_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    if (shape->experts == 0)
-        return;
-    set_u32(keys, "expert_count", shape->experts);
-    set_u32(keys, "expert_used_count", shape->experts_used);
-    set_u32(keys, "expert_feed_forward_length", shape->expert_ff);
-}
-
-static void shared_expert_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    expert_keys(keys, shape);
-    set_u32(keys, "expert_shared_feed_forward_length", shape->expert_ff);
-}
-
-/* Experts as deepseek2 and kimi-linear have them: first layer dense, sigmoid gates. */
-static void grouped_expert_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const uint32_t gating_sigmoid = 2;
-
-    expert_keys(keys, shape);
-    set_u32(keys, "leading_dense_block_count", 1);
-    set_u32(keys, "expert_shared_count", 1);
-    set_u32(keys, "expert_gating_func", gating_sigmoid);
-    set_f32(keys, "expert_weights_scale", 1.0F);
-    set_bool(keys, "expert_weights_norm", true);
-}
-
-static void sliding_keys(const struct model_keys *keys, const struct model_shape *shape,
-                         uint32_t period)
-{
-    set_u32(keys, "attention.sliding_window", shape->window);
-    set_u32(keys, "attention.sliding_window_pattern", period_within(period, shape->layers));
-}
-
-static void gemma2_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    sliding_keys(keys, shape, 2);
-    set_f32(keys, "attn_logit_softcapping", 50.0F);
-    set_f32(keys, "final_logit_softcapping", 30.0F);
-}
-
-static void gemma3_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    sliding_keys(keys, shape, 6);
-    set_f32(keys, "rope.freq_base_swa", 1e4F);
-}
-
-static void gpt_oss_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    sliding_keys(keys, shape, 2);
-}
-
-static void llama4_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    (void)shape;
-    set_u32(keys, "interleave_moe_layer_step", 1);
-}
-
-/* Gated delta net, with a gated attention layer in between; rotation of a quarter of a head. */
-static void delta_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const uint32_t inner = MODEL_STATE_EXPANSION * shape->width;
-    const uint32_t rotated = shape->head_dim / 4;
-    const uint32_t half = rotated / 2;
-    /* Interleaved sections for text, height and width of images: as equal as they can be. */
-    const int32_t sections[4] = {(int32_t)(half + 2) / 3, (int32_t)(half + 1) / 3,
-                                 (int32_t)half / 3, 0};
-    char key[KEY_BYTES_MAX];
-
-    set_u32(keys, "full_attention_interval", period_within(ATTENTION_INTERVAL, shape->layers));
-    set_u32(keys, "ssm.conv_kernel", CONV_KERNEL);
-    set_u32(keys, "ssm.inner_size", inner);
-    set_u32(keys, "ssm.state_size", shape->state_size);
-    set_u32(keys, "ssm.time_step_rank", inner / shape->state_size);
-    set_u32(keys, "ssm.group_count", shape->state_groups);
-    set_u32(keys, "rope.dimension_count", rotated);
-    gguf_set_arr_data(keys->gguf, key_name(keys, "rope.dimension_sections", key), GGUF_TYPE_INT32,
-                      sections, COUNT_OF(sections));
-}
-
-static void scan_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const uint32_t inner = MODEL_STATE_EXPANSION * shape->width;
-
-    set_u32(keys, "ssm.conv_kernel", CONV_KERNEL);
-    set_u32(keys, "ssm.inner_size", inner);
-    set_u32(keys, "ssm.state_size", shape->state_size);
-    set_u32(keys, "ssm.time_step_rank", inner / MODEL_SCAN_HEAD_DIM);
-    set_u32(keys, "ssm.group_count", shape->state_groups);
-}
-
-/* Mamba of the first kind: one step size per channel, made from a vector of this rank. */
-static void jamba_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    scan_keys(keys, shape);
-    set_u32(keys, "ssm.time_step_rank", shape->width / 16);
-}
-
-/* Layers without heads for K and V are recurrent. */
-static void hybrid_layer_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    uint32_t kv_heads[MODEL_LAYERS_MAX];
-
-    for (uint32_t i = 0; i < shape->layers; i++)
-        kv_heads[i] = layer_attends(i, shape->layers) ? shape->kv_heads : 0;
-    set_u32_array(keys, "attention.head_count_kv", kv_heads, shape->layers);
-}
-
-/* Each layer is only one of: recurrent, feed-forward, attention. */
-static void nemotron_layer_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    uint32_t kv_heads[MODEL_LAYERS_MAX] = {0};
-    uint32_t ff[MODEL_LAYERS_MAX] = {0};
-
-    for (uint32_t i = 0; i < shape->layers; i++) {
-        if (i % 2 == 1)
-            ff[i] = shape->ff;
-        else if (i % 4 == 2)
-            kv_heads[i] = shape->kv_heads;
-    }
-    set_u32_array(keys, "attention.head_count_kv", kv_heads, shape->layers);
-    set_u32_array(keys, "feed_forward_length", ff, shape->layers);
-    set_f32(keys, "attention.layer_norm_epsilon", 1e-5F);
-}
-
-/* Latent attention: each token keeps one compressed vector plus a rotated part, for all heads. */
-static void latent_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const uint32_t rank = 4 * shape->head_dim;
-    const uint32_t rotated = shape->head_dim / 2;
-
-    set_u32(keys, "attention.q_lora_rank", rank);
-    set_u32(keys, "attention.kv_lora_rank", rank);
-    set_u32(keys, "attention.key_length", rank + rotated);
-    set_u32(keys, "attention.value_length", rank);
-    set_u32(keys, "attention.key_length_mla", shape->head_dim + rotated);
-    set_u32(keys, "attention.value_length_mla", shape->head_dim);
-    set_u32(keys, "rope.dimension_count", rotated);
-}
-
-static void kimi_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    latent_keys(keys, shape);
-    hybrid_layer_keys(keys, shape);
-    set_u32(keys, "ssm.conv_kernel", CONV_KERNEL);
-    set_u32(keys, "kda.head_dim", shape->state_size);
-}
-
-/* Sparse attention: an index selects a few tokens, so few that a short prompt is long enough to
- * show a lost index. Four streams between the layers. */
-static void index_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    set_u32(keys, "attention.indexer.head_count", 4);
-    set_u32(keys, "attention.indexer.key_length", 64);
-    set_u32(keys, "attention.indexer.top_k", 64);
-    set_u32(keys, "attention.indexer.kpool", 4);
-    text_keys(keys, shape, "attention.compress_ratios=[4]"); /* without it, attention is dense */
-    set_u32(keys, "hyper_connection.count", 4);
-    set_u32(keys, "hyper_connection.low_rank", 16);
-    set_u32(keys, "hyper_connection.sinkhorn_iterations", 4);
-    set_f32(keys, "hyper_connection.epsilon", 1e-6F);
-    set_f32(keys, "hyper_connection.magnitude", 1.0F);
-}
-
-/* Of a reranker: the score is the probability of the first of two labels. */
-static void rank_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const char *labels[] = {"yes", "no"};
-    const uint32_t pooling_rank = 4;
-    char key[KEY_BYTES_MAX];
-
-    (void)shape;
-    set_u32(keys, "pooling_type", pooling_rank);
-    gguf_set_arr_str(keys->gguf, key_name(keys, "classifier.output_labels", key), labels,
-                     sizeof(labels) / sizeof(labels[0]));
-}
-
-/* Attends in both directions and has no memory. */
-static void encoder_keys(const struct model_keys *keys, const struct model_shape *shape)
-{
-    const uint32_t pooling_mean = 1;
-
-    (void)shape;
-    set_f32(keys, "attention.layer_norm_epsilon", 1e-5F);
-    set_bool(keys, "attention.causal", false);
-    set_u32(keys, "pooling_type", pooling_mean);
-    gguf_set_val_u32(keys->gguf, "tokenizer.ggml.token_type_count", 2);
 }
 
 /* ---- tables ---- */
@@ -398,15 +208,62 @@ static void encoder_keys(const struct model_keys *keys, const struct model_shape
 #define EXPERTS .experts = 8, .experts_used = 2, .expert_ff = 256
 #define STATE   .state_size = 64, .state_groups = 1
 
+
+#define COMMON_KEYS  "vocab_size=$vocab context_length=$context embedding_length=$width " \
+                     "block_count=$layers feed_forward_length=$ff " \
+                     "attention.layer_norm_rms_epsilon=1e-6 " \
+                     "?heads attention.head_count=$heads attention.head_count_kv=$kv_heads " \
+                     "attention.key_length=$head_dim attention.value_length=$head_dim " \
+                     "rope.dimension_count=$head_dim rope.freq_base=1e6 ? "
+#define EXPERT_KEYS  "?experts expert_count=$experts expert_used_count=$experts_used " \
+                     "expert_feed_forward_length=$expert_ff ? "
+#define SHARED_EXPERT_KEYS EXPERT_KEYS "expert_shared_feed_forward_length=$expert_ff "
+/* first layer dense, sigmoid gates */
+#define GROUPED_EXPERT_KEYS EXPERT_KEYS \
+                     "leading_dense_block_count=1 expert_shared_count=1 expert_gating_func=2 " \
+                     "expert_weights_scale=1.0 expert_weights_norm=true "
+#define EVERY(n)     "attention.sliding_window=$window attention.sliding_window_pattern=$layers<" #n " "
+/* Gated delta net, with a gated attention layer in between; rotation of a quarter of a head, in
+ * interleaved sections for text, height and width of images, as equal as they can be. */
+#define DELTA_KEYS   "full_attention_interval=$layers<4 ssm.conv_kernel=4 ssm.inner_size=$width*2 " \
+                     "ssm.state_size=$state_size ssm.time_step_rank=$width*2/$state_size " \
+                     "ssm.group_count=$state_groups rope.dimension_count=$head_dim/4 " \
+                     "rope.dimension_sections=($head_dim/8+2/3,$head_dim/8+1/3,$head_dim/8/3,0) "
+#define SCAN_KEYS    "ssm.conv_kernel=4 ssm.inner_size=$width*2 ssm.state_size=$state_size " \
+                     "ssm.time_step_rank=$width*2/64 ssm.group_count=$state_groups "
+/* Mamba of the first kind: one step size per channel, made from a vector of this rank. */
+#define JAMBA_KEYS   SCAN_KEYS "ssm.time_step_rank=$width/16 "
+/* Layers without heads for K and V are recurrent: of hybrids, every fourth layer attends. */
+#define HYBRID_KEYS  "attention.head_count_kv={0,0,0,$kv_heads} "
+/* Each layer is only one of: recurrent, feed-forward, attention. */
+#define NEMOTRON_KEYS "attention.head_count_kv=[0,0,$kv_heads,0] feed_forward_length=[0,$ff] " NORM
+/* Latent attention: each token keeps one compressed vector plus a rotated part, for all heads. */
+#define LATENT_KEYS  "attention.q_lora_rank=$head_dim*4 attention.kv_lora_rank=$head_dim*4 " \
+                     "attention.key_length=$head_dim*9/2 attention.value_length=$head_dim*4 " \
+                     "attention.key_length_mla=$head_dim*3/2 attention.value_length_mla=$head_dim " \
+                     "rope.dimension_count=$head_dim/2 "
+#define KIMI_KEYS    LATENT_KEYS HYBRID_KEYS "ssm.conv_kernel=4 kda.head_dim=$state_size "
+/* Sparse attention: an index selects a few tokens, so few that a short prompt is long enough to
+ * show a lost index. Without the ratios, attention is dense. Four streams between the layers. */
+#define INDEX_KEYS   "attention.indexer.head_count=4 attention.indexer.key_length=64 " \
+                     "attention.indexer.top_k=64 attention.indexer.kpool=4 " \
+                     "attention.compress_ratios=[4] hyper_connection.count=4 " \
+                     "hyper_connection.low_rank=16 hyper_connection.sinkhorn_iterations=4 " \
+                     "hyper_connection.epsilon=1e-6 hyper_connection.magnitude=1.0 "
+/* Of a reranker: the score is the probability of the first of two labels. */
+#define RANK_KEYS    "pooling_type=4 classifier.output_labels=\"yes,no "
+/* Attends in both directions and has no memory. */
+#define ENCODER_KEYS NORM "attention.causal=false pooling_type=1 " TYPES
+
 #define LATENT_MOE (MODEL_TRAIT_LATENT | MODEL_TRAIT_EXPERTS_MUST)
 #define DENSE(name, traits, more) {name, traits, 1, {SMALL}, .text = more}
 #define MOE(name, traits, more) \
-    {name, (traits) | MODEL_TRAIT_EXPERTS_MUST, 1, {SMALL, EXPERTS}, .keys = {expert_keys}, .text = more}
+    {name, (traits) | MODEL_TRAIT_EXPERTS_MUST, 1, {SMALL, EXPERTS}, .text = EXPERT_KEYS more}
 #define SLIDING(name, traits, more) \
     {name, (traits) | MODEL_TRAIT_WINDOW, 2, {SMALL, .window = 128}, .text = more}
 #define SLIDING_MOE(name, traits, more) \
     {name, (traits) | MODEL_TRAIT_WINDOW | MODEL_TRAIT_EXPERTS_MUST, 2, \
-     {SMALL, EXPERTS, .window = 128}, .keys = {expert_keys}, .text = more}
+     {SMALL, EXPERTS, .window = 128}, .text = EXPERT_KEYS more}
 #define NORM     "attention.layer_norm_epsilon=1e-5 "
 #define SHARED   "expert_shared_count=1 "
 #define SIGMOID  "expert_gating_func=2 "
@@ -418,32 +275,32 @@ static void encoder_keys(const struct model_keys *keys, const struct model_shape
 #define TYPES    "/tokenizer.ggml.token_type_count=2 "
 
 const struct model_family model_families[] = {
-    {"llama", MODEL_TRAIT_EXPERTS, 1, {SMALL}, .keys = {expert_keys}},
+    {"llama", MODEL_TRAIT_EXPERTS, 1, {SMALL}, .text = EXPERT_KEYS},
     {"qwen2", MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, .text = NULL},
     {"qwen3", 0, 1, {SMALL}, .text = NULL},
-    {"qwen3moe", MODEL_TRAIT_EXPERTS_MUST, 1, {SMALL, EXPERTS}, .keys = {expert_keys}},
-    {"qwen35", MODEL_TRAIT_DELTA, 2, {SMALL, .state_size = 64}, .keys = {delta_keys}},
+    {"qwen3moe", MODEL_TRAIT_EXPERTS_MUST, 1, {SMALL, EXPERTS}, .text = EXPERT_KEYS},
+    {"qwen35", MODEL_TRAIT_DELTA, 2, {SMALL, .state_size = 64}, .text = DELTA_KEYS},
     {"qwen35moe", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
-     {SMALL, EXPERTS, .state_size = 64}, .keys = {delta_keys, shared_expert_keys}},
+     {SMALL, EXPERTS, .state_size = 64}, .text = DELTA_KEYS SHARED_EXPERT_KEYS},
     {"qwen3next", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
-     {SMALL, EXPERTS, .state_size = 64}, .keys = {delta_keys, shared_expert_keys}},
-    {"gemma2", MODEL_TRAIT_WINDOW | MODEL_TRAIT_TIED, 2, {SMALL, .window = 128}, .keys = {gemma2_keys}},
-    {"gemma3", MODEL_TRAIT_WINDOW | MODEL_TRAIT_TIED, 2, {SMALL, .window = 128}, .keys = {gemma3_keys}},
+     {SMALL, EXPERTS, .state_size = 64}, .text = DELTA_KEYS SHARED_EXPERT_KEYS},
+    {"gemma2", MODEL_TRAIT_WINDOW | MODEL_TRAIT_TIED, 2, {SMALL, .window = 128}, .text = EVERY(2) "attn_logit_softcapping=50.0 final_logit_softcapping=30.0"},
+    {"gemma3", MODEL_TRAIT_WINDOW | MODEL_TRAIT_TIED, 2, {SMALL, .window = 128}, .text = EVERY(6) "rope.freq_base_swa=1e4"},
     {"gpt-oss", MODEL_TRAIT_WINDOW | MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_BIAS | MODEL_TRAIT_UNTIED, 2,
-     {SMALL, EXPERTS, .window = 128}, .keys = {expert_keys, gpt_oss_keys}},
-    {"llama4", MODEL_TRAIT_EXPERTS_MUST, 4, {SMALL, EXPERTS}, .keys = {expert_keys, llama4_keys}},
+     {SMALL, EXPERTS, .window = 128}, .text = EXPERT_KEYS EVERY(2)},
+    {"llama4", MODEL_TRAIT_EXPERTS_MUST, 4, {SMALL, EXPERTS}, .text = EXPERT_KEYS "interleave_moe_layer_step=1"},
     {"deepseek2", MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_LATENT, 2,
-     {SMALL, EXPERTS}, .keys = {latent_keys, grouped_expert_keys}},
-    {"mamba2", MODEL_TRAIT_NO_HEADS, 1, {.layers = 4, .width = 256, .context = 8192, STATE}, .keys = {scan_keys}},
-    {"falcon-h1", 0, 1, {SMALL, STATE}, .keys = {scan_keys}},
-    {"nemotron_h", 0, 3, {SMALL, STATE}, .keys = {scan_keys, nemotron_layer_keys}},
-    {"granitehybrid", MODEL_TRAIT_EXPERTS, 2, {SMALL, STATE}, .keys = {expert_keys, scan_keys, hybrid_layer_keys}},
+     {SMALL, EXPERTS}, .text = LATENT_KEYS GROUPED_EXPERT_KEYS},
+    {"mamba2", MODEL_TRAIT_NO_HEADS, 1, {.layers = 4, .width = 256, .context = 8192, STATE}, .text = SCAN_KEYS},
+    {"falcon-h1", 0, 1, {SMALL, STATE}, .text = SCAN_KEYS},
+    {"nemotron_h", 0, 3, {SMALL, STATE}, .text = SCAN_KEYS NEMOTRON_KEYS},
+    {"granitehybrid", MODEL_TRAIT_EXPERTS, 2, {SMALL, STATE}, .text = EXPERT_KEYS SCAN_KEYS HYBRID_KEYS},
     {"jamba", MODEL_TRAIT_EXPERTS | MODEL_TRAIT_HEADS_FILL, 2,
-     {SMALL, .state_size = 16, .state_groups = 1}, .keys = {expert_keys, jamba_keys, hybrid_layer_keys}},
+     {SMALL, .state_size = 16, .state_groups = 1}, .text = EXPERT_KEYS JAMBA_KEYS HYBRID_KEYS},
     {"kimi-linear", MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_LATENT | MODEL_TRAIT_UNTIED, 2,
-     {SMALL, EXPERTS, .state_size = 64}, .keys = {kimi_keys, grouped_expert_keys}},
+     {SMALL, EXPERTS, .state_size = 64}, .text = KIMI_KEYS GROUPED_EXPERT_KEYS},
     {"qwen4exp", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
-     {SMALL, EXPERTS, .state_size = 64}, .keys = {delta_keys, shared_expert_keys, index_keys}},
+     {SMALL, EXPERTS, .state_size = 64}, .text = DELTA_KEYS SHARED_EXPERT_KEYS INDEX_KEYS},
     /* Described by text alone. Each is run by `make fidelity`. */
     DENSE("arcee", 0, ""),
     DENSE("apertus", 0,
@@ -510,10 +367,10 @@ const struct model_family model_families[] = {
     MOE("bailingmoe2", 0, SHARED SIGMOID),
     MOE("dbrx", 0, NORM "attention.clamp_kqv=8.0"),
     MOE("deepseek", 0, SHARED),
-    {"deepseek2-ocr", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .keys = {expert_keys},
-     .text = SHARED "rope.freq_base=10000.0"},
-    {"dots1", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .keys = {expert_keys},
-     .text = SHARED SIGMOID},
+    {"deepseek2-ocr", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .text = EXPERT_KEYS
+     SHARED "rope.freq_base=10000.0"},
+    {"dots1", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .text = EXPERT_KEYS
+     SHARED SIGMOID},
     MOE("ernie4_5-moe", 0, SHARED "leading_dense_block_count=1 interleave_moe_layer_step=1"),
     MOE("glm4moe", 0, SHARED),
     MOE("granitemoe", 0, "logit_scale=0.5"),
@@ -522,8 +379,7 @@ const struct model_family model_families[] = {
     MOE("hunyuan-moe", 0, ""),
     MOE("hy_v3", 0, ""),
     MOE("minimax-m2", 0, SIGMOID),
-    {"olmoe", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .keys = {expert_keys},
-     .text = ""},
+    {"olmoe", MODEL_TRAIT_EXPERTS_MUST, 1, {SHAPE(4, 4), EXPERTS}, .text = EXPERT_KEYS},
     MOE("phimoe", MODEL_TRAIT_BIAS | MODEL_TRAIT_OUTPUT_BIAS, ""),
     MOE("qwen2moe", 0, ""),
     MOE("qwen3vlmoe", 0, SECTIONS),
@@ -557,67 +413,67 @@ const struct model_family model_families[] = {
     SLIDING_MOE("step35", 0, WINDOWS SIGMOID),
 
     /* indexes beside the rows; a few tokens are selected, so that a lost index shows */
-    {"deepseek32", LATENT_MOE, 2, {SMALL, EXPERTS}, .keys = {latent_keys, expert_keys},
-     .text = SHARED SIGMOID INDEX},
+    {"deepseek32", LATENT_MOE, 2, {SMALL, EXPERTS}, .text = LATENT_KEYS EXPERT_KEYS
+     SHARED SIGMOID INDEX},
     /* an index as wide as a head makes the library divide by zero: it takes the empty cache of the
      * layers without a window for the index */
     {"deepseek4", MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_WINDOW, 3, {SHAPE(4, 1), EXPERTS, .window = 128},
-     .keys = {expert_keys},
-     .text = SHARED "attention.indexer.top_k=16 attention.indexer.head_count=4 "
+     .text = EXPERT_KEYS
+     SHARED "attention.indexer.top_k=16 attention.indexer.head_count=4 "
      "attention.indexer.key_length=128 expert_gating_func=4 expert_weights_scale=1.0 expert_weights_norm=true "
      "swiglu_clamp_exp=7.0 attention.sliding_window=$window attention.compress_ratios=[0,4,128] "
      "attention.compress_rope_freq_base=10000.0 attention.q_lora_rank=128 "
      "attention.output_group_count=2 attention.output_lora_rank=64 hyper_connection.count=4 "
      "hyper_connection.sinkhorn_iterations=4 hyper_connection.epsilon=1e-6 hash_layer_count=0"},
     {"dots3note", LATENT_MOE | MODEL_TRAIT_WINDOW, 2, {SMALL, EXPERTS, .window = 128},
-     .keys = {latent_keys, expert_keys},
-     .text = SHARED SIGMOID "leading_dense_block_count=1 attention.sliding_window=$window "
+     .text = LATENT_KEYS EXPERT_KEYS
+     SHARED SIGMOID "leading_dense_block_count=1 attention.sliding_window=$window "
      "attention.sliding_window_pattern=[0,1] attention.indexer.types=[1,0] "
      "attention.indexer.head_count=64 attention.indexer.key_length=128 "
      "attention.indexer.top_k=64 attention.kv_lora_rank_swa=256 attention.key_length_swa=288 "
      "attention.value_length_swa=256 attention.key_length_mla_swa=96 "
      "attention.value_length_mla_swa=64 rope.freq_base_swa=10000.0"},
-    {"glm-dsa", LATENT_MOE, 2, {SMALL, EXPERTS}, .keys = {latent_keys, expert_keys}, .text = SHARED INDEX},
-    {"hy_v4", LATENT_MOE, 2, {SMALL, EXPERTS}, .keys = {latent_keys, expert_keys},
-     .text = SHARED SIGMOID INDEX "attention.indexer.types=[1,0] hyper_connection.count=4 "
+    {"glm-dsa", LATENT_MOE, 2, {SMALL, EXPERTS}, .text = LATENT_KEYS EXPERT_KEYS SHARED INDEX},
+    {"hy_v4", LATENT_MOE, 2, {SMALL, EXPERTS}, .text = LATENT_KEYS EXPERT_KEYS
+     SHARED SIGMOID INDEX "attention.indexer.types=[1,0] hyper_connection.count=4 "
      "hyper_connection.epsilon=1e-6 hyper_connection.magnitude=1.0"},
     MOE("minimax-m3", 0, SHARED SIGMOID INDEX
         "attention.indexer.block_size=32 attention.indexer.local_blocks=1"),
-    {"mistral4", LATENT_MOE, 2, {SMALL, EXPERTS}, .keys = {latent_keys, expert_keys}, .text = SHARED},
+    {"mistral4", LATENT_MOE, 2, {SMALL, EXPERTS}, .text = LATENT_KEYS EXPERT_KEYS SHARED},
 
     {"mamba", MODEL_TRAIT_NO_HEADS, 1,
      {.layers = 4, .width = 256, .context = 8192, .state_size = 16, .state_groups = 1},
-     .keys = {jamba_keys}, .text = ""},
+     .text = JAMBA_KEYS},
     {"rwkv7", MODEL_TRAIT_NO_HEADS, 1, {.layers = 4, .width = 256, .ff = 512, .context = 8192},
      .text = NORM "attention.head_count=0 wkv.head_size=64 attention.gate_lora_rank=64 "
      "attention.decay_lora_rank=64 attention.iclr_lora_rank=64 "
      "attention.value_residual_mix_lora_rank=32"},
-    {"lfm2", MODEL_TRAIT_WINDOW, 2, {SMALL, .window = 128}, .keys = {hybrid_layer_keys},
-     .text = WINDOWS "shortconv.l_cache=3"},
-    {"lfm2moe", MODEL_TRAIT_EXPERTS_MUST, 2, {SMALL, EXPERTS}, .keys = {expert_keys, hybrid_layer_keys},
-     .text = SIGMOID "shortconv.l_cache=3"},
+    {"lfm2", MODEL_TRAIT_WINDOW, 2, {SMALL, .window = 128}, .text = HYBRID_KEYS
+     WINDOWS "shortconv.l_cache=3"},
+    {"lfm2moe", MODEL_TRAIT_EXPERTS_MUST, 2, {SMALL, EXPERTS}, .text = EXPERT_KEYS HYBRID_KEYS
+     SIGMOID "shortconv.l_cache=3"},
     {"nemotron_h_moe", MODEL_TRAIT_EXPERTS_MUST, 4, {SMALL, STATE, EXPERTS},
-     .keys = {scan_keys, expert_keys, nemotron_layer_keys},
-     .text = SHARED SIGMOID "expert_shared_feed_forward_length=256"},
-    {"plamo2", 0, 2, {SMALL, STATE}, .keys = {scan_keys, hybrid_layer_keys}, .text = "ssm.group_count=0"},
-    {"bailingmoe3", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .keys = {kimi_keys, expert_keys},
-     .text = SHARED SIGMOID "kda.gate_lower_bound=-5.0 leading_dense_block_count=1"},
-    {"kimi-k3", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .keys = {kimi_keys, expert_keys},
-     .text = SHARED SIGMOID "activation.situ_beta=1.0 activation.situ_linear_beta=1.0 "
+     .text = SCAN_KEYS EXPERT_KEYS NEMOTRON_KEYS
+     SHARED SIGMOID "expert_shared_feed_forward_length=256"},
+    {"plamo2", 0, 2, {SMALL, STATE}, .text = SCAN_KEYS HYBRID_KEYS "ssm.group_count=0"},
+    {"bailingmoe3", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .text = KIMI_KEYS EXPERT_KEYS
+     SHARED SIGMOID "kda.gate_lower_bound=-5.0 leading_dense_block_count=1"},
+    {"kimi-k3", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .text = KIMI_KEYS EXPERT_KEYS
+     SHARED SIGMOID "activation.situ_beta=1.0 activation.situ_linear_beta=1.0 "
      "attn_res.block_size=2"},
-    {"glm5-next", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .keys = {kimi_keys, expert_keys},
-     .text = SHARED SIGMOID INDEX "attention.key_length=256 attention.key_length_mla=64 "
+    {"glm5-next", LATENT_MOE, 2, {SMALL, EXPERTS, .state_size = 64}, .text = KIMI_KEYS EXPERT_KEYS
+     SHARED SIGMOID INDEX "attention.key_length=256 attention.key_length_mla=64 "
      "rope.dimension_count=0 attention.indexer.kpool=4 hyper_connection.count=4 "
      "hyper_connection.sinkhorn_iterations=4 hyper_connection.epsilon=1e-6"},
 
     /* for vectors and scores, as Qwen3-Embedding and Qwen3-Reranker */
     {"qwen3-embedding", 0, 1, {SMALL}, .text = "pooling_type=3", .architecture = "qwen3"},
-    {"qwen3-reranker", MODEL_TRAIT_RANK, 1, {SMALL}, .keys = {rank_keys}, .text = "", .architecture = "qwen3"},
+    {"qwen3-reranker", MODEL_TRAIT_RANK, 1, {SMALL}, .text = RANK_KEYS, .architecture = "qwen3"},
 
     /* encoders; the engine refuses those that generate by diffusion, and those of T5's kind */
-    {"bert", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, .keys = {encoder_keys}, .text = ""},
+    {"bert", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, .text = ENCODER_KEYS},
     {"bert-reranker", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL | MODEL_TRAIT_RANK, 1,
-     {SMALL}, .keys = {encoder_keys, rank_keys}, .text = "", .architecture = "bert"},
+     {SMALL}, .text = ENCODER_KEYS RANK_KEYS, .architecture = "bert"},
     DENSE("dream", MODEL_TRAIT_ENCODER, ""),
     DENSE("eurobert", MODEL_TRAIT_ENCODER, ""),
     /* the sixth layer is the first that sees everything: the library has no model without one */
@@ -674,9 +530,7 @@ void model_family_set_keys(const struct model_family *family, const struct model
                            const struct model_shape *shape)
 {
     assert(shape->layers >= family->layers_min && shape->layers <= MODEL_LAYERS_MAX);
-    common_keys(keys, shape);
-    for (size_t i = 0; i < MODEL_FAMILY_KEYS_MAX && family->keys[i] != NULL; i++)
-        family->keys[i](keys, shape);
+    set_keys(keys, shape, COMMON_KEYS);
     if (family->text != NULL)
-        text_keys(keys, shape, family->text);
+        set_keys(keys, shape, family->text);
 }

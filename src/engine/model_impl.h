@@ -2,8 +2,8 @@
  * model_impl.h: the parts of `hearth model make`: families, tokenizer, weights.
  *
  * A family is one architecture of the inference library: its name, its default shape (small, for
- * tests), what its options allow, and the functions that write its metadata keys. A preset is a
- * family with the shape of a published model.
+ * tests), what its options allow, and its metadata keys as text. A preset is a family with the shape
+ * of a published model.
  *
  * Everything here is read-only, or a function of its arguments; any thread.
  */
@@ -48,10 +48,7 @@ enum model_trait {
     MODEL_TRAIT_DELTA = 512,
 };
 
-typedef void (*model_keys_fn)(const struct model_keys *keys, const struct model_shape *shape);
-
 enum {
-    MODEL_FAMILY_KEYS_MAX = 4,
     MODEL_STATE_EXPANSION = 2, /* width of a recurrent layer's inside, in widths of the stream */
     MODEL_SCAN_HEAD_DIM = 64,  /* channels per head of a mamba-2 layer */
     MODEL_LAYERS_MAX = 256,    /* the library takes 512; more than any model has */
@@ -62,9 +59,8 @@ struct model_family {
     unsigned traits;
     uint32_t layers_min;
     struct model_shape shape;
-    model_keys_fn keys[MODEL_FAMILY_KEYS_MAX]; /* beside those that every family has */
-    const char *text;                          /* more keys, see model_families.c */
-    const char *architecture;                  /* NULL = its name */
+    const char *text;         /* keys beside those of every family, see model_families.c */
+    const char *architecture; /* NULL = its name */
 };
 
 struct model_preset {
