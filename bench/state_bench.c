@@ -1,21 +1,20 @@
 /*
  * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what
- * capturing it costs a prefill.
+ * exporting it takes of the time of its prefill (the server does that after the answer).
  *
  *      hearth bench state [MODEL.gguf | FAMILY | PRESET]...
  *
  * By default three made models whose rows are as wide as those of a real one and whose weights are
- * small, so that it takes seconds: what is measured is moving state. What capture costs a real
- * prefill is seen with a preset (qwen3-0.6b: minutes).
+ * small, so that it takes seconds: what is measured is moving state. What capture takes of a real
+ * prefill is seen with a preset (qwen3-0.6b).
  *
- * CSV on stdout: one row per model and object size; ratios are to memcpy (export, import) and to
- * the same prefill without capture. Each figure is the best of several rounds: what the code can
+ * CSV on stdout: one row per model and object size; ratios are to memcpy; capture is
+ * the time of the export in percent of the prefill's. Each figure is the best of several rounds: what the code can
  * do, not what the neighbours of this machine were doing.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -26,7 +25,7 @@
 #include "engine/host_memory.h"
 #include "engine/state.h"
 
-enum { ROUNDS = 5, TOKENS = 1024, CHUNK = 256 };
+enum { ROUNDS = 5, TOKENS = 1024, CHUNK = 512 };
 
 struct bench {
     struct engine *engine;
@@ -42,70 +41,32 @@ static double now(void)
     return (double)clock_mono_ns(clock_real()) / 1e9;
 }
 
-/* Processor time of this process: what a prefill costs, whatever else runs on the machine. The
- * engine has one thread. */
-static double cpu(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void die(const char *what, const char *why)
 {
     fprintf(stderr, "state_bench: %s: %s\n", what, why);
     exit(1);
 }
 
+/* A run without outputs may return before it is computed: only the last one has them. */
 static void run_chunk(struct bench *bench, uint32_t from)
 {
-    struct engine_item item = {bench->seq, bench->tokens + from, CHUNK, false};
+    struct engine_item item = {bench->seq, bench->tokens + from, CHUNK, from + CHUNK == TOKENS};
     struct errinfo info = {0};
 
     if (engine_run(bench->engine, &item, 1, &info) != ERR_OK)
         die(bench->name, info.text);
 }
 
-/* Exports rows [begin, end) and, where a kind needs one, a snapshot; returns the bytes. */
-static uint64_t export_chunk(struct bench *bench, uint32_t begin, uint32_t end, unsigned char *to)
+static double prefill(struct bench *bench)
 {
-    struct state_shape shape;
     struct errinfo info = {0};
-    uint64_t bytes = 0;
-
-    if (engine_facts(bench->engine)->rows_bytes_per_token > 0) {
-        if (state_export_rows(bench->engine, bench->seq, begin, end, to,
-                              state_rows_capacity(bench->engine, end - begin), &shape,
-                              &info) != ERR_OK)
-            die(bench->name, info.text);
-        bytes += shape.bytes;
-    }
-    return bytes;
-}
-
-/* Processor seconds of a prefill of TOKENS; with capture every chunk's rows are exported, and a
- * snapshot at its end. */
-static double prefill(struct bench *bench, bool capture)
-{
-    const struct engine_facts *facts = engine_facts(bench->engine);
-    struct errinfo info = {0};
-    struct state_shape shape;
 
     if (engine_seq_acquire(bench->engine, &bench->seq, &info) != ERR_OK)
         die(bench->name, info.text);
-    double started = cpu();
-    for (uint32_t at = 0; at < TOKENS; at += CHUNK) {
+    double started = now();
+    for (uint32_t at = 0; at < TOKENS; at += CHUNK)
         run_chunk(bench, at);
-        if (!capture)
-            continue;
-        uint64_t used = export_chunk(bench, at, at + CHUNK, bench->memory);
-        if (facts->snapshot_bytes_max > 0 &&
-            state_export_snapshot(bench->engine, bench->seq, bench->memory + used,
-                                  bench->capacity - used, &shape, &info) != ERR_OK)
-            die(bench->name, info.text);
-    }
-    return cpu() - started;
+    return now() - started;
 }
 
 static double min_of(double a, double b)
@@ -180,7 +141,7 @@ static void bench_model(const char *name, const char *path)
         .path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK, .threads = 1};
     struct bench bench = {.name = name};
     struct errinfo info = {0};
-    double plain = 1e9, captured = 1e9;
+    double prefill_s = 1e9;
 
     if (engine_load(&bench.engine, &options, &info) != ERR_OK)
         die(name, info.text);
@@ -194,11 +155,9 @@ static void bench_model(const char *name, const char *path)
     for (uint32_t i = 0; i < TOKENS; i++)
         bench.tokens[i] = (token_id)((i * 7919 + i / 13) % 250);
     for (int round = 0; round < 2; round++) {
-        plain = min_of(plain, prefill(&bench, false));
-        engine_seq_release(bench.engine, &bench.seq);
-        captured = min_of(captured, prefill(&bench, true));
-        if (round == 0)
+        if (round > 0)
             engine_seq_release(bench.engine, &bench.seq);
+        prefill_s = min_of(prefill_s, prefill(&bench));
     }
     for (uint32_t size = 256; size <= TOKENS && facts->rows_bytes_per_token > 0; size *= 4) {
         struct times times = move(&bench, size);
@@ -206,8 +165,8 @@ static void bench_model(const char *name, const char *path)
                (double)times.bytes / 1e6, (double)times.bytes / 1e9 / times.memcpy_s,
                (double)times.bytes / 1e9 / times.export_s,
                (double)times.bytes / 1e9 / times.import_s, times.memcpy_s / times.export_s,
-               times.memcpy_s / times.import_s, times.memcpy_s / times.checked_s, TOKENS / plain,
-               100 * (captured / plain - 1));
+               times.memcpy_s / times.import_s, times.memcpy_s / times.checked_s,
+               TOKENS / prefill_s, 100 * times.export_s / prefill_s);
         fflush(stdout);
     }
     engine_seq_release(bench.engine, &bench.seq);
@@ -280,9 +239,9 @@ void micro_each_model(int argc, char **argv, micro_model_fn *fn)
 
 int micro_state(int argc, char **argv)
 {
-    printf("# export and import in GB/s beside memcpy of the same bytes; capture: rows and a "
-           "snapshot per chunk of %d\n",
-           CHUNK);
+    printf("# export and import in GB/s beside memcpy of the same bytes; capture: the share of a "
+           "prefill of %d tokens that exporting its state takes\n",
+           TOKENS);
     printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_"
            "to_memcpy,checked_import_to_memcpy,"
            "prefill_tok_s,capture_percent\n");
