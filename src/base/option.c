@@ -287,7 +287,9 @@ static enum err unknown_option(struct option_run *run, struct str name)
     option_guess_name(&guess, bare, "help");
     if (guess.name == NULL && str_starts(bare, STR("no-"))) {
         option_guess(&guess, str_skip(bare, 3), run->table);
-        no = "no-";
+        const struct option_desc *desc =
+            guess.name != NULL ? option_find(run->table, str_from(guess.name)) : NULL;
+        no = desc != NULL && desc->type == OPTION_FLAG ? "no-" : "";
     }
     option_quote(name, quoted);
     if (guess.name == NULL)

@@ -127,6 +127,7 @@ static void test_unknown_options_name_the_nearest(void **state)
                          "unknown option \"--ramcache\"; did you mean --ram-cache?");
     options_expect_error("--ram 1", "unknown option \"--ram\"; did you mean --ram-cache?");
     options_expect_error("--no-exat", "unknown option \"--no-exat\"; did you mean --no-exact?");
+    options_expect_error("--no-prot", "unknown option \"--no-prot\"; did you mean --port?");
     options_expect_error("--hepl", "unknown option \"--hepl\"; did you mean --help?");
     options_expect_error("-q", "unknown option \"-q\"");
     options_expect_error("--entirely-else", "unknown option \"--entirely-else\"");
