@@ -182,7 +182,7 @@ enum err endpoint_admin_models(const struct loop_request *req, struct json *json
 static uint32_t computed_so_far(const struct sched_view *view)
 {
     const struct gen_usage *usage = &view->usage;
-    uint32_t reused = usage->device + usage->ram + usage->ssd + usage->remote;
+    uint32_t reused = gen_usage_reused(usage);
 
     return view->phase < GEN_PREFILL ? 0 : view->done - MIN(reused, view->done);
 }
@@ -222,7 +222,7 @@ static void write_request(const struct api_gen *gen, void *arg)
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_uint(json, "prompt_tokens", usage->prompt);
     json_key_uint(json, "prompt_done", MIN(view->done, usage->prompt));
-    json_key_uint(json, "cached_tokens", usage->device + usage->ram + usage->ssd + usage->remote);
+    json_key_uint(json, "cached_tokens", gen_usage_reused(usage));
     json_key_uint(json, "computed_tokens", MIN(computed_so_far(view), usage->prompt));
     json_key_uint(json, "generated_tokens", usage->generated);
     json_key_float(json, "tokens_per_s", speed_of(view));

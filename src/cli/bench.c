@@ -110,8 +110,7 @@ void bench_expect(struct bench *bench, const char *label, uint64_t steps)
     progress_finish(&bench->bar, true);
     bench->done = 0;
     bench->total = steps;
-    bench->bar = progress_create(fileno(bench->cli->err), PROGRESS_STYLE_AUTO, label,
-                                 PROGRESS_UNIT_NONE, bench->cli->setup->clock);
+    bench->bar = cli_progress(bench->cli, label, PROGRESS_UNIT_NONE);
 }
 
 void bench_step(struct bench *bench)

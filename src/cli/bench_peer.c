@@ -341,26 +341,13 @@ static bool run_steps(struct side *side, const struct step *step, uint64_t seed)
     return good;
 }
 
-#define SAY(part, seed)           \
-    {                             \
-        ACT_SAY, part, seed, 0, 0 \
-    }
-#define COUNT(part, seed)           \
-    {                               \
-        ACT_COUNT, part, seed, 0, 0 \
-    }
-#define SAY_TWO(part, seed, rest, its) \
-    {                                  \
-        ACT_SAY, part, seed, rest, its \
-    }
-#define COUNT_TWO(part, seed, rest, its) \
-    {                                    \
-        ACT_COUNT, part, seed, rest, its \
-    }
-#define DO(act)         \
-    {                   \
-        act, 0, 0, 0, 0 \
-    }
+/* clang-format off */
+#define SAY(part, seed)                  {ACT_SAY, part, seed, 0, 0}
+#define COUNT(part, seed)                {ACT_COUNT, part, seed, 0, 0}
+#define SAY_TWO(part, seed, rest, its)   {ACT_SAY, part, seed, rest, its}
+#define COUNT_TWO(part, seed, rest, its) {ACT_COUNT, part, seed, rest, its}
+#define DO(act)                          {act, 0, 0, 0, 0}
+/* clang-format on */
 
 static const struct shape {
     const char *name;

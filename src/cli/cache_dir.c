@@ -376,8 +376,7 @@ struct verdicts {
 static void read_all(struct cache_run *run, struct tier *tier, const struct items *items,
                      struct verdicts *verdicts)
 {
-    struct progress *bar = progress_create(fileno(run->cli->err), PROGRESS_STYLE_AUTO, "verifying",
-                                           PROGRESS_UNIT_BYTES, run->cli->setup->clock);
+    struct progress *bar = cli_progress(run->cli, "verifying", PROGRESS_UNIT_BYTES);
 
     for (size_t i = 0; i < items->count; i++) {
         const struct item *item = &items->list[i];

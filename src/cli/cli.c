@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "base/str.h"
 #include "cli/config.h"
 
@@ -234,6 +233,11 @@ enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...)
     print_error(cli, fmt, args);
     va_end(args);
     return CLI_EXIT_FAILURE;
+}
+
+struct progress *cli_progress(const struct cli *cli, const char *label, enum progress_unit unit)
+{
+    return progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label, unit, cli->setup->clock);
 }
 
 enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text)

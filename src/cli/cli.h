@@ -24,6 +24,7 @@
 #include "base/arena.h"
 #include "base/attr.h"
 #include "base/option.h"
+#include "base/progress.h"
 
 struct clock;
 struct command;
@@ -99,6 +100,9 @@ int cli_main(const struct cli_setup *setup, int argc, char **argv);
 
 /* "hearth serve: <fmt>" and a newline on cli->err. Returns CLI_EXIT_FAILURE. */
 enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+
+/* A bar on standard error, as progress_create. */
+struct progress *cli_progress(const struct cli *cli, const char *label, enum progress_unit unit);
 
 /* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);

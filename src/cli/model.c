@@ -126,9 +126,7 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
         make.out = arena_printf(cli->arena, "%s.gguf", make.family);
     if (make.out == NULL)
         return cli_error(cli, "%s", err_sentence(ERR_NOMEM));
-    struct progress *progress =
-        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "making model", PROGRESS_UNIT_NONE,
-                        cli->setup->clock);
+    struct progress *progress = cli_progress(cli, "making model", PROGRESS_UNIT_NONE);
     make.arg = progress;
     enum err err = model_make(&make, &info);
     progress_finish(&progress, err == ERR_OK);
@@ -326,8 +324,7 @@ static enum cli_exit run_quantize(struct cli *cli, const struct model_options *o
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     const uint64_t start_ns = clock_mono_ns(cli->setup->clock);
-    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "quantizing",
-                                           PROGRESS_UNIT_NONE, cli->setup->clock);
+    struct progress *bar = cli_progress(cli, "quantizing", PROGRESS_UNIT_NONE);
     quantize.arg = bar;
     enum err err = quantize_file(&quantize, &info);
     progress_finish(&bar, err == ERR_OK);

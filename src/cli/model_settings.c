@@ -175,8 +175,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
     if (err == ERR_OK) {
-        struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
-                                               PROGRESS_UNIT_NONE, cli->setup->clock);
+        struct progress *bar = cli_progress(cli, "loading", PROGRESS_UNIT_NONE);
         options.no_cache = true; /* only servers have one */
         options.on_progress = progress_part;
         options.arg = bar;

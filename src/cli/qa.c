@@ -165,9 +165,7 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
     const char *folder = arena_printf(cli->arena, "%s/%u", session->scratch, ++session->count);
     const char *label =
         arena_printf(cli->arena, "%s %s", id, drill != DRILL_NONE ? drill_names[drill] : "");
-    struct progress *bar =
-        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label != NULL ? label : id,
-                        PROGRESS_UNIT_NONE, cli->setup->clock);
+    struct progress *bar = cli_progress(cli, label != NULL ? label : id, PROGRESS_UNIT_NONE);
     const struct qa_options options = {
         .scratch = folder,
         .id = id,

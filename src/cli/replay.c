@@ -201,9 +201,7 @@ static enum cli_exit read_files(struct replay *replay)
                                    .arg = replay->engine};
     enum read_format format = READ_FORMAT_COUNT;
     struct errinfo info = {0};
-    struct progress *progress =
-        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "reading traces", PROGRESS_UNIT_NONE,
-                        cli->setup->clock);
+    struct progress *progress = cli_progress(cli, "reading traces", PROGRESS_UNIT_NONE);
     enum err err = ERR_OK;
 
     for (size_t i = 0; err == ERR_OK && i < cli->args_count; i++) {
@@ -388,8 +386,7 @@ static enum cli_exit run_all(struct replay *replay)
     replay->runs = policies->count * replay->capacities_count *
                    (replay->options->compare ? COUNT_OF(variants) : 1);
     replay->rows = mem_alloc_array(MAX(replay->runs, 1), sizeof(*replay->rows));
-    replay->progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "replaying",
-                                       PROGRESS_UNIT_NONE, cli->setup->clock);
+    replay->progress = cli_progress(cli, "replaying", PROGRESS_UNIT_NONE);
     for (size_t i = 0; err == ERR_OK && i < policies->count; i++)
         for (size_t j = 0; err == ERR_OK && j < replay->capacities_count; j++)
             err = run_variants(replay, policies->items[i], &replay->capacities[j], &info);

@@ -83,8 +83,7 @@ static enum err prefill(struct answer *answer, struct errinfo *info)
 {
     const struct schedule schedule = {.count = (uint32_t)answer->prompt_count,
                                       .grid = engine_facts(answer->engine)->chunk};
-    struct progress *bar = progress_create(fileno(answer->cli->err), PROGRESS_STYLE_AUTO, "prefill",
-                                           PROGRESS_UNIT_TOKENS, answer->cli->setup->clock);
+    struct progress *bar = cli_progress(answer->cli, "prefill", PROGRESS_UNIT_TOKENS);
     enum err err = ERR_OK;
 
     for (uint32_t at = 0; at < schedule.count && err == ERR_OK && !interrupted;) {

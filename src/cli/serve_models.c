@@ -542,8 +542,7 @@ static void on_progress(const char *name, float done, void *arg)
 static enum err load_now(const struct cli *cli, struct pool *pool, const char *name,
                          struct errinfo *info)
 {
-    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
-                                           PROGRESS_UNIT_NONE, cli->setup->clock);
+    struct progress *bar = cli_progress(cli, "loading", PROGRESS_UNIT_NONE);
 
     pool_on_progress(pool, on_progress, bar);
     enum err err = pool_load(pool, str_from(name), info);

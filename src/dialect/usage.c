@@ -5,7 +5,7 @@
 
 uint32_t usage_cached(const struct gen_usage *usage)
 {
-    uint32_t cached = usage->device + usage->ram + usage->ssd + usage->remote;
+    uint32_t cached = gen_usage_reused(usage);
 
     assert(cached + usage->computed == usage->prompt);
     return cached;

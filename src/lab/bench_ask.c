@@ -61,14 +61,10 @@ struct number {
     bool fraction; /* a double; otherwise an int64_t */
 };
 
-#define COUNT(name, field)                              \
-    {                                                   \
-        name, offsetof(struct ask_result, field), false \
-    }
-#define MS(name, field)                                \
-    {                                                  \
-        name, offsetof(struct ask_result, field), true \
-    }
+/* clang-format off */
+#define COUNT(name, field) {name, offsetof(struct ask_result, field), false}
+#define MS(name, field)    {name, offsetof(struct ask_result, field), true}
+/* clang-format on */
 
 static void read_numbers(struct ask_result *result, yyjson_val *object,
                          const struct number *numbers, size_t count)

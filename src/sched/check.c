@@ -34,8 +34,7 @@ static void check_tokens(const struct job *job)
     assert(job->done < job->target);
     assert(job->count - job->prompt == usage->generated);
     assert(job->started == (job->times.restored > 0));
-    assert(!job->started || usage->prompt == usage->device + usage->ram + usage->ssd +
-                                                 usage->remote + usage->computed);
+    assert(!job->started || usage->prompt == gen_usage_reused(usage) + usage->computed);
 }
 
 static void check_phase(const struct job *job)

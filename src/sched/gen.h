@@ -78,6 +78,12 @@ struct gen_usage {
     double compute_s;
 };
 
+/* Prompt tokens that were not computed. */
+static inline uint32_t gen_usage_reused(const struct gen_usage *usage)
+{
+    return usage->device + usage->ram + usage->ssd + usage->remote;
+}
+
 /* Nanoseconds of the monotonic clock; 0: never happened. */
 struct gen_times {
     uint64_t submitted, admitted, looked_up, restored, first_token, ended;

@@ -412,7 +412,7 @@ void job_announce(struct job *job)
 
     if (job->started)
         return;
-    usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
+    usage->computed = usage->prompt - gen_usage_reused(usage);
     usage->twice += count_twice(usage);
     usage->compute_s =
         sched_compute_ns(job->sched, usage->prompt - usage->computed) / (double)NS_PER_S;

@@ -77,7 +77,7 @@ static void write_progress(struct json *json, const struct sched_view *view)
 {
     const struct gen_usage *usage = &view->usage;
     /* not usage_cached: the counts of a job that is being restored are not complete */
-    uint32_t cached = usage->device + usage->ram + usage->ssd + usage->remote;
+    uint32_t cached = gen_usage_reused(usage);
 
     json_key_uint(json, "n_prompt_tokens", usage->prompt);
     json_key_uint(json, "n_prompt_tokens_processed", view->done - MIN(view->done, cached));

@@ -23,8 +23,7 @@ bool log_line_message_at(const struct mark *marks, size_t count, uint32_t positi
 
 static void write_parts(const struct gen_usage *usage, struct buf *out)
 {
-    assert(usage->prompt ==
-           usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
+    assert(usage->prompt == gen_usage_reused(usage) + usage->computed);
     buf_appendf(out, "prompt %u", usage->prompt);
     if (usage->cut > 0)
         buf_appendf(out, " of %u", usage->prompt + usage->cut);
