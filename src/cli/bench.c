@@ -52,6 +52,11 @@ static const struct option_desc options_table[] = {
     {"rows", 0, OPTION_LIST, AT(rows), .value = "NAMES", HERE,
      .help = "drafts: rows to measure, of nothing, regenerate, branch, edit, predict and streams; "
              "default: all."},
+    {"row-time", 0, OPTION_DURATION, AT(row_ns), .value = "TIME", .initial = "0", HERE,
+     .help = "drafts: begin no more pairs of rounds of a row after this time; 0 = all --rounds."},
+    {"drafts", 0, OPTION_TEXT, AT(drafts), .value = "N", .initial = "auto", HERE,
+     .help = "drafts: --drafts of the servers with drafts; off shows the error of the "
+             "measurement."},
     {"model-draft", 0, OPTION_TEXT, AT(draft_model), .value = "FILE", .alias = "md", HERE,
      .help = "drafts: draft model of the servers with drafts."},
     {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", HERE, .group = "serve",

@@ -21,9 +21,9 @@
 #include "cli/sheets.h"
 
 struct bench_options {
-    const char *model, *other_model, *url, *key, *name, *llama, *answers, *draft_model;
+    const char *model, *other_model, *url, *key, *name, *llama, *answers, *draft_model, *drafts;
     struct option_list sizes, concurrency, prompts, generations, rows;
-    uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns;
+    uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns, row_ns;
     bool chat, keep, raw;
     struct sheet_outputs outputs;
 };

@@ -18,6 +18,11 @@
  * other programs slow down both sides of a round; that of processor time, without prefill, is
  * independent of them. `tokens per run` is what drafts could gain if a wide batch took as long as
  * a single token: it does not depend on the machine.
+ *
+ * A machine that warms up or slows down favours one place in the order of the sides. So that order
+ * is reversed from round to round, and the ratio of two rounds in a row is the geometric mean of
+ * theirs. `--drafts off` compares two servers without drafts: a ratio other than 1 is the error of
+ * the measurement.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -557,15 +562,16 @@ static void start_llama(struct side *sides, struct server_setup *setup, const ch
 
 static bool start(struct side *sides, struct bench *bench)
 {
-    static const char *const how[] = {[PLAIN] = "off", [DRAFTS] = "auto"};
     const struct bench_options *options = bench->options;
+    const char *const how[] = {[PLAIN] = "off", [DRAFTS] = options->drafts};
+    static const char *const names[] = {[PLAIN] = "plain", [DRAFTS] = "drafts"};
     const char *model = bench_model(bench, options->model);
     const char *draft_model =
         options->draft_model != NULL ? bench_model(bench, options->draft_model) : NULL;
     struct server_setup setup = bench_setup(bench, model, CONTEXT);
 
     for (int i = PLAIN; i <= DRAFTS && !bench->failed; i++) {
-        char state[SERVER_PATH_BYTES + 16], name[16];
+        char state[SERVER_PATH_BYTES + 16];
         const char *more[] = {"--state-dir",
                               state,
                               "--ssd-dir",
@@ -576,11 +582,10 @@ static bool start(struct side *sides, struct bench *bench)
                               draft_model,
                               NULL};
         struct errinfo info = {0};
-        snprintf(state, sizeof(state), "%s/%s", bench->scratch, how[i]);
-        snprintf(name, sizeof(name), "drafts-%s", how[i]);
+        snprintf(state, sizeof(state), "%s/%s", bench->scratch, names[i]);
         setup.parallel = STREAMS;
         setup.more = more;
-        setup.name = name;
+        setup.name = names[i];
         if (server_start_hearth(&sides[i].server, &setup, &info) != ERR_OK)
             bench_fail(bench, "%s", info.text);
     }
@@ -599,17 +604,28 @@ struct ratio {
     double median, noise;
 };
 
+/* Of two rounds in a row, whose orders are opposite; the last one of an odd number is alone. */
+static size_t join_pairs(double *ratios, size_t count)
+{
+    for (size_t i = 0; i + 1 < count; i += 2)
+        ratios[i / 2] = sqrt(ratios[i] * ratios[i + 1]);
+    if (count % 2 == 1)
+        ratios[count / 2] = ratios[count - 1];
+    return (count + 1) / 2;
+}
+
 static struct ratio ratio_of(double *ratios, size_t count)
 {
     double sum = 0, square = 0;
 
+    count = join_pairs(ratios, count);
     for (size_t i = 0; i < count; i++) {
         sum += ratios[i];
         square += ratios[i] * ratios[i];
     }
     double mean = sum / (double)count;
     double variance = MAX(square / (double)count - mean * mean, 0);
-    return (struct ratio){spread_of(ratios, count).p50,
+    return (struct ratio){spread_median(ratios, count),
                           count > 1 ? 200 * sqrt(variance / (double)(count - 1)) / mean : NAN};
 }
 
@@ -624,15 +640,15 @@ static void write_row(const struct side *sides, const char *name, struct rounds 
     struct bench *bench = sides[0].bench;
     bool llama = sides[LLAMA].server.process != NULL;
     struct ratio time = ratio_of(rounds->ratio, count), cpu = ratio_of(rounds->cpu_ratio, count);
-    double drafts = spread_of(rounds->ms[DRAFTS], count).p50;
-    const double cells[] = {spread_of(rounds->ms[PLAIN], count).p50,
+    double drafts = spread_median(rounds->ms[DRAFTS], count);
+    const double cells[] = {spread_median(rounds->ms[PLAIN], count),
                             drafts,
                             time.median,
                             time.noise,
                             cpu.median,
                             cpu.noise,
                             rounds->tokens / MAX(rounds->tokens - rounds->accepted, 1),
-                            llama ? spread_of(rounds->ms[LLAMA], count).p50 : NAN};
+                            llama ? spread_median(rounds->ms[LLAMA], count) : NAN};
 
     _Static_assert(COUNT_OF(cells) + 2 == COUNT_OF(columns), "a cell for each column");
     sheet_text(bench->sheet, name);
@@ -678,6 +694,15 @@ static bool run_round(struct side *sides, size_t shape, uint64_t round, struct r
     return true;
 }
 
+/* After `--row-time`, and each order of the sides as often as the other. */
+static bool row_is_over(const struct bench *bench, uint64_t round, uint64_t begin_ns)
+{
+    uint64_t limit_ns = bench->options->row_ns;
+
+    return limit_ns > 0 && round > 0 && round % 2 == 0 &&
+           clock_mono_ns(clock_real()) - begin_ns >= limit_ns;
+}
+
 /* A row that fails does not end the run, unless a server died. */
 static void run_shapes(struct side *sides, struct bench *bench, const bool *wanted)
 {
@@ -697,10 +722,15 @@ static void run_shapes(struct side *sides, struct bench *bench, const bool *want
         uint64_t round = 0;
         *rounds = (struct rounds){.tokens = 0};
         bench_expect(bench, shapes[i].name, count);
-        for (; round < count && run_round(sides, i, round, rounds); round++)
+        uint64_t begin_ns = clock_mono_ns(clock_real());
+        bool good = true;
+        while (good && round < count && !row_is_over(bench, round, begin_ns)) {
+            good = run_round(sides, i, round, rounds);
+            round += good;
             bench_step(bench);
-        if (round == count)
-            write_row(sides, shapes[i].name, rounds, count);
+        }
+        if (good)
+            write_row(sides, shapes[i].name, rounds, round);
     }
     mem_free(rounds);
 }

@@ -41,6 +41,14 @@ struct spread spread_of(double *values, size_t count)
     return spread;
 }
 
+double spread_median(double *values, size_t count)
+{
+    if (count == 0)
+        return NAN;
+    qsort(values, count, sizeof(*values), compare);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
 /* ---- words ---- */
 
 uint64_t spread_random(uint64_t *state)

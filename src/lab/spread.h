@@ -17,6 +17,10 @@ struct spread {
 /* Sorts `values`. */
 struct spread spread_of(double *values, size_t count);
 
+/* Sorts `values`. Of an even number it is the mean of both in the middle: the lower one of two ratios
+ * would favour a side. NAN when there are none. */
+double spread_median(double *values, size_t count);
+
 /* Of sorted values: the smallest that at least `percent` of all do not exceed. 0 when there are
  * none. */
 double spread_percentile(const double *sorted, size_t count, double percent);

@@ -99,6 +99,18 @@ test_drafts() {
     left_nothing
 }
 
+# Two servers without drafts guess nothing, even of an answer that comes again. A row ends with the first pair of rounds after its time.
+test_drafts_of_nothing_in_time() {
+    make_model
+    bench drafts -m m.gguf -t 1 --rounds 1000 --row-time 1ms --answer-tokens 8 --rows regenerate --drafts off --csv t.csv --llama-server /bin/false
+    expect_status 0
+    [ "$(awk -F, '$1 == "regenerate" { print ($8 == 1) }' t.csv)" = 1 ] || fail "$(cat t.csv)"
+    bench drafts -m m.gguf -t 1 --rounds 1000 --row-time 1ms --answer-tokens 16 --rows regenerate --drafts 8 --csv t.csv --llama-server /bin/false
+    expect_status 0
+    [ "$(awk -F, '$1 == "regenerate" { print ($8 > 1.5) }' t.csv)" = 1 ] || fail "$(cat t.csv)"
+    left_nothing
+}
+
 # A folder of traces: only steps that write a file are used.
 test_drafts_of_a_folder() {
     make_model

@@ -1,5 +1,7 @@
 #include "lab/spread.h"
 
+#include <math.h>
+
 #include "support/test.h"
 
 static void test_nearest_rank(void **state)
@@ -23,6 +25,17 @@ static void test_none_and_one(void **state)
     assert_true(spread_of(NULL, 0).p99 == 0 && spread_of(NULL, 0).count == 0);
     struct spread spread = spread_of(&one, 1);
     assert_true(spread.p50 == 3 && spread.p99 == 3 && spread.mean == 3);
+}
+
+/* Two rounds whose ratios are 0.9 and 1.1 say 1, not 0.9. */
+static void test_the_median_favours_no_side(void **state)
+{
+    double two[] = {1.1, 0.9}, four[] = {8, 2, 4, 1}, three[] = {3, 1, 2};
+
+    (void)state;
+    assert_true(isnan(spread_median(NULL, 0)));
+    assert_float_equal(spread_median(two, 2), 1, 1e-9);
+    assert_true(spread_median(four, 4) == 3 && spread_median(three, 3) == 2);
 }
 
 /* Against counting: the percentile is the smallest value that enough are not above. */
@@ -49,4 +62,5 @@ static void test_random_against_counting(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_nearest_rank), TEST(test_none_and_one), TEST(test_random_against_counting))
+TEST_SUITE(TEST(test_the_median_favours_no_side), TEST(test_nearest_rank), TEST(test_none_and_one),
+           TEST(test_random_against_counting))
