@@ -293,20 +293,29 @@ static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
     cache->requests_owner = add_owner(cache->meta_budget, "requests", books_part(cache, cap) / 4);
 }
 
+/* What is wrong, or NULL; finds the policy. */
+static const char *find_wrong_option(const struct hearth_options *options, enum policy *policy)
+{
+    if (options->ram_bytes == 0)
+        return "ram_bytes must not be 0";
+    if (options->policy != NULL && !policy_find(options->policy, policy))
+        return "unknown eviction policy";
+    if ((options->alloc == NULL) != (options->free == NULL))
+        return "alloc and free must be given together";
+    if (options->block_tokens > CACHE_BLOCK_TOKENS_MAX || options->run_tokens > CACHE_TOKENS_MAX)
+        return "block_tokens or run_tokens is too large";
+    return NULL;
+}
+
 int hearth_open(struct hearth_cache **out, const struct hearth_options *options, char *message)
 {
     struct hearth_options mine = take_options(options);
     enum policy policy = POLICY_EXPECTED_REUSE;
 
     *out = NULL;
-    if (mine.ram_bytes == 0)
-        return cache_say(message, HEARTH_ERROR_INVALID, "ram_bytes must not be 0");
-    if (mine.policy != NULL && !policy_find(mine.policy, &policy))
-        return cache_say(message, HEARTH_ERROR_INVALID, "unknown eviction policy");
-    if ((mine.alloc == NULL) != (mine.free == NULL))
-        return cache_say(message, HEARTH_ERROR_INVALID, "alloc and free must be given together");
-    if (mine.block_tokens > CACHE_BLOCK_TOKENS_MAX || mine.run_tokens > CACHE_TOKENS_MAX)
-        return cache_say(message, HEARTH_ERROR_INVALID, "block_tokens or run_tokens is too large");
+    const char *wrong = find_wrong_option(&mine, &policy);
+    if (wrong != NULL)
+        return cache_say(message, HEARTH_ERROR_INVALID, wrong);
     struct hearth_cache *cache = mem_alloc(sizeof(*cache));
     lock_init(&cache->lock, "cache", LOCK_RANK_CACHE);
     cond_init(&cache->changed);

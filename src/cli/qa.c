@@ -157,6 +157,21 @@ static bool is_good(const struct qa_scenario *scenario, bool prove)
     return prove ? qa_fell(scenario, drill_invariant(drill)) : qa_passed(scenario);
 }
 
+static void report(struct session *session, const struct qa_scenario *scenario, bool good)
+{
+    enum drill drill = scenario->options->drill;
+    bool prove = session->options->prove;
+
+    add_row(session, scenario,
+            prove ? (good ? "noticed" : "MISSED") : (good ? "passed" : "FAILED"));
+    qa_write_json(scenario, &session->json);
+    if (!prove)
+        complain(session, scenario);
+    else if (!good)
+        cli_error(session->cli, "fault %s was not detected: I%u should have failed",
+                  drill_names[drill], drill_invariant(drill));
+}
+
 static bool run_scenario(struct session *session, const char *id, const char *model,
                          enum drill drill)
 {
@@ -189,20 +204,10 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
                        : err_set(&info, ERR_IO, "no folder for it");
     bool good = err == ERR_OK && is_good(&scenario, command->prove);
     progress_finish(&bar, err == ERR_OK);
-    if (err != ERR_OK) {
+    if (err == ERR_OK)
+        report(session, &scenario, good);
+    else
         cli_error(cli, "%s: %s", id, info.text);
-    } else {
-        add_row(session, &scenario,
-                command->prove ? (good ? "noticed" : "MISSED")
-                : good         ? "passed"
-                               : "FAILED");
-        qa_write_json(&scenario, &session->json);
-        if (!command->prove)
-            complain(session, &scenario);
-        else if (!good)
-            cli_error(cli, "fault %s was not detected: I%u should have failed", drill_names[drill],
-                      drill_invariant(drill));
-    }
     qa_scenario_fini(&scenario);
     session->failed |= !good;
     return good;

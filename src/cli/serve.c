@@ -462,20 +462,28 @@ static enum err open_admin(struct server *server, struct api_options *api, struc
     return admin_create(&server->admin, &admin, api, info);
 }
 
+/* What requests get that do not say. */
+static struct sample_params sample_of(const struct serve_options *options)
+{
+    struct sample_params sample = sample_params_default();
+
+    sample.temperature = (float)options->temperature;
+    sample.top_k = (int32_t)options->top_k;
+    sample.top_p = (float)options->top_p;
+    sample.min_p = (float)options->min_p;
+    sample.penalty_repeat = (float)options->repeat_penalty;
+    sample.penalty_last = (int32_t)options->repeat_last;
+    sample.penalty_presence = (float)options->presence_penalty;
+    sample.penalty_frequency = (float)options->frequency_penalty;
+    return sample;
+}
+
 static enum cli_exit open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
     struct errinfo info = {0};
 
-    server->sample = sample_params_default();
-    server->sample.temperature = (float)options->temperature;
-    server->sample.top_k = (int32_t)options->top_k;
-    server->sample.top_p = (float)options->top_p;
-    server->sample.min_p = (float)options->min_p;
-    server->sample.penalty_repeat = (float)options->repeat_penalty;
-    server->sample.penalty_last = (int32_t)options->repeat_last;
-    server->sample.penalty_presence = (float)options->presence_penalty;
-    server->sample.penalty_frequency = (float)options->frequency_penalty;
+    server->sample = sample_of(options);
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,

@@ -169,23 +169,19 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
 {
     const struct qa_options *options = stage->options;
     char ram[32], second[SERVER_PATH_BYTES + 16];
-    const char *more[SERVER_ARGS_MAX / 2] = {"--log-level",
-                                             "debug",
-                                             "--ssd-free",
-                                             "1MiB",
-                                             "--ram-cache",
-                                             ram,
-                                             "--api-key",
-                                             "owner:qa-owner",
-                                             "--api-key",
-                                             "other:qa-other",
-                                             "--public-metrics",
-                                             "--fault",
-                                             drill_names[options->drill],
-                                             "--state-dir",
-                                             stage->folder[0],
-                                             "--ssd-dir",
-                                             stage->folder[1]};
+    /* clang-format off */
+    const char *more[SERVER_ARGS_MAX / 2] = {
+        "--log-level", "debug",
+        "--ssd-free", "1MiB",
+        "--ram-cache", ram,
+        "--api-key", "owner:qa-owner",
+        "--api-key", "other:qa-other",
+        "--public-metrics",
+        "--fault", drill_names[options->drill],
+        "--state-dir", stage->folder[0],
+        "--ssd-dir", stage->folder[1],
+    };
+    /* clang-format on */
     size_t count = 0;
     const struct server_setup setup = {
         .scratch = options->scratch,

@@ -507,6 +507,44 @@ struct hearth_space *call_space(struct call *call)
     return open_space(call, false);
 }
 
+/* Of the n-th choice: its seed is another one. */
+static struct sample_params sample_of(const struct gen_request *request,
+                                      const struct prepared *prepared, size_t nth)
+{
+    const struct constraint *constraint = &prepared->constraint;
+    struct sample_params sample = request->sample;
+
+    if (sample.seed != SAMPLE_SEED_RANDOM)
+        sample.seed += nth;
+    sample.grammar = prepared->grammar;
+    if (constraint->triggers_count > 0) {
+        sample.grammar_triggers = constraint->triggers;
+        sample.grammar_triggers_count = constraint->triggers_count;
+        sample.grammar_thought_open = constraint->thought_open;
+        sample.grammar_thought_close = constraint->thought_close;
+        sample.grammar_in_thought = constraint->in_thought;
+    }
+    return sample;
+}
+
+/* A picture without its whole identity is not compared with others. */
+static struct gen_cache_hints cache_hints(const struct gen_request *request,
+                                          const struct prepared *prepared,
+                                          const struct hearth_space *space)
+{
+    return (struct gen_cache_hints){
+        .no_read = !request->cache_read || prepared->pictures.weak,
+        .no_write = !request->cache_write || prepared->pictures.weak,
+        .no_disk = request->cache_no_disk,
+        .release = request->cache_release,
+        .isolated = (request->cache_salt.len > 0 && space == NULL) || prepared->pictures.weak,
+        .ttl_s = request->cache_ttl_s,
+        .write_max = request->cache_write_max,
+        .breakpoints = prepared->breakpoints,
+        .breakpoints_count = prepared->breakpoints_count,
+    };
+}
+
 static void fill_gen(struct call *call, struct call_choice *choice, struct hearth_space *space,
                      struct hearth_space *draft_space)
 {
@@ -531,32 +569,11 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->max_tokens = request->max_tokens;
     gen->lora = &call->lora;
     gen->score_prompt = request->score_prompt;
-    gen->sample = request->sample;
-    if (gen->sample.seed != SAMPLE_SEED_RANDOM)
-        gen->sample.seed += choice->index % request->choices;
-    gen->sample.grammar = prepared->grammar;
-    if (prepared->constraint.triggers_count > 0) {
-        gen->sample.grammar_triggers = prepared->constraint.triggers;
-        gen->sample.grammar_triggers_count = prepared->constraint.triggers_count;
-        gen->sample.grammar_thought_open = prepared->constraint.thought_open;
-        gen->sample.grammar_thought_close = prepared->constraint.thought_close;
-        gen->sample.grammar_in_thought = prepared->constraint.in_thought;
-    }
+    gen->sample = sample_of(request, prepared, choice->index % request->choices);
     gen->control_text = prepared->control_text;
     gen->prediction = prepared->prediction;
     gen->prediction_count = (uint32_t)prepared->prediction_count;
-    gen->cache = (struct gen_cache_hints){
-        /* a picture without its whole identity is not compared with others */
-        .no_read = !request->cache_read || prepared->pictures.weak,
-        .no_write = !request->cache_write || prepared->pictures.weak,
-        .no_disk = request->cache_no_disk,
-        .release = request->cache_release,
-        .isolated = (request->cache_salt.len > 0 && space == NULL) || prepared->pictures.weak,
-        .ttl_s = request->cache_ttl_s,
-        .write_max = request->cache_write_max,
-        .breakpoints = prepared->breakpoints,
-        .breakpoints_count = prepared->breakpoints_count,
-    };
+    gen->cache = cache_hints(request, prepared, space);
     gen->sink = call_sink(choice);
 }
 
