@@ -254,6 +254,12 @@ $(B)/tests/worker: $(B)/tests/worker.o $(B)/libtest.a $(B)/libcore.a
 	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
+# Stands in for NVIDIA's driver. It must not link a sanitizer: the program that loads it has it.
+$(B)/tests/libcuda.so.1: tests/cuda.c
+	@mkdir -p $(@D)
+	$(call step,LINK,$@)
+	@$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
 $(B)/tests/run: $(B)/tests/run.o
 	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^
@@ -270,7 +276,7 @@ $(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
 TIMEOUT ?= $(if $(SAN),600)
 tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIONS)
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds; a sanitizer needs more. Several tests install at the same time: what they share is made before.
-test: all $(suites) $(B)/tests/run $(B)/tests/worker $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
+test: all $(suites) $(B)/tests/run $(B)/tests/worker $(B)/tests/libcuda.so.1 $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
 	    HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' HEARTH_GGML='$(DEPS_BACKENDS)' \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)

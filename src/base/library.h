@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/attr.h"
@@ -25,6 +26,7 @@ struct library_symbol {
 struct library {
     const char *const *names;
     const char *purpose, *package; /* "TLS", "libssl (Debian: apt install libssl3)" */
+    bool resident;                 /* only one that this process has loaded already */
     const struct library_symbol *symbols;
     size_t symbols_count;
 };

@@ -34,6 +34,8 @@
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/host_memory.h"
+#include "engine/host_register.h"
+#include "engine/worker_memory.h"
 #include "http/listen.h"
 #include "version.h"
 
@@ -182,6 +184,25 @@ static void check_cards(struct doctor *doctor)
                    "its backend finds no device: is the card's driver installed?");
 }
 
+/* As an engine's process does: its driver is in use now, because memory was just pinned. */
+static enum err register_shared(struct errinfo *info)
+{
+    struct worker_memory *memory = worker_memory_create();
+    void *block = worker_memory_alloc(PIN_BYTES, memory);
+    struct host_register *reg = NULL;
+
+    enum err err = block != NULL ? host_register_open(&reg, info)
+                                 : err_set(info, ERR_NOMEM, "there is no shared memory");
+    if (err == ERR_OK)
+        err = host_register_add(reg, block, PIN_BYTES, info);
+    if (err == ERR_OK)
+        host_register_remove(reg, block);
+    host_register_close(&reg);
+    worker_memory_free(block, memory);
+    worker_memory_destroy(&memory);
+    return err;
+}
+
 static void check_pinned(struct doctor *doctor)
 {
     if (!host_memory_can_pin(doctor->options->backends)) {
@@ -190,13 +211,18 @@ static void check_pinned(struct doctor *doctor)
                    "from RAM are several times slower");
         return;
     }
+    struct errinfo info = {0};
     void *block = host_memory_alloc(PIN_BYTES, NULL);
     if (block == NULL || host_memory_stats().plain > 0)
         doctor_say(doctor, VERDICT_WARN, "pinned",
                    "memory could not be pinned, so restores from RAM are several times slower: "
                    "raise the limit of locked memory (`ulimit -l unlimited`)");
+    else if (register_shared(&info) == ERR_OK)
+        doctor_say(doctor, VERDICT_OK, "pinned",
+                   "memory for the RAM cache can be pinned, also with --isolate");
     else
-        doctor_say(doctor, VERDICT_OK, "pinned", "memory for the RAM cache can be pinned");
+        doctor_say(doctor, VERDICT_OK, "pinned",
+                   "memory for the RAM cache can be pinned, but not with --isolate: %s", info.text);
     host_memory_free(block, NULL);
 }
 

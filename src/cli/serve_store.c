@@ -33,6 +33,7 @@
 #include "cli/serve.h"
 #include "engine/vet.h"
 #include "engine/host_memory.h"
+#include "engine/host_register.h"
 #include "engine/worker_memory.h"
 #include "models/model.h"
 #include "sched/memory.h"
@@ -218,6 +219,30 @@ static void on_cache_line(const char *line, void *arg)
     log_text(arg, LOG_LEVEL_DEBUG, "cache", "%s", text);
 }
 
+/* Memory that a GPU reaches at full speed, where there is one; shared with the engines' processes
+ * if they have any. */
+static void set_memory(struct serve_store *store, const struct serve_options *options,
+                       struct hearth_options *cache)
+{
+    const char *backends = options->model.backends;
+    bool large = cache->ram_bytes >= AHEAD_RAM_MIN, pins = false;
+
+    if (options->model.isolate || options->model.rpc != NULL) {
+        store->memory = worker_memory_create();
+        cache->alloc = worker_memory_alloc;
+        cache->free = worker_memory_free;
+        cache->alloc_arg = store->memory;
+        pins = large && host_register_expected(backends);
+    } else if (large && host_memory_can_pin(backends)) {
+        cache->alloc = host_memory_alloc;
+        cache->free = host_memory_free;
+        pins = true;
+    }
+    /* All that pages.c takes ahead: most of it while the model loads, the rest when nothing else is
+     * done. Later, pinning a gigabyte stops the device for half a second. */
+    cache->ahead_bytes = pins ? cache->ram_bytes : 0;
+}
+
 static bool open_cache(struct serve_store *store, const struct cli *cli,
                        const struct serve_options *options)
 {
@@ -236,18 +261,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         .log_arg = cli->log,
     };
 
-    if (options->model.isolate || options->model.rpc != NULL) {
-        store->memory = worker_memory_create();
-        cache.alloc = worker_memory_alloc;
-        cache.free = worker_memory_free;
-        cache.alloc_arg = store->memory;
-    } else if (cache.ram_bytes >= AHEAD_RAM_MIN && host_memory_can_pin(options->model.backends)) {
-        cache.alloc = host_memory_alloc;
-        cache.free = host_memory_free;
-        /* All that pages.c takes ahead: most of it while the model loads, the rest when nothing
-         * else is done. Later, pinning a gigabyte stops the device for half a second. */
-        cache.ahead_bytes = cache.ram_bytes;
-    }
+    set_memory(store, options, &cache);
     store->ram_bytes = cache.ram_bytes;
     if (options->drill == DRILL_IGNORE_LIMIT)
         cache.ram_bytes *= 2;

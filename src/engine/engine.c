@@ -59,6 +59,12 @@ uint64_t engine_memory(struct engine *engine)
     return engine->ops->memory != NULL ? engine->ops->memory(engine) : 0;
 }
 
+struct host_memory_stats engine_host_memory(const struct engine *engine)
+{
+    return engine->ops->host_memory != NULL ? engine->ops->host_memory(engine)
+                                            : host_memory_stats();
+}
+
 void engine_note_speed(struct engine *engine, double tokens_per_s)
 {
     engine->measured_per_s = tokens_per_s;

@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "engine/embed.h"
+#include "engine/host_memory.h"
 #include "engine/kinds.h"
 #include "engine/lora.h"
 
@@ -181,6 +182,9 @@ bool engine_alive(struct engine *engine);
 /* Bytes of memory that the child process uses and does not share with this one; 0: there is no
  * child, or it is dead. Also unmaps in the child what was freed here. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
+/* Bytes of the RAM cache that the engine's device reaches at full speed, and bytes that could not be
+ * pinned; both 0 without a GPU. On the engine's thread. */
+struct host_memory_stats engine_host_memory(const struct engine *engine);
 /* Free bytes of facts.device_total now, as drivers say; 0 = unknown. On the engine's thread. */
 uint64_t engine_device_free(struct engine *engine);
 /* The speed of prefills as measured so far: remembered for the next process. */

@@ -76,6 +76,7 @@ struct engine_ops {
     /* of an engine in another process; all or none */
     bool (*alive)(struct engine *engine);
     uint64_t (*memory)(struct engine *engine);
+    struct host_memory_stats (*host_memory)(const struct engine *engine);
     enum err (*restart)(struct engine *engine, struct errinfo *info);
 };
 

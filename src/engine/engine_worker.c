@@ -19,6 +19,7 @@
 #include "base/sysinfo.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
+#include "engine/host_memory.h"
 #include "engine/projector.h"
 #include "engine/worker_link.h"
 #include "engine/worker_picture.h"
@@ -411,6 +412,11 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
     bool found = find_block(worker, worker->control, &control);
     assert(found);
     worker->link.attached_count = 0;
+    worker->link.early = 0;
+    /* The last child's figures end with it. */
+    atomic_store_explicit(&worker->control->pins, 0, memory_order_relaxed);
+    atomic_store_explicit(&worker->control->pinned, 0, memory_order_relaxed);
+    atomic_store_explicit(&worker->control->plain, 0, memory_order_relaxed);
     TRY(worker_process_start(&worker->link.process, &process, info));
     enum err err = worker_process_call(worker->link.process, worker->load, worker->load_len,
                                        control.fd, 0, &wait, reply, info);
@@ -421,14 +427,22 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
     return err;
 }
 
-static enum err give_work(struct engine_worker *worker, struct errinfo *info)
+static void attach_early(struct engine_worker *worker)
+{
+    if (atomic_load_explicit(&worker->control->pins, memory_order_relaxed) != 0)
+        worker_link_attach_early(&worker->link);
+}
+
+static enum err give_memory(struct engine_worker *worker, struct errinfo *info)
 {
     struct worker_segment work;
 
     bool found = find_block(worker, worker->work, &work);
     assert(found);
-    if (worker_link_attach(&worker->link, &work, true))
+    if (worker_link_attach(&worker->link, &work, true)) {
+        attach_early(worker);
         return ERR_OK;
+    }
     return err_set(info, ERR_ENGINE, "%s", worker_process_death(worker->link.process));
 }
 
@@ -446,13 +460,15 @@ static bool worker_alive(struct engine *engine)
 }
 
 /* Also detaches freed segments from the child: the RAM tier shrinks while models are idle, and
- * without a call the child would keep that memory mapped and unaccounted for. */
+ * without a call the child would keep that memory mapped and unaccounted for. New ones are attached
+ * if the child pins them. */
 static uint64_t worker_memory_bytes(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
     worker_link_begin(&worker->link);
     worker_link_detach_freed(&worker->link);
+    attach_early(worker);
     uint64_t bytes = alive_now(worker) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
     worker_link_end(&worker->link);
     return bytes;
@@ -463,6 +479,15 @@ static uint64_t worker_device_free(struct engine *engine)
     struct worker_call call = {.op = WORKER_DEVICE_FREE, .seq = SEQ_NONE, .other = SEQ_NONE};
 
     return worker_alive(engine) ? ask(worker_of(engine), &call) : 0;
+}
+
+static struct host_memory_stats worker_host_memory(const struct engine *engine)
+{
+    const struct worker_control *control = worker_of(engine)->control;
+
+    return (struct host_memory_stats){
+        .pinned = atomic_load_explicit(&control->pinned, memory_order_relaxed),
+        .plain = atomic_load_explicit(&control->plain, memory_order_relaxed)};
 }
 
 /* The same model in every respect that state and buffers depend on. */
@@ -490,7 +515,7 @@ static enum err restart_now(struct engine *engine, struct errinfo *info)
         err = err_set(info, ERR_ENGINE,
                       "the file of model %s is another one now; restart the server", worker->name);
     if (err == ERR_OK)
-        err = give_work(worker, info);
+        err = give_memory(worker, info);
     if (err != ERR_OK) {
         worker_process_stop(&worker->link.process);
         return ERR_ENGINE;
@@ -554,6 +579,7 @@ static const struct engine_ops worker_ops = {
     .import_whole = worker_import_whole,
     .alive = worker_alive,
     .memory = worker_memory_bytes,
+    .host_memory = worker_host_memory,
     .restart = worker_restart,
 };
 
@@ -638,7 +664,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     if (worker->work == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for the logits of %u tokens",
                        worker->base.facts.outputs);
-    return give_work(worker, info);
+    return give_memory(worker, info);
 }
 
 enum err engine_worker_load(struct engine **engine, const struct engine_options *options,

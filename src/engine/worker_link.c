@@ -104,6 +104,20 @@ bool worker_link_attach(struct worker_link *link, const struct worker_segment *s
     return true;
 }
 
+void worker_link_attach_early(struct worker_link *link)
+{
+    struct worker_segment segment;
+    bool attached = true;
+
+    while (attached &&
+           worker_memory_next(link->memory, link->early, WORKER_PIN_BYTES_MIN, &segment)) {
+        attached = is_attached(link, segment.id) || worker_link_attach(link, &segment, false);
+        if (attached)
+            link->early = segment.id;
+        file_close(file_sys_real(), &segment.fd);
+    }
+}
+
 void worker_link_detach_freed(struct worker_link *link)
 {
     uint64_t freed = worker_memory_freed(link->memory);

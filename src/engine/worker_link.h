@@ -8,7 +8,8 @@
  * unless it says otherwise.
  *
  * SEGMENTS are attached to the child when they are first needed and detached after the parent has
- * freed them, both between two calls (at the latest when the child's memory is measured).
+ * freed them, both between two calls (at the latest when the child's memory is measured). A child
+ * that pins them gets them early, so that they are pinned before they are needed.
  */
 #pragma once
 
@@ -34,6 +35,7 @@ struct worker_link {
     uint64_t staging_bytes;
     uint64_t *attached; /* segments that the child has; a new child: attached_count = 0 */
     size_t attached_count, attached_cap;
+    uint64_t early;   /* the last one that attach_early has seen; a new child: 0 */
     uint64_t freed;   /* of the memory when `attached` was last compared with it */
     struct lock lock; /* of the turns alone: a thread that has its turn does not hold it */
     struct cond turned;
@@ -56,6 +58,8 @@ uint64_t worker_link_ask(struct worker_link *link, struct worker_call *call);
 
 /* `work`: it is the segment for tokens and logits. False: the child does not have it. */
 bool worker_link_attach(struct worker_link *link, const struct worker_segment *segment, bool work);
+/* Attaches segments that the child will pin. */
+void worker_link_attach_early(struct worker_link *link);
 /* Detaches freed segments from the child. */
 void worker_link_detach_freed(struct worker_link *link);
 /* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */

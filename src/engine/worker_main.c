@@ -4,6 +4,7 @@
  *      main thread       recv -> look up the op -> engine's table -> reply (one at a time)
  *      exit thread       poll for the end of the socket -> _exit, even if the library hangs
  *      library threads   on_tick: control->ticks++, and the parent's abort flag
+ *      pin thread        pins segments while the main thread has nothing to do (worker_pin.h)
  *
  * The parent does the accounting of sequences. Here only the length of each is kept, because
  * engines need it; each call states it, and `follow` sets it.
@@ -31,6 +32,7 @@
 #include "base/mem.h"
 #include "engine/engine_ops.h"
 #include "engine/picture.h"
+#include "engine/worker_pin.h"
 #include "engine/worker_process.h"
 #include "engine/worker_picture.h"
 #include "engine/worker_wire.h"
@@ -50,6 +52,7 @@ struct worker {
                      struct errinfo *info);
     struct engine *engine;
     struct worker_control *control;
+    struct worker_pin *pin; /* NULL: nothing is pinned */
     struct segment *segments;
     size_t segments_count, segments_cap;
     token_id *tokens;  /* in the work segment: those of a run, and then ... */
@@ -208,6 +211,8 @@ static void attach(struct worker *worker, const struct worker_call *call, int fd
                                 .bytes = call->place.bytes,
                                 .base = map(fd, call->place.bytes),
                                 .seen = mem_alloc(call->place.bytes / PART_BYTES + 1)};
+    if (!call->work && segment->bytes >= WORKER_PIN_BYTES_MIN)
+        worker_pin_add(worker->pin, segment->base, segment->bytes);
     if (!call->work)
         return;
     if (worker_work_bytes(facts) > segment->bytes)
@@ -223,6 +228,7 @@ static void detach(struct worker *worker, uint64_t id)
 
     if (segment == NULL)
         give_up("a segment that is not there");
+    worker_pin_remove(worker->pin, segment->base);
     munmap(segment->base, segment->bytes);
     mem_free(segment->seen);
     *segment = worker->segments[--worker->segments_count];
@@ -249,6 +255,20 @@ static void keep_lengths_only(struct engine *engine)
     seqs_init(&engine->seqs, slots, UINT32_MAX / slots, true);
 }
 
+/* Without a driver that pins, segments are used as they are. That is slower on a GPU only. */
+static void start_pinning(struct worker *worker)
+{
+    struct errinfo info = {0};
+    enum err err = worker_pin_create(&worker->pin, worker->control, worker->log, &info);
+
+    atomic_store_explicit(&worker->control->pins, err == ERR_OK, memory_order_relaxed);
+    if (err != ERR_OK && worker->engine->facts.device_total > 0)
+        LOG_WARN(worker->log, "worker",
+                 "memory that the server shares cannot be pinned for this GPU, so restores from "
+                 "RAM are several times slower",
+                 LOG_STR("reason", info.text));
+}
+
 static void serve_load(struct worker *worker, size_t len, int fd)
 {
     struct worker_load *what = mem_alloc(sizeof(*what));
@@ -269,6 +289,7 @@ static void serve_load(struct worker *worker, size_t len, int fd)
                                             .cells = worker->engine->seqs.cells,
                                             .streams = worker->engine->seqs.streams};
         keep_lengths_only(worker->engine);
+        start_pinning(worker);
     }
     send_reply(worker, &reply);
     mem_free(what);
@@ -485,6 +506,12 @@ static uint64_t serve(struct worker *worker, const struct worker_call *call, int
     }
 }
 
+/* The others neither use the device nor are part of a request. */
+static bool is_work(enum worker_op op)
+{
+    return op != WORKER_ATTACH && op != WORKER_DETACH && op != WORKER_DEVICE_FREE;
+}
+
 static void serve_call(struct worker *worker, size_t len, int fd)
 {
     struct worker_reply reply = {.kind = WORKER_REPLY};
@@ -496,7 +523,11 @@ static void serve_call(struct worker *worker, size_t len, int fd)
         give_up("a message that is not valid");
     on_tick(worker);
     reply.number = call.number;
+    if (is_work(call.op))
+        worker_pin_begin_work(worker->pin);
     reply.value = serve(worker, &call, fd, &reply.err, &info);
+    if (is_work(call.op))
+        worker_pin_end_work(worker->pin);
     snprintf(reply.text, sizeof(reply.text), "%s", info.text);
     send_reply(worker, &reply);
 }

@@ -135,6 +135,24 @@ bool worker_memory_find(struct worker_memory *memory, const void *ptr, uint64_t 
     return block != NULL;
 }
 
+/* Numbers grow along the list. */
+bool worker_memory_next(struct worker_memory *memory, uint64_t id, uint64_t bytes,
+                        struct worker_segment *segment)
+{
+    bool found = false;
+
+    lock_enter(&memory->lock);
+    LIST_FOREACH (struct block, block, &memory->blocks, node) {
+        if (found || block->id <= id || block->bytes < bytes)
+            continue;
+        found = true;
+        *segment = (struct worker_segment){
+            .id = block->id, .bytes = block->bytes, .fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 0)};
+    }
+    lock_leave(&memory->lock);
+    return found && segment->fd >= 0;
+}
+
 bool worker_memory_has(struct worker_memory *memory, uint64_t id)
 {
     bool found = false;

@@ -41,6 +41,11 @@ struct worker_segment {
 bool worker_memory_find(struct worker_memory *memory, const void *ptr, uint64_t bytes,
                         struct worker_segment *segment) NODISCARD;
 
+/* The next segment after the one with number `id` (0: the first) that has at least `bytes` bytes;
+ * its offset is 0. The caller closes its descriptor: the block may be freed at any time. */
+bool worker_memory_next(struct worker_memory *memory, uint64_t id, uint64_t bytes,
+                        struct worker_segment *segment) NODISCARD;
+
 /* Whether a segment still exists, and a number that changes whenever one is freed. */
 bool worker_memory_has(struct worker_memory *memory, uint64_t id);
 uint64_t worker_memory_freed(const struct worker_memory *memory);

@@ -35,12 +35,17 @@ enum {
     WORKER_VOCAB_MAX = 1 << 24,
     WORKER_CHUNK_MAX = 1 << 24,
     WORKER_VECTOR_MAX = 1 << 20,
+    /* Smaller segments are not pinned: they have a picture, and go again. */
+    WORKER_PIN_BYTES_MIN = 64 << 20,
 };
 
 /* The page that both map. Relaxed throughout: counters and flags that publish no other data. */
 struct worker_control {
     atomic_uint ticks; /* the child's: grows while the library makes progress */
     atomic_uint abort; /* the parent's: the run is to end */
+    /* the child's, from the reply to LOAD on: */
+    atomic_uint pins;            /* whether it pins segments: they are to be attached early */
+    atomic_ullong pinned, plain; /* bytes that it has pinned; that the driver refused */
 };
 
 /* The work segment: tokens of a run, padding to a page, logits (vocab floats for each output),

@@ -377,6 +377,7 @@ static uint64_t prefill_ns(const struct job *job, uint64_t now_ns)
 
 static void publish(struct sched *sched)
 {
+    struct host_memory_stats pinned = engine_host_memory(sched->engine);
     uint64_t now = sched_now_ns(sched);
     size_t count = 0;
 
@@ -400,6 +401,8 @@ static void publish(struct sched *sched)
     sched->stats.idle = (uint32_t)sched->residents.count;
     sched->stats.cells = sched->facts->context;
     sched->stats.cells_free = engine_cells_free(sched->engine);
+    sched->stats.pinned = pinned.pinned;
+    sched->stats.pageable = pinned.plain;
     lock_leave(&sched->lock);
 }
 

@@ -207,7 +207,11 @@ struct sched_view {
     X(not_stored_tokens, COUNTER, "hearth_sched_not_stored_tokens_total",                          \
       "Tokens of these parts.")                                                                    \
     X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")        \
-    X(cells, GAUGE, "hearth_sched_cells", "Tokens that fit on the device.")
+    X(cells, GAUGE, "hearth_sched_cells", "Tokens that fit on the device.")                        \
+    X(pinned, GAUGE, "hearth_sched_pinned_bytes",                                                  \
+      "Memory of the RAM cache that is pinned for the models' GPUs, once per model.")              \
+    X(pageable, GAUGE, "hearth_sched_pageable_bytes",                                              \
+      "Memory of the RAM cache that could not be pinned: restores from it are slower.")
 
 /* A full hit, and new text after everything that was cached, are not misses. */
 bool sched_is_miss(enum hearth_reason reason);

@@ -45,4 +45,23 @@ static void test_missing_library_and_function(void **state)
     assert_string_equal(info.text, "geometry needs libm: it has no no_such_function");
 }
 
-TEST_SUITE(TEST(test_first_library_that_is_there), TEST(test_missing_library_and_function))
+/* libm is a part of this program; the other one exists on every machine, and is not loaded. */
+static void test_resident_libraries_only(void **state)
+{
+    static const char *const loaded[] = {"libm.so.6", NULL};
+    static const char *const other[] = {"libnss_files.so.2", NULL};
+    static const struct library_symbol symbols[] = {{"cos", (void **)&cosine}};
+    struct library library = library_of(other, symbols, 0);
+    struct errinfo info;
+
+    (void)state;
+    library.resident = true;
+    assert_err(library_load(&library, &info), ERR_UNSUPPORTED);
+    assert_string_equal(info.text, "geometry needs libm: it is not loaded");
+    library = library_of(loaded, symbols, 1);
+    library.resident = true;
+    assert_ok(library_load(&library, &info));
+}
+
+TEST_SUITE(TEST(test_resident_libraries_only), TEST(test_first_library_that_is_there),
+           TEST(test_missing_library_and_function))

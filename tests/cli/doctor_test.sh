@@ -72,7 +72,13 @@ test_a_gpu() {
         "$HEARTH" doctor --backends "$vulkan/backends"
     expect_status 0
     expect_line '^ok    device     Vulkan0: llvmpipe'
-    expect_line '^ok    pinned     memory for the RAM cache can be pinned$'
+    expect_line '^ok    pinned     memory for the RAM cache can be pinned, but not with --isolate: .* it is not loaded$'
+    # as if its backend had loaded NVIDIA's driver
+    run env VK_DRIVER_FILES="$vulkan/icd.json" GGML_VK_VISIBLE_DEVICES=0 LD_LIBRARY_PATH="$vulkan/lib" \
+        ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" \
+        LD_PRELOAD="$HEARTH_BUILD/tests/libcuda.so.1" "$HEARTH" doctor --backends "$vulkan/backends"
+    expect_status 0
+    expect_line '^ok    pinned     memory for the RAM cache can be pinned, also with --isolate$'
     ! grep -E '(plug-in|card|flash) ' "$scratch/out" || fail 'nothing is wrong with it'
 }
 

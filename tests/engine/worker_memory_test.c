@@ -45,6 +45,34 @@ static void test_blocks_are_found_by_any_part_of_them(void **state)
     assert_null(memory);
 }
 
+/* In the order in which they were made. A descriptor outlives the block that it belongs to. */
+static void test_one_block_after_the_other(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    char *blocks[] = {worker_memory_alloc(BYTES, memory), worker_memory_alloc(1, memory),
+                      worker_memory_alloc(BYTES + 1, memory)};
+    struct worker_segment segment, last;
+
+    (void)state;
+    memcpy(blocks[2], "still here", sizeof("still here"));
+    assert_true(worker_memory_next(memory, 0, BYTES, &segment));
+    assert_true(segment.bytes == BYTES && segment.offset == 0);
+    close(segment.fd);
+    assert_true(worker_memory_next(memory, segment.id, BYTES, &last));
+    assert_int_equal(last.bytes, BYTES + 1);
+    assert_false(worker_memory_next(memory, last.id, 0, &segment));
+    worker_memory_free(blocks[2], memory);
+    assert_false(worker_memory_next(memory, segment.id, BYTES, &segment));
+    char *other = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, last.fd, 0);
+    assert_true(other != MAP_FAILED);
+    assert_string_equal(other, "still here");
+    munmap(other, BYTES);
+    close(last.fd);
+    worker_memory_free(blocks[0], memory);
+    worker_memory_free(blocks[1], memory);
+    worker_memory_destroy(&memory);
+}
+
 static void test_freed_blocks_are_gone_and_counted(void **state)
 {
     struct worker_memory *memory = worker_memory_create();
@@ -191,7 +219,7 @@ static void test_a_number_that_was_a_socket_in_use(void **state)
     reuse_number(true);
 }
 
-TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them),
+TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them), TEST(test_one_block_after_the_other),
            TEST(test_freed_blocks_are_gone_and_counted),
            TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is),
            TEST(test_threads), TEST(test_a_number_that_was_a_socket),
