@@ -92,6 +92,20 @@ bool backend_is_loaded(const char *name)
     return ggml_backend_reg_by_name(strcmp(name, "hip") == 0 ? "ROCm" : name) != NULL;
 }
 
+bool backend_has_feature(const char *name)
+{
+    ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
+    ggml_backend_get_features_t features = NULL;
+
+    if (cpu != NULL)
+        *(void **)&features = ggml_backend_reg_get_proc_address(cpu, "ggml_backend_get_features");
+    for (const struct ggml_backend_feature *feature = features != NULL ? features(cpu) : NULL;
+         feature != NULL && feature->name != NULL; feature++)
+        if (strcmp(feature->name, name) == 0)
+            return true;
+    return false;
+}
+
 bool backend_is_gpu(struct ggml_backend_device *device)
 {
     enum ggml_backend_dev_type type = ggml_backend_dev_type(device);

@@ -149,6 +149,14 @@ static enum err check_kind(const struct engine_llama *llama, const struct load *
                    gguf_file_architecture(load->file), why);
 }
 
+/* ggml 0.27 takes the three-dimensional weights of latent attention into AMX's buffers and then finds
+ * no backend that multiplies them: it aborts. Such models get plain buffers. */
+static bool may_repack(const struct load *load)
+{
+    return !gguf_file_has_arch_key(load->file, "attention.key_length_mla") ||
+           !backend_has_feature("AMX_INT8");
+}
+
 static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
     const struct engine_options *options = load->options;
@@ -164,6 +172,7 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     if (options->no_mmap || options->dry)
         params.load_mode = LLAMA_LOAD_MODE_NONE;
     params.no_alloc = options->dry;
+    params.use_extra_bufts = params.use_extra_bufts && may_repack(load);
     /* Values that are not numbers: looked for when the file is read anyway, for its digest. */
     params.check_tensors = load->digest != NULL && file_digest_bytes(load->digest) > 0;
     params.progress_callback = on_progress;
