@@ -374,7 +374,7 @@ static void test_costs_are_interpolated(void **state)
     assert_float_equal(cost_ns(&cost, 7), 1700, 1);
     assert_float_equal(cost_ns(&cost, 2), 1600, 1); /* the first draft costs most */
     assert_float_equal(draft_cost_ns(&cost, 2, 1, true), 1150, 1);
-    assert_float_equal(draft_cost_ns(&cost, 13, 1, true), 2000, 1);
+    assert_float_equal(draft_cost_ns(&cost, 13, 1, true), 1950, 1); /* a quarter is hoped for */
     draft_cost_learn(&cost, 1, 0, 1000000); /* the thread was not scheduled */
     assert_true(cost_ns(&cost, 1) < 1200);
     learn(&cost, 1, 1000);
@@ -447,12 +447,30 @@ struct simulation {
     uint64_t seed;
 };
 
+/* Of qwen3-0.6b in q4_0 on a CPU (docs/bench.md): steps of 16 and of 32 tokens take as long per token,
+ * those of 64 less. */
+static const struct {
+    double width, ns;
+} measured[] = {{1, 1000}, {4, 1836}, {16, 5418}, {32, 10657}, {64, 17627}};
+
+static double measured_ns(double width)
+{
+    size_t i = 1;
+
+    while (i + 1 < COUNT_OF(measured) && measured[i].width < width)
+        i++;
+    return measured[i - 1].ns + (measured[i].ns - measured[i - 1].ns) *
+                                    (width - measured[i - 1].width) /
+                                    (measured[i].width - measured[i - 1].width);
+}
+
 /* That of a GPU, which computes 16 tokens almost as fast as one but plans each new width; that of a
- * CPU, of one where nothing pays, and of one with weights of 4 bits. */
+ * CPU, of one where nothing pays, and of one with weights of 4 bits; without figures, `measured`. */
 static const struct simulation engines[] = {{.first = 1000, .token = 10, .wide = 50, .change = 300},
                                             {.first = 1000, .token = 350},
                                             {.first = 1000, .token = 1100},
-                                            {.first = 1000, .token = 275, .wide = 300}};
+                                            {.first = 1000, .token = 275, .wide = 300},
+                                            {.first = 0}};
 
 static double step_ns(struct simulation *sim, uint32_t width)
 {
@@ -460,6 +478,8 @@ static double step_ns(struct simulation *sim, uint32_t width)
     double ns = sim->first + sim->token * (width - 1) + (width > 1 ? sim->wide : 0) +
                 (sim->last != width ? sim->change : 0);
 
+    if (sim->first == 0)
+        ns = measured_ns(width);
     sim->last = width;
     return ns * noise;
 }
@@ -565,10 +585,16 @@ static void test_right_guesses_gain_what_they_can(void **state)
 /* An answer at temperature 0 that is in the tree: drafts as wide as they may be. */
 static void test_a_certain_answer_comes_three_times_as_fast(void **state)
 {
-    struct simulation sim = simulate(COUNT_OF(engines) - 1, 1);
-
     (void)state;
-    assert_true(answers_ns(&sim, 1, DRAFT_TOKENS_MAX) < plain_ns(COUNT_OF(engines) - 1) / 3);
+    for (size_t engine = COUNT_OF(engines) - 2; engine < COUNT_OF(engines); engine++) {
+        double ns = 0;
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            struct simulation sim = simulate(engine, 1);
+            sim.seed += 100 * seed;
+            ns += answers_ns(&sim, 1, DRAFT_TOKENS_MAX) / 20;
+        }
+        assert_true(ns < plain_ns(engine) / 3.1);
+    }
 }
 
 /* After many wrong guesses, and after costs that were measured on a busy machine, drafts come back
