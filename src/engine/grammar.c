@@ -18,6 +18,7 @@
  */
 #include "engine/grammar.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,8 @@ static void mark_named(struct grammar *grammar)
 }
 
 /* All tokens in the order of their texts: a prefix that two neighbours share is read once, and
- * after a refused byte all tokens with the same prefix are skipped. */
+ * after a refused byte all tokens with the same prefix are skipped. Most have a first byte that is
+ * refused, and are not even looked at. */
 static bool mark_allowed(struct grammar *grammar)
 {
     const struct pieces *pieces = grammar->pieces;
@@ -130,6 +132,8 @@ static bool mark_allowed(struct grammar *grammar)
                 refused = at + 1;
         if (refused == SIZE_MAX)
             mark(grammar, piece->token);
+        else if (refused == 1)
+            i = pieces->from[(unsigned char)piece->bytes[0] + 1] - 1;
     }
     bool given_up = gbnf_match_search_end(match);
     for (size_t i = 0; i < pieces->ends_count && gbnf_match_whole(match); i++)
@@ -339,18 +343,26 @@ bool grammar_allows(const struct grammar *grammar, token_id token)
     return allowed;
 }
 
+enum err grammar_allowed(struct grammar *grammar, const uint64_t **allowed, struct errinfo *info)
+{
+    assert(!grammar->waiting);
+    memset(grammar->allowed, 0, grammar->allowed_words * sizeof(*grammar->allowed));
+    grammar->slow = grammar->slow || !mark_allowed(grammar);
+    *allowed = grammar->slow ? NULL : grammar->allowed;
+    return grammar->slow ? ERR_OK : gbnf_match_error(grammar->match, info);
+}
+
 enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *candidates,
                       struct errinfo *info)
 {
+    const uint64_t *allowed;
+
     if (grammar->waiting)
         return ERR_OK;
-    memset(grammar->allowed, 0, grammar->allowed_words * sizeof(*grammar->allowed));
-    if (grammar->slow || !mark_allowed(grammar)) {
-        grammar->slow = true;
-        if (mark_likely(grammar, candidates) == 0)
-            return err_set(info, ERR_INVALID,
-                           "the grammar is too ambiguous: a token takes too many steps");
-    }
+    TRY(grammar_allowed(grammar, &allowed, info));
+    if (allowed == NULL && mark_likely(grammar, candidates) == 0)
+        return err_set(info, ERR_INVALID,
+                       "the grammar is too ambiguous: a token takes too many steps");
     TRY(gbnf_match_error(grammar->match, info));
     for (size_t i = 0; i < candidates->size; i++) {
         token_id token = candidates->data[i].id;

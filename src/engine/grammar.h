@@ -36,6 +36,12 @@ void grammar_destroy(struct grammar **grammar);
  * call reports. */
 bool grammar_allows(const struct grammar *grammar, token_id token);
 
+/* The tokens that may come next, a bit each (token / 64, token % 64), until the next call. NULL: that
+ * would take too long, and grammar_mask finds some of them. Not while it waits. Errors as
+ * grammar_mask. */
+enum err grammar_allowed(struct grammar *grammar, const uint64_t **allowed,
+                         struct errinfo *info) NODISCARD;
+
 /* Sets the logit of every candidate that may not come next to -infinity. ERR_INVALID: the grammar
  * is too ambiguous; ERR_NOMEM. */
 enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *candidates,

@@ -76,6 +76,11 @@ static void fill(struct pieces *pieces, const struct engine *engine)
                piece->bytes[piece->shared] == before->bytes[piece->shared])
             piece->shared++;
     }
+    for (size_t byte = 0, i = 0; byte < COUNT_OF(pieces->from); byte++) {
+        while (i < pieces->count && (unsigned char)pieces->list[i].bytes[0] < byte)
+            i++;
+        pieces->from[byte] = i;
+    }
 }
 
 enum err pieces_of(const struct engine *engine, const struct pieces **out, struct errinfo *info)

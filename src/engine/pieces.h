@@ -29,7 +29,8 @@ struct pieces {
     /* by bytes, then by token; without empty ones and those that end a generation */
     struct piece *list;
     size_t count;
-    token_id *ends; /* tokens that end a generation */
+    size_t from[257]; /* the first piece that begins with this byte or a larger one */
+    token_id *ends;   /* tokens that end a generation */
     size_t ends_count;
     char *bytes;
 };
