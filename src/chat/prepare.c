@@ -89,6 +89,17 @@ static enum err show_pictures(struct prepare_run *run)
     return ERR_OK;
 }
 
+enum err prepare_prompt(struct prepare_run *run, bool final)
+{
+    token_prompt_fini(&run->out->prompt);
+    run->out->recalled = 0;
+    TRY(prepare_render(run));
+    TRY(show_pictures(run));
+    if (final)
+        TRY(prepare_check_length(run, run->out->text.text.len));
+    return prepare_tokens(run);
+}
+
 static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = recall_space(run->request, run->tools);
@@ -96,11 +107,7 @@ static enum err prepare_conversation(struct prepare_run *run)
     run->out->calls = may_call(run->request);
     TRY(pictures_read(&run->request->pictures, run->tools, run->error));
     TRY(prepare_messages(run));
-    TRY(prepare_edit(run));
-    TRY(prepare_render(run));
-    TRY(show_pictures(run));
-    TRY(prepare_check_length(run, run->out->text.text.len));
-    return prepare_tokens(run);
+    return run->request->edits_count > 0 ? prepare_edit(run) : prepare_prompt(run, true);
 }
 
 /* Ids of the client's own tokens are validated before they reach the engine. */

@@ -29,11 +29,15 @@ enum err prepare_messages(struct prepare_run *run) NODISCARD;
 enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct recall_message *out) NODISCARD;
 
-/* Applies the edits that the request asks for, and counts what they cleared. */
+/* Applies the edits that the request asks for, counts what they cleared, and makes the prompt. */
 enum err prepare_edit(struct prepare_run *run) NODISCARD;
 
 /* The template's text. */
 enum err prepare_render(struct prepare_run *run) NODISCARD;
+
+/* The prompt of the messages as they are, instead of an earlier one. `final`: text that cannot fit
+ * the context is refused. */
+enum err prepare_prompt(struct prepare_run *run, bool final) NODISCARD;
 
 /* Refuses, before tokenizing, a text that cannot fit the context however it is tokenized. */
 enum err prepare_check_length(struct prepare_run *run, size_t bytes) NODISCARD;

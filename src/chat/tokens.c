@@ -15,6 +15,7 @@
 #include "chat/tokens.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "chat/pictures.h"
@@ -573,6 +574,37 @@ enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *c
     if (err == ERR_OK)
         err = trusted ? walk_text(&walk) : add_whole(&walk, text, 0, &walk.list);
     return finish(&walk, err, out);
+}
+
+/* No flag of the tokenizer: a digest that is sent as a text has another key. */
+enum { NUMBERS = 1u << 30 };
+
+static struct hash256 numbers_key(const struct tokens_caller *caller, const struct hash256 *digest)
+{
+    struct str text = {(const char *)digest->bytes, HASH256_BYTES};
+
+    return token_memo_key(caller->tenant, caller->salt, text, NUMBERS);
+}
+
+bool tokens_get_numbers(struct tokens *tokens, const struct tokens_caller *caller,
+                        const struct hash256 *digest, int32_t *out, size_t count)
+{
+    struct hash256 key = numbers_key(caller, digest);
+    struct token_list list = {0};
+    bool found = token_memo_get(tokens->memo, &key, &list) == TOKEN_MEMO_HIT && list.count == count;
+
+    if (found)
+        memcpy(out, list.ids, count * sizeof(*out));
+    mem_free(list.ids);
+    return found;
+}
+
+void tokens_put_numbers(struct tokens *tokens, const struct tokens_caller *caller,
+                        const struct hash256 *digest, const int32_t *numbers, size_t count)
+{
+    struct hash256 key = numbers_key(caller, digest);
+
+    token_memo_put(tokens->memo, &key, numbers, count);
 }
 
 struct tokens_stats tokens_stats(struct tokens *tokens)

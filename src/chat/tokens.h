@@ -32,6 +32,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "chat/template.h"
 #include "engine/engine.h"
@@ -100,6 +101,14 @@ enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *cal
 enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *caller,
                             struct str text, unsigned flags, struct token_prompt *out,
                             struct errinfo *info) NODISCARD;
+
+/* Numbers that were computed from a text, remembered with the tokens of texts: within the same tenant
+ * and salt, and up to the same number of bytes. `digest` is that of the text, and of all else that the
+ * numbers depend on. */
+bool tokens_get_numbers(struct tokens *tokens, const struct tokens_caller *caller,
+                        const struct hash256 *digest, int32_t *out, size_t count) NODISCARD;
+void tokens_put_numbers(struct tokens *tokens, const struct tokens_caller *caller,
+                        const struct hash256 *digest, const int32_t *numbers, size_t count);
 
 /* Counters since creation; sizes are current. */
 struct tokens_stats {

@@ -1,6 +1,7 @@
 /*
  * Tests of src/chat/prepare_edit.c: a conversation grows turn by turn, and its prompt changes rarely.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -304,6 +305,76 @@ static void test_two_edits(void **state)
     bench_close(&bench);
 }
 
+/* Pieces of text that were looked up for a turn. */
+static uint64_t lookups(struct bench *bench, size_t turns, const char *edits, struct made *made)
+{
+    struct tokens_stats before = tokens_stats(model_tokens(bench->model));
+
+    make(bench, turns, edits, made);
+    struct tokens_stats after = tokens_stats(model_tokens(bench->model));
+    return after.hits + after.misses - before.hits - before.misses;
+}
+
+/* The steps of earlier turns are not found again: a turn costs less than two prompts, though every
+ * other one here is near the trigger. */
+static void test_steps_are_remembered(void **state)
+{
+    static const char edits[] = CLEAR ",'keep':{'type':'tool_uses','value':2}}";
+    struct bench bench;
+    struct made made;
+    uint64_t all = 0, plain = 0;
+
+    (void)state;
+    bench_open(&bench);
+    for (size_t turns = 0; turns <= TURNS; turns++) {
+        all += lookups(&bench, turns, edits, &made);
+        drop(&made);
+        plain += lookups(&bench, turns, "{'type':'compact_20260112'}", &made);
+        drop(&made);
+    }
+    if (all > 2 * plain)
+        fail_msg("%" PRIu64 " lookups, without edits %" PRIu64, all, plain);
+    bench_close(&bench);
+}
+
+/* What is remembered changes nothing: each prompt is the one of a server that has just started. */
+static void test_remembered_or_not(void **state)
+{
+    static const char *const edits[] = {
+        CLEAR ",'keep':{'type':'tool_uses','value':2}}",
+        CLEAR "}",
+        CLEAR ",'exclude_tools':['f']}",
+        CLEAR ",'exclude_tools':['g']}",
+        CLEAR ",'clear_tool_inputs':true}",
+        CLEAR ",'clear_tool_inputs':['f']}",
+        CLEAR ",'clear_tool_inputs':['g']}",
+        CLEAR ",'clear_at_least':{'type':'input_tokens','value':6500}}",
+        "{'type':'clear_tool_uses_20250919','trigger':{'type':'input_tokens','value':9000}}",
+        "{'type':'clear_thinking_20251015'}," CLEAR "}",
+        USES(""),
+    };
+    struct bench warm, cold;
+
+    (void)state;
+    bench_open(&warm);
+    bench_open(&cold);
+    for (size_t turns = 0; turns <= TURNS; turns++)
+        for (size_t i = 0; i < COUNT_OF(edits); i++) {
+            struct made known, found;
+
+            make(&warm, turns, edits[i], &known);
+            tokens_forget(model_tokens(cold.model));
+            make(&cold, turns, edits[i], &found);
+            if (!str_eq(known.prepared.text.text, found.prepared.text.text) ||
+                known.prepared.original != found.prepared.original)
+                fail_msg("turn %zu differs with %s", turns, edits[i]);
+            drop(&known);
+            drop(&found);
+        }
+    bench_close(&cold);
+    bench_close(&warm);
+}
+
 static void test_without_memory(void **state)
 {
     struct fault fault = {0};
@@ -335,4 +406,5 @@ static void test_without_memory(void **state)
 
 TEST_SUITE(TEST(test_steps_are_rare), TEST(test_nothing_below_the_trigger),
            TEST(test_what_is_cleared), TEST(test_thoughts), TEST(test_two_edits),
-           TEST(test_a_token_above_the_trigger), TEST(test_without_memory))
+           TEST(test_a_token_above_the_trigger), TEST(test_steps_are_remembered),
+           TEST(test_remembered_or_not), TEST(test_without_memory))
