@@ -340,15 +340,11 @@ size_t neutral_find_transient(struct str text)
     return first;
 }
 
-int64_t neutral_now(struct neutral *neutral, int64_t now_s)
+int64_t neutral_now(const struct neutral *neutral, int64_t now_s)
 {
-    int64_t within = (now_s % DAY_S + DAY_S) % DAY_S;
-
-    if (!neutral->on[NEUTRAL_TEMPLATE_CLOCK] || within == 0)
+    if (!neutral->on[NEUTRAL_TEMPLATE_CLOCK])
         return now_s;
-    /* Not in the tally: most templates never ask. */
-    atomic_fetch_add_explicit(&neutral->counts[NEUTRAL_TEMPLATE_CLOCK], 1, memory_order_relaxed);
-    return now_s - within;
+    return now_s - (now_s % DAY_S + DAY_S) % DAY_S;
 }
 
 void neutral_write_tally(const struct neutral_tally *tally, struct buf *out)

@@ -86,7 +86,7 @@ enum err neutral_tools(struct neutral *neutral, struct conversation *talk,
 size_t neutral_find_transient(struct str text);
 
 /* The time to render a template at. */
-int64_t neutral_now(struct neutral *neutral, int64_t now_s);
+int64_t neutral_now(const struct neutral *neutral, int64_t now_s);
 
 /* "cch 2, tool-order", the rules that changed a request; nothing if none did. */
 void neutral_write_tally(const struct neutral_tally *tally, struct buf *out);

@@ -100,6 +100,16 @@ enum err prepare_prompt(struct prepare_run *run, bool final)
     return prepare_tokens(run);
 }
 
+/* Most templates never ask for the time. */
+static void count_clock(struct prepare_run *run)
+{
+    struct neutral *neutral = run->tools->neutral;
+    int64_t now_s = run->tools->now_s;
+
+    if (neutral != NULL && run->out->text.time_of_day && neutral_now(neutral, now_s) != now_s)
+        neutral_count(neutral, &run->out->changed, NEUTRAL_TEMPLATE_CLOCK, 1);
+}
+
 static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = recall_space(run->request, run->tools);
@@ -107,7 +117,9 @@ static enum err prepare_conversation(struct prepare_run *run)
     run->out->calls = may_call(run->request);
     TRY(pictures_read(&run->request->pictures, run->tools, run->error));
     TRY(prepare_messages(run));
-    return run->request->edits_count > 0 ? prepare_edit(run) : prepare_prompt(run, true);
+    TRY(run->request->edits_count > 0 ? prepare_edit(run) : prepare_prompt(run, true));
+    count_clock(run);
+    return ERR_OK;
 }
 
 /* Ids of the client's own tokens are validated before they reach the engine. */

@@ -148,6 +148,7 @@ struct pass {
     struct jinja_output output;
     struct buf text;
     struct chat_rounds rounds;
+    bool time_of_day; /* was asked for */
 };
 
 /* A model's template may be written to run as long as it is allowed to; a few hundred probes must
@@ -167,6 +168,7 @@ static enum err run(struct pass *pass, struct errinfo *info)
 {
     struct jinja_options options = {.limits = limits_of(pass->tmpl),
                                     .now_s = pass->request->now_s,
+                                    .time_of_day = &pass->time_of_day,
                                     .on_round = chat_rounds_on_round,
                                     .arg = &pass->rounds};
     struct jinja_error error = {0};
@@ -282,6 +284,7 @@ static enum err finish(struct pass *pass, struct chat_text *out, struct errinfo 
 
     if (err != ERR_OK)
         return err;
+    out->time_of_day = pass->time_of_day;
     err = keep_text(&render, pass->arena, out);
     if (err == ERR_OK)
         err = chat_marks_make(&render, pass->arena, out);

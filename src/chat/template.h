@@ -143,6 +143,7 @@ struct chat_text {
     /* where the template began to open the answer; text.len: it did not. The text from here on is
      * the prompt_tail of output.h */
     size_t generation;
+    bool time_of_day;                    /* the template wrote it */
     const struct chat_picture *pictures; /* of prepare.c; a template knows none */
     size_t picture_count;
 };

@@ -352,6 +352,14 @@ static bool python_directives(struct str format, char *out, size_t size)
     return true;
 }
 
+static bool has_time_of_day(const char *format)
+{
+    for (const char *at = format; (at = strchr(at, '%')) != NULL && at[1] != '\0'; at += 2)
+        if (strchr("HIklMSpPrRTXcs", at[1]) != NULL)
+            return true;
+    return false;
+}
+
 BUILTIN(global_strftime)
 {
     char format[256], text[1024];
@@ -363,6 +371,8 @@ BUILTIN(global_strftime)
         return jinja_fail(run, "strftime() argument 1 must be str");
     if (!python_directives(jinja_text(args[0]), format, sizeof(format)) || !gmtime_r(&now, &parts))
         return jinja_fail(run, "this format is not supported");
+    if (run->options.time_of_day != NULL && has_time_of_day(format))
+        *run->options.time_of_day = true;
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (c_locale == (locale_t)0)
         return jinja_fail_memory(run);

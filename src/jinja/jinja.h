@@ -68,7 +68,8 @@ extern const struct jinja_limits jinja_limits_default;
 
 struct jinja_options {
     struct jinja_limits limits;
-    int64_t now_s; /* for strftime_now: local wall time, as seconds since 1970 */
+    int64_t now_s;     /* for strftime_now: local wall time, as seconds since 1970 */
+    bool *time_of_day; /* set when strftime_now writes more than a date; may be NULL */
     /* Called when a `for` begins and ends a round with an item, on the rendering thread, if output
      * goes straight to the sink: the output passed to the sink between the two calls is that of the
      * round. May be NULL. */
