@@ -31,6 +31,8 @@ run_sdk() { # FILE [FAMILY]
 test_openai() { run_sdk openai.test.mjs; }
 test_anthropic() { run_sdk anthropic.test.mjs; }
 test_ollama() { run_sdk ollama.test.mjs; }
+test_giving_up() { run_sdk giveup.test.mjs; }
+test_giving_up_hybrid() { run_sdk giveup.test.mjs qwen35; }
 test_pictures() {
     export MMPROJ=$PWD/p.gguf
     "$HEARTH" model make --family mmproj-mlp --width 64 --out "$MMPROJ" >/dev/null 2>&1 || fail 'no projector'
