@@ -149,12 +149,19 @@ static enum err check_kind(const struct engine_llama *llama, const struct load *
                    gguf_file_architecture(load->file), why);
 }
 
-/* ggml 0.27 takes the three-dimensional weights of latent attention into AMX's buffers and then finds
- * no backend that multiplies them: it aborts. Such models get plain buffers. */
+/* Whether weights may be in buffers that the processor's backend arranges for itself. Those of AMX
+ * (ggml 0.27) are right for a matrix times a matrix only. With three-dimensional weights (latent
+ * attention, grouped outputs) the library aborts. Three-dimensional inputs, as recurrent layers have
+ * them for several sequences, give wrong logits, and reads past the end of the weights. */
 static bool may_repack(const struct load *load)
 {
-    return !gguf_file_has_arch_key(load->file, "attention.key_length_mla") ||
-           !backend_has_feature("AMX_INT8");
+    static const char *const keys[] = {"attention.key_length_mla", "attention.output_group_count",
+                                       "ssm.conv_kernel", "shortconv.l_cache", "wkv.head_size"};
+
+    for (size_t i = 0; i < COUNT_OF(keys); i++)
+        if (gguf_file_has_arch_key(load->file, keys[i]) && backend_has_feature("AMX_INT8"))
+            return false;
+    return true;
 }
 
 static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
