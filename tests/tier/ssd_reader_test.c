@@ -183,6 +183,7 @@ static void test_bad_direct_reads_are_tried_again(void **state)
 
     (void)state;
     file_fault_init(&fault, uncached());
+    fault.calls = UINT64_C(1) << FILE_CALL_PREAD; /* before threads of the tier look at it */
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
     options.fs = &fault.sys;
     struct tier *tier = ssd_kit_open(&options);
@@ -190,7 +191,6 @@ static void test_bad_direct_reads_are_tried_again(void **state)
     for (size_t i = 0; i < COUNT_OF(faults); i++) {
         fault.kind = faults[i].kind;
         fault.errnum = faults[i].errnum;
-        fault.calls = UINT64_C(1) << FILE_CALL_PREAD;
         for (long n = 1; n <= 3; n++) {
             fault_arm(&fault.when, n, false);
             assert_int_equal(get_at(tier, 1, dst, BYTES), TIER_OK);
