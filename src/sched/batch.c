@@ -555,9 +555,9 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
         return;
     device_learn(sched, tokens, ns);
     if (tokens == decoding)
-        draft_cost_learn(&sched->draft_cost, (uint32_t)tokens, (uint32_t)(tokens - answers), ns);
+        draft_costs_learn(&sched->draft_costs, (uint32_t)tokens, (uint32_t)(tokens - answers), ns);
     else
-        draft_cost_pause(&sched->draft_cost);
+        draft_costs_pause(&sched->draft_costs);
     if (tokens >= PIECE_MIN && tokens >= DECODE_SMALL * decoding)
         sched_learn_speed(&sched->prefill_per_s, tokens, ns);
 }

@@ -397,9 +397,28 @@ void draft_cost_accept(struct draft_cost *cost, uint32_t answers)
         cost->spent = MAX(cost->spent - 1.0 / answers, 0);
 }
 
-void draft_cost_pause(struct draft_cost *cost)
+struct draft_cost *draft_costs_of(struct draft_costs *costs, uint32_t answers)
 {
-    cost->last_width = cost->last_guesses = 0;
+    unsigned crowd = 31 - (unsigned)__builtin_clz(MAX(answers, 1));
+
+    return &costs->of[MIN(crowd, DRAFT_CROWDS - 1)];
+}
+
+void draft_costs_learn(struct draft_costs *costs, uint32_t width, uint32_t guesses, uint64_t ns)
+{
+    struct draft_cost *cost = draft_costs_of(costs, width - guesses);
+    uint32_t last_width = cost->last_width, last_guesses = cost->last_guesses;
+
+    draft_costs_pause(costs);
+    cost->last_width = last_width;
+    cost->last_guesses = last_guesses;
+    draft_cost_learn(cost, width, guesses, ns);
+}
+
+void draft_costs_pause(struct draft_costs *costs)
+{
+    for (size_t i = 0; i < DRAFT_CROWDS; i++)
+        costs->of[i].last_width = costs->of[i].last_guesses = 0;
 }
 
 double draft_cost_ns(const struct draft_cost *cost, double width, double plain, bool hope)

@@ -73,9 +73,10 @@ uint32_t draft_guess(const struct draft *draft, const token_id *tokens, uint32_t
 
 /* ---- what batches cost ---- */
 
-enum { DRAFT_WIDTHS = 24, DRAFT_COST_SAMPLES = 3 };
+enum { DRAFT_WIDTHS = 24, DRAFT_CROWDS = 6, DRAFT_COST_SAMPLES = 3 };
 
-/* Nanoseconds of a step by its tokens. All widths up to 16 are told apart, wider ones in classes.
+/* Nanoseconds of a step by its tokens, for about so many answers: attention reads the context of
+ * each, so nine tokens of one answer cost less than nine answers. All widths up to 16 are told apart, wider ones in classes.
  *
  * A device plans and captures a step of another width anew. So a draft also makes the next step
  * without one slower (`back_ns`), and what steps take without drafts is learned where two of the
@@ -97,8 +98,16 @@ struct draft_cost {
 void draft_cost_learn(struct draft_cost *cost, uint32_t width, uint32_t guesses, uint64_t ns);
 /* A guess of the last step was right, and `answers` were in it: a try that pays is free. */
 void draft_cost_accept(struct draft_cost *cost, uint32_t answers);
+/* For 1, 2 to 3, 4 to 7, ... answers. */
+struct draft_costs {
+    struct draft_cost of[DRAFT_CROWDS];
+};
+
+struct draft_cost *draft_costs_of(struct draft_costs *costs, uint32_t answers);
+/* Of the tokens, `guesses` are drafts and the others are of as many answers. */
+void draft_costs_learn(struct draft_costs *costs, uint32_t width, uint32_t guesses, uint64_t ns);
 /* A step of another kind came between. */
-void draft_cost_pause(struct draft_cost *cost);
+void draft_costs_pause(struct draft_costs *costs);
 
 /* What a step is expected to take whose answers have `plain` tokens. A width that was not measured
  * costs as much as the next wider one, or infinitely much. With `hope`, what was not measured, or

@@ -59,7 +59,7 @@ static uint32_t ask_drafter(struct job *job, struct draft_batch *batch, uint32_t
     if (sched->options.draft_max > 0)
         max = MIN(max, sched->options.draft_max);
     if (sched->options.drafts == SCHED_DRAFTS_AUTO) {
-        struct draft_cost cost = sched->draft_cost;
+        struct draft_cost cost = *draft_costs_of(&sched->draft_costs, (uint32_t)batch->plain);
         cost.guess_ns = drafter_guess_ns(sched->drafter);
         max = draft_length(&cost, batch, drafter_chance(sched->drafter), max);
     }
@@ -71,7 +71,7 @@ static uint32_t ask_drafter(struct job *job, struct draft_batch *batch, uint32_t
 /* How many guesses to compute with the next token of the job: they are after its tokens then. */
 static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
 {
-    const struct sched *sched = job->sched;
+    struct sched *sched = job->sched;
     const struct gen *gen = job->gen;
     double chance = 1;
     uint32_t found;
@@ -93,7 +93,8 @@ static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
         if (!engine_token_valid(sched->engine, next[i])) /* a salted key of a prompt (lora.h) */
             found = i;
     if (sched->options.drafts == SCHED_DRAFTS_AUTO)
-        return draft_length(&sched->draft_cost, batch, chance, found);
+        return draft_length(draft_costs_of(&sched->draft_costs, (uint32_t)batch->plain), batch,
+                            chance, found);
     return found;
 }
 
@@ -112,7 +113,7 @@ void drafts_add(struct sched *sched)
         sched->items[i].logits += count;
         left -= count;
     }
-    sched->draft_cost.trying = batch.trying;
+    draft_costs_of(&sched->draft_costs, (uint32_t)sched->batch_count)->trying = batch.trying;
 }
 
 /* ---- the answer ---- */
@@ -192,7 +193,8 @@ void drafts_accept(struct job *job)
     struct sched *sched = job->sched;
 
     job->usage.accepted++;
-    draft_cost_accept(&sched->draft_cost, (uint32_t)sched->batch_count);
+    uint32_t answers = (uint32_t)sched->batch_count;
+    draft_cost_accept(draft_costs_of(&sched->draft_costs, answers), answers);
     lock_enter(&sched->lock);
     sched->stats.accepted++;
     sched->stats.decode_tokens++;

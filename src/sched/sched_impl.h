@@ -167,7 +167,7 @@ struct sched {
     struct again again;
     struct drafter *drafter; /* NULL: there is no draft model */
     struct draft_rates draft_rates;
-    struct draft_cost draft_cost;
+    struct draft_costs draft_costs;
     struct line cells_cost; /* nanoseconds per computed token, by cells in use (device.c) */
     uint64_t computed;      /* tokens */
     struct burst burst;

@@ -408,6 +408,29 @@ static void test_drafts_are_as_long_as_they_pay(void **state)
 }
 
 /* The tokens per second of all answers together never fall by a draft, whatever others have. */
+/* Eight answers take three times as long as one, and a ninth token makes the device choose another
+ * kernel. What one answer with guesses takes says nothing about that. */
+static void test_costs_are_those_of_as_many_answers(void **state)
+{
+    struct draft_costs costs = {0};
+    struct draft_batch batch = {8, 8, 8, false};
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        for (uint32_t width = 1; width <= 16; width++)
+            draft_costs_learn(&costs, width, width - 1, 5000 + 50 * width);
+    for (int i = 0; i < 20; i++)
+        draft_costs_learn(&costs, 8, 0, 15000);
+    assert_true(length(draft_costs_of(&costs, 1), 1, 0.9, 7) > 0);
+    draft_costs_of(&costs, 8)->spent = 100; /* no tries */
+    assert_int_equal(draft_length(draft_costs_of(&costs, 8), &batch, 0.9, 7), 0);
+    for (int i = 0; i < 20; i++) {
+        draft_costs_learn(&costs, 8, 0, 15000);
+        draft_costs_learn(&costs, 15, 7, 16000);
+    }
+    assert_int_equal(draft_length(draft_costs_of(&costs, 8), &batch, 0.9, 7), 7);
+}
+
 static void test_no_draft_costs_others_more_than_it_gains(void **state)
 {
     uint64_t seed = test_seed();
@@ -626,4 +649,5 @@ TEST_SUITE(TEST(test_a_text_is_followed_to_its_end), TEST(test_a_moved_block_is_
            TEST(test_drafts_are_as_long_as_they_pay), TEST(test_wrong_guesses_cost_next_to_nothing),
            TEST(test_right_guesses_gain_what_they_can),
            TEST(test_a_certain_answer_comes_three_times_as_fast), TEST(test_drafts_come_back),
+           TEST(test_costs_are_those_of_as_many_answers),
            TEST(test_no_draft_costs_others_more_than_it_gains))
