@@ -36,13 +36,16 @@ static void fill(token_id *tokens, uint32_t input)
 }
 
 /* The library rounds to 16 bits on its way, so that the last bit of a sum may show in the fifth
- * digit of what depends on it. Without neighbours everything is equal bit for bit. */
+ * digit of what depends on it, and with AMX in the third. Without neighbours everything is equal bit
+ * for bit. */
 static void expect_near(const float *a, const float *b, uint32_t size)
 {
     for (uint32_t i = 0; i < size; i++)
-        if (!isfinite(a[i]) || fabsf(a[i] - b[i]) > 1e-3F)
+        if (!isfinite(a[i]) || fabsf(a[i] - b[i]) > 2e-3F)
             fail_msg("%u of %u: %g is not %g", i, size, (double)a[i], (double)b[i]);
-    assert_true(embed_cosine(a, b, size) > 0.99999F);
+    float cosine = embed_cosine(a, b, size);
+    if (!(cosine > 0.9999F))
+        fail_msg("the cosine is %g", (double)cosine);
 }
 
 static void embed(struct engine *engine, const struct engine_item *items, size_t count)

@@ -228,7 +228,9 @@ static void test_without_mmap_weights_cannot_vanish(void **state)
     struct scenario scenario;
 
     (void)state;
-    scenario_open(&scenario, path, "--no-mmap");
+    /* --exact: a processor with AMX rounds differently for one token and for several, and the second
+     * answer is drafted from the first. */
+    scenario_open(&scenario, path, "--no-mmap --exact");
     struct scenario_answer whole = scenario_ask(&scenario, &talk, LONG_ANSWER);
     scenario_wait_idle(&scenario); /* the slot may show that this one decodes, although it ended */
     truncate_while_decoding(&scenario, path, &talk, &client);
