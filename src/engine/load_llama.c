@@ -152,11 +152,16 @@ static enum err check_kind(const struct engine_llama *llama, const struct load *
 /* Whether weights may be in buffers that the processor's backend arranges for itself. Those of AMX
  * (ggml 0.27) are right for a matrix times a matrix only. With three-dimensional weights (latent
  * attention, grouped outputs) the library aborts. Three-dimensional inputs, as recurrent layers have
- * them for several sequences, give wrong logits, and reads past the end of the weights. */
+ * them for several sequences and inputs per layer always, give wrong logits: the library takes the
+ * next matrix for each of their planes, and reads past the end of the weights. */
 static bool may_repack(const struct load *load)
 {
-    static const char *const keys[] = {"attention.key_length_mla", "attention.output_group_count",
-                                       "ssm.conv_kernel", "shortconv.l_cache", "wkv.head_size"};
+    static const char *const keys[] = {"attention.key_length_mla",
+                                       "attention.output_group_count",
+                                       "ssm.conv_kernel",
+                                       "shortconv.l_cache",
+                                       "wkv.head_size",
+                                       "embedding_length_per_layer_input"};
 
     for (size_t i = 0; i < COUNT_OF(keys); i++)
         if (gguf_file_has_arch_key(load->file, keys[i]) && backend_has_feature("AMX_INT8"))

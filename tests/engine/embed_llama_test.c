@@ -41,10 +41,10 @@ static void fill(token_id *tokens, uint32_t input)
 static void expect_near(const float *a, const float *b, uint32_t size)
 {
     for (uint32_t i = 0; i < size; i++)
-        if (!isfinite(a[i]) || fabsf(a[i] - b[i]) > 2e-3F)
+        if (!isfinite(a[i]) || fabsf(a[i] - b[i]) > 1e-3F)
             fail_msg("%u of %u: %g is not %g", i, size, (double)a[i], (double)b[i]);
     float cosine = embed_cosine(a, b, size);
-    if (!(cosine > 0.9999F))
+    if (!(cosine > 0.99999F))
         fail_msg("the cosine is %g", (double)cosine);
 }
 
