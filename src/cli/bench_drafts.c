@@ -656,11 +656,14 @@ static void write_row(const struct side *sides, const char *name, struct rounds 
         sheet_number(bench->sheet, cells[i]);
     sheet_number(bench->sheet, cells[7] / drafts);
     progress_finish(&bench->bar, true);
+    char peer[48] = "";
+    if (llama)
+        snprintf(peer, sizeof(peer), "; llama-server %.2f ms", cells[7]);
     bench_tell(
         bench,
         "%s: %.2f ms per token, %.2f with drafts (%.2fx, of processor time %.2fx), %.1f tokens "
-        "per run; llama-server %.2f ms",
-        name, cells[0], drafts, time.median, cpu.median, cells[6], cells[7]);
+        "per run%s",
+        name, cells[0], drafts, time.median, cpu.median, cells[6], peer);
 }
 
 /* False: the row cannot be measured. */

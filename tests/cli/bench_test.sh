@@ -94,6 +94,7 @@ test_drafts() {
     expect_status 0
     expect_err 'llama-server is not compared: llama-server ended at its start'
     grep -q '^streams: [0-9.]* ms per token, [0-9.]* with drafts' "$scratch/err" || fail "$(cat "$scratch/err")"
+    ! grep -q 'llama-server .*nan\|: .*nan ms' "$scratch/err" || fail "a peer that was not measured: $(cat "$scratch/err")"
     [ "$(grep -v '^#' t.csv | cut -d, -f1 | tr '\n' ' ')" = 'shape nothing regenerate branch edit predict streams ' ] ||
         fail "$(cat t.csv)"
     left_nothing
