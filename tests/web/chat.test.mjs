@@ -102,8 +102,10 @@ test('an edit is another version, and shows where the prompts differ; another an
     assert.match(await edited.locator('.pager').textContent(), /2 of 2/);
     await page.waitForSelector('.message.assistant:last-child:not(.running)');
     await edited.locator('[data-do=previous]').click();
-    await page.waitForFunction(() => [...document.querySelectorAll('.message.user .body')].at(-1).textContent === 'Name a second city, please.');
+    const shows = (text) => page.waitForFunction((wanted) => [...document.querySelectorAll('.message.user .body')].at(-1).textContent === wanted, text);
+    await shows('Name a second city, please.');
     await page.locator('.message.user').last().locator('[data-do=next]').click();
+    await shows('Name a second river, please.'); /* or the key below is that of the other version's answer */
     const before = await answers(page).last().getAttribute('data-key');
     await answers(page).last().locator('[data-do=again]').click();
     /* The new answer replaces the old one at once, but has no figures before it has ended. */
