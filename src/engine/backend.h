@@ -22,9 +22,10 @@ const char *backend_dir(void);
 /* Whether the plug-in libggml-NAME.so is in use, with or without devices; after backend_init. */
 bool backend_is_loaded(const char *name);
 
-struct ggml_backend_device;
 /* Whether the backend of the processor uses this extension, as "AMX_INT8". */
 bool backend_has_feature(const char *name);
+
+struct ggml_backend_device;
 bool backend_is_gpu(struct ggml_backend_device *device);
 /* Sums over the GPUs that have their own memory. */
 struct backend_memory {

@@ -404,21 +404,25 @@ struct draft_cost *draft_costs_of(struct draft_costs *costs, uint32_t answers)
     return &costs->of[MIN(crowd, DRAFT_CROWDS - 1)];
 }
 
+/* Those of other answers have a step of another kind between theirs. */
+static void pause_others(struct draft_costs *costs, const struct draft_cost *cost)
+{
+    for (size_t i = 0; i < DRAFT_CROWDS; i++)
+        if (&costs->of[i] != cost)
+            costs->of[i].last_width = costs->of[i].last_guesses = 0;
+}
+
 void draft_costs_learn(struct draft_costs *costs, uint32_t width, uint32_t guesses, uint64_t ns)
 {
     struct draft_cost *cost = draft_costs_of(costs, width - guesses);
-    uint32_t last_width = cost->last_width, last_guesses = cost->last_guesses;
 
-    draft_costs_pause(costs);
-    cost->last_width = last_width;
-    cost->last_guesses = last_guesses;
+    pause_others(costs, cost);
     draft_cost_learn(cost, width, guesses, ns);
 }
 
 void draft_costs_pause(struct draft_costs *costs)
 {
-    for (size_t i = 0; i < DRAFT_CROWDS; i++)
-        costs->of[i].last_width = costs->of[i].last_guesses = 0;
+    pause_others(costs, NULL);
 }
 
 double draft_cost_ns(const struct draft_cost *cost, double width, double plain, bool hope)
