@@ -23,7 +23,7 @@ enum {
     /* bounds of the time after which the job stops reading */
     PATIENCE_MIN_MS = 500,
     PATIENCE_MAX_MS = 30000,
-    IMPORT_MS = 10,               /* of imports in one turn while other jobs run */
+    IMPORT_MS = 10,               /* of imports in one turn, of all jobs, while others run */
     MEASURED_BYTES_MIN = 1 << 20, /* less says nothing about the speed of a transfer */
 };
 
@@ -498,6 +498,8 @@ static enum err import(struct job *job, struct errinfo *info)
             break;
     uint64_t ns = sched_now_ns(sched) - begin_ns;
     job->times.import_ns += ns;
+    sched->turn_import_ns += ns;
+    job->restore.last_import = ++sched->imports;
     if (err == ERR_OK) {
         job->restore.imported++;
         measure_import(sched, job->restore.objects[index].shape.bytes, ns);
@@ -548,17 +550,26 @@ static void finish(struct job *job)
     restore_drop(job);
 }
 
-/* False: nothing more can be done now. */
-static bool import_next(struct job *job)
+/* Of a plan that was shortened meanwhile. */
+static bool has_all(const struct job *job)
+{
+    return job->restore.imported == job->restore.objects_count;
+}
+
+static bool can_import(const struct job *job)
+{
+    return job->restore.imported < job->restore.verified;
+}
+
+/* Imports the next object; after the last one, ends the import. */
+static void import_next(struct job *job)
 {
     struct errinfo info = {0};
 
-    bool all = job->restore.imported == job->restore.objects_count; /* of a shortened plan */
-    if (!all && job->restore.imported >= job->restore.verified)
-        return false;
+    bool all = has_all(job);
     enum err err = all ? ERR_OK : import(job, &info);
     if (err == ERR_OK && job->restore.imported < job->restore.objects_count)
-        return true;
+        return;
     struct state_restore restore = gather(job);
     if (err == ERR_OK)
         err = state_import_end(job->sched->engine, &restore, &job->restore.seq, &info);
@@ -566,7 +577,6 @@ static bool import_next(struct job *job)
         finish(job);
     else
         import_failed(job, err, &info);
-    return true;
 }
 
 /* ---- polling ---- */
@@ -586,45 +596,80 @@ static void count_wait(struct job *job)
     restore->left_ns = 0;
 }
 
-static bool others_run(const struct job *job)
+static bool others_run(const struct sched *sched)
 {
-    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other->phase == GEN_PREFILL || other->phase == GEN_DECODE)
             return true;
     }
     return false;
 }
 
-static bool advance(struct job *job)
+/* Of the jobs that can import, the one that has waited longest for a turn. A new one goes first: it
+ * may be short. */
+static const struct job *next_to_import(const struct sched *sched)
 {
-    bool moved = false;
+    const struct job *next = NULL;
+
+    LIST_FOREACH (const struct job, job, &sched->jobs, link) {
+        if (job->phase == GEN_RESTORE && can_import(job) &&
+            (next == NULL || job->restore.last_import < next->restore.last_import))
+            next = job;
+    }
+    return next;
+}
+
+/* Whether other jobs come first now. All restores together take IMPORT_MS of a turn, so that their
+ * number does not slow down answers. After the last import of a job comes its prefill, in the same
+ * turn, so that one does not begin late. */
+static bool must_pause(const struct job *job)
+{
+    const struct sched *sched = job->sched;
+    bool last = job->restore.imported + 1 == job->restore.objects_count;
+    uint64_t most_ns = IMPORT_MS * NS_PER_MS / (last ? 2 : 1);
+
+    if (!can_import(job) || !others_run(sched))
+        return false;
+    return sched->turn_import_ns == 0 ? job != next_to_import(sched)
+                                      : sched->turn_import_ns >= most_ns;
+}
+
+/* Takes all that has arrived, and all verdicts. False: there was nothing to take. */
+static bool take_arrived(struct job *job)
+{
+    bool taken = false;
 
     while (job->restore.objects != NULL && fetch_next(job))
-        moved = true;
+        taken = true;
     while (job->restore.objects != NULL && verify_next(job))
-        moved = true;
-    return (job->restore.objects != NULL && import_next(job)) || moved;
+        taken = true;
+    return taken;
 }
 
 enum step restore_poll(struct job *job)
 {
-    uint64_t until_ns =
-        others_run(job) ? sched_now_ns(job->sched) + IMPORT_MS * NS_PER_MS : UINT64_MAX;
+    struct job_restore *restore = &job->restore;
 
     count_wait(job);
-    while (job->restore.objects != NULL) {
-        bool moved = advance(job);
-        if (job->seq != SEQ_NONE || (!moved && beside_begin(job)))
-            return STEP_MORE;
-        if (job->restore.objects == NULL)
+    for (;;) {
+        bool taken = take_arrived(job);
+        if (restore->objects == NULL)
             break;
-        if (moved && sched_now_ns(job->sched) < until_ns)
-            continue;
-        job->restore.left_ns = moved ? 0 : sched_now_ns(job->sched);
-        job->restore.paused = moved;
-        return STEP_PARKED;
+        restore->paused = must_pause(job);
+        if (restore->paused)
+            return STEP_PARKED;
+        if (can_import(job) || has_all(job)) {
+            import_next(job);
+        } else if (!taken) {
+            if (beside_begin(job))
+                return STEP_MORE;
+            restore->left_ns = sched_now_ns(job->sched);
+            return STEP_PARKED;
+        }
+        if (job->seq != SEQ_NONE)
+            return STEP_MORE;
     }
-    if (job->restore.plan != NULL)
+    if (restore->plan != NULL)
         note_plan(job);
     restore_drop(job);
     return STEP_MORE;

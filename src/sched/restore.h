@@ -39,6 +39,7 @@ struct job_restore {
     bool store_failed;    /* a read of the shared store: no more are waited for */
     uint64_t left_ns;     /* when the job began to wait; 0: it does not */
     bool paused;          /* it could continue, but other jobs have their turn */
+    uint64_t last_import; /* sched->imports after the last one of this job; 0: none yet */
     uint64_t begin_ns;    /* when the reads of this plan were started */
     bool pays;            /* beside_pays, asked once per plan */
     bool beside;          /* the job prefills meanwhile (beside.c) */

@@ -352,6 +352,7 @@ static void take_submitted(struct sched *sched)
 static void advance_all(struct sched *sched)
 {
     fair_count_backlogs(sched);
+    sched->turn_import_ns = 0;
     struct job *victim = fair_place_victim(sched);
     if (victim != NULL)
         job_put_back(victim);

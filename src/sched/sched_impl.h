@@ -170,6 +170,7 @@ struct sched {
     struct draft_costs draft_costs;
     struct line cells_cost; /* nanoseconds per computed token, by cells in use (device.c) */
     uint64_t computed;      /* tokens */
+    uint64_t imports, turn_import_ns; /* their number; the time of those in this turn */
     struct burst burst;
     uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
     struct tenant tenants[SCHED_TENANTS_MAX];

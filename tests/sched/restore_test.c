@@ -14,7 +14,7 @@
 #include "support/tier_fault.h"
 #include "support/tier_ram.h"
 
-enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000, HELD = 400 };
+enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000, HELD = 400, NEW = 32 };
 
 /* For the next rig_open. */
 static kind_set kinds = FULL;
@@ -349,49 +349,130 @@ static void test_a_failed_back_leaves_the_imported_front(void **state)
     rig_close(&rig);
 }
 
+/* ---- beside another answer ---- */
+
+struct beside {
+    struct clock *clock;
+    struct sched_kit kit;
+    sem_t holds, go;
+    struct kit_gen runs; /* an answer that is under way */
+};
+
+/* The cache has prompts of CELLS tokens, of the seeds 1 to `prompts`. */
+static void beside_open(struct beside *beside, uint32_t prompts, uint64_t import_ns)
+{
+    static struct kit_gen held;
+    uint64_t tokens;
+
+    beside->clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_fake_options fake = {.kinds = FULL,
+                                       .chunk = CHUNK,
+                                       .context = 8 * CELLS,
+                                       .sequences = 8,
+                                       .clock = beside->clock,
+                                       .decode_ns = NS_PER_MS,
+                                       .prefill_ns = NS_PER_MS / 4,
+                                       .import_ns = import_ns};
+    sched_kit_open(&beside->kit, &fake, RAM, &(struct sched_options){.clock = beside->clock});
+    for (uint32_t seed = 1; seed <= prompts; seed++) {
+        kit_gen_init(&held, &beside->kit, seed, CELLS, 1);
+        kit_gen_run(&beside->kit, &held);
+        kit_gen_fini(&held);
+    }
+    assert_ok(sched_forget(beside->kit.sched, NULL, 60000, &tokens, NULL));
+    sem_init(&beside->holds, 0, 0);
+    sem_init(&beside->go, 0, 0);
+    kit_gen_init(&beside->runs, &beside->kit, 99, 10, 400);
+    beside->runs.holds = &beside->holds;
+    beside->runs.go = &beside->go;
+}
+
+/* The answer begins when all of them are submitted; of each, so many tokens are computed. */
+static void beside_run(struct beside *beside, struct kit_gen *restored, size_t count,
+                       uint32_t computed)
+{
+    kit_gen_submit(&beside->kit, &beside->runs);
+    sem_wait(&beside->holds);
+    for (size_t i = 0; i < count; i++)
+        kit_gen_submit(&beside->kit, &restored[i]);
+    sem_post(&beside->go);
+    for (size_t i = 0; i < count; i++) {
+        kit_gen_wait(&restored[i]);
+        assert_int_equal(restored[i].result.usage.computed, computed);
+        kit_gen_fini(&restored[i]);
+    }
+    kit_gen_wait(&beside->runs);
+}
+
+static void beside_close(struct beside *beside)
+{
+    kit_gen_fini(&beside->runs);
+    sched_kit_close(&beside->kit);
+    sem_destroy(&beside->holds);
+    sem_destroy(&beside->go);
+    clock_destroy_fake(&beside->clock);
+}
+
 /* Importing an object takes 20 ms: another answer gets a token after each. When the restored one has
  * its first token, the other is ended, so that its tokens count the turns it got. */
 static void test_others_get_their_turn_between_imports(void **state)
 {
-    static struct kit_gen held, runs, waits;
-    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
-    struct engine_fake_options fake = {.kinds = FULL,
-                                       .chunk = CHUNK,
-                                       .context = 4 * CELLS,
-                                       .sequences = 4,
-                                       .clock = clock,
-                                       .import_ns = 20 * NS_PER_MS};
-    struct sched_kit kit;
-    sem_t holds, go;
-    uint64_t tokens;
+    static struct kit_gen waits;
+    static struct beside beside;
 
     (void)state;
-    sched_kit_open(&kit, &fake, RAM, &(struct sched_options){.clock = clock});
-    kit_gen_init(&held, &kit, 1, CELLS, 1);
-    kit_gen_run(&kit, &held);
-    kit_gen_fini(&held);
-    assert_ok(sched_forget(kit.sched, NULL, 60000, &tokens, NULL));
-    sem_init(&holds, 0, 0);
-    sem_init(&go, 0, 0);
-    kit_gen_init(&runs, &kit, 2, 10, 400);
-    runs.holds = &holds;
-    runs.go = &go;
-    kit_gen_init(&waits, &kit, 1, CELLS, 1);
-    waits.cancel = &runs;
-    kit_gen_submit(&kit, &runs);
-    sem_wait(&holds);
-    kit_gen_submit(&kit, &waits);
-    sem_post(&go);
-    kit_gen_wait(&waits);
-    kit_gen_wait(&runs);
-    assert_int_equal(waits.result.usage.ram, CELLS - 1);
-    assert_uint_in_range(runs.answer_count, CELLS / CHUNK - 2, CELLS / CHUNK + 8);
-    kit_gen_fini(&runs);
-    kit_gen_fini(&waits);
-    sched_kit_close(&kit);
-    sem_destroy(&holds);
-    sem_destroy(&go);
-    clock_destroy_fake(&clock);
+    beside_open(&beside, 1, 20 * NS_PER_MS);
+    kit_gen_init(&waits, &beside.kit, 1, CELLS, 1);
+    waits.cancel = &beside.runs;
+    beside_run(&beside, &waits, 1, 1);
+    assert_uint_in_range(beside.runs.answer_count, CELLS / CHUNK - 2, CELLS / CHUNK + 8);
+    beside_close(&beside);
+}
+
+/* Three restores at once delay another answer no longer than one does: by 10 ms of imports, and what
+ * the last of them takes longer. */
+static void test_restores_share_a_turn(void **state)
+{
+    static struct kit_gen waits[3];
+    static struct beside beside;
+
+    (void)state;
+    beside_open(&beside, COUNT_OF(waits), 4 * NS_PER_MS);
+    for (uint32_t i = 0; i < COUNT_OF(waits); i++)
+        kit_gen_init(&waits[i], &beside.kit, i + 1, CELLS, 1);
+    beside_run(&beside, waits, COUNT_OF(waits), 1);
+    assert_uint_in_range(beside.runs.gap_ns, 8 * NS_PER_MS, 14 * NS_PER_MS);
+    beside_close(&beside);
+}
+
+/* Nor does the end of a restore, when the job's prefill comes in the same turn. */
+static void test_the_last_import_begins_early(void **state)
+{
+    static struct kit_gen waits;
+    static struct beside beside;
+
+    (void)state;
+    beside_open(&beside, 1, 4 * NS_PER_MS);
+    kit_gen_init(&waits, &beside.kit, 1, CELLS - CHUNK, 1); /* 15 objects, 3 in each turn */
+    kit_gen_change(&waits, &beside.kit, 3, CELLS - CHUNK - NEW);
+    beside_run(&beside, &waits, 1, NEW);
+    assert_uint_in_range(beside.runs.gap_ns, 8 * NS_PER_MS, 14 * NS_PER_MS);
+    beside_close(&beside);
+}
+
+/* They take turns: a short one does not wait for a long one that came first. */
+static void test_a_short_restore_ends_first(void **state)
+{
+    static struct kit_gen waits[2];
+    static struct beside beside;
+
+    (void)state;
+    beside_open(&beside, COUNT_OF(waits), 4 * NS_PER_MS);
+    kit_gen_init(&waits[0], &beside.kit, 1, CELLS, 1);
+    kit_gen_init(&waits[1], &beside.kit, 2, CELLS / 4, 1);
+    beside_run(&beside, waits, COUNT_OF(waits), 1);
+    assert_true(waits[1].result.times.ended < waits[0].result.times.ended);
+    beside_close(&beside);
 }
 
 /* ---- what an import is worth ---- */
@@ -460,7 +541,8 @@ static void test_one_slow_import_is_no_rule(void **state)
 TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
            TEST(test_a_large_object_is_not_imported_for_one_token),
            TEST(test_one_slow_import_is_no_rule), TEST(test_others_get_their_turn_between_imports),
-           TEST(test_it_sleeps_while_bytes_are_read),
+           TEST(test_restores_share_a_turn), TEST(test_a_short_restore_ends_first),
+           TEST(test_the_last_import_begins_early), TEST(test_it_sleeps_while_bytes_are_read),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler), TEST(test_one_deadline_for_all_objects),
            TEST(test_a_store_that_failed_is_not_asked_again),

@@ -108,6 +108,9 @@ static bool on_token(void *arg, const struct gen_token *token)
 
     assert_int_equal(token->index, gen->logprobs_count);
     assert_true(gen->logprobs_count < KIT_ANSWER_MAX);
+    if (gen->logprobs_count > 0)
+        gen->gap_ns = MAX(gen->gap_ns, token->times.ended - gen->token_ns);
+    gen->token_ns = token->times.ended;
     gen->logprobs[gen->logprobs_count++] = token->pick->logprob;
     add_text(gen, token->text);
     if (gen->cancel != NULL)

@@ -41,6 +41,7 @@ struct kit_gen {
     token_id answer[KIT_ANSWER_MAX];
     float logprobs[KIT_ANSWER_MAX];
     size_t answer_count, logprobs_count;
+    uint64_t token_ns, gap_ns; /* when the last token came; the longest time between two */
     char text[KIT_TEXT_MAX];
     size_t text_len;
     size_t enough;          /* tokens after which the sink wants no more; 0 = never */
