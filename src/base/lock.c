@@ -1,10 +1,10 @@
 /*
- * lock.c: pthread mutexes, conditions and threads, with the checks that turn a deadlock into a
- * message.
+ * lock.c: pthread mutexes, conditions and threads, with the checks that turn a deadlock, or a
+ * wrong thread, into a message.
  *
- * Each lock stores the thread that holds it. A thread only compares that field with its own id, and
- * only the thread itself stores its id there, so a relaxed load is exact where it matters: it
- * equals my id if and only if I hold the lock.
+ * Each lock stores the thread that holds it, and so does a thread_owner. A thread only compares
+ * that field with its own id, and only the thread itself stores its id there, so a relaxed load is
+ * exact where it matters: it equals my id if and only if I hold the lock.
  *
  * For the rank check each thread keeps a list of the locks it holds:
  *
@@ -288,4 +288,32 @@ void thread_set_background(void)
                       /* Linux: 0 is the thread; elsewhere it would be the whole process */
                       NICENESS);
 #endif
+}
+
+/* ---- owners ---- */
+
+void thread_owner_take(struct thread_owner *owner, const char *what)
+{
+    unsigned long none = 0, self = (unsigned long)pthread_self();
+
+    if (!atomic_compare_exchange_strong_explicit(&owner->thread, &none, self, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        violation("'%s' already belongs to a thread", what);
+}
+
+void thread_owner_leave(struct thread_owner *owner, const char *what)
+{
+    unsigned long self = (unsigned long)pthread_self();
+
+    if (!atomic_compare_exchange_strong_explicit(&owner->thread, &self, 0, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        violation("'%s' is left by a thread that does not have it", what);
+}
+
+void thread_owner_check(const struct thread_owner *owner, const char *what)
+{
+    unsigned long thread = atomic_load_explicit(&owner->thread, memory_order_relaxed);
+
+    if (thread != 0 && thread != (unsigned long)pthread_self())
+        violation("'%s' is used by a thread that does not have it", what);
 }

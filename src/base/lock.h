@@ -1,5 +1,6 @@
 /*
- * lock.h: mutexes with a name, an owner and a rank, condition variables, and threads.
+ * lock.h: mutexes with a name, an owner and a rank, condition variables, threads, and what belongs
+ * to one thread.
  *
  * RANKS. A thread may take a lock only if its rank is higher than that of every lock it already
  * holds; this order makes deadlocks impossible. The ranks are in the enum below and in
@@ -94,3 +95,16 @@ void thread_detach(struct thread *thread);
  * do so for a single thread. The thread may be preempted while it holds a lock, so it must hold
  * locks only briefly. */
 void thread_set_background(void);
+
+/* The thread that may use something without a lock; `what` it is, for the message. Must be zeroed;
+ * until a thread takes it, every thread may use it. */
+struct thread_owner {
+    atomic_ulong thread; /* 0 = none */
+};
+
+/* Aborts when a thread has it. */
+void thread_owner_take(struct thread_owner *owner, const char *what);
+/* Aborts when this thread does not have it. */
+void thread_owner_leave(struct thread_owner *owner, const char *what);
+/* Aborts when another thread has it. */
+void thread_owner_check(const struct thread_owner *owner, const char *what);

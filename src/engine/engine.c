@@ -44,6 +44,23 @@ void engine_close(struct engine **engine)
     *engine = NULL;
 }
 
+static const char owned[] = "engine";
+
+void engine_check_owner(const struct engine *engine)
+{
+    thread_owner_check(&engine->owner, owned);
+}
+
+void engine_own(struct engine *engine)
+{
+    thread_owner_take(&engine->owner, owned);
+}
+
+void engine_disown(struct engine *engine)
+{
+    thread_owner_leave(&engine->owner, owned);
+}
+
 bool engine_isolated(const struct engine *engine)
 {
     return engine->ops->alive != NULL;
@@ -172,6 +189,7 @@ static enum err no_sequence(const struct engine *engine, struct errinfo *info)
 
 enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *info)
 {
+    engine_check_owner(engine);
     *seq = seqs_acquire(&engine->seqs);
     if (*seq == SEQ_NONE)
         return no_sequence(engine, info);
@@ -181,6 +199,7 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, struct errinfo *info)
 {
+    engine_check_owner(engine);
     assert(seqs_live(&engine->seqs, source));
     if (engine->rolled[source]) /* the library would give the fork the state before the cut */
         TRY(engine_seq_settle(engine, source, info));
@@ -204,6 +223,7 @@ static bool may_cut(const struct engine *engine, seq_id seq, uint32_t length)
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info)
 {
+    engine_check_owner(engine);
     assert(seqs_live(&engine->seqs, seq));
     if (length > seqs_length(&engine->seqs, seq))
         return err_set(info, ERR_INVALID, "the sequence has %u tokens, not %u",
@@ -226,6 +246,7 @@ enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
 
 enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *info)
 {
+    engine_check_owner(engine);
     assert(seqs_live(&engine->seqs, seq));
     if (engine->ops->seq_settle == NULL || seqs_length(&engine->seqs, seq) == 0 ||
         engine->ops->seq_settle(engine, seq)) {
@@ -243,6 +264,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
 {
     if (*seq == SEQ_NONE)
         return;
+    engine_check_owner(engine);
     engine->ops->seq_clear(engine, *seq);
     engine->rolled[*seq] = false;
     seqs_release(&engine->seqs, *seq);
@@ -277,6 +299,7 @@ uint32_t engine_library_length(struct engine *engine, seq_id seq)
 
 enum err engine_set_lora(struct engine *engine, const struct lora_set *set, struct errinfo *info)
 {
+    engine_check_owner(engine);
     if (lora_set_eq(set, &engine->lora))
         return ERR_OK;
     TRY(lora_set_check(&engine->facts.lora, set, info));
@@ -334,6 +357,7 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
     uint64_t tokens = 0, outputs = 0;
     bool seen[SEQS_SLOTS_MAX] = {false};
 
+    engine_check_owner(engine);
     if (count == 0)
         return err_set(info, ERR_INVALID, "nothing to run");
     for (size_t i = 0; i < count; i++) {
@@ -430,6 +454,7 @@ enum err engine_embed(struct engine *engine, const struct engine_item *items, si
 enum err engine_run_picture(struct engine *engine, seq_id seq, const struct picture_piece *piece,
                             struct errinfo *info)
 {
+    engine_check_owner(engine);
     engine->run_items = 0;
     engine->run_embeds = false;
     if (engine->ops->run_picture == NULL || !seqs_live(&engine->seqs, seq))

@@ -11,7 +11,8 @@
  *                        '-> state_export_*, state_import (state.h)
  *
  * OWNER: an engine belongs to one thread; every call is made from it, except engine_abort,
- * engine_facts and the tokenizer functions, which any thread may call.
+ * engine_facts and the tokenizer functions, which any thread may call. After engine_own, another
+ * thread that changes sequences, runs, or moves state ends the process.
  */
 #pragma once
 
@@ -173,6 +174,10 @@ struct engine_facts {
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info) NODISCARD;
 void engine_close(struct engine **engine);
+
+/* The calling thread is the owner, until engine_disown. */
+void engine_own(struct engine *engine);
+void engine_disown(struct engine *engine);
 
 /* An engine in a child process (engine_worker.h) can die on its own. On the engine's thread. */
 bool engine_isolated(const struct engine *engine);

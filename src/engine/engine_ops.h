@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/lock.h"
 #include "engine/engine.h"
 #include "engine/seqs.h"
 #include "engine/state.h"
@@ -87,6 +88,7 @@ uint32_t engine_library_length(struct engine *engine, seq_id seq);
 struct engine {
     const struct engine_ops *ops;
     struct engine_facts facts;
+    struct thread_owner owner; /* the thread that may use sequences, run, and move state */
     struct seqs seqs;
     size_t run_items; /* of the last run */
     bool run_embeds;  /* it computed vectors */
@@ -100,3 +102,7 @@ struct engine {
     const struct engine *vocab;  /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };
+
+/* Aborts when another thread owns the engine: before all that changes sequences, runs, or moves
+ * state. */
+void engine_check_owner(const struct engine *engine);

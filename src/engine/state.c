@@ -88,6 +88,7 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
                            struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, seq));
+    engine_check_owner(engine);
     if (engine->facts.slicing != ENGINE_SLICING_ROWS || engine->facts.rows_bytes_per_token == 0)
         return err_set(info, ERR_UNSUPPORTED, "this model has no rows to export");
     if (begin >= end || end > seqs_length(&engine->seqs, seq))
@@ -116,6 +117,7 @@ static enum err export_end(struct engine *engine, seq_id seq, enum state_kind ki
     bool whole = kind == STATE_WHOLE;
     uint32_t length = seqs_length(&engine->seqs, seq);
 
+    engine_check_owner(engine);
     if (length == 0)
         return err_set(info, ERR_INVALID, "an empty sequence has no state");
     uint64_t need = whole ? state_whole_bytes(engine, seq) : state_snapshot_bytes(engine, seq);
@@ -419,6 +421,7 @@ enum err state_import_begin(struct engine *engine, const struct state_restore *r
 enum err state_import_object(struct engine *engine, const struct state_restore *restore,
                              size_t index, seq_id *seq, struct errinfo *info)
 {
+    engine_check_owner(engine);
     TRY(state_check(engine, index < restore->rows_count ? &restore->rows[index] : restore->snapshot,
                     info));
     return import_object(engine, restore, index, seq, info);

@@ -451,10 +451,19 @@ static void rest(struct sched *sched)
         sched->saving = false;
 }
 
+/* Only this thread uses the engines from now on. */
+static void own_engines(struct sched *sched, void (*change)(struct engine *engine))
+{
+    change(sched->engine);
+    if (sched->options.draft_engine != NULL)
+        change(sched->options.draft_engine);
+}
+
 static void run(void *arg)
 {
     struct sched *sched = arg;
 
+    own_engines(sched, engine_own);
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
         /* Relaxed: the value is self-contained. */
         atomic_store_explicit(&sched->turn_ns, sched_now_ns(sched), memory_order_relaxed);
@@ -482,6 +491,7 @@ static void run(void *arg)
         ;
     progress_finish(&sched->bar, true);
     publish(sched);
+    own_engines(sched, engine_disown);
 }
 
 /* ---- a scheduler's life ---- */

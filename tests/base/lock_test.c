@@ -191,9 +191,69 @@ static void wait_without_lock(void)
     cond_wait(&cond, &lock);
 }
 
+static void take_owner(void *arg)
+{
+    thread_owner_take(arg, "engine");
+}
+
+static void check_owner(void *arg)
+{
+    thread_owner_check(arg, "engine");
+}
+
+static void leave_owner(void *arg)
+{
+    thread_owner_leave(arg, "engine");
+}
+
+/* In another thread, while this one has it. */
+static void with_anothers(void (*fn)(void *arg))
+{
+    struct thread_owner owner = {0};
+    struct thread thread;
+
+    thread_owner_take(&owner, "engine");
+    start(&thread, fn, &owner);
+    thread_join(&thread);
+}
+
+static void take_anothers(void)
+{
+    with_anothers(take_owner);
+}
+
+static void use_anothers(void)
+{
+    with_anothers(check_owner);
+}
+
+static void leave_anothers_owner(void)
+{
+    with_anothers(leave_owner);
+}
+
+static void test_an_owner_can_change(void **state)
+{
+    struct thread_owner owner = {0};
+    struct thread thread;
+
+    (void)state;
+    thread_owner_check(&owner, "one");
+    thread_owner_take(&owner, "one");
+    thread_owner_check(&owner, "one");
+    thread_owner_leave(&owner, "one");
+    start(&thread, check_owner, &owner);
+    thread_join(&thread);
+    start(&thread, take_owner, &owner);
+    thread_join(&thread);
+}
+
 static void test_misuse_aborts_in_every_build(void **state)
 {
     (void)state;
+    assert_aborts(take_anothers, "'engine'", "already");
+    assert_aborts(use_anothers, "'engine'", "used");
+    assert_aborts(leave_anothers_owner, "'engine'", "left");
     assert_aborts(enter_twice, "'twice'", "taken twice");
     assert_aborts(leave_free, "'free'", NULL);
     assert_aborts(leave_anothers, "'foreign'", NULL);
@@ -521,7 +581,7 @@ static void test_background_is_of_one_thread(void **state)
 
 TEST_SUITE(TEST(test_knows_who_holds_it), TEST(test_excludes_one_another),
            TEST(test_nests_by_rank_and_leaves_in_any_order),
-           TEST(test_misuse_aborts_in_every_build),
+           TEST(test_misuse_aborts_in_every_build), TEST(test_an_owner_can_change),
            TEST(test_rank_violations_abort_with_both_names), TEST(test_broadcast_wakes_all),
            TEST(test_signal_wakes_one_that_waits), TEST(test_deadline_is_of_the_monotonic_clock),
            TEST(test_the_last_deadline_is_never), TEST(test_thread_has_a_name),

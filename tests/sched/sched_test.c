@@ -6,9 +6,11 @@
  */
 #include "sched/sched.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -982,13 +984,33 @@ static void test_i52_the_grid_of_snapshots(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_a_again), TEST(test_i52_the_grid_of_snapshots),
-           TEST(test_steps_are_booked_by_tokens), TEST(test_tokens_computed_twice_are_counted),
-           TEST(test_hits_are_not_listed_as_misses), TEST(test_prompts_without_marks),
-           TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
-           TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
-           TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
-           TEST(test_i100_more_tenants_than_accounts),
+/* The engine belongs to the scheduler's thread. */
+static void test_another_thread_cannot_use_the_engine(void **state)
+{
+    int status;
+
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct sched_kit kit;
+        seq_id seq;
+        sched_kit_open(&kit, &(struct engine_fake_options){.kinds = KIND_BIT(KIND_FULL)}, 0, NULL);
+        assert_ok(sched_wait_turn(kit.sched, 60000, NULL));
+        assert_ok(engine_seq_acquire(kit.engine, &seq, NULL));
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+TEST_SUITE(TEST(test_another_thread_cannot_use_the_engine), TEST(test_a_again),
+           TEST(test_i52_the_grid_of_snapshots), TEST(test_steps_are_booked_by_tokens),
+           TEST(test_tokens_computed_twice_are_counted), TEST(test_hits_are_not_listed_as_misses),
+           TEST(test_prompts_without_marks), TEST(test_turns),
+           TEST(test_i1_i96_four_branches_compute_once), TEST(test_i110_exact_is_bit_identical),
+           TEST(test_ends), TEST(test_i95_i109_cancel_in_every_step),
+           TEST(test_cancel_while_queued), TEST(test_i100_more_tenants_than_accounts),
            TEST(test_the_bar_of_a_cancelled_prefill_ends), TEST(test_destroy_cancels),
            TEST(test_who_has_no_room_comes_back), TEST(test_a_resident_is_not_in_the_way),
            TEST(test_what_is_restored_shares_no_cells), TEST(test_the_context_is_the_end),
