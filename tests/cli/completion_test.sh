@@ -99,9 +99,9 @@ EOF
     run "${tool[@]}" -f drive
     expect_status 0
     expect_no_err
-    expect_out 'serve:Serve a model'
-    expect_out '--port=[Port to listen on; 0 lets the system choose.]:N:'
-    expect_out '--log-level=[Least important lines to log.]:LEVEL:(debug info warn error off)'
+    expect_out 'serve:Serve models'
+    expect_out '--port=[Port to listen on; 0 = any free port.]:N:'
+    expect_out '--log-level=[Minimum level of log lines.]:LEVEL:(debug info warn error off)'
     expect_out 'left: serve 2'
 }
 
