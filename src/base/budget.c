@@ -16,7 +16,7 @@
  *
  * All of it is computed by subtracting from the cap, never by adding up: used + promised may exceed
  * 64 bits, while each sum alone does not (`used` was below the cap of its last grant, the shares
- * below that of the last one added).
+ * below that of the last one added; budget_set_share checks them).
  *
  * The ledger only counts: giving bytes back neither calls nor wakes anyone.
  */
@@ -190,6 +190,19 @@ void budget_set_cap(struct budget *budget, uint64_t cap_bytes)
 {
     lock_enter(&budget->lock);
     budget->cap = cap_bytes;
+    lock_leave(&budget->lock);
+}
+
+void budget_set_share(struct budget *budget, budget_owner owner, uint64_t share)
+{
+    lock_enter(&budget->lock);
+    uint64_t others = budget->shares - line_of_locked(budget, owner)->share;
+    assert(share <= UINT64_MAX - others);
+    struct line *line = &budget->lines[owner];
+    budget->promised -= promised_to(line);
+    line->share = share;
+    budget->promised += promised_to(line);
+    budget->shares = others + share;
     lock_leave(&budget->lock);
 }
 

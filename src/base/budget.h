@@ -12,12 +12,11 @@
  * until enough has been given back, and budget_excess says how much that is.
  *
  * While every share is covered (the sum over all owners of max(used, share) is at most the cap),
- * each owner gets its share whenever it asks, and no grant to another changes that. Three calls can
- * leave shares uncovered, because they are not refused: lowering the cap, adding a share over bytes
- * in use, and a move that empties one share and exceeds another. Reservations are refused by the
- * same rule then, so the gap only shrinks; budget_deficit returns it, and owners that can give
- * bytes back should. A cap below the sum of the shares never covers them: set it that low only in
- * an emergency.
+ * each owner gets its share whenever it asks, and no grant to another changes that. Four calls can
+ * leave shares uncovered, because they are not refused: lowering the cap, raising a share, adding
+ * one over bytes in use, and a move that empties one share and exceeds another. Reservations are
+ * refused by the same rule then, so the gap only shrinks. A cap below the sum of the shares never
+ * covers them: lower the shares with it.
  *
  * Threads: all functions may be called from any thread (own lock, rank LOCK_RANK_BUDGET).
  */
@@ -57,6 +56,8 @@ void budget_release(struct budget *budget, budget_owner owner, uint64_t bytes);
 void budget_move(struct budget *budget, budget_owner from, budget_owner to, uint64_t bytes);
 
 void budget_set_cap(struct budget *budget, uint64_t cap_bytes);
+/* Never refused, as lowering the cap. Aborts when the shares add up to more than 64 bits. */
+void budget_set_share(struct budget *budget, budget_owner owner, uint64_t share);
 uint64_t budget_cap(const struct budget *budget);
 uint64_t budget_used(const struct budget *budget);
 uint64_t budget_excess(const struct budget *budget); /* bytes above the cap; normally 0 */

@@ -283,14 +283,25 @@ static uint64_t books_part(const struct hearth_cache *cache, uint64_t cap)
     return MIN(wanted, cap / 2);
 }
 
+/* The metadata part, and the quarter of it for requests: that of a larger cap could take all of a
+ * smaller one. */
+static void set_books(struct hearth_cache *cache, uint64_t cap)
+{
+    uint64_t books = books_part(cache, cap);
+
+    budget_set_cap(cache->meta_budget, books);
+    budget_set_share(cache->meta_budget, cache->requests_owner, books / 4);
+}
+
 static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
 {
     cache->budget = budget_create(cap);
     cache->owner_index = add_owner(cache->budget, "index", 0);
     cache->owner_common = add_owner(cache->budget, "common", 0);
-    cache->meta_budget = budget_create(books_part(cache, cap));
+    cache->meta_budget = budget_create(0);
     cache->books_owner = add_owner(cache->meta_budget, "books", 0);
-    cache->requests_owner = add_owner(cache->meta_budget, "requests", books_part(cache, cap) / 4);
+    cache->requests_owner = add_owner(cache->meta_budget, "requests", 0);
+    set_books(cache, cap);
 }
 
 /* What is wrong, or NULL; finds the policy. */
@@ -517,7 +528,7 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
 
     cache_enter(cache, &deferred);
     budget_set_cap(cache->budget, ram_bytes);
-    budget_set_cap(cache->meta_budget, books_part(cache, ram_bytes));
+    set_books(cache, ram_bytes);
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     pages_set_limit(cache->pages, ram_bytes - books_part(cache, ram_bytes));

@@ -355,6 +355,20 @@ static void step_owners(uint64_t *seed, struct budget *budget, struct model *mod
     model->lines[added].share = share;
 }
 
+static void step_share(uint64_t *seed, struct budget *budget, struct model *model, uint64_t scale)
+{
+    int owner = some_owner(seed, model);
+    uint64_t share = some_bytes(seed, scale / 4 + 1);
+    wide shares = share;
+
+    for (int i = 0; i < BUDGET_OWNERS_MAX; i++)
+        shares += model->lines[i].taken && i != owner ? model->lines[i].share : 0;
+    if (owner < 0 || shares > UINT64_MAX)
+        return;
+    budget_set_share(budget, owner, share);
+    model->lines[owner].share = share;
+}
+
 static void step_bytes(uint64_t *seed, struct budget *budget, struct model *model, uint64_t scale)
 {
     int owner = some_owner(seed, model), other = some_owner(seed, model);
@@ -398,7 +412,9 @@ static void test_equals_oracle(void **state)
             if (choice < 2) {
                 model.cap = test_random_below(&seed, 3) ? scale : test_random(&seed) % scale;
                 budget_set_cap(budget, model.cap);
-            } else if (choice < 12) {
+            } else if (choice < 4) {
+                step_share(&seed, budget, &model, scale);
+            } else if (choice < 14) {
                 step_owners(&seed, budget, &model, scale);
             } else {
                 step_bytes(&seed, budget, &model, scale);

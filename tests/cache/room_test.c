@@ -270,6 +270,25 @@ static void test_a_cap_that_leases_stand_against_is_reached_later(void **state)
     kit_close(&kit);
 }
 
+/* The part of the books for requests follows the cap: what was reserved of a large one would leave
+ * nothing of a small one for trees. */
+static void test_a_much_lower_cap_still_stores(void **state)
+{
+    struct kit kit;
+    int32_t tokens[64];
+
+    (void)state;
+    kit_open(&kit, 256 << 20, FULL);
+    flood(&kit, 1, 10);
+    hearth_set_ram_bytes(kit.cache, 16 << 20);
+    kit_tokens(tokens, 64, 100);
+    assert_int_equal(kit_store(&kit, tokens, 64, NULL), 1);
+    assert_int_equal(kit_restore(&kit, tokens, 64, NULL), 63);
+    assert_int_equal(kit_stats(&kit).evictions, 0);
+    check(&kit);
+    kit_close(&kit);
+}
+
 static size_t allocated;
 
 static void *take(size_t size, void *arg)
@@ -324,4 +343,4 @@ TEST_SUITE(TEST(test_i93_i22_the_cap_holds_in_a_random_walk), TEST(test_i11_what
            TEST(test_i100_a_flood_leaves_the_shares_of_others),
            TEST(test_i22_a_lower_cap_is_reached_shares_or_not),
            TEST(test_a_cap_that_leases_stand_against_is_reached_later),
-           TEST(test_memory_of_the_caller))
+           TEST(test_a_much_lower_cap_still_stores), TEST(test_memory_of_the_caller))
