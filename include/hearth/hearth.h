@@ -608,7 +608,8 @@ HEARTH_API size_t hearth_demote(struct hearth_space *space, const int32_t *token
  * done. Pins are counted: unpin the same tokens as often. Clearing all tiers also removes pins. */
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count,
                                bool pin);
-/* Changes the cap; evicts down to it. */
+/* Changes the cap; evicts down to it. Shares of tenants that it cannot cover are reduced in
+ * proportion, until it is raised again. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
 /* The same for the disk: files above the cap are evicted in the background. INVALID: there is no
  * writable disk, or the cap is 0. */

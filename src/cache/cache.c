@@ -529,6 +529,7 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
     cache_enter(cache, &deferred);
     budget_set_cap(cache->budget, ram_bytes);
     set_books(cache, ram_bytes);
+    space_fit_shares(cache);
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     pages_set_limit(cache->pages, ram_bytes - books_part(cache, ram_bytes));

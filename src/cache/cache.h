@@ -90,8 +90,9 @@ struct hearth_space {
     uint64_t snapshot_bytes;
     uint64_t index_charged; /* charged to the ledger for the tree */
     budget_owner owner;
-    uint64_t charged; /* charged to the ledger for its objects: data, records, reservations */
-    uint64_t share;
+    uint64_t charged;  /* charged to the ledger for its objects: data, records, reservations */
+    uint64_t promised; /* of memory, when it was opened */
+    uint64_t share;    /* of that, what the cap allows now */
     /* bytes of each slower tier that are reserved for this space */
     uint64_t slow_shares[HEARTH_TIER_COUNT];
     bool dormant;   /* recovered from a tier and not opened yet: model and tenant are unknown */

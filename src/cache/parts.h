@@ -40,6 +40,9 @@ void space_each_below(struct node *top, void (*fn)(struct object *object, void *
 /* in this node only */
 void space_each_in(struct node *node, void (*fn)(struct object *object, void *arg), void *arg)
     REQUIRES(lock);
+/* Sets the shares as promised, or reduces all in proportion when the cap was lowered below them:
+ * what has no share, such as the trees, needs room as well. */
+void space_fit_shares(struct hearth_cache *cache) REQUIRES(lock);
 /* Unlinks an empty space that is not open and uncharges it. The caller then frees it without the
  * lock. */
 void space_remove(struct hearth_space *space) REQUIRES(lock);

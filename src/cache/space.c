@@ -21,6 +21,8 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
+enum { REST_PART = 8 }; /* of the cap, which a lowered cap leaves for what has no share */
+
 /* ---- all objects of a space ---- */
 
 struct gathering {
@@ -171,9 +173,27 @@ static bool own(struct hearth_space *space, uint64_t share)
     }
     budget_move(cache->budget, space->owner, owner, space->charged);
     space->owner = owner;
-    space->share = share;
+    space->promised = space->share = share;
     cache->shares += share;
     return true;
+}
+
+void space_fit_shares(struct hearth_cache *cache)
+{
+    uint64_t cap = budget_cap(cache->budget), most = cap - cap / REST_PART, promised = 0;
+
+    lock_assert_held(&cache->lock);
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
+        promised += space->promised;
+    double part = promised > most ? (double)most / (double)promised : 1;
+    cache->shares = 0;
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link) {
+        if (space->promised == 0)
+            continue; /* it may have no ledger line */
+        space->share = part < 1 ? (uint64_t)(part * (double)space->promised) : space->promised;
+        budget_set_share(cache->budget, space->owner, space->share);
+        cache->shares += space->share;
+    }
 }
 
 struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key,

@@ -270,6 +270,31 @@ static void test_a_cap_that_leases_stand_against_is_reached_later(void **state)
     kit_close(&kit);
 }
 
+/* Shares that a lower cap cannot cover are reduced with it: promised in full, they would leave
+ * nothing for trees, and no tenant could store anything. */
+static void test_a_cap_below_the_shares_still_stores(void **state)
+{
+    struct hearth_model model = kit_model(FULL);
+    struct kit kit;
+    int32_t tokens[64];
+
+    (void)state;
+    kit_open(&kit, 4 << 20, FULL);
+    struct kit other = kit_space(&kit, &model, "other", 2 << 20);
+    hearth_set_ram_bytes(kit.cache, 1 << 20);
+    kit_tokens(tokens, 64, 1);
+    assert_int_equal(kit_store(&other, tokens, 64, NULL), 1);
+    assert_int_equal(kit_store(&kit, tokens, 64, NULL), 1);
+    check(&kit);
+    hearth_set_ram_bytes(kit.cache, 4 << 20);
+    kit.row_bytes = 1024;
+    flood(&kit, 2, 60); /* 4 MiB, of which the other tenant's half stays free */
+    assert_true(kit_stats(&kit).bytes_budget > 1 << 20);
+    assert_true(kit_stats(&kit).bytes_budget <= (2 << 20) + (64 << 10));
+    hearth_space_close(&other.space);
+    kit_close(&kit);
+}
+
 /* The part of the books for requests follows the cap: what was reserved of a large one would leave
  * nothing of a small one for trees. */
 static void test_a_much_lower_cap_still_stores(void **state)
@@ -343,4 +368,5 @@ TEST_SUITE(TEST(test_i93_i22_the_cap_holds_in_a_random_walk), TEST(test_i11_what
            TEST(test_i100_a_flood_leaves_the_shares_of_others),
            TEST(test_i22_a_lower_cap_is_reached_shares_or_not),
            TEST(test_a_cap_that_leases_stand_against_is_reached_later),
-           TEST(test_a_much_lower_cap_still_stores), TEST(test_memory_of_the_caller))
+           TEST(test_a_cap_below_the_shares_still_stores), TEST(test_a_much_lower_cap_still_stores),
+           TEST(test_memory_of_the_caller))
