@@ -237,6 +237,7 @@ void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, uint
 /* Tells these tiers, after unlocking, that an object they hold was used in another tier. */
 void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                       const struct hash256 *key);
+/* Monotonic, and large enough to subtract the age of any object. */
 uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* Copies a caller's tokens; free with mem_free. INVALID when there are none or too many, or
  * MEMORY. The copy and `more` bytes are charged to the ledger; cache_uncharge returns *charged. */

@@ -442,7 +442,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
     store->kind = kind;
     store->begin = begin;
     store->end = end;
-    store->started_ns = clock_mono_ns(cache->clock);
+    store->started_ns = cache_now_ns(cache);
     *memory = store->memory;
     return HEARTH_OK;
 }

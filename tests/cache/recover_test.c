@@ -209,6 +209,43 @@ static void test_i107_a_restart_finds_everything(void **state)
     clock_destroy_fake(&ticking);
 }
 
+static bool note_age(const struct hearth_held *held, void *arg)
+{
+    *(double *)arg = held->age_s;
+    return true;
+}
+
+/* The monotonic clock begins with the machine; what the disk has may be older. */
+static void test_ages_reach_back_before_the_machine_started(void **state)
+{
+    const uint64_t day_ns = 86400 * NS_PER_S;
+    struct disk disk = disk_make();
+    struct kit kit;
+    int32_t tokens[64];
+    struct hearth_sum sum;
+    double age_s = 0;
+
+    (void)state;
+    ticking = clock_create_fake(day_ns, 100 * day_ns);
+    boot(&kit, &disk, FULL, RAM);
+    kit_tokens(tokens, 64, 1);
+    kit_store(&kit, tokens, 64, NULL);
+    kit_close(&kit);
+    clock_destroy_fake(&ticking);
+    ticking = clock_create_fake(NS_PER_S, 103 * day_ns);
+    boot(&kit, &disk, FULL, RAM);
+    assert_int_equal(hearth_each(kit.cache, NULL, 0, note_age, &age_s), 1);
+    assert_true(age_s == 3 * 86400.0);
+    hearth_evict_older(kit.cache, NULL, 4 * 86400.0, &sum);
+    assert_int_equal(sum.objects, 0);
+    hearth_evict_older(kit.cache, NULL, 2 * 86400.0, &sum);
+    assert_int_equal(sum.objects, 1);
+    kit_close(&kit);
+    assert_int_equal(objects_on(&disk), 0);
+    tier_close(&disk.inner);
+    clock_destroy_fake(&ticking);
+}
+
 static void test_i97_i100_spaces_wait_until_they_are_opened(void **state)
 {
     struct hearth_model other = kit_model(FULL);
@@ -448,6 +485,7 @@ static void test_i21_a_window_keeps_its_place_over_a_restart(void **state)
 
 TEST_SUITE(TEST(test_i21_a_window_keeps_its_place_over_a_restart),
            TEST(test_i107_a_restart_finds_everything),
+           TEST(test_ages_reach_back_before_the_machine_started),
            TEST(test_i97_i100_spaces_wait_until_they_are_opened),
            TEST(test_another_block_size_is_left_alone),
            TEST(test_i101_records_are_believed_only_when_their_key_proves_them),
