@@ -208,6 +208,8 @@ void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred)
     if (list_empty(&cache->expiring))
         return;
     uint64_t now = cache_now_ns(cache);
+    bool erase = deferred->erase;
+    deferred->erase = true; /* else a shared store would bring it back */
     while ((next = LIST_ENTRY(list_first(&cache->expiring), struct object, expiry_link)) != NULL &&
            next->expires_ns <= now) {
         if (room_is_pinned(next))
@@ -215,6 +217,7 @@ void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred)
         else
             leave_with_all_behind(next, &leaving);
     }
+    deferred->erase = erase;
 }
 
 struct expiring {

@@ -174,10 +174,13 @@ static void on_written(enum tier_result result, void *arg)
         COUNT_BY(object, bytes_written_by_tier[level], object->bytes);
         COUNT_BY(object, ns_written_by_tier[level], cache_now_ns(cache) - move->started_ns);
     }
-    if (result == TIER_OK && (object->dropped || object->drop_after_write & TIER_BIT(level)))
+    bool erase = (object->drop_after_write & TIER_BIT(level)) != 0;
+    if (result == TIER_OK && (object->dropped || erase)) {
         /* cleared or displaced meanwhile (keeps I55) */
+        deferred.erase = erase;
         cache_note_drop(cache, &deferred, TIER_BIT(level), &object->key);
-    else if (result == TIER_OK)
+        deferred.erase = false; /* what finish_write evicts stays in a shared store */
+    } else if (result == TIER_OK)
         room_set_in(object, level, true);
     else if (result == TIER_FULL)
         decline(object, level);

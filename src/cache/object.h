@@ -60,15 +60,16 @@ struct object {
     void *data; /* in RAM; NULL when not */
     /* half a digest of its bytes, from the last verification in memory; 0: never verified */
     uint64_t digest;
-    uint8_t in;               /* TIER_BITs: where its bytes are */
-    uint8_t writing;          /* TIER_BITs: slower tiers that are writing it */
-    uint8_t drop_after_write; /* those of `writing` that must drop it once it is written */
-    bool reading : 1;         /* a slower tier is reading it into memory */
-    bool dropped : 1;         /* out of the index; freed with the last lease */
-    bool damaged : 1;         /* a tier returned other bytes than were written */
-    bool evicted_below : 1;   /* a slower tier turned out to have evicted it when it was read */
-    uint16_t wanted;          /* callers that asked for its read, and still need it */
-    struct reuse_mark reuse;  /* of the last turn that used it */
+    uint8_t in;      /* TIER_BITs: where its bytes are */
+    uint8_t writing; /* TIER_BITs: slower tiers that are writing it */
+    /* those of `writing` that must drop it once it is written, because a user asked for it */
+    uint8_t drop_after_write;
+    bool reading : 1;        /* a slower tier is reading it into memory */
+    bool dropped : 1;        /* out of the index; freed with the last lease */
+    bool damaged : 1;        /* a tier returned other bytes than were written */
+    bool evicted_below : 1;  /* a slower tier turned out to have evicted it when it was read */
+    uint16_t wanted;         /* callers that asked for its read, and still need it */
+    struct reuse_mark reuse; /* of the last turn that used it */
     uint32_t leases;
     /* value; read by the policy */
     uint8_t entry; /* enum hearth_entry */

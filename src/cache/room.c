@@ -363,6 +363,8 @@ void room_drop(struct object *object, struct deferred *deferred)
     unlink_object(object);
     if (object->writing)
         list_push_back(&cache->dropped_in_write, &object->aside_link);
+    if (deferred->erase)
+        object->drop_after_write |= object->writing;
     cache_note_drop(cache, deferred, object->in, &object->key);
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         room_set_in(object, level, false);

@@ -182,6 +182,60 @@ static void test_clearing_reaches_the_store(void **state)
     kit_close(&a);
 }
 
+/* Also what is being written there meanwhile. */
+static void test_clearing_reaches_running_writes(void **state)
+{
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    struct tier *tier = a.cache->tiers[HEARTH_TIER_REMOTE].tier;
+    tier_shared_hold(tier, true);
+    kit_store(&a, tokens, TOKENS, NULL);
+    (void)hearth_clear(a.cache, NULL, HEARTH_TIER_COUNT);
+    tier_shared_hold(tier, false);
+    flush(&a);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    assert_int_equal(find(&b, tokens, TOKENS), 0);
+    kit_close(&b);
+    kit_close(&a);
+}
+
+static bool copy_key(const struct hearth_held *held, void *arg)
+{
+    memcpy(arg, held->key, HEARTH_KEY_BYTES);
+    return false;
+}
+
+/* What has expired is not found again by asking the store, here or elsewhere. */
+static void test_expiry_reaches_the_store(void **state)
+{
+    struct clock *clock = clock_create_fake(1000 * NS_PER_S, 1000 * NS_PER_S);
+    unsigned char first[HEARTH_KEY_BYTES];
+    int32_t tokens[TOKENS];
+    struct kit a, b;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&a, HEARTH_KIND_FULL, key, false);
+    a.cache->clock = clock;
+    kit_store(&a, tokens, TOKENS, NULL);
+    flush(&a);
+    assert_int_equal(hearth_each(a.cache, NULL, 0, copy_key, first), 1);
+    assert_int_equal(hearth_expire(a.cache, first, 60), HEARTH_OK);
+    clock_fake_advance(clock, 60 * NS_PER_S);
+    assert_int_equal(kit_restore(&a, tokens, TOKENS, NULL), 0);
+    flush(&a);
+    assert_int_equal(find(&a, tokens, TOKENS), 0);
+    open_kit(&b, HEARTH_KIND_FULL, key, false);
+    assert_int_equal(find(&b, tokens, TOKENS), 0);
+    kit_close(&b);
+    kit_close(&a);
+    clock_destroy_fake(&clock);
+}
+
 /* Nothing waits for a store that is dead, and nothing is lost but the store. */
 static uint64_t shared_count(struct hearth_cache *cache, const char *wanted)
 {
@@ -580,7 +634,8 @@ static void test_lies(void **state)
 TEST_SUITE(TEST(test_rows_are_found), TEST(test_sealed_rows_are_found),
            TEST(test_snapshots_without_rows_are_found), TEST(test_branches),
            TEST(test_other_installations_and_tenants_find_nothing),
-           TEST(test_clearing_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
+           TEST(test_clearing_reaches_the_store), TEST(test_clearing_reaches_running_writes),
+           TEST(test_expiry_reaches_the_store), TEST(test_dead_store), TEST(test_notes),
            TEST(test_objects_are_fetched_once), TEST(test_questions_are_asked_once),
            TEST(test_others_wait_and_ask), TEST(test_late_reads_are_measured), TEST(test_slow_once),
            TEST(test_lies))
