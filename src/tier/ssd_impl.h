@@ -95,9 +95,10 @@ struct ssd_put {
     void *arg;
     uint32_t header_bytes;
     uint64_t file_bytes;
-    uint64_t charge;   /* of the file and its leaf */
-    uint64_t reserved; /* that, plus its record and its top directory */
-    bool unwanted;     /* dropped, replaced by a later put, or out of time while closing */
+    uint64_t charge;    /* of the file and its leaf */
+    uint64_t reserved;  /* that, plus its record and its top directory */
+    uint64_t unwritten; /* of the day's budget: given back unless the write begins */
+    bool unwanted;      /* dropped, replaced by a later put, or out of time while closing */
     int32_t tokens[];
 };
 

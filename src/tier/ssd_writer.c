@@ -269,11 +269,10 @@ static enum tier_result lost(struct tier_ssd *ssd, const struct ssd_put *put, en
     return err == ERR_NO_SPACE ? TIER_FULL : TIER_ERROR;
 }
 
-static enum tier_result no_room(struct tier_ssd *ssd, const struct ssd_put *put)
+static enum tier_result no_room(struct tier_ssd *ssd)
 {
     lock_enter(&ssd->lock);
     ssd->counters.full++;
-    ssd_account_give_day(&ssd->account, put->charge);
     lock_leave(&ssd->lock);
     LOG_WARN(ssd->options.log, "ssd", "no disk space for an object");
     return TIER_FULL;
@@ -302,7 +301,8 @@ static enum tier_result write_put(struct tier_ssd *ssd, struct ssd_put *put, voi
         ssd_format_encode(&ssd->format, &put->meta, put->data, header, put->header_bytes);
     assert(err == ERR_OK); /* its size was checked at admission */
     if (!make_room(ssd, put))
-        return no_room(ssd, put);
+        return no_room(ssd);
+    put->unwritten = 0;
     uint64_t counted = put->reserved;
     err = write_file(ssd, put, header, &info);
     enum tier_result result =
@@ -324,8 +324,6 @@ static enum tier_result store(struct tier_ssd *ssd, struct ssd_put *put)
         put->meta.digest = hash128_of(put->data, put->meta.bytes);
     lock_enter(&ssd->lock);
     bool there = is_there_locked(ssd, &put->meta);
-    if (there)
-        ssd_account_give_day(&ssd->account, put->charge);
     lock_leave(&ssd->lock);
     if (there)
         return TIER_OK;
@@ -359,11 +357,12 @@ static struct ssd_put *take_locked(struct tier_ssd *ssd) REQUIRES(lock)
     return NULL;
 }
 
-/* Releases the reservation of a put that is no longer queued or running. */
+/* Releases what a put that is no longer queued or running has reserved. */
 static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_result result)
     REQUIRES(lock)
 {
     ssd_account_unreserve(&ssd->account, put->reserved);
+    ssd_account_give_day(&ssd->account, put->unwritten);
     put->reserved = 0;
     ssd->stats.puts_done += result == TIER_OK;
     ssd->stats.puts_failed += result == TIER_ERROR || result == TIER_FULL;
@@ -548,6 +547,7 @@ static enum taken take_put_locked(struct tier_ssd *ssd, struct ssd_put *put, str
         return TAKEN_NOT;
     }
     ssd_unwant_locked(ssd, &put->meta.key, unwanted);
+    put->unwritten = put->charge;
     ssd->stats.puts++;
     list_push_back(&ssd->puts, &put->link);
     ssd->puts_bytes += put->meta.bytes;

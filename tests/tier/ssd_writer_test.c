@@ -388,6 +388,33 @@ static void test_daily_budget(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* Puts that end before a byte was written are no wear. */
+static void test_daily_budget_counts_only_writes(void **state)
+{
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
+    struct count count = {0};
+
+    (void)state;
+    options.day_bytes_max = 10 * BYTES;
+    struct tier *tier = ssd_kit_open(&options);
+    assert_true(start_put(tier, 0, &count));
+    flush(tier);
+    uint64_t one = stats_of(tier).day_bytes;
+    assert_true(one >= BYTES);
+    tier_ssd_hold(tier, true);
+    for (uint32_t i = 0; i < 30; i++) {
+        assert_true(start_put(tier, 1 + i % 3, &count));
+        assert_true(start_put(tier, 1 + i % 3, &count)); /* replaces it */
+        ssd_kit_drop(tier, 1 + i % 3);
+    }
+    assert_true(start_put(tier, 4, &count));
+    tier_ssd_hold(tier, false);
+    flush(tier);
+    assert_int_equal(stats_of(tier).day_bytes, 2 * one);
+    tier_close(&tier);
+    assert_int_equal(atomic_load(&count.done[TIER_CANCELLED]), 60);
+}
+
 static void test_second_sighting(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -734,7 +761,8 @@ TEST_SUITE(TEST(test_i98_writers_rest), TEST(test_writers_do_not_rest_while_flus
            TEST(test_i55_i56_i58_drop_ends_pending_puts), TEST(test_i55_drop_during_the_rename),
            TEST(test_i67_found_when_it_is_stored), TEST(test_later_put_wins),
            TEST(test_close_flushes_within_its_deadline), TEST(test_same_is_not_written_again),
-           TEST(test_daily_budget), TEST(test_second_sighting), TEST(test_i103_old_and_deep_leave),
+           TEST(test_daily_budget), TEST(test_daily_budget_counts_only_writes),
+           TEST(test_second_sighting), TEST(test_i103_old_and_deep_leave),
            TEST(test_i61_unlinks_per_put_are_bounded), TEST(test_i62_i93_cap_holds_at_every_moment),
            TEST(test_free_space_floor_holds_at_every_moment),
            TEST(test_i65_lost_write_is_an_error_line))
