@@ -252,6 +252,8 @@ static int by_place(const void *a, const void *b)
                               : (kind_x > kind_y) - (kind_x < kind_y);
 }
 
+/* False: not known, or the record contradicts itself: its tokens must follow those before it without
+ * a gap. (Records are sorted by their first token, so the one before does not begin later.) */
 static bool find_before(struct import *import, struct record *record)
 {
     if (recover_begin(&record->meta) == 0)
@@ -260,7 +262,8 @@ static bool find_before(struct import *import, struct record *record)
     if (parent == NULL)
         return false;
     record->before = parent->value;
-    return hash256_eq(&record->before->meta.space, &record->meta.space);
+    return record->before->meta.end >= recover_begin(&record->meta) &&
+           hash256_eq(&record->before->meta.space, &record->meta.space);
 }
 
 /* All tokens up to its end, collected from the records before it; NULL: no memory. */

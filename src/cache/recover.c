@@ -311,7 +311,8 @@ static void adopt(struct recovery *recovery, const struct tier_meta *meta,
     give(recovery, tokens, bytes);
 }
 
-/* The parent of a record: true when it is known, or none is needed. */
+/* The parent of a record: true when it is known, or none is needed. A block that does not end where
+ * the record begins is not its parent: the record contradicts itself. */
 static bool find_parent(struct recovery *recovery, const struct tier_meta *meta,
                         const struct node **parent)
 {
@@ -319,7 +320,7 @@ static bool find_parent(struct recovery *recovery, const struct tier_meta *meta,
     const struct known *known = first ? NULL : recover_find_known(&recovery->known, &meta->parent);
 
     *parent = known ? known->value : NULL;
-    return first || known != NULL;
+    return first || (known != NULL && node_end(*parent) == recover_begin(meta));
 }
 
 static void wait_for_parent(struct recovery *recovery, const struct tier_meta *meta)

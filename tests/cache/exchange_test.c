@@ -200,6 +200,60 @@ static void test_damaged_ones_and_what_is_behind_them_are_refused(void **state)
     kit_close(&kit);
 }
 
+/* Keeps the record of the tail, and its tokens. */
+struct tail {
+    struct tier_meta meta;
+    int32_t tokens[KIT_BLOCK];
+};
+
+static bool take_tail(const struct tier_meta *meta, void *arg)
+{
+    struct tail *tail = arg;
+
+    if (meta->tokens_count >= KIT_BLOCK)
+        return true;
+    tail->meta = *meta;
+    memcpy(tail->tokens, meta->tokens, meta->tokens_count * sizeof(int32_t));
+    return true;
+}
+
+/* A file with the right digests that says it begins far after the block that it follows: its tokens
+ * would have a gap. */
+static void test_records_that_contradict_themselves_are_refused(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options ssd = ssd_kit_options(path, UINT64_C(1) << 40);
+    struct tier_answer answer;
+    int32_t tokens[TOKENS];
+    struct tail tail;
+    struct kit kit;
+    char bytes[64] = "";
+
+    (void)state;
+    kit_open_holding(&kit, FULL, tokens, TOKENS);
+    uint64_t all = export_to(&kit, path).objects;
+    ssd.key = kit.cache->key;
+    kit_close(&kit);
+    struct tier *tier = ssd_kit_open(&ssd);
+    tier->ops->each(tier, take_tail, &tail);
+    tail.meta.tokens = tail.tokens;
+    tail.meta.key.bytes[0] ^= 1;
+    tail.meta.begin += 1000 * KIT_BLOCK;
+    tail.meta.end += 1000 * KIT_BLOCK;
+    tail.meta.bytes = sizeof(bytes);
+    tail.meta.digest = (struct hash128){{0}};
+    tier_answer_init(&answer);
+    assert_true(tier->ops->put(tier, &tail.meta, bytes, tier_answer_done, &answer));
+    assert_int_equal(tier_answer_wait(&answer), TIER_OK);
+    tier_answer_fini(&answer);
+    tier_close(&tier);
+    kit_open(&kit, RAM, FULL);
+    struct hearth_moved in = import_from(&kit, path);
+    assert_int_equal(in.objects, all);
+    assert_int_equal(in.refused, 1);
+    kit_close(&kit);
+}
+
 static void test_others_objects_are_refused(void **state)
 {
     static const unsigned char other_key[HEARTH_KEY_BYTES] = {9};
@@ -309,5 +363,6 @@ static void test_without_memory_objects_are_refused(void **state)
 
 TEST_SUITE(TEST(test_there_and_back), TEST(test_from_disk_to_disk), TEST(test_one_path_by_its_key),
            TEST(test_damaged_ones_and_what_is_behind_them_are_refused),
+           TEST(test_records_that_contradict_themselves_are_refused),
            TEST(test_others_objects_are_refused), TEST(test_seals_are_respected),
            TEST(test_folders_that_cannot_be), TEST(test_without_memory_objects_are_refused))

@@ -320,6 +320,15 @@ static void lie_about_kind(struct tier_meta *meta)
         meta->kind = (meta->kind & ~(uint32_t)0xff) | HEARTH_OBJECT_SLIDING;
 }
 
+/* Says of the tail that it ends long before the block that it follows. */
+static void lie_about_range(struct tier_meta *meta)
+{
+    if (meta->begin != 144)
+        return;
+    meta->begin = 16;
+    meta->end = meta->begin + meta->tokens_count;
+}
+
 static void lie_about_everything(struct tier_meta *meta)
 {
     meta->end = 7;
@@ -333,7 +342,10 @@ static void test_i101_records_are_believed_only_when_their_key_proves_them(void 
         void (*change)(struct tier_meta *meta);
         uint32_t boundary;
         uint64_t objects;
-    } cases[] = {{lie_about_tokens, 64, 1}, {lie_about_kind, 0, 0}, {lie_about_everything, 0, 0}};
+    } cases[] = {{lie_about_tokens, 64, 1},
+                 {lie_about_kind, 0, 0},
+                 {lie_about_range, 144, 3},
+                 {lie_about_everything, 0, 0}};
 
     (void)state;
     ticking = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -343,6 +355,11 @@ static void test_i101_records_are_believed_only_when_their_key_proves_them(void 
         int32_t tokens[150];
         boot(&kit, &disk, FULL, RAM);
         kit_tokens(tokens, 150, 1);
+        for (uint32_t count = 64; count <= 192; count += 64) { /* in order on the disk */
+            clock_fake_advance(ticking, NS_PER_S);
+            kit_store(&kit, tokens, MIN(count, 144), NULL);
+        }
+        clock_fake_advance(ticking, NS_PER_S);
         kit_store(&kit, tokens, 150, NULL);
         kit_close(&kit);
         lies = 1;
