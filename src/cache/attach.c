@@ -26,6 +26,8 @@ enum {
 #define BYTES_MAX_DEFAULT (UINT64_C(32) << 30)
 #define REST_BYTES_MAX    (UINT64_C(512) << 20)
 
+static const char no_options[] = "no options, or struct_size is not set";
+
 static int error_of(enum err err)
 {
     switch (err) {
@@ -77,12 +79,13 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     struct errinfo info = {0};
     struct tier *tier;
 
-    if (given == NULL || given->struct_size < offsetof(struct hearth_ssd_options, bytes_max) ||
-        cache->tiers[HEARTH_TIER_SSD].tier != NULL)
-        return HEARTH_ERROR_INVALID;
+    if (given == NULL || given->struct_size < offsetof(struct hearth_ssd_options, bytes_max))
+        return cache_say(message, HEARTH_ERROR_INVALID, no_options);
+    if (cache->tiers[HEARTH_TIER_SSD].tier != NULL)
+        return cache_say(message, HEARTH_ERROR_INVALID, "a disk is attached already");
     memcpy(&options, given, MIN(given->struct_size, sizeof(options)));
     if (options.path == NULL || options.path[0] == '\0')
-        return HEARTH_ERROR_INVALID;
+        return cache_say(message, HEARTH_ERROR_INVALID, "no folder given");
     struct tier_ssd_options ssd = to_tier(cache, &options);
     struct hash256 seal_key;
     if (options.seal_key != NULL) {
@@ -91,11 +94,8 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     }
     enum err err = tier_ssd_open(&tier, &ssd, &info);
     seal_wipe(&seal_key, sizeof(seal_key));
-    if (err != ERR_OK) {
-        if (message != NULL)
-            snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", info.text);
-        return error_of(err);
-    }
+    if (err != ERR_OK)
+        return cache_say(message, error_of(err), info.text);
     cache->tiers[HEARTH_TIER_SSD].sealed = options.seal_key != NULL;
     cache_attach_tier(cache, HEARTH_TIER_SSD, tier, options.bytes_per_s);
     return HEARTH_OK;
@@ -111,9 +111,10 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
     struct hash256 seal_key;
     struct tier *tier;
 
-    if (given == NULL || given->struct_size < offsetof(struct hearth_shared_options, ttl_s) ||
-        cache->tiers[HEARTH_TIER_REMOTE].tier != NULL)
-        return HEARTH_ERROR_INVALID;
+    if (given == NULL || given->struct_size < offsetof(struct hearth_shared_options, ttl_s))
+        return cache_say(message, HEARTH_ERROR_INVALID, no_options);
+    if (cache->tiers[HEARTH_TIER_REMOTE].tier != NULL)
+        return cache_say(message, HEARTH_ERROR_INVALID, "a shared store is attached already");
     memcpy(&options, given, MIN(given->struct_size, sizeof(options)));
     struct tier_shared_options shared = {
         .kv = {.url = options.url != NULL ? options.url : "",

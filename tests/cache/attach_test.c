@@ -93,9 +93,22 @@ static void test_another_installation_finds_nothing(void **state)
     kit_close(&kit);
 }
 
+/* Whatever is wrong, the message says it. */
+static void expect_invalid(struct hearth_cache *cache, const struct hearth_ssd_options *ssd,
+                           const struct hearth_shared_options *shared, const char *text)
+{
+    char message[HEARTH_MESSAGE_BYTES] = "";
+
+    int error = shared != NULL ? hearth_attach_shared(cache, shared, message)
+                               : hearth_attach_ssd(cache, ssd, message);
+    assert_int_equal(error, HEARTH_ERROR_INVALID);
+    assert_string_equal(message, text);
+}
+
 static void test_refusals(void **state)
 {
     struct hearth_ssd_options ssd = ssd_options();
+    struct hearth_shared_options shared = {.url = "valkey://127.0.0.1:1/x"};
     char message[HEARTH_MESSAGE_BYTES] = "";
     struct hearth_options options = kit_options(1 << 20);
     struct hearth_cache *first, *second;
@@ -104,11 +117,16 @@ static void test_refusals(void **state)
     assert_int_equal(hearth_open(&first, &options, NULL), HEARTH_OK);
     assert_int_equal(hearth_open(&second, &options, NULL), HEARTH_OK);
     assert_int_equal(hearth_attach_ssd(first, NULL, NULL), HEARTH_ERROR_INVALID);
+    expect_invalid(first, NULL, NULL, "no options, or struct_size is not set");
+    expect_invalid(first, NULL, &shared, "no options, or struct_size is not set");
+    shared.struct_size = sizeof(shared);
     ssd.path = NULL;
-    assert_int_equal(hearth_attach_ssd(first, &ssd, NULL), HEARTH_ERROR_INVALID);
+    expect_invalid(first, &ssd, NULL, "no folder given");
     ssd.path = test_dir();
     assert_int_equal(hearth_attach_ssd(first, &ssd, message), HEARTH_OK);
-    assert_int_equal(hearth_attach_ssd(first, &ssd, message), HEARTH_ERROR_INVALID); /* once */
+    expect_invalid(first, &ssd, NULL, "a disk is attached already");
+    assert_int_equal(hearth_attach_shared(first, &shared, message), HEARTH_OK);
+    expect_invalid(first, NULL, &shared, "a shared store is attached already");
     assert_int_equal(hearth_attach_ssd(second, &ssd, message), HEARTH_ERROR_BUSY);
     assert_string_not_equal(message, "");
     hearth_close(&first);
