@@ -480,6 +480,12 @@ uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, en
     struct hearth_event event = {.kind = HEARTH_EVENT_CLEAR, .bytes = bytes, .tier = tier};
     cache_note_event(cache, &deferred, &event);
     cache_leave(cache, &deferred);
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct tier *slower = cache->tiers[level].tier;
+        bool cleared = tier == HEARTH_TIER_COUNT || level == (int)tier;
+        if (cleared && slower != NULL && slower->ops->drop_space != NULL)
+            slower->ops->drop_space(slower, space != NULL ? &space->key : NULL);
+    }
     return bytes;
 }
 

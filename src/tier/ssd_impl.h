@@ -218,6 +218,7 @@ void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIR
  * space). Returns their number. */
 unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uint64_t bytes,
                           unsigned count_max) REQUIRES(lock);
+void ssd_drop_space(struct tier *tier, const struct hash256 *space);
 void ssd_touch(struct tier *tier, const struct hash256 *keys, size_t count);
 bool ssd_set_share(struct tier *tier, const struct hash256 *space, uint64_t bytes);
 void ssd_stamp_some(struct tier_ssd *ssd); /* file times that are a minute out of date */

@@ -205,6 +205,22 @@ unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uin
     return count;
 }
 
+void ssd_drop_space(struct tier *tier, const struct hash256 *space)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    uint64_t id = space ? ssd_space_id(space) : 0;
+
+    lock_enter(&ssd->lock);
+    for (size_t i = 0; i < ssd->owners_count; i++)
+        LIST_FOREACH_SAFE (struct ssd_entry, entry, &ssd->owners[i].lru, link) {
+            if (entry->state != SSD_LIVE || (space != NULL && entry->space != id))
+                continue;
+            ssd_doom_locked(ssd, entry, false);
+            ssd->stats.drops++;
+        }
+    lock_leave(&ssd->lock);
+}
+
 /* ---- times of files ---- */
 
 /* The next entry whose time is to be written; false: none among the first few. It counts as written

@@ -138,6 +138,9 @@ struct tier_ops {
     /* Reads an object and reports what a get would, without delivering bytes or counting as a use.
      * A damaged object is handled as in a get. Optional, as is everything below except close. */
     void (*verify)(struct tier *tier, const struct hash256 *key, tier_done_fn done, void *arg);
+    /* Drops all objects of a space (NULL: of all spaces), also those that the cache has no record of.
+     * Objects that are put meanwhile may be dropped or not. */
+    void (*drop_space)(struct tier *tier, const struct hash256 *space);
     /* The digest that a get compares with; false when the object is not in this tier. */
     bool (*digest)(struct tier *tier, const struct hash256 *key, struct hash128 *digest);
     /* Reports that these objects were used elsewhere: they become as recent as if they had been

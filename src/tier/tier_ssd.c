@@ -227,6 +227,7 @@ static const struct tier_ops ssd_ops = {
     .stats = ssd_stats,
     .flush = ssd_flush,
     .verify = ssd_verify,
+    .drop_space = ssd_drop_space,
     .digest = ssd_digest,
     .touch = ssd_touch,
     .set_share = ssd_set_share,

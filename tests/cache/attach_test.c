@@ -511,9 +511,50 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_demoted_state_is_written), TEST(test_i107_a_restart_is_warm),
-           TEST(test_another_installation_finds_nothing), TEST(test_refusals),
-           TEST(test_numbers_of_each_tier), TEST(test_a_demotion_is_no_eviction_of_the_disk),
+/* A restart with less memory leaves files on the disk that it has no records of. Clearing removes
+ * them as well. */
+static void test_clearing_reaches_files_without_records(void **state)
+{
+    enum { PROMPTS = 150 };
+    struct hearth_options options = kit_options(128 << 10);
+    struct hearth_model model = kit_model(FULL);
+    struct hearth_ssd_options ssd = ssd_options();
+    struct hearth_space *space;
+    struct kit kit, other;
+    int32_t tokens[64];
+
+    (void)state;
+    open_kit(&kit, key);
+    other = kit_space(&kit, &model, "other", 0);
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+        kit_tokens(tokens, 64, i);
+        kit_store(&kit, tokens, 64, NULL);
+        kit_store(&other, tokens, 64, NULL);
+    }
+    hearth_space_close(&other.space);
+    kit_close(&kit);
+    assert_int_equal(ssd_kit_count_files(ssd.path, ".hobj"), 2 * PROMPTS);
+    options.key = key;
+    assert_int_equal(hearth_open(&kit.cache, &options, NULL), HEARTH_OK);
+    assert_int_equal(hearth_attach_ssd(kit.cache, &ssd, NULL), HEARTH_OK);
+    assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &space), HEARTH_OK);
+    assert_true(kit_stats(&kit).objects < PROMPTS);
+    (void)hearth_clear(kit.cache, space, HEARTH_TIER_RAM); /* the disk keeps everything */
+    mover_drain(kit.cache, 20000);
+    assert_int_equal(ssd_kit_count_files(ssd.path, ".hobj"), 2 * PROMPTS);
+    (void)hearth_clear(kit.cache, space, HEARTH_TIER_SSD);
+    mover_drain(kit.cache, 20000);
+    assert_int_equal(ssd_kit_count_files(ssd.path, ".hobj"), PROMPTS); /* those of the other */
+    (void)hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT);
+    hearth_space_close(&space);
+    hearth_close(&kit.cache);
+    assert_int_equal(ssd_kit_count_files(ssd.path, ".hobj"), 0);
+}
+
+TEST_SUITE(TEST(test_demoted_state_is_written), TEST(test_clearing_reaches_files_without_records),
+           TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
+           TEST(test_refusals), TEST(test_numbers_of_each_tier),
+           TEST(test_a_demotion_is_no_eviction_of_the_disk),
            TEST(test_i65_every_accepted_write_is_accounted_for), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
            TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),
