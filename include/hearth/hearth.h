@@ -477,9 +477,9 @@ struct hearth_store_hints {
     size_t struct_size;
     enum hearth_entry entry; /* what the end of these tokens is */
     uint32_t anchor;         /* end of system prompt and tools; 0 = not known */
-    uint32_t ttl_s;          /* kept at least this long; 0 = by policy */
-    /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its
-     * tokens */
+    /* state of these tokens, stored now or before, is kept at least this long; 0 = by policy */
+    uint32_t ttl_s;
+    /* not evicted from the close of the store on, until hearth_pin unpins these tokens */
     bool pin;
     bool no_disk;     /* memory only */
     uint64_t request; /* for events */

@@ -57,6 +57,33 @@ static void note_turn(struct hearth_store *store)
     }
 }
 
+static void keep_until(struct object *object, uint64_t ns)
+{
+    if (object != NULL)
+        object->keep_until_ns = MAX(object->keep_until_ns, ns);
+}
+
+/* A time to live counts for all state of these tokens, also for what is cached already. */
+static void keep_path(struct hearth_store *store)
+{
+    uint64_t ns = cache_now_ns(store->space->cache) + store->hints.ttl_s * NS_PER_S;
+
+    if (store->hints.ttl_s == 0)
+        return;
+    struct index_match match = store_match(store, (uint32_t)store->count);
+    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
+        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+        uint32_t at = MIN(node_end(node), match.tokens);
+        struct object *snapshot;
+        keep_until(node_rows(node), ns);
+        keep_until(node_sliding(node), ns);
+        while (at > node_begin(node) && (snapshot = node_snapshot_below(node, at)) != NULL) {
+            keep_until(snapshot, ns);
+            at = snapshot->end - 1;
+        }
+    }
+}
+
 int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
                       const struct hearth_store_hints *hints, struct hearth_store **out)
 {
@@ -77,9 +104,28 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
     enter(store, &deferred);
     manage_expire_due(space->cache, &deferred);
     note_turn(store);
+    keep_path(store);
     cache_leave(space->cache, &deferred);
     *out = store;
     return HEARTH_OK;
+}
+
+/* The tokens to pin: those that were committed, or all when they were cached before, unless they
+ * are pinned: repeating a request must not add pins. */
+static uint32_t pin_end(struct hearth_store *store)
+{
+    struct hearth_cache *cache = store->space->cache;
+
+    if (store->committed > 0)
+        return store->committed;
+    lock_enter(&cache->lock);
+    struct index_match match = store_match(store, (uint32_t)store->count);
+    const struct node *last = match.partial       ? match.partial
+                              : match.nodes_count ? match.path[match.nodes_count - 1]
+                                                  : NULL;
+    bool pinned = last == NULL || node_pinned(last);
+    lock_leave(&cache->lock);
+    return pinned ? 0 : (uint32_t)store->count;
 }
 
 void hearth_store_close(struct hearth_store **out)
@@ -87,9 +133,9 @@ void hearth_store_close(struct hearth_store **out)
     if (*out == NULL)
         return;
     hearth_store_cancel(*out);
-    /* Once for everything committed, so that one hearth_pin(false) undoes it. */
-    if ((*out)->hints.pin && (*out)->committed > 0)
-        hearth_pin((*out)->space, (*out)->tokens, (*out)->committed, true);
+    /* Once for everything, so that one hearth_pin(false) undoes it. */
+    if ((*out)->hints.pin)
+        hearth_pin((*out)->space, (*out)->tokens, pin_end(*out), true);
     mem_free((*out)->tokens);
     cache_uncharge((*out)->space->cache, (*out)->charged);
     mem_free(*out);

@@ -193,6 +193,38 @@ static void test_a_time_to_live_is_kept_while_others_can_leave(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* A store with a time to live is about the state of its tokens, whoever stored it. */
+static void test_a_time_to_live_counts_for_what_is_cached(void **state)
+{
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT};
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .ttl_s = 60};
+    struct hearth_options options = kit_options(128 * 1024);
+    int32_t tokens[64];
+
+    (void)state;
+    options.policy = "lru-tail"; /* so that the order is known */
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        struct hearth_model model = kit_model(kinds[i]);
+        struct kit kit;
+        kit_open_with(&kit, &options, &model);
+        kit.row_bytes = 256;
+        kit_tokens(tokens, 64, 1);
+        assert_int_equal(kit_store(&kit, tokens, 64, NULL), 1);
+        if (i > 0)
+            assert_int_equal(kit_snapshot(&kit, tokens, 64, 63), HEARTH_OK);
+        assert_int_equal(kit_store(&kit, tokens, 64, &hints), 0);
+        for (uint32_t other = 2; other < 50; other++) {
+            flood(&kit, other, 1);
+            kit_tokens(tokens, 64, other);
+            (void)kit_snapshot(&kit, tokens, 64, 63);
+        }
+        kit_tokens(tokens, 64, 1);
+        assert_true(kit_stats(&kit).evictions > 20);
+        assert_int_equal(kit_peek(&kit, tokens, 64).boundary, 63);
+        kit_close(&kit);
+    }
+}
+
 static void test_i100_a_flood_leaves_the_shares_of_others(void **state)
 {
     struct hearth_model model = kit_model(FULL);
@@ -365,6 +397,7 @@ TEST_SUITE(TEST(test_i93_i22_the_cap_holds_in_a_random_walk), TEST(test_i11_what
            TEST(test_i104_what_was_evicted_is_called_so), TEST(test_pinned_paths_stay),
            TEST(test_i103_shared_anchors_outlive_tails),
            TEST(test_a_time_to_live_is_kept_while_others_can_leave),
+           TEST(test_a_time_to_live_counts_for_what_is_cached),
            TEST(test_i100_a_flood_leaves_the_shares_of_others),
            TEST(test_i22_a_lower_cap_is_reached_shares_or_not),
            TEST(test_a_cap_that_leases_stand_against_is_reached_later),

@@ -524,6 +524,12 @@ static void test_pins_of_a_store_are_undone_at_once(void **state)
         kit_store(&kit, tokens, 64, NULL);
     }
     assert_int_equal(kit_peek(&kit, pinned, 150).boundary, 0);
+    /* What is cached already is pinned as well, but not once more. */
+    assert_int_equal(kit_store(&kit, pinned, 150, NULL), 4);
+    assert_int_equal(kit_store(&kit, pinned, 150, &hints), 0);
+    assert_int_equal(kit_store(&kit, pinned, 150, &hints), 0);
+    assert_int_equal(hearth_pin(kit.space, pinned, 150, false), 150);
+    assert_int_equal(hearth_pin(kit.space, pinned, 150, false), 0);
     kit_check(&kit);
     kit_close(&kit);
 }
