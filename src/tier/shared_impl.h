@@ -15,6 +15,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "tier/shared_known.h"
 #include "tier/shared_object.h"
 #include "tier/shared_queue.h"
@@ -24,6 +25,7 @@ enum { SHARED_READERS_MAX = 16 };
 
 struct shared_doomed {
     struct list_node link;
+    struct map_node by_key;
     struct hash256 key;
 };
 
@@ -39,6 +41,7 @@ struct tier_shared {
     bool writing GUARDED_BY(lock);
     struct list gets GUARDED_BY(lock), gets_running GUARDED_BY(lock);
     struct list doomed GUARDED_BY(lock); /* keys to be deleted: not found from now on */
+    struct map doomed_by_key GUARDED_BY(lock);
     struct shared_known known GUARDED_BY(lock);
     uint64_t get_id GUARDED_BY(lock);
     bool held GUARDED_BY(lock), closing GUARDED_BY(lock), stop GUARDED_BY(lock);
@@ -73,7 +76,6 @@ void shared_writer_run(void *shared);
 bool shared_put(struct tier *tier, const struct tier_meta *meta, const void *data,
                 tier_done_fn done, void *arg);
 void shared_drop(struct tier *tier, const struct hash256 *key);
-bool shared_is_doomed_locked(const struct tier_shared *shared, const struct hash256 *key)
-    REQUIRES(lock);
+bool shared_is_doomed_locked(struct tier_shared *shared, const struct hash256 *key) REQUIRES(lock);
 bool shared_flush(struct tier *tier, uint64_t timeout_ns);
 void shared_end_puts(struct tier_shared *shared); /* those that are queued, when closing */

@@ -13,14 +13,26 @@
 #include "tier/shared_impl.h"
 #include "tier/shared_share.h"
 
-enum { DOOMED_MAX = 4096, YIELD_MS = 50 };
+enum {
+    DOOMED_MAX = 1 << 20, /* more than a cache has objects; the rest ends by its TTL */
+    YIELD_MS = 50,
+};
 
-bool shared_is_doomed_locked(const struct tier_shared *shared, const struct hash256 *key)
+/* ---- doomed keys ---- */
+
+static uint64_t hash_of(const struct hash256 *key)
 {
-    LIST_FOREACH (struct shared_doomed, doomed, &shared->doomed, link)
-        if (hash256_eq(&doomed->key, key))
-            return true;
-    return false;
+    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already */
+}
+
+static bool doomed_is(const struct map_node *node, const void *key)
+{
+    return hash256_eq(&CONTAINER_OF(node, struct shared_doomed, by_key)->key, key);
+}
+
+bool shared_is_doomed_locked(struct tier_shared *shared, const struct hash256 *key)
+{
+    return map_find(&shared->doomed_by_key, hash_of(key), doomed_is, key) != NULL;
 }
 
 /* ---- writing ---- */
@@ -148,6 +160,7 @@ static void delete_first_locked(struct tier_shared *shared) REQUIRES(lock)
         LOG_WARN(shared->log, "shared", "an object could not be deleted: it ends by its TTL");
     lock_enter(&shared->lock);
     list_remove(&shared->doomed, &doomed->link);
+    map_remove(&shared->doomed_by_key, &doomed->by_key);
     mem_free(doomed);
     (void)shared_known_remove(&shared->known, &key); /* it was being written when it was dropped */
 }
@@ -268,6 +281,7 @@ void shared_drop(struct tier *tier, const struct hash256 *key)
     shared->stats.drops += shared_known_remove(&shared->known, key);
     if (shared->doomed.count < DOOMED_MAX && !shared_is_doomed_locked(shared, key)) {
         list_push_back(&shared->doomed, &doomed->link);
+        map_insert(&shared->doomed_by_key, &doomed->by_key, hash_of(key));
         doomed = NULL;
         cond_signal(&shared->for_writer);
     }

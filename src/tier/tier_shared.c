@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "tier/shared_impl.h"
 
@@ -95,9 +96,14 @@ static void shared_free(struct tier_shared *shared)
 
     lock_enter(&shared->lock);
     shared_known_fini(&shared->known);
+    size_t left = shared->doomed.count;
     while ((link = list_pop_front(&shared->doomed)) != NULL)
         mem_free(CONTAINER_OF(link, struct shared_doomed, link));
+    map_fini(&shared->doomed_by_key);
     lock_leave(&shared->lock);
+    if (left > 0)
+        LOG_WARN(shared->log, "shared", "objects not deleted before closing: they end by their TTL",
+                 LOG_UINT("objects", left));
     kv_close(&shared->io.kv);
     cond_fini(&shared->for_writer);
     cond_fini(&shared->for_readers);
@@ -156,6 +162,7 @@ static struct tier_shared *shared_create(const struct tier_shared_options *optio
     cond_init(&shared->for_readers);
     cond_init(&shared->for_idle);
     shared_known_init(&shared->known);
+    map_init(&shared->doomed_by_key);
     shared_queue_init(&shared->puts, own->queue_items_max, own->queue_bytes_max);
     struct list *lists[] = {&shared->gets, &shared->gets_running, &shared->doomed};
     for (size_t i = 0; i < COUNT_OF(lists); i++)

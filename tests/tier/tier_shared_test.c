@@ -154,6 +154,34 @@ static void test_dropped_put(void **state)
     fleet_proxy_stop(&proxy);
 }
 
+/* A large cache is cleared as a whole: nothing is left to be found again. */
+static void test_many_drops(void **state)
+{
+    enum { OBJECTS = 5000 };
+    struct tier_answer answer;
+
+    (void)state;
+    struct tier *tier = open_new(0);
+    tier_answer_init(&answer);
+    for (uint32_t n = 0; n < OBJECTS; n++) {
+        struct tier_meta meta = tier_suite_meta(n, 10);
+        assert_true(tier->ops->put(tier, &meta, "123456789", tier_answer_done, &answer));
+        assert_int_equal(tier_answer_wait(&answer), TIER_OK);
+    }
+    tier_answer_fini(&answer);
+    assert_string_equal(fleet_ask(&server, "DBSIZE"), ":10000"); /* a head and a part each */
+    tier_shared_hold(tier, true);
+    for (uint32_t n = 0; n < OBJECTS; n++) {
+        struct tier_meta meta = tier_suite_meta(n, 10);
+        tier->ops->drop(tier, &meta.key);
+        tier->ops->drop(tier, &meta.key); /* twice is once */
+    }
+    tier_shared_hold(tier, false);
+    assert_true(tier->ops->flush(tier, 5 * WAIT_NS));
+    assert_string_equal(fleet_ask(&server, "DBSIZE"), ":0");
+    tier_close(&tier);
+}
+
 static const struct fleet_fault faults[] = {
     {"reset", FLEET_RESET, NULL},
     {"silence", FLEET_SILENT, NULL},
@@ -192,4 +220,4 @@ static void test_fault_loops(void **state)
 TEST_SUITE(TIER_SUITE_TESTS(valkey, &valkey) TEST(test_redis_put_then_get),
            TEST(test_sealed_put_then_get), TEST(test_sealed_damage_is_found),
            TEST(test_other_processes_see_it), TEST(test_lost_part), TEST(test_dropped_put),
-           TEST(test_fault_loops))
+           TEST(test_many_drops), TEST(test_fault_loops))
