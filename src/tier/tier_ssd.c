@@ -261,9 +261,10 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
                                                .free_min = options->free_min,
                                                .day_bytes_max = options->day_bytes_max,
                                                .second_sighting = options->second_sighting};
+    /* The cap, which can be raised, is the account's: here is no limit of payloads. */
     const struct ssd_limits limits = {.tokens_max = TOKENS_MAX,
                                       .shape_bytes_max = TIER_SHAPE_BYTES_MAX,
-                                      .payload_bytes_max = options->bytes_max};
+                                      .payload_bytes_max = UINT64_MAX / 4};
 
     ssd->tier.ops = &ssd_ops;
     ssd->options = *options;

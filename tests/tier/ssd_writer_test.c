@@ -415,6 +415,23 @@ static void test_daily_budget_counts_only_writes(void **state)
     assert_int_equal(atomic_load(&count.done[TIER_CANCELLED]), 60);
 }
 
+static void test_raised_cap_takes_larger_objects(void **state)
+{
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct tier *tier = ssd_kit_open(&options);
+
+    (void)state;
+    assert_int_equal(ssd_kit_put(tier, 1, 1, 2 << 20), TIER_RESULT_COUNT);
+    assert_true(tier->ops->set_limits(tier, &(struct tier_limits){.bytes_max = ROOM}));
+    assert_int_equal(ssd_kit_put(tier, 1, 1, 2 << 20), TIER_OK);
+    tier_close(&tier);
+    tier = ssd_kit_open(&options); /* with the old cap: it has to leave */
+    for (int i = 0; i < 2000 && ssd_kit_disk_bytes(options.path) > options.bytes_max; i++)
+        clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
+    assert_true(ssd_kit_disk_bytes(options.path) <= options.bytes_max);
+    tier_close(&tier);
+}
+
 static void test_second_sighting(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -762,7 +779,8 @@ TEST_SUITE(TEST(test_i98_writers_rest), TEST(test_writers_do_not_rest_while_flus
            TEST(test_i67_found_when_it_is_stored), TEST(test_later_put_wins),
            TEST(test_close_flushes_within_its_deadline), TEST(test_same_is_not_written_again),
            TEST(test_daily_budget), TEST(test_daily_budget_counts_only_writes),
-           TEST(test_second_sighting), TEST(test_i103_old_and_deep_leave),
-           TEST(test_i61_unlinks_per_put_are_bounded), TEST(test_i62_i93_cap_holds_at_every_moment),
+           TEST(test_raised_cap_takes_larger_objects), TEST(test_second_sighting),
+           TEST(test_i103_old_and_deep_leave), TEST(test_i61_unlinks_per_put_are_bounded),
+           TEST(test_i62_i93_cap_holds_at_every_moment),
            TEST(test_free_space_floor_holds_at_every_moment),
            TEST(test_i65_lost_write_is_an_error_line))
