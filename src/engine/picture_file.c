@@ -1,15 +1,29 @@
 /*
- * picture_file.c: headers of picture files, and the real size of compressed PNG data.
+ * picture_file.c: headers of picture files, the real size of compressed PNG data, and the scans of a
+ * JPEG.
  *
  * A PNG announces its size, but its compressed data may expand to gigabytes all the same, and the
  * decoder of the library follows it. So the data is read here first, without keeping what it
  * expands to: only the lengths are added up.
+ *
+ * A JPEG may have any number of scans. The decoder of the library computes all blocks of the picture
+ * for each, also when the scan has no data: 14 bytes took a quarter of a second. So scans are
+ * counted here first.
+ *
+ * What is counted must be what the decoder (stb_image) reads. Where it accepts more than the formats
+ * allow, such files are refused.
  */
 #include "engine/picture_file.h"
 
 #include <string.h>
 
-enum { SIDE_MAX = 1 << 16 };
+enum {
+    SIDE_MAX = 1 << 16,
+    /* components of all scans: a file without progression has each component once; cameras and
+     * libjpeg write 14 in progressive ones */
+    SCANNED_MAX = 4,
+    SCANNED_PROGRESSIVE_MAX = 64,
+};
 
 static uint32_t be16(const uint8_t *at)
 {
@@ -154,18 +168,21 @@ static bool read_tables(struct bits *bits, struct code_table *literals,
 {
     static const uint8_t order[LENGTH_CODES] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                 11, 4,  12, 3, 13, 2, 14, 1, 15};
-    uint8_t lengths[LITERALS + 32] = {0};
+    uint8_t lengths[LITERALS + DISTANCES] = {0};
     uint32_t literal_count = take(bits, 5) + 257, distance_count = take(bits, 5) + 1;
     uint32_t code_count = take(bits, 4) + 4, at = 0;
     struct code_table codes;
 
+    /* The decoder would use codes for distances that do not exist, as zlib does not. */
+    if (literal_count > LITERALS - 2 || distance_count > DISTANCES)
+        return false;
     for (uint32_t i = 0; i < code_count; i++)
         lengths[order[i]] = (uint8_t)take(bits, 3);
     make_table(&codes, lengths, LENGTH_CODES);
     memset(lengths, 0, sizeof(lengths));
     while (at < literal_count + distance_count) {
         int symbol = decode(bits, &codes);
-        if (symbol < 0 || (symbol == 16 && at == 0) || literal_count > LITERALS - 2)
+        if (symbol < 0 || (symbol == 16 && at == 0))
             return false;
         uint8_t value = symbol < 16 ? (uint8_t)symbol : symbol == 16 ? lengths[at - 1] : 0;
         uint32_t times = symbol < 16    ? 1
@@ -178,7 +195,7 @@ static bool read_tables(struct bits *bits, struct code_table *literals,
         at += times;
     }
     make_table(literals, lengths, literal_count);
-    make_table(distances, lengths + literal_count, MIN(distance_count, DISTANCES));
+    make_table(distances, lengths + literal_count, distance_count);
     return !bits->bad;
 }
 
@@ -258,11 +275,12 @@ static bool count_inflated(struct bits *bits, uint64_t max, uint64_t *total)
 
 /* ---- formats ---- */
 
-static const uint8_t *find_data(const uint8_t *at, const uint8_t *end)
+/* The first chunk of that type; NULL: there is none. */
+static const uint8_t *find_chunk(const uint8_t *at, const uint8_t *end, const char *type)
 {
     while (end - at >= 12) {
         uint32_t len = be32(at);
-        if (memcmp(at + 4, "IDAT", 4) == 0)
+        if (memcmp(at + 4, type, 4) == 0)
             return at;
         if (len > (size_t)(end - at) - 12)
             return NULL;
@@ -296,11 +314,17 @@ static enum err png_size(struct str file, struct picture_size *size, struct erri
 static enum err check_png(struct str file, const struct picture_size *size, struct errinfo *info)
 {
     const uint8_t *at = (const uint8_t *)file.ptr, *end = at + file.len;
-    const uint8_t *data = find_data(at + 8, end);
+    const uint8_t *data = find_chunk(at + 8, end, "IDAT");
     uint64_t total = 0;
 
     if (data == NULL)
         return damaged(info, "PNG");
+    /* Apple's variant, whose data has no header of zlib. */
+    if (find_chunk(at + 8, end, "CgBI") != NULL)
+        return err_set(
+            info, ERR_UNSUPPORTED,
+            "the PNG file is of the variant that Apple's tools make for apps (CgBI); send a "
+            "plain PNG file");
     uint64_t max = png_bytes_max(at + 16, size);
     struct bits bits = {.at = data + 8, .file_end = end};
     bits.end = bits.at + MIN(be32(data), (size_t)(end - bits.at));
@@ -311,30 +335,106 @@ static enum err check_png(struct str file, const struct picture_size *size, stru
     return ERR_OK;
 }
 
+/* ---- JPEG ---- */
+
+enum { JPEG_FRAME_PROGRESSIVE = 0xC2, JPEG_END = 0xD9, JPEG_SCAN = 0xDA };
+
+struct segment {
+    uint8_t marker;
+    const uint8_t *data; /* after its length */
+    size_t len;          /* of the data; 0: there is none */
+};
+
+/* The segment at *at, which is then the end of it. False: there is no whole one. */
+static bool next_segment(const uint8_t **at, const uint8_t *end, struct segment *segment)
+{
+    const uint8_t *p = *at;
+
+    while (end - p >= 2 && p[0] == 0xFF && p[1] == 0xFF) /* padding */
+        p++;
+    if (end - p < 2 || p[0] != 0xFF)
+        return false;
+    *segment = (struct segment){.marker = p[1]};
+    p += 2;
+    /* Some markers have no data. */
+    if ((segment->marker < 0xD0 || segment->marker > JPEG_END) && segment->marker != 0x01) {
+        uint32_t len = end - p >= 2 ? be16(p) : 0;
+        if (len < 2 || len > (size_t)(end - p))
+            return false;
+        segment->data = p + 2;
+        segment->len = len - 2;
+        p += len;
+    }
+    *at = p;
+    return true;
+}
+
+/* C0 to CF, but for tables (C4), an extension (C8) and arithmetic codes (CC). */
+static bool is_frame(const struct segment *segment)
+{
+    uint8_t marker = segment->marker;
+
+    return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+/* The frame; *at is then after it. */
+static enum err find_frame(struct str file, const uint8_t **at, struct segment *frame,
+                           struct errinfo *info)
+{
+    const uint8_t *end = (const uint8_t *)file.ptr + file.len;
+
+    *at = (const uint8_t *)file.ptr + 2;
+    while (next_segment(at, end, frame) && frame->marker != JPEG_END)
+        if (is_frame(frame) && frame->len >= 5)
+            return ERR_OK;
+    return damaged(info, "JPEG");
+}
+
 static enum err jpeg_size(struct str file, struct picture_size *size, struct errinfo *info)
 {
-    const uint8_t *at = (const uint8_t *)file.ptr + 2, *end = at + file.len - 2;
+    struct segment frame;
+    const uint8_t *at;
 
-    while (end - at >= 9) {
-        uint32_t marker = at[1];
-        if (at[0] != 0xFF)
-            return damaged(info, "JPEG");
-        if (marker == 0xFF || (marker >= 0xD0 && marker <= 0xD8) || marker == 0x01) {
-            at += marker == 0xFF ? 1 : 2; /* padding, and markers without data */
-            continue;
-        }
-        uint32_t len = be16(at + 2);
-        /* a frame: C0 to CF, but for tables (C4), an extension (C8) and arithmetic codes (CC) */
-        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 &&
-            marker != 0xCC) {
-            *size = (struct picture_size){be16(at + 7), be16(at + 5)};
-            return ERR_OK;
-        }
-        if (len < 2 || len > (size_t)(end - at) - 2)
-            return damaged(info, "JPEG");
-        at += 2 + len;
+    TRY(find_frame(file, &at, &frame, info));
+    *size = (struct picture_size){be16(frame.data + 3), be16(frame.data + 1)};
+    return ERR_OK;
+}
+
+/* Where the data of a scan ends: at a marker other than those that restart it. A byte of 255 in the
+ * data is followed by a zero; the decoder also takes several of them for one. */
+static const uint8_t *skip_codes(const uint8_t *at, const uint8_t *end)
+{
+    for (; at < end; at++) {
+        const uint8_t *marker = at;
+        while (marker < end && *marker == 0xFF)
+            marker++;
+        if (marker == end)
+            return end;
+        if (marker > at && *marker != 0 && (*marker < 0xD0 || *marker > 0xD7))
+            return at;
+        at = marker;
     }
-    return damaged(info, "JPEG");
+    return end;
+}
+
+/* What follows is cut off, or no picture, where it is not made of segments: the decoder notices. */
+static enum err check_jpeg(struct str file, struct errinfo *info)
+{
+    const uint8_t *at, *end = (const uint8_t *)file.ptr + file.len;
+    uint32_t scanned = 0;
+    struct segment segment;
+
+    TRY(find_frame(file, &at, &segment, info));
+    uint32_t max = segment.marker == JPEG_FRAME_PROGRESSIVE ? SCANNED_PROGRESSIVE_MAX : SCANNED_MAX;
+    while (next_segment(&at, end, &segment) && segment.marker != JPEG_END) {
+        if (segment.marker != JPEG_SCAN)
+            continue;
+        scanned += segment.len > 0 ? segment.data[0] : 0;
+        if (scanned > max)
+            return err_set(info, ERR_LIMIT, "the JPEG file has too many scans");
+        at = skip_codes(at, end);
+    }
+    return ERR_OK;
 }
 
 static enum err bmp_size(struct str file, struct picture_size *size, struct errinfo *info)
@@ -360,6 +460,11 @@ static bool is_png(struct str file)
     return str_starts(file, STR("\x89PNG\r\n\x1a\n"));
 }
 
+static bool is_jpeg(struct str file)
+{
+    return str_starts(file, STR("\xff\xd8\xff"));
+}
+
 enum err picture_file_size(struct str file, struct picture_size *size, struct errinfo *info)
 {
     const uint8_t *at = (const uint8_t *)file.ptr;
@@ -367,7 +472,7 @@ enum err picture_file_size(struct str file, struct picture_size *size, struct er
     *size = (struct picture_size){0, 0};
     if (is_png(file))
         return png_size(file, size, info);
-    if (str_starts(file, STR("\xff\xd8\xff")))
+    if (is_jpeg(file))
         return jpeg_size(file, size, info);
     if (str_starts(file, STR("BM")))
         return bmp_size(file, size, info);
@@ -390,5 +495,7 @@ enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture
         (uint64_t)size->width * size->height > pixels_max)
         return err_set(info, ERR_LIMIT, "the picture has %u x %u pixels; at most %llu are allowed",
                        size->width, size->height, (unsigned long long)pixels_max);
-    return is_png(file) ? check_png(file, size, info) : ERR_OK;
+    if (is_png(file))
+        return check_png(file, size, info);
+    return is_jpeg(file) ? check_jpeg(file, info) : ERR_OK;
 }

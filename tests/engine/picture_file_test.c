@@ -1,11 +1,13 @@
 /*
- * picture_file.c: sizes of the formats, files that are cut off at every byte, and a file whose data
- * expands a thousandfold.
+ * picture_file.c: sizes of the formats, files that are cut off at every byte, files whose data
+ * expands a thousandfold, also where only the library's decoder reads it so, and JPEGs whose scans
+ * would keep it busy for hours.
  */
 #include "engine/picture_file.h"
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "support/pictures.h"
 #include "support/test.h"
@@ -134,6 +136,134 @@ static void test_bomb(void **state)
     free_file(png);
 }
 
+/* The decoder takes "CgBI" anywhere before the end for a file whose data has no header of zlib, and
+ * would read other data than we have counted. */
+static void test_other_data(void **state)
+{
+    struct str png = test_png(20, 20, 1);
+    const size_t places[] = {8 + 25, png.len - 12}; /* before the data, and after it */
+    struct picture_size size;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        char *file = mem_alloc(png.len + 12);
+        memcpy(file, png.ptr, places[i]);
+        memcpy(file + places[i], "\0\0\0\0CgBI\0\0\0\0", 12);
+        memcpy(file + places[i] + 12, png.ptr + places[i], png.len - places[i]);
+        assert_err(check((struct str){file, png.len + 12}, &size), ERR_UNSUPPORTED);
+        mem_free(file);
+    }
+    assert_ok(check(png, &size));
+    free_file(png);
+}
+
+/* Bits of a file, the lowest first. */
+static void put_bits(struct buf *out, uint32_t *count, uint64_t value, uint32_t bits)
+{
+    for (uint32_t i = 0; i < bits; i++, ++*count) {
+        if (*count % 8 == 0)
+            (void)buf_append(out, "", 1);
+        out->data[out->len - 1] |= (char)((value >> i & 1) << *count % 8);
+    }
+}
+
+/* One pixel, in a block with its own codes: of the literals 0 and 256 (the end), and for so many
+ * distances of which the last has one. */
+static enum err check_distances(uint32_t distances)
+{
+    static const char head[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0\0\0\0\0";
+    struct picture_size size;
+    uint32_t count = 0;
+    struct buf file;
+
+    buf_init(&file, 1024);
+    (void)buf_append(&file, head, sizeof(head) - 1);
+    (void)buf_append(&file, "\0\0\0\x40IDAT\x78\x01", 10);
+    put_bits(&file, &count, 1 | 2 << 1, 3); /* the last block, its own codes */
+    put_bits(&file, &count, 0, 5);          /* 257 literals */
+    put_bits(&file, &count, distances - 1, 5);
+    put_bits(&file, &count, 18 - 4, 4); /* 18 codes of lengths; two are used, by their numbers: */
+    put_bits(&file, &count, 0, 2 * 3);
+    put_bits(&file, &count, 1, 3); /* of 18 (zeros): 1 */
+    put_bits(&file, &count, 0, 14 * 3);
+    put_bits(&file, &count, 1, 3);                   /* of 1: 0 */
+    put_bits(&file, &count, 0, 1);                   /* literal 0 */
+    put_bits(&file, &count, 1 | (138 - 11) << 1, 8); /* 138 zeros */
+    put_bits(&file, &count, 1 | (117 - 11) << 1, 8);
+    put_bits(&file, &count, 0, 1); /* literal 256 */
+    put_bits(&file, &count, 1 | (distances - 1 - 11) << 1, 8);
+    put_bits(&file, &count, 0, 1);
+    put_bits(&file, &count, 0 | 0 << 1 | 1 << 2, 3); /* 0, 0, the end */
+    while (file.len < sizeof(head) - 1 + 8 + 64)
+        put_bits(&file, &count, 0, 1);
+    (void)buf_append(&file, "\0\0\0\0\0\0\0\0IEND\0\0\0\0", 16);
+    enum err err = check((struct str){file.data, file.len}, &size);
+    buf_fini(&file);
+    return err;
+}
+
+/* There are 30. The decoder would give codes to more, which shifts those of all others. */
+static void test_distances(void **state)
+{
+    (void)state;
+    assert_ok(check_distances(30));
+    assert_err(check_distances(31), ERR_INVALID);
+    assert_err(check_distances(32), ERR_INVALID);
+}
+
+/* ---- JPEG ---- */
+
+/* Of one component, with `between` after each scan. */
+static enum err check_scans(uint8_t frame, size_t scans, struct str between, struct str after)
+{
+    const uint8_t begin[] = {0xFF, 0xD8, 0xFF, frame, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0};
+    static const uint8_t scan[] = {0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 63, 0};
+    struct picture_size size;
+    struct buf file;
+
+    buf_init(&file, 1 << 16);
+    (void)buf_append(&file, begin, sizeof(begin));
+    for (size_t i = 0; i < scans; i++) {
+        (void)buf_append(&file, scan, sizeof(scan));
+        (void)buf_append(&file, between.ptr, between.len);
+    }
+    (void)buf_append(&file, after.ptr, after.len);
+    enum err err = check((struct str){file.data, file.len}, &size);
+    buf_fini(&file);
+    return err;
+}
+
+/* A scan costs the decoder a pass over the picture, also one without data. */
+static void test_scans(void **state)
+{
+    const struct str end = STR("\xff\xd9"), none = STR("");
+    enum { BASELINE = 0xC0, PROGRESSIVE = 0xC2 };
+
+    (void)state;
+    assert_ok(check_scans(BASELINE, 4, none, end));
+    assert_err(check_scans(BASELINE, 5, none, end), ERR_LIMIT);
+    assert_ok(check_scans(PROGRESSIVE, 64, none, end));
+    assert_err(check_scans(PROGRESSIVE, 65, none, end), ERR_LIMIT);
+    /* data, restarts, a byte of 255, also as the decoder reads it, and a comment hide none */
+    const struct str hidden[] = {STR("data"),
+                                 STR("\xff\xd3"
+                                     "data"),
+                                 {"\xff\0", 2},
+                                 {"\xff\xff\0\0\x40", 5},
+                                 {"\xff\xfe\0\3x", 5}};
+    for (size_t i = 0; i < COUNT_OF(hidden); i++) {
+        assert_ok(check_scans(BASELINE, 4, hidden[i], end));
+        assert_err(check_scans(BASELINE, 5, hidden[i], end), ERR_LIMIT);
+    }
+    /* what is in a comment or after the end is no scan */
+    const struct str scan = {"\xff\xda\0\6\1\1\0\0", 8},
+                     comment = {"\xff\xfe\0\x0a\xff\xda\0\6\1\1\0\0", 12};
+    assert_ok(check_scans(BASELINE, 1, comment, end));
+    assert_ok(check_scans(BASELINE, 4, none, (struct str){"\xff\xd9\xff\xda\0\x08\1", 7}));
+    assert_ok(check_scans(BASELINE, 3, none, scan)); /* cut off */
+    assert_err(check_scans(BASELINE, 4, none, scan), ERR_LIMIT);
+}
+
 static void test_unknown(void **state)
 {
     struct picture_size size;
@@ -147,4 +277,5 @@ static void test_unknown(void **state)
 }
 
 TEST_SUITE(TEST(test_sizes), TEST(test_compressed), TEST(test_cut_off), TEST(test_too_large),
-           TEST(test_bomb), TEST(test_unknown))
+           TEST(test_bomb), TEST(test_other_data), TEST(test_distances), TEST(test_scans),
+           TEST(test_unknown))
