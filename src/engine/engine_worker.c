@@ -19,6 +19,7 @@
 #include "base/sysinfo.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
+#include "engine/fingerprint.h"
 #include "engine/host_memory.h"
 #include "engine/projector.h"
 #include "engine/worker_link.h"
@@ -37,6 +38,7 @@ struct engine_worker {
     struct worker_control *control; /* these two live as long as the engine: */
     char *work;                     /* engine_abort and borrowed logits survive restarts */
     char *name, *architecture, *description, *backend;
+    char *state_dir; /* for the speed; NULL: nothing is remembered */
     /* the message that makes the child's engine, for restarts */
     unsigned char load[WORKER_MESSAGE_BYTES_MAX];
     size_t load_len;
@@ -537,6 +539,9 @@ static void worker_close(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
+    if (engine->measured_per_s > 0)
+        fingerprint_note_speed(worker->state_dir, &engine->facts.fingerprint,
+                               engine->measured_per_s, worker->log);
     worker_link_fini(&worker->link);
     if (worker->vocab != NULL)
         engine_close(&worker->vocab);
@@ -547,6 +552,7 @@ static void worker_close(struct engine *engine)
     mem_free(worker->architecture);
     mem_free(worker->description);
     mem_free(worker->backend);
+    mem_free(worker->state_dir);
     mem_free(worker);
 }
 
@@ -678,6 +684,8 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     *own = *worker_options;
     worker->base.ops = &worker_ops;
     worker->log = options->log;
+    if (options->state_dir != NULL && !options->no_cache)
+        worker->state_dir = mem_strdup(options->state_dir);
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
     worker->link.memory = own->memory != NULL ? own->memory : worker->own_memory;
