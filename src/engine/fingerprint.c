@@ -212,6 +212,8 @@ static void hash_meaning(struct hash256_state *state, const struct fingerprint *
     hash256_update_u32(state, parts->long_rope);
     hash256_update(state, parts->weights.bytes, HASH256_BYTES);
     hash256_update_u64(state, 0); /* adapters: sets of them have their own (lora.h) */
+    if (parts->plain_weights)
+        hash_text(state, "plain weights");
 }
 
 struct hash256 fingerprint_make(const struct fingerprint *parts)

@@ -4,8 +4,8 @@
  *
  *      part          contents                                              hashed with sharing
  *      meaning       weights, K and V types, chunk, flash attention,       any
- *                    streams, rope, releases of libllama and
- *                    ggml, version of the state
+ *                    streams, rope, plain weights, releases of
+ *                    libllama and ggml, version of the state
  *      arithmetic    build IDs of libllama, ggml, its plug-ins (so the     build, bits
  *                    variant for this processor), libm and the libraries
  *                    of devices; kind and name of each device
@@ -35,6 +35,9 @@ struct fingerprint {
     const struct engine_facts *facts;
     struct hash256 weights;
     bool long_rope; /* the rope factors for long contexts are used */
+    /* Weights are kept out of AMX's buffers, in which ggml computes this model wrongly. Hearth has
+     * not always done that, so that there is state of the same builds which is wrong. */
+    bool plain_weights;
     uint32_t threads, threads_prefill;
     struct hash256 bits; /* of the self-test */
 };

@@ -149,12 +149,12 @@ static enum err check_kind(const struct engine_llama *llama, const struct load *
                    gguf_file_architecture(load->file), why);
 }
 
-/* Whether weights may be in buffers that the processor's backend arranges for itself. Those of AMX
- * (ggml 0.27) are right for a matrix times a matrix only. With three-dimensional weights (latent
+/* Whether weights must not be in the buffers that the processor's backend arranges for AMX (ggml
+ * 0.27): those are right for a matrix times a matrix only. With three-dimensional weights (latent
  * attention, grouped outputs) the library aborts. Three-dimensional inputs, as recurrent layers have
  * them for several sequences and inputs per layer always, give wrong logits: the library takes the
  * next matrix for each of their planes, and reads past the end of the weights. */
-static bool may_repack(const struct load *load)
+static bool needs_plain_weights(const struct load *load)
 {
     static const char *const keys[] = {"attention.key_length_mla",
                                        "attention.output_group_count",
@@ -164,9 +164,14 @@ static bool may_repack(const struct load *load)
                                        "embedding_length_per_layer_input"};
 
     for (size_t i = 0; i < COUNT_OF(keys); i++)
-        if (gguf_file_has_arch_key(load->file, keys[i]) && backend_has_feature("AMX_INT8"))
-            return false;
-    return true;
+        if (gguf_file_has_arch_key(load->file, keys[i]))
+            return true;
+    return false;
+}
+
+static bool has_amx(void)
+{
+    return backend_has_feature("AMX_INT8");
 }
 
 static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
@@ -184,7 +189,7 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     if (options->no_mmap || options->dry)
         params.load_mode = LLAMA_LOAD_MODE_NONE;
     params.no_alloc = options->dry;
-    params.use_extra_bufts = params.use_extra_bufts && may_repack(load);
+    params.use_extra_bufts = params.use_extra_bufts && !(needs_plain_weights(load) && has_amx());
     /* Values that are not numbers: looked for when the file is read anyway, for its digest. */
     params.check_tensors = load->digest != NULL && file_digest_bytes(load->digest) > 0;
     params.progress_callback = on_progress;
@@ -381,10 +386,13 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
                              const struct hash256 *digests)
 {
     const struct engine_options *options = load->options;
+    /* Machines that share across builds may have had AMX, whether this one has it or not. */
+    bool amx = has_amx() || options->sharing == ENGINE_SHARING_RELEASE;
     struct fingerprint parts = {.options = options,
                                 .facts = &llama->base.facts,
                                 .weights = gguf_file_fingerprint(load->file, digests),
                                 .long_rope = has_long_rope(llama, load->file),
+                                .plain_weights = amx && needs_plain_weights(load),
                                 .threads = (uint32_t)llama_n_threads(llama->ctx),
                                 .threads_prefill = (uint32_t)llama_n_threads_batch(llama->ctx),
                                 .bits = llama->bits};

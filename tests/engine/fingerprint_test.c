@@ -47,6 +47,8 @@ static void test_i97_every_part_counts(void **state)
     seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_BITS});
     plain.long_rope = true;
     seen[count++] = with(plain, (struct engine_options){0});
+    plain.plain_weights = true;
+    seen[count++] = with(plain, (struct engine_options){0});
     plain.weights.bytes[31] = 1;
     seen[count++] = with(plain, (struct engine_options){0});
     plain.facts = &chunks;
