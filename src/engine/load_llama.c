@@ -29,11 +29,11 @@ struct load {
     bool vocab_only;
     struct gguf_file *file;
     struct gguf_file **adapters;
+    struct gguf_file *projector;    /* NULL: none */
     struct file_digest *digest;     /* of all files; computed while the library loads them */
     ggml_backend_dev_t devices[17]; /* ended by NULL */
     float loaded;                   /* 0..1, by the library */
     bool known;                     /* digests of all files were cached */
-    uint64_t projector_bytes;
     bool cancelled;
 };
 
@@ -78,11 +78,19 @@ static struct backend_memory device_memory(const struct load *load)
     return used ? backend_device_memory() : (struct backend_memory){0, 0};
 }
 
+/* Of all weights; adapters are small. */
+static uint64_t weights_bytes(const struct load *load)
+{
+    uint64_t projector = load->projector != NULL ? gguf_file_bytes(load->projector) : 0;
+
+    return gguf_file_bytes(load->file) + projector;
+}
+
 static enum err check_memory(const struct load *load, struct errinfo *info)
 {
     uint64_t limit = load->options->memory_max ? load->options->memory_max : sysinfo_memory_total();
     limit += MIN(device_memory(load).free, UINT64_MAX - limit);
-    uint64_t need = gguf_file_bytes(load->file) + load->projector_bytes;
+    uint64_t need = weights_bytes(load);
     char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
 
     if (need <= limit)
@@ -99,7 +107,7 @@ static enum err check_context(const struct load *load, bool windows, struct erri
 {
     const struct engine_options *options = load->options;
     uint64_t limit = options->memory_max ? options->memory_max : sysinfo_memory_total();
-    uint64_t weights = MIN(gguf_file_bytes(load->file) + load->projector_bytes, limit);
+    uint64_t weights = MIN(weights_bytes(load), limit);
     uint64_t trained = gguf_file_arch_uint(load->file, "context_length", CONTEXT_DEFAULT_MAX);
     uint64_t tokens = options->context ? options->context : MIN(trained, CONTEXT_DEFAULT_MAX);
 
@@ -342,19 +350,19 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
 
 /* ---- fingerprint ---- */
 
-static struct file_digest_options digest_options(const struct engine_options *options)
+static size_t parts_max(const struct load *load)
 {
-    return (struct file_digest_options){.fs = file_sys_real(),
-                                        .memory_dir = options->state_dir,
-                                        .clock = clock_real(),
-                                        .log = options->log};
+    return (load->options->adapters_count + 2) * GGUF_FILE_SHARDS_MAX;
 }
 
 /* Starts hashing every file that holds weights. */
 static enum err start_digest(struct load *load, struct errinfo *info)
 {
     const struct engine_options *options = load->options;
-    const struct file_digest_options digest = digest_options(options);
+    const struct file_digest_options digest = {.fs = file_sys_real(),
+                                               .memory_dir = options->state_dir,
+                                               .clock = clock_real(),
+                                               .log = options->log};
 
     load->adapters = mem_alloc_array(MAX(options->adapters_count, 1), sizeof(*load->adapters));
     for (size_t i = 0; i < options->adapters_count; i++) {
@@ -362,11 +370,12 @@ static enum err start_digest(struct load *load, struct errinfo *info)
         if (gguf_file_open(&load->adapters[i], path, info) != ERR_OK)
             return err_wrap(info, ERR_ENGINE, "cannot load the adapter %.200s", path);
     }
-    size_t count = (options->adapters_count + 1) * GGUF_FILE_SHARDS_MAX;
-    struct file_digest_part *parts = mem_alloc_array(count, sizeof(*parts));
-    count = gguf_file_parts(load->file, parts);
+    struct file_digest_part *parts = mem_alloc_array(parts_max(load), sizeof(*parts));
+    size_t count = gguf_file_parts(load->file, parts);
     for (size_t i = 0; i < options->adapters_count; i++)
         count += gguf_file_parts(load->adapters[i], parts + count);
+    if (load->projector != NULL)
+        count += gguf_file_parts(load->projector, parts + count);
     enum err err = file_digest_start(&load->digest, &digest, parts, count, info);
     mem_free(parts);
     return err;
@@ -402,6 +411,10 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
         llama->base.facts.lora.list[i].digest = gguf_file_fingerprint(load->adapters[i], digests);
         digests += gguf_file_parts(load->adapters[i], NULL);
     }
+    if (load->projector != NULL) { /* it is a part of the identity of pictures */
+        struct hash256 digest = gguf_file_fingerprint(load->projector, digests);
+        projector_identify(llama->projector, &digest);
+    }
     struct hash256 *fingerprint = &llama->base.facts.fingerprint;
     *fingerprint = fingerprint_make(&parts);
     if (options->no_cache || options->state_dir == NULL)
@@ -416,7 +429,6 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */
 static enum err fingerprint(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
-    size_t count = (load->options->adapters_count + 1) * GGUF_FILE_SHARDS_MAX;
     bool done;
 
     do {
@@ -425,7 +437,7 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
             return was_cancelled(load, info);
     } while (!done);
     load->known = file_digest_bytes(load->digest) == 0;
-    struct hash256 *digests = mem_alloc_array(count, sizeof(*digests));
+    struct hash256 *digests = mem_alloc_array(parts_max(load), sizeof(*digests));
     enum err err = file_digest_finish(&load->digest, digests, info);
     if (err == ERR_OK)
         make_fingerprint(llama, load, digests);
@@ -438,41 +450,6 @@ static enum err fingerprint(struct engine_llama *llama, struct load *load, struc
 static bool beat(void *arg)
 {
     return !engine_llama_tick(arg);
-}
-
-/* Of the whole file: it is a part of the identity of pictures. */
-static enum err hash_projector(const struct load *load, struct hash256 *out, struct errinfo *info)
-{
-    const struct file_digest_options options = digest_options(load->options);
-    struct file_digest_part parts[GGUF_FILE_SHARDS_MAX];
-    struct hash256 digests[GGUF_FILE_SHARDS_MAX];
-    struct file_digest *digest = NULL;
-    struct gguf_file *file;
-
-    TRY(gguf_file_open(&file, load->options->projector, info));
-    size_t count = gguf_file_parts(file, parts);
-    enum err err = file_digest_start(&digest, &options, parts, count, info);
-    if (err == ERR_OK) {
-        while (!file_digest_wait(digest, DIGEST_REPORT_NS))
-            ;
-        err = file_digest_finish(&digest, digests, info);
-    }
-    if (err == ERR_OK)
-        *out = gguf_file_fingerprint(file, digests);
-    gguf_file_close(&file);
-    return err;
-}
-
-static enum err measure_projector(struct load *load, struct errinfo *info)
-{
-    struct gguf_file *file;
-
-    if (load->options->projector == NULL)
-        return ERR_OK;
-    TRY(gguf_file_open(&file, load->options->projector, info));
-    load->projector_bytes = gguf_file_bytes(file);
-    gguf_file_close(&file);
-    return ERR_OK;
 }
 
 static enum err load_projector(struct engine_llama *llama, const struct load *load,
@@ -490,15 +467,12 @@ static enum err load_projector(struct engine_llama *llama, const struct load *lo
         .beat = beat,
         .arg = llama,
     };
-    struct hash256 file;
 
-    if (options->projector == NULL)
+    if (load->projector == NULL)
         return ERR_OK;
-    TRY(hash_projector(load, &file, info));
     TRY(projector_open(&llama->projector, &wish, info));
-    projector_identify(llama->projector, &file);
     llama->base.facts.images = true;
-    llama->base.facts.weights_bytes += load->projector_bytes;
+    llama->base.facts.weights_bytes += gguf_file_bytes(load->projector);
     llama->base.facts.mrope = projector_uses_mrope(llama->projector);
     return ERR_OK;
 }
@@ -538,8 +512,8 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
 
     TRY(gguf_file_open(&load->file, load->options->path, info));
     TRY(gguf_check(load->file, info));
-    if (!load->vocab_only)
-        TRY(measure_projector(load, info));
+    if (!load->vocab_only && load->options->projector != NULL)
+        TRY(gguf_file_open(&load->projector, load->options->projector, info));
     TRY(check_memory(load, info));
     TRY(check_context(load, true, info));
     if (!load->vocab_only && !load->options->dry)
@@ -568,6 +542,7 @@ static void end_load(struct load *load)
     for (size_t i = 0; load->adapters != NULL && i < load->options->adapters_count; i++)
         gguf_file_close(&load->adapters[i]);
     mem_free(load->adapters);
+    gguf_file_close(&load->projector);
     gguf_file_close(&load->file);
 }
 
