@@ -71,8 +71,10 @@ struct engine_options {
     int gpu_layers;            /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices, *rpc; /* separated by commas: names, NULL = all; workers (rpc.h) */
     bool streams;              /* a separate cache per sequence: no slicing, no free forks */
-    /* only check whether it can be loaded: no weights are read, nothing may be run (vet.h) */
+    /* only check whether it can be loaded: no weights of the model are read, nothing may be run
+     * (vet.h) */
     bool dry;
+    bool trial; /* also encode a picture, so that a library that aborts on the projector does now */
     bool sliding_full; /* keep the full-size cache for sliding layers */
     /* tokens of the last run that engine_seq_truncate can remove again, where that takes memory for
      * earlier recurrent states; ROLLBACK_AUTO = a few, if they take little */

@@ -474,6 +474,8 @@ static enum err load_projector(struct engine_llama *llama, const struct load *lo
     llama->base.facts.images = true;
     llama->base.facts.weights_bytes += gguf_file_bytes(load->projector);
     llama->base.facts.mrope = projector_uses_mrope(llama->projector);
+    if (options->trial)
+        projector_try(llama->projector);
     return ERR_OK;
 }
 
@@ -525,7 +527,7 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     TRY(check_context(load, llama->base.facts.window > 0, info));
     TRY(context_llama_make(llama, load->options, load->file, info));
     if (load->options->dry)
-        return ERR_OK;
+        return load_projector(llama, load, info);
     TRY(load_adapters(llama, load, info));
     TRY(probe(llama, load, info));
     TRY(load_projector(llama, load, info));

@@ -21,6 +21,7 @@
 
 enum {
     BEAT_NODES = 32, /* nodes of the encoder's graph between two beats */
+    TRIAL_SIDE = 224,
     DECODE_FAILED = -3,
 };
 
@@ -315,6 +316,35 @@ int32_t projector_run(struct projector *projector, struct llama_context *ctx,
     return call.result;
 }
 
+/* ---- trying ---- */
+
+static void call_try(void *arg)
+{
+    static const unsigned char pixels[TRIAL_SIDE * TRIAL_SIDE * 3];
+    struct read_call *call = arg;
+
+    call->bitmap = mtmd_bitmap_init(TRIAL_SIDE, TRIAL_SIDE, pixels);
+    call->chunks = mtmd_input_chunks_init();
+    call_tokenize(call);
+    for (size_t i = 0; call->result == 0 && i < mtmd_input_chunks_size(call->chunks); i++) {
+        const struct mtmd_input_chunk *chunk = mtmd_input_chunks_get(call->chunks, i);
+        if (is_picture(chunk))
+            call->result = mtmd_encode_chunk(call->projector->ctx, chunk);
+    }
+}
+
+void projector_try(struct projector *projector)
+{
+    struct read_call call = {.projector = projector};
+    enum err err = catch_call(call_try, &call);
+
+    (void)err; /* see the header */
+    projector_drop(call.chunks);
+    if (call.bitmap != NULL)
+        mtmd_bitmap_free(call.bitmap);
+    backend_take_error();
+}
+
 #else
 
 bool projector_available(void)
@@ -340,6 +370,11 @@ void projector_identify(struct projector *projector, const struct hash256 *file)
 {
     (void)projector;
     (void)file;
+}
+
+void projector_try(struct projector *projector)
+{
+    (void)projector;
 }
 
 bool projector_uses_mrope(const struct projector *projector)

@@ -56,6 +56,9 @@ void projector_close(struct projector **projector);
 /* Once the file's digest is known, and before the first picture. */
 void projector_identify(struct projector *projector, const struct hash256 *file);
 
+/* Encodes a picture. What fails without an abort is reported when a client sends one. */
+void projector_try(struct projector *projector);
+
 bool projector_uses_mrope(const struct projector *projector);
 
 /* Encodes the piece and adds its tokens to the sequence, from position `at` on. The result is that

@@ -127,15 +127,30 @@ static struct hash256 form_key(const struct gguf_file *file)
     return hash256_final(&state);
 }
 
-/* `message` has the options, the path among them. */
+static enum err hash_path(const char *path, struct hash256_state *state, struct errinfo *info)
+{
+    struct gguf_file *file;
+
+    TRY(gguf_file_open(&file, path, info));
+    enum err err = gguf_file_hash_header(file, state, info);
+    gguf_file_close(&file);
+    return err;
+}
+
+/* `message` has the options, the paths among them. */
 static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len,
                          struct hash256 *key, struct errinfo *info)
 {
+    const struct engine_options *options = &vet->load.options;
     struct hash256_state state;
 
     begin_key(&state, "hearth vet: file");
     TRY(gguf_file_hash_header(file, &state, info));
     hash256_update_framed(&state, vet->message, len);
+    for (size_t i = 0; i < options->adapters_count; i++)
+        TRY(hash_path(options->adapters[i].path, &state, info));
+    if (options->projector != NULL)
+        TRY(hash_path(options->projector, &state, info));
     *key = hash256_final(&state);
     return ERR_OK;
 }
@@ -234,10 +249,11 @@ static void begin_guard(const struct gguf_file *file, const char *path)
 {
     struct sigaction action = {.sa_handler = on_fault};
 
-    snprintf(guard_text, sizeof(guard_text),
-             "\nhearth: libllama %s aborts on %.256s (architecture %.64s): the file is damaged, or "
-             "this release cannot load it\n",
-             engine_library_version(), path, gguf_file_architecture(file));
+    snprintf(
+        guard_text, sizeof(guard_text),
+        "\nhearth: libllama %s aborts on %.256s (architecture %.64s): the file or its projector "
+        "is damaged, or this release cannot load it\n",
+        engine_library_version(), path, gguf_file_architecture(file));
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < COUNT_OF(faults); i++)
         (void)sigaction(faults[i], &action, &guard_before[i]); /* fails for invalid numbers only */
@@ -253,8 +269,11 @@ static enum err load_guarded(struct vet *vet, const struct engine_options *optio
                              const struct gguf_file *file, const struct hash256 *key,
                              struct engine **engine, struct errinfo *info)
 {
+    struct engine_options first = *options;
+
+    first.trial = true;
     begin_guard(file, options->path);
-    enum err err = engine_load(engine, options, info);
+    enum err err = engine_load(engine, &first, info);
     end_guard();
     if (err == ERR_OK) {
         add_pass(vet, key);
@@ -309,6 +328,7 @@ static enum err load_file(struct vet *vet, const struct engine_options *options,
         return load_guarded(vet, options, file, &key, engine, info);
     /* Adapters are applied to weights, so they need them. */
     vet->load.options.dry = usual && options->adapters_count == 0;
+    vet->load.options.trial = true;
     TRY(ask(vet, options, file, &key, &form, info));
     return engine_load(engine, options, info);
 }

@@ -9,11 +9,13 @@
  *      known to this release        builds the model and its context without reading a weight
  *      not known                    loads it and runs the self-test
  *
+ * With a projector, it encodes a picture as well.
+ *
  * No child is needed for a model of a known architecture that is loaded before there is any client
  * (`alone`): a fault then ends a process that serves nothing, with a sentence.
  *
  * A pass is recorded on disk under everything that it depends on: releases of libllama and ggml,
- * the file's header, the options. So a model that was loaded once costs a look-up in that file. A
+ * the headers of its files, the options. So a model that was loaded once costs a look-up in that file. A
  * refusal is kept until the server ends: a child can also die of a temporary cause, such as a lack
  * of memory.
  *

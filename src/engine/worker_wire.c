@@ -400,6 +400,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_text(wire, &options->rpc);
     field_bool(wire, &options->streams);
     field_bool(wire, &options->dry);
+    field_bool(wire, &options->trial);
     field_bool(wire, &options->sliding_full);
     field_u32(wire, &options->rollback, UINT32_MAX);
     field_float(wire, &options->rope_base);

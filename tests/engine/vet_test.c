@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "support/models.h"
@@ -60,14 +61,14 @@ static enum err check(struct vet *vet, const char *path, struct errinfo *info)
     return load(vet, path, false, info);
 }
 
-/* A qwen3 with other bytes for the value of one of its keys. */
-static const char *damaged(const char *name, const char *key, const void *value)
+/* A made model with other bytes for the value of one of its keys. */
+static const char *changed(const char *model, const char *name, const char *key, const void *value)
 {
     static char path[1024];
     size_t len;
     char *data;
 
-    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model("qwen3"), FILE_BYTES_MAX, &data,
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model(model), FILE_BYTES_MAX, &data,
                             &len, NULL));
     char *at = memmem(data, len, key, strlen(key));
     assert_non_null(at);
@@ -77,6 +78,11 @@ static const char *damaged(const char *name, const char *key, const void *value)
     assert_true(file != NULL && fwrite(data, 1, len, file) == len && fclose(file) == 0);
     free(data);
     return path;
+}
+
+static const char *damaged(const char *name, const char *key, const void *value)
+{
+    return changed("qwen3", name, key, value);
 }
 
 /* The library aborts when it builds the graph. */
@@ -161,6 +167,33 @@ static void test_a_refusal_is_remembered(void **state)
     vet_destroy(&vet);
 }
 
+/* A projector is replaced by one that loads well, but aborts on every picture: the pass of the first
+ * does not count for it. */
+static void test_a_projector_is_vetted(void **state)
+{
+    struct engine_options options = {
+        .context = 256, .sequences = 2, .chunk = 64, .threads = 1, .path = test_model("llama")};
+    char *path = mem_strdup(options.path);
+    struct vet *vet = open_vet(program(), FILE_NO);
+    struct errinfo info = {0};
+    struct engine *engine;
+
+    (void)state;
+    options.path = path;
+    options.projector = changed("mmproj-mlp", "projector", "clip.vision.image_size", "\x38\0\0");
+    if (vet_load(vet, &options, false, &engine, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    assert_true(engine_facts(engine)->images);
+    engine_close(&engine);
+    options.projector = changed("mmproj-mlp", "projector", "clip.vision.image_size", "\x78\0\0");
+    assert_err(vet_load(vet, &options, false, &engine, &info), ERR_UNSUPPORTED);
+    assert_null(engine);
+    if (strstr(info.text, "GGML_ASSERT") == NULL)
+        fail_msg("%s", info.text);
+    vet_destroy(&vet);
+    mem_free(path);
+}
+
 /* What the child can say itself comes as it is. */
 static void test_an_error_of_the_child_is_passed_on(void **state)
 {
@@ -195,4 +228,5 @@ static void test_vetting_can_be_cancelled(void **state)
 
 TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_a_known_one_needs_no_child_alone),
            TEST(test_an_abort_is_a_sentence), TEST(test_a_refusal_is_remembered),
-           TEST(test_an_error_of_the_child_is_passed_on), TEST(test_vetting_can_be_cancelled))
+           TEST(test_a_projector_is_vetted), TEST(test_an_error_of_the_child_is_passed_on),
+           TEST(test_vetting_can_be_cancelled))
