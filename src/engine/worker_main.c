@@ -328,18 +328,18 @@ static void copy_logits(struct worker *worker, const struct worker_call *call)
                vocab * sizeof(float));
 }
 
-/* Not computed for a reason that the library does not tell: zeros. */
-static void copy_vectors(struct worker *worker, const struct worker_call *call)
+static enum err copy_vectors(struct worker *worker, const struct worker_call *call,
+                             struct errinfo *info)
 {
     size_t size = worker->engine->facts.embed.size;
 
     for (size_t i = 0; i < call->items_count; i++) {
         const float *vector = worker->engine->ops->embedding(worker->engine, i);
-        if (vector != NULL)
-            memcpy(worker->vectors + i * size, vector, size * sizeof(float));
-        else
-            memset(worker->vectors + i * size, 0, size * sizeof(float));
+        if (vector == NULL)
+            return err_set(info, ERR_ENGINE, "the library computed no vector");
+        memcpy(worker->vectors + i * size, vector, size * sizeof(float));
     }
+    return ERR_OK;
 }
 
 static enum err run(struct worker *worker, const struct worker_call *call, struct errinfo *info)
@@ -362,7 +362,7 @@ static enum err run(struct worker *worker, const struct worker_call *call, struc
     enum err err =
         (embeds ? engine->ops->embed : engine->ops->run)(engine, items, call->items_count, info);
     if (err == ERR_OK && embeds)
-        copy_vectors(worker, call);
+        err = copy_vectors(worker, call, info);
     else if (err == ERR_OK)
         copy_logits(worker, call);
     return err;

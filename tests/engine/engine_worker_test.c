@@ -676,6 +676,26 @@ static void test_a_model_comes_back(void **state)
     mem_free(kept.logits);
 }
 
+/* A vector that was not computed is an error there, too, and not a vector of zeros. */
+static void test_no_vector_is_an_error(void **state)
+{
+    struct engine_fake_options fake = {.no_vectors = true};
+    struct engine_worker_options worker = {0};
+    struct engine_item item = {.tokens = (token_id[]){1}, .count = 1};
+    struct errinfo info = {0};
+    struct engine *engine;
+
+    (void)state;
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
+    assert_ok(engine_seq_acquire(engine, &item.seq, NULL));
+    assert_err(engine_embed(engine, &item, 1, &info), ERR_ENGINE);
+    assert_non_null(strstr(info.text, "no vector"));
+    assert_null(engine_embedding(engine, 0));
+    assert_true(engine_alive(engine));
+    engine_seq_release(engine, &item.seq);
+    engine_close(&engine);
+}
+
 /* Plans of the next process need the speed of prefills. */
 static void test_the_speed_is_remembered(void **state)
 {
@@ -986,8 +1006,8 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
            TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_stopped_child_can_be_closed),
            TEST(test_a_model_comes_back), TEST(test_the_speed_is_remembered),
-           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
-           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
-           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child),
-           TEST(test_staging_is_bounded), TEST(test_no_memory_in_the_parent),
-           TEST(test_the_child_measures_its_devices))
+           TEST(test_no_vector_is_an_error), TEST(test_a_child_ends_with_its_parent),
+           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
+           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
+           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
+           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))

@@ -359,7 +359,7 @@ static const float *fake_logits(struct engine *engine, size_t output)
 
 static const float *fake_embedding(struct engine *engine, size_t index)
 {
-    return fake_of(engine)->vectors[index];
+    return fake_of(engine)->options.no_vectors ? NULL : fake_of(engine)->vectors[index];
 }
 
 static void fake_abort(struct engine *engine)

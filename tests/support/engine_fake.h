@@ -60,6 +60,7 @@ struct engine_fake_options {
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     enum engine_pooling pooling; /* 0 = last; the mean is over the tokens, anything else last */
     bool encoder;                /* facts.embed.whole */
+    bool no_vectors;             /* none is computed, and no error reported */
     bool add_bos;
     bool fim;                  /* turns begin, end, and EOS are its tokens for that */
     const char *name;          /* NULL = "fake" */
