@@ -266,6 +266,7 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
         return refuse(wait, ERR_CANCELLED, "cancelled");
     if (entry->state == POOL_FAILED && now_ns - entry->failed_ns < RETRY_NS) {
         wait->info = entry->error;
+        wait->failed = true;
         return POOL_ANSWER_REFUSED;
     }
     if (pool->waits >= waits_max)
@@ -308,6 +309,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
 enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait)
 {
     wait->model = NULL;
+    wait->failed = false;
     wait->name = NULL; /* not entry: a concurrent pool_cancel may read it */
     lock_enter(&pool->lock);
     struct pool_entry *entry = find_locked(pool, name);

@@ -129,9 +129,10 @@ struct pool_wait {
     struct model *model; /* to be released with pool_release */
     /* the requested model's; valid as long as the pool. NULL: none was found */
     const char *name;
-    /* NOT_FOUND (there are no models), TIMEOUT, CANCELLED, CLOSED, BUSY (too many waits), or why
-     * loading failed */
+    /* NOT_FOUND (there are no models), TIMEOUT, CANCELLED, CLOSED, BUSY (too many waits); or, with
+     * `failed`, why loading failed, with any code */
     struct errinfo info;
+    bool failed;
 
     /* private to the pool */
     struct list_node link;

@@ -63,6 +63,7 @@ static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQ
             err_set(&wait->info, ERR_CLOSED, "the server is shutting down");
         } else {
             wait->info = entry->error;
+            wait->failed = true;
         }
         list_push_back(&done, &wait->link);
     }

@@ -22,29 +22,34 @@ enum { RETRY_AFTER_S = 5, COMMENT_BYTES = 256 };
 /* ---- errors ---- */
 
 /* Clients get the kind of failure; details about files go to the log. */
+static void fill_failure(const struct errinfo *info, const char *name, struct api_error *error)
+{
+    if (info->code == ERR_UNSUPPORTED) /* permanent; the message is about the model, not its file */
+        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.",
+                      name, info->text);
+    else
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
+                      "The model '%s' cannot be loaded: %s. The server's log says more.", name,
+                      err_sentence(info->code));
+}
+
 static void fill_error(const struct pool_wait *wait, struct api_error *error)
 {
     const char *name = wait->name ? wait->name : "";
 
     if (!wait->name)
         api_error_set(error, API_ERROR_MODEL, "model", "This server has no models.");
+    else if (wait->failed)
+        fill_failure(&wait->info, name, error);
     else if (wait->info.code == ERR_BUSY)
         api_error_set(error, API_ERROR_BUSY, NULL,
                       "Too many requests wait for models. Try again later.");
     else if (wait->info.code == ERR_TIMEOUT)
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
                       "The model '%s' is still loading. Try again later.", name);
-    else if (wait->info.code == ERR_CANCELLED || wait->info.code == ERR_CLOSED)
+    else /* cancelled, or the server ends */
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
                       "Loading the model '%s' was ended. Try again later.", name);
-    else if (wait->info.code ==
-             ERR_UNSUPPORTED) /* permanent; the message is about the model, not its file */
-        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.",
-                      name, wait->info.text);
-    else
-        api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
-                      "The model '%s' cannot be loaded: %s. The server's log says more.", name,
-                      err_sentence(wait->info.code));
     bool passes = error->kind == API_ERROR_BUSY || error->kind == API_ERROR_UNAVAILABLE;
     error->retry_after_s = passes ? RETRY_AFTER_S : 0;
 }

@@ -130,6 +130,25 @@ static void test_a_load_that_fails(void **state)
     close_both(&both);
 }
 
+/* Codes that also say why a wait ended are not taken for that: nothing else waits here. */
+static void test_a_failed_load_is_not_a_full_queue(void **state)
+{
+    static const enum err codes[] = {ERR_BUSY, ERR_TIMEOUT, ERR_CANCELLED, ERR_CLOSED};
+    struct both both;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(codes); i++) {
+        char words[64];
+
+        snprintf(words, sizeof(words), "cannot be loaded: %s", err_sentence(codes[i]));
+        open_both(&both, &(struct pool_options){0}, (struct api_options){0}, 1);
+        both.models.fail_load = codes[i];
+        expect_unavailable(&both, CHAT, "unavailable_error", words); /* by the load */
+        expect_unavailable(&both, CHAT, "unavailable_error", words); /* remembered */
+        close_both(&both);
+    }
+}
+
 static void test_a_load_that_takes_too_long(void **state)
 {
     struct both both;
@@ -348,8 +367,9 @@ static void test_one_model_cannot_be_unloaded(void **state)
 }
 
 TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load),
-           TEST(test_a_load_that_fails), TEST(test_a_load_that_takes_too_long),
-           TEST(test_a_stream_sees_progress), TEST(test_i80_a_silent_stream_is_kept_alive),
+           TEST(test_a_load_that_fails), TEST(test_a_failed_load_is_not_a_full_queue),
+           TEST(test_a_load_that_takes_too_long), TEST(test_a_stream_sees_progress),
+           TEST(test_i80_a_silent_stream_is_kept_alive),
            TEST(test_a_begun_stream_ends_with_the_error),
            TEST(test_a_client_leaves_while_its_model_is_loaded),
            TEST(test_the_server_ends_while_a_model_is_loaded), TEST(test_list_load_unload),
