@@ -10,12 +10,15 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "sched/drafter.h"
 
 enum {
-    SPACES_MAX = 256,
+    TENANTS_MAX = 4096, /* as many as there can be keys */
+    PARTS_MAX = 4096,   /* of tenants, by salts and sets of adapters */
     TENANT_BYTES = 128,
     TOKEN_TEXT_BYTES = 256,
     WARM_ARENA_BYTES_MAX = 16 << 20
@@ -29,8 +32,11 @@ _Static_assert(KIND_BIT(KIND_FULL) == HEARTH_KIND_FULL &&
                "engine and cache kinds must have the same bits");
 
 struct model_space {
+    struct map_node link;
     char tenant[TENANT_BYTES];
-    struct hash256 fingerprint; /* of the adapters */
+    struct hash256 fingerprint;       /* with the adapters */
+    const struct engine_facts *facts; /* of the model, or of its draft model */
+    bool part;                        /* of a tenant: of a salt, or of a set of adapters */
     struct hearth_space *space;
 };
 
@@ -48,8 +54,10 @@ struct model {
     enum model_cache state;
     struct lock lock;
     struct lora_set lora GUARDED_BY(lock);
-    struct model_space *spaces GUARDED_BY(lock); /* spaces_max() */
-    size_t spaces_count GUARDED_BY(lock);
+    struct model_space **spaces GUARDED_BY(lock); /* in the order of opening */
+    size_t spaces_count GUARDED_BY(lock), spaces_capacity GUARDED_BY(lock);
+    struct map spaces_by_name GUARDED_BY(lock);
+    uint64_t seed; /* of the map: salts come from clients */
 };
 
 /* ---- template and tokenizer ---- */
@@ -116,15 +124,59 @@ static struct hearth_model describe(const struct engine_facts *facts,
     return model;
 }
 
-static struct model_space *find_space_locked(struct model *model, const char *tenant,
-                                             const struct hash256 *fingerprint) REQUIRES(lock)
+/* What a space is found by. */
+struct space_name {
+    const char *tenant;
+    const struct hash256 *fingerprint;
+    bool adapted; /* the request has chosen other adapters than those of the options */
+};
+
+static bool has_name(const struct map_node *node, const void *key)
+{
+    const struct model_space *space = CONTAINER_OF(node, struct model_space, link);
+    const struct space_name *name = key;
+
+    return strcmp(space->tenant, name->tenant) == 0 &&
+           hash256_eq(&space->fingerprint, name->fingerprint);
+}
+
+static uint64_t hash_of(const struct model *model, const struct space_name *name)
+{
+    return map_hash(name->tenant, strlen(name->tenant), model->seed) ^
+           map_hash(name->fingerprint, sizeof(*name->fingerprint), model->seed);
+}
+
+static struct model_space *find_space_locked(struct model *model, const struct space_name *name)
+    REQUIRES(lock)
 {
     lock_assert_held(&model->lock);
-    for (size_t i = 0; i < model->spaces_count; i++)
-        if (strcmp(model->spaces[i].tenant, tenant) == 0 &&
-            hash256_eq(&model->spaces[i].fingerprint, fingerprint))
-            return &model->spaces[i];
-    return NULL;
+    struct map_node *node = map_find(&model->spaces_by_name, hash_of(model, name), has_name, name);
+    return node != NULL ? CONTAINER_OF(node, struct model_space, link) : NULL;
+}
+
+/* Without its salt. */
+static struct str owner_of(const char *tenant)
+{
+    return (struct str){tenant, strcspn(tenant, "/")};
+}
+
+/* Parts never take the room of tenants, and those of one tenant at most as much as they leave to
+ * the others: a client that chooses a salt for each request costs no other tenant its cache. */
+static bool has_room_locked(struct model *model, const struct engine_facts *facts,
+                            const char *tenant, bool part) REQUIRES(lock)
+{
+    size_t tenants = 0, parts = 0, own = 0;
+
+    lock_assert_held(&model->lock);
+    for (size_t i = 0; i < model->spaces_count; i++) {
+        const struct model_space *space = model->spaces[i];
+        if (space->facts != facts)
+            continue;
+        tenants += !space->part;
+        parts += space->part;
+        own += space->part && str_eq(owner_of(space->tenant), owner_of(tenant));
+    }
+    return part ? own < PARTS_MAX - parts : tenants < TENANTS_MAX;
 }
 
 /* Spaces of adapters have none: the tenant's would count once for each of them. */
@@ -142,53 +194,65 @@ static struct model_share share_of(const struct model *model, const char *tenant
     return share;
 }
 
-/* A draft model has a space beside each. */
-static size_t spaces_max(const struct model *model)
-{
-    return model->draft_engine != NULL ? 2 * SPACES_MAX : SPACES_MAX;
-}
-
 /* Opening takes locks of the cache, which rank above ours. */
-static enum err add_space_locked(struct model *model, const struct engine_facts *facts,
-                                 const char *tenant, const struct hash256 *fingerprint,
-                                 struct model_space **out, struct errinfo *info) REQUIRES(lock)
+static enum err open_space(struct model *model, struct model_space *space, struct errinfo *info)
 {
-    struct hearth_model record = describe(facts, fingerprint);
-    struct model_space *added = &model->spaces[model->spaces_count];
+    struct hearth_model record = describe(space->facts, &space->fingerprint);
+    struct model_share share = share_of(model, space->tenant, &space->fingerprint);
 
-    lock_assert_held(&model->lock);
-    if (model->spaces_count == spaces_max(model) || strlen(tenant) >= sizeof(added->tenant))
-        return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long",
-                       SPACES_MAX);
-    struct model_share share = share_of(model, tenant, fingerprint);
-    int error = hearth_space_open(model->cache, &record, tenant, share.bytes, &added->space);
+    int error = hearth_space_open(model->cache, &record, space->tenant, share.bytes, &space->space);
     if (error == HEARTH_ERROR_MEMORY && share.bytes > 0)
-        error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
+        error = hearth_space_open(model->cache, &record, space->tenant, 0, &space->space);
     if (error != HEARTH_OK)
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
                        "cannot open a cache space: %s", hearth_error_text(error));
     /* As with memory: without the share, the tenant is still served. */
     if (share.ssd_bytes > 0 &&
-        hearth_space_set_ssd_share(added->space, share.ssd_bytes) != HEARTH_OK)
+        hearth_space_set_ssd_share(space->space, share.ssd_bytes) != HEARTH_OK)
         LOG_WARN(model->log, "model", "a share of the disk is not available",
-                 LOG_STR("tenant", tenant));
-    snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
-    added->fingerprint = *fingerprint;
-    model->spaces_count++;
+                 LOG_STR("tenant", space->tenant));
+    return ERR_OK;
+}
+
+static enum err add_space_locked(struct model *model, const struct engine_facts *facts,
+                                 const struct space_name *name, struct model_space **out,
+                                 struct errinfo *info) REQUIRES(lock)
+{
+    bool part = name->adapted || strchr(name->tenant, '/') != NULL;
+
+    lock_assert_held(&model->lock);
+    if (strlen(name->tenant) >= TENANT_BYTES)
+        return err_set(info, ERR_LIMIT, "the name of the tenant is too long");
+    if (!has_room_locked(model, facts, name->tenant, part))
+        return err_set(info, ERR_LIMIT, "too many %s",
+                       part ? "salts and sets of adapters" : "tenants");
+    struct model_space *added = mem_alloc(sizeof(*added));
+    added->facts = facts;
+    added->fingerprint = *name->fingerprint;
+    added->part = part;
+    snprintf(added->tenant, sizeof(added->tenant), "%s", name->tenant);
+    enum err err = open_space(model, added, info);
+    if (err != ERR_OK) {
+        mem_free(added);
+        return err;
+    }
+    mem_reserve_one(&model->spaces, model->spaces_count, &model->spaces_capacity, sizeof(added));
+    model->spaces[model->spaces_count++] = added;
+    map_insert(&model->spaces_by_name, &added->link, hash_of(model, name));
     *out = added;
     return ERR_OK;
 }
 
-static enum err space_of(struct model *model, const struct engine_facts *facts, const char *tenant,
-                         const struct hash256 *fingerprint, struct hearth_space **space,
+static enum err space_of(struct model *model, const struct engine_facts *facts,
+                         const struct space_name *name, struct hearth_space **space,
                          struct errinfo *info)
 {
     enum err err = ERR_OK;
 
     lock_enter(&model->lock);
-    struct model_space *found = find_space_locked(model, tenant, fingerprint);
+    struct model_space *found = find_space_locked(model, name);
     if (found == NULL)
-        err = add_space_locked(model, facts, tenant, fingerprint, &found, info);
+        err = add_space_locked(model, facts, name, &found, info);
     if (err == ERR_OK)
         *space = found->space;
     lock_leave(&model->lock);
@@ -199,13 +263,14 @@ enum err model_space(struct model *model, const char *tenant, const struct lora_
                      struct hearth_space **space, struct errinfo *info)
 {
     const struct engine_facts *facts = model_facts(model);
-    struct hash256 fingerprint = lora_fingerprint(&facts->fingerprint, &facts->lora,
-                                                  lora != NULL ? lora : &facts->lora.initial);
+    const struct lora_set *chosen = lora != NULL ? lora : &facts->lora.initial;
+    struct hash256 fingerprint = lora_fingerprint(&facts->fingerprint, &facts->lora, chosen);
+    struct space_name name = {tenant, &fingerprint, !lora_set_eq(chosen, &facts->lora.initial)};
 
     *space = NULL;
     if (model->cache == NULL)
         return ERR_OK;
-    return space_of(model, facts, tenant, &fingerprint, space, info);
+    return space_of(model, facts, &name, space, info);
 }
 
 /* A model may be its own draft model, and their objects have different records: so the fingerprint
@@ -225,7 +290,7 @@ enum err model_draft_space(struct model *model, const char *tenant, struct heart
     memcpy(bytes, &facts->fingerprint, sizeof(facts->fingerprint));
     memcpy(bytes + sizeof(facts->fingerprint), suffix, sizeof(suffix));
     struct hash256 fingerprint = hash256_of(bytes, sizeof(bytes));
-    return space_of(model, facts, tenant, &fingerprint, space, info);
+    return space_of(model, facts, &(struct space_name){tenant, &fingerprint, false}, space, info);
 }
 
 struct lora_set model_lora(struct model *model)
@@ -251,7 +316,7 @@ bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
     lock_enter(&model->lock);
     bool found = index < model->spaces_count;
     if (found)
-        *out = (struct model_tenant){model->spaces[index].tenant, model->spaces[index].space};
+        *out = (struct model_tenant){model->spaces[index]->tenant, model->spaces[index]->space};
     lock_leave(&model->lock);
     return found;
 }
@@ -355,7 +420,8 @@ static struct model *create(const struct model_options *options)
     model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
     model->lora = facts->lora.initial;
-    model->spaces = mem_alloc_array(spaces_max(model), sizeof(*model->spaces));
+    map_init(&model->spaces_by_name);
+    hash_random(&model->seed, sizeof(model->seed));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);
     return model;
 }
@@ -379,8 +445,11 @@ void model_close(struct model **out)
     if (model == NULL)
         return;
     sched_destroy(&model->sched);
-    for (size_t i = 0; i < model->spaces_count; i++)
-        hearth_space_close(&model->spaces[i].space);
+    for (size_t i = 0; i < model->spaces_count; i++) {
+        hearth_space_close(&model->spaces[i]->space);
+        mem_free(model->spaces[i]);
+    }
+    map_fini(&model->spaces_by_name);
     tokens_destroy(&model->tokens);
     chat_template_destroy(&model->tmpl);
     engine_close(&model->draft_engine);

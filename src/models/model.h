@@ -77,7 +77,9 @@ bool model_has_tails(const struct model *model);
 
 /* The space of a tenant ("" = none) and a set of adapters (NULL = as loaded); opened once, and open
  * as long as the model. *space is NULL when the cache is off. If a share is no longer available,
- * the space is opened without it; only that of the model without adapters has one. */
+ * the space is opened without it; only that of the model without adapters has one. A tenant's name
+ * ends at the first '/'; a salt may follow. ERR_LIMIT: too many tenants, or too many salts and sets of
+ * adapters of this tenant. */
 enum err model_space(struct model *model, const char *tenant, const struct lora_set *lora,
                      struct hearth_space **space, struct errinfo *info) NODISCARD;
 

@@ -71,6 +71,51 @@ static void test_spaces_of_tenants(void **state)
     hearth_close(&cache);
 }
 
+/* Opens spaces of salts until one is refused; returns how many there are. */
+static size_t flood(struct model *model, const char *tenant)
+{
+    struct hearth_space *space;
+    char name[64];
+
+    for (size_t i = 0;; i++) {
+        snprintf(name, sizeof(name), "%s/%zx", tenant, i);
+        enum err err = model_space(model, name, NULL, &space, NULL);
+        if (err == ERR_OK)
+            continue;
+        assert_err(err, ERR_LIMIT);
+        return i;
+    }
+}
+
+/* A tenant that sends another salt with each request takes no other tenant's cache, and keeps its
+ * own (I100). */
+static void test_i100_salts_of_one_tenant(void **state)
+{
+    struct hearth_options large = {.struct_size = sizeof(large), .ram_bytes = 256 << 20};
+    struct hearth_space *anna, *again, *other;
+    struct hearth_cache *cache;
+    struct model *model;
+    char name[64];
+
+    (void)state;
+    assert_int_equal(hearth_open(&cache, &large, NULL), HEARTH_OK);
+    model = open_fake(cache, NULL, NULL);
+    assert_ok(model_space(model, "anna/0", NULL, &anna, NULL));
+    size_t most = flood(model, "anna");
+    assert_ok(model_space(model, "anna/0", NULL, &again, NULL));
+    assert_ptr_equal(anna, again);
+    assert_ok(model_space(model, "anna", NULL, &other, NULL));
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "tenant%d", i);
+        assert_ok(model_space(model, name, NULL, &other, NULL));
+    }
+    size_t rest = flood(model, "ann"); /* not a part of anna */
+    assert_true(rest >= 1000 && rest < most);
+    assert_ok(model_space(model, "bert/1", NULL, &other, NULL));
+    model_close(&model);
+    hearth_close(&cache);
+}
+
 /* ---- shares ---- */
 
 enum { BLOCK = 256, OBJECT = 256 << 10 };
@@ -334,7 +379,7 @@ static void test_unreadable_calls_are_reported(void **state)
 }
 
 TEST_SUITE(TEST(test_unreadable_calls_are_reported), TEST(test_has_all_parts),
-           TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants),
-           TEST(test_i100_shares_of_the_disk), TEST(test_without_a_cache),
-           TEST(test_i48_unsupported_is_not_off),
+           TEST(test_spaces_of_tenants), TEST(test_i100_salts_of_one_tenant),
+           TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk),
+           TEST(test_without_a_cache), TEST(test_i48_unsupported_is_not_off),
            TEST(test_i48_hybrids_say_that_they_have_no_tails), TEST(test_bad_templates))
