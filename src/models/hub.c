@@ -620,6 +620,8 @@ enum err hub_remove(const struct hub *hub, const char *name, uint64_t *freed, st
     TRY(resolve_model(&hub->where, name, &found, info));
     if (found.kind != RESOLVE_HUGGING_FACE)
         return err_set(info, ERR_INVALID, "%s is not a downloaded model but %s", name, found.path);
+    /* It may be in another cache than that of new downloads, or in a folder of another case. */
+    snprintf(repo.folder, sizeof(repo.folder), "%s", found.repo);
     const unsigned count = MAX(model_file_shards(found.path), 1U);
     for (unsigned i = 1; i <= count; i++) {
         TRY(model_file_shard_path(found.path, i, path, info));

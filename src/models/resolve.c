@@ -361,6 +361,7 @@ static enum err use_repo(const struct file_sys *fs, const char *repo, struct sea
                        STR_ARG(search->quant));
     out->kind = RESOLVE_HUGGING_FACE;
     snprintf(out->path, sizeof(out->path), "%s", path);
+    snprintf(out->repo, sizeof(out->repo), "%s", repo);
     return ERR_OK;
 }
 

@@ -51,6 +51,7 @@ struct resolve_options {
 struct resolved {
     enum resolve_kind kind;
     char path[MODEL_FILE_PATH_BYTES]; /* the file, or its first shard */
+    char repo[MODEL_FILE_PATH_BYTES]; /* HUGGING_FACE: the folder of its repository */
 };
 
 /* ERR_NOT_FOUND: unknown, and `info` says where it was searched; ERR_INVALID: a folder with several

@@ -74,6 +74,26 @@ test_pull_list_rm() {
     expect_no_out
 }
 
+# A name is found in any case and in every cache, so that is where it is removed.
+test_rm_removes_what_it_finds() {
+    start_hub
+    run "$HEARTH" pull user/tiny-GGUF:Q8_0
+    grep -q 'need libcurl' "$scratch/err" && skip "$(cat "$scratch/err")"
+    expect_status 0
+    run "$HEARTH" rm User/Tiny-gguf:q8_0
+    expect_status 0
+    expect_out '683.6 KiB freed'
+    [ -e $root ] && fail "left: $(find $root)"
+    run "$HEARTH" pull user/tiny-GGUF:Q8_0
+    expect_status 0
+    mkdir other
+    LLAMA_CACHE=$PWD/other run "$HEARTH" rm user/tiny-GGUF:Q8_0
+    expect_status 0
+    expect_out '683.6 KiB freed'
+    [ -e $root ] && fail "left: $(find $root)"
+    return 0
+}
+
 test_a_shared_blob_stays_until_its_last_file_goes() {
     start_hub
     cp repos/user/tiny-GGUF/tiny-Q8_0.gguf repos/user/tiny-GGUF/tiny-Q6_K.gguf
