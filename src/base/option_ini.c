@@ -35,6 +35,18 @@ static const char *file_name(const struct option_run *run)
     return run->parse->ini_name ? run->parse->ini_name : "configuration";
 }
 
+/* Ends the reading with an error about the current line. */
+static char *refuse_line(struct ini_reader *reader, const char *fmt, int limit)
+{
+    char what[64];
+
+    snprintf(what, sizeof(what), fmt, limit);
+    reader->err_line = reader->line;
+    reader->err = err_set(reader->run->info, ERR_INVALID, "%s:%d: %s", file_name(reader->run),
+                          reader->line, what);
+    return NULL;
+}
+
 static char *next_line(char *out, int size, void *arg)
 {
     struct ini_reader *reader = arg;
@@ -42,23 +54,16 @@ static char *next_line(char *out, int size, void *arg)
     if (reader->err != ERR_OK || reader->rest[0] == '\0')
         return NULL;
     reader->line++;
-    const char *start = reader->rest + strspn(reader->rest, " \t");
+    const char *start = reader->rest + strspn(reader->rest, " \t\v\f\r");
     size_t len = strcspn(start, "\n");
     reader->rest = start + len + (start[len] == '\n');
-    if (len + 2 > (size_t)size) {
-        reader->err_line = reader->line;
-        reader->err =
-            err_set(reader->run->info, ERR_INVALID, "%s:%d: the line is longer than %d bytes",
-                    file_name(reader->run), reader->line, size - 2);
-        return NULL;
-    }
-    if (start[0] == '[' && strcspn(start, "]\n") > SECTION_BYTES_MAX + 1) {
-        reader->err_line = reader->line;
-        reader->err = err_set(reader->run->info, ERR_INVALID,
-                              "%s:%d: the section's name is longer than %d bytes",
-                              file_name(reader->run), reader->line, SECTION_BYTES_MAX);
-        return NULL;
-    }
+    if (len + 2 > (size_t)size)
+        return refuse_line(reader, "the line is longer than %d bytes", size - 2);
+    if (start[0] == '[' && strcspn(start, "]\n") > SECTION_BYTES_MAX + 1)
+        return refuse_line(reader, "the section's name is longer than %d bytes", SECTION_BYTES_MAX);
+    /* For inih, the keys below it would be those before any section. */
+    if (str_starts((struct str){start, len}, STR("[]")))
+        return refuse_line(reader, "the section has no name", 0);
     memcpy(out, start, len);
     memcpy(out + len, "\n", 2);
     return out;

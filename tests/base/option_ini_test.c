@@ -39,6 +39,8 @@ static void test_ini_errors_name_file_and_line(void **state)
     options_expect_ini_error("port = y\nhost\n",
                              "h.ini:1: port: \"y\" is not a whole number of 0 or more; "
                              "expected 0 to 65535");
+    options_expect_ini_error("[serve]\nport = 1\n[]\nport = 2\n",
+                             "h.ini:3: the section has no name");
     options_expect_ini_error("[serve\nport = 1\n",
                              "h.ini:1: expected \"name = value\", \"[section]\" or a comment");
     memset(longest, 'x', sizeof(longest));
