@@ -46,13 +46,13 @@ static_assert(COUNT_OF(settings) == ADMIN_SETTINGS,
 
 /* ---- each of them ---- */
 
-static uint64_t tier_cap(struct admin *admin, enum hearth_tier tier)
+static struct hearth_tier_stats tier_of(struct admin *admin, enum hearth_tier tier)
 {
     struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
 
     if (admin->cache)
         (void)hearth_get_tier(admin->cache, tier, &stats);
-    return stats.cap;
+    return stats;
 }
 
 static uint64_t ram_cap(struct admin *admin)
@@ -60,7 +60,7 @@ static uint64_t ram_cap(struct admin *admin)
     struct memory_view view;
 
     if (!admin->memory)
-        return tier_cap(admin, HEARTH_TIER_RAM);
+        return tier_of(admin, HEARTH_TIER_RAM).cap;
     memory_get_view(admin->memory, &view);
     return view.limits.ram_wanted;
 }
@@ -71,7 +71,7 @@ static uint64_t get(struct admin *admin, struct api *api, enum setting_id id)
     case RAM:
         return ram_cap(admin);
     case SSD:
-        return tier_cap(admin, HEARTH_TIER_SSD);
+        return tier_of(admin, HEARTH_TIER_SSD).cap;
     case SSD_DAY:
         return atomic_load_explicit(&admin->ssd_day_bytes, memory_order_relaxed);
     case LEVEL:
@@ -84,56 +84,64 @@ static uint64_t get(struct admin *admin, struct api *api, enum setting_id id)
     return atomic_load_explicit(&api->queue_max, memory_order_relaxed);
 }
 
-/* Limited by the ceiling, if there is one. */
-static bool set_ram(struct admin *admin, uint64_t bytes)
+static struct pool *pool_of(struct admin *admin)
 {
-    if (admin->cache && admin->memory)
-        memory_set_ram(admin->memory, bytes);
-    else if (admin->cache)
-        hearth_set_ram_bytes(admin->cache, bytes);
-    return admin->cache != NULL;
+    return atomic_load_explicit(&admin->pool, memory_order_acquire);
 }
 
-static bool set_ssd_day(struct admin *admin, uint64_t bytes)
-{
-    if (!admin->cache || hearth_set_ssd_day_bytes(admin->cache, bytes) != HEARTH_OK)
-        return false;
-    atomic_store_explicit(&admin->ssd_day_bytes, bytes, memory_order_relaxed);
-    return true;
-}
-
-/* For all models, including those with their own setting: the last change wins. */
-static bool set_model_ttl(struct admin *admin, uint64_t seconds)
-{
-    struct pool *pool = atomic_load_explicit(&admin->pool, memory_order_acquire);
-
-    if (!pool)
-        return false;
-    pool_set_ttl(pool, seconds * NS_PER_S);
-    atomic_store_explicit(&admin->model_ttl_s, seconds, memory_order_relaxed);
-    return true;
-}
-
-/* False: the server has nothing to set it for. */
-static bool set(struct admin *admin, struct api *api, enum setting_id id, uint64_t value)
+/* Whether the server has the part that it belongs to. */
+static bool can_set(struct admin *admin, enum setting_id id)
 {
     switch (id) {
     case RAM:
-        return set_ram(admin, value);
+        return admin->cache != NULL;
     case SSD:
-        return admin->cache && hearth_set_ssd_bytes(admin->cache, value) == HEARTH_OK;
     case SSD_DAY:
-        return set_ssd_day(admin, value);
+        return tier_of(admin, HEARTH_TIER_SSD).state != HEARTH_STATE_OFF;
     case LEVEL:
-        if (admin->log)
-            log_set_level(admin->log, (enum log_level)value);
         return admin->log != NULL;
     case MODEL_TTL:
-        return set_model_ttl(admin, value);
+        return pool_of(admin) != NULL;
     case QUEUE:
-        atomic_store_explicit(&api->queue_max, (unsigned)value, memory_order_relaxed);
+        break;
     }
     return true;
+}
+
+/* Limited by the ceiling, if there is one. */
+static void set_ram(struct admin *admin, uint64_t bytes)
+{
+    if (admin->memory)
+        memory_set_ram(admin->memory, bytes);
+    else
+        hearth_set_ram_bytes(admin->cache, bytes);
+}
+
+/* Only after can_set, and within the range of the setting: so it does not fail. */
+static void set(struct admin *admin, struct api *api, enum setting_id id, uint64_t value)
+{
+    switch (id) {
+    case RAM:
+        set_ram(admin, value);
+        break;
+    case SSD:
+        (void)hearth_set_ssd_bytes(admin->cache, value);
+        break;
+    case SSD_DAY:
+        (void)hearth_set_ssd_day_bytes(admin->cache, value);
+        atomic_store_explicit(&admin->ssd_day_bytes, value, memory_order_relaxed);
+        break;
+    case LEVEL:
+        log_set_level(admin->log, (enum log_level)value);
+        break;
+    case MODEL_TTL: /* for all models, including those with their own: the last change wins */
+        pool_set_ttl(pool_of(admin), value * NS_PER_S);
+        atomic_store_explicit(&admin->model_ttl_s, value, memory_order_relaxed);
+        break;
+    case QUEUE:
+        atomic_store_explicit(&api->queue_max, (unsigned)value, memory_order_relaxed);
+        break;
+    }
 }
 
 /* Before the api exists: its options have the queue limit. */
@@ -235,7 +243,7 @@ static enum err read_level(const struct json_reader *body, const char *key, uint
 }
 
 /* Validates every name and value before changing any. */
-static enum err read_changes(const struct json_reader *body, const uint64_t begin[ADMIN_SETTINGS],
+static enum err read_changes(const struct json_reader *body, struct admin *admin,
                              struct change changes[ADMIN_SETTINGS], size_t *count)
 {
     size_t i, all;
@@ -254,7 +262,11 @@ static enum err read_changes(const struct json_reader *body, const uint64_t begi
                 "GET /admin/settings lists them.",
                 yyjson_get_str(key));
         const struct setting *setting = &settings[id];
-        change->value = begin[id];
+        if (!can_set(admin, (enum setting_id)id))
+            return api_error_set(body->error, API_ERROR_UNSUPPORTED, setting->name,
+                                 "'%s' cannot be set: this server has no such part.",
+                                 setting->name);
+        change->value = admin->settings_begin[id];
         if (!yyjson_is_null(value))
             TRY(id == LEVEL ? read_level(body, setting->name, &change->value)
                             : json_read_uint(body, setting->name, setting->min, setting->max,
@@ -265,18 +277,15 @@ static enum err read_changes(const struct json_reader *body, const uint64_t begi
     return ERR_OK;
 }
 
-static enum err apply(struct call *call, const struct change *change, struct api_error *error)
+static void apply(struct call *call, const struct change *change)
 {
     struct admin *admin = admin_of(call->api);
-    const char *name = settings[change->id].name;
 
-    if (!set(admin, call->api, change->id, change->value))
-        return api_error_set(error, API_ERROR_UNSUPPORTED, name,
-                             "'%s' cannot be set: this server has no such part.", name);
-    LOG_INFO(call->api->options.log, "api", "a setting was changed", LOG_STR("name", name),
+    set(admin, call->api, change->id, change->value);
+    LOG_INFO(call->api->options.log, "api", "a setting was changed",
+             LOG_STR("name", settings[change->id].name),
              LOG_UINT("value", get(admin, call->api, change->id)),
              LOG_STR("request", call->request_id));
-    return ERR_OK;
 }
 
 /* ---- keeping ---- */
@@ -336,11 +345,11 @@ static void restore(struct admin *admin, struct api *api, enum setting_id id, yy
 
     if (!yyjson_is_uint(value) || wanted < settings[id].min ||
         wanted > (id == LEVEL ? LOG_LEVEL_OFF : max) || !was ||
-        strcmp(was, configured(admin, id, number)) != 0)
+        strcmp(was, configured(admin, id, number)) != 0 || !can_set(admin, id))
         return;
-    if (set(admin, api, id, wanted))
-        LOG_INFO(admin->log, "api", "a changed setting is in effect again",
-                 LOG_STR("name", settings[id].name), LOG_UINT("value", wanted));
+    set(admin, api, id, wanted);
+    LOG_INFO(admin->log, "api", "a changed setting is in effect again",
+             LOG_STR("name", settings[id].name), LOG_UINT("value", wanted));
 }
 
 enum err endpoint_admin_change(struct call *call, const struct json_reader *body, struct json *json)
@@ -348,9 +357,9 @@ enum err endpoint_admin_change(struct call *call, const struct json_reader *body
     struct change changes[ADMIN_SETTINGS];
     size_t count;
 
-    TRY(read_changes(body, admin_of(call->api)->settings_begin, changes, &count));
+    TRY(read_changes(body, admin_of(call->api), changes, &count));
     for (size_t i = 0; i < count; i++)
-        TRY(apply(call, &changes[i], body->error));
+        apply(call, &changes[i]);
     keep(admin_of(call->api), call->api);
     return write_settings(json, call->api);
 }

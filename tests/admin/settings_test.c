@@ -141,7 +141,8 @@ static void test_what_cannot_be(void **state)
     }
     /* there is no disk */
     yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_max\":4194304}", 400));
-    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_writes_per_day\":5}", 400));
+    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"queue\":5,\"ssd_writes_per_day\":5}", 400));
+    assert_int_equal(number_of(&kit, "queue", "value"), 9);
     yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{}", 200));
     api_kit_close(&kit);
 }
