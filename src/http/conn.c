@@ -56,13 +56,14 @@ struct http_conn {
     bool reset;        /* DEAD: close so that the client sees a failure */
     bool dispatched;   /* the handler was called; its answer has not ended */
     uint64_t since_ns; /* start of the phase; for HEAD and BODY, of the request */
-    uint64_t body_ns;  /* start of BODY */
+    /* start of BODY, or the last time that its rate was checked; and the bytes received by then */
+    uint64_t body_ns, body_bytes;
     /* last time the client took a byte, or there was none to take */
     uint64_t progress_ns;
     uint64_t written_ns; /* last write into the stream */
     uint64_t keepalive_ns;
     size_t queued;      /* at the last tick */
-    uint64_t body_held; /* our share of shared->bodies_bytes */
+    uint64_t body_held; /* our share of shared->bodies_bytes: until the answer is written */
 
     struct http_reply *reply;
     struct buf ahead;
@@ -215,8 +216,9 @@ static void call_handler(struct http_conn *conn, struct http_request *request)
     metric_add(conn->shared->stats, HTTP_STAT_ACTIVE, 0, 1);
     struct http_reply *handle = conn->reply;
     request->route->handler(request, handle, request->route->arg);
-    http_parser_drop_body(conn->parser); /* the handler took what it needed */
-    hold_body(conn, 0);
+    if (request->body_owner != NULL)
+        hold_body(conn, 0); /* not taken; otherwise it is in memory until the answer ends */
+    http_parser_drop_body(conn->parser);
     http_reply_release(&handle);
     http_conn_deliver(conn);
     if (conn->eof && conn->dispatched)
@@ -250,17 +252,22 @@ static void keep_ahead(struct http_conn *conn, struct str bytes)
         die(conn);
 }
 
-/* Called after part of a request arrived. */
+/* Called after part of a request arrived. Small bodies are always received: otherwise a few large
+ * ones that never end would keep out every other client. */
 static void update_progress(struct http_conn *conn)
 {
+    const struct http_limits *limits = limits_of(conn);
+
     hold_body(conn, http_parser_body_bytes(conn->parser));
-    if (conn->shared->bodies_bytes > limits_of(conn)->bodies_bytes_max) {
+    if (conn->shared->bodies_bytes > limits->bodies_bytes_max &&
+        conn->body_held > limits->body_bytes_small) {
         refuse(conn, HTTP_PROBLEM_BUSY);
         return;
     }
     if (conn->phase == PHASE_HEAD && http_parser_in_body(conn->parser)) {
         conn->phase = PHASE_BODY;
         conn->body_ns = now_of(conn);
+        conn->body_bytes = 0;
     }
 }
 
@@ -432,10 +439,25 @@ static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ns)
     return now_ns >= since_ns && now_ns - since_ns >= ns;
 }
 
+/* Checks the rate of each interval. The bytes of earlier ones do not count: after a fast beginning
+ * a body could stop for hours. */
+static bool body_is_slow(struct http_conn *conn, uint64_t now)
+{
+    const struct http_limits *limits = limits_of(conn);
+    uint64_t bytes = http_parser_body_bytes(conn->parser);
+
+    if (!passed(now, conn->body_ns, NS_PER_MS * limits->body_ms))
+        return false;
+    if ((bytes - conn->body_bytes) * 1000 < (uint64_t)limits->body_rate_min * limits->body_ms)
+        return true;
+    conn->body_ns = now;
+    conn->body_bytes = bytes;
+    return false;
+}
+
 static void tick_input(struct http_conn *conn, uint64_t now)
 {
     const struct http_limits *limits = limits_of(conn);
-    uint64_t grace = http_parser_body_bytes(conn->parser) * 1000 / limits->body_rate_min;
 
     if (conn->phase == PHASE_IDLE &&
         passed(now, conn->since_ns,
@@ -445,8 +467,7 @@ static void tick_input(struct http_conn *conn, uint64_t now)
                passed(now, conn->since_ns, NS_PER_MS * limits->head_ms)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD);
         refuse(conn, HTTP_PROBLEM_SLOW);
-    } else if (conn->phase == PHASE_BODY &&
-               passed(now, conn->body_ns, NS_PER_MS * (limits->body_ms + grace))) {
+    } else if (conn->phase == PHASE_BODY && body_is_slow(conn, now)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY);
         refuse(conn, HTTP_PROBLEM_SLOW);
     }

@@ -32,7 +32,7 @@ struct http_shared {
     size_t routes_count;
     bool check_host;
     bool draining;
-    uint64_t bodies_bytes; /* request bodies held by all connections */
+    uint64_t bodies_bytes; /* request bodies in memory: being received, or being answered */
     struct metric_set *stats;
     struct http_mailbox *mailbox;
 };

@@ -41,11 +41,12 @@
     X(head_bytes_max, 64 << 10)         \
     X(body_bytes_max, 64 << 20)         \
     X(bodies_bytes_max, 512 << 20)      \
+    X(body_bytes_small, 1 << 20)        \
     X(ahead_bytes_max, 64 << 10)        \
     X(answer_bytes_max, 256 << 20)      \
     X(stream_bytes_max, 4 << 20)        \
     X(head_ms, 10 * 1000)               \
-    X(body_ms, 10 * 1000)               \
+    X(body_ms, 30 * 1000)               \
     X(body_rate_min, 1024)              \
     X(idle_ms, 60 * 1000)               \
     X(write_ms, 30 * 1000)              \

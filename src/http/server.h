@@ -36,15 +36,16 @@ struct http_limits {
     uint32_t target_bytes_max;            /* 8 KiB */
     uint32_t head_bytes_max;   /* 64 KiB: request line and headers; the same again for trailers */
     uint64_t body_bytes_max;   /* 64 MiB */
-    uint64_t bodies_bytes_max; /* 512 MiB: request bodies of all connections together */
+    uint64_t bodies_bytes_max; /* 512 MiB: bodies of all requests until they are answered */
+    uint32_t body_bytes_small; /* 1 MiB: bodies that are received even beyond bodies_bytes_max */
     /* 64 KiB: input from a client that awaits its answer; beyond it the connection is closed */
     uint32_t ahead_bytes_max;
     uint64_t answer_bytes_max; /* 256 MiB: of http_reply_send */
     uint64_t stream_bytes_max; /* 4 MiB: written into a stream and not yet taken by the client */
     /* 10 s: from the first byte of a request, or from the accept, to its last header */
     uint32_t head_ms;
-    uint32_t body_ms; /* 10 s: for a body, plus the time that body_rate_min allows for its bytes */
-    uint32_t body_rate_min; /* 1024 bytes per second */
+    uint32_t body_ms;       /* 30 s: how often the rate of a body is checked */
+    uint32_t body_rate_min; /* 1024 bytes per second, in each body_ms */
     uint32_t idle_ms;       /* 60 s: between two requests */
     uint32_t write_ms;      /* 30 s: a client that takes no byte for this long is closed */
     uint32_t linger_ms;     /* 2 s: time for the client to read an error answer */

@@ -275,7 +275,8 @@ static void test_expect(void **state)
 
 static void test_body_limits(void **state)
 {
-    struct http_options options = {.limits = {.body_bytes_max = 4, .bodies_bytes_max = 6}};
+    struct http_options options = {
+        .limits = {.body_bytes_max = 4, .bodies_bytes_max = 6, .body_bytes_small = 1}};
     struct http_pair pair;
 
     (void)state;
@@ -400,6 +401,47 @@ static void test_slow_head(void **state)
     check_sent(&pair, "HTTP/1.1 408 ");
     check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
+    http_pair_fini(&pair);
+}
+
+/* A body counts until its request is answered: a handler that took it has it in memory. */
+static void test_bodies_count_until_they_are_answered(void **state)
+{
+    struct http_options options = {.limits = {.bodies_bytes_max = 6, .body_bytes_small = 2}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd", 200, true);
+    assert_int_equal(pair.shared.bodies_bytes, 0);
+    struct http_conn *other = http_conn_create(&pair.shared, STR("b"), &pair);
+    http_conn_feed(other, STR("POST /take HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nabcde"));
+    assert_int_equal(pair.shared.bodies_bytes, 5);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", 503, false);
+    /* small ones are received */
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nab", 200, true);
+    http_conn_destroy(&other);
+    http_reply_release(&pair.held);
+    assert_int_equal(pair.shared.bodies_bytes, 0);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", 200, true);
+    http_pair_fini(&pair);
+}
+
+/* A fast beginning is no credit for the rest. */
+static void test_a_body_that_stops(void **state)
+{
+    struct http_options options = {.limits = {.body_ms = 1000, .body_rate_min = 1}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_feed(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\n0123456789");
+    http_pair_advance(&pair, 1000);
+    check_action(&pair, HTTP_ACTION_NONE);
+    http_pair_advance(&pair, 1000);
+    check_sent(&pair, "HTTP/1.1 408 ");
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     http_pair_fini(&pair);
 }
 
@@ -628,5 +670,6 @@ TEST_SUITE(TEST(test_keep_alive), TEST(test_old_clients), TEST(test_head), TEST(
            TEST(test_pipelining_is_bounded), TEST(test_eof_behind_requests), TEST(test_problems),
            TEST(test_error_body), TEST(test_expect), TEST(test_body_limits), TEST(test_host_check),
            TEST(test_cors), TEST(test_silent_client), TEST(test_slow_head), TEST(test_slow_body),
+           TEST(test_a_body_that_stops), TEST(test_bodies_count_until_they_are_answered),
            TEST(test_write_stall), TEST(test_linger), TEST(test_i80_keepalive),
            TEST(test_i109_disconnect), TEST(test_drain), TEST(test_no_memory))

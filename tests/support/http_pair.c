@@ -46,6 +46,15 @@ static void on_hold(struct http_request *request, struct http_reply *reply, void
     http_reply_on_close(reply, on_close, on_drop, pair);
 }
 
+static void on_take(struct http_request *request, struct http_reply *reply, void *arg)
+{
+    struct buf body;
+
+    http_request_take_body(request, &body);
+    buf_fini(&body);
+    on_hold(request, reply, arg);
+}
+
 static void on_none(struct http_request *request, struct http_reply *reply, void *arg)
 {
     (void)request;
@@ -55,7 +64,7 @@ static void on_none(struct http_request *request, struct http_reply *reply, void
 
 static struct http_route *make_routes(struct http_pair *pair)
 {
-    static struct http_route routes[6];
+    static struct http_route routes[7];
 
     routes[0] = (struct http_route){HTTP_METHOD_GET, "/echo", on_echo, pair, 0};
     routes[1] = (struct http_route){HTTP_METHOD_POST, "/echo", on_echo, pair, 0};
@@ -63,6 +72,7 @@ static struct http_route *make_routes(struct http_pair *pair)
     routes[3] = (struct http_route){HTTP_METHOD_POST, "/hold", on_hold, pair, 0};
     routes[4] = (struct http_route){HTTP_METHOD_GET, "/none", on_none, pair, 0};
     routes[5] = (struct http_route){HTTP_METHOD_GET, "/item/{id}", on_echo, pair, 0};
+    routes[6] = (struct http_route){HTTP_METHOD_POST, "/take", on_take, pair, 0};
     return routes;
 }
 
@@ -80,7 +90,7 @@ void http_pair_init(struct http_pair *pair, const struct http_options *options)
     http_limits_complete(&pair->shared.options.limits);
     pair->shared.options.clock = pair->clock;
     pair->shared.routes = make_routes(pair);
-    pair->shared.routes_count = 6;
+    pair->shared.routes_count = 7;
     pair->shared.check_host = true;
     pair->shared.stats = http_stats_create();
     pair->shared.mailbox = http_mailbox_create(pair->clock, on_wake, pair);

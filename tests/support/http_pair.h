@@ -3,7 +3,7 @@
  * collected, and time is a fake clock's.
  *
  * Paths: /echo answers at once with method, path and body; /hold keeps its reply in pair->held for
- * the test; /none answers nothing.
+ * the test, and so does /take, which takes the body; /none answers nothing.
  */
 #pragma once
 
