@@ -526,7 +526,8 @@ static void list_repo(const char *name, unsigned char d_type, void *arg)
     const char *dashes =
         str_starts(str_from(name), prefix) ? strstr(name + prefix.len, "--") : NULL;
 
-    if (d_type != DT_DIR || dashes == NULL)
+    (void)d_type; /* a file has no snapshot */
+    if (dashes == NULL)
         return;
     snprintf(folder, sizeof(folder), "%s/%s", listing->root, name);
     snprintf(listing->repo, sizeof(listing->repo), "%.*s/%s",

@@ -88,18 +88,36 @@ static bool is_file(const struct file_sys *fs, const char *path)
 
 /* Names of a folder, sorted. */
 struct names {
+    const struct file_sys *fs;
+    const char *dir;
     char **items;
     size_t count, capacity;
     bool folders; /* which kind was requested */
     enum err err;
 };
 
+/* Also a link to a folder. Some file systems do not say what an entry is. */
+static bool is_folder(struct names *names, const char *name, unsigned char d_type)
+{
+    char path[MODEL_FILE_PATH_BYTES];
+    int fd;
+
+    if ((d_type != DT_LNK && d_type != DT_UNKNOWN) || !join(path, names->dir, name))
+        return d_type == DT_DIR;
+    enum err err = file_open_dir(names->fs, path, false, &fd, NULL);
+    if (err == ERR_OK)
+        file_close(names->fs, &fd);
+    else if (err != ERR_NOT_FOUND && err != ERR_DENIED)
+        names->err = err;
+    return err == ERR_OK;
+}
+
 static void take_name(const char *name, unsigned char d_type, void *arg)
 {
     struct names *names = arg;
-    bool folder = d_type == DT_DIR;
 
-    if (names->err != ERR_OK || name[0] == '.' || folder != names->folders)
+    if (names->err != ERR_OK || name[0] == '.' ||
+        is_folder(names, name, d_type) != names->folders || names->err != ERR_OK)
         return;
     if (names->count == NAMES_MAX)
         names->err = ERR_LIMIT;
@@ -122,12 +140,13 @@ static enum err read_names(const struct file_sys *fs, const char *dir, bool fold
 {
     int fd;
 
-    *names = (struct names){.folders = folders};
+    *names = (struct names){.fs = fs, .dir = dir, .folders = folders};
     TRY(file_open_dir(fs, dir, false, &fd, info));
     enum err err = file_list(fs, fd, take_name, names, info);
     file_close(fs, &fd);
     if (err == ERR_OK && names->err != ERR_OK)
-        err = err_set(info, names->err, "%s has too many files", dir);
+        err = err_set(info, names->err, "%s: %s", dir,
+                      names->err == ERR_LIMIT ? "too many files" : err_sentence(names->err));
     if (err == ERR_OK && names->count > 0)
         qsort(names->items, names->count, sizeof(*names->items), compare_names);
     return err;

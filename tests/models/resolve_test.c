@@ -301,6 +301,53 @@ static void test_list(void **state)
                ERR_NOT_FOUND);
 }
 
+struct untold {
+    file_entry_fn *fn;
+    void *arg;
+};
+
+static void untell(const char *name, unsigned char d_type, void *arg)
+{
+    struct untold *untold = arg;
+
+    (void)d_type;
+    untold->fn(name, DT_UNKNOWN, untold->arg);
+}
+
+static int list_unknown(void *ctx, int dir, file_entry_fn *fn, void *arg)
+{
+    struct untold untold = {fn, arg};
+
+    return file_sys_real()->ops->list(ctx, dir, untell, &untold);
+}
+
+/* A folder may be a link, and a file system may leave it to others what an entry is. */
+static void test_linked_and_unknown_entries(void **state)
+{
+    struct file_ops ops = *file_sys_real()->ops;
+    struct file_sys unknown = {&ops, file_sys_real()->ctx};
+    struct listing listing = {0};
+    struct place place;
+    char to[1024];
+
+    (void)state;
+    place_init(&place);
+    ops.list = list_unknown;
+    listing.dir_len = strlen(at(&place, "d"));
+    put(&place, "d/a.gguf", "x");
+    put(&place, "d/one/b.gguf", "x");
+    put(&place, "elsewhere/c.gguf", "x");
+    snprintf(to, sizeof(to), "%s", at(&place, "elsewhere"));
+    assert_int_equal(symlink(to, at(&place, "d/two")), 0);
+    assert_int_equal(symlink("nowhere", at(&place, "d/three")), 0);
+    snprintf(to, sizeof(to), "%s", at(&place, "d"));
+    assert_ok(resolve_list(file_sys_real(), to, take, &listing, NULL));
+    assert_string_equal(listing.text, "a=a.gguf;one=one/b.gguf;two=two/c.gguf;");
+    listing.text[0] = '\0';
+    assert_ok(resolve_list(&unknown, to, take, &listing, NULL));
+    assert_string_equal(listing.text, "a=a.gguf;one=one/b.gguf;two=two/c.gguf;");
+}
+
 /* Every call of the disk and every allocation fails once: an error or the right answer, nothing
  * else. */
 static void test_faults(void **state)
@@ -360,4 +407,4 @@ static void test_demo(void **state)
 
 TEST_SUITE(TEST(test_files_and_folders), TEST(test_models_dir), TEST(test_hugging_face),
            TEST(test_places_of_the_cache), TEST(test_ollama), TEST(test_demo), TEST(test_list),
-           TEST(test_faults))
+           TEST(test_linked_and_unknown_entries), TEST(test_faults))
