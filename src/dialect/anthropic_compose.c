@@ -156,12 +156,13 @@ static void write_message_head(struct json *json, const struct answer *answer)
     json_key_text(json, "model", answer->model);
 }
 
+/* Without citations, which are null in the SDK's types: Anthropic leaves them out, and clients (the
+ * AI SDK) take null for an invalid answer. */
 static void write_text_block(struct json *json, struct str text)
 {
     json_open(json, '{');
     json_key_text(json, "type", "text");
     json_key_str(json, "text", text);
-    json_key_null(json, "citations");
     json_close(json, '}');
 }
 

@@ -177,7 +177,7 @@ static void assert_stream(const struct talk *talk, const char *const *golden)
     "'}}"
 #define BLOCK_STOP(index) "{'type':'content_block_stop','index':" index "}"
 
-#define TEXT_START(index)        BLOCK_START(index, "{'type':'text','text':'','citations':null}")
+#define TEXT_START(index)        BLOCK_START(index, "{'type':'text','text':''}")
 #define TEXT_DELTA(index, text)  DELTA(index, "text_delta", "text", text)
 #define THINK_START(index)       BLOCK_START(index, "{'type':'thinking','thinking':'','signature':''}")
 #define THINK_DELTA(index, text) DELTA(index, "thinking_delta", "thinking", text)
@@ -203,15 +203,14 @@ static const struct {
      ANSWER_STOP,
      {START, TEXT_START("0"), TEXT_DELTA("0", "Hel"), TEXT_DELTA("0", "lo\\n"), BLOCK_STOP("0"),
       END("end_turn", "null")},
-     "[{'type':'text','text':'Hello\\n','citations':null}]",
+     "[{'type':'text','text':'Hello\\n'}]",
      "'stop_reason':'end_turn','stop_sequence':null,'stop_details':null,'container':null"},
     {{"r|Well", "r|...", "c|Yes", NULL},
      ANSWER_STOP,
      {START, THINK_START("0"), THINK_DELTA("0", "Well"), THINK_DELTA("0", "..."), SIGNATURE("0"),
       BLOCK_STOP("0"), TEXT_START("1"), TEXT_DELTA("1", "Yes"), BLOCK_STOP("1"),
       END("end_turn", "null")},
-     "[{'type':'thinking','thinking':'Well...','signature':''},{'type':'text','text':'Yes','"
-     "citations':null}]",
+     "[{'type':'thinking','thinking':'Well...','signature':''},{'type':'text','text':'Yes'}]",
      "'stop_reason':'end_turn','stop_sequence':null,'stop_details':null,'container':null"},
     {{"b|f", "a|{'x'", "a|:1}", "e|", NULL},
      ANSWER_CALLS,
@@ -234,7 +233,7 @@ static const struct {
       TOOL_START("1", "C0", "f"), TOOL_DELTA("1", "{}"), BLOCK_STOP("1"), TEXT_START("2"),
       TEXT_DELTA("2", "Done?"), BLOCK_STOP("2"), END("tool_use", "null")},
      "[{'type':'text','text':'Let me "
-     "see.Done?','citations':null},{'type':'tool_use','id':'toolu_C0','name':'f','input':{},'"
+     "see.Done?'},{'type':'tool_use','id':'toolu_C0','name':'f','input':{},'"
      "caller':{'type':'direct'}}]",
      "'stop_reason':'tool_use','stop_sequence':null,'stop_details':null,'container':null"},
     {{"r|hm", "b|f", "a|{}", "e|", NULL},
@@ -248,20 +247,20 @@ static const struct {
      ANSWER_LENGTH,
      {START, TEXT_START("0"), TEXT_DELTA("0", "Once upon"), BLOCK_STOP("0"),
       END("max_tokens", "null")},
-     "[{'type':'text','text':'Once upon','citations':null}]",
+     "[{'type':'text','text':'Once upon'}]",
      "'stop_reason':'max_tokens','stop_sequence':null,'stop_details':null,'container':null"},
     {{"c|One", NULL},
      ANSWER_STOP_TEXT,
      {START, TEXT_START("0"), TEXT_DELTA("0", "One"), BLOCK_STOP("0"),
       END("stop_sequence", "'EN\\'D'")},
-     "[{'type':'text','text':'One','citations':null}]",
+     "[{'type':'text','text':'One'}]",
      "'stop_reason':'stop_sequence','stop_sequence':'EN\\'D','stop_details':null,'container':null"},
     /* Cut off within a call: its block is closed; a body does not have it. */
     {{"c|So:", "b|f", "a|{'x", NULL},
      ANSWER_LENGTH,
      {START, TEXT_START("0"), TEXT_DELTA("0", "So:"), BLOCK_STOP("0"), TOOL_START("1", "C0", "f"),
       TOOL_DELTA("1", "{\\'x"), BLOCK_STOP("1"), END("max_tokens", "null")},
-     "[{'type':'text','text':'So:','citations':null}]",
+     "[{'type':'text','text':'So:'}]",
      "'stop_reason':'max_tokens','stop_sequence':null,'stop_details':null,'container':null"},
 };
 

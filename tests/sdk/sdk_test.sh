@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The official SDKs of OpenAI, Anthropic and Ollama against the real server on a small model. They come from the npm registry, pinned in
-# package-lock.json; without a registry these tests are skipped.
+# The official SDKs of OpenAI, Anthropic and Ollama, and the AI SDK, against the real server on a small model. They come from the npm
+# registry, pinned in package-lock.json; without a registry these tests are skipped.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 
@@ -31,6 +31,7 @@ run_sdk() { # FILE [FAMILY]
 test_openai() { run_sdk openai.test.mjs; }
 test_anthropic() { run_sdk anthropic.test.mjs; }
 test_ollama() { run_sdk ollama.test.mjs; }
+test_ai_sdk() { run_sdk ai.test.mjs; }
 test_giving_up() { run_sdk giveup.test.mjs; }
 test_giving_up_hybrid() { run_sdk giveup.test.mjs qwen35; }
 test_pictures() {
