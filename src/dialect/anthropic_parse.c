@@ -64,13 +64,23 @@ static enum err read_max_tokens(struct gen_request *request, const struct json_r
     return ERR_OK;
 }
 
+/* LangChain before version 1 sends -1 for what its caller did not set. */
+static bool is_unset(const struct json_reader *body, const char *key)
+{
+    yyjson_val *value = json_read_get(body, key);
+
+    return yyjson_is_num(value) && yyjson_get_num(value) == -1;
+}
+
 static enum err read_sampling(const struct json_reader *body, struct sample_params *sample)
 {
     uint64_t top_k = sample->top_k > 0 ? (uint64_t)sample->top_k : 0;
 
     TRY(json_read_float(body, "temperature", 0, TEMPERATURE_MAX, &sample->temperature));
-    TRY(json_read_float(body, "top_p", 0, 1, &sample->top_p));
-    TRY(json_read_uint(body, "top_k", 0, INT32_MAX, &top_k));
+    if (!is_unset(body, "top_p"))
+        TRY(json_read_float(body, "top_p", 0, 1, &sample->top_p));
+    if (!is_unset(body, "top_k"))
+        TRY(json_read_uint(body, "top_k", 0, INT32_MAX, &top_k));
     sample->top_k = (int32_t)top_k;
     return ERR_OK;
 }

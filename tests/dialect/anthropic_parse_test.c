@@ -103,6 +103,20 @@ static void test_defaults_stay(void **state)
     parsed_fini(&parsed);
 }
 
+/* As LangChain sends what was not set. */
+static void test_minus_one_is_the_default(void **state)
+{
+    struct sample_params defaults = sample_params_default();
+    struct parsed parsed;
+
+    (void)state;
+    parsed_init(&parsed, anthropic_parse, "{'max_tokens':1,'top_p':-1,'top_k':-1," HI "}");
+    assert_ok(parsed.err);
+    assert_true(parsed.request.sample.top_p == defaults.top_p);
+    assert_int_equal(parsed.request.sample.top_k, MAX(defaults.top_k, 0));
+    parsed_fini(&parsed);
+}
+
 static void test_thinking(void **state)
 {
     static const struct {
@@ -201,7 +215,8 @@ static void test_refusals(void **state)
         {"'max_tokens':1,'temperature':-0.1", "temperature",
          "'temperature' must be a number from 0 to 2"},
         {"'max_tokens':1,'top_p':1.1", "top_p", "'top_p' must be a number from 0 to 1"},
-        {"'max_tokens':1,'top_k':-1", "top_k",
+        {"'max_tokens':1,'top_p':-0.5", "top_p", "'top_p' must be a number from 0 to 1"},
+        {"'max_tokens':1,'top_k':-2", "top_k",
          "'top_k' must be a whole number from 0 to 2147483647"},
         {"'max_tokens':1,'stop_sequences':'END'", "stop_sequences",
          "'stop_sequences' must be an array"},
@@ -500,9 +515,10 @@ static void test_mutated_bodies(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_all_fields), TEST(test_defaults_stay), TEST(test_thinking),
-           TEST(test_output_format_of_the_beta), TEST(test_prewarming_and_diagnostics),
-           TEST(test_counting_needs_no_max_tokens), TEST(test_refusals), TEST(test_breakpoints),
-           TEST(test_a_breakpoint_inside_a_message), TEST(test_too_many_breakpoints),
-           TEST(test_every_allocation_fails_once), TEST(test_limits), TEST(test_limit_of_the_arena),
-           TEST(test_longest_stop), TEST(test_mutated_bodies))
+TEST_SUITE(TEST(test_all_fields), TEST(test_defaults_stay), TEST(test_minus_one_is_the_default),
+           TEST(test_thinking), TEST(test_output_format_of_the_beta),
+           TEST(test_prewarming_and_diagnostics), TEST(test_counting_needs_no_max_tokens),
+           TEST(test_refusals), TEST(test_breakpoints), TEST(test_a_breakpoint_inside_a_message),
+           TEST(test_too_many_breakpoints), TEST(test_every_allocation_fails_once),
+           TEST(test_limits), TEST(test_limit_of_the_arena), TEST(test_longest_stop),
+           TEST(test_mutated_bodies))
