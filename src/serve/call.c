@@ -717,7 +717,10 @@ static void answer_without_prompt(struct call *call)
     }
     call_make_answer(call);
     call->answered = true;
-    call_end_whole(call);
+    if (call_stream_begun(call)) /* while the model was being loaded */
+        call_end_stream(call, NULL);
+    else
+        call_end_whole(call);
 }
 
 /* Whether the model is made for answers. */

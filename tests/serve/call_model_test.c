@@ -233,6 +233,33 @@ static void test_i80_a_silent_stream_is_kept_alive(void **state)
     close_both(&both);
 }
 
+/* A request of Ollama's that only loads a model is a stream as well, unless it says otherwise. */
+static void test_i80_a_load_without_a_prompt_is_kept_alive(void **state)
+{
+    struct http_client client;
+    struct http_answer answer;
+    struct both both;
+    struct buf data;
+
+    (void)state;
+    open_both(&both, &(struct pool_options){0}, (struct api_options){.keepalive_ms = 1}, 1);
+    pool_kit_set_gate(&both.models, true);
+    api_kit_send(&both.kit, &client, "/api/generate", "{\"model\":\"a\"}");
+    pool_kit_wait_gate(&both.models);
+    clock_sleep_ns(clock_real(), 2 * NS_PER_MS);
+    pool_kit_set_gate(&both.models, false);
+    buf_init(&data, 1 << 20);
+    assert_true(http_client_head(&client, &answer));
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    assert_true(read_until(&client, &data, "\"done_reason\":\"load\"}\n"));
+    assert_true(str_starts(buf_text(&data), STR("{\"model\":\"a\"")));
+    assert_non_null(strstr(buf_str(&data), "\"done\":false}\n"));
+    buf_fini(&data);
+    http_client_close(&client);
+    close_both(&both);
+}
+
 /* Its head is sent: what goes wrong then is said in the stream. */
 static void test_a_begun_stream_ends_with_the_error(void **state)
 {
@@ -370,6 +397,7 @@ TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load),
            TEST(test_a_load_that_fails), TEST(test_a_failed_load_is_not_a_full_queue),
            TEST(test_a_load_that_takes_too_long), TEST(test_a_stream_sees_progress),
            TEST(test_i80_a_silent_stream_is_kept_alive),
+           TEST(test_i80_a_load_without_a_prompt_is_kept_alive),
            TEST(test_a_begun_stream_ends_with_the_error),
            TEST(test_a_client_leaves_while_its_model_is_loaded),
            TEST(test_the_server_ends_while_a_model_is_loaded), TEST(test_list_load_unload),
