@@ -73,7 +73,7 @@ static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
     *own = (struct embeddings){0};
     TRY(json_read_str(&body, "model", &request->model));
     TRY(json_read_uint(&body, "dimensions", 1, UINT32_MAX, &dimensions));
-    TRY(json_read_name(&body, "encoding_format", formats, "'float' or 'base64'", &format));
+    TRY(json_read_name(&body, "encoding_format", formats, "must be 'float' or 'base64'", &format));
     TRY(openai_read_inputs(request, &body, "input", &own->request));
     own->request.dimensions = (uint32_t)dimensions;
     own->base64 = format == 1;

@@ -39,7 +39,8 @@ static void test_bad_requests_are_named(void **state)
         {"{'input':['a',[]]}", API_ERROR_INVALID, "input", "must be text"},
         {"{'input':[1,'a']}", API_ERROR_INVALID, "input", "ids of tokens"},
         {"{'input':'a','dimensions':0}", API_ERROR_INVALID, "dimensions", ""},
-        {"{'input':'a','encoding_format':'hex'}", API_ERROR_INVALID, "encoding_format", "base64"},
+        {"{'input':'a','encoding_format':'hex'}", API_ERROR_INVALID, "encoding_format",
+         "'encoding_format' must be 'float' or 'base64'"},
     };
 
     (void)state;
