@@ -271,6 +271,19 @@ static bool has_json_type(const struct loop_request *req)
     return false;
 }
 
+/* As JSON, a compressed body would get an error that does not say what to change. */
+static bool has_plain_body(const struct loop_request *req)
+{
+    struct str encoding = header(req->request, "content-encoding");
+
+    if (req->endpoint->method != HTTP_METHOD_POST || encoding.len == 0 ||
+        str_eq_nocase(encoding, STR("identity")))
+        return true;
+    refuse(req, API_ERROR_UNSUPPORTED,
+           "Compressed bodies are not supported: send the JSON without Content-Encoding.");
+    return false;
+}
+
 static void enqueue(const struct loop_request *req, struct http_request *request)
 {
     struct api *api = req->api;
@@ -316,7 +329,7 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
     };
 
     make_request_id(id);
-    if (!is_allowed(&req) || !has_json_type(&req))
+    if (!is_allowed(&req) || !has_json_type(&req) || !has_plain_body(&req))
         return;
     if (req.endpoint->now)
         req.endpoint->now(&req);

@@ -334,6 +334,26 @@ static void test_pages_must_say_json(void **state)
     api_kit_close(&kit);
 }
 
+/* Not as bad JSON: the error says what to change. */
+static void test_compressed_bodies_are_refused(void **state)
+{
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    api_kit_ask(&kit, "POST", "/v1/messages", "Content-Encoding: gzip\r\n" JSON, "\x1f\x8b",
+                &answer);
+    assert_int_equal(answer.status, 400);
+    assert_non_null(strstr(buf_str(&answer.body), "without Content-Encoding"));
+    assert_non_null(strstr(buf_str(&answer.body), "invalid_request_error"));
+    http_answer_fini(&answer);
+    assert_int_equal(status_of(&kit, "POST", CHAT, "Content-Encoding: Identity\r\n" JSON,
+                               "{\"max_tokens\":2," MESSAGES "}"),
+                     200);
+    api_kit_close(&kit);
+}
+
 static void test_what_http_refuses_is_json_too(void **state)
 {
     struct api_kit kit;
@@ -482,6 +502,7 @@ TEST_SUITE(TEST(test_large_calls_take_turns), TEST(test_every_endpoint_needs_a_k
            TEST(test_request_ids_do_not_count), TEST(test_401_in_the_words_of_each_dialect),
            TEST(test_i100_tenants_do_not_share), TEST(test_i100_more_salts_than_spaces),
            TEST(test_loading), TEST(test_pages_must_say_json),
-           TEST(test_what_http_refuses_is_json_too), TEST(test_request_ids_differ),
-           TEST(test_bad_options), TEST(test_every_allocation_of_create_may_fail),
+           TEST(test_compressed_bodies_are_refused), TEST(test_what_http_refuses_is_json_too),
+           TEST(test_request_ids_differ), TEST(test_bad_options),
+           TEST(test_every_allocation_of_create_may_fail),
            TEST(test_every_allocation_of_a_call_may_fail))
