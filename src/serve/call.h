@@ -52,8 +52,9 @@ struct call_choice {
     struct stop_text stop;
     struct buf raw;         /* generated text including markup: for recall_remember */
     bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
-    bool reasons;           /* the last event was reasoning */
-    bool thought_now;       /* so was one of this token */
+    bool told_now;          /* this token had an event */
+    bool thought_now;       /* one of them was reasoning */
+    uint32_t unassigned;    /* tokens since the last event: of a thought if one follows */
     bool thought_closed;    /* its budget is used up */
     bool recallable;        /* `tokens` are those of a turn to remember */
     bool call_truncated;    /* a call was incomplete when the text ended */

@@ -151,8 +151,8 @@ static void tell(struct call_choice *choice, const struct output_event *event)
         fail_with(choice, err, NULL);
         return;
     }
-    choice->reasons = event->type == OUTPUT_REASONING;
-    choice->thought_now |= choice->reasons;
+    choice->told_now = true;
+    choice->thought_now |= event->type == OUTPUT_REASONING;
     choice->gen.calls_tool |= event->type == OUTPUT_CALL_BEGIN;
     if (call->request.stream)
         api_dialect(call->endpoint)->event(&call->answer, choice->index, event, &call->out);
@@ -322,8 +322,9 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
         fail_with(choice, err, NULL);
 }
 
-/* Counts the tokens of thoughts, and closes a thought that has used its budget. Between messages
- * (gpt-oss) a thought cannot be closed, so there this token must have been one of it. */
+/* Counts the tokens of thoughts, and closes a thought that has used its budget. Tokens without an
+ * event (markup, text that is held back) belong to the text after them. Between messages (gpt-oss)
+ * a thought cannot be closed, so there this token must have been one of it. */
 static void count_thought(struct call_choice *choice)
 {
     struct call *call = choice->call;
@@ -331,8 +332,11 @@ static void count_thought(struct call_choice *choice)
     const struct prepared *prepared = &call->prepared;
     bool inside = output_in_thought(choice->output);
 
-    if (choice->reasons || (inside && call->request.reasoning_mode == REASONING_DROP))
-        answer->reasoning_tokens++;
+    choice->unassigned++;
+    if (choice->thought_now || inside)
+        answer->reasoning_tokens += choice->unassigned;
+    if (choice->told_now || inside)
+        choice->unassigned = 0;
     if (prepared->formats.reasoning == REASONING_HARMONY)
         inside = choice->thought_now;
     if (!inside || choice->thought_closed || prepared->thought_end_count == 0 ||
@@ -353,7 +357,7 @@ static bool on_token(void *arg, const struct gen_token *token)
     count_token(choice, token);
     if (call->request.prefill_only)
         return false;
-    choice->thought_now = false;
+    choice->told_now = choice->thought_now = false;
     push_text(choice, token->text);
     count_thought(choice);
     call_flush(call);

@@ -671,6 +671,36 @@ static void test_thinking_budget(void **state)
     api_kit_close(&kit);
 }
 
+/* The markup of a call after a thought is not part of the thought. */
+static void test_reasoning_tokens_before_a_call(void **state)
+{
+    static const struct api_kit_options options = {
+        .template_text =
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor "
+            "%}{% if tools %}{{ tools | tojson }}<tool_call>\n{\"name\": \"f\", \"arguments\": "
+            "{}}\n</tool_call>{% endif %}{% if false %}</think>{% endif %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}",
+    };
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    yyjson_doc *doc = api_kit_post(
+        &kit, CHAT,
+        "{\"reasoning\":{\"max_tokens\":5},\"temperature\":0,\"max_tokens\":200," LETTERS
+        ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\"}}],"
+        "\"tool_choice\":\"required\"," MESSAGES "}",
+        200);
+    assert_string_equal(json_at(doc, "/choices/0/message/tool_calls/0/function/name"), "look");
+    assert_int_equal(strlen(json_at(doc, "/choices/0/message/reasoning_content")), 5);
+    /* at most with its end, ten bytes and so ten tokens */
+    size_t thought =
+        (size_t)json_number_at(doc, "/usage/completion_tokens_details/reasoning_tokens");
+    assert_true(thought >= 5 && thought <= 15);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* A schema holds the answer of the model to it. */
 static void test_json_schema(void **state)
 {
@@ -813,5 +843,6 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_drafts_change_no_answer), TEST(test_tool_calls_in_the_other_dialects),
            TEST(test_a_call_that_is_cut_off), TEST(test_i79_a_call_that_cannot_be_read),
            TEST(test_stop_texts_in_a_call), TEST(test_stop_texts_in_a_thought),
-           TEST(test_thinking_budget), TEST(test_json_schema), TEST(test_choice_and_regex),
-           TEST(test_a_call_or_json), TEST(test_i106_turns_are_recalled))
+           TEST(test_thinking_budget), TEST(test_reasoning_tokens_before_a_call),
+           TEST(test_json_schema), TEST(test_choice_and_regex), TEST(test_a_call_or_json),
+           TEST(test_i106_turns_are_recalled))
