@@ -15,6 +15,7 @@
 #include "base/json_write.h"
 #include "base/file.h"
 #include "dialect/json_read.h"
+#include "engine/file_digest.h"
 #include "engine/gguf_file.h"
 #include "engine/quantize.h"
 #include "models/pool.h"
@@ -34,6 +35,8 @@ enum { TEMPLATE_BYTES_MAX = 1024 * 1024 };
 struct about {
     char architecture[64], name[128], quantization[32];
     uint64_t parameters, context, layers, vocab; /* 0: unknown */
+    uint64_t modified_s; /* of a loaded model, when it was loaded; many clients need a time */
+    bool embeds;         /* it does not generate */
 };
 
 /* "Q4_K_M", from libllama's "qwen3 0.6B Q4_K - Medium". */
@@ -55,7 +58,9 @@ static struct about about_loaded(const struct model *model)
     struct about about = {.parameters = facts->parameters,
                           .context = facts->context,
                           .layers = facts->layers,
-                          .vocab = facts->vocab};
+                          .vocab = facts->vocab,
+                          .modified_s = model_loaded_s(model),
+                          .embeds = facts->embed.only};
 
     snprintf(about.architecture, sizeof(about.architecture), "%s", facts->architecture);
     snprintf(about.name, sizeof(about.name), "%s", facts->name);
@@ -66,11 +71,13 @@ static struct about about_loaded(const struct model *model)
 /* `out` is all zero if the file cannot be read. `chat` (or NULL) gets its chat template. */
 static void read_file(const char *path, struct about *out, struct buf *chat)
 {
+    struct file_identity identity = {0};
     struct gguf_file *file = NULL;
     const char *name, *source;
 
     memset(out, 0, sizeof(*out)); /* padding is kept, too */
-    if (path == NULL || gguf_file_open(&file, path, NULL) != ERR_OK)
+    if (path == NULL || file_identity_of(file_sys_real(), path, &identity, NULL) != ERR_OK ||
+        gguf_file_open(&file, path, NULL) != ERR_OK)
         return;
     name = gguf_file_text(file, "general.name");
     source = gguf_file_text(file, "tokenizer.chat_template");
@@ -82,6 +89,9 @@ static void read_file(const char *path, struct about *out, struct buf *chat)
     out->context = gguf_file_arch_uint(file, "context_length", 0);
     out->layers = gguf_file_arch_uint(file, "block_count", 0);
     out->vocab = gguf_file_arch_uint(file, "vocab_size", 0);
+    out->modified_s = identity.modified_ns / NS_PER_S;
+    out->embeds = !gguf_file_arch_bool(file, "attention.causal", true) ||
+                  gguf_file_arch_uint(file, "pooling_type", 0) != 0;
     if (chat != NULL && source != NULL)
         buf_append_str(chat, source);
     gguf_file_close(&file);
@@ -174,11 +184,10 @@ enum err endpoint_ollama_tags(struct call *call, const struct json_reader *body,
 
         json_open(json, '{');
         write_model(json, view.name, model, &about, view.file_bytes);
-        if (model) {
-            json_key_time(json, "modified_at", model_loaded_s(model));
-            pool_unpeek(pool, model);
-        }
+        json_key_time(json, "modified_at", about.modified_s);
         json_close(json, '}');
+        if (model)
+            pool_unpeek(pool, model);
     }
     json_close(json, ']');
     return ERR_OK;
@@ -245,11 +254,15 @@ static void write_info(struct json *json, const struct about *about)
 }
 
 /* `facts` of a loaded model, or NULL. */
-static void write_capabilities(struct json *json, const struct chat_template *tmpl,
-                               const struct engine_facts *facts)
+static void write_capabilities(struct json *json, const struct about *about,
+                               const struct chat_template *tmpl, const struct engine_facts *facts)
 {
     enum chat_calls calls = tmpl ? chat_template_calls(tmpl) : CHAT_CALLS_NONE;
 
+    if (about->embeds) {
+        json_key_raw(json, "capabilities", STR("[\"embedding\"]"));
+        return;
+    }
     json_key_open(json, "capabilities", '[');
     json_text(json, "completion");
     if (calls != CHAT_CALLS_NONE && calls != CHAT_CALLS_UNREADABLE)
@@ -272,7 +285,8 @@ static void write_show(struct json *json, const struct about *about, const char 
     json_key_text(json, "template", source);
     write_details(json, about);
     write_info(json, about);
-    write_capabilities(json, tmpl, facts);
+    write_capabilities(json, about, tmpl, facts);
+    json_key_time(json, "modified_at", about->modified_s);
 }
 
 /* A model that is not loaded: what its file says. */
@@ -313,7 +327,6 @@ enum err endpoint_ollama_show(struct call *call, const struct json_reader *body,
     struct about about = about_loaded(model);
     write_show(json, &about, facts->chat_template ? facts->chat_template : "",
                model_template(model), facts);
-    json_key_time(json, "modified_at", model_loaded_s(model));
     pool_unpeek(pool, model);
     return ERR_OK;
 }

@@ -94,6 +94,16 @@ static enum err refuse_load(const struct pool_spec *spec, bool warm,
     return refuse_inspect(spec, false, NULL, info, arg);
 }
 
+/* Clients do not offer such a model for chats. */
+static void expect_embedding(struct api_kit *kit, const char *body)
+{
+    yyjson_doc *doc = api_kit_post(kit, "/api/show", body, 200);
+
+    assert_string_equal(json_at(doc, "/capabilities/0"), "embedding");
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/capabilities")), 1);
+    yyjson_doc_free(doc);
+}
+
 /* Details come from the header of the file, as they do from the model once it is loaded. */
 static void test_models_that_are_not_loaded(void **state)
 {
@@ -106,6 +116,7 @@ static void test_models_that_are_not_loaded(void **state)
     assert_ok(pool_create(&pool, &options, NULL));
     assert_ok(pool_add(pool, &(struct pool_spec){.name = "q", .path = test_model("qwen3")}, NULL));
     assert_ok(pool_add(pool, &(struct pool_spec){.name = "gone", .path = "/no/such"}, NULL));
+    assert_ok(pool_add(pool, &(struct pool_spec){.name = "e", .path = test_model("bert")}, NULL));
     api_kit_open(&kit, &(struct api_kit_options){.pool = pool});
     for (int again = 0; again < 2; again++) { /* from the file, and from memory */
         doc = api_kit_get(&kit, "/api/tags", 200);
@@ -113,6 +124,9 @@ static void test_models_that_are_not_loaded(void **state)
         assert_string_equal(json_at(doc, "/models/0/details/families/0"), "qwen3");
         assert_string_equal(json_at(doc, "/models/1/details/family"), "");
         assert_string_equal(json_at(doc, "/models/1/details/parameter_size"), "");
+        /* Zed cannot read a list without them */
+        assert_true(strcmp(json_at(doc, "/models/0/modified_at"), "1971") > 0);
+        assert_string_equal(json_at(doc, "/models/1/modified_at"), "1970-01-01T00:00:00Z");
         if (again == 0)
             yyjson_doc_free(doc);
     }
@@ -121,9 +135,14 @@ static void test_models_that_are_not_loaded(void **state)
     assert_true(json_number_at(show, "/model_info/qwen3.context_length") > 0);
     assert_true(json_number_at(show, "/model_info/qwen3.block_count") > 0);
     assert_string_equal(json_at(show, "/capabilities/1"), "tools");
+    assert_true(strcmp(json_at(show, "/modified_at"), "1971") > 0);
     assert_true(strlen(json_at(show, "/template")) > 100);
     yyjson_doc_free(show);
     yyjson_doc_free(api_kit_post(&kit, "/api/show", "{\"model\":\"gone\"}", 200));
+    expect_embedding(&kit, "{\"model\":\"e\"}");
+    api_kit_close(&kit);
+    api_kit_open(&kit, &(struct api_kit_options){.family = "bert", .name = "e"});
+    expect_embedding(&kit, "{\"model\":\"e\"}");
     api_kit_close(&kit);
     api_kit_open(&kit, &(struct api_kit_options){.family = "qwen3"});
     loaded = api_kit_get(&kit, "/api/tags", 200);
