@@ -161,8 +161,8 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     if (yyjson_arr_size(messages) == 0)
         return read_without_prompt(request, &body);
     TRY(openai_read_tools(request, &body));
-    TRY(openai_read_messages(request, &body));
-    TRY(openai_read_tool_choice(request, &body)); /* not Ollama's, but useful */
+    TRY(openai_read_messages(request, &body, true)); /* pictures alone, for one */
+    TRY(openai_read_tool_choice(request, &body));    /* not Ollama's, but useful */
     return read_extras(request, &body);
 }
 
@@ -212,6 +212,7 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
 {
     struct json_reader body = {root, "", error, &request->asked};
     struct str system = STR_NONE;
+    yyjson_val *images = NULL;
     bool raw = false;
 
     TRY(read_settings(request, &body, in_response));
@@ -222,6 +223,10 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     if (request->prompt.len == 0)
         return read_without_prompt(request, &body);
     if (raw || json_read_text(json_read_get(&body, "suffix")).len > 0) {
+        TRY(json_read_array(&body, "images", &images));
+        if (yyjson_arr_size(images) > 0)
+            return json_read_error_kind(&body, API_ERROR_UNSUPPORTED, "images",
+                                        "cannot be combined with 'raw' or 'suffix'");
         request->source = GEN_SOURCE_TEXT;
         request->reasoning_mode = REASONING_RAW;
         return openai_read_suffix(request, &body);

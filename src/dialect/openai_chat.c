@@ -39,7 +39,7 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     TRY(read_modalities(&body));
     TRY(openai_read_logprobs(request, &body));
     TRY(openai_read_tools(request, &body));
-    TRY(openai_read_messages(request, &body));
+    TRY(openai_read_messages(request, &body, false));
     return openai_read_tool_choice(request, &body);
 }
 

@@ -89,9 +89,10 @@ enum err openai_read_break(struct gen_request *request, const struct json_reader
 /* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;
 
-/* "messages" of chat completions, and whether to continue the last one. */
-enum err openai_read_messages(struct gen_request *request,
-                              const struct json_reader *body) NODISCARD;
+/* "messages" of chat completions, and whether to continue the last one. `bare`: messages may lack
+ * their content. */
+enum err openai_read_messages(struct gen_request *request, const struct json_reader *body,
+                              bool bare) NODISCARD;
 
 /* "tools" of chat completions. */
 enum err openai_read_tools(struct gen_request *request, const struct json_reader *body) NODISCARD;

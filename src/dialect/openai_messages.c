@@ -153,7 +153,8 @@ static enum err read_assistant(struct gen_request *request, const struct json_re
     return read_calls(request, reader, message);
 }
 
-static enum err read_message(struct gen_request *request, const struct json_reader *reader)
+static enum err read_message(struct gen_request *request, const struct json_reader *reader,
+                             bool bare)
 {
     enum role role;
 
@@ -164,13 +165,17 @@ static enum err read_message(struct gen_request *request, const struct json_read
     TRY(json_read_str(reader, "name", &message->name));
     if (role == ROLE_ASSISTANT)
         return read_assistant(request, reader, message);
-    if (json_read_get(reader, "content") == NULL)
+    if (json_read_get(reader, "content") != NULL)
+        TRY(openai_read_content(request, reader, "content", message));
+    else if (bare)
+        TRY(message_set_text(message, &request->arena, STR("")));
+    else
         return json_read_error(reader, "content", "is missing");
-    TRY(openai_read_content(request, reader, "content", message));
     return role == ROLE_TOOL ? json_read_str(reader, "tool_call_id", &message->call_id) : ERR_OK;
 }
 
-enum err openai_read_messages(struct gen_request *request, const struct json_reader *body)
+enum err openai_read_messages(struct gen_request *request, const struct json_reader *body,
+                              bool bare)
 {
     struct conversation *talk = &request->conversation;
     struct json_list list = json_list(body, "messages");
@@ -186,7 +191,7 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
                                OPENAI_MESSAGES_MAX);
     TRY(conversation_reserve(talk, yyjson_arr_size(messages)));
     while (json_next(&list, &message))
-        TRY(read_message(request, &message));
+        TRY(read_message(request, &message, bare));
     TRY(list.err);
     TRY(json_read_bool(body, "continue_final_message", &wanted));
     const struct message *last = &talk->messages[talk->count - 1];

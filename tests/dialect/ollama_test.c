@@ -49,6 +49,20 @@ static void test_chat(void **state)
     api_parsed_fini(&parsed);
 }
 
+/* Ollama's clients leave out what is empty. */
+static void test_messages_without_content(void **state)
+{
+    struct api_parsed parsed;
+
+    (void)state;
+    api_parse(&parsed, &dialect_ollama_chat,
+              "{'messages':[{'role':'user'},{'role':'assistant','tool_calls':[{'function':{'name':"
+              "'f','arguments':{}}}]},{'role':'tool','tool_name':'f'}]}");
+    assert_ok(parsed.err);
+    assert_int_equal(parsed.request.conversation.count, 3);
+    api_parsed_fini(&parsed);
+}
+
 static void test_formats_and_thinking(void **state)
 {
     static const struct {
@@ -157,6 +171,8 @@ static const struct api_bad bad_generates[] = {
     {"{'prompt':5}", API_ERROR_INVALID, "prompt", "must be a string"},
     {"{'prompt':'x','template':'y'}", API_ERROR_UNSUPPORTED, "template", "--chat-template-file"},
     {"{'prompt':'x','images':['*']}", API_ERROR_INVALID, "images", "in base64"},
+    {"{'prompt':'x','raw':true,'images':['AAAA']}", API_ERROR_UNSUPPORTED, "images", "'raw'"},
+    {"{'prompt':'x','suffix':'y','images':['AAAA']}", API_ERROR_UNSUPPORTED, "images", "'suffix'"},
     {"{'prompt':'x','context':[-1]}", API_ERROR_INVALID, "context", "ids of tokens only"},
 };
 
@@ -297,7 +313,7 @@ static void test_bodies(void **state)
     api_stream_fini(&stream);
 }
 
-TEST_SUITE(TEST(test_chat), TEST(test_formats_and_thinking), TEST(test_generate),
-           TEST(test_no_prompt), TEST(test_bad_requests_are_named),
+TEST_SUITE(TEST(test_chat), TEST(test_messages_without_content), TEST(test_formats_and_thinking),
+           TEST(test_generate), TEST(test_no_prompt), TEST(test_bad_requests_are_named),
            TEST(test_without_memory_and_mutations), TEST(test_chat_stream), TEST(test_text_records),
            TEST(test_bodies))
