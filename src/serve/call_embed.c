@@ -32,7 +32,7 @@ struct reading {
     struct call *call;
     const struct engine_facts *facts;
     struct api_error *error;
-    token_id *scratch; /* as many as the context, and one more */
+    token_id *scratch; /* as many as the context */
     size_t count;
 };
 
@@ -54,16 +54,40 @@ static enum err too_long(const struct reading *reading, const char *field, size_
     return ERR_LIMIT;
 }
 
+/* Of a text that has more tokens than there is room: those that fit, and the token that the
+ * tokenizer puts at the end of every input. */
+static enum err add_beginning(const struct reading *reading, struct str text, unsigned flags,
+                              size_t room, size_t count, struct errinfo *info)
+{
+    const struct engine *engine = model_engine(reading->call->model);
+    token_id *all = mem_try_alloc_array(count, sizeof(*all)), *out;
+
+    if (all == NULL)
+        return ERR_NOMEM;
+    enum err err = engine_tokenize(engine, text, flags, all, count, &count, info);
+    out = reading->scratch + reading->count;
+    if (err == ERR_OK && room > 0) {
+        memcpy(out, all, room * sizeof(*all));
+        if (engine_token_is_control(engine, all[count - 1]))
+            out[room - 1] = all[count - 1];
+    }
+    mem_free(all);
+    return err;
+}
+
 static enum err add_text(struct reading *reading, struct str text, unsigned flags)
 {
     size_t room = reading->facts->context - MIN(reading->count, reading->facts->context), count;
     struct errinfo info = {0};
     enum err err = engine_tokenize(model_engine(reading->call->model), text, flags,
                                    reading->scratch + reading->count, room, &count, &info);
+    bool cut = err == ERR_LIMIT && reading->call->request.embed->truncate;
 
+    if (cut)
+        err = add_beginning(reading, text, flags, room, count, &info);
     if (err != ERR_OK && err != ERR_LIMIT)
         return api_error_from(reading->error, err, &info);
-    reading->count += count;
+    reading->count += cut ? room : count;
     return err;
 }
 

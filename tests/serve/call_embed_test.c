@@ -118,6 +118,32 @@ static void test_a_long_input_is_refused(void **state)
     api_kit_close(&kit);
 }
 
+/* Ollama cuts long inputs: the vector is that of the tokens that fit. */
+static void test_a_long_input_is_cut(void **state)
+{
+    char body[BODY_BYTES], text[600], pointer[64];
+    struct api_kit kit;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(text) - 1; i++)
+        text[i] = (char)('a' + i % 26);
+    text[sizeof(text) - 1] = '\0';
+    api_kit_open(&kit, &(struct api_kit_options){.fake.context = 512});
+    snprintf(body, sizeof(body), "{\"input\":[\"other\",\"%s\",\"%.512s\"]}", text, text);
+    yyjson_doc *doc = api_kit_post(&kit, "/api/embed", body, 200);
+    assert_int_equal(json_number_at(doc, "/prompt_eval_count"), 5 + 512 + 512);
+    for (size_t k = 0; k < ENGINE_FAKE_VECTOR; k++) {
+        snprintf(pointer, sizeof(pointer), "/embeddings/2/%zu", k);
+        double value = value_at(doc, pointer);
+        snprintf(pointer, sizeof(pointer), "/embeddings/1/%zu", k);
+        assert_float_equal(value_at(doc, pointer), value, 1e-3);
+    }
+    yyjson_doc_free(doc);
+    snprintf(body, sizeof(body), "{\"input\":\"%s\",\"truncate\":false}", text);
+    yyjson_doc_free(api_kit_post(&kit, "/api/embed", body, 400));
+    api_kit_close(&kit);
+}
+
 /* Of a model for embeddings: the cosine. */
 static void test_scores_are_cosines(void **state)
 {
@@ -220,6 +246,7 @@ static void test_requests_are_shown_to_admins(void **state)
 }
 
 TEST_SUITE(TEST(test_a_list_comes_in_order), TEST(test_dimensions),
-           TEST(test_a_long_input_is_refused), TEST(test_scores_are_cosines),
-           TEST(test_a_reranker_scores_pairs), TEST(test_an_encoder_does_not_chat),
-           TEST(test_a_client_that_leaves), TEST(test_requests_are_shown_to_admins))
+           TEST(test_a_long_input_is_refused), TEST(test_a_long_input_is_cut),
+           TEST(test_scores_are_cosines), TEST(test_a_reranker_scores_pairs),
+           TEST(test_an_encoder_does_not_chat), TEST(test_a_client_that_leaves),
+           TEST(test_requests_are_shown_to_admins))
