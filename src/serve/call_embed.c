@@ -34,6 +34,7 @@ struct reading {
     struct api_error *error;
     token_id *scratch; /* as many as the context */
     size_t count;
+    bool uncounted; /* `count` is the least that it can be */
 };
 
 static enum err too_long(const struct reading *reading, const char *field, size_t index, bool list,
@@ -44,8 +45,9 @@ static enum err too_long(const struct reading *reading, const char *field, size_
 
     snprintf(name, sizeof(name), list ? "%s[%zu]" : "%s", field, index);
     api_error_set(reading->error, API_ERROR_CONTEXT, name,
-                  "'%s' has %zu tokens, but the context of the model has %u. Shorten the input%s.",
-                  name, count, context,
+                  "'%s' has %s%zu tokens, but the context of the model has %u. Shorten the "
+                  "input%s.",
+                  name, reading->uncounted ? "at least " : "", count, context,
                   context < reading->facts->context_trained ? ", or start the server with a larger "
                                                               "--ctx-size"
                                                             : "");
@@ -75,7 +77,7 @@ static enum err add_beginning(const struct reading *reading, struct str text, un
     return err;
 }
 
-static enum err add_text(struct reading *reading, struct str text, unsigned flags)
+static enum err tokenize(struct reading *reading, struct str text, unsigned flags)
 {
     size_t room = reading->facts->context - MIN(reading->count, reading->facts->context), count;
     struct errinfo info = {0};
@@ -88,6 +90,35 @@ static enum err add_text(struct reading *reading, struct str text, unsigned flag
     if (err != ERR_OK && err != ERR_LIMIT)
         return api_error_from(reading->error, err, &info);
     reading->count += cut ? room : count;
+    return err;
+}
+
+/* Not by tokens_from_string, which adds nothing at the end of an input; but with its limits. */
+static enum err add_text(struct reading *reading, struct str text, unsigned flags)
+{
+    struct tokens_caller caller = call_caller(reading->call);
+    size_t least = tokens_at_least(model_tokens(reading->call->model), text.len);
+    size_t cost = text.len > TOKENS_CHARGE_BYTES ? text.len * TOKENS_COST : 0;
+    struct errinfo info = {0};
+    enum err err = ERR_OK;
+
+    if (least > reading->facts->context && !reading->call->request.embed->truncate) {
+        reading->uncounted = true;
+        reading->count += least;
+        return ERR_LIMIT;
+    }
+    if (caller.stopped(caller.arg))
+        err = ERR_CANCELLED;
+    else if (text.len > TOKENS_TEXT_BYTES)
+        err = err_set(&info, ERR_LIMIT, "an input has %zu bytes of text; the limit is %d", text.len,
+                      TOKENS_TEXT_BYTES);
+    else if (cost > 0)
+        err = caller.charge(caller.arg, cost, &info);
+    if (err != ERR_OK)
+        return api_error_from(reading->error, err, &info);
+    err = tokenize(reading, text, flags);
+    if (cost > 0)
+        caller.release(caller.arg, cost);
     return err;
 }
 
@@ -186,6 +217,7 @@ static enum err read_item(struct reading *reading, size_t index, const char **fi
     *at = is_query ? index - request->count : index;
     *list = (is_query ? request->queries_count : request->count) > 1;
     reading->count = 0;
+    reading->uncounted = false;
     if (pairs)
         return add_pair(reading, request->queries[request->queries_count > 1 ? index : 0].text,
                         input->text);

@@ -144,6 +144,33 @@ static void test_a_long_input_is_cut(void **state)
     api_kit_close(&kit);
 }
 
+/* The limits of other texts: what cannot fit is not tokenized, and what may be cut is not longer than
+ * any text. */
+static void test_texts_have_limits(void **state)
+{
+    size_t len = 17 << 20;
+    struct api_kit kit;
+    struct buf body;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.fake.context = 512});
+    buf_init(&body, 2 * len);
+    buf_append_str(&body, "{\"input\":\"");
+    memset(buf_reserve(&body, len), 'a', len);
+    buf_commit(&body, len);
+    buf_append_str(&body, "\"}");
+    assert_ok(body.err);
+    yyjson_doc *doc = api_kit_post(&kit, "/api/embed", buf_str(&body), 413);
+    assert_non_null(strstr(json_at(doc, "/error"), "bytes of text"));
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/v1/embeddings", buf_str(&body), 400);
+    assert_string_equal(json_at(doc, "/error/code"), "context_length_exceeded");
+    assert_non_null(strstr(json_at(doc, "/error/message"), "at least"));
+    yyjson_doc_free(doc);
+    buf_fini(&body);
+    api_kit_close(&kit);
+}
+
 /* Of a model for embeddings: the cosine. */
 static void test_scores_are_cosines(void **state)
 {
@@ -247,6 +274,6 @@ static void test_requests_are_shown_to_admins(void **state)
 
 TEST_SUITE(TEST(test_a_list_comes_in_order), TEST(test_dimensions),
            TEST(test_a_long_input_is_refused), TEST(test_a_long_input_is_cut),
-           TEST(test_scores_are_cosines), TEST(test_a_reranker_scores_pairs),
-           TEST(test_an_encoder_does_not_chat), TEST(test_a_client_that_leaves),
-           TEST(test_requests_are_shown_to_admins))
+           TEST(test_texts_have_limits), TEST(test_scores_are_cosines),
+           TEST(test_a_reranker_scores_pairs), TEST(test_an_encoder_does_not_chat),
+           TEST(test_a_client_that_leaves), TEST(test_requests_are_shown_to_admins))
