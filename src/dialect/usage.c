@@ -20,8 +20,8 @@ uint32_t usage_written(const struct answer *answer)
 
     if (!request->cache_write || off || usage->computed == 0)
         return 0;
-    if (request->cache_write_max == 0)
-        return usage->computed - 1;
+    if (request->cache_write_max == 0) /* the last token of each prompt is not written */
+        return usage->computed - MIN(usage->computed, (uint32_t)request->more_count + 1);
     uint32_t cached = usage_cached(usage);
     return request->cache_write_max > cached ? request->cache_write_max - cached : 0;
 }

@@ -70,6 +70,10 @@ static void test_written(void **state)
         request.cache_write = cases[i].write;
         assert_int_equal(usage_written(&answer), cases[i].written);
     }
+    request.cache_read = request.cache_write = true;
+    request.more_count = 2; /* three prompts */
+    answer.usage = (struct gen_usage){.prompt = 100, .computed = 100};
+    assert_int_equal(usage_written(&answer), 97);
     answer_fini(&answer);
     gen_request_fini(&request);
 }
