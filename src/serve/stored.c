@@ -280,12 +280,29 @@ static enum err fail_unknown(const struct call *call, struct api_error *error)
                          SHELF_ID_BYTES, buf_str(&call->capture));
 }
 
+static void read_param(const struct call *call, const char *name, char out[PARAM_BYTES_MAX])
+{
+    struct buf value;
+
+    out[0] = '\0';
+    buf_init(&value, PARAM_BYTES_MAX);
+    if (http_query_get(buf_text(&call->query), str_from(name), &value) == ERR_OK)
+        snprintf(out, PARAM_BYTES_MAX, "%s", buf_str(&value));
+    buf_fini(&value);
+}
+
+/* A client that wants the events again must not take their absence for the end. */
 enum err endpoint_response(struct call *call, const struct json_reader *body, struct json *json)
 {
     static const char *const none[] = {NULL};
+    char stream[PARAM_BYTES_MAX];
+
+    read_param(call, "stream", stream);
+    if (str_eq(str_from(stream), STR("true")))
+        return api_error_set(body->error, API_ERROR_UNSUPPORTED, "stream",
+                             "'stream' is not supported: a stored response is sent as a whole.");
     yyjson_doc *record =
         read_record(call->api->options.stored, call->who, buf_text(&call->capture));
-
     if (record == NULL)
         return fail_unknown(call, body->error);
     json_members(json, yyjson_obj_get(yyjson_doc_get_root(record), "response"), none);
@@ -314,17 +331,6 @@ struct list_params {
     bool ascending;
     char after[PARAM_BYTES_MAX];
 };
-
-static void read_param(const struct call *call, const char *name, char out[PARAM_BYTES_MAX])
-{
-    struct buf value;
-
-    out[0] = '\0';
-    buf_init(&value, PARAM_BYTES_MAX);
-    if (http_query_get(buf_text(&call->query), str_from(name), &value) == ERR_OK)
-        snprintf(out, PARAM_BYTES_MAX, "%s", buf_str(&value));
-    buf_fini(&value);
-}
 
 static enum err read_params(const struct call *call, struct list_params *params,
                             struct api_error *error)

@@ -196,6 +196,10 @@ static void test_a_stream_is_stored(void **state)
     assert_string_equal(json_at(doc, "/status"), "incomplete");
     assert_int_equal(strlen(json_at(doc, "/output/0/content/0/text")), 16);
     yyjson_doc_free(doc);
+    snprintf(path, sizeof(path), RESPONSES "/%s?stream=true", id); /* not as a stream again */
+    doc = api_kit_get(&place.kit, path, 400);
+    assert_string_equal(json_at(doc, "/error/param"), "stream");
+    yyjson_doc_free(doc);
     doc = post(&place, "'input':'two'", id, 200);
     assert_true(json_number_at(doc, "/usage/input_tokens_details/cached_tokens") > 0);
     yyjson_doc_free(doc);
