@@ -737,6 +737,22 @@ static bool check_model(const struct call *call, struct api_error *error)
     return !embed->only;
 }
 
+/* Clients write the tokens of other models. */
+static bool check_biases(const struct call *call, struct api_error *error)
+{
+    const struct sample_params *sample = &call->request.sample;
+
+    for (size_t i = 0; i < sample->biases_count; i++) {
+        if (engine_token_valid(model_engine(call->model), sample->biases[i].token))
+            continue;
+        api_error_set(error, API_ERROR_INVALID, "logit_bias",
+                      "'logit_bias' has the token %d, which is not in the vocabulary of %u.",
+                      sample->biases[i].token, model_facts(call->model)->vocab);
+        return false;
+    }
+    return true;
+}
+
 void call_generate(struct call *call)
 {
     struct api_error error = {0};
@@ -745,8 +761,8 @@ void call_generate(struct call *call)
         answer_without_prompt(call);
         return;
     }
-    if (!check_model(call, &error) || call_prepare(call, &error) != ERR_OK ||
-        !preflight(call, &error)) {
+    if (!check_model(call, &error) || !check_biases(call, &error) ||
+        call_prepare(call, &error) != ERR_OK || !preflight(call, &error)) {
         call_fail(call, &error);
         return;
     }

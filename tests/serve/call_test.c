@@ -492,6 +492,8 @@ static void test_errors_before_anything_runs(void **state)
         {CHAT, "{" MESSAGES ",\"temperature\":\"hot\"}", 400, "invalid_request_error",
          "temperature"},
         {CHAT, "{" MESSAGES ",\"n\":100}", 400, "invalid_request_error", "n"},
+        {CHAT, "{" MESSAGES ",\"logit_bias\":{\"50256\":-100}}", 400, "invalid_request_error",
+         "'logit_bias' has the token 50256"},
         {CHAT, "{\"messages\":[]}", 400, "invalid_request_error", ""},
         {CHAT, "{" MESSAGES ",\"tool_choice\":\"required\"}", 400, "invalid_request_error", "tool"},
         {"/v1/completions", "{\"prompt\":\"\"}", 400, "invalid_request_error", "empty"},
