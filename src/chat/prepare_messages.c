@@ -1,6 +1,7 @@
 /*
  * prepare_messages.c: prepares the conversation for the template: volatile system text becomes
- * neutral, tools get a fixed order, late system text moves to the front, and thoughts that the client dropped in a tool-call loop are restored.
+ * neutral, tools get a fixed order and results that of their calls, late system text moves to the
+ * front, and thoughts that the client dropped in a tool-call loop are restored.
  */
 #include "chat/prepare_impl.h"
 
@@ -116,10 +117,65 @@ static enum err move_late_system(struct prepare_run *run)
     return merge(run->request, user - 1, user + 1, late);
 }
 
+/* ---- results of tools ----
+ *
+ *      calls a, b; result of b, result of a   ->   calls a, b; result of a, result of b
+ *
+ * Clients run calls side by side and send the results as they come: each names its call. Most
+ * templates do not show these names, so a model takes the first result for that of the first call.
+ * Results of which one names no call stay as they are. */
+
+enum { ORDERED_MAX = 256 };
+
+static size_t call_of(const struct message *turn, struct str id)
+{
+    for (size_t i = 0; id.len > 0 && i < turn->calls_count; i++)
+        if (str_eq(turn->calls[i].id, id))
+            return i;
+    return SIZE_MAX;
+}
+
+static void order_results(const struct message *turn, struct message *results, size_t count)
+{
+    size_t calls[ORDERED_MAX];
+
+    if (count > ORDERED_MAX || turn->calls_count > ORDERED_MAX)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        calls[i] = call_of(turn, results[i].call_id);
+        if (calls[i] == SIZE_MAX)
+            return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        struct message result = results[i];
+        size_t call = calls[i], k = i;
+
+        for (; k > 0 && calls[k - 1] > call; k--) {
+            calls[k] = calls[k - 1];
+            results[k] = results[k - 1];
+        }
+        calls[k] = call;
+        results[k] = result;
+    }
+}
+
+static void order_all_results(struct conversation *talk)
+{
+    for (size_t i = 0, end; i < talk->count; i = end) {
+        end = i + 1;
+        if (talk->messages[i].role != ROLE_ASSISTANT || talk->messages[i].calls_count < 2)
+            continue;
+        while (end < talk->count && talk->messages[end].role == ROLE_TOOL)
+            end++;
+        order_results(&talk->messages[i], &talk->messages[i + 1], end - i - 1);
+    }
+}
+
 enum err prepare_messages(struct prepare_run *run)
 {
     struct conversation *talk = &run->request->conversation;
 
+    order_all_results(talk);
     if (run->tools->neutral)
         TRY(neutral_tools(run->tools->neutral, talk, &run->out->changed));
     for (size_t i = 0; i < talk->count; i++) {

@@ -409,6 +409,46 @@ static void test_call_ids(void **state)
 
 /* ---- other sources ---- */
 
+#define TWO_CALLS                                                                                  \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"tool_calls\":" \
+    "["                                                                                            \
+    "{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"                           \
+    "{\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+#define RESULT_OF(id, text) \
+    "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"" text "\"}"
+
+/* Templates show no ids: the n-th result is that of the n-th call, in whatever order they come. */
+static void test_results_follow_their_calls(void **state)
+{
+    static const struct {
+        const char *json;
+        bool ordered;
+    } cases[] = {
+        {TWO_CALLS RESULT_OF("a", "one") "," RESULT_OF("b", "two") "]}", true},
+        {TWO_CALLS RESULT_OF("b", "two") "," RESULT_OF("a", "one") "]}", true},
+        {TWO_CALLS RESULT_OF("b", "two") "," RESULT_OF("c", "one") "]}", false}, /* of no call */
+        {TWO_CALLS RESULT_OF("b", "two") ",{\"role\":\"user\",\"content\":\"y\"}," RESULT_OF(
+             "a", "one") "]}",
+         false},
+    };
+    struct bench bench;
+    struct prompt prompt;
+    char text[2048];
+
+    (void)state;
+    bench_open(&bench, false);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        read_request(&prompt, cases[i].json);
+        assert_ok(make(&prompt, &bench));
+        shown(&prompt, text, sizeof(text));
+        const char *one = strstr(text, "one"), *two = strstr(text, "two");
+        assert_true(one != NULL && two != NULL);
+        assert_int_equal(one < two, cases[i].ordered);
+        drop(&prompt);
+    }
+    bench_close(&bench);
+}
+
 static void test_text_and_tokens(void **state)
 {
     static const int32_t good[] = {72, 105}, bad[] = {72, 9999};
@@ -769,7 +809,8 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
            TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),
-           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_context), TEST(test_infill),
-           TEST(test_infill_that_cannot_be), TEST(test_grammars),
-           TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
-           TEST(test_every_allocation_may_fail), TEST(test_a_long_text_is_copied_twice))
+           TEST(test_call_ids), TEST(test_results_follow_their_calls), TEST(test_text_and_tokens),
+           TEST(test_context), TEST(test_infill), TEST(test_infill_that_cannot_be),
+           TEST(test_grammars), TEST(test_grammars_that_cannot_be),
+           TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail),
+           TEST(test_a_long_text_is_copied_twice))
