@@ -154,6 +154,24 @@ enum err answer_add_logprob(struct answer *answer, size_t index, const struct sa
     return ERR_OK;
 }
 
+void answer_keep_logprobs(struct answer *answer, size_t index, size_t bytes)
+{
+    struct answer_choice *choice = &answer->choices[index];
+    size_t first = choice->logprobs_count, kept = choice->logprobs_kept;
+    char text[16]; /* only its length counts */
+
+    while (first > kept && bytes > 0) {
+        token_id token = choice->logprobs[--first].token;
+        bytes -=
+            MIN(bytes, answer->token_bytes(answer->token_bytes_arg, token, text, sizeof(text)));
+    }
+    choice->logprobs_kept = kept + choice->logprobs_count - first;
+    if (first > kept)
+        memmove(&choice->logprobs[kept], &choice->logprobs[first],
+                (choice->logprobs_count - first) * sizeof(*choice->logprobs));
+    choice->logprobs_count = choice->logprobs_kept;
+}
+
 /* Milliseconds from `from` to `to`; 0 if either never happened. */
 static double span_ms(uint64_t from, uint64_t to)
 {

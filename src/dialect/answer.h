@@ -63,6 +63,7 @@ struct answer_choice {
     struct answer_logprob *logprobs; /* NULL unless asked for */
     size_t logprobs_count, logprobs_cap;
     size_t logprobs_prompt; /* of them, of the prompt: the first ones */
+    size_t logprobs_kept;   /* of them, of the content: answer_keep_logprobs */
     size_t logprobs_sent;   /* the composer's: entries already sent in a chunk */
     size_t logprobs_text;   /* the composer's: characters of their texts */
     token_id *tokens;       /* NULL unless asked for */
@@ -169,6 +170,7 @@ struct dialect {
     /* NULL: `keepalive`. May be called before begin: the first one then opens the stream, and begin
      * does not repeat it. Later ones may be sent any number of times, anywhere in the stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
+    bool content_logprobs;  /* those of thoughts, markup and stop texts are left out */
     bool keepalive_changes; /* what it writes depends on the events before it */
     bool continues; /* requests may name a stored answer: gen_request.earlier is set before parse */
     /* What is stored of a complete answer, as JSON (serve/stored.h); NULL: nothing. */
@@ -209,6 +211,10 @@ enum err answer_add_token(struct answer *answer, size_t choice, token_id token) 
 /* Stores the probabilities of one token. ERR_NOMEM. */
 enum err answer_add_logprob(struct answer *answer, size_t choice,
                             const struct sample_pick *pick) NODISCARD;
+
+/* Of the probabilities added since the last call, keeps those of the last tokens, which make up this
+ * many bytes of content. */
+void answer_keep_logprobs(struct answer *answer, size_t choice, size_t bytes);
 
 /* Milliseconds and speeds, for `timings` and the log line. */
 struct answer_timings {

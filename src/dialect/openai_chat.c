@@ -265,4 +265,5 @@ const struct dialect dialect_openai_chat = {
     .end = chat_end,
     .stream_error = chat_stream_error,
     .keepalive_event = chat_keepalive,
+    .content_logprobs = true,
 };

@@ -722,6 +722,7 @@ const struct dialect dialect_openai_responses = {
     .end = responses_end,
     .stream_error = responses_stream_error,
     .keepalive_event = responses_keepalive,
+    .content_logprobs = true,
     .keepalive_changes = true,
     .continues = true,
     .record = responses_record,

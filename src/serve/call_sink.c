@@ -142,10 +142,21 @@ static bool is_over(const struct call_choice *choice)
     return failed(choice) || choice->stop_at_next_call || choice->stop.found >= 0;
 }
 
+/* Of the tokens since the last event, `bytes` are content. */
+static void keep_logprobs(struct call_choice *choice, size_t bytes)
+{
+    struct call *call = choice->call;
+
+    if (call->request.sample.logprob && call->request.reasoning_mode != REASONING_RAW &&
+        api_dialect(call->endpoint)->content_logprobs)
+        answer_keep_logprobs(&call->answer, choice->index, bytes);
+}
+
 static void tell(struct call_choice *choice, const struct output_event *event)
 {
     struct call *call = choice->call;
 
+    keep_logprobs(choice, event->type == OUTPUT_CONTENT ? event->text.len : 0);
     enum err err = answer_add(&call->answer, choice->index, event);
     if (err != ERR_OK) {
         fail_with(choice, err, NULL);
@@ -388,14 +399,17 @@ static void finish_text(struct call_choice *choice, const struct gen_result *res
     if (choice->call->request.prefill_only) /* the sampled token may be half a character */
         return;
     push_text(choice, result->tail);
-    if (is_over(choice))
+    if (is_over(choice)) {
+        keep_logprobs(choice, 0);
         return;
+    }
     choice->call_truncated = cut;
     enum err err = output_finish(choice->output, cut);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
     if (!failed(choice))
         tell_content(choice, stop_text_flush(&choice->stop));
+    keep_logprobs(choice, 0);
 }
 
 static void set_finish(struct call_choice *choice, const struct gen_result *result)

@@ -701,6 +701,64 @@ static void test_reasoning_tokens_before_a_call(void **state)
     api_kit_close(&kit);
 }
 
+/* The texts of the tokens in a list of log-probabilities. */
+static const char *tokens_at(yyjson_doc *doc, const char *pointer, char *out, size_t size)
+{
+    yyjson_val *list = yyjson_doc_ptr_get(doc, pointer), *entry;
+    size_t i, count, len = 0;
+
+    out[0] = '\0';
+    yyjson_arr_foreach(list, i, count, entry)
+    {
+        len += (size_t)snprintf(out + len, size - len, "%s",
+                                yyjson_get_str(yyjson_obj_get(entry, "token")));
+        assert_true(len < size);
+    }
+    return out;
+}
+
+/* Probabilities are those of the content: not of the thought, its end, or a stop text. */
+static void test_logprobs_are_of_the_content(void **state)
+{
+#define THINK "\"reasoning\":{\"max_tokens\":5},\"temperature\":0," LETTERS
+    static const char *const stops[] = {"", ",\"stop\":[\"ab\",\"ba\",\"ca\",\"ac\"]"};
+    struct events events;
+    struct api_kit kit;
+    char body[512], text[256], streamed[256];
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &thinker);
+    for (size_t i = 0; i < COUNT_OF(stops); i++) {
+        snprintf(body, sizeof(body),
+                 "{" THINK ",\"max_tokens\":30,\"logprobs\":true%s," MESSAGES "}", stops[i]);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        assert_string_equal(tokens_at(doc, "/choices/0/logprobs/content", text, sizeof(text)),
+                            json_at(doc, "/choices/0/message/content"));
+        snprintf(body, sizeof(body),
+                 "{\"stream\":true," THINK ",\"max_tokens\":30,\"logprobs\":true%s," MESSAGES "}",
+                 stops[i]);
+        read_events(&kit, CHAT, body, &events);
+        size_t len = 0;
+        for (size_t k = 0; k < events.count; k++)
+            if (events.data[k] != NULL)
+                len += strlen(tokens_at(events.data[k], "/choices/0/logprobs/content",
+                                        streamed + len, sizeof(streamed) - len));
+        assert_string_equal(streamed, text);
+        free_events(&events);
+        yyjson_doc_free(doc);
+    }
+    doc = api_kit_post(&kit, "/v1/responses",
+                       "{" THINK ",\"max_output_tokens\":30,\"top_logprobs\":1,\"input\":\"x\"}",
+                       200);
+    assert_string_equal(tokens_at(doc, "/output/1/content/0/logprobs", text, sizeof(text)),
+                        json_at(doc, "/output/1/content/0/text"));
+    assert_true(text[0] != '\0');
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+#undef THINK
+}
+
 /* A schema holds the answer of the model to it. */
 static void test_json_schema(void **state)
 {
@@ -844,5 +902,6 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_a_call_that_is_cut_off), TEST(test_i79_a_call_that_cannot_be_read),
            TEST(test_stop_texts_in_a_call), TEST(test_stop_texts_in_a_thought),
            TEST(test_thinking_budget), TEST(test_reasoning_tokens_before_a_call),
-           TEST(test_json_schema), TEST(test_choice_and_regex), TEST(test_a_call_or_json),
+           TEST(test_logprobs_are_of_the_content), TEST(test_json_schema),
+           TEST(test_choice_and_regex), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_recalled))
