@@ -39,7 +39,6 @@ static void write_facts(struct json *json, const struct model *model)
 
     json_key_uint(json, "context_length", facts->context);
     json_key_uint(json, "max_model_len", facts->context);
-    json_key_time(json, "created_at", model_loaded_s(model));
     json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
     write_uses(json, &facts->embed);
     json_key_open(json, "meta", '{');
@@ -95,12 +94,14 @@ static void write_aliases(struct json *json, const char *aliases)
 static void write_model(struct json *json, struct pool *pool, size_t index, bool admin)
 {
     struct model *model = pool_peek(pool, index);
+    uint64_t created_s = model ? model_loaded_s(model) : 0; /* both dialects need a time */
     struct pool_view view = {0};
 
     (void)pool_view(pool, index, &view);
     json_key_text(json, "id", view.name);
     json_key_text(json, "object", "model");
-    json_key_uint(json, "created", model ? model_loaded_s(model) : 0);
+    json_key_uint(json, "created", created_s);
+    json_key_time(json, "created_at", created_s);
     json_key_text(json, "owned_by", "hearth");
     json_key_text(json, "type", "model");
     json_key_text(json, "display_name", view.name);

@@ -341,6 +341,7 @@ static void test_list_load_unload(void **state)
     assert_string_equal(json_at(doc, "/data/0/id"), "a");
     assert_string_equal(json_at(doc, "/data/1/id"), "b");
     assert_string_equal(json_at(doc, "/data/1/state"), "known");
+    assert_string_equal(json_at(doc, "/data/1/created_at"), "1970-01-01T00:00:00Z");
     assert_string_equal(json_at(doc, "/last_id"), "b");
     assert_true(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/data/0/default")));
     yyjson_doc_free(doc);
