@@ -44,6 +44,7 @@ struct property {
 struct object {
     struct property *properties;
     size_t count;
+    bool named;            /* some are declared, even if none of them can be satisfied */
     size_t first_required; /* = count if none is */
     bool closed;           /* no additional ones, except those that match a pattern */
     uint32_t min, max;     /* of properties, if none is declared */
@@ -115,6 +116,7 @@ static enum err collect_names(struct schema_compiler *c, const struct schema_all
         TRY(add_names(c, object, &all->parts[i], "properties"));
     for (size_t i = 0; i < all->count; i++)
         TRY(add_names(c, object, &all->parts[i], "required"));
+    object->named = object->count > 0;
     return ERR_OK;
 }
 
@@ -456,7 +458,7 @@ static enum err compile_additional(struct schema_compiler *c, const struct schem
     TRY(compile_value(c, all, object, &(struct names){.declared = NULL}, &value));
     if (value == SCHEMA_NEVER)
         return ERR_OK;
-    if (names->child != NULL || names->end) {
+    if (object->named) {
         TRY(compile_names(c, names));
     } else if (value == SCHEMA_RULE_VALUE) {
         object->additional = SCHEMA_RULE_PAIR;

@@ -67,6 +67,11 @@ static const struct documents documents[] = {
       "{\"\":true}"},
      {"{\"ab\":true}", "{\"x\":1}", "{\"x\":true,\"ab\":true}", "{\"a\\u0062\":true}"}},
     {"{\"type\":\"object\"}", {"{}", "{\"a\":{\"b\":[]}}"}, {"[]", "{\"a\"}", "{\"a\":}", "1"}},
+    /* a declared name that needs an escape is no additional one either */
+    {"{\"type\":\"object\",\"properties\":{\"a\\n\":{\"const\":1}},\"additionalProperties\":{"
+     "\"const\":2}}",
+     {"{\"a\\n\":1}", "{\"a\\n\":1,\"a\":2}", "{\"a\":2}", "{}"},
+     {"{\"a\\n\":2}", "{\"a\\u000a\":2}", "{\"a\\n\":1,\"a\\n\":2}"}},
     {"{\"type\":\"object\",\"additionalProperties\":false}", {"{}"}, {"{\"a\":1}"}},
     {"{\"required\":[\"z\"]}",
      {"{\"z\":1}", "{\"z\":1,\"y\":2}"},
