@@ -29,6 +29,13 @@ static void on_reasoning(const struct output_event *event, void *arg)
         output->fn(event, output->arg);
 }
 
+static bool in_call(void *arg)
+{
+    struct output *output = arg;
+
+    return toolcall_in_call(output->calls);
+}
+
 static void on_call(const struct output_event *event, void *arg)
 {
     struct output *output = arg;
@@ -100,6 +107,7 @@ struct output *output_create(const struct output_options *options, output_event_
         .prompt_tail = options->prompt_tail,
         .call_openers = output->openers,
         .call_openers_count = COUNT_OF(output->openers),
+        .in_call = in_call,
         .thought_bytes_max = options->thought_bytes_max,
     };
 

@@ -286,6 +286,10 @@ static bool step_answer(struct reasoning *reasoning)
         return false;
     }
     answer(reasoning, hit.at);
+    if (reasoning->options.in_call != NULL && reasoning->options.in_call(reasoning->arg)) {
+        answer(reasoning, 1);
+        return true;
+    }
     reasoning->at += found[hit.which].len;
     reasoning->behind_open = hit.which == 0;
     reasoning->state = hit.which == 0 ? THOUGHT : ANSWER;

@@ -11,6 +11,7 @@
  *    bytes).
  *  - A closing marker at the beginning, without a thought, is dropped. So is markup around the
  *    answer, wherever it occurs; its opening also ends a thought.
+ *  - Inside a call all of these are text: the file that a tool writes may contain them.
  *  - Models quote calls in their thoughts, and they forget to close a thought before a call. Text
  *    from the opening of a call on is held back until that is decided: it is part of the thought if
  *    the thought is closed after it, and CONTENT if generation ends before that.
@@ -81,6 +82,9 @@ struct reasoning_options {
     /* markers that begin tool calls; borrowed, may be NULL */
     const struct str *call_openers;
     size_t call_openers_count; /* at most REASONING_OPENERS_MAX; empty ones are ignored */
+    /* whether the CONTENT so far ends inside a call; gets the `arg` of reasoning_create. NULL: it
+     * never does */
+    bool (*in_call)(void *arg);
     /* limit of the copy kept in case the thought is never closed, and of text that is held back
      * because it may be a call; 0 = 256 KiB */
     size_t thought_bytes_max;

@@ -426,6 +426,14 @@ enum err toolcall_finish(struct toolcall *call)
     return run(call);
 }
 
+bool toolcall_in_call(struct toolcall *call)
+{
+    call->asked = true;
+    enum err err = run(call); /* a buffer keeps ERR_NOMEM for the next push */
+    call->asked = false;
+    return err == ERR_OK && call->mode == TC_CALLS && call->mid;
+}
+
 bool toolcall_failed(const struct toolcall *call)
 {
     return call->mode == TC_DEAD;

@@ -122,4 +122,7 @@ enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
  * afterwards. */
 enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
+/* Whether the text so far ends inside a call, so that what follows belongs to it. */
+bool toolcall_in_call(struct toolcall *call);
+
 bool toolcall_failed(const struct toolcall *call); /* an ERROR was reported */

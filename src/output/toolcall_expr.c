@@ -224,7 +224,8 @@ static enum tc_step step_arg(struct toolcall *call)
         return TC_WAIT;
     if (text.ptr[0] == call->format->close)
         return end_call(call);
-    if (call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8 && !call->over)
+    bool patient = !call->over && !call->asked;
+    if (patient && call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8)
         return TC_WAIT;
     call->seen = text.len;
     enum marker_match match = read_key(call, text, &used);

@@ -62,6 +62,7 @@ struct toolcall {
     bool has_args;            /* this call's arguments were seen */
     bool first_arg;           /* the next argument is the first of its call */
     bool over;                /* the text is over */
+    bool asked;               /* in toolcall_in_call: long arguments do not wait to grow */
     int kind;                 /* of what is being read; used by the step function */
     unsigned position;        /* of the argument in the call */
     struct json_scan json;

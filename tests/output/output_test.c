@@ -165,6 +165,16 @@ static const struct golden goldens[] = {
      "[/INST]",
      "[THINK]a[/THINK]b[TOOL_CALLS]f[ARGS]{\"x\": 1}",
      "reasoning|a\ncontent|b\ncall 0|f|{\"x\": 1}\n"},
+    /* what arguments say about marks is theirs */
+    {{.reasoning = REASONING_MISTRAL, .calls = TOOLCALL_MISTRAL},
+     "[/INST]",
+     "[TOOL_CALLS]f[ARGS]{\"x\": \"[THINK] opens, [/THINK] closes\"}[THINK]a[/THINK]b",
+     "call 0|f|{\"x\": \"[THINK] opens, [/THINK] closes\"}\nreasoning|a\ncontent|b\n"},
+    {{.reasoning = REASONING_GEMMA, .calls = TOOLCALL_GEMMA},
+     "<|turn>model\n",
+     "<|tool_call>call:f{x:<|\"|>a<|channel>thought b<channel|>c<|\"|>}<tool_call|>"
+     "<|channel>thought\nd<channel|>e<|channel>",
+     "call 0|f|{\"x\":\"a<|channel>thought b<channel|>c\"}\nreasoning|d\ncontent|e\n"},
     {{.reasoning = REASONING_COHERE, .calls = TOOLCALL_COHERE},
      "",
      "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": "
