@@ -93,18 +93,55 @@ static bool find_cch(struct str text, size_t from, struct match *match)
 
 /* ---- clock: a time of day after a date ---- */
 
-static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+/* A name, or its first letters: Nov, Sept. */
+static bool is_month(struct str word)
+{
+    static const char *const names[] = {"January",   "February", "March",    "April",
+                                        "May",       "June",     "July",     "August",
+                                        "September", "October",  "November", "December"};
 
-/* Is there a month name within the last bytes before `end`? */
+    for (size_t i = 0; i < COUNT_OF(names) && word.len >= 3; i++)
+        if (str_starts(str_from(names[i]), word))
+            return true;
+    return false;
+}
+
+static size_t count_letters(struct str text, size_t at)
+{
+    size_t n = 0;
+
+    while (at + n < text.len && str_is_letter(text.ptr[at + n]))
+        n++;
+    return n;
+}
+
+/* What may be between a month and the number after it: nothing but a day, such as " 15, " or
+ * " 15th ". */
+static bool is_day(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool ordinal = i > 0 && str_is_digit(text.ptr[i - 1]) && count_letters(text, i) == 2;
+        if (ordinal)
+            i++;
+        else if (!str_is_digit(text.ptr[i]) && strchr(" ,.-", text.ptr[i]) == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Is there a month within the last bytes before `end`, and only a day between? */
 static bool has_month(struct str text, size_t end)
 {
     size_t at = end > DATE_BYTES_MAX ? end - DATE_BYTES_MAX : 0;
 
-    for (; at + 3 <= end; at++)
-        for (size_t m = 0; m < sizeof(months) - 1; m += 3)
-            if (memcmp(text.ptr + at, months + m, 3) == 0 &&
-                (at == 0 || !str_is_letter(text.ptr[at - 1])))
-                return true;
+    text.len = end;
+    while (at > 0 && at < end && str_is_letter(text.ptr[at - 1]))
+        at++;
+    for (size_t len; at < end; at += len + 1) {
+        len = count_letters(text, at);
+        if (is_month((struct str){text.ptr + at, len}) && is_day(str_skip(text, at + len)))
+            return true;
+    }
     return false;
 }
 
@@ -118,21 +155,27 @@ static size_t digits_before(struct str text, size_t end, size_t max)
     return n <= max ? n : 0;
 }
 
-/* 2026-11-15, 2026/11/15, 15.11.2026, 11/15/2026 */
+/* 2026-11-15, 2026/11/15, 15.11.2026, 11/15/2026; not the end of 192.168.10.20 */
 static bool is_numeric_date(struct str text, size_t end)
 {
-    size_t digits = 0, at = end;
+    size_t digits[3], at = end;
+    char between = '\0';
 
-    for (int part = 0; part < 3; part++) {
-        size_t n = digits_before(text, at, 4);
-        if (n == 0)
+    for (int part = 2; part >= 0; part--) {
+        digits[part] = digits_before(text, at, 4);
+        if (digits[part] == 0)
             return false;
-        digits += n;
-        at -= n;
-        if (part < 2 && (at == 0 || strchr("-/.", text.ptr[--at]) == NULL))
+        at -= digits[part];
+        if (at == 0 && part > 0)
+            return false;
+        if (part == 2)
+            between = text.ptr[at - 1];
+        if (part > 0 && (text.ptr[--at] != between || strchr("-/.", between) == NULL))
             return false;
     }
-    return digits >= 6 && digits <= 8;
+    size_t year = MAX(digits[0], digits[2]), day = MIN(digits[0], digits[2]);
+    return (year == 4 || year == 2) && day <= 2 && digits[1] <= 2 && year + day + digits[1] >= 6 &&
+           (at == 0 || text.ptr[at - 1] != between);
 }
 
 /* Does a date end at `end`? November 15, 2026; 15 Nov 2026; Nov 15 (of `date`, whose year comes
@@ -165,7 +208,8 @@ static size_t skip_zone(struct str text, size_t at)
                                        {"UTC", 3}, {"GMT", 3}, {"Z", 1}};
 
     for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (str_starts(str_skip(text, at), names[i])) {
+        if (str_starts(str_skip(text, at), names[i]) &&
+            count_letters(text, at + names[i].len) == 0) {
             at += names[i].len;
             break;
         }
