@@ -464,5 +464,10 @@ enum err constraint_write(struct constraint *constraint, const struct constraint
     constraint->triggers_count = 0;
     constraint->thought_open = constraint->thought_close = NULL;
     constraint->in_thought = constraint->answer_refused = false;
-    return finish(constraint, write_all(&writer, constraint), info);
+    enum err err = write_all(&writer, constraint);
+    if (err == ERR_OK && writer.mark_too_long)
+        err = err_set(info, ERR_UNSUPPORTED,
+                      "the model's chat template has a mark that is too long for a grammar; leave "
+                      "the format of the answer out, or use tool_choice auto without strict tools");
+    return finish(constraint, err, info);
 }

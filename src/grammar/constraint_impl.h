@@ -28,6 +28,7 @@ struct constraint_writer {
     const struct call_format *format;
     struct tool tools[CONSTRAINT_TOOLS_MAX]; /* those that may be called */
     size_t tools_count;
+    bool mark_too_long; /* for constraint_put_text: there is no grammar */
 };
 
 /* ---- constraint_text.c ---- */
@@ -39,7 +40,7 @@ struct constraint_exit {
     const char *then;
 };
 
-enum { CONSTRAINT_EXITS_MAX = 6 };
+enum { CONSTRAINT_EXITS_MAX = 6, CONSTRAINT_MARKER_CHARS_MAX = 64 };
 
 /* Writes the rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of
  * them. With `may_end` it may also end anywhere. NAME-1 is the text after the first character of

@@ -382,7 +382,11 @@ static enum err put_param(struct constraint_writer *writer, struct param *param,
     buf_init(&end, CONSTRAINT_BYTES_MAX);
     tc_value_end(writer->format, param->key, &end);
     param->end = tc_text(&end);
-    enum err err = end.err == ERR_OK ? fn(writer, param) : end.err;
+    enum err err = end.err;
+    if (err == ERR_OK && param->end.len > CONSTRAINT_MARKER_CHARS_MAX)
+        err = refuse(writer, param, "the name is too long for this call format");
+    else if (err == ERR_OK)
+        err = fn(writer, param);
     buf_fini(&end);
     return err;
 }

@@ -20,11 +20,7 @@
 #include "grammar/constraint_impl.h"
 #include "base/utf8.h"
 
-enum {
-    MARKER_CHARS_MAX = 64,
-    STATES_MAX = CONSTRAINT_EXITS_MAX * MARKER_CHARS_MAX + 1,
-    NO_STATE = -1
-};
+enum { STATES_MAX = CONSTRAINT_EXITS_MAX * CONSTRAINT_MARKER_CHARS_MAX + 1, NO_STATE = -1 };
 
 /* A state is a prefix of a marker: chars[0..len) of marker `exit`. Of equal prefixes only the first
  * is a state. */
@@ -36,7 +32,7 @@ struct state {
 struct automaton {
     const struct constraint_exit *exits;
     size_t exits_count;
-    uint32_t chars[CONSTRAINT_EXITS_MAX][MARKER_CHARS_MAX];
+    uint32_t chars[CONSTRAINT_EXITS_MAX][CONSTRAINT_MARKER_CHARS_MAX];
     size_t lens[CONSTRAINT_EXITS_MAX];
     struct state states[STATES_MAX];
     int states_count;
@@ -68,7 +64,7 @@ static void build(struct automaton *automaton, const struct constraint_exit *exi
         const char *at = marker.ptr, *end = marker.ptr + marker.len;
         size_t len = 0;
         for (; at < end; len++) {
-            assert(len < MARKER_CHARS_MAX);
+            assert(len < CONSTRAINT_MARKER_CHARS_MAX);
             automaton->chars[e][len] = utf8_next(&at, end);
         }
         automaton->lens[e] = len;
@@ -82,7 +78,7 @@ static void build(struct automaton *automaton, const struct constraint_exit *exi
 static int follow(const struct automaton *automaton, int from, uint32_t next)
 {
     const struct state *state = &automaton->states[from];
-    uint32_t text[MARKER_CHARS_MAX + 1];
+    uint32_t text[CONSTRAINT_MARKER_CHARS_MAX + 1];
 
     memcpy(text, automaton->chars[state->exit], state->len * sizeof(*text));
     text[state->len] = next;
@@ -156,6 +152,10 @@ void constraint_put_text(struct constraint_writer *writer, const char *name,
     uint32_t listed[STATES_MAX];
 
     assert(count > 0 && count <= CONSTRAINT_EXITS_MAX);
+    for (size_t i = 0; i < count; i++)
+        writer->mark_too_long |= utf8_count(exits[i].marker) > CONSTRAINT_MARKER_CHARS_MAX;
+    if (writer->mark_too_long)
+        return;
     build(&automaton, exits, count);
     for (int i = 0; i < automaton.states_count; i++) {
         if (exit_of(&automaton, i) != NULL)

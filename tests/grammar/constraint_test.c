@@ -476,6 +476,8 @@ static void test_content_of_llama_does_not_begin_with_a_brace(void **state)
 }
 
 #define STRICT(schema) "[{\"name\":\"f\",\"strict\":true,\"parameters\":" schema "}]"
+#define NAME_20        "an_endless_parameter"
+#define LONG_NAME      NAME_20 NAME_20 NAME_20 NAME_20
 #define LOOSE(schema)  "[{\"name\":\"f\",\"parameters\":" schema "}]"
 
 static void test_refusals_say_why(void **state)
@@ -515,6 +517,8 @@ static void test_refusals_say_why(void **state)
          ERR_UNSUPPORTED, "listed value"},
         {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":99999}}}"), TOOLCALL_GLM,
          NULL, ERR_UNSUPPORTED, "lengths"},
+        {STRICT("{\"properties\":{\"" LONG_NAME "\":{\"type\":\"string\"}}}"), TOOLCALL_MINIMAX_M3,
+         NULL, ERR_UNSUPPORTED, "the name is too long"},
     };
 
     (void)state;
@@ -586,6 +590,28 @@ static void test_texts_between_tags(void **state)
         assert_true(one_allows(&one, buf_str(&text)) == (len <= 600));
     }
     buf_fini(&text);
+    one_fini(&one);
+}
+
+/* A template may show marks that no grammar of reasonable size can look for. */
+static void test_long_marks_are_refused(void **state)
+{
+    const struct call_format learned = {.form = CALL_OBJECT,
+                                        .name_key = "name",
+                                        .arguments_key = "arguments",
+                                        .openers = {STR("<" LONG_NAME ">")},
+                                        .closers = {STR("</" LONG_NAME ">")}};
+    struct one one;
+
+    (void)state;
+    one_init(&one, STRICT("{\"type\":\"object\"}"), TOOLCALL_LEARNED);
+    one.request.formats.learned_calls = &learned;
+    one.request.formats.reasoning = REASONING_THINK;
+    assert_ok(one_write(&one)); /* what is required needs no search */
+    one.request.mode = CONSTRAINT_AUTO;
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    assert_non_null(strstr(one.info.text, "too long"));
+    assert_int_equal(one.constraint.grammar.len, 0);
     one_fini(&one);
 }
 
@@ -869,6 +895,7 @@ TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_fo
            TEST(test_control_openers_end_a_thought), TEST(test_barred_tools_are_not_called),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
-           TEST(test_answers), TEST(test_answers_that_are_not_json),
-           TEST(test_calls_or_an_answer_and_nothing_else), TEST(test_an_answer_beside_tools),
-           TEST(test_no_memory_is_an_error), TEST(test_size_is_bounded))
+           TEST(test_long_marks_are_refused), TEST(test_answers),
+           TEST(test_answers_that_are_not_json), TEST(test_calls_or_an_answer_and_nothing_else),
+           TEST(test_an_answer_beside_tools), TEST(test_no_memory_is_an_error),
+           TEST(test_size_is_bounded))
