@@ -118,7 +118,16 @@ static enum err refuse(struct constraint_writer *writer, const struct param *par
 
 /* ---- text between tags ---- */
 
-/* x{min,max} in chunks, as in schema_write.c: the library expands repetitions. */
+/* x{min,max} of the characters (c) or chunks (k) of a text. */
+static void put_times(struct constraint_writer *writer, const struct param *param, char of,
+                      uint64_t min, uint64_t max)
+{
+    if (max > 0)
+        buf_appendf(writer->out, "%s-%c{%llu,%llu} ", param->rule, of, (unsigned long long)min,
+                    (unsigned long long)max);
+}
+
+/* In chunks, as in schema_write.c: the library expands repetitions. */
 static void put_length(struct constraint_writer *writer, const struct param *param, uint64_t min,
                        uint64_t max)
 {
@@ -126,14 +135,18 @@ static void put_length(struct constraint_writer *writer, const struct param *par
 
     buf_appendf(writer->out, "%s-c ::= [^<]\n%s-k ::= %s-c{%d}\n", param->rule, param->rule,
                 param->rule, CHUNK);
-    buf_appendf(writer->out, "%s ::= ", param->rule);
-    if (min / CHUNK > 0)
-        buf_appendf(writer->out, "%s-k{%llu} ", param->rule, (unsigned long long)(min / CHUNK));
-    if (min % CHUNK > 0)
-        buf_appendf(writer->out, "%s-c{%llu} ", param->rule, (unsigned long long)(min % CHUNK));
-    if (more / CHUNK > 0)
-        buf_appendf(writer->out, "%s-k{0,%llu} ", param->rule, (unsigned long long)(more / CHUNK));
-    buf_appendf(writer->out, "%s-c{0,%llu}\n", param->rule, (unsigned long long)(more % CHUNK));
+    buf_appendf(writer->out, "%s ::= \"\" ", param->rule);
+    put_times(writer, param, 'k', min / CHUNK, min / CHUNK);
+    put_times(writer, param, 'c', min % CHUNK, min % CHUNK);
+    if (more >= CHUNK) {
+        constraint_put(writer, "( ");
+        put_times(writer, param, 'k', 0, more / CHUNK - 1);
+        put_times(writer, param, 'c', 0, CHUNK - 1);
+        constraint_put(writer, "| ");
+        put_times(writer, param, 'k', more / CHUNK, more / CHUNK);
+    }
+    put_times(writer, param, 'c', 0, more % CHUNK);
+    constraint_put(writer, more >= CHUNK ? ")\n" : "\n");
 }
 
 static void put_free(struct constraint_writer *writer, const struct param *param, struct str end)
