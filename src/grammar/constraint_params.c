@@ -36,18 +36,6 @@ static struct str text_of(yyjson_val *val)
 
 /* ---- schemas ---- */
 
-/* Follows references within the document, if they have no sibling keywords. */
-static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
-{
-    for (int i = 0; i < REF_DEPTH_MAX; i++) {
-        struct str ref = text_of(yyjson_obj_get(schema, "$ref"));
-        if (ref.len == 0 || ref.ptr[0] != '#')
-            break;
-        schema = ref.len == 1 ? root : yyjson_ptr_getn(root, ref.ptr + 1, ref.len - 1);
-    }
-    return schema;
-}
-
 /* Whether the schema has one of the keywords, which are separated by blanks. */
 static bool has_any(yyjson_val *schema, const char *keywords)
 {
@@ -66,6 +54,30 @@ static bool has_format(yyjson_val *schema)
     return yyjson_is_str(format) && schema_enforces_format(text_of(format));
 }
 
+/* Whether it constrains a value by more than its type and alternatives. */
+static bool says_much(yyjson_val *schema)
+{
+    static const char says[] =
+        "enum const minLength maxLength pattern allOf minimum maximum items not properties if "
+        "minItems multipleOf maxItems required contains exclusiveMinimum exclusiveMaximum "
+        "additionalProperties prefixItems uniqueItems";
+
+    return has_any(schema, says) || has_format(schema);
+}
+
+/* Follows references within the document, if no other constraints are next to them. */
+static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
+{
+    for (int i = 0; i < REF_DEPTH_MAX; i++) {
+        struct str ref = text_of(yyjson_obj_get(schema, "$ref"));
+        if (ref.len == 0 || ref.ptr[0] != '#' || says_much(schema) ||
+            has_any(schema, "anyOf oneOf"))
+            break;
+        schema = ref.len == 1 ? root : yyjson_ptr_getn(root, ref.ptr + 1, ref.len - 1);
+    }
+    return schema;
+}
+
 /* Alternatives multiply, so a depth limit alone is not enough. */
 struct plain {
     yyjson_val *root;
@@ -77,16 +89,11 @@ static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
 /* True if the schema constrains nothing but types, directly or through alternatives. */
 static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
 {
-    static const char says[] =
-        "enum const minLength maxLength pattern allOf minimum maximum items not properties if $ref "
-        "minItems multipleOf maxItems required contains exclusiveMinimum exclusiveMaximum "
-        "additionalProperties prefixItems uniqueItems";
-
     schema = resolve(plain->root, schema);
     if (yyjson_is_true(schema))
         return true;
     return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
-           !has_any(schema, says) && !has_format(schema) &&
+           !says_much(schema) && !has_any(schema, "$ref") &&
            are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
            are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
 }

@@ -519,6 +519,10 @@ static void test_refusals_say_why(void **state)
          NULL, ERR_UNSUPPORTED, "lengths"},
         {STRICT("{\"properties\":{\"" LONG_NAME "\":{\"type\":\"string\"}}}"), TOOLCALL_MINIMAX_M3,
          NULL, ERR_UNSUPPORTED, "the name is too long"},
+        {STRICT(
+             "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/s\",\"maxLength\":2}},\"$defs\":{\"s\":{"
+             "\"type\":\"string\"}}}"),
+         TOOLCALL_GLM, NULL, ERR_UNSUPPORTED, "cannot be enforced"},
     };
 
     (void)state;
