@@ -246,7 +246,7 @@ static void put_choices(struct constraint_writer *writer)
 static enum err put_answer(struct constraint_writer *writer)
 {
     const struct constraint_request *request = writer->request;
-    struct schema_options options = {.root = "answer", .prefix = "a-"};
+    struct schema_options options = {.root = "answer", .prefix = "a-", .work = &writer->work};
 
     if (request->answer == CONSTRAINT_ANSWER_REGEX)
         return schema_write_regex(request->regex, &options, writer->out, writer->info);

@@ -82,7 +82,7 @@ static enum err constraint_put_arguments(struct constraint_writer *writer, size_
 {
     const struct tool *tool = &writer->tools[index];
     char root[32], prefix[32];
-    struct schema_options options = {.root = root, .prefix = prefix};
+    struct schema_options options = {.root = root, .prefix = prefix, .work = &writer->work};
 
     snprintf(root, sizeof(root), "args-%zu", index);
     snprintf(prefix, sizeof(prefix), "t%zu-", index);

@@ -224,8 +224,10 @@ static enum err put_string(struct constraint_writer *writer, const struct param 
 static enum err put_json(struct constraint_writer *writer, const struct param *param)
 {
     char prefix[2 * NAME_BYTES];
-    struct schema_options options = {
-        .root = param->rule, .prefix = prefix, .document = writer->tools[param->tool].schema};
+    struct schema_options options = {.root = param->rule,
+                                     .prefix = prefix,
+                                     .document = writer->tools[param->tool].schema,
+                                     .work = &writer->work};
 
     snprintf(prefix, sizeof(prefix), "%s-", param->rule);
     enum err err = schema_write_gbnf(param->schema, &options, writer->out, writer->info);

@@ -655,6 +655,7 @@ static enum err write_gbnf(yyjson_val *schema, struct str pattern,
         c.root = (yyjson_val *)(uintptr_t)c.options.document;
     c.options.root = c.options.root ? c.options.root : "root";
     c.options.prefix = c.options.prefix ? c.options.prefix : "";
+    c.work = c.options.work ? c.options.work : &c.own_work;
     buf_init(&text, SCHEMA_BYTES_MAX);
     arena_init(&c.arena, SCHEMA_ARENA_BYTES_MAX);
     c.out = &text;

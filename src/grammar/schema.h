@@ -56,6 +56,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/attr.h"
 #include "base/err.h"
@@ -92,6 +93,8 @@ struct schema_options {
     const struct yyjson_val *
         /* where references are resolved, if the schema is part of it; NULL = the schema */
         document;
+    /* what patterns have cost so far, for a limit that several schemas share; NULL = their own */
+    uint64_t *work;
 };
 
 /* Appends the rules to `out`, one per line; options may be NULL. ERR_UNSUPPORTED: a keyword or

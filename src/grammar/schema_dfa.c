@@ -25,7 +25,7 @@ enum {
     ATOMS_MAX = 512,
     PRODUCT_MAX = 200 * 1000,    /* states with lengths */
     RULES_MAX = 1000,            /* of one text */
-    WORK_MAX = 50 * 1000 * 1000, /* of one schema: about half a second */
+    WORK_MAX = 50 * 1000 * 1000, /* of one schema, or of all that share it: about half a second */
     ARENA_BYTES_MAX = 8 << 20,
     NONE = UINT16_MAX,
 };
@@ -279,7 +279,7 @@ static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, enum 
     push(dfa, set, at, &depth);
     while (depth > 0) {
         const struct nfa_state *state = &dfa->nfa[dfa->stack[--depth]];
-        dfa->c->work++;
+        ++*dfa->c->work;
         if (state->step == STEP_SPLIT || state->step == edge)
             push(dfa, set, state->next, &depth);
         if (state->step == STEP_SPLIT)
@@ -319,8 +319,8 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
             *at = (uint16_t)i;
             return ERR_OK;
         }
-    dfa->c->work += dfa->count * dfa->words;
-    if (dfa->count == DFA_MAX || dfa->c->work > WORK_MAX)
+    *dfa->c->work += dfa->count * dfa->words;
+    if (dfa->count == DFA_MAX || *dfa->c->work > WORK_MAX)
         return too_large(dfa);
     struct dfa_state *state = &dfa->states[dfa->count];
     state->set = arena_alloc(&dfa->arena, bytes);
@@ -355,7 +355,7 @@ static void advance(struct schema_dfa *dfa, const uint64_t *from, const uint64_t
     for (size_t w = 0; w < dfa->words; w++)
         for (uint64_t bits = from[w] & takers[w]; bits != 0; bits &= bits - 1)
             close_over(dfa, set, dfa->nfa[w * 64 + (size_t)__builtin_ctzll(bits)].next, STEP_SPLIT);
-    dfa->c->work += dfa->words;
+    *dfa->c->work += dfa->words;
 }
 
 static enum err determine(struct schema_dfa *dfa)
@@ -480,8 +480,8 @@ enum { REACHED = 1 };
 /* The cost of looking at all steps of a pair once. */
 static bool is_too_much(struct product *p, size_t times)
 {
-    p->dfa->c->work += p->dfa->atoms_count * times;
-    return p->dfa->c->work > WORK_MAX;
+    *p->dfa->c->work += p->dfa->atoms_count * times;
+    return *p->dfa->c->work > WORK_MAX;
 }
 
 static enum err reach(struct product *p)

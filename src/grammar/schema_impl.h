@@ -93,7 +93,7 @@ struct schema_compiler {
     uint32_t rules_count; /* excluding the shared ones */
     uint32_t shared;      /* bit n: shared rule n is used */
     uint32_t cells, steps;
-    uint64_t work; /* of all automata (schema_dfa.c) */
+    uint64_t own_work, *work; /* of all automata (schema_dfa.c) */
     unsigned depth;
     bool writing; /* between schema_rule_begin and schema_rule_end */
     bool plain;   /* patterns match whole texts, which are not inside a JSON string */

@@ -894,7 +894,33 @@ static void test_alternatives_that_multiply_cost_little(void **state)
     buf_fini(&tools);
 }
 
-TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
+/* Each tool's patterns are within the limit of one schema, but tools are many. */
+static void test_patterns_of_all_tools_have_one_limit(void **state)
+{
+    static const enum toolcall_format formats[] = {TOOLCALL_HERMES, TOOLCALL_GLM};
+
+    (void)state;
+    for (int few = 0; few < 2; few++)
+        for (size_t f = 0; f < COUNT_OF(formats); f++) {
+            struct buf tools;
+            struct one one;
+            buf_init(&tools, 1 << 20);
+            for (int i = 0; i < (few ? 2 : 250); i++)
+                buf_appendf(&tools,
+                            "%s{\"name\":\"f%d\",\"strict\":true,\"parameters\":{\"type\":"
+                            "\"object\",\"properties\":{\"a\":{\"type\":\"object\","
+                            "\"patternProperties\":{\"(a|b)*a(a|b){8}c{%d}\":false}}}}}",
+                            i > 0 ? "," : "[", i, i % 9);
+            buf_append_char(&tools, ']');
+            one_init(&one, buf_str(&tools), formats[f]);
+            assert_err(one_write(&one), few ? ERR_OK : ERR_UNSUPPORTED);
+            one_fini(&one);
+            buf_fini(&tools);
+        }
+}
+
+TEST_SUITE(TEST(test_patterns_of_all_tools_have_one_limit),
+           TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
            TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
            TEST(test_whole_output_leaves_content_and_thoughts_free),
            TEST(test_control_openers_end_a_thought), TEST(test_barred_tools_are_not_called),
