@@ -204,7 +204,7 @@ static enum err put_tool(struct constraint_writer *writer, size_t index)
 
 static enum err put_tools(struct constraint_writer *writer)
 {
-    for (size_t i = 0; i < writer->tools_count; i++)
+    for (size_t i = 0; i < writer->tools_count && writer->out->err == ERR_OK; i++)
         TRY(put_tool(writer, i));
     constraint_put(writer, "call ::= call-0");
     for (size_t i = 1; i < writer->tools_count; i++)

@@ -28,8 +28,9 @@ struct constraint_writer {
     const struct call_format *format;
     struct tool tools[CONSTRAINT_TOOLS_MAX]; /* those that may be called */
     size_t tools_count;
-    uint64_t work;      /* of the patterns of all schemas: tools are many */
-    bool mark_too_long; /* for constraint_put_text: there is no grammar */
+    uint64_t work;        /* of the patterns of all schemas: tools are many */
+    unsigned plain_steps; /* likewise, of constraint_params.c */
+    bool mark_too_long;   /* for constraint_put_text: there is no grammar */
 };
 
 /* ---- constraint_text.c ---- */

@@ -17,7 +17,13 @@
 #include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
 
-enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
+enum {
+    REF_DEPTH_MAX = 8,
+    PLAIN_STEPS_MAX = 4096,      /* of one parameter */
+    PLAIN_STEPS_ALL_MAX = 65536, /* of all parameters of all tools */
+    CHUNK = 256,
+    NAME_BYTES = 32
+};
 
 enum presence { LEFT_OUT, OPTIONAL, REQUIRED };
 
@@ -81,7 +87,7 @@ static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
 /* Alternatives multiply, so a depth limit alone is not enough. */
 struct plain {
     yyjson_val *root;
-    unsigned steps;
+    unsigned steps, *all_steps;
 };
 
 static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
@@ -92,7 +98,8 @@ static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
     schema = resolve(plain->root, schema);
     if (yyjson_is_true(schema))
         return true;
-    return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
+    return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX &&
+           ++*plain->all_steps <= PLAIN_STEPS_ALL_MAX && yyjson_is_obj(schema) &&
            !says_much(schema) && !has_any(schema, "$ref") &&
            are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
            are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
@@ -109,9 +116,9 @@ static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth)
     return true;
 }
 
-static bool is_plain(yyjson_val *root, yyjson_val *schema)
+static bool is_plain(struct constraint_writer *writer, yyjson_val *root, yyjson_val *schema)
 {
-    return says_little(&(struct plain){.root = root}, schema, 0);
+    return says_little(&(struct plain){.root = root, .all_steps = &writer->plain_steps}, schema, 0);
 }
 
 static enum err refuse(struct constraint_writer *writer, const struct param *param,
@@ -200,7 +207,7 @@ static enum err put_string(struct constraint_writer *writer, const struct param 
                *max = yyjson_obj_get(schema, "maxLength");
 
     *closed = true;
-    if (is_plain(tool->schema, schema)) {
+    if (is_plain(writer, tool->schema, schema)) {
         put_free(writer, param, end);
         return ERR_OK;
     }
@@ -243,7 +250,7 @@ static enum err put_mixed(struct constraint_writer *writer, const struct param *
                           unsigned types, struct str end)
 {
     if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
-        !is_plain(writer->tools[param->tool].schema, param->schema))
+        !is_plain(writer, writer->tools[param->tool].schema, param->schema))
         return refuse(writer, param,
                       "this call format cannot tell its texts from other values; "
                       "give it one type");
@@ -330,7 +337,7 @@ static enum err put_literal_param(struct constraint_writer *writer, const struct
     const struct call_format *syntax = writer->format;
     yyjson_val *root = writer->tools[param->tool].schema;
     yyjson_val *type = yyjson_obj_get(resolve(root, param->schema), "type");
-    bool plain = is_plain(root, param->schema);
+    bool plain = is_plain(writer, root, param->schema);
     bool quoted = plain && yyjson_equals_str(type, "string") && syntax->quote.len > 0;
 
     if (quoted)

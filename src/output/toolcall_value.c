@@ -11,7 +11,7 @@
 #include "output/tool.h"
 #include "output/toolcall_impl.h"
 
-enum { DEPTH_MAX = 8, STEPS_MAX = 4096 };
+enum { DEPTH_MAX = 8, STEPS_MAX = 512 };
 enum { ALL_BUT_STRING = TC_NUMBER | TC_BOOLEAN | TC_NULL | TC_OBJECT | TC_ARRAY };
 
 static yyjson_val *member(yyjson_val *object, const char *key)

@@ -900,26 +900,54 @@ static void test_patterns_of_all_tools_have_one_limit(void **state)
     static const enum toolcall_format formats[] = {TOOLCALL_HERMES, TOOLCALL_GLM};
 
     (void)state;
-    for (int few = 0; few < 2; few++)
-        for (size_t f = 0; f < COUNT_OF(formats); f++) {
-            struct buf tools;
-            struct one one;
-            buf_init(&tools, 1 << 20);
-            for (int i = 0; i < (few ? 2 : 250); i++)
-                buf_appendf(&tools,
-                            "%s{\"name\":\"f%d\",\"strict\":true,\"parameters\":{\"type\":"
-                            "\"object\",\"properties\":{\"a\":{\"type\":\"object\","
-                            "\"patternProperties\":{\"(a|b)*a(a|b){8}c{%d}\":false}}}}}",
-                            i > 0 ? "," : "[", i, i % 9);
-            buf_append_char(&tools, ']');
-            one_init(&one, buf_str(&tools), formats[f]);
-            assert_err(one_write(&one), few ? ERR_OK : ERR_UNSUPPORTED);
-            one_fini(&one);
-            buf_fini(&tools);
+    for (size_t f = 0; f < COUNT_OF(formats); f++) {
+        struct buf tools;
+        struct one one;
+        buf_init(&tools, 1 << 20);
+        for (int i = 0; i < 250; i++)
+            buf_appendf(&tools,
+                        "%s{\"name\":\"f%d\",\"strict\":true,\"parameters\":{\"type\":"
+                        "\"object\",\"properties\":{\"a\":{\"type\":\"object\","
+                        "\"patternProperties\":{\"(a|b)*a(a|b){8}c{%d}\":false}}}}}",
+                        i > 0 ? "," : "[", i, i % 9);
+        buf_append_char(&tools, ']');
+        one_init(&one, buf_str(&tools), formats[f]);
+        assert_err(one_write(&one), ERR_UNSUPPORTED);
+        one_fini(&one);
+        buf_fini(&tools);
+    }
+}
+
+/* 400 alternatives for each parameter are few, but not for all of them. */
+static void test_alternatives_of_all_parameters_have_one_limit(void **state)
+{
+    static const int counts[] = {100, 200};
+
+    (void)state;
+    for (size_t c = 0; c < COUNT_OF(counts); c++) {
+        struct buf tools;
+        struct one one;
+        buf_init(&tools, 1 << 20);
+        buf_append_str(&tools, "[{\"name\":\"f\",\"strict\":true,\"parameters\":{\"$defs\":{");
+        for (int level = 0; level < 2; level++) {
+            buf_appendf(&tools, "\"%d\":{\"anyOf\":[", level);
+            for (int i = 0; i < 20; i++)
+                buf_appendf(&tools, "%s{\"$ref\":\"#/$defs/%d\"}", i > 0 ? "," : "", level + 1);
+            buf_append_str(&tools, "]},");
         }
+        buf_append_str(&tools, "\"2\":{\"type\":\"string\"}},\"properties\":{");
+        for (int i = 0; i < counts[c]; i++)
+            buf_appendf(&tools, "%s\"p%d\":{\"$ref\":\"#/$defs/0\"}", i > 0 ? "," : "", i);
+        buf_append_str(&tools, "}}}]");
+        one_init(&one, buf_str(&tools), TOOLCALL_GLM);
+        assert_err(one_write(&one), counts[c] > 150 ? ERR_UNSUPPORTED : ERR_OK);
+        one_fini(&one);
+        buf_fini(&tools);
+    }
 }
 
 TEST_SUITE(TEST(test_patterns_of_all_tools_have_one_limit),
+           TEST(test_alternatives_of_all_parameters_have_one_limit),
            TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
            TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
            TEST(test_whole_output_leaves_content_and_thoughts_free),
