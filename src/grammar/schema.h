@@ -93,7 +93,8 @@ struct schema_options {
     const struct yyjson_val *
         /* where references are resolved, if the schema is part of it; NULL = the schema */
         document;
-    /* what patterns have cost so far, for a limit that several schemas share; NULL = their own */
+    /* what patterns and lists of values have cost so far, for a limit that several schemas share;
+     * NULL = their own */
     uint64_t *work;
 };
 

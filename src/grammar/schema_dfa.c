@@ -23,9 +23,8 @@ enum {
     NFA_MAX = 4096,
     DFA_MAX = 1500,
     ATOMS_MAX = 512,
-    PRODUCT_MAX = 200 * 1000,    /* states with lengths */
-    RULES_MAX = 1000,            /* of one text */
-    WORK_MAX = 50 * 1000 * 1000, /* of one schema, or of all that share it: about half a second */
+    PRODUCT_MAX = 200 * 1000, /* states with lengths */
+    RULES_MAX = 1000,         /* of one text */
     ARENA_BYTES_MAX = 8 << 20,
     NONE = UINT16_MAX,
 };
@@ -320,7 +319,7 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
             return ERR_OK;
         }
     *dfa->c->work += dfa->count * dfa->words;
-    if (dfa->count == DFA_MAX || *dfa->c->work > WORK_MAX)
+    if (dfa->count == DFA_MAX || *dfa->c->work > SCHEMA_WORK_MAX)
         return too_large(dfa);
     struct dfa_state *state = &dfa->states[dfa->count];
     state->set = arena_alloc(&dfa->arena, bytes);
@@ -481,7 +480,7 @@ enum { REACHED = 1 };
 static bool is_too_much(struct product *p, size_t times)
 {
     *p->dfa->c->work += p->dfa->atoms_count * times;
-    return *p->dfa->c->work > WORK_MAX;
+    return *p->dfa->c->work > SCHEMA_WORK_MAX;
 }
 
 static enum err reach(struct product *p)

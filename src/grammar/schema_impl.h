@@ -81,7 +81,11 @@ struct schema_all {
 struct schema_memo;
 struct schema_text; /* a pattern that has a rule already */
 
-enum { SCHEMA_MEMO_CHAINS = 256 };
+enum {
+    SCHEMA_MEMO_CHAINS = 256,
+    /* of one schema, or of all that share it: about half a second */
+    SCHEMA_WORK_MAX = 50 * 1000 * 1000,
+};
 
 struct schema_compiler {
     yyjson_val *schema;
@@ -93,7 +97,7 @@ struct schema_compiler {
     uint32_t rules_count; /* excluding the shared ones */
     uint32_t shared;      /* bit n: shared rule n is used */
     uint32_t cells, steps;
-    uint64_t own_work, *work; /* of all automata (schema_dfa.c) */
+    uint64_t own_work, *work; /* steps of automata (schema_dfa.c), and values compared */
     unsigned depth;
     bool writing; /* between schema_rule_begin and schema_rule_end */
     bool plain;   /* patterns match whole texts, which are not inside a JSON string */

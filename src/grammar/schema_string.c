@@ -246,11 +246,12 @@ static bool equal(yyjson_val *a, yyjson_val *b)
     return yyjson_equals(a, b);
 }
 
-static bool listed(yyjson_val *list, yyjson_val *val)
+static bool listed(struct schema_compiler *c, yyjson_val *list, yyjson_val *val)
 {
     size_t i, max;
     yyjson_val *item;
 
+    *c->work += yyjson_arr_size(list);
     yyjson_arr_foreach(list, i, max, item) if (equal(item, val)) return true;
     return false;
 }
@@ -314,8 +315,12 @@ static enum err in_all(struct schema_compiler *c, const struct schema_all *all,
         if (others && yyjson_is_ctn(val)) /* comparison is quadratic in their size */
             return schema_refuse(c, all->parts[i].place, ERR_UNSUPPORTED,
                                  "two lists of objects or arrays for one value; merge them");
-        *in &= list == NULL || list == from || listed(list, val);
+        *in &= list == NULL || list == from || listed(c, list, val);
         *in &= only == NULL || only == from || equal(only, val);
+        if (*c->work > SCHEMA_WORK_MAX)
+            return schema_refuse(c, all->parts[i].place, ERR_LIMIT,
+                                 "several lists of values hold for one value, and they are too "
+                                 "long to compare; merge them");
     }
     return ERR_OK;
 }

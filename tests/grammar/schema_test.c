@@ -563,6 +563,22 @@ static void test_limits(void **state)
                     i ? "," : "", i, i % 9);
     buf_append_str(&source, "}}");
     assert_err(compile_text(&source), ERR_UNSUPPORTED);
+    /* Lists that are compared value by value, and have none in common. */
+    buf_append_str(&source, "{\"$defs\":{");
+    for (int list = 0; list < 3; list++) {
+        buf_appendf(&source, "%s\"%d\":{\"enum\":[0", list ? "," : "", list);
+        for (int i = 1; i < 2000; i++)
+            buf_appendf(&source, ",%d", list == 1 ? -i : i);
+        buf_append_str(&source, "]}");
+    }
+    buf_append_str(&source, "},\"properties\":{");
+    for (int i = 0; i < 20; i++)
+        buf_appendf(&source,
+                    "%s\"p%d\":{\"minimum\":%d,\"allOf\":[{\"$ref\":\"#/$defs/0\"},{\"$ref\":"
+                    "\"#/$defs/1\"},{\"$ref\":\"#/$defs/2\"}]}",
+                    i ? "," : "", i, i + 1);
+    buf_append_str(&source, "}}");
+    assert_err(compile_text(&source), ERR_LIMIT);
     /* One inside the other is no product: a rule for each. */
     buf_append_str(&source, "{\"pattern\":\"^(((a{1,9999}b){1,9999}c){1,9999}d){1,9999}$\"}");
     assert_err(compile_text(&source), ERR_OK);
