@@ -63,7 +63,7 @@ static size_t record_bytes(const struct recall_record *record)
     return sizeof(struct recall_entry) + NODE_BYTES +
            record->ids_count * (sizeof(struct recall_id) + NODE_BYTES) +
            record->tokens_count * sizeof(int32_t) + record->opening.len + record->end.len +
-           record->raw.len + record->reasoning.len;
+           record->reasoning.len;
 }
 
 /* No sum can overflow once each part is below the limit. */
@@ -72,8 +72,8 @@ static bool record_fits(const struct recall *recall, const struct recall_record 
     const size_t max = RECALL_TURN_BYTES_MAX;
 
     return record->ids_count <= RECALL_CALLS_MAX && record->tokens_count <= max / sizeof(int32_t) &&
-           record->opening.len <= max && record->end.len <= max && record->raw.len <= max &&
-           record->reasoning.len <= max && record_bytes(record) <= MIN(max, recall->bytes_max);
+           record->opening.len <= max && record->end.len <= max && record->reasoning.len <= max &&
+           record_bytes(record) <= MIN(max, recall->bytes_max);
 }
 
 static struct str copy_text(char **at, struct str text)
@@ -120,7 +120,6 @@ static struct recall_entry *entry_create(const struct recall_record *record)
     char *at = (char *)(tokens + record->tokens_count);
     entry->opening = copy_text(&at, record->opening);
     entry->end = copy_text(&at, record->end);
-    entry->raw = copy_text(&at, record->raw);
     entry->reasoning = copy_text(&at, record->reasoning);
     return entry;
 }
@@ -368,7 +367,6 @@ enum err recall_remember(struct recall *recall, const struct recall_turn *turn)
         .tokens_count = turn->tokens_count,
         .opening = turn->opening,
         .end = turn->end,
-        .raw = turn->raw,
         .reasoning = str_trim(turn->message.reasoning),
     };
     TRY(recall_add(recall, &record));

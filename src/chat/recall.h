@@ -94,7 +94,6 @@ struct recall_turn {
     struct hash256 history; /* of the prompt, by recall_apply */
     struct str opening; /* the generation prompt: what the template wrote after the last message */
     struct recall_message message;
-    struct str raw; /* the generated text including markup, without the end token's text */
     const int32_t *tokens;
     size_t tokens_count;
     struct str end; /* text of the last token if it ended the generation; empty: it was cut off */

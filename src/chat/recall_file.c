@@ -11,12 +11,12 @@
  *                8    4   number of tokens
  *                12   4   bytes of the opening
  *                16   4   bytes of the end
- *                20   4   bytes of the raw text
+ *                20   4   bytes of the generated text, which older files have; 0
  *                24   4   bytes of the thought
  *                28   32  key
  *                60   32  digest of the message
  *                92   32  hash of the thought
- *                124  ..  ids, 32 each; tokens, 4 each; opening; end; raw text; thought
+ *                124  ..  ids, 32 each; tokens, 4 each; opening; end; (text); thought
  *      ..  32  BLAKE3 of all bytes before it, keyed
  *
  * Valid if and only if magic and version match, the lengths add up exactly to the file size at both
@@ -90,7 +90,7 @@ static void put_text(struct buf *out, struct str text)
 static size_t turn_bytes(const struct recall_entry *entry)
 {
     return TURN_HEAD_BYTES + entry->ids_count * HASH256_BYTES + entry->tokens_count * 4 +
-           entry->opening.len + entry->end.len + entry->raw.len + entry->reasoning.len;
+           entry->opening.len + entry->end.len + entry->reasoning.len;
 }
 
 static void put_turn(struct buf *out, const struct recall_entry *entry)
@@ -100,7 +100,7 @@ static void put_turn(struct buf *out, const struct recall_entry *entry)
     put_u32(out, (uint32_t)entry->tokens_count);
     put_u32(out, (uint32_t)entry->opening.len);
     put_u32(out, (uint32_t)entry->end.len);
-    put_u32(out, (uint32_t)entry->raw.len);
+    put_u32(out, 0);
     put_u32(out, (uint32_t)entry->reasoning.len);
     put_hash(out, &entry->key);
     put_hash(out, &entry->digest);
@@ -111,7 +111,6 @@ static void put_turn(struct buf *out, const struct recall_entry *entry)
         put_u32(out, (uint32_t)entry->tokens[i]);
     put_text(out, entry->opening);
     put_text(out, entry->end);
-    put_text(out, entry->raw);
     put_text(out, entry->reasoning);
 }
 
@@ -198,7 +197,7 @@ static bool take_turn(struct reader *file, struct recall_record *record)
     record->tokens_count = take_u32(&reader);
     record->opening.len = take_u32(&reader);
     record->end.len = take_u32(&reader);
-    record->raw.len = take_u32(&reader);
+    uint32_t unused = take_u32(&reader);
     record->reasoning.len = take_u32(&reader);
     record->key = take_hash(&reader);
     record->digest = take_hash(&reader);
@@ -208,7 +207,7 @@ static bool take_turn(struct reader *file, struct recall_record *record)
     record->tokens_le = true;
     record->opening = take_text(&reader, record->opening.len);
     record->end = take_text(&reader, record->end.len);
-    record->raw = take_text(&reader, record->raw.len);
+    (void)take(&reader, unused);
     record->reasoning = take_text(&reader, record->reasoning.len);
     return !reader.bad && reader.left == 0 && (record->end.len == 0 || record->tokens_count > 0);
 }

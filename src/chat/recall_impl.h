@@ -3,7 +3,7 @@
  *
  * An entry is one block of memory, written once and never changed:
  *
- *      struct recall_entry | ids (struct recall_id each) | tokens | opening | end | raw | reasoning
+ *      struct recall_entry | ids (struct recall_id each) | tokens | opening | end | reasoning
  */
 #pragma once
 
@@ -29,7 +29,7 @@ struct recall_entry {
     size_t ids_count;
     const int32_t *tokens;
     size_t tokens_count;
-    struct str opening, end, raw, reasoning;
+    struct str opening, end, reasoning;
     size_t bytes;
     unsigned holders; /* GUARDED_BY(lock): plans, savers, and the store while linked */
 };
@@ -58,7 +58,7 @@ struct recall_record {
     const uint8_t *tokens; /* int32 each, aligned or not */
     size_t tokens_count;
     bool tokens_le; /* from the file: little-endian */
-    struct str opening, end, raw, reasoning;
+    struct str opening, end, reasoning;
 };
 
 /* Makes and links an entry. ERR_LIMIT, ERR_NOMEM. */

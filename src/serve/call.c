@@ -106,7 +106,6 @@ static void free_choice(struct call_choice *choice)
 {
     output_destroy(&choice->output);
     stop_text_fini(&choice->stop);
-    buf_fini(&choice->raw);
     mem_free(choice->tokens);
 }
 
@@ -594,7 +593,6 @@ static void make_choices(struct call *call)
     for (size_t i = 0; i < call->choices_count; i++) {
         call->choices[i].call = call;
         call->choices[i].index = i;
-        buf_init(&call->choices[i].raw, ANSWER_TEXT_BYTES_MAX);
         stop_text_init(&call->choices[i].stop, call->request.stops, call->request.stops_count);
         fill_gen(call, &call->choices[i], space, draft_space);
     }

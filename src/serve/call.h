@@ -50,7 +50,6 @@ struct call_choice {
     struct gen gen;
     struct output *output;
     struct stop_text stop;
-    struct buf raw;         /* generated text including markup: for recall_remember */
     bool stop_at_next_call; /* one call was requested and is complete; a further one has begun */
     bool told_now;          /* this token had an event */
     bool thought_now;       /* one of them was reasoning */

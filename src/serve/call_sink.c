@@ -210,7 +210,6 @@ static void push_text(struct call_choice *choice, struct str text)
 {
     if (text.len == 0 || is_over(choice))
         return;
-    buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is not a failure */
     enum err err = output_push(choice->output, text);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);
@@ -490,7 +489,7 @@ static bool is_recallable(const struct call_choice *choice, const struct gen_res
     const struct call *call = choice->call;
 
     return call->api->options.recall && call->prepared.history_known && !is_over(choice) &&
-           choice->raw.err == ERR_OK && result->tokens_count > 0 && !call->request.continue_final &&
+           result->tokens_count > 0 && !call->request.continue_final &&
            !call->request.prefill_only &&
            (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
 }
@@ -507,7 +506,6 @@ static void remember(struct call_choice *choice, const struct gen_result *result
         .space = call->prepared.space,
         .history = call->prepared.history,
         .opening = call->prepared.opening,
-        .raw = {buf_str(&choice->raw), choice->raw.len},
         .tokens = result->tokens,
         .tokens_count = result->tokens_count,
     };

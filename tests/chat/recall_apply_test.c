@@ -49,7 +49,6 @@ static void scene_init(struct scene *scene)
         .history = history_of(scene->recall, HISTORY HEAD, strlen(HISTORY)),
         .opening = STR(HEAD),
         .message = {.content = STR("Hello.")},
-        .raw = STR("Hello."),
         .tokens = tokens,
         .tokens_count = COUNT_OF(tokens),
         .end = STR(END),
@@ -407,7 +406,7 @@ static void test_a_turn_that_was_cut_off(void **state)
 /* A plan keeps what it shows, whatever happens to the store. */
 static void test_plans_outlive_eviction(void **state)
 {
-    static char raw[3000];
+    static char opening[3000];
     struct scene scene;
 
     (void)state;
@@ -418,7 +417,7 @@ static void test_plans_outlive_eviction(void **state)
     scene_render(&scene, HISTORY, HEAD "Hello." END "\n", "");
     assert_ok(recall_apply(scene.recall, &scene.prompt, &scene.plan));
     assert_int_equal(scene.plan.hits, 1);
-    scene.turn.raw = (struct str){raw, sizeof(raw)};
+    scene.turn.opening = (struct str){opening, sizeof(opening)};
     scene.turn.message.content = STR("Other.");
     assert_ok(recall_remember(scene.recall, &scene.turn));
     scene.turn.message.content = STR("Another.");

@@ -39,7 +39,6 @@ static void remember(struct recall *recall, const char *id)
     struct recall_turn turn = {.space = space,
                                .opening = STR("<|im_start|>assistant\n"),
                                .message = {STR("c"), str_from(id), &call, 1},
-                               .raw = STR("raw"),
                                .tokens = tokens,
                                .tokens_count = COUNT_OF(tokens),
                                .end = STR("<|im_end|>")};
@@ -223,6 +222,40 @@ static void test_lengths_are_checked_behind_the_hash(void **state)
     file_close(place.fs, &place.dir);
 }
 
+/* Files of older versions have the generated text of each turn, which nothing used. */
+static void test_text_in_older_files_is_skipped(void **state)
+{
+    struct hash256 derived = hash256_derive("hearth replay file 1", key.bytes, sizeof(key.bytes));
+    static const char text[] = "<think>c";
+    const size_t turn = 24, more = sizeof(text) - 1;
+    const size_t at = turn + 124 + HASH256_BYTES + sizeof(tokens) +
+                      strlen("<|im_start|>assistant\n"
+                             "<|im_end|>");
+    struct place place;
+    struct buf older;
+    char *data;
+    size_t len;
+
+    (void)state;
+    place_init(&place);
+    save_some(&place);
+    assert_ok(file_read_all(place.fs, place.dir, NAME, 1 << 20, &data, &len, &place.info));
+    buf_init(&older, 1 << 20);
+    buf_append(&older, data, at);
+    buf_append(&older, text, more);
+    buf_append(&older, data + at, len - at - HASH256_BYTES);
+    older.data[16] += (char)more;
+    older.data[turn] += (char)more;
+    older.data[turn + 20] = (char)more;
+    struct hash256 digest = hash256_keyed(&derived, older.data, older.len);
+    buf_append(&older, digest.bytes, sizeof(digest.bytes));
+    write_file(&place, older.data, older.len);
+    assert_int_equal(load(&place, &key), 2);
+    buf_fini(&older);
+    mem_free(data);
+    file_close(place.fs, &place.dir);
+}
+
 static void test_a_failed_save_leaves_the_old_file(void **state)
 {
     struct recall *recall = some_turns();
@@ -342,8 +375,8 @@ static void test_sealed_turns(void **state)
     assert_true(file_has(&place, "secret", 6) && file_has(&place, tokens, sizeof(tokens)));
     assert_int_equal(load_sealed(&place, &seal_key), 0); /* in the clear: not believed */
     save_sealed(&place, &seal_key);
-    assert_false(file_has(&place, "secret", 6) || file_has(&place, "raw", 3) ||
-                 file_has(&place, tokens, 8) || file_has(&place, "assistant", 9));
+    assert_false(file_has(&place, "secret", 6) || file_has(&place, tokens, 8) ||
+                 file_has(&place, "assistant", 9));
     assert_int_equal(load_sealed(&place, &seal_key), 1);
     assert_int_equal(load_sealed(&place, &other), 0);
     assert_int_equal(load_sealed(&place, NULL), 0);
@@ -376,5 +409,6 @@ static void test_sealed_cuts_and_flips_are_seen(void **state)
 TEST_SUITE(TEST(test_turns_come_back), TEST(test_empty_store_and_small_store),
            TEST(test_every_cut_and_every_flip_is_seen),
            TEST(test_lengths_are_checked_behind_the_hash),
-           TEST(test_a_failed_save_leaves_the_old_file), TEST(test_a_failed_load_is_no_turns),
-           TEST(test_no_memory), TEST(test_sealed_turns), TEST(test_sealed_cuts_and_flips_are_seen))
+           TEST(test_text_in_older_files_is_skipped), TEST(test_a_failed_save_leaves_the_old_file),
+           TEST(test_a_failed_load_is_no_turns), TEST(test_no_memory), TEST(test_sealed_turns),
+           TEST(test_sealed_cuts_and_flips_are_seen))

@@ -285,7 +285,6 @@ static void generate(struct talk *talk, bool thinks, bool calls)
                                .history = talk->history,
                                .opening = STR(HEAD),
                                .message = message_of(&told, &call),
-                               .raw = str_from(raw),
                                .tokens = tokens,
                                .tokens_count = count,
                                .end = STR(END)};

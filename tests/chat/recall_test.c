@@ -131,17 +131,17 @@ static void test_oldest_turns_go_first(void **state)
 static void test_large_turns_are_refused(void **state)
 {
     struct recall *recall = recall_create(&(struct recall_options){.bytes_max = BYTES_MAX});
-    static char raw[BYTES_MAX];
+    static char opening[BYTES_MAX];
     struct numbered n;
 
     (void)state;
     remember(recall, 1);
     number(&n, 2);
-    n.turn.raw = (struct str){raw, sizeof(raw)};
+    n.turn.opening = (struct str){opening, sizeof(opening)};
     assert_err(recall_remember(recall, &n.turn), ERR_LIMIT);
-    n.turn.raw = (struct str){raw, SIZE_MAX / 2}; /* never looked at */
+    n.turn.opening = (struct str){opening, SIZE_MAX / 2}; /* never looked at */
     assert_err(recall_remember(recall, &n.turn), ERR_LIMIT);
-    n.turn.raw = STR_NONE;
+    n.turn.opening = STR_NONE;
     n.turn.message.calls_count = RECALL_CALLS_MAX + 1;
     assert_err(recall_remember(recall, &n.turn), ERR_LIMIT);
     assert_true(recalled(recall, &space, 1)); /* and nothing made room for them */
