@@ -44,6 +44,18 @@ test_the_place_of_a_difference() {
     expect_out '"message":"system[0]","field":"content"'
 }
 
+# Agents' prompts: nothing is computed, so no context has to hold them.
+test_long_requests() {
+    make_model
+    words=$(printf 'word%d and a few more words. ' {1..400})
+    chat "$words" Paris >a.json
+    chat "$words" Rome >b.json
+    diff_ --json a.json b.json
+    expect_status 1
+    expect_out '"message":"user[1]","field":"content"'
+    [ "$(field first_difference)" -gt 2000 ] || fail 'too short for the test'
+}
+
 # One more message: all of the first is the same, up to the opening of the answer.
 test_a_longer_one() {
     make_model
