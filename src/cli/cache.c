@@ -57,7 +57,7 @@ static const struct cache_action actions[] = {
     {"gc", "", 0, 0, CACHE_PATH "evict", cache_remote_post, cache_dir_gc, cache_print_gc},
     {"clear", "", 0, 0, CACHE_PATH "clear", cache_remote_post, cache_dir_clear, cache_print_clear},
     {"pin", "KEY|REQUEST", 1, 1, CACHE_PATH "pin", cache_remote_pin, NULL, cache_print_pin},
-    {"unpin", "KEY|REQUEST", 1, 1, CACHE_PATH "unpin", cache_remote_pin, NULL, cache_print_pin},
+    {"unpin", "KEY|REQUEST", 1, 1, CACHE_PATH "unpin", cache_remote_pin, NULL, cache_print_unpin},
     {"probe", "REQUEST [REQUEST]", 1, 2, CACHE_PATH "probe", cache_remote_prompt, NULL,
      cache_print_probe},
     {"warm", "REQUEST", 1, 1, CACHE_PATH "warm", cache_remote_prompt, NULL, cache_print_warm},

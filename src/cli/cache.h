@@ -85,8 +85,8 @@ enum err cache_read_keys(const struct cli *cli, const struct cache_options *opti
 
 /* ---- cache_print.c ---- */
 cache_print_fn cache_print_stats, cache_print_ls, cache_print_show, cache_print_verify,
-    cache_print_gc, cache_print_clear, cache_print_pin, cache_print_probe, cache_print_warm,
-    cache_print_moved;
+    cache_print_gc, cache_print_clear, cache_print_pin, cache_print_unpin, cache_print_probe,
+    cache_print_warm, cache_print_moved;
 
 /* ---- cache_dump.c ---- */
 enum cli_exit cache_dump(struct cli *cli, const struct cache_options *options);

@@ -43,6 +43,7 @@ static void print_period(yyjson_val *period, const char *name, struct buf *out)
 
 static void print_misses(yyjson_val *miss, struct buf *out)
 {
+    char text[FIELDS_TEXT_BYTES];
     yyjson_obj_iter iter;
     yyjson_val *key;
     bool any = false;
@@ -52,7 +53,8 @@ static void print_misses(yyjson_val *miss, struct buf *out)
         double tokens = yyjson_get_num(yyjson_obj_iter_get_val(key));
         if (tokens <= 0)
             continue;
-        buf_appendf(out, "%s %s %.0f", any ? "," : "misses   ", yyjson_get_str(key), tokens);
+        buf_appendf(out, "%s %s %.0f", any ? "," : "misses   ",
+                    fields_reason(yyjson_get_str(key), text), tokens);
         any = true;
     }
     buf_append_str(out, any ? " tokens\n" : "");
@@ -221,11 +223,21 @@ void cache_print_clear(yyjson_val *root, struct buf *out)
                     fields_text(failed, "message", "failed"));
 }
 
-void cache_print_pin(yyjson_val *root, struct buf *out)
+static void print_pinned(yyjson_val *root, const char *how, struct buf *out)
 {
     char tokens[FIELDS_TEXT_BYTES];
 
-    buf_appendf(out, "%s tokens\n", fields_count(root, "pinned_tokens", tokens));
+    buf_appendf(out, "%s tokens %s\n", fields_count(root, "pinned_tokens", tokens), how);
+}
+
+void cache_print_pin(yyjson_val *root, struct buf *out)
+{
+    print_pinned(root, "pinned", out);
+}
+
+void cache_print_unpin(yyjson_val *root, struct buf *out)
+{
+    print_pinned(root, "unpinned", out);
 }
 
 void cache_print_warm(yyjson_val *root, struct buf *out)
@@ -250,16 +262,36 @@ void cache_print_moved(yyjson_val *root, struct buf *out)
 
 /* ---- probe ---- */
 
-static void print_difference(yyjson_val *difference, struct buf *out)
+/* Quoted as in JSON, so that line ends are visible. */
+static void print_text(const char *label, yyjson_val *difference, const char *field,
+                       struct buf *out)
 {
-    if (!yyjson_is_obj(difference))
+    const char *text = fields_text(difference, field, NULL);
+    struct json json = json_to(out);
+
+    if (text == NULL)
+        return; /* cached text is never shown */
+    buf_appendf(out, "  %-8s ", label);
+    json_str(&json, str_from(text));
+    buf_append_char(out, '\n');
+}
+
+/* Of two requests, or of one and the cache. */
+static void print_difference(yyjson_val *root, struct buf *out)
+{
+    yyjson_val *difference = fields_get(root, "first_difference");
+    bool two = fields_get(root, "against_tokens") != NULL;
+
+    if (!yyjson_is_obj(difference)) {
+        buf_append_str(out, two ? "the two prompts are the same\n" : "");
         return;
-    buf_appendf(out, "parts at token %.0f, in %s\n", fields_number(difference, "token", 0),
+    }
+    buf_appendf(out, "%s at token %.0f, in %s\n",
+                two ? "the two prompts diverge" : "diverges from the cache",
+                fields_number(difference, "token", 0),
                 fields_text(difference, "message", "the prompt"));
-    if (fields_get(difference, "have") != NULL)
-        buf_appendf(out, "  held      %s\n", fields_text(difference, "have", ""));
-    if (fields_get(difference, "want") != NULL)
-        buf_appendf(out, "  asked for %s\n", fields_text(difference, "want", ""));
+    print_text(two ? "A" : "prompt", difference, "want", out);
+    print_text("B", difference, "have", out);
 }
 
 static void print_run(double begin, double end, const char *tier, struct buf *out)
@@ -290,11 +322,10 @@ static void print_blocks(yyjson_val *blocks, struct buf *out)
 
 void cache_print_probe(yyjson_val *root, struct buf *out)
 {
-    char total[FIELDS_TEXT_BYTES];
+    char total[FIELDS_TEXT_BYTES], reason[FIELDS_TEXT_BYTES];
 
     print_tokens(fields_get(root, "would"), fields_count(root, "prompt_tokens", total), out);
-    buf_appendf(out, " | %s, %s\n", fields_text(root, "match", "-"),
-                fields_text(root, "reason", "-"));
+    buf_appendf(out, " | %s\n", fields_reason(fields_text(root, "reason", "-"), reason));
     print_blocks(fields_get(root, "blocks"), out);
-    print_difference(fields_get(root, "first_difference"), out);
+    print_difference(root, out);
 }

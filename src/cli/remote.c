@@ -231,8 +231,10 @@ bool fields_bool(yyjson_val *object, const char *path)
 
 const char *fields_word(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
 {
+    const char *text = fields_text(object, path, "");
+
     (void)out;
-    return fields_text(object, path, "-");
+    return text[0] != '\0' ? text : "-";
 }
 
 const char *fields_count(yyjson_val *object, const char *path, char out[FIELDS_TEXT_BYTES])
@@ -266,6 +268,19 @@ const char *fields_list(yyjson_val *object, const char *path, char out[FIELDS_TE
             len += (size_t)snprintf(out + len, FIELDS_TEXT_BYTES - len, "%s%s", len > 0 ? "," : "",
                                     yyjson_is_str(value) ? yyjson_get_str(value) : "?");
     return out[0] != '\0' ? out : "-";
+}
+
+const char *fields_reason(const char *name, char out[FIELDS_TEXT_BYTES])
+{
+    const char *words = strcmp(name, "none") == 0    ? "full hit"
+                        : strcmp(name, "short") == 0 ? "new text"
+                                                     : name;
+
+    snprintf(out, FIELDS_TEXT_BYTES, "%s", words);
+    for (char *at = out; *at != '\0'; at++)
+        if (*at == '_')
+            *at = ' ';
+    return out;
 }
 
 static void add_row(struct sheet *sheet, const struct fields_table *table, yyjson_val *row)

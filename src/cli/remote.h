@@ -96,6 +96,9 @@ typedef const char *fields_show_fn(yyjson_val *object, const char *path,
                                    char out[FIELDS_TEXT_BYTES]);
 fields_show_fn fields_word, fields_count, fields_size, fields_time, fields_list;
 
+/* A reason of enum hearth_reason in the words of the log: "new text", "no snapshot". */
+const char *fields_reason(const char *name, char out[FIELDS_TEXT_BYTES]);
+
 /* An array of objects as a table, a row each. */
 struct fields_column {
     const char *path, *label;

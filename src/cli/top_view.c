@@ -17,7 +17,14 @@
 #include "base/units.h"
 #include "cli/remote.h"
 
-enum { PIECE_BYTES = 512, BAR_CELLS = 30, SMALL_BAR_CELLS = 16, RECENT_MAX = 8, REASONS_MAX = 16 };
+enum {
+    PIECE_BYTES = 512,
+    BAR_CELLS = 30,
+    SMALL_BAR_CELLS = 16,
+    RECENT_MAX = 8,
+    REASONS_MAX = 16,
+    CLIENT_LEFT = 499 /* status of a request whose client disconnected */
+};
 
 enum style { STYLE_PLAIN, STYLE_HEAD, STYLE_GOOD, STYLE_SLOW, STYLE_BAD, STYLE_DIM };
 
@@ -183,6 +190,7 @@ static void draw_rates(struct pen *pen)
 static void draw_tier(struct pen *pen, yyjson_val *tier)
 {
     double used = fields_number(tier, "used", 0), cap = fields_number(tier, "cap", 0);
+    double objects = fields_number(tier, "objects", 0);
     const char *state = fields_text(tier, "state", "ok");
     char used_text[UNITS_TEXT_BYTES], cap_text[UNITS_TEXT_BYTES];
 
@@ -190,9 +198,9 @@ static void draw_tier(struct pen *pen, yyjson_val *tier)
         return; /* not attached */
     put(pen, STYLE_HEAD, "%-9s ", fields_text(tier, "tier", "?"));
     put_bar(pen, STYLE_GOOD, cap > 0 ? used / cap : 0, BAR_CELLS);
-    put(pen, STYLE_PLAIN, " %s of %s, %.0f objects, %.0f hits, %.0f stored, %.0f evicted",
+    put(pen, STYLE_PLAIN, " %s of %s, %.0f object%s, %.0f hits, %.0f stored, %.0f evicted",
         units_format_size(fields_uint(tier, "used"), used_text),
-        units_format_size(fields_uint(tier, "cap"), cap_text), fields_number(tier, "objects", 0),
+        units_format_size(fields_uint(tier, "cap"), cap_text), objects, objects == 1 ? "" : "s",
         fields_number(tier, "hits", 0), fields_number(tier, "stores", 0),
         fields_number(tier, "evictions", 0));
     if (strcmp(state, "ok") != 0)
@@ -215,6 +223,7 @@ static void draw_misses(struct pen *pen)
         const char *name;
         double tokens;
     } reasons[REASONS_MAX];
+    char text[FIELDS_TEXT_BYTES];
     yyjson_obj_iter iter;
     yyjson_val *key;
     size_t count = 0;
@@ -233,7 +242,8 @@ static void draw_misses(struct pen *pen)
     }
     put(pen, STYLE_HEAD, "misses   ");
     for (size_t i = 0; i < count; i++)
-        put(pen, STYLE_PLAIN, "%s %s %.0f%s", i > 0 ? "," : "", reasons[i].name, reasons[i].tokens,
+        put(pen, STYLE_PLAIN, "%s %s %.0f%s", i > 0 ? "," : "",
+            fields_reason(reasons[i].name, text), reasons[i].tokens,
             i + 1 == count ? " tokens" : "");
     if (count == 0)
         put(pen, STYLE_DIM, " none");
@@ -288,11 +298,10 @@ static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
     const char *reason = fields_text(request, "reason", "none"),
                *message = fields_text(request, "message", NULL);
     double at = fields_number(request, "first_difference", prompt);
+    char text[FIELDS_TEXT_BYTES];
 
-    if (strcmp(reason, "none") == 0)
-        return;
-    put(pen, STYLE_PLAIN, ", %s", reason);
-    if (strcmp(reason, "cold") == 0 || at >= prompt)
+    put(pen, STYLE_PLAIN, ", %s", fields_reason(reason, text));
+    if (strcmp(reason, "none") == 0 || strcmp(reason, "cold") == 0 || at >= prompt)
         return;
     put(pen, STYLE_PLAIN, " at %.0f", at);
     if (message != NULL)
@@ -304,6 +313,7 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     static const char *const tiers[] = {"device", "ram", "ssd", "remote"};
     char ttft[FIELDS_TEXT_BYTES];
     double prompt = fields_number(request, "prompt_tokens", 0), reused = 0;
+    double status = fields_number(request, "status", 200);
 
     for (size_t i = 0; i < COUNT_OF(tiers); i++)
         reused += fields_number(fields_get(request, "tokens"), tiers[i], 0);
@@ -313,7 +323,12 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused,
         prompt);
     put_reason(pen, request, prompt);
-    put(pen, STYLE_PLAIN, ", first token after %s", fields_time(request, "ttft_s", ttft));
+    if (fields_number(request, "ttft_s", 0) > 0)
+        put(pen, STYLE_PLAIN, ", first token after %s", fields_time(request, "ttft_s", ttft));
+    if (status == CLIENT_LEFT)
+        put(pen, STYLE_DIM, ", client disconnected");
+    else if (status != 200)
+        put(pen, STYLE_BAD, ", error %.0f", status);
     end_line(pen);
 }
 

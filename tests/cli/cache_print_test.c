@@ -23,26 +23,42 @@ static const char *print(void (*fn)(yyjson_val *root, struct buf *out), const ch
 static void test_probe_joins_blocks(void **state)
 {
     (void)state;
-    assert_string_equal(
-        print(cache_print_probe, "{\"prompt_tokens\":1000,\"would\":{\"device\":0,\"ram\":512,"
-                                 "\"ssd\":256,\"remote\":0,\"computed\":232},\"match\":\"lcp\","
-                                 "\"reason\":\"diverged\",\"blocks\":[{\"begin\":0,\"end\":256,"
-                                 "\"tier\":\"ram\"},{\"begin\":256,\"end\":512,\"tier\":\"ram\"},"
-                                 "{\"begin\":512,\"end\":768,\"tier\":\"ssd\"},{\"begin\":768,"
-                                 "\"end\":1000,\"tier\":\"none\"}],"
-                                 "\"first_difference\":{\"token\":768,\"message\":\"user[3]\","
-                                 "\"have\":\"one\",\"want\":\"two\"}}"),
-        "prompt 1,000 = device 0 + ram 512 + ssd 256 + computed 232 | lcp, diverged\n"
-        "        0 - 512     ram\n"
-        "      512 - 768     ssd\n"
-        "      768 - 1000    to be computed\n"
-        "parts at token 768, in user[3]\n"
-        "  held      one\n"
-        "  asked for two\n");
+    assert_string_equal(print(cache_print_probe,
+                              "{\"prompt_tokens\":1000,\"would\":{\"device\":0,\"ram\":512,"
+                              "\"ssd\":256,\"remote\":0,\"computed\":232},\"match\":\"lcp\","
+                              "\"reason\":\"diverged\",\"blocks\":[{\"begin\":0,\"end\":256,"
+                              "\"tier\":\"ram\"},{\"begin\":256,\"end\":512,\"tier\":\"ram\"},"
+                              "{\"begin\":512,\"end\":768,\"tier\":\"ssd\"},{\"begin\":768,"
+                              "\"end\":1000,\"tier\":\"none\"}],"
+                              "\"first_difference\":{\"token\":768,\"message\":\"user[3]\","
+                              "\"have\":null,\"want\":\"one\\ntwo\"}}"),
+                        "prompt 1,000 = device 0 + ram 512 + ssd 256 + computed 232 | diverged\n"
+                        "        0 - 512     ram\n"
+                        "      512 - 768     ssd\n"
+                        "      768 - 1000    to be computed\n"
+                        "diverges from the cache at token 768, in user[3]\n"
+                        "  prompt   \"one\\ntwo\"\n");
     assert_string_equal(
         print(cache_print_probe,
               "{\"prompt_tokens\":3,\"would\":{\"computed\":3},\"first_difference\":null}"),
-        "prompt 3 = device 0 + ram 0 + ssd 0 + computed 3 | -, -\n");
+        "prompt 3 = device 0 + ram 0 + ssd 0 + computed 3 | -\n");
+}
+
+static void test_probe_of_two(void **state)
+{
+#define TWO "{\"prompt_tokens\":3,\"would\":{\"ram\":2,\"computed\":1},\"reason\":\"none\","
+    (void)state;
+    assert_string_equal(print(cache_print_probe,
+                              TWO "\"against_tokens\":2,\"first_difference\":{\"token\":1,"
+                                  "\"message\":null,\"have\":\"a c\",\"want\":\"a b\"}}"),
+                        "prompt 3 = device 0 + ram 2 + ssd 0 + computed 1 | full hit\n"
+                        "the two prompts diverge at token 1, in the prompt\n"
+                        "  A        \"a b\"\n"
+                        "  B        \"a c\"\n");
+    assert_string_equal(
+        print(cache_print_probe, TWO "\"against_tokens\":3,\"first_difference\":null}"),
+        "prompt 3 = device 0 + ram 2 + ssd 0 + computed 1 | full hit\n"
+        "the two prompts are the same\n");
 }
 
 static void test_objects(void **state)
@@ -51,7 +67,7 @@ static void test_objects(void **state)
         print(cache_print_ls, "{\"objects\":[{\"key\":\"00112233445566778899aabbccddeeff\","
                               "\"model\":\"m\",\"tenant\":\"t\",\"kind\":\"rows\",\"begin\":0,"
                               "\"end\":256,\"bytes\":2048,\"tiers\":[\"ram\",\"ssd\"],\"uses\":3,"
-                              "\"age_s\":1.5,\"pinned\":true},{}],\"next\":\"c7\"}");
+                              "\"age_s\":1.5,\"pinned\":true},{\"tenant\":\"\"}],\"next\":\"c7\"}");
 
     (void)state;
     assert_non_null(strstr(text, "0011223344556677  m      t       rows  0-256   2.0 KiB  ram,ssd  "
@@ -81,7 +97,7 @@ static void test_stats(void **state)
                              "\"prompt_tokens\":300,\"tokens\":{\"device\":0,\"ram\":"
                              "200,\"ssd\":0,\"remote\":50,\"computed\":50},\"efficiency\":0.8333,"
                              "\"saved_s\":12},\"miss\":{\"cold\":0,"
-                             "\"diverged\":2},\"tiers\":[{\"tier\":\"ram\",\"state\":\"ok\","
+                             "\"no_snapshot\":2},\"tiers\":[{\"tier\":\"ram\",\"state\":\"ok\","
                              "\"used\":1024,\"cap\":4096,\"objects\":7}]}");
 
     (void)state;
@@ -89,7 +105,7 @@ static void test_stats(void **state)
     assert_non_null(
         strstr(text, "session   2 requests, prompt 300 = device 0 + ram 200 + ssd 0 + "
                      "remote 50 + computed 50 | 83.3 % reused, 12.0 s saved, 0 computed twice\n"));
-    assert_non_null(strstr(text, "misses    diverged 2 tokens\n"));
+    assert_non_null(strstr(text, "misses    no snapshot 2 tokens\n"));
     assert_non_null(strstr(text, "ram   ok     1.0 KiB  4.0 KiB        7     -"));
     assert_null(strstr(text, "all time"));
     assert_null(strstr(text, "directory"));
@@ -112,12 +128,14 @@ static void test_what_was_done(void **state)
         "2.0 KiB cleared\nm: is busy\n");
     assert_string_equal(print(cache_print_gc, "{\"evicted\":2,\"bytes\":10}"),
                         "2 objects removed, 10 B\n");
-    assert_string_equal(print(cache_print_pin, "{\"pinned_tokens\":1024}"), "1,024 tokens\n");
+    assert_string_equal(print(cache_print_pin, "{\"pinned_tokens\":1024}"),
+                        "1,024 tokens pinned\n");
+    assert_string_equal(print(cache_print_unpin, "{\"pinned_tokens\":3}"), "3 tokens unpinned\n");
     assert_string_equal(print(cache_print_warm, "{\"prompt_tokens\":1024,\"computed\":24}"),
                         "1,024 tokens are warm, 24 of them computed now\n");
     assert_string_equal(print(cache_print_moved, "{\"objects\":2,\"bytes\":10,\"refused\":1}"),
                         "2 objects, 10 B; 1 refused\n");
 }
 
-TEST_SUITE(TEST(test_probe_joins_blocks), TEST(test_objects), TEST(test_one_object),
-           TEST(test_stats), TEST(test_what_was_done))
+TEST_SUITE(TEST(test_probe_joins_blocks), TEST(test_probe_of_two), TEST(test_objects),
+           TEST(test_one_object), TEST(test_stats), TEST(test_what_was_done))

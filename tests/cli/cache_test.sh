@@ -72,7 +72,7 @@ test_probe_counts_nothing_and_tells_the_difference() {
     { letters 7 500 && letters 8 500; } >other.txt
     cache probe other.txt prompt.txt
     expect_status 0
-    expect_out 'parts at token '
+    expect_out 'the two prompts diverge at token '
     [ "$(uses)" = "$before" ] || fail 'it was counted'
     stop
 }
@@ -93,7 +93,7 @@ test_pin_and_unpin() {
     start_warm
     cache pin prompt.txt
     expect_status 0
-    grep -qE '^[1-9][0-9,]* tokens$' "$scratch/out" || fail 'nothing was pinned'
+    grep -qE '^[1-9][0-9,]* tokens pinned$' "$scratch/out" || fail 'nothing was pinned'
     cache ls --pinned
     grep -q ' pinned$' "$scratch/out" || fail 'not in the list'
     cache unpin prompt.txt

@@ -14,7 +14,7 @@ static const char stats_text[] =
     "\"requests_per_s\":0.5,\"prompt_tokens_per_s\":100,"
     "\"hit_rate\":0.75}},\"miss\":{\"cold\":1,\"diverged\":3,\"evicted\":0},\"tiers\":[{"
     "\"tier\":\"ram\",\"state\":\"ok\",\"used\":512,"
-    "\"cap\":1024,\"objects\":3,\"hits\":2,\"stores\":5,\"evictions\":1},{\"tier\":\"ssd\","
+    "\"cap\":1024,\"objects\":1,\"hits\":2,\"stores\":5,\"evictions\":1},{\"tier\":\"ssd\","
     "\"state\":\"degraded\",\"used\":0,\"cap\":1024},"
     "{\"tier\":\"device\",\"state\":\"off\"}]}";
 static const char requests_text[] =
@@ -25,7 +25,11 @@ static const char requests_text[] =
     "\"prompt_tokens\":10,\"tokens\":{\"ram\":9},\"reason\":\"none\",\"ttft_s\":0.5},{\"id\":\"req_"
     "new\",\"when\":2,\"model\":\"m\",\"prompt_tokens\":"
     "10,\"tokens\":{\"ram\":4},\"reason\":\"diverged\",\"first_difference\":4,\"message\":\"user[1]"
-    "\",\"ttft_s\":0.25}]}";
+    "\",\"ttft_s\":0.25},{\"id\":\"req_gone\",\"when\":3,\"model\":\"m\",\"prompt_tokens\":10,"
+    "\"tokens\":{\"ram\":4},\"reason\":\"short\",\"first_difference\":4,\"ttft_s\":0,"
+    "\"status\":499},{\"id\":\"req_failed\",\"when\":4,\"model\":\"m\",\"prompt_tokens\":10,"
+    "\"tokens\":{},\"reason\":\"no_snapshot\",\"first_difference\":10,\"ttft_s\":0,"
+    "\"status\":503}]}";
 
 static struct buf picture;
 static yyjson_doc *stats, *requests;
@@ -60,7 +64,7 @@ static void test_a_plain_picture(void **state)
         "rates     1m 0.50 req/s, 100 tok/s, 75 % hits | 5m 0.00 req/s, 0 tok/s, 0 % hits | 15m "
         "0.00 req/s, 0 tok/s, 0 % hits\n"
         "\n"
-        "ram       [###############...............] 512 B of 1.0 KiB, 3 objects, 2 hits, 5 stored, "
+        "ram       [###############...............] 512 B of 1.0 KiB, 1 object, 2 hits, 5 stored, "
         "1 evicted\n"
         "ssd       [..............................] 0 B of 1.0 KiB, 0 objects, 0 hits, 0 stored, 0 "
         "evicted degraded\n"
@@ -70,9 +74,13 @@ static void test_a_plain_picture(void **state)
         "  req_1                  m?[2J          prefill   [########........]  50 % of 400, +0 at "
         "0.0 tok/s, 2.0 s left, 1.0 s old\n"
         "ended\n"
+        "  req_failed             m              0 of 10 reused, no snapshot, error 503\n"
+        "  req_gone               m              4 of 10 reused, new text at 4, client "
+        "disconnected\n"
         "  req_new                m              4 of 10 reused, diverged at 4 (user[1]), first "
         "token after 250 ms\n"
-        "  req_old                m              9 of 10 reused, first token after 500 ms\n");
+        "  req_old                m              9 of 10 reused, full hit, first token after 500 "
+        "ms\n");
 }
 
 /* Columns that a terminal would show of a line: without escape sequences, whole characters. */
