@@ -89,6 +89,21 @@ static const struct option_table *const *other_tables(const struct cli *cli)
     return tables;
 }
 
+/* Reads the INI file; parse->ini_text stays NULL if there is none. */
+static enum err read_config(struct cli *cli, struct option_parse *parse, struct errinfo *info)
+{
+    struct config config = {0};
+
+    TRY(config_read(cli->setup, common_of(cli->command, cli->values)->config, cli->arena, &config,
+                    info));
+    if (config.text == NULL)
+        return ERR_OK;
+    parse->ini_name = cli->config = config.name;
+    parse->ini_text = cli->config_text = config.text;
+    parse->others = other_tables(cli);
+    return parse->others != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for the options");
+}
+
 /* Fills cli->values from all sources. parse->help may be set instead. */
 static enum err read_options(struct cli *cli, int argc, char **argv, struct option_parse *parse,
                              struct errinfo *info)
@@ -96,7 +111,6 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     const struct command *command = cli->command;
     char *values = arena_alloc(cli->arena, common_values_size(command));
     struct cli_foreign foreign = {.arena = cli->arena};
-    struct config config = {0};
 
     cli->table = foreign.table = common_table(command, cli->arena);
     *parse = (struct option_parse){.arena = cli->arena,
@@ -105,6 +119,7 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
                                    .named = "model", /* presets of models, for `serve` */
                                    .foreign = command->foreign,
                                    .foreign_arg = &foreign};
+    const struct option_parse without_file = *parse;
     if (values == NULL || cli->table == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the options");
     cli->values = values;
@@ -113,15 +128,17 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     if (parse->help || command->ignores_config)
         return ERR_OK;
 
-    TRY(config_read(cli->setup, common_of(command, values)->config, cli->arena, &config, info));
-    if (config.text == NULL)
+    enum err err = read_config(cli, parse, info);
+    if (err == ERR_OK && parse->ini_text == NULL)
         return ERR_OK;
-    parse->ini_name = cli->config = config.name;
-    parse->ini_text = cli->config_text = config.text;
-    parse->others = other_tables(cli);
-    if (parse->others == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for the options");
-    return option_parse(cli->table, argc, argv, values, parse, info);
+    if (err == ERR_OK)
+        err = option_parse(cli->table, argc, argv, values, parse, info);
+    if (err == ERR_OK || !command->reports_config)
+        return err;
+    cli->config_error = arena_strdup(cli->arena, str_from(info->text));
+    *parse = without_file;
+    return cli->config_error != NULL ? option_parse(cli->table, argc, argv, values, parse, info)
+                                     : err;
 }
 
 enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,

@@ -62,6 +62,7 @@ struct cli {
     const char **args; /* positional arguments, as many as the command allows */
     size_t args_count;
     const char *config, *config_text; /* INI file that was read, or NULL */
+    const char *config_error;         /* why it was not read; only if command->reports_config */
     const struct option_table *table; /* the command's options, then the common ones */
     const void *values;               /* of `table` */
     const enum option_source *sources;
@@ -91,6 +92,7 @@ struct command {
     /* option_parse.foreign, with a struct cli_foreign; NULL = none */
     enum err (*foreign)(void *arg, struct option_foreign *option, struct errinfo *info);
     bool ignores_config; /* reads no INI file, so that a broken one cannot stop it */
+    bool reports_config; /* runs without a broken one, and reports cli->config_error */
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };
 

@@ -5,6 +5,7 @@
  * is 1 when something failed. Folders and port are those that `hearth serve` would use with the
  * same settings; nothing is changed, and measurements are bounded.
  */
+#include <assert.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -46,7 +47,8 @@ struct doctor_options {
 
 struct doctor {
     struct cli *cli;
-    const struct doctor_options *options;
+    struct doctor_options settings;
+    const struct doctor_options *options; /* &settings */
     int failures;
 };
 
@@ -374,6 +376,57 @@ static void check_clock(struct doctor *doctor)
 
 /* ---- settings and port ---- */
 
+static const struct option_desc *find_option(const struct option_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->options[i].name, name) == 0)
+            return &table->options[i];
+    return NULL;
+}
+
+/* Settings of [serve] hold for options that were not given to the doctor. */
+static void take_settings(struct doctor *doctor, const struct cli *serve)
+{
+    const struct option_table *table = &command_doctor.table;
+
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_desc *mine = &table->options[i],
+                                 *its = find_option(serve->table, mine->name);
+        if (its == NULL || doctor->cli->sources[i] != OPTION_FROM_TABLE)
+            continue;
+        assert(its->type == mine->type);
+        memcpy((char *)&doctor->settings + mine->offset, (const char *)serve->values + its->offset,
+               mine->type == OPTION_TEXT ? sizeof(const char *) : sizeof(uint64_t));
+    }
+}
+
+/* Takes the settings of `hearth serve`. Returns what is wrong with them, or NULL. */
+static const char *read_settings(struct doctor *doctor)
+{
+    struct cli *cli = doctor->cli, serve = *cli, again;
+    struct errinfo info = {0};
+
+    if (cli->config_error != NULL)
+        return cli->config_error;
+    serve.command = &command_serve;
+    if (cli_read_again(&serve, cli->arena, &again, &info) != ERR_OK)
+        return arena_strdup(cli->arena, str_from(info.text));
+    take_settings(doctor, &again);
+    return NULL;
+}
+
+static void say_config(struct doctor *doctor, const char *problem)
+{
+    const char *config = doctor->cli->config;
+
+    if (problem != NULL)
+        doctor_say(doctor, VERDICT_FAIL, "config",
+                   "%s: correct it, `hearth serve` does not start with it", problem);
+    else
+        doctor_say(doctor, VERDICT_OK, "config", "%s",
+                   config != NULL ? config : "none; using options and environment only");
+}
+
 /* Which program uses the port, if it identifies itself. */
 static void say_taken(struct doctor *doctor, const char *url)
 {
@@ -668,15 +721,16 @@ static void check_folders(struct doctor *doctor)
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    struct doctor doctor = {.cli = cli, .options = options};
+    struct doctor doctor = {.cli = cli, .settings = *(const struct doctor_options *)options};
 
+    doctor.options = &doctor.settings;
+    const char *problem = read_settings(&doctor);
     check_libraries(&doctor);
     check_devices(&doctor);
     check_machine(&doctor);
     check_huge_pages(&doctor);
     check_clock(&doctor);
-    doctor_say(&doctor, VERDICT_OK, "config", "%s",
-               cli->config != NULL ? cli->config : "none; using options and environment only");
+    say_config(&doctor, problem);
     check_port(&doctor);
     check_folders(&doctor);
     return doctor.failures == 0 ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
@@ -688,5 +742,6 @@ const struct command command_doctor = {
     .usage = "[options]",
     .table = {.command = "doctor", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct doctor_options),
+    .reports_config = true,
     .run = run,
 };

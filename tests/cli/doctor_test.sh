@@ -181,6 +181,39 @@ test_config_is_named() {
     expect_line '^ok    config     .*hearth\.ini$'
 }
 
+# Port and folders are those of the server that has this file.
+test_settings_of_the_server() {
+    here
+    unset HEARTH_PORT HEARTH_SSD_FREE
+    printf '[serve]\nhost = %s/no.sock\nssd-dir = %s/disk\nssd-free = 100TiB\n' "$PWD" "$PWD" >hearth.ini
+    run "$HEARTH" doctor --config hearth.ini --disk-test 0
+    expect_status 0
+    expect_line "^ok    cache      $PWD/disk \(created by the first"
+    expect_line '^warn  room       .* --ssd-free is 100\.0 TiB'
+    ! grep ' port ' "$scratch/out" || fail 'the server would not listen on a port'
+    printf '[doctor]\nssd-free = 1MiB\n' >>hearth.ini # its own section is stronger
+    run "$HEARTH" doctor --config hearth.ini --disk-test 0 --ssd-dir "$PWD/other"
+    expect_status 0
+    expect_line "^ok    cache      $PWD/other "
+    expect_line '^ok    room '
+}
+
+# The file that keeps every other command from starting.
+test_broken_config_is_a_failure() {
+    here
+    printf '[serve]\nprot = 12\n' >key.ini
+    printf '[serve]\nport = twelve\n' >value.ini
+    mkdir folder.ini
+    for name in key value folder none; do
+        run "$HEARTH" doctor --config $name.ini --disk-test 0
+        expect_status 1
+        expect_no_err
+        expect_line "^FAIL  config     .*$name\.ini.*: correct it"
+        expect_line '^ok    machine ' # the other checks are made all the same
+        expect_line '^ok    cache '
+    done
+}
+
 test_mistakes_are_usage_errors() {
     run "$HEARTH" doctor me
     expect_status 2
