@@ -103,7 +103,9 @@ extern const char *const model_settings_layers[]; /* auto, all */
 /* clang-format on */
 
 /* Appended to the message about a missing model. */
-#define CLI_MODEL_WAY_OUT "; pass the path of a GGUF file, or create one with 'hearth model make'"
+#define CLI_MODEL_WAY_OUT                                                                   \
+    "; pass the path of a GGUF file, or download a model with 'hearth pull' ('demo' needs " \
+    "neither)"
 
 /* Fills the engine's options; texts and lists are in cli->arena or the command's options.
  * ERR_INVALID: a setting is wrong; ERR_NOMEM. */

@@ -1,6 +1,7 @@
 /*
  * pull.c: `hearth pull`, `hearth list` and `hearth rm`: models of Hugging Face's hub (models/hub.h).
  */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/units.h"
@@ -44,22 +45,33 @@ static enum cli_exit run_pull(struct cli *cli, const void *options)
     return CLI_EXIT_OK;
 }
 
+struct listing {
+    const struct cli *cli;
+    bool any;
+};
+
 static void print_model(const char *repo, const char *file, uint64_t bytes, void *arg)
 {
-    const struct cli *cli = arg;
+    struct listing *listing = arg;
     char size[UNITS_TEXT_BYTES];
 
-    fprintf(cli->out, "%-40s %10s  %s\n", repo, units_format_size(bytes, size), file);
+    listing->any = true;
+    fprintf(listing->cli->out, "%-40s %10s  %s\n", repo, units_format_size(bytes, size), file);
 }
 
 static enum cli_exit run_list(struct cli *cli, const void *options)
 {
     const struct hub hub = hub_of(cli);
+    struct listing listing = {.cli = cli};
     struct errinfo info = {0};
 
     (void)options;
-    enum err err = hub_list(&hub, print_model, cli, &info);
-    return err == ERR_OK ? CLI_EXIT_OK : report(cli, err, &info);
+    enum err err = hub_list(&hub, print_model, &listing, &info);
+    if (err != ERR_OK)
+        return report(cli, err, &info);
+    if (!listing.any)
+        fputs("no models; download one with 'hearth pull USER/REPO[:QUANT]'\n", cli->err);
+    return CLI_EXIT_OK;
 }
 
 static enum cli_exit run_rm(struct cli *cli, const void *options)

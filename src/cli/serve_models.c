@@ -89,9 +89,9 @@ static const char *find_file(struct reading *reading, const char *name)
     enum err err = resolve_model(&options, name, &resolved, &info);
     if (err == ERR_OK)
         return arena_strdup(cli->arena, str_from(resolved.path));
+    err_set(&sentence, err, "%.400s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
     if (err == ERR_INVALID)
         err = ERR_NOT_FOUND; /* a failure, not a usage error */
-    err_set(&sentence, err, "%.400s" CLI_MODEL_WAY_OUT, info.text);
     complain(reading, err, &sentence);
     return NULL;
 }

@@ -581,13 +581,16 @@ static enum err use_folder(const struct file_sys *fs, const char *dir, struct re
     return err;
 }
 
-/* A path: a file, or a folder with one model. */
+/* A path: a file, or a folder with one model. ERR_DENIED: it is there, and must not be read. */
 static enum err use_path(const struct resolve_options *options, const char *path,
                          struct resolved *out, struct errinfo *info)
 {
-    if (is_file(options->fs, path))
+    struct model_file file;
+    enum err err = model_file_stamp_one(options->fs, path, &file, info);
+
+    if (err == ERR_OK)
         return use_file(path, RESOLVE_FILE, out, info);
-    return use_folder(options->fs, path, out, info);
+    return err != ERR_DENIED ? use_folder(options->fs, path, out, info) : err;
 }
 
 static enum err use_models_dir(const struct resolve_options *options, const char *name,

@@ -164,7 +164,7 @@ test_what_is_missing_is_said() {
     run "$HEARTH" serve nowhere.gguf --port 0 --ssd-dir none --state-dir "$PWD/state"
     expect_status 1
     expect_err 'nowhere.gguf'
-    expect_err "create one with 'hearth model make'"
+    expect_err "download a model with 'hearth pull'"
     make_model
     run "$HEARTH" serve m.gguf -m m.gguf
     expect_status 2

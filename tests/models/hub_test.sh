@@ -72,6 +72,7 @@ test_pull_list_rm() {
     run "$HEARTH" list
     expect_status 0
     expect_no_out
+    expect_err "no models; download one with 'hearth pull"
 }
 
 # A name is found in any case and in every cache, so that is where it is removed.

@@ -2,6 +2,7 @@
  * fill them. */
 #include "models/resolve.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,6 +389,31 @@ static void test_faults(void **state)
     }
 }
 
+/* A file that may not be read is not a file that is missing. */
+static void test_denied(void **state)
+{
+    struct file_fault disk;
+    struct place place;
+    int denied = 0;
+
+    (void)state;
+    place_init(&place);
+    put(&place, "m.gguf", "x");
+    file_fault_init(&disk, file_sys_real());
+    disk.errnum = EACCES;
+    disk.calls = UINT64_C(1) << FILE_CALL_OPENAT;
+    place.options.fs = &disk.sys;
+    FAULT_LOOP (&disk.when) {
+        enum err err = ask(&place, at(&place, "m.gguf"));
+        if (err == ERR_OK)
+            continue;
+        assert_err(err, ERR_DENIED);
+        assert_non_null(strstr(place.info.text, "m.gguf"));
+        denied++;
+    }
+    assert_true(denied > 0);
+}
+
 /* The model that comes with the program: after everything that the user has under that name. */
 static void test_demo(void **state)
 {
@@ -407,4 +433,4 @@ static void test_demo(void **state)
 
 TEST_SUITE(TEST(test_files_and_folders), TEST(test_models_dir), TEST(test_hugging_face),
            TEST(test_places_of_the_cache), TEST(test_ollama), TEST(test_demo), TEST(test_list),
-           TEST(test_linked_and_unknown_entries), TEST(test_faults))
+           TEST(test_linked_and_unknown_entries), TEST(test_faults), TEST(test_denied))
