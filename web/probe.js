@@ -6,15 +6,16 @@ import { $, h } from './dom.js';
 import * as format from './format.js';
 import { bar, differenceInWords, reasonHelp, reasonTitle } from './sources.js';
 
-/* A request, a list of messages, or plain text as one message. */
+const isPrompt = ({ messages, prompt, tokens, input }) => Boolean(messages ?? prompt ?? tokens ?? input);
+
+/* A whole request of any API, a list of messages, or plain text as one message. */
 function promptOf(text) {
     const trimmed = text.trim();
     if (trimmed.startsWith('{') || trimmed.startsWith('[')) {
         try {
             const value = JSON.parse(trimmed);
             if (Array.isArray(value)) return { messages: value };
-            const { messages, prompt, tokens, tools } = value;
-            if (messages || prompt || tokens) return { messages, prompt, tokens, tools };
+            if (isPrompt(value)) return value;
         } catch {
             /* Then it is text that begins with a bracket. */
         }
@@ -64,7 +65,8 @@ function resultOf(answer, compared) {
 
 async function probe() {
     const compared = $('probe-have').value.trim() !== '';
-    const body = { model: $('probe-model').value || undefined, ...promptOf($('probe-want').value) };
+    const body = promptOf($('probe-want').value);
+    if ($('probe-model').value) body.model = $('probe-model').value;
     if (compared) body.against = promptOf($('probe-have').value);
     try {
         $('probe-result').replaceChildren(...resultOf(await ask('admin/cache/probe', body), compared));

@@ -16,15 +16,15 @@ static enum err choose(const struct json_reader *reader, const struct dialect **
     static const struct dialect *const dialects[] = {
         &dialect_openai_chat, &dialect_openai_completions, &dialect_anthropic_messages,
         &dialect_openai_responses};
-    size_t index = json_read_get(reader, "messages") ? 0 : 1;
     struct str name = STR_NONE;
+    size_t index = 0;
 
     TRY(json_read_str(reader, "dialect", &name));
     if (name.len > 0)
         TRY(json_read_name(reader, "dialect", names,
                            "must be \"chat\", \"completions\", \"messages\" or \"responses\"",
                            &index));
-    *dialect = dialects[index];
+    *dialect = name.len > 0 ? dialects[index] : dialect_recognize(reader->object);
     return ERR_OK;
 }
 
@@ -50,7 +50,7 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struc
     if (!json_read_get(&reader, "messages") && !json_read_get(&reader, "prompt") &&
         !json_read_get(&reader, "input"))
         return json_read_error(&reader, "messages",
-                               "is missing: give 'messages', 'prompt' or 'tokens'");
+                               "is missing: give 'messages', 'input', 'prompt' or 'tokens'");
     return dialect->parse(request, root, error);
 }
 

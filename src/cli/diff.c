@@ -108,16 +108,6 @@ static const char *said_dialect(const struct diff *diff)
 
 /* ---- rendering here ---- */
 
-static const struct dialect *dialect_of(const struct diff *diff, const struct request_file *file)
-{
-    const char *name = said_dialect(diff) != NULL ? said_dialect(diff) : request_file_dialect(file);
-
-    for (size_t i = 1; i < COUNT_OF(dialects); i++)
-        if (strcmp(dialect_names[i], name) == 0)
-            return dialects[i];
-    return &dialect_openai_chat;
-}
-
 /* A file of plain text becomes the body of a completion. The request owns the document. */
 static enum err take_body(struct side *side, struct errinfo *info)
 {
@@ -150,10 +140,12 @@ static enum err render(struct diff *diff, struct side *side, struct errinfo *inf
     };
     struct api_error error = {0};
 
-    const struct dialect *dialect = dialect_of(diff, &side->file);
+    const struct dialect *dialect = dialects[diff->options->dialect];
     gen_request_init(&side->request, ARENA_BYTES_MAX, &sample);
     TRY(take_body(side, info));
     yyjson_val *root = yyjson_doc_get_root(side->request.body);
+    if (dialect == NULL)
+        dialect = dialect_recognize(root);
     enum err err = dialect->parse(&side->request, root, &error);
     if (err == ERR_OK)
         err = prepare(&side->prepared, &side->request, &tools, &error);

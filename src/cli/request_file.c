@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/remote.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, READ_BYTES = 64 << 10 };
 
@@ -91,43 +90,6 @@ void request_file_free(struct request_file *file)
     *file = (struct request_file){0};
 }
 
-static bool has_block(yyjson_val *message, const char *type)
-{
-    yyjson_val *part;
-
-    FIELDS_FOREACH (part, fields_get(message, "content"))
-        if (strcmp(fields_text(part, "type", ""), type) == 0 ||
-            fields_get(part, "cache_control") != NULL)
-            return true;
-    return false;
-}
-
-/* Anthropic's requests have a separate system prompt, or blocks that OpenAI's do not have. */
-static bool is_anthropic(yyjson_val *root)
-{
-    static const char *const types[] = {"tool_use", "tool_result", "thinking"};
-    yyjson_val *message;
-
-    if (fields_get(root, "system") != NULL || fields_get(root, "anthropic_version") != NULL)
-        return true;
-    FIELDS_FOREACH (message, fields_get(root, "messages"))
-        for (size_t i = 0; i < COUNT_OF(types); i++)
-            if (has_block(message, types[i]))
-                return true;
-    return false;
-}
-
-const char *request_file_dialect(const struct request_file *file)
-{
-    yyjson_val *root = yyjson_doc_get_root(file->doc);
-
-    if (root == NULL || fields_get(root, "prompt") != NULL)
-        return "completions";
-    if (fields_get(root, "input") != NULL)
-        return "responses";
-    return is_anthropic(root) ? "messages" : "chat";
-}
-
 /* A name that may need escaping, unlike our own. */
 static void write_key(struct json *json, struct str key)
 {
@@ -142,7 +104,8 @@ void request_file_write(const struct request_file *file, const char *model, cons
     yyjson_obj_iter iter;
     yyjson_val *key;
 
-    json_key_text(json, "dialect", dialect != NULL ? dialect : request_file_dialect(file));
+    if (dialect != NULL)
+        json_key_text(json, "dialect", dialect);
     if (model != NULL)
         json_key_text(json, "model", model);
     if (file->doc == NULL) {
@@ -151,7 +114,8 @@ void request_file_write(const struct request_file *file, const char *model, cons
     }
     yyjson_obj_iter_init(yyjson_doc_get_root(file->doc), &iter);
     while ((key = yyjson_obj_iter_next(&iter)) != NULL) {
-        if (yyjson_equals_str(key, "dialect") || (model != NULL && yyjson_equals_str(key, "model")))
+        if ((dialect != NULL && yyjson_equals_str(key, "dialect")) ||
+            (model != NULL && yyjson_equals_str(key, "model")))
             continue;
         write_key(json, (struct str){yyjson_get_str(key), yyjson_get_len(key)});
         json_value(json, yyjson_obj_iter_get_val(key));

@@ -25,10 +25,6 @@ enum err request_file_read(struct request_file *file, const struct cli *cli, con
                            struct errinfo *info) NODISCARD;
 void request_file_free(struct request_file *file); /* accepts a zeroed one */
 
-/* What it is, by its fields: "chat", "messages", "responses" or "completions". */
-const char *request_file_dialect(const struct request_file *file);
-
-/* Writes its dialect and fields into an open object; `model` and `dialect`, unless NULL, replace
- * its own. */
+/* Writes its fields into an open object; `model` and `dialect`, unless NULL, replace its own. */
 void request_file_write(const struct request_file *file, const char *model, const char *dialect,
                         struct json *json);

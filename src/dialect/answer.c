@@ -203,3 +203,46 @@ struct answer_timings answer_timings(const struct answer *answer)
     timings.predicted_per_s = per_s(later, timings.predicted_ms);
     return timings;
 }
+
+/* ---- requests without a path ---- */
+
+/* Content that only Anthropic's messages have. */
+static bool has_blocks(yyjson_val *message)
+{
+    static const char *const types[] = {"tool_use", "tool_result", "thinking"};
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(message, "content"));
+    yyjson_val *part;
+
+    while ((part = yyjson_arr_iter_next(&iter)) != NULL) {
+        if (yyjson_obj_get(part, "cache_control") != NULL)
+            return true;
+        for (size_t i = 0; i < COUNT_OF(types); i++)
+            if (yyjson_equals_str(yyjson_obj_get(part, "type"), types[i]))
+                return true;
+    }
+    return false;
+}
+
+/* Anthropic's requests have a separate system prompt, or tools or blocks that OpenAI's have not. */
+static bool is_anthropic(yyjson_val *root)
+{
+    yyjson_val *tool = yyjson_arr_get_first(yyjson_obj_get(root, "tools"));
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(root, "messages"));
+    yyjson_val *message;
+    bool found = yyjson_obj_get(root, "system") != NULL ||
+                 yyjson_obj_get(root, "anthropic_version") != NULL ||
+                 yyjson_obj_get(tool, "input_schema") != NULL;
+
+    while (!found && (message = yyjson_arr_iter_next(&iter)) != NULL)
+        found = has_blocks(message);
+    return found;
+}
+
+const struct dialect *dialect_recognize(yyjson_val *root)
+{
+    if (yyjson_obj_get(root, "prompt") != NULL)
+        return &dialect_openai_completions;
+    if (yyjson_obj_get(root, "input") != NULL)
+        return &dialect_openai_responses;
+    return is_anthropic(root) ? &dialect_anthropic_messages : &dialect_openai_chat;
+}

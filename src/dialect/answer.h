@@ -194,6 +194,9 @@ extern const struct dialect dialect_ollama; /* of Ollama's other endpoints: pars
 extern const struct dialect dialect_openai_embeddings, dialect_rerank, dialect_score;
 extern const struct dialect dialect_ollama_embed, dialect_llama_embedding;
 
+/* The API of a body by its fields, where no path tells: completions, responses, messages, or chat. */
+const struct dialect *dialect_recognize(yyjson_val *root);
+
 /* The `error` of OpenAI's dialects. */
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
 

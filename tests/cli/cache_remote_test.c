@@ -96,18 +96,16 @@ static void test_prompts(void **state)
     for (size_t i = 0; i < COUNT_OF(actions); i++) {
         assert_int_equal(run((const char *const[]){actions[i], path, NULL}, "{}", request),
                          CLI_EXIT_OK);
-        assert_non_null(strstr(request, "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"m\","
+        assert_non_null(strstr(request, "\r\n\r\n{\"model\":\"m\","
                                         "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"));
     }
     const char *text = cli_write_file("b.txt", "words", 5);
     assert_int_equal(
         run((const char *const[]){"probe", path, text, "-m", "other", NULL}, "{}", request),
         CLI_EXIT_OK);
-    assert_non_null(strstr(
-        request,
-        "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"other\",\"messages\":[{\"role\":\"user\","
-        "\"content\":\"x\"}],"
-        "\"against\":{\"dialect\":\"completions\",\"model\":\"other\",\"prompt\":\"words\"}}"));
+    assert_non_null(strstr(request, "\r\n\r\n{\"model\":\"other\",\"messages\":[{\"role\":\"user\","
+                                    "\"content\":\"x\"}],"
+                                    "\"against\":{\"model\":\"other\",\"prompt\":\"words\"}}"));
 }
 
 /* --json is the answer as it came; a list is one answer, however many pages it took. */

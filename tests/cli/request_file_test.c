@@ -45,44 +45,12 @@ static void expect(const char *text, const char *model, const char *written)
 static void test_written_again(void **state)
 {
     (void)state;
-    expect(
-        "{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"a\\\"b\": 1.50}", NULL,
-        "{\"dialect\":\"chat\",\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],\"a\\\"b\":1.5}");
-    expect("  {\"model\": \"m\", \"x\": null}\n", "other",
-           "{\"dialect\":\"chat\",\"model\":\"other\",\"x\":null}");
-    expect("{}", NULL, "{\"dialect\":\"chat\"}");
-    expect("Once upon\na \"time\"", NULL,
-           "{\"dialect\":\"completions\",\"prompt\":\"Once upon\\na \\\"time\\\"\"}");
-    expect("[not an object]", "m",
-           "{\"dialect\":\"completions\",\"model\":\"m\",\"prompt\":\"[not an object]\"}");
-}
-
-static void test_dialects(void **state)
-{
-    static const struct {
-        const char *text, *dialect;
-    } cases[] = {
-        {"words", "completions"},
-        {"{\"prompt\": \"words\"}", "completions"},
-        {"{\"input\": \"words\"}", "responses"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}", "chat"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
-         "\"x\"}]}]}",
-         "chat"},
-        {"{\"system\": \"s\", \"messages\": []}", "messages"},
-        {"{\"messages\": [{\"content\": [{\"type\": \"text\"}, {\"type\": \"tool_result\"}]}]}",
-         "messages"},
-        {"{\"messages\": [{\"content\": [{\"type\": \"text\", \"cache_control\": {}}]}]}",
-         "messages"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct request_file file;
-        assert_ok(read_text(&file, cases[i].text, NULL));
-        assert_string_equal(request_file_dialect(&file), cases[i].dialect);
-        request_file_free(&file);
-    }
+    expect("{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"a\\\"b\": 1.50}", NULL,
+           "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],\"a\\\"b\":1.5}");
+    expect("  {\"model\": \"m\", \"x\": null}\n", "other", "{\"model\":\"other\",\"x\":null}");
+    expect("{}", NULL, "{}");
+    expect("Once upon\na \"time\"", NULL, "{\"prompt\":\"Once upon\\na \\\"time\\\"\"}");
+    expect("[not an object]", "m", "{\"model\":\"m\",\"prompt\":\"[not an object]\"}");
 }
 
 static void test_refused(void **state)
@@ -131,5 +99,5 @@ static void test_standard_input(void **state)
     close(ends[0]);
 }
 
-TEST_SUITE(TEST(test_written_again), TEST(test_dialects), TEST(test_refused), TEST(test_missing),
+TEST_SUITE(TEST(test_written_again), TEST(test_refused), TEST(test_missing),
            TEST(test_standard_input))

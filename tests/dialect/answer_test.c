@@ -192,8 +192,39 @@ static void test_i81_timings(void **state)
     answer_fini(&answer);
 }
 
+static void test_a_body_is_recognized(void **state)
+{
+    static const struct {
+        const char *text;
+        const struct dialect *dialect;
+    } cases[] = {
+        {"{\"prompt\": \"words\"}", &dialect_openai_completions},
+        {"{\"input\": \"words\"}", &dialect_openai_responses},
+        {"{}", &dialect_openai_chat},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}", &dialect_openai_chat},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+         "\"x\"}]}], \"tools\": [{\"type\": \"function\"}]}",
+         &dialect_openai_chat},
+        {"{\"system\": \"s\", \"messages\": []}", &dialect_anthropic_messages},
+        {"{\"messages\": [], \"tools\": [{\"name\": \"t\", \"input_schema\": {}}]}",
+         &dialect_anthropic_messages},
+        {"{\"messages\": [{\"content\": [{\"type\": \"text\"}, {\"type\": \"tool_result\"}]}]}",
+         &dialect_anthropic_messages},
+        {"{\"messages\": [{\"content\": [{\"type\": \"text\", \"cache_control\": {}}]}]}",
+         &dialect_anthropic_messages},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        yyjson_doc *doc = yyjson_read(cases[i].text, strlen(cases[i].text), 0);
+        assert_non_null(doc);
+        assert_ptr_equal(dialect_recognize(yyjson_doc_get_root(doc)), cases[i].dialect);
+        yyjson_doc_free(doc);
+    }
+}
+
 TEST_SUITE(TEST(test_pieces_join_per_choice), TEST(test_calls_have_ids_of_their_own),
            TEST(test_too_many_calls_are_a_limit),
            TEST(test_text_beyond_the_limit_is_refused_not_cut),
            TEST(test_every_allocation_may_fail), TEST(test_logprobs_are_kept_in_order),
-           TEST(test_i81_timings))
+           TEST(test_i81_timings), TEST(test_a_body_is_recognized))

@@ -125,6 +125,20 @@ test('a probe shows what would be reused, and where two prompts part', async () 
     await close();
 });
 
+test('a probe reads the requests of every API', async () => {
+    const { page, close } = await openPage(browser, server.url, { look: true });
+    const messages = [{ role: 'user', content: 'Hello there' }], system = text(40, 9);
+    await page.fill('#probe-want', JSON.stringify([{ role: 'system', content: system }, ...messages]));
+    for (const body of [{ model: 'claude-x', max_tokens: 9, stream: true, system, messages }, { model: 'gpt-x', instructions: system, input: 'Hello there' }]) {
+        await page.fill('#probe-have', JSON.stringify(body));
+        await page.$eval('#probe-result', (result) => result.replaceChildren());
+        await page.click('#probe-form button');
+        await page.waitForFunction(() => document.getElementById('probe-result').textContent);
+        assert.match(await page.textContent('#probe-result'), /The two prompts are the same/);
+    }
+    await close();
+});
+
 test('what a probe cannot read is said in the server\'s words', async () => {
     const { page, close } = await openPage(browser, server.url, { look: true, expected: /400/ });
     await page.fill('#probe-want', '[{"role": "nobody"}]');
