@@ -72,12 +72,9 @@ function requestOf({ words, client, model }) {
         h('small', { class: 'muted', title: client ?? '' }, [name, model].filter(Boolean).join(' · ')));
 }
 
-const speedOf = ({ generated_tokens: tokens, ttft_s, seconds }) => (tokens > 1 && ttft_s > 0 && seconds > ttft_s ? (tokens - 1) / (seconds - ttft_s) : NaN);
-
-function answerOf(request) {
-    const speed = speedOf(request);
-    return h('td', { class: 'number', 'data-label': 'Answer' }, format.exact(request.generated_tokens),
-        Number.isFinite(speed) ? h('small', { class: 'muted' }, ` ${format.speed(speed)}`) : null);
+function answerOf({ generated_tokens: tokens, tokens_per_s: speed }) {
+    return h('td', { class: 'number', 'data-label': 'Answer' }, format.exact(tokens),
+        speed > 0 ? h('small', { class: 'muted' }, ` ${format.speed(speed)}`) : null);
 }
 
 function makeRecent(request) {

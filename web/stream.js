@@ -57,10 +57,9 @@ async function recordOf(id, stats) {
     const { recent } = await ask('admin/requests');
     const found = recent.find((request) => request.id === id);
     if (!found) return stats;
-    const decode_s = found.seconds - found.ttft_s;
     return {
         ...stats, tokens: found.tokens, prompt: found.prompt_tokens, reason: found.reason, token: found.first_difference, message: found.message,
-        generated: found.generated_tokens, ttft_s: found.ttft_s, speed: stats?.speed ?? (decode_s > 0 ? (found.generated_tokens - 1) / decode_s : 0),
+        generated: found.generated_tokens, ttft_s: found.ttft_s, speed: found.tokens_per_s,
     };
 }
 

@@ -181,12 +181,14 @@ static void on_answering(struct call *call, void *arg)
     struct admin *admin = arg;
     const struct gen_usage *usage = &call->answer.usage;
     struct clock *clock = admin->clock;
+    struct answer_timings timings = answer_timings(&call->answer);
     struct mark message = {.role = ROLE_NONE};
     struct recent_call recent = {
         .endpoint = call->endpoint->name,
         .when_s = (double)(clock_wall_ns(clock) / NS_PER_MS) / 1000.0,
         .usage = *usage,
-        .ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0,
+        .ttft_s = timings.ttft_ms / 1000.0,
+        .tokens_per_s = timings.predicted_per_s,
         .seconds = (double)(clock_mono_ns(clock) - call->arrived_ns) / (double)NS_PER_S,
         .status = call_is_lost(call) ? RECENT_GONE_STATUS : api_error_status(call->outcome),
     };

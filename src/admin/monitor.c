@@ -285,6 +285,7 @@ static void write_call(struct json *json, const struct recent_call *call, bool w
     json_key_uint(json, "first_difference", call->usage.first_difference);
     recent_write_message(json, call->role, call->message);
     json_key_float(json, "ttft_s", call->ttft_s);
+    json_key_float(json, "tokens_per_s", call->tokens_per_s);
     json_key_float(json, "compute_s", call->usage.compute_s);
     json_key_float(json, "seconds", call->seconds);
     json_key_uint(json, "status", call->status);

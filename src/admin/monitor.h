@@ -132,6 +132,7 @@ struct recent_call {
     enum role role; /* of the message with the first difference; NONE: not known */
     uint32_t message;
     double ttft_s, seconds; /* 0: never happened */
+    double tokens_per_s;    /* of the answer; 0: unknown */
     unsigned status;        /* HTTP status; RECENT_GONE_STATUS: the client disconnected before */
 };
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { startServer } from '../sdk/server.mjs';
-import { becomes, get, launch, openPage, worstContrast } from './browser.mjs';
+import { becomes, format, get, launch, openPage, worstContrast } from './browser.mjs';
 
 const options = ['--ssd-dir', 'ssd', '-c', '8192', '-m', `second=${process.env.MODEL}`];
 let server, browser;
@@ -72,6 +72,8 @@ test('an answer says what was reused, and the next turn computes only its own te
     const [record] = (await get(server.url, '/admin/requests')).recent;
     assert.deepEqual(await reused(page), [record.prompt_tokens - record.tokens.computed, record.prompt_tokens]);
     assert.match(await figures(page), /first token after .* tok\/s$/);
+    const speed = await format(page, 'speed', record.tokens_per_s);
+    assert.ok((await figures(page)).endsWith(` ${speed}`), `${speed} in ${await figures(page)}`);
     await say(page, 'Go on.', 2);
     const [again, whole] = await reused(page);
     assert.ok(again >= record.prompt_tokens, `${again} of ${whole} reused`);
@@ -81,6 +83,7 @@ test('an answer says what was reused, and the next turn computes only its own te
     await page.click('.views a[href="#overview"]');
     await page.waitForSelector('#overview', { state: 'visible' });
     assert.match(await page.textContent('#recent tbody tr .request'), /The river runs.*Chrome/);
+    assert.equal((await page.textContent('#recent tbody tr:nth-child(2) [data-label=Answer] small')).trim(), speed);
     await close();
 });
 
