@@ -17,6 +17,7 @@
 #include "lab/bench_process.h"
 #include "lab/spread.h"
 #include "cli/cli.h"
+#include "cli/model_settings.h"
 #include "engine/model_make.h"
 
 enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
@@ -26,7 +27,7 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
      .group = "prefix, serve, peer, drafts",
-     .help = "GGUF file, or a family that `hearth model make --family` knows; default: "
+     .help = "Model as for `hearth serve`, or a family of `hearth model make`; default: "
              "random."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, HERE,
      .help = "Threads of the servers; 0 = number of physical cores."},
@@ -154,20 +155,22 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
 
 const char *bench_model(struct bench *bench, const char *name)
 {
-    const char *family = name != NULL ? name : "random";
+    const char *family = name != NULL ? name : "random", *path;
     struct errinfo info = {0};
     struct stat st;
 
-    if (name != NULL && stat(name, &st) == 0)
-        return name;
+    enum err err =
+        name != NULL ? cli_find_model(bench->cli, NULL, name, &path, &info) : ERR_NOT_FOUND;
+    if (err == ERR_OK)
+        return path;
     struct model_make_options make = {
         .family = family,
         .out = arena_printf(bench->cli->arena, "%s/%s.gguf", bench->scratch, family),
         .fs = bench->cli->setup->fs,
         .on_progress = progress_part,
     };
-    if (make.out == NULL || strchr(family, '/') != NULL) {
-        bench_fail(bench, "%s: there is no such file", family);
+    if (make.out == NULL || err != ERR_NOT_FOUND || strchr(family, '/') != NULL) {
+        bench_fail(bench, "%s", info.text);
         return NULL;
     }
     if (stat(make.out, &st) == 0)

@@ -24,7 +24,6 @@
 #include "cli/model_settings.h"
 #include "cli/request_file.h"
 #include "models/model.h"
-#include "models/resolve.h"
 #include "chat/neutral.h"
 #include "engine/picture.h"
 
@@ -159,11 +158,7 @@ static enum err render(struct diff *diff, struct side *side, struct errinfo *inf
 static enum err open_model(struct diff *diff, struct errinfo *info)
 {
     const struct cli_setup *setup = diff->cli->setup;
-    const struct resolve_options where = {
-        .fs = setup->fs, .env = cli_env_of, .env_arg = (void *)setup};
-    struct resolved file;
-    struct engine_options engine = {.path = file.path,
-                                    .context = CONTEXT_TOKENS,
+    struct engine_options engine = {.context = CONTEXT_TOKENS,
                                     .sequences = 1,
                                     .chunk = CONTEXT_TOKENS,
                                     .backends = diff->options->backends,
@@ -172,7 +167,7 @@ static enum err open_model(struct diff *diff, struct errinfo *info)
     struct model_options model = {
         .clock = setup->clock, .log = diff->cli->log, .sched = {.parallel = 1, .queue = 1}};
 
-    TRY(resolve_model(&where, diff->options->model, &file, info));
+    TRY(cli_find_model(diff->cli, NULL, diff->options->model, &engine.path, info));
     TRY(cli_load_engine(&(struct model_settings){0}, &engine, &model.engine, info));
     return model_open(&diff->model, &model, info);
 }

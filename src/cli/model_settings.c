@@ -12,9 +12,11 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "cli/cli.h"
 #include "cli/config.h"
 #include "engine/engine_worker.h"
 #include "engine/vet.h"
+#include "models/resolve.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 const char *const model_settings_layers[] = {"auto", "all", NULL};
@@ -162,8 +164,28 @@ enum err cli_engine_options(const struct cli *cli, const struct model_settings *
     return fill_adapters(cli, settings, options, info);
 }
 
+enum err cli_find_model(const struct cli *cli, const char *models_dir, const char *name,
+                        const char **path, struct errinfo *info)
+{
+    const struct resolve_options where = {.fs = cli->setup->fs,
+                                          .models_dir = models_dir,
+                                          .env = cli_env_of,
+                                          .env_arg = (void *)cli->setup};
+    struct resolved found;
+    struct errinfo why = {0};
+
+    enum err err = resolve_model(&where, name, &found, &why);
+    if (err != ERR_OK)
+        return err_set(info, err, "%.400s%s", why.text,
+                       err == ERR_NOT_FOUND ? "; pass the path of a GGUF file, or download a model "
+                                              "with 'hearth pull' ('demo' needs neither)"
+                                            : "");
+    *path = arena_strdup(cli->arena, str_from(found.path));
+    return *path != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a path");
+}
+
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
-                             const char *path, struct engine **engine, double *seconds)
+                             const char *name, struct engine **engine, double *seconds)
 {
     struct engine_options options;
     struct errinfo info = {0};
@@ -171,9 +193,11 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
 
     *engine = NULL;
     *seconds = 0;
-    enum err err = cli_engine_options(cli, settings, path, &options, &info);
+    enum err err = cli_engine_options(cli, settings, name, &options, &info);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
+    if (err == ERR_OK)
+        err = cli_find_model(cli, NULL, name, &options.path, &info);
     if (err == ERR_OK) {
         struct progress *bar = cli_progress(cli, "loading", PROGRESS_UNIT_NONE);
         options.no_cache = true; /* only servers have one */
@@ -185,5 +209,5 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;
     if (err == ERR_OK)
         return CLI_EXIT_OK;
-    return cli_error(cli, "%s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
+    return cli_error(cli, "%s", info.text);
 }

@@ -102,10 +102,10 @@ extern const char *const model_settings_layers[]; /* auto, all */
      .help = "Folder with ggml's backends, instead of the built-in one."}
 /* clang-format on */
 
-/* Appended to the message about a missing model. */
-#define CLI_MODEL_WAY_OUT                                                                   \
-    "; pass the path of a GGUF file, or download a model with 'hearth pull' ('demo' needs " \
-    "neither)"
+/* The file of a model that a user named, in cli->arena; `models_dir` as in resolve_options, or NULL.
+ * Fails as resolve_model does; a name that is not found gets advice. */
+enum err cli_find_model(const struct cli *cli, const char *models_dir, const char *name,
+                        const char **path, struct errinfo *info) NODISCARD;
 
 /* Fills the engine's options; texts and lists are in cli->arena or the command's options.
  * ERR_INVALID: a setting is wrong; ERR_NOMEM. */
@@ -124,8 +124,8 @@ enum err cli_load_draft(const struct model_settings *settings, const struct engi
                         const struct engine *engine, struct engine **draft,
                         struct errinfo *info) NODISCARD;
 
-/* Loads `path` with a bar on stderr where that is a terminal and returns the engine, or reports
+/* Loads the model `name` with a bar on stderr where that is a terminal and returns the engine, or reports
  * an error: a usage error when the settings are wrong, a failure when the model or the machine
  * is at fault. *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
-                             const char *path, struct engine **engine, double *seconds) NODISCARD;
+                             const char *name, struct engine **engine, double *seconds) NODISCARD;

@@ -78,36 +78,29 @@ static bool complain(struct reading *reading, enum err err, const struct errinfo
 
 static const char *find_file(struct reading *reading, const char *name)
 {
-    const struct cli *cli = reading->cli;
-    struct resolve_options options = {.fs = cli->setup->fs,
-                                      .models_dir = reading->models->options->models_dir,
-                                      .env = cli_env_of,
-                                      .env_arg = (void *)cli->setup};
-    struct errinfo info = {0}, sentence = {0};
-    struct resolved resolved;
+    const char *path;
+    struct errinfo info = {0};
 
-    enum err err = resolve_model(&options, name, &resolved, &info);
+    enum err err =
+        cli_find_model(reading->cli, reading->models->options->models_dir, name, &path, &info);
     if (err == ERR_OK)
-        return arena_strdup(cli->arena, str_from(resolved.path));
-    err_set(&sentence, err, "%.400s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
+        return path;
     if (err == ERR_INVALID)
         err = ERR_NOT_FOUND; /* a failure, not a usage error */
-    complain(reading, err, &sentence);
+    complain(reading, err, &info);
     return NULL;
 }
 
 /* Downloads a model of --hf-repo that is not there: the only way in which a server fetches one. */
 static bool pull(struct reading *reading, const char *name)
 {
-    const struct resolve_options where = {
-        .fs = reading->cli->setup->fs, .env = cli_env_of, .env_arg = (void *)reading->cli->setup};
-    char path[MODEL_FILE_PATH_BYTES];
+    char pulled[MODEL_FILE_PATH_BYTES];
     struct errinfo info = {0};
-    struct resolved resolved;
+    const char *path;
 
-    enum err err = resolve_model(&where, name, &resolved, &info);
+    enum err err = cli_find_model(reading->cli, NULL, name, &path, &info);
     if (err == ERR_NOT_FOUND)
-        err = pull_model(reading->cli, name, path, &info);
+        err = pull_model(reading->cli, name, pulled, &info);
     return err == ERR_OK || complain(reading, err, &info);
 }
 

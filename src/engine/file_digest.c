@@ -92,7 +92,7 @@ static enum err identify(const struct file_sys *fs, int fd, const char *path,
 
     TRY(file_stat(fs, fd, &st, info));
     if (!S_ISREG(st.st_mode))
-        return err_set(info, ERR_INVALID, "%s is no file", path);
+        return err_set(info, ERR_INVALID, "%s is not a file", path);
     *identity = (struct file_identity){
         .device = st.st_dev,
         .inode = st.st_ino,

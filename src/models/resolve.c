@@ -581,16 +581,20 @@ static enum err use_folder(const struct file_sys *fs, const char *dir, struct re
     return err;
 }
 
-/* A path: a file, or a folder with one model. ERR_DENIED: it is there, and must not be read. */
+/* A path: a file, or a folder with one model. ERR_NOT_FOUND only if nothing has this name. */
 static enum err use_path(const struct resolve_options *options, const char *path,
                          struct resolved *out, struct errinfo *info)
 {
     struct model_file file;
-    enum err err = model_file_stamp_one(options->fs, path, &file, info);
+    struct errinfo why = {0};
+    enum err err = model_file_stamp_one(options->fs, path, &file, &why);
 
     if (err == ERR_OK)
         return use_file(path, RESOLVE_FILE, out, info);
-    return err != ERR_DENIED ? use_folder(options->fs, path, out, info) : err;
+    enum err as_folder = use_folder(options->fs, path, out, info);
+    if (as_folder != ERR_NOT_FOUND || err == ERR_NOT_FOUND)
+        return as_folder;
+    return err_set(info, err, "%s", why.text);
 }
 
 static enum err use_models_dir(const struct resolve_options *options, const char *name,

@@ -25,7 +25,8 @@ cell() { # CASE COLUMN
 # One token is computed of an exact repeat, wherever it comes from, and the parts of a restore are shown separately.
 test_i26_prefix() {
     make_model
-    bench prefix -m m.gguf -t 1 --size 1K -n 2 -ub 256 --csv t.csv --json t.json --svg t.svg
+    export HEARTH_DEMO=$PWD/m.gguf # a name, as for `hearth serve`
+    bench prefix -m demo -t 1 --size 1K -n 2 -ub 256 --csv t.csv --json t.json --svg t.svg
     expect_status 0
     expect_out 'hearth 0.'
     for name in 'device, exact' 'ram, exact' 'restart, exact' 'ssd, exact'; do
@@ -136,7 +137,7 @@ test_usage() {
     expect_err '--size much: expected a number'
     bench prefix -m no/such.gguf
     expect_status 1
-    expect_err 'no/such.gguf: there is no such file'
+    expect_err 'no/such.gguf: no such file or folder'
     bench drafts --answers no/such.jsonl
     expect_status 1
     expect_err 'no/such.jsonl'

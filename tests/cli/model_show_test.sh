@@ -118,14 +118,23 @@ test_shards_need_all_of_them() {
     expect_err 'hearth model: cannot open the model m-00002-of-00002.gguf: No such file or directory'
 }
 
+# As for `hearth serve`.
+test_a_name() {
+    make_model qwen3
+    export HEARTH_DEMO=$PWD/qwen3.gguf
+    show demo
+    expect_status 0
+    expect_out 'architecture   qwen3'
+}
+
 test_wrong_files_are_sentences() {
     show none.gguf
     expect_status 1
     expect_no_out
-    expect_err 'hearth model: cannot open the model none.gguf: No such file or directory'
+    expect_err 'hearth model: none.gguf: no such file or folder'
     show .
     expect_status 1
-    expect_err 'hearth model: . is not a file'
+    expect_err 'hearth model: . has no GGUF file'
     : >empty.gguf
     show empty.gguf
     expect_status 1

@@ -150,14 +150,15 @@ test_missing_and_wrong_files() {
     run "$HEARTH" run --raw none.gguf x
     expect_status 1
     expect_no_out
-    expect_err 'hearth run: cannot open the model none.gguf: No such file or directory'
+    expect_err 'hearth run: none.gguf: no such file or folder'
     echo 'This is a text, and not a short one.' >text.gguf
     run "$HEARTH" run --raw text.gguf x
     expect_status 1
     expect_err 'text.gguf is not a GGUF file (it begins with 54 68 69 73)'
-    run "$HEARTH" run --raw . x
+    mkdir folder
+    run "$HEARTH" run --raw folder x
     expect_status 1
-    expect_err 'is not a file'
+    expect_err 'folder has no GGUF file'
     make_model m.gguf
     head -c 20000 m.gguf >cut.gguf
     run "$HEARTH" run --raw cut.gguf x

@@ -20,7 +20,7 @@ test_raw_text_needs_a_model_and_a_prompt() {
     expect_status 2
     run "$HEARTH" run --raw none.gguf x
     expect_status 1
-    expect_err 'hearth run: cannot open the model none.gguf: No such file or directory'
+    expect_err 'hearth run: none.gguf: no such file or folder'
 }
 
 suite_main "$@"
