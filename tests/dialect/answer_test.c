@@ -157,6 +157,47 @@ static void test_logprobs_are_kept_in_order(void **state)
     answer_fini(&answer);
 }
 
+/* A token is as long as its number. */
+static size_t length_of(void *arg, token_id token, char *out, size_t size)
+{
+    (void)arg, (void)out, (void)size;
+    return (size_t)token;
+}
+
+/* Content is at the end of what was written since the last event. */
+static void test_logprobs_of_content(void **state)
+{
+    static const struct {
+        token_id tokens[4]; /* up to a 0 */
+        size_t bytes, first, count;
+    } cases[] = {
+        {{5, 8, 2}, 2, 2, 1}, /* thought, its end, an answer of two bytes */
+        {{3, 4}, 7, 0, 2},    /* held back, and told together */
+        {{6}, 1, 0, 1},       /* the rest of it is a stop text */
+        {{9, 9}, 0, 2, 0},    /* a thought, or a call */
+        {{2}, 50, 0, 1},      /* some of it was told before */
+    };
+    struct gen_request request;
+    struct answer answer = make_answer(&request, 1);
+    struct answer_choice *choice = &answer.choices[0];
+
+    (void)state;
+    answer.token_bytes = length_of;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        size_t before = choice->logprobs_count;
+
+        for (size_t k = 0; k < COUNT_OF(cases[i].tokens) && cases[i].tokens[k] > 0; k++)
+            assert_ok(
+                answer_add_logprob(&answer, 0, &(struct sample_pick){.token = cases[i].tokens[k]}));
+        answer_keep_logprobs(&answer, 0, cases[i].bytes);
+        assert_int_equal(choice->logprobs_count, before + cases[i].count);
+        for (size_t k = 0; k < cases[i].count; k++)
+            assert_int_equal(choice->logprobs[before + k].token,
+                             cases[i].tokens[cases[i].first + k]);
+    }
+    answer_fini(&answer);
+}
+
 /* I81: speeds are those of this request: the prompt's by what was computed, the answer's by the
  * tokens behind the first. */
 static void test_i81_timings(void **state)
@@ -227,4 +268,4 @@ TEST_SUITE(TEST(test_pieces_join_per_choice), TEST(test_calls_have_ids_of_their_
            TEST(test_too_many_calls_are_a_limit),
            TEST(test_text_beyond_the_limit_is_refused_not_cut),
            TEST(test_every_allocation_may_fail), TEST(test_logprobs_are_kept_in_order),
-           TEST(test_i81_timings), TEST(test_a_body_is_recognized))
+           TEST(test_logprobs_of_content), TEST(test_i81_timings), TEST(test_a_body_is_recognized))
