@@ -464,6 +464,12 @@ const struct dialect dialect_ollama_generate = {
 
 /* ---- embed ---- */
 
+/* "" or []: the model is loaded, and there are no vectors. */
+static bool is_empty(yyjson_val *input)
+{
+    return yyjson_equals_str(input, "") || (yyjson_is_arr(input) && yyjson_arr_size(input) == 0);
+}
+
 static enum err embed_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     struct json_reader body = {root, "", error, &request->asked};
@@ -478,10 +484,11 @@ static enum err embed_parse(struct gen_request *request, yyjson_val *root, struc
     TRY(json_read_uint(&body, "dimensions", 0, UINT32_MAX, &dimensions));
     embed->dimensions = (uint32_t)dimensions;
     request->embed = embed;
-    if (json_read_get(&body, "input") != NULL)
-        return openai_read_inputs(request, &body, "input", embed);
-    embed->raw = true; /* /api/embeddings */
-    return openai_read_inputs(request, &body, "prompt", embed);
+    embed->raw = json_read_get(&body, "input") == NULL; /* /api/embeddings */
+    const char *key = embed->raw ? "prompt" : "input";
+    if (is_empty(json_read_get(&body, key)))
+        return ERR_OK;
+    return openai_read_inputs(request, &body, key, embed);
 }
 
 /* `embeddings`; or `embedding`, of the older endpoint. */

@@ -442,6 +442,12 @@ void call_embed(struct call *call)
     struct api_error error = {0};
 
     call->lora = model_lora(call->model);
+    if (call->request.embed->count == 0) {
+        call_make_answer(call);
+        call->answered = true;
+        call_end_whole(call);
+        return;
+    }
     if (check_model(call, &error) != ERR_OK || prepare_inputs(call, &error) != ERR_OK) {
         call_fail(call, &error);
         return;

@@ -246,6 +246,13 @@ static void test_vectors(void **state)
     yyjson_doc_free(old);
     list = api_kit_post(&kit, "/embedding", "{\"content\":\"x\",\"embd_normalize\":1}", 400);
     yyjson_doc_free(list);
+    static const char *const empty[] = {"{\"input\":[]}", "{\"input\":\"\"}", "{\"prompt\":\"\"}"};
+    for (size_t i = 0; i < COUNT_OF(empty); i++) {
+        list = api_kit_post(&kit, i < 2 ? "/api/embed" : "/api/embeddings", empty[i], 200);
+        yyjson_val *none = yyjson_doc_ptr_get(list, i < 2 ? "/embeddings" : "/embedding");
+        assert_true(yyjson_is_arr(none) && yyjson_arr_size(none) == 0);
+        yyjson_doc_free(list);
+    }
     api_kit_close(&kit);
 }
 
