@@ -299,9 +299,8 @@ static enum err read_model(struct order *order, struct call *call, const struct 
         return ERR_INVALID;
     TRY(json_read_str(body, "model", &name));
     size_t index = pool_find(pool, name, name.len > 0);
-    if (index == SIZE_MAX || !pool_view(pool, index, &view) || view.path == NULL)
-        return api_error_set(body->error, API_ERROR_MODEL, "model",
-                             "There is no such model with a file.");
+    if (index == SIZE_MAX || !pool_view(pool, index, &view))
+        return api_error_set(body->error, API_ERROR_MODEL, "model", "There is no such model.");
     snprintf(order->model, sizeof(order->model), "%s", view.name);
     if (snprintf(order->in, sizeof(order->in), "%s", view.path) >= (int)sizeof(order->in))
         return json_read_error(body, "model", "has a path that is too long");

@@ -47,7 +47,6 @@ static void check_entry(const struct pool *pool, const struct pool_entry *entry)
     assert(state < POOL_STATE_COUNT && entry == pool->entries[entry->index]);
     assert(loaded || (state != POOL_READY && entry->uses == 0)); /* keeps P1 */
     assert(!loaded || state == POOL_READY || state == POOL_UNLOADING);
-    assert(!entry->adopted || state == POOL_READY);
     assert(!entry->again || state == POOL_UNLOADING);
     assert(entry != pool->loading || (state == POOL_LOADING && !loaded));
     LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
@@ -78,7 +77,7 @@ void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum poo
 
 void pool_queue_locked(struct pool *pool, struct pool_entry *entry)
 {
-    assert(entry->model == NULL && !entry->adopted);
+    assert(entry->model == NULL);
     entry->ticket = ++pool->tickets;
     entry->progress = 0;
     entry->inspected = entry->cancel = entry->again = false;
@@ -87,7 +86,7 @@ void pool_queue_locked(struct pool *pool, struct pool_entry *entry)
 
 void pool_retire_locked(struct pool *pool, struct pool_entry *entry)
 {
-    assert(entry->state == POOL_READY && !entry->adopted);
+    assert(entry->state == POOL_READY);
     entry->again = false;
     pool_set_state_locked(pool, entry, POOL_UNLOADING);
 }
@@ -155,7 +154,7 @@ static struct pool_entry *create_entry(const struct pool_spec *spec)
 
     entry->spec = *spec;
     entry->spec.name = mem_strdup(spec->name);
-    entry->spec.path = spec->path != NULL ? mem_strdup(spec->path) : NULL;
+    entry->spec.path = mem_strdup(spec->path);
     entry->spec.aliases = spec->aliases != NULL ? mem_strdup(spec->aliases) : NULL;
     list_init(&entry->waits);
     return entry;
@@ -184,38 +183,16 @@ static enum err add_locked(struct pool *pool, struct pool_entry *entry, struct e
     return ERR_OK;
 }
 
-static enum err add(struct pool *pool, struct pool_entry *entry, struct errinfo *info)
+enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinfo *info)
 {
+    if (spec->name == NULL || spec->name[0] == '\0' || spec->path == NULL)
+        return err_set(info, ERR_INVALID, "a model needs a name and a file");
+    struct pool_entry *entry = create_entry(spec);
     lock_enter(&pool->lock);
     enum err err = add_locked(pool, entry, info);
     lock_leave(&pool->lock);
     if (err != ERR_OK)
         destroy_entry(entry);
-    return err;
-}
-
-enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinfo *info)
-{
-    if (spec->name == NULL || spec->name[0] == '\0' || spec->path == NULL)
-        return err_set(info, ERR_INVALID, "a model needs a name and a file");
-    return add(pool, create_entry(spec), info);
-}
-
-enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info)
-{
-    const struct engine_facts *facts = model_facts(model);
-    struct pool_entry *entry =
-        create_entry(&(struct pool_spec){.name = model_name(model), .pinned = true});
-
-    entry->adopted = true;
-    entry->model = model;
-    entry->state = POOL_READY;
-    entry->bytes = pool_host_bytes(facts);
-    entry->file.bytes = facts->weights_bytes;
-    entry->loads = 1;
-    enum err err = add(pool, entry, info);
-    if (err != ERR_OK)
-        model_close(&model);
     return err;
 }
 
@@ -293,7 +270,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
         note_use_locked(pool, entry);
     }
     lock_leave(&pool->lock);
-    if (model == NULL || entry->adopted || pool_is_current(pool, entry))
+    if (model == NULL || pool_is_current(pool, entry))
         return model;
     LOG_WARN(pool->options.log, "models", "the file has changed: reloading",
              LOG_STR("model", entry->spec.name));
@@ -414,9 +391,6 @@ enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info)
     struct pool_entry *entry = find_exact_locked(pool, name);
     if (entry == NULL)
         err = not_found(name, info);
-    else if (entry->adopted)
-        err = err_set(info, ERR_UNSUPPORTED, "'%s' stays loaded as long as the server runs",
-                      entry->spec.name);
     else if (entry->state == POOL_READY)
         pool_retire_locked(pool, entry);
     else if (entry->state == POOL_UNLOADING)
@@ -482,7 +456,6 @@ static struct pool_view view_of_locked(struct pool *pool, struct pool_entry *ent
         .progress = entry->progress,
         .pinned = entry->spec.pinned,
         .is_default = entry->index == 0,
-        .adopted = entry->adopted,
         .file_missing = entry->file_missing,
         .uses = entry->uses,
         .waits = (uint32_t)entry->waits.count,

@@ -67,9 +67,9 @@ enum { POOL_MODELS_MAX = 4096 };
 
 /* An available model. Texts are copied, settings are borrowed. */
 struct pool_spec {
-    const char *name;     /* the name that clients use; unique */
-    const char *aliases;  /* further names, separated by commas; NULL = none */
-    const char *path;     /* NULL: only for pool_adopt */
+    const char *name;    /* the name that clients use; unique */
+    const char *aliases; /* further names, separated by commas; NULL = none */
+    const char *path;
     const void *settings; /* passed to the loader */
     uint64_t ttl_ns;      /* unloaded when unused for this long; 0 = never */
     bool pinned;          /* unloaded only by hand */
@@ -109,8 +109,6 @@ void pool_destroy(struct pool **pool);
 
 /* The first one is the default. ERR_EXISTS, ERR_LIMIT, ERR_INVALID (an empty name). */
 enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinfo *info) NODISCARD;
-/* Adds a model that is already loaded: takes ownership, even on failure; it stays until the end. */
-enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info) NODISCARD;
 
 /* ---- use ---- */
 
@@ -153,7 +151,7 @@ void pool_cancel(struct pool *pool, struct pool_wait *wait);
 /* ---- explicit load and unload ---- */
 
 /* Starts a load, or an unload as soon as the last use is released; a no-op when it is already in
- * that state. ERR_NOT_FOUND; ERR_UNSUPPORTED to unload an adopted model. Does not wait. */
+ * that state. ERR_NOT_FOUND. Does not wait. */
 enum err pool_load(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 
@@ -177,10 +175,10 @@ void pool_check(struct pool *pool);
 struct pool_view {
     const char *name;    /* valid as long as the pool */
     const char *aliases; /* as in its spec; likewise */
-    const char *path;    /* likewise; NULL: none */
+    const char *path;    /* likewise */
     enum pool_state state;
     float progress; /* of LOADING */
-    bool pinned, is_default, adopted, file_missing;
+    bool pinned, is_default, file_missing;
     uint32_t uses, waits;
     /* of this machine's memory: as loaded, else estimated; 0 = unknown */
     uint64_t bytes;

@@ -14,7 +14,6 @@
 
 struct pool_entry {
     struct pool_spec spec; /* texts owned; constant */
-    bool adopted;          /* constant */
     size_t index;          /* constant */
 
     /* The loader's own: scales of adapters that a client has set, for the next load. */

@@ -89,7 +89,7 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
 /* Loaded, used by nothing, and allowed to leave. */
 static bool is_idle(const struct pool_entry *entry)
 {
-    return entry->state == POOL_READY && entry->uses == 0 && !entry->spec.pinned && !entry->adopted;
+    return entry->state == POOL_READY && entry->uses == 0 && !entry->spec.pinned;
 }
 
 /* The idle model that was used least recently; NULL: none, or it is the last one that is loaded.
@@ -134,7 +134,7 @@ static void check_entry(struct pool *pool, struct pool_entry *entry)
 {
     lock_enter(&pool->lock);
     retire_if_idle_locked(pool, entry);
-    bool ready = entry->state == POOL_READY && !entry->adopted;
+    bool ready = entry->state == POOL_READY;
     lock_leave(&pool->lock);
     if (ready)
         (void)pool_is_current(pool, entry); /* notes a missing file */

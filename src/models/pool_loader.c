@@ -113,11 +113,6 @@ struct load_sum {
     uint32_t models;
 };
 
-static bool may_leave(const struct pool_entry *entry)
-{
-    return !entry->spec.pinned && !entry->adopted;
-}
-
 /* Of models that stay, of all that are ready, or also of those that are being unloaded. */
 enum sum_of { SUM_STAYING, SUM_READY, SUM_LOADED };
 
@@ -126,7 +121,7 @@ static struct load_sum sum_locked(struct pool *pool, enum sum_of what) REQUIRES(
     struct load_sum sum = {0};
 
     POOL_FOREACH (entry, pool)
-        if ((entry->state == POOL_READY && (what != SUM_STAYING || !may_leave(entry))) ||
+        if ((entry->state == POOL_READY && (what != SUM_STAYING || entry->spec.pinned)) ||
             (entry->state == POOL_UNLOADING && what == SUM_LOADED)) {
             sum.bytes += entry->bytes;
             sum.models++;
@@ -154,7 +149,7 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
     struct pool_entry *victim = NULL;
 
     POOL_FOREACH (entry, pool) {
-        if (entry->state != POOL_READY || !may_leave(entry))
+        if (entry->state != POOL_READY || entry->spec.pinned)
             continue;
         if (victim == NULL || leaves_before(entry, victim))
             victim = entry;

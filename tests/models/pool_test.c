@@ -595,26 +595,6 @@ static void test_i6_models_share_nothing(void **state)
 
 /* ---- life ---- */
 
-static void test_adopted(void **state)
-{
-    struct engine_fake_options fake = {0};
-    struct model_options options = {.name = "own", .clock = clock_real()};
-    struct model *model;
-    struct pool_kit kit;
-
-    (void)state;
-    pool_kit_open(&kit, &(struct pool_options){.models_max = 1}, 0);
-    assert_ok(engine_fake_create(&options.engine, &fake, NULL));
-    assert_ok(model_open(&model, &options, NULL));
-    assert_ok(pool_adopt(kit.pool, model, NULL));
-    assert_ptr_equal(pool_kit_get(&kit, "", NULL), model);
-    pool_release(kit.pool, model);
-    assert_err(pool_unload(kit.pool, STR("own"), NULL), ERR_UNSUPPORTED);
-    assert_true(pool_kit_view(&kit, "own").adopted);
-    assert_int_equal(kit.inspects, 0);
-    pool_kit_close(&kit);
-}
-
 /* Requests that wait at shutdown get an error, even in the middle of a load. */
 static void test_ends_with_waits(void **state)
 {
@@ -699,5 +679,4 @@ TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_un
            TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
            TEST(test_i83_a_missing_file_is_reported), TEST(test_the_cache_outlives_an_unload),
            TEST(test_numbers_stay_while_a_model_leaves), TEST(test_i6_models_share_nothing),
-           TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_ends_while_loading),
-           TEST(test_faults))
+           TEST(test_ends_with_waits), TEST(test_ends_while_loading), TEST(test_faults))

@@ -382,18 +382,6 @@ static void test_props_and_slots_of_several(void **state)
     close_both(&both);
 }
 
-/* One that was adopted stays. */
-static void test_one_model_cannot_be_unloaded(void **state)
-{
-    struct api_kit kit;
-
-    (void)state;
-    api_kit_open(&kit, &(struct api_kit_options){0});
-    yyjson_doc_free(api_kit_post(&kit, "/v1/models/fake/load", "", 200));
-    yyjson_doc_free(api_kit_post(&kit, "/v1/models/fake/unload", "", 400));
-    api_kit_close(&kit);
-}
-
 TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load),
            TEST(test_a_load_that_fails), TEST(test_a_failed_load_is_not_a_full_queue),
            TEST(test_a_load_that_takes_too_long), TEST(test_a_stream_sees_progress),
@@ -402,4 +390,4 @@ TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load),
            TEST(test_a_begun_stream_ends_with_the_error),
            TEST(test_a_client_leaves_while_its_model_is_loaded),
            TEST(test_the_server_ends_while_a_model_is_loaded), TEST(test_list_load_unload),
-           TEST(test_props_and_slots_of_several), TEST(test_one_model_cannot_be_unloaded))
+           TEST(test_props_and_slots_of_several))

@@ -99,31 +99,39 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
 static enum err inspect_nothing(const struct pool_spec *spec, bool quick, struct model_file *file,
                                 struct errinfo *info, void *arg)
 {
+    (void)spec;
     (void)quick;
-    (void)file;
+    (void)info;
     (void)arg;
-    return err_set(info, ERR_NOT_FOUND, "%s: no file", spec->name);
-}
-
-static enum err load_nothing(const struct pool_spec *spec, bool warm,
-                             bool (*progress)(float done, void *arg), void *progress_arg,
-                             struct model **model, struct errinfo *info, void *arg)
-{
-    (void)warm;
-    (void)progress;
-    (void)progress_arg;
-    (void)model;
-    (void)arg;
-    return err_set(info, ERR_NOT_FOUND, "%s: no file", spec->name);
+    *file = (struct model_file){0};
+    return ERR_OK;
 }
 
 /* The one model that is there already. */
+static enum err load_own(const struct pool_spec *spec, bool warm,
+                         bool (*progress)(float done, void *arg), void *progress_arg,
+                         struct model **model, struct errinfo *info, void *arg)
+{
+    struct api_kit *kit = arg;
+
+    (void)spec;
+    (void)warm;
+    (void)progress;
+    (void)progress_arg;
+    (void)info;
+    *model = kit->model;
+    return ERR_OK;
+}
+
 static void open_pool(struct api_kit *kit)
 {
-    struct pool_options options = {.ops = {inspect_nothing, load_nothing, NULL}};
+    struct pool_options options = {.ops = {inspect_nothing, load_own, kit}};
+    struct pool_spec spec = {.name = model_name(kit->model), .path = "none", .pinned = true};
 
     assert_ok(pool_create(&kit->pool, &options, NULL));
-    assert_ok(pool_adopt(kit->pool, kit->model, NULL));
+    assert_ok(pool_add(kit->pool, &spec, NULL));
+    assert_ok(pool_load(kit->pool, str_from(spec.name), NULL));
+    assert_ok(pool_wait_ready(kit->pool, str_from(spec.name), NULL));
 }
 
 static void open_server(struct api_kit *kit, const struct http_limits *limits)
