@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
+#include "engine/projector.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -179,6 +180,8 @@ static void test_a_projector_is_vetted(void **state)
     struct engine *engine;
 
     (void)state;
+    if (!projector_available())
+        TEST_SKIP("this build of llama.cpp has no libmtmd");
     options.path = path;
     options.projector = changed("mmproj-mlp", "projector", "clip.vision.image_size", "\x38\0\0");
     if (vet_load(vet, &options, false, &engine, &info) != ERR_OK)
@@ -192,6 +195,36 @@ static void test_a_projector_is_vetted(void **state)
         fail_msg("%s", info.text);
     vet_destroy(&vet);
     mem_free(path);
+}
+
+/* A sound one of each kind passes, beside a model without its weights. */
+static void test_projectors_pass(void **state)
+{
+    static const char *const pairs[][2] = {{"gemma3", "mmproj-gemma3"},
+                                           {"qwen2vl", "mmproj-qwen2vl"},
+                                           {"qwen2vl", "mmproj-qwen25vl"},
+                                           {"qwen3vl", "mmproj-qwen3vl"}};
+    struct vet *vet = open_vet(program(), FILE_NO);
+
+    (void)state;
+    if (!projector_available())
+        TEST_SKIP("this build of llama.cpp has no libmtmd");
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        char *projector = mem_strdup(test_model(pairs[i][1]));
+        struct engine_options options = {.path = test_model(pairs[i][0]),
+                                         .context = 512,
+                                         .sequences = 2,
+                                         .chunk = 256,
+                                         .threads = 1,
+                                         .projector = projector};
+        struct errinfo info = {0};
+        struct engine *engine;
+        if (vet_load(vet, &options, false, &engine, &info) != ERR_OK)
+            fail_msg("%s: %s", pairs[i][1], info.text);
+        engine_close(&engine);
+        mem_free(projector);
+    }
+    vet_destroy(&vet);
 }
 
 /* What the child can say itself comes as it is. */
@@ -228,5 +261,5 @@ static void test_vetting_can_be_cancelled(void **state)
 
 TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_a_known_one_needs_no_child_alone),
            TEST(test_an_abort_is_a_sentence), TEST(test_a_refusal_is_remembered),
-           TEST(test_a_projector_is_vetted), TEST(test_an_error_of_the_child_is_passed_on),
-           TEST(test_vetting_can_be_cancelled))
+           TEST(test_a_projector_is_vetted), TEST(test_projectors_pass),
+           TEST(test_an_error_of_the_child_is_passed_on), TEST(test_vetting_can_be_cancelled))
