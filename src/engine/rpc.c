@@ -4,6 +4,7 @@
  */
 #include "engine/rpc.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -47,8 +48,9 @@ static bool connects(const struct addrinfo *address)
 
     if (fd < 0)
         return false;
-    (void)connect(fd, address->ai_addr, address->ai_addrlen); /* poll has the result */
-    bool up = poll(&ready, 1, CONNECT_MS) == 1 &&
+    /* A failure at once (no route) is told only here; that of an attempt by poll. */
+    bool begun = connect(fd, address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS;
+    bool up = begun && poll(&ready, 1, CONNECT_MS) == 1 &&
               getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == 0;
     close(fd);
     return up;
