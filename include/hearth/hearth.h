@@ -216,7 +216,8 @@ struct hearth_ssd_options {
     bool read_only; /* can be used beside a process that writes */
     /* expected read speed, compared with computing; 0 = unknown */
     double bytes_per_s;
-    uint64_t drain_ms; /* how long hearth_close may keep writing; 0 = 5,000 */
+    /* how long hearth_close may keep writing, to all tiers together; 0 = 5,000. The longest counts */
+    uint64_t drain_ms;
     /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects
      * of the other kind, or of another key, are left alone and not found. Names of files are
      * hashes with the cache's own key: with it, guesses of a prompt can be tested. */
@@ -240,7 +241,7 @@ struct hearth_shared_options {
     uint32_t timeout_ms;           /* of a question, and of bytes that do not come; 0 = 2,000 */
     const unsigned char *seal_key; /* as in hearth_ssd_options */
     const char *ca_file;           /* certificates that TLS trusts; NULL = those of the system */
-    uint64_t drain_ms;             /* how long hearth_close may keep writing; 0 = 5,000 */
+    uint64_t drain_ms;             /* as in hearth_ssd_options */
     /* of a Valkey store with maxmemory: what one tenant may fill, on all machines together; 0 = no
      * limit. Spaces without a tenant have none. */
     uint32_t tenant_percent;

@@ -17,12 +17,7 @@
 #include "tier/tier_shared.h"
 #include "tier/tier_ssd.h"
 
-enum {
-    DRAIN_MS_DEFAULT = 5000,
-    REST_PART = 8,
-    TTL_S_DEFAULT = 24 * 3600,
-    NOTE_BYTES_MAX = 512 << 10
-};
+enum { REST_PART = 8, TTL_S_DEFAULT = 24 * 3600, NOTE_BYTES_MAX = 512 << 10 };
 #define BYTES_MAX_DEFAULT (UINT64_C(32) << 30)
 #define REST_BYTES_MAX    (UINT64_C(512) << 20)
 
@@ -45,8 +40,6 @@ static int error_of(enum err err)
 static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
                                        const struct hearth_ssd_options *options)
 {
-    uint64_t drain_ms = options->drain_ms > 0 ? options->drain_ms : DRAIN_MS_DEFAULT;
-
     return (struct tier_ssd_options){
         .path = options->path,
         .key = cache->key,
@@ -56,7 +49,6 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .second_sighting = options->second_sighting,
         .payload_mac = options->payload_mac,
         .read_only = options->read_only,
-        .close_wait_ns = drain_ms * NS_PER_MS,
         /* Objects waiting to be written cannot leave memory, so a paused writer may hold back
          * only a part of it. */
         .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
@@ -64,6 +56,20 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .clock = cache->clock,
         .log = cache->disk_log,
     };
+}
+
+/* Attaches an open tier. hearth_close waits for all tiers together, as long as the most patient one
+ * may keep writing; closing a tier then cancels the rest. */
+static void attach(struct hearth_cache *cache, enum hearth_tier level, struct tier *tier,
+                   double bytes_per_s, uint64_t drain_ms)
+{
+    bool first = true;
+
+    for (int other = TIER_SLOWER; other < HEARTH_TIER_COUNT; other++)
+        first &= cache->tiers[other].tier == NULL;
+    drain_ms = drain_ms > 0 ? MIN(drain_ms, UINT32_MAX) : CACHE_DRAIN_MS;
+    cache->drain_ms = first ? drain_ms : MAX(cache->drain_ms, drain_ms);
+    cache_attach_tier(cache, level, tier, bytes_per_s);
 }
 
 void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log)
@@ -97,7 +103,7 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     if (err != ERR_OK)
         return cache_say(message, error_of(err), info.text);
     cache->tiers[HEARTH_TIER_SSD].sealed = options.seal_key != NULL;
-    cache_attach_tier(cache, HEARTH_TIER_SSD, tier, options.bytes_per_s);
+    attach(cache, HEARTH_TIER_SSD, tier, options.bytes_per_s, options.drain_ms);
     return HEARTH_OK;
 }
 
@@ -124,7 +130,6 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
         .key = cache->key,
         .timeout_ns = options.timeout_ms * NS_PER_MS,
         .tenant_percent = options.tenant_percent,
-        .close_wait_ns = (options.drain_ms > 0 ? options.drain_ms : DRAIN_MS_DEFAULT) * NS_PER_MS,
     };
     if (options.seal_key != NULL) {
         memcpy(seal_key.bytes, options.seal_key, sizeof(seal_key.bytes));
@@ -135,7 +140,7 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
     if (err != ERR_OK)
         return cache_say(message, error_of(err), info.text);
     cache->tiers[HEARTH_TIER_REMOTE].sealed = options.seal_key != NULL;
-    cache_attach_tier(cache, HEARTH_TIER_REMOTE, tier, 0);
+    attach(cache, HEARTH_TIER_REMOTE, tier, 0, options.drain_ms);
     return HEARTH_OK;
 }
 

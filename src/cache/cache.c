@@ -354,6 +354,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     list_init(&cache->reads);
     list_init(&cache->searches);
     cache->books_bytes = mine.books_bytes;
+    cache->drain_ms = CACHE_DRAIN_MS;
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(
         &(struct pages_options){.limit_bytes = mine.ram_bytes - books_part(cache, mine.ram_bytes),
@@ -374,7 +375,7 @@ void hearth_close(struct hearth_cache **out)
 
     if (cache == NULL)
         return;
-    mover_drain(cache, CACHE_DRAIN_MS_MAX);
+    mover_drain(cache, cache->drain_ms);
     lock_enter(&cache->lock);
     cache->closing = true; /* no new tier calls from here on */
     while (cache->calling > 0)

@@ -69,7 +69,7 @@ enum {
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
     /* objects queued for another try after a slower tier declined them */
     CACHE_DECLINED_MAX = 256,
-    CACHE_DRAIN_MS_MAX = 5000, /* how long closing waits for writes */
+    CACHE_DRAIN_MS = 5000,     /* how long closing waits for writes, unless told otherwise */
     CACHE_EXPIRIES_MAX = 4096, /* objects with an expiry time */
 };
 
@@ -187,6 +187,7 @@ struct hearth_cache {
     struct pages *pages;
     struct events *events;
     struct cache_tier tiers[HEARTH_TIER_COUNT]; /* by level */
+    uint64_t drain_ms;                          /* how long closing waits for their writes */
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* running operations of slower tiers */

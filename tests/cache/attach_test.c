@@ -135,6 +135,26 @@ static void test_refusals(void **state)
     hearth_close(&second);
 }
 
+/* Closing waits for a disk that writes nothing as long as it was told, not longer. */
+static void test_closing_waits_as_long_as_it_may(void **state)
+{
+    struct hearth_ssd_options ssd = ssd_options();
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    ssd.drain_ms = 1;
+    kit_open(&kit, 8 << 20, FULL);
+    assert_int_equal(hearth_attach_ssd(kit.cache, &ssd, NULL), HEARTH_OK);
+    tier_ssd_hold(kit.cache->tiers[HEARTH_TIER_SSD].tier, true);
+    kit_tokens(tokens, TOKENS, 1);
+    assert_true(kit_store(&kit, tokens, TOKENS, NULL) > 0);
+    uint64_t began_ns = clock_mono_ns(clock_real());
+    kit_close(&kit);
+    assert_true(clock_mono_ns(clock_real()) - began_ns < 4 * NS_PER_S); /* the default is 5 s */
+    assert_int_equal(ssd_kit_count_files(ssd.path, ".hobj"), 0);
+}
+
 /* ---- numbers and limits ---- */
 
 static struct hearth_tier_stats tier_of(const struct kit *kit, enum hearth_tier tier)
@@ -553,8 +573,8 @@ static void test_clearing_reaches_files_without_records(void **state)
 
 TEST_SUITE(TEST(test_demoted_state_is_written), TEST(test_clearing_reaches_files_without_records),
            TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
-           TEST(test_refusals), TEST(test_numbers_of_each_tier),
-           TEST(test_a_demotion_is_no_eviction_of_the_disk),
+           TEST(test_refusals), TEST(test_closing_waits_as_long_as_it_may),
+           TEST(test_numbers_of_each_tier), TEST(test_a_demotion_is_no_eviction_of_the_disk),
            TEST(test_i65_every_accepted_write_is_accounted_for), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
            TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),
