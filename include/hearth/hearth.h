@@ -24,7 +24,7 @@
  *
  * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at
  * a time. Nothing here waits for a disk or a server except hearth_plan_fetch, hearth_discover,
- * hearth_verify, hearth_export, hearth_import and hearth_close.
+ * hearth_get_note, hearth_verify, hearth_export, hearth_import and hearth_close.
  *
  * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer
  * header adds are zero for older programs. Functions return HEARTH_OK (0) or an enum hearth_error;
