@@ -6,8 +6,9 @@
  * key that comes back too late counts as new, which saves a write. False positives are 2^-48 per
  * lookup, so there is no reason to store whole keys.
  *
- * DAYS are UTC days. When the clock goes back, the same day continues: the brake may hold longer,
- * never shorter.
+ * DAYS are UTC days. When the clock goes back by a day, the same day continues. When it goes back
+ * further, it was wrong before: its day counts, with the bytes so far. The brake may hold longer,
+ * never shorter, and at most until the next day.
  */
 #include "tier/ssd_account.h"
 
@@ -125,10 +126,11 @@ static void turn_day(struct ssd_account *account, uint64_t wall_ns)
 {
     uint64_t day = wall_ns / NS_PER_DAY;
 
-    if (day <= account->day)
+    if (day == account->day || day + 1 == account->day)
         return;
+    if (day > account->day)
+        account->day_bytes = 0;
     account->day = day;
-    account->day_bytes = 0;
 }
 
 bool ssd_account_take_day(struct ssd_account *account, uint64_t bytes, uint64_t wall_ns)

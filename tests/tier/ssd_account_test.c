@@ -94,6 +94,10 @@ static void test_daily_budget(void **state)
     assert_true(ssd_account_take_day(&account, 10, now + DAY_NS));
     assert_false(ssd_account_take_day(&account, 1, now + DAY_NS));
     assert_false(ssd_account_take_day(&account, 1001, now + 9 * DAY_NS));
+    /* A clock that was years ahead for a moment. */
+    assert_true(ssd_account_take_day(&account, 1000, now + 2000 * DAY_NS));
+    assert_false(ssd_account_take_day(&account, 1, now + 9 * DAY_NS));
+    assert_true(ssd_account_take_day(&account, 1000, now + 10 * DAY_NS));
 }
 
 /* A restart does not give a day's bytes twice. */
