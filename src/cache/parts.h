@@ -204,8 +204,6 @@ void room_touch(struct object *object, bool used) REQUIRES(lock);
 void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Evicted from memory first; its copies elsewhere, and writes of it, are not affected. */
 void room_evict_first(struct object *object) REQUIRES(lock);
-/* Adds an object to the right heap, or removes it, according to its current state. */
-void room_update(struct object *object) REQUIRES(lock);
 /* Whether the object is the end of a prompt after its last whole block, in a space where rows can be
  * cut anywhere. */
 bool room_is_tail(const struct object *object);

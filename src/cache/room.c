@@ -121,7 +121,8 @@ static void enter_heap(struct heap *heap, struct object *object)
     object->heap = heap;
 }
 
-void room_update(struct object *object)
+/* Adds an object to the right heap, or removes it, according to its current state. */
+static void update(struct object *object)
 {
     struct heap *heap = heap_for(object);
 
@@ -146,7 +147,7 @@ void room_touch(struct object *object, bool used)
     }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
-    room_update(object);
+    update(object);
 }
 
 void room_evict_first(struct object *object)
@@ -156,7 +157,7 @@ void room_evict_first(struct object *object)
     lock_assert_held(&cache->lock);
     object->demoted = true;
     object->priority = priority_of(cache, object, cache_now_ns(cache));
-    room_update(object);
+    update(object);
 }
 
 void room_supersede(struct object *object, struct deferred *deferred)
@@ -183,14 +184,14 @@ void room_supersede(struct object *object, struct deferred *deferred)
     cache->stats.replaces++;
     space->stats.replaces++;
     cache_note_event(cache, deferred, &event);
-    room_update(object);
+    update(object);
 }
 
 void room_on_change(struct object *object, bool evictable, void *arg)
 {
     (void)evictable;
     (void)arg;
-    room_update(object);
+    update(object);
 }
 
 /* The index does not report a pin on objects that children hold anyway. */
@@ -198,9 +199,9 @@ static void update_path(struct node *node)
 {
     for (; node != NULL; node = node_parent(node)) {
         if (node_rows(node) != NULL)
-            room_update(node_rows(node));
+            update(node_rows(node));
         if (node_sliding(node) != NULL)
-            room_update(node_sliding(node));
+            update(node_sliding(node));
     }
 }
 
@@ -380,14 +381,14 @@ void room_leave_tier(struct object *object, enum hearth_tier level, struct defer
     }
     cache_note_drop(cache_of(object), deferred, object->in & TIER_BIT(level), &object->key);
     room_set_in(object, level, false);
-    room_update(object); /* its children may now keep it in memory */
+    update(object); /* its children may now keep it in memory */
 }
 
 void room_lease(struct object *object)
 {
     lock_assert_held(&cache_of(object)->lock);
     object->leases++;
-    room_update(object);
+    update(object);
 }
 
 void room_unlease(struct object *object, struct deferred *deferred)
@@ -401,7 +402,7 @@ void room_unlease(struct object *object, struct deferred *deferred)
     if (object->dropped)
         destroy(object, deferred);
     else
-        room_update(object);
+        update(object);
 }
 
 static void note_eviction(struct object *object, bool demoted, struct deferred *deferred)
@@ -440,7 +441,7 @@ bool room_demote(struct object *object, struct deferred *deferred)
         return false;
     leave_heap(object);
     drop_data(object, deferred);
-    room_update(object);
+    update(object);
     return true;
 }
 
