@@ -311,26 +311,6 @@ static void put_after(struct constraint_writer *writer, size_t opener)
     constraint_put(writer, "\n");
 }
 
-enum err constraint_put_calls(struct constraint_writer *writer)
-{
-    const struct str *openers = writer->format->openers;
-    bool any = false;
-
-    if (writer->format->form == CALL_MESSAGES)
-        return constraint_put_message_calls(writer);
-    TRY(put_tools(writer));
-    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++)
-        put_after(writer, i);
-    constraint_put(writer, "calls ::= ");
-    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++, any = true)
-        constraint_put(writer, any ? "| @after-# " : "@after-# ", openers[i], i);
-    constraint_put(writer, any && writer->format->bare ? "| " : "");
-    if (writer->format->bare)
-        constraint_put(writer, parallel(writer) ? "call ( \";\" ws call )* " : "call ");
-    constraint_put(writer, "\n");
-    return ERR_OK;
-}
-
 /* gpt-oss: the recipient comes before the channel or after it. */
 static void put_harmony_calls(struct constraint_writer *writer)
 {
@@ -363,7 +343,8 @@ static void put_recipient_calls(struct constraint_writer *writer)
     constraint_put(writer, "\n");
 }
 
-enum err constraint_put_message_calls(struct constraint_writer *writer)
+/* Calls as messages: the rule `calls`, which begins after the prompt's beginning of a message. */
+static enum err put_message_calls(struct constraint_writer *writer)
 {
     bool tags = writer->format->call_begin.len > 0;
     bool harmony = !tags && writer->format->messages->opening.len == 0;
@@ -383,5 +364,25 @@ enum err constraint_put_message_calls(struct constraint_writer *writer)
         put_harmony_calls(writer);
     else
         put_recipient_calls(writer);
+    return ERR_OK;
+}
+
+enum err constraint_put_calls(struct constraint_writer *writer)
+{
+    const struct str *openers = writer->format->openers;
+    bool any = false;
+
+    if (writer->format->form == CALL_MESSAGES)
+        return put_message_calls(writer);
+    TRY(put_tools(writer));
+    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++)
+        put_after(writer, i);
+    constraint_put(writer, "calls ::= ");
+    for (size_t i = 0; i < CALL_OPENERS_MAX && openers[i].len > 0; i++, any = true)
+        constraint_put(writer, any ? "| @after-# " : "@after-# ", openers[i], i);
+    constraint_put(writer, any && writer->format->bare ? "| " : "");
+    if (writer->format->bare)
+        constraint_put(writer, parallel(writer) ? "call ( \";\" ws call )* " : "call ");
+    constraint_put(writer, "\n");
     return ERR_OK;
 }

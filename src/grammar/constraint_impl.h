@@ -71,9 +71,6 @@ void constraint_put_json_string(struct constraint_writer *writer, struct str tex
  * ERR_UNSUPPORTED. */
 enum err constraint_put_calls(struct constraint_writer *writer) NODISCARD;
 
-/* Calls as messages: the rule `calls`, which begins after the prompt's beginning of a message. */
-enum err constraint_put_message_calls(struct constraint_writer *writer) NODISCARD;
-
 /* ---- constraint_params.c ---- */
 
 /* Arguments one by one: the rule params-INDEX. For CALL_TAGS and CALL_EXPRESSION. */
