@@ -20,12 +20,13 @@
  * Accepted: type (one or several), properties, required, additionalProperties, patternProperties,
  * propertyNames (pattern, enum, lengths), unevaluatedProperties: false, minProperties and
  * maxProperties where no property is declared or the other keywords imply them (and minProperties:
- * 1), items, prefixItems (and the older lists of items), minItems, maxItems, enum, const, $ref
- * within the document, anyOf, oneOf, allOf, minLength, maxLength, pattern, format, minimum, maximum,
- * exclusiveMinimum, exclusiveMaximum, multipleOf, true and false.
+ * 1; a name that comes twice counts twice), items, prefixItems (and the older lists of items),
+ * minItems, maxItems, enum, const, $ref within the document, anyOf, oneOf, allOf, minLength,
+ * maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, true
+ * and false.
  *   - oneOf is read as anyOf: a grammar cannot express that a value must not satisfy two branches.
- *     This and what is said below of formats are the only cases where allowed output may not
- *     validate
+ *     This, a name that comes twice, and what is said below of formats are the only cases where
+ *     allowed output may not validate
  *   - allOf, $ref next to other keywords, and anyOf next to others are merged exactly: each keyword
  *     of each part holds. unevaluatedProperties sees only its own schema and those inside of it
  *   - names that match patternProperties come after the declared properties. Others are allowed

@@ -201,6 +201,12 @@ static enum err add_name_rules(struct schema_compiler *c, struct object *object,
         return schema_refuse(c, names.place, ERR_UNSUPPORTED, "expected a schema of names");
     texts.place = names.place;
     yyjson_val *pattern = yyjson_obj_get(val, "pattern"), *list = yyjson_obj_get(val, "enum");
+    yyjson_val *type = yyjson_obj_get(val, "type");
+    if ((type != NULL && !yyjson_equals_str(type, "string")) ||
+        (pattern != NULL && !yyjson_is_str(pattern)) || (list != NULL && !yyjson_is_arr(list)))
+        return schema_refuse(c, names.place, ERR_INVALID,
+                             "names are strings: expected type string, a string as pattern, a list "
+                             "as enum");
     texts.pattern = (struct str){yyjson_get_str(pattern), yyjson_get_len(pattern)};
     if (pattern != NULL)
         TRY(add_texts(c, object, part, NULL, texts));
