@@ -412,7 +412,8 @@ static enum err put_param(struct constraint_writer *writer, struct param *param,
     tc_value_end(writer->format, param->key, &end);
     param->end = tc_text(&end);
     enum err err = end.err;
-    if (err == ERR_OK && param->end.len > CONSTRAINT_MARKER_CHARS_MAX)
+    bool named = writer->format->value_tail.len > 0; /* the closing tag repeats the name */
+    if (err == ERR_OK && named && param->end.len > CONSTRAINT_MARKER_CHARS_MAX)
         err = refuse(writer, param, "the name is too long for this call format");
     else if (err == ERR_OK)
         err = fn(writer, param);

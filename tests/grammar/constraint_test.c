@@ -618,6 +618,17 @@ static void test_long_marks_are_refused(void **state)
     assert_non_null(strstr(one.info.text, "too long"));
     assert_int_equal(one.constraint.grammar.len, 0);
     one_fini(&one);
+    const struct call_format tags = {.form = CALL_TAGS,
+                                     .openers = {STR("<call>")},
+                                     .name_end = STR(">"),
+                                     .parameter_begin = STR("<p>"),
+                                     .key_end = STR(":"),
+                                     .value_end = STR("</" LONG_NAME ">")};
+    one_init(&one, STRICT("{\"properties\":{\"a\":{\"type\":\"string\"}}}"), TOOLCALL_LEARNED);
+    one.request.formats.learned_calls = &tags;
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    assert_non_null(strstr(one.info.text, "a mark that is too long"));
+    one_fini(&one);
 }
 
 static const char number_json[] = "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"
