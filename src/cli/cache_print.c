@@ -149,7 +149,7 @@ static const struct fields_column object_columns[] = {
     {"pinned", "NOTE", show_note, 0},
 };
 static const struct fields_table objects_table = {
-    .columns = object_columns, .count = COUNT_OF(object_columns), .none = "nothing is cached\n"};
+    .columns = object_columns, .count = COUNT_OF(object_columns), .none = "no objects\n"};
 
 void cache_print_ls(yyjson_val *root, struct buf *out)
 {

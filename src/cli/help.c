@@ -334,11 +334,11 @@ enum err cli_write_example(const struct cli_setup *setup, struct arena *arena, s
 
     if (table == NULL)
         return command != NULL ? arena->err : ERR_NOT_FOUND;
-    buf_append_str(out, "# hearth.ini: settings of hearth serve; hearth.ini(5) explains the form. "
-                        "What is commented out shows the default,\n"
-                        "# or what kind of value is wanted. HEARTH_... is the variable of the "
-                        "environment that is stronger.\n"
-                        "\n[serve]\n");
+    buf_append_str(out,
+                   "# hearth.ini: settings of hearth serve; hearth.ini(5) explains the format.\n"
+                   "# Lines that are commented out show the default, or the kind of value.\n"
+                   "# HEARTH_... is the environment variable that overrides the setting.\n"
+                   "\n[serve]\n");
     return option_example(table, out);
 }
 

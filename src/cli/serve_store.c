@@ -339,7 +339,7 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
                  LOG_STR("reason", why));
         return true;
     }
-    cli_error(cli, "--ssd-dir %s: %s", ssd.path, why);
+    cli_error(cli, "--ssd-dir: %s", why);
     return false;
 }
 

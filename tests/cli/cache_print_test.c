@@ -76,9 +76,8 @@ static void test_objects(void **state)
         text,
         "?                 -      -       -     0-0     -        -           -  -           -\n"));
     assert_non_null(strstr(text, "continue with --after c7, or list all with --limit 0\n"));
-    assert_string_equal(print(cache_print_ls, "{\"objects\":[],\"next\":null}"),
-                        "nothing is cached\n");
-    assert_string_equal(print(cache_print_ls, "{}"), "nothing is cached\n");
+    assert_string_equal(print(cache_print_ls, "{\"objects\":[],\"next\":null}"), "no objects\n");
+    assert_string_equal(print(cache_print_ls, "{}"), "no objects\n");
 }
 
 static void test_one_object(void **state)

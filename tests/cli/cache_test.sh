@@ -51,7 +51,7 @@ test_list_and_show() {
     expect_status 0
     expect_out 'continue with --after'
     cache ls --limit 0 --tier ssd
-    expect_out 'nothing is cached'
+    expect_out 'no objects'
     cache show 0123456789abcdef
     expect_status 1
     expect_err 'no object has a key that begins with'
@@ -99,7 +99,7 @@ test_pin_and_unpin() {
     cache unpin prompt.txt
     expect_status 0
     cache ls --pinned
-    expect_out 'nothing is cached'
+    expect_out 'no objects'
     cache ls --json
     key=$(field key)
     cache pin "${key:0:16}"
@@ -126,7 +126,7 @@ test_clear_gc_and_verify() {
     expect_status 0
     grep -qE '^[1-9].* cleared$' "$scratch/out" || fail 'nothing was cleared'
     cache ls
-    expect_out 'nothing is cached'
+    expect_out 'no objects'
     stop
 }
 

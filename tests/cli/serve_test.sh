@@ -373,7 +373,7 @@ test_a_folder_in_use() {
     start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
     run "$HEARTH" serve m.gguf --port 0 -t 1 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state"
     expect_status 1
-    expect_err "--ssd-dir $PWD/ssd"
+    expect_err "--ssd-dir: SSD directory $PWD/ssd"
     stop
 }
 

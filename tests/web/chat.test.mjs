@@ -158,6 +158,9 @@ test('a branch stands beside its conversation, and both answer', async () => {
     await finished(page, 4);
     assert.deepEqual((await page.locator('#conversations .title').allTextContents()).sort(), ['A first word about lanterns and their light.', 'Right, then.']);
     assert.ok(await page.$eval('#conversations', (list) => list.scrollWidth <= list.clientWidth), 'long titles are cut, and leave room for the button');
+    await page.mouse.move(700, 400);
+    const widths = await page.$$eval('#conversations .title', (titles) => titles.map((title) => [title.offsetWidth, title.parentElement.clientWidth]));
+    for (const [title, row] of widths) assert.ok(title >= row - 2, `${title} of ${row}: the buttons take no room before they are needed`);
     await page.locator('.pane').last().locator('[data-do=close]').click();
     assert.equal(await page.locator('.pane').count(), 1);
     await page.locator('#conversations li').last().hover();
