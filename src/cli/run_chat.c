@@ -51,6 +51,7 @@ struct reply {
     struct buf text;
     bool thinks; /* the last piece was reasoning */
     bool stopped;
+    bool cut; /* it has as many tokens as allowed */
     uint64_t prompt, computed, generated;
     double ttft_ms, speed;
 };
@@ -291,12 +292,14 @@ static enum err take_event(struct reply *reply, struct str data, struct errinfo 
 {
     yyjson_doc *doc = yyjson_read(data.ptr, data.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
-    yyjson_val *delta = fields_get(yyjson_arr_get_first(fields_get(root, "choices")), "delta");
+    yyjson_val *choice = yyjson_arr_get_first(fields_get(root, "choices")),
+               *delta = fields_get(choice, "delta");
     const char *text = fields_text(delta, "content", ""),
                *thought = fields_text(delta, "reasoning_content", ""),
                *problem = fields_text(root, "error.message", NULL);
     enum err err = problem != NULL ? err_set(info, ERR_ENGINE, "%s", problem) : ERR_OK;
 
+    reply->cut |= strcmp(fields_text(choice, "finish_reason", ""), "length") == 0;
     if (thought[0] != '\0')
         show_piece(reply, thought, true);
     if (text[0] != '\0') {
@@ -354,10 +357,11 @@ static void show_figures(const struct reply *reply)
         fprintf(err, "stopped\n");
         return;
     }
-    fprintf(err, "%s of %s prompt tokens reused | ttft %.2f s | %llu tokens, %.1f tok/s\n",
+    fprintf(err, "%s of %s prompt tokens reused | ttft %.2f s | %llu tokens, %.1f tok/s%s\n",
             units_format_count(reply->prompt - MIN(reply->computed, reply->prompt), reused),
             units_format_count(reply->prompt, prompt), reply->ttft_ms / 1000.0,
-            (unsigned long long)reply->generated, reply->speed);
+            (unsigned long long)reply->generated, reply->speed,
+            reply->cut ? " | cut: -n N allows more tokens" : "");
 }
 
 static enum err exchange(struct reply *reply, struct errinfo *info)
@@ -525,6 +529,8 @@ static enum err answer_once(struct chat *chat, struct errinfo *info)
     if (err == ERR_OK)
         err = prompt.len > 0 ? say(chat, prompt, info)
                              : err_set(info, ERR_INVALID, "the prompt is empty");
+    if (err == ERR_OK && interrupted) /* a script must not take half an answer for a whole one */
+        err = err_set(info, ERR_CANCELLED, "interrupted");
     buf_fini(&text);
     return err;
 }

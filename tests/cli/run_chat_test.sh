@@ -21,6 +21,7 @@ test_one_answer_with_a_server_of_its_own() {
     expect_status 0
     grep -q "$figures" "$scratch/err" || fail 'no figures'
     expect_err '| 6 tokens, '
+    expect_err '| cut: -n N allows more tokens'
     cp "$scratch/out" chat
     [ "$(wc -c <chat)" -gt 5 ] || fail 'no answer'
     # The template is used: the plain text is continued in another way.
@@ -46,6 +47,19 @@ test_a_running_server_is_used() {
     [ "$1" -ge "$(($2 - 1))" ] || fail 'the server did not answer before'
     printf 'Hello there' | "$HEARTH" run --system 'Be kind.' -n 4 --ignore-eos >out 2>err || fail "$(cat err)"
     grep -q "$figures" err || fail 'no figures'
+    stop
+}
+
+# A script must not take half an answer for a whole one.
+test_an_interrupted_answer_is_a_failure() {
+    make_model
+    start
+    "$HEARTH" run m 'Tell me a long story.' -n 4000 --ignore-eos >out 2>err &
+    asked=$!
+    await 'the begin of an answer' eval '[ "$(wc -c <out)" -gt 20 ]'
+    kill -INT $asked
+    wait $asked && fail 'it succeeded'
+    grep -q '^hearth run: interrupted$' err || fail "$(cat err)"
     stop
 }
 
