@@ -82,7 +82,7 @@ static const struct sheet_column columns[] = {
     {"exact_hits", "exact hits", 0},
     {"checks", "checks", 0},
     {"failed", "failed", 0},
-    {"fell", "what fell", SHEET_TEXT},
+    {"fell", "failed checks", SHEET_TEXT},
 };
 
 struct session {
