@@ -137,6 +137,14 @@ static enum err hash_path(const char *path, struct hash256_state *state, struct 
     return err;
 }
 
+/* Fails as the load would (load_llama.c). */
+static enum err hash_adapter(const char *path, struct hash256_state *state, struct errinfo *info)
+{
+    if (hash_path(path, state, info) == ERR_OK)
+        return ERR_OK;
+    return err_wrap(info, ERR_ENGINE, "cannot load the adapter %.200s", path);
+}
+
 /* `message` has the options, the paths among them. */
 static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len,
                          struct hash256 *key, struct errinfo *info)
@@ -148,7 +156,7 @@ static enum err file_key(const struct vet *vet, const struct gguf_file *file, si
     TRY(gguf_file_hash_header(file, &state, info));
     hash256_update_framed(&state, vet->message, len);
     for (size_t i = 0; i < options->adapters_count; i++)
-        TRY(hash_path(options->adapters[i].path, &state, info));
+        TRY(hash_adapter(options->adapters[i].path, &state, info));
     if (options->projector != NULL)
         TRY(hash_path(options->projector, &state, info));
     *key = hash256_final(&state);
