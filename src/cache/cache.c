@@ -21,8 +21,6 @@
 enum { BLOCK_TOKENS_DEFAULT = 256, RUN_TOKENS_DEFAULT = 2048, TAILS_PART = 4 };
 
 #define BOOKS_BYTES_MIN (UINT64_C(1) << 20)
-/* Ten years. The monotonic clock begins with the machine, but objects on disk may be older. */
-#define AGE_NS_MAX (UINT64_C(10) * 365 * 24 * 3600 * NS_PER_S)
 
 /* ---- the lock, and deferred work ---- */
 
@@ -136,7 +134,7 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
 
 uint64_t cache_now_ns(const struct hearth_cache *cache)
 {
-    return clock_mono_ns(cache->clock) + AGE_NS_MAX;
+    return clock_mono_ns(cache->clock) + CACHE_CLOCK_BEGIN_NS;
 }
 
 /* Charges request bytes that belong to no object to the ledger, evicting if necessary. */

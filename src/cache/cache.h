@@ -42,6 +42,7 @@
 
 #include "base/attr.h"
 #include "base/budget.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -72,6 +73,9 @@ enum {
     CACHE_DRAIN_MS = 5000,     /* how long closing waits for writes, unless told otherwise */
     CACHE_EXPIRIES_MAX = 4096, /* objects with an expiry time */
 };
+/* Ten years, where the clock of the cache begins. That of the machine begins with it, but objects
+ * on disk may be older. */
+#define CACHE_CLOCK_BEGIN_NS (UINT64_C(10) * 365 * 24 * 3600 * NS_PER_S)
 
 struct hearth_space {
     struct list_node link;
@@ -238,7 +242,7 @@ void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, uint
 /* Tells these tiers, after unlocking, that an object they hold was used in another tier. */
 void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                       const struct hash256 *key);
-/* Monotonic, and large enough to subtract the age of any object. */
+/* Monotonic, from CACHE_CLOCK_BEGIN_NS on: the age of any object can be subtracted. */
 uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* Copies a caller's tokens; free with mem_free. INVALID when there are none or too many, or
  * MEMORY. The copy and `more` bytes are charged to the ledger; cache_uncharge returns *charged. */

@@ -69,8 +69,8 @@ struct policy_entry {
 };
 
 /* Finite, and never negative if the floor is not, except that superseded objects rank below all
- * others. Only priorities of one policy can be compared. Units: lru-tail, nanoseconds (to 64 ns for
- * clocks of several years, as the one of the cache is); the others, expected seconds saved per GiB,
+ * others. Only priorities of one policy can be compared. Units: lru-tail, nanoseconds (exact for
+ * the first 104 days of a clock, to 2 ns for the next); the others, expected seconds saved per GiB,
  * policy.c. */
 double policy_priority(enum policy policy, const struct policy_entry *entry);
 

@@ -60,7 +60,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .bytes = object->bytes,
         .uses = object->uses,
         .age_ns = now_ns - MIN(object->used_ns, now_ns),
-        .now_ns = now_ns,
+        .now_ns = now_ns - CACHE_CLOCK_BEGIN_NS, /* small enough to be exact as a double */
         .entry = object->entry,
         .snapshot = object->kind == HEARTH_OBJECT_SNAPSHOT,
         .superseded = object->superseded || object->demoted,
