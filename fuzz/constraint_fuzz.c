@@ -11,6 +11,7 @@
 
 #include "engine/gbnf.h"
 #include "grammar/constraint.h"
+#include "base/json_alc.h"
 
 enum { INPUT_BYTES = 1 << 15, TOOLS_MAX = CONSTRAINT_TOOLS_MAX + 1 };
 
@@ -32,11 +33,6 @@ static void check(const struct constraint_request *request)
     constraint_fini(&constraint);
 }
 
-static struct str text_of(yyjson_val *value)
-{
-    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
-}
-
 static size_t read_tools(yyjson_val *list, struct tool tools[TOOLS_MAX])
 {
     size_t i, max, count = 0;
@@ -48,7 +44,7 @@ static size_t read_tools(yyjson_val *list, struct tool tools[TOOLS_MAX])
         function = function != NULL ? function : value;
         if (count < TOOLS_MAX)
             tools[count++] = (struct tool){
-                .name = text_of(yyjson_obj_get(function, "name")),
+                .name = json_get_text(yyjson_obj_get(function, "name")),
                 .schema = yyjson_obj_get(function, "parameters"),
                 .strict = yyjson_is_true(yyjson_obj_get(function, "strict")),
             };

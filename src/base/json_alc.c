@@ -1,4 +1,4 @@
-/* json_alc.c: the three allocation functions for yyjson. */
+/* json_alc.c: the three allocation functions for yyjson, and json_get_text. */
 #include "base/json_alc.h"
 
 #include "base/arena.h"
@@ -49,4 +49,10 @@ static void arena_keep(void *arena, void *ptr)
 yyjson_alc json_alc_arena(struct arena *arena)
 {
     return (yyjson_alc){arena_take, arena_resize, arena_keep, arena};
+}
+
+struct str json_get_text(yyjson_val *value)
+{
+    return yyjson_is_str(value) ? (struct str){yyjson_get_str(value), yyjson_get_len(value)}
+                                : STR_NONE;
 }

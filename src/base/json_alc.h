@@ -1,10 +1,12 @@
 /*
- * json_alc.h: memory for yyjson from base/mem.h, so that it can fail in tests like any other, and
- * never aborts.
+ * json_alc.h: yyjson as we use it: memory from base/mem.h, so that it can fail in tests like any
+ * other, and never aborts; text of its values.
  */
 #pragma once
 
 #include <yyjson.h>
+
+#include "base/str.h"
 
 struct arena;
 
@@ -14,3 +16,7 @@ const yyjson_alc *json_alc(void);
 
 /* From an arena: the document lives as long as that, and is not freed. */
 yyjson_alc json_alc_arena(struct arena *arena);
+
+/* The text of a string; STR_NONE for anything else, and for NULL. (yyjson_get_len also returns the
+ * length of an array or an object, whose text is NULL.) */
+struct str json_get_text(yyjson_val *value);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/json_write.h"
 #include "chat/conversation.h"
 #include "chat/neutral.h"
@@ -116,11 +117,6 @@ static bool sort(struct named *items, size_t count)
     return changed;
 }
 
-static struct str text_of(yyjson_val *value)
-{
-    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
-}
-
 /* ---- one schema ---- */
 
 struct writer {
@@ -155,7 +151,7 @@ static struct named *members_of(struct writer *writer, yyjson_val *object, enum 
         return NULL;
     yyjson_obj_foreach(object, i, count, key, value)
     {
-        items[i] = (struct named){.name = text_of(key),
+        items[i] = (struct named){.name = json_get_text(key),
                                   .index = i,
                                   .place = place == PLACE_SCHEMA ? PLACE_VALUE : PLACE_SCHEMA,
                                   .key = key,
@@ -197,7 +193,7 @@ static void write_set(struct writer *writer, yyjson_val *array)
     if (items == NULL)
         return;
     yyjson_arr_foreach(array, i, count, value) items[i] =
-        (struct named){.name = text_of(value), .index = i, .value = value};
+        (struct named){.name = json_get_text(value), .index = i, .value = value};
     if (writer->keys)
         writer->keys_moved |= sort(items, count);
     json_open(&writer->json, '[');

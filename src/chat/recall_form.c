@@ -14,6 +14,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/mem.h"
 #include "chat/recall_impl.h"
 
@@ -116,7 +117,7 @@ static bool hash_object(struct hash256_state *state, yyjson_val *object, unsigne
     if (members == NULL)
         return false;
     yyjson_obj_foreach(object, i, count, key, val) members[i] =
-        (struct member){{yyjson_get_str(key), yyjson_get_len(key)}, val, i};
+        (struct member){json_get_text(key), val, i};
     hash256_update_u32(state, TAG_OBJECT);
     bool good = hash_members(state, members, yyjson_obj_size(object), depth);
     mem_free(members);
@@ -133,7 +134,7 @@ static bool hash_value(struct hash256_state *state, yyjson_val *val, unsigned de
     case YYJSON_TYPE_ARR:
         return hash_array(state, val, depth);
     case YYJSON_TYPE_STR:
-        hash_text(state, TAG_STRING, (struct str){yyjson_get_str(val), yyjson_get_len(val)});
+        hash_text(state, TAG_STRING, json_get_text(val));
         return true;
     case YYJSON_TYPE_RAW:
         hash_text(state, TAG_RAW, (struct str){yyjson_get_raw(val), yyjson_get_len(val)});

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/arena.h"
 #include "base/json_write.h"
 #include "chat/template_impl.h"
@@ -279,11 +280,6 @@ static enum err shape_messages(struct shaper *s, size_t count)
 
 /* ---- variables ---- */
 
-static struct str text_of(yyjson_val *json)
-{
-    return (struct str){yyjson_get_str(json), yyjson_get_len(json)};
-}
-
 static bool is_reserved(struct str name)
 {
     static const char *const names[] = {"messages", "tools", "bos_token", "eos_token",
@@ -302,10 +298,10 @@ static enum err set_kwargs(struct shaper *s, struct jinja_value vars)
 
     begin_source(s, CHAT_FROM_ELSEWHERE);
     for (yyjson_val *key; (key = yyjson_obj_iter_next(&iter)) != NULL;) {
-        if (is_reserved(text_of(key)))
+        if (is_reserved(json_get_text(key)))
             continue;
         TRY(shaper_convert(s, yyjson_obj_iter_get_val(key), &value));
-        if (!jinja_dict_set(s->arena, vars, shaper_client_text(s, text_of(key)), value))
+        if (!jinja_dict_set(s->arena, vars, shaper_client_text(s, json_get_text(key)), value))
             return shaper_fail_memory(s);
     }
     return ERR_OK;

@@ -32,6 +32,7 @@
 
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/lock.h"
@@ -417,8 +418,7 @@ static struct str text_of(yyjson_val *object, const char *name)
 {
     yyjson_val *value = yyjson_obj_get(object, name);
 
-    return yyjson_is_str(value) ? (struct str){yyjson_get_str(value), yyjson_get_len(value)}
-                                : STR_NONE;
+    return json_get_text(value);
 }
 
 /* Traces of agents (with `session_id`) have steps of all kinds; only those that write files count. */

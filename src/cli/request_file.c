@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json_alc.h"
 #include "base/json_write.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -117,7 +118,7 @@ void request_file_write(const struct request_file *file, const char *model, cons
         if ((dialect != NULL && yyjson_equals_str(key, "dialect")) ||
             (model != NULL && yyjson_equals_str(key, "model")))
             continue;
-        write_key(json, (struct str){yyjson_get_str(key), yyjson_get_len(key)});
+        write_key(json, json_get_text(key));
         json_value(json, yyjson_obj_iter_get_val(key));
     }
 }

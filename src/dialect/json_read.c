@@ -180,9 +180,7 @@ size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const ac
 
 struct str json_read_text(yyjson_val *value)
 {
-    if (!yyjson_is_str(value))
-        return STR_NONE;
-    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
+    return json_get_text(value);
 }
 
 /* A reader of one type. */

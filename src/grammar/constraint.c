@@ -20,6 +20,7 @@
 
 #include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
+#include "base/json_alc.h"
 
 enum thought { THOUGHT_NONE, THOUGHT_MAY_COME, THOUGHT_OPEN };
 
@@ -236,8 +237,8 @@ static void put_choices(struct constraint_writer *writer)
     yyjson_arr_foreach(writer->request->choices, i, count, text)
     {
         constraint_put(writer, between);
-        constraint_put(writer, yyjson_get_len(text) > 0 ? "@" : "\"\" ",
-                       (struct str){yyjson_get_str(text), yyjson_get_len(text)});
+        struct str choice = json_get_text(text);
+        constraint_put(writer, choice.len > 0 ? "@" : "\"\" ", choice);
         between = "| ";
     }
     constraint_put(writer, "\n");

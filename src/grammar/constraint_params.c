@@ -16,6 +16,7 @@
 
 #include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
+#include "base/json_alc.h"
 
 enum {
     REF_DEPTH_MAX = 8,
@@ -35,11 +36,6 @@ struct param {
     struct str end;        /* what ends the value */
 };
 
-static struct str text_of(yyjson_val *val)
-{
-    return (struct str){yyjson_get_str(val), yyjson_get_len(val)};
-}
-
 /* ---- schemas ---- */
 
 /* Whether the schema has one of the keywords, which are separated by blanks. */
@@ -57,7 +53,7 @@ static bool has_format(yyjson_val *schema)
 {
     yyjson_val *format = yyjson_obj_get(schema, "format");
 
-    return yyjson_is_str(format) && schema_enforces_format(text_of(format));
+    return yyjson_is_str(format) && schema_enforces_format(json_get_text(format));
 }
 
 /* Whether it constrains a value by more than its type and alternatives. */
@@ -75,7 +71,7 @@ static bool says_much(yyjson_val *schema)
 static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
 {
     for (int i = 0; i < REF_DEPTH_MAX; i++) {
-        struct str ref = text_of(yyjson_obj_get(schema, "$ref"));
+        struct str ref = json_get_text(yyjson_obj_get(schema, "$ref"));
         if (ref.len == 0 || ref.ptr[0] != '#' || says_much(schema) ||
             has_any(schema, "anyOf oneOf"))
             break;
@@ -181,13 +177,13 @@ static enum err put_listed(struct constraint_writer *writer, const struct param 
     if (count == 0 || count > SCHEMA_ENUM_MAX)
         return refuse(writer, param, "expected a list of values, and not too many");
     for (size_t i = 0; i < count; i++) {
-        struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
+        struct str text = json_get_text(only != NULL ? only : yyjson_arr_get(list, i));
         if (text.ptr == NULL || str_find(text, end) != SIZE_MAX)
             return refuse(writer, param, "a listed value cannot be written in this call format");
     }
     buf_appendf(writer->out, "%s ::= ", param->rule);
     for (size_t i = 0; i < count; i++) {
-        struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
+        struct str text = json_get_text(only != NULL ? only : yyjson_arr_get(list, i));
         constraint_put(writer, i > 0 ? "| " : "");
         if (text.len == 0)
             constraint_put(writer, "\"\" ");
@@ -432,7 +428,7 @@ static enum err put_each(struct constraint_writer *writer, size_t index, yyjson_
     for (size_t i = 0; (key = yyjson_obj_iter_next(&iter)) != NULL; i++) {
         size_t mark = writer->out->len;
         param.index = i;
-        param.key = text_of(key);
+        param.key = json_get_text(key);
         param.schema = yyjson_obj_iter_get_val(key);
         bool required = is_required(schema, key);
         enum err err = put_param(writer, &param, fn);

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "grammar/schema_impl.h"
+#include "base/json_alc.h"
 
 enum { PARTS_MAX = 32, UNIONS_MAX = 8, REF_BYTES_MAX = 1024 };
 
@@ -166,7 +167,7 @@ static enum err resolve(struct schema_compiler *c, const struct schema_place *pl
                         yyjson_val *ref, struct schema_part *target)
 {
     char pointer[REF_BYTES_MAX];
-    struct str text = {yyjson_get_str(ref), yyjson_get_len(ref)};
+    struct str text = json_get_text(ref);
 
     if (!yyjson_is_str(ref))
         return schema_refuse(c, place, ERR_INVALID, "expected a string");
@@ -346,8 +347,7 @@ static unsigned types_implied(const struct schema_part *part)
         const struct keyword *keyword = find_keyword(key);
         if (keyword != NULL && keyword->action == ACTION_APPLY)
             types |= keyword->types;
-        if (yyjson_equals_str(key, "format") &&
-            schema_enforces_format((struct str){yyjson_get_str(val), yyjson_get_len(val)}))
+        if (yyjson_equals_str(key, "format") && schema_enforces_format(json_get_text(val)))
             types |= SCHEMA_TYPE_STRING;
     }
     return types;

@@ -22,6 +22,7 @@
 
 #include <string.h>
 
+#include "base/json_alc.h"
 #include "base/utf8.h"
 #include "grammar/schema_chars.h"
 
@@ -70,7 +71,7 @@ static struct property *find_property(struct object *object, struct str name)
 static enum err add_name(struct schema_compiler *c, struct object *object,
                          const struct schema_place *place, yyjson_val *name, bool required)
 {
-    struct str text = {yyjson_get_str(name), yyjson_get_len(name)};
+    struct str text = json_get_text(name);
 
     if (!yyjson_is_str(name))
         return schema_refuse(c, place, ERR_INVALID, "expected an array of strings");
@@ -149,7 +150,7 @@ static enum err add_patterns(struct schema_compiler *c, struct object *object,
         return schema_refuse(c, place, ERR_INVALID, "expected an object of schemas");
     yyjson_obj_foreach(val, i, max, key, item)
     {
-        texts.pattern = (struct str){yyjson_get_str(key), yyjson_get_len(key)};
+        texts.pattern = json_get_text(key);
         TRY(schema_place(c, place, texts.pattern, &texts.place));
         TRY(add_texts(c, object, part, item, texts));
     }
@@ -168,7 +169,7 @@ static enum err list_names(struct schema_compiler *c, yyjson_val *list, struct s
     yyjson_arr_foreach(list, i, max, item)
     {
         if (yyjson_is_str(item))
-            names[texts->names_count++] = (struct str){yyjson_get_str(item), yyjson_get_len(item)};
+            names[texts->names_count++] = json_get_text(item);
     }
     return ERR_OK;
 }
@@ -207,7 +208,7 @@ static enum err add_name_rules(struct schema_compiler *c, struct object *object,
         return schema_refuse(c, names.place, ERR_INVALID,
                              "names are strings: expected type string, a string as pattern, a list "
                              "as enum");
-    texts.pattern = (struct str){yyjson_get_str(pattern), yyjson_get_len(pattern)};
+    texts.pattern = json_get_text(pattern);
     if (pattern != NULL)
         TRY(add_texts(c, object, part, NULL, texts));
     TRY(schema_get_counts(c, &(struct schema_all){&names, 1}, "minLength", "maxLength", &counts));

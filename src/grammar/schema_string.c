@@ -5,6 +5,7 @@
  */
 #include "grammar/schema_impl.h"
 
+#include "base/json_alc.h"
 #include "base/utf8.h"
 
 enum { ENUM_DEPTH_MAX = 32 };
@@ -148,8 +149,7 @@ static enum err add_patterns(struct schema_compiler *c, const struct schema_all 
         TRY(schema_place(c, all->parts[i].place, STR("pattern"), &place));
         if (!yyjson_is_str(val))
             return schema_refuse(c, place, ERR_INVALID, "expected a string");
-        TRY(add_pattern(c, patterns, all->parts[i].place, "pattern",
-                        (struct str){yyjson_get_str(val), yyjson_get_len(val)}));
+        TRY(add_pattern(c, patterns, all->parts[i].place, "pattern", json_get_text(val)));
     }
     return ERR_OK;
 }
@@ -282,7 +282,7 @@ static enum err fits(struct schema_compiler *c, const struct schema_all *all, yy
     if (type & SCHEMA_TYPE_NUMBER)
         return schema_number_fits(c, all, val, ok);
     if (type == SCHEMA_TYPE_STRING) {
-        struct str text = {yyjson_get_str(val), yyjson_get_len(val)};
+        struct str text = json_get_text(val);
         size_t len = utf8_count(text);
         TRY(schema_get_counts(c, all, "minLength", "maxLength", &counts));
         *ok = len >= counts.min && len <= counts.max;

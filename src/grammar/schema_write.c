@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_alc.h"
 #include "base/utf8.h"
 #include "grammar/schema_chars.h"
 
@@ -342,7 +343,7 @@ static void put_container(struct schema_compiler *c, yyjson_val *val)
     {
         if (i > 0)
             schema_put_char(c, ',');
-        put_json_string(c, (struct str){yyjson_get_str(key), yyjson_get_len(key)});
+        put_json_string(c, json_get_text(key));
         schema_put_char(c, ':');
         put_json(c, item);
     }
@@ -357,7 +358,7 @@ static void put_json(struct schema_compiler *c, yyjson_val *val)
     size_t len;
 
     if (yyjson_is_str(val)) {
-        put_json_string(c, (struct str){yyjson_get_str(val), yyjson_get_len(val)});
+        put_json_string(c, json_get_text(val));
         return;
     }
     if (yyjson_is_ctn(val)) {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/arena.h"
 #include "base/map.h"
 
@@ -412,7 +413,7 @@ struct reader {
 
 static struct jinja_value json_str(struct reader *reader, yyjson_val *json)
 {
-    struct str text = {yyjson_get_str(json), yyjson_get_len(json)};
+    struct str text = json_get_text(json);
 
     return jinja_str_from(text, reader->next_origin ? (*reader->next_origin)++ : JINJA_ORIGIN_NONE);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/json_write.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -132,8 +133,7 @@ static struct str piece_of(yyjson_val *choice)
         text = yyjson_obj_get(delta, "content");
     if (delta != NULL && !yyjson_is_str(text))
         text = yyjson_obj_get(delta, "reasoning_content");
-    return yyjson_is_str(text) ? (struct str){yyjson_get_str(text), yyjson_get_len(text)}
-                               : STR_NONE;
+    return json_get_text(text);
 }
 
 /* ---- the stream ---- */
@@ -315,9 +315,9 @@ enum err tokens_render(const struct client_url *url, const struct ask_message *m
     enum err err = fetch(url, "/apply-template", &body, &doc, info);
     buf_fini(&body);
     TRY(err);
-    yyjson_val *prompt = yyjson_obj_get(yyjson_doc_get_root(doc), "prompt");
-    if (yyjson_is_str(prompt))
-        buf_append(out, yyjson_get_str(prompt), yyjson_get_len(prompt));
+    struct str prompt = json_get_text(yyjson_obj_get(yyjson_doc_get_root(doc), "prompt"));
+    if (prompt.ptr != NULL)
+        buf_append(out, prompt.ptr, prompt.len);
     else
         err = err_set(info, ERR_INVALID, "/apply-template: no prompt");
     yyjson_doc_free(doc);

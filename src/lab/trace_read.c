@@ -8,6 +8,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "base/json_alc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -105,12 +106,11 @@ static enum err add(struct reader *reader, struct trace_request *request)
 /* The session of a line. */
 static uint32_t session_of(struct reader *reader, yyjson_val *object)
 {
-    yyjson_val *value = yyjson_obj_get(object, "session_id");
+    struct str name = json_get_text(yyjson_obj_get(object, "session_id"));
 
-    if (!yyjson_is_str(value))
+    if (name.ptr == NULL)
         return TRACE_NO_SESSION;
-    return trace_session(reader->trace,
-                         map_hash(yyjson_get_str(value), yyjson_get_len(value), reader->scope));
+    return trace_session(reader->trace, map_hash(name.ptr, name.len, reader->scope));
 }
 
 /* ---- formats ---- */
@@ -258,9 +258,8 @@ static enum err read_text(struct reader *reader, yyjson_val *object)
     const struct read_options *options = reader->options;
     struct trace_request request = {.session = session_of(reader, object)};
     yyjson_val *input = yyjson_obj_get(object, "input");
-    struct str text = {yyjson_get_str(input), yyjson_get_len(input)};
-    struct str output = {yyjson_get_str(yyjson_obj_get(object, "output")),
-                         yyjson_get_len(yyjson_obj_get(object, "output"))};
+    struct str text = json_get_text(input);
+    struct str output = json_get_text(yyjson_obj_get(object, "output"));
     int32_t *tokens = NULL;
     size_t count = 0;
 
@@ -289,14 +288,14 @@ static int hex_digit(char c)
 
 static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *blocks)
 {
-    const char *text = yyjson_get_str(value);
-    size_t count = yyjson_get_len(value) / RECORD_HEX;
+    struct str text = json_get_text(value);
+    size_t count = text.len / RECORD_HEX;
 
-    if (text == NULL || yyjson_get_len(value) % RECORD_HEX != 0 || count > TRACE_TOKENS_MAX)
+    if (text.ptr == NULL || text.len % RECORD_HEX != 0 || count > TRACE_TOKENS_MAX)
         return fail(reader, ERR_INVALID, "blocks is no text of 16 hexadecimal digits per block");
     TRY(reserve_keys(reader, count));
     for (size_t i = 0; i < count * RECORD_HEX; i++) {
-        int digit = hex_digit(text[i]);
+        int digit = hex_digit(text.ptr[i]);
         if (digit < 0)
             return fail(reader, ERR_INVALID, "blocks has something else than hexadecimal digits");
         uint64_t *key = &reader->keys[i / RECORD_HEX];

@@ -15,6 +15,7 @@
 #include <yyjson.h>
 
 #include "output/toolcall_impl.h"
+#include "base/json_alc.h"
 
 enum { ITEM, KEY, COLON, NAME, ARGS, LATE, SKIP, NEXT, TAIL };
 
@@ -38,10 +39,10 @@ bool tc_decode(struct str text, struct buf *buf)
 {
     yyjson_doc *doc = yyjson_read(text.ptr, text.len, YYJSON_READ_ALLOW_INVALID_UNICODE);
     yyjson_val *root = yyjson_doc_get_root(doc);
+    struct str decoded = json_get_text(root);
 
     buf_clear(buf);
-    if (root != NULL)
-        buf_append(buf, yyjson_get_str(root), yyjson_get_len(root));
+    buf_append(buf, decoded.ptr, decoded.len);
     yyjson_doc_free(doc);
     return root != NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "output/tool.h"
 #include "output/toolcall_impl.h"
+#include "base/json_alc.h"
 
 enum { DEPTH_MAX = 8, STEPS_MAX = 512 };
 enum { ALL_BUT_STRING = TC_NUMBER | TC_BOOLEAN | TC_NULL | TC_OBJECT | TC_ARRAY };
@@ -17,12 +18,6 @@ enum { ALL_BUT_STRING = TC_NUMBER | TC_BOOLEAN | TC_NULL | TC_OBJECT | TC_ARRAY 
 static yyjson_val *member(yyjson_val *object, const char *key)
 {
     return yyjson_is_obj(object) ? yyjson_obj_get(object, key) : NULL;
-}
-
-static struct str text_of(yyjson_val *value)
-{
-    return yyjson_is_str(value) ? (struct str){yyjson_get_str(value), yyjson_get_len(value)}
-                                : STR_NONE;
 }
 
 static const struct tool *find_tool(const struct toolcall *call, struct str name)
@@ -86,8 +81,8 @@ static unsigned union_types(struct walk *walk, yyjson_val *list, unsigned depth)
 
     yyjson_arr_foreach(list, i, count, item)
     {
-        unsigned more =
-            yyjson_is_str(item) ? type_by_name(text_of(item)) : schema_types(walk, item, depth);
+        unsigned more = yyjson_is_str(item) ? type_by_name(json_get_text(item))
+                                            : schema_types(walk, item, depth);
         if (more == 0)
             return 0;
         types |= more;
@@ -107,7 +102,7 @@ static unsigned enum_types(yyjson_val *list)
 
 static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned depth)
 {
-    struct str ref = text_of(member(schema, "$ref"));
+    struct str ref = json_get_text(member(schema, "$ref"));
     yyjson_val *type = member(schema, "type");
 
     if (!yyjson_is_obj(schema) || depth == DEPTH_MAX || ++walk->steps > STEPS_MAX)
@@ -115,7 +110,7 @@ static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned dep
     if (ref.len > 1 && ref.ptr[0] == '#')
         return schema_types(walk, yyjson_ptr_getn(walk->root, ref.ptr + 1, ref.len - 1), depth + 1);
     if (yyjson_is_str(type))
-        return type_by_name(text_of(type));
+        return type_by_name(json_get_text(type));
     if (yyjson_is_arr(type))
         return union_types(walk, type, depth + 1);
     if (member(schema, "const") != NULL)
@@ -149,7 +144,8 @@ struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned p
     yyjson_val *key, *value;
 
     if (yyjson_is_obj(properties))
-        yyjson_obj_foreach(properties, i, count, key, value) if (i == position) return text_of(key);
+        yyjson_obj_foreach(properties, i, count, key,
+                           value) if (i == position) return json_get_text(key);
     return STR_NONE;
 }
 
@@ -269,7 +265,7 @@ static yyjson_val *child_schema(struct nest *nest, yyjson_val *schema, struct st
                                 unsigned depth)
 {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
-    struct str ref = text_of(member(schema, "$ref"));
+    struct str ref = json_get_text(member(schema, "$ref"));
     yyjson_val *found = item ? member(schema, "items") : NULL;
     size_t i, count;
     yyjson_val *one;

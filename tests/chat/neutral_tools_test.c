@@ -51,6 +51,7 @@ static void test_i106_keywords_have_one_order(void **state)
         {"{'x-b':1,'type':'string','x-a':2}", "{'type':'string','x-a':2,'x-b':1}"},
         {"{'required':['b','a']}", "{'required':['a','b']}"},
         {"{'required':true}", "{'required':true}"},
+        {"{'required':[[1],{'a':1},'a']}", "{'required':[[1],{'a':1},'a']}"},
         {"{'items':{'enum':[1],'type':'a'}}", "{'items':{'type':'a','enum':[1]}}"},
         {"{'items':[{'enum':[1],'type':'a'},{}]}", "{'items':[{'type':'a','enum':[1]},{}]}"},
         {"{'not':{'$ref':'#','$id':'a'}}", "{'not':{'$id':'a','$ref':'#'}}"},

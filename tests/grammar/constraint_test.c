@@ -506,6 +506,8 @@ static void test_refusals_say_why(void **state)
          "one by one"},
         {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"format\":\"date\"}}}"),
          TOOLCALL_DSML, NULL, ERR_UNSUPPORTED, "cannot be enforced"},
+        {STRICT("{\"properties\":{\"a\":{\"$ref\":[\"#\"]}}}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED,
+         "one type"},
         {STRICT("{\"properties\":{\"a b\":{}}}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED, "the name"},
         {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}}}"),
          TOOLCALL_QWEN_XML, NULL, ERR_UNSUPPORTED, "tool 'f', parameter 'a'"},

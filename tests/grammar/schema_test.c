@@ -156,6 +156,8 @@ static const struct documents documents[] = {
     {"{\"type\":\"string\",\"format\":\"x-mine\"}", {"\"anything\""}, {"1"}},
     {"{\"type\":\"string\",\"format\":\"json-pointer\"}", {"\"anything\""}, {"1"}},
     {"{\"type\":\"string\",\"format\":7}", {"\"anything\""}, {"1"}},
+    /* of the length of "date", but no text */
+    {"{\"format\":[1,2,3,4]}", {"\"anything\"", "1"}, {"x"}},
     {"{\"type\":\"integer\",\"format\":\"int32\"}", {"7"}, {"\"7\""}},
     {"{\"type\":\"integer\",\"format\":\"date\"}", {"7"}, {"\"2024-01-01\""}},
     {"{\"enum\":[\"a\"],\"format\":\"x-mine\"}", {"\"a\""}, {"\"b\""}},
