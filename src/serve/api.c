@@ -55,6 +55,8 @@ static const struct endpoint api_endpoints[] = {
     {GENERATE("/v1/completions", "completions", dialect_openai_completions)},
     {GENERATE("/v1/responses", "responses", dialect_openai_responses)},
     {GENERATE("/v1/responses/compact", "compact", dialect_openai_compact)},
+    {POST("/v1/responses/input_tokens", "input_tokens"), .dialect = &dialect_openai_responses,
+     .answer = endpoint_input_tokens},
     {GET("/v1/responses/{id}", "responses"), .plain = true, .answer = endpoint_response},
     {HTTP_METHOD_DELETE, "/v1/responses/{id}", "responses", .plain = true,
      .answer = endpoint_response_delete},

@@ -171,6 +171,7 @@ answer_fn endpoint_tokenize;
 answer_fn endpoint_detokenize;
 answer_fn endpoint_apply_template;
 answer_fn endpoint_count_tokens;
+answer_fn endpoint_input_tokens;
 
 /* Which of the waiting large calls runs next: the oldest one of another tenant than the last, so
  * that one tenant's backlog never delays another one's call by more than one text. */

@@ -1,6 +1,6 @@
 /*
  * endpoints_tokens.c: text and tokens without generating: /tokenize, /detokenize, /apply-template,
- * count_tokens.
+ * count_tokens, input_tokens.
  *
  * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds come in large
  * bodies, which have their own thread (call_queue).
@@ -125,7 +125,7 @@ enum err endpoint_detokenize(struct call *call, const struct json_reader *body, 
                 : json_read_error(body, "tokens", "must be a list of tokens of the vocabulary");
 }
 
-/* ---- /apply-template, count_tokens ---- */
+/* ---- /apply-template, count_tokens, input_tokens ---- */
 
 static void write_marks(struct json *json, const struct token_prompt *prompt)
 {
@@ -161,5 +161,13 @@ enum err endpoint_count_tokens(struct call *call, const struct json_reader *body
     json_key_uint(json, "original_input_tokens",
                   MAX(call->prepared.original, call->prepared.prompt.count));
     json_close(json, '}');
+    return ERR_OK;
+}
+
+enum err endpoint_input_tokens(struct call *call, const struct json_reader *body, struct json *json)
+{
+    TRY(call_prepare(call, body->error));
+    json_key_text(json, "object", "response.input_tokens");
+    json_key_uint(json, "input_tokens", call->prepared.prompt.count);
     return ERR_OK;
 }

@@ -166,6 +166,7 @@ static const struct endpoint {
     {"/apply-template", CHAT_BODY},
     {"/tokenize", "{\"content\":\"Hello\",\"add_special\":true,\"with_pieces\":true}"},
     {"/detokenize", "{\"tokens\":[1,2,3]}"},
+    {"/v1/responses/input_tokens", RESPONSES_BODY},
 };
 
 /* Posts on the open connection, or on a new one. Whatever comes is a whole answer, and is no

@@ -195,6 +195,8 @@ test('a chain of stored responses', async () => {
     const ask = (input, rest) => client.responses.create({ model, input, max_output_tokens: 12, ...rest });
     const first = await ask('What burns?'), second = await ask('What else?', { previous_response_id: first.id });
     assert.equal(second.previous_response_id, first.id);
+    const counted = await client.responses.inputTokens.count({ model, input: 'What else?', previous_response_id: first.id });
+    assert.deepEqual(counted, { object: 'response.input_tokens', input_tokens: second.usage.input_tokens });
     assert.ok(second.usage.input_tokens_details.cached_tokens >= first.usage.input_tokens);
     assert.deepEqual((await client.responses.retrieve(first.id)).output, first.output);
     const items = [];

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "serve/shelf.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -122,5 +124,43 @@ static void test_count_tokens(void **state)
     api_kit_close(&kit);
 }
 
+/* The same for Responses, also of one that continues a stored response. */
+static void test_input_tokens(void **state)
+{
+    static const char path[] = "/v1/responses/input_tokens";
+    struct shelf *shelf =
+        shelf_create(&(struct shelf_options){.count_max = 8, .bytes_max = 1 << 20, .dir = FILE_NO});
+    struct api_kit kit;
+    yyjson_doc *count, *used;
+    char body[256];
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.api.stored = shelf});
+    count = api_kit_post(&kit, path, "{\"instructions\":\"Be brief.\",\"input\":\"Hi\"}", 200);
+    used = api_kit_post(&kit, "/v1/responses",
+                        "{\"instructions\":\"Be brief.\",\"input\":\"Hi\",\"max_output_tokens\":1}",
+                        200);
+    assert_string_equal(json_at(count, "/object"), "response.input_tokens");
+    assert_true(json_number_at(count, "/input_tokens") > 10);
+    assert_int_equal(json_number_at(count, "/input_tokens"),
+                     json_number_at(used, "/usage/input_tokens"));
+    yyjson_doc_free(count);
+    snprintf(body, sizeof(body),
+             "{\"input\":\"More\",\"max_output_tokens\":1,\"previous_response_id\":\"%s\"}",
+             json_at(used, "/id"));
+    yyjson_doc_free(used);
+    count = api_kit_post(&kit, path, body, 200);
+    used = api_kit_post(&kit, "/v1/responses", body, 200);
+    assert_int_equal(json_number_at(count, "/input_tokens"),
+                     json_number_at(used, "/usage/input_tokens"));
+    yyjson_doc_free(count);
+    yyjson_doc_free(used);
+    count = api_kit_post(&kit, path, "{\"input\":5}", 400);
+    assert_string_equal(json_at(count, "/error/param"), "input");
+    yyjson_doc_free(count);
+    api_kit_close(&kit);
+    shelf_destroy(&shelf);
+}
+
 TEST_SUITE(TEST(test_tokenize), TEST(test_pieces), TEST(test_detokenize), TEST(test_apply_template),
-           TEST(test_count_tokens))
+           TEST(test_count_tokens), TEST(test_input_tokens))

@@ -29,6 +29,7 @@ static const struct {
 } doors[] = {
     {"/tokenize", "{\"content\":\"%s\"}", false},
     {"/v1/messages/count_tokens", "{\"model\":\"x\"," MESSAGES "}", false},
+    {"/v1/responses/input_tokens", "{\"input\":\"%s\"}", false},
     {"/apply-template", "{" MESSAGES "}", false},
     {"/v1/chat/completions", "{\"max_tokens\":1," MESSAGES "}", true},
     {"/v1/completions", "{\"max_tokens\":1,\"prompt\":\"%s\"}", true},
