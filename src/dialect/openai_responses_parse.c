@@ -228,6 +228,26 @@ static const struct {
     {{"item_reference", 14}, refuse_reference},
 };
 
+/* Calls of tools that OpenAI runs itself, and their results, of a conversation that began there.
+ * (Results that the client has sent for tools that are unknown here are not among them: without
+ * them the model would answer another question.) */
+static bool is_foreign(struct str type)
+{
+    static const char *const foreign[] = {"web_search_call",
+                                          "file_search_call",
+                                          "code_interpreter_call",
+                                          "image_generation_call",
+                                          "tool_search_call",
+                                          "tool_search_output",
+                                          "program",
+                                          "program_output"};
+
+    for (size_t i = 0; i < COUNT_OF(foreign); i++)
+        if (str_eq(type, str_from(foreign[i])))
+            return true;
+    return str_starts(type, STR("mcp_"));
+}
+
 static enum err add_item(struct turn *turn, const struct json_reader *item)
 {
     struct str type = json_read_text(json_read_get(item, "type"));
@@ -237,6 +257,8 @@ static enum err add_item(struct turn *turn, const struct json_reader *item)
     for (size_t i = 0; i < COUNT_OF(item_types); i++)
         if (str_eq(type, item_types[i].type))
             return item_types[i].add(turn, item);
+    if (is_foreign(type))
+        return ERR_OK;
     return json_read_error_kind(item, API_ERROR_UNSUPPORTED, "type",
                                 "is '" STR_FMT "', which is not supported", STR_ARG(type));
 }

@@ -48,6 +48,17 @@ static const struct {
      "[{'role':'assistant','content':null,'tool_calls':[{'id':'c','type':'function','function':{"
      "'name':'patch','arguments':'{\\'input\\':\\'a \\\\\\'b\\\\\\'\\'}'}}]},{'role':'tool',"
      "'content':'ok','tool_call_id':'c'}]"},
+    /* calls of tools that OpenAI runs itself */
+    {"{'input':[{'role':'user','content':'q'},{'type':'web_search_call','id':'ws_1','status':"
+     "'completed','action':{'type':'search','query':'x'}},{'type':'file_search_call','queries':[]},"
+     "{'type':'code_interpreter_call','code':'1'},{'type':'image_generation_call','result':'x'},"
+     "{'type':'mcp_list_tools','tools':[]},{'type':'mcp_call','name':'f','output':'o'},{'type':"
+     "'mcp_approval_request','name':'f'},{'type':'mcp_approval_response','approve':true},{'type':"
+     "'tool_search_call'},{'type':'tool_search_output','tools':[]},{'type':'program','code':'x'},{"
+     "'type':'program_output','result':'x'},{'role':'assistant','content':'a'},{'role':'user',"
+     "'content':'r'}]}",
+     "[{'role':'user','content':'q'},{'role':'assistant','content':'a'},{'role':'user','content':"
+     "'r'}]"},
 };
 
 static void test_items(void **state)
@@ -114,8 +125,8 @@ static const struct api_bad bad[] = {
      API_ERROR_UNSUPPORTED, "input[0].content[0].image_url", "never fetched"},
     {"{'input':[{'type':'item_reference','id':'x'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
      "send the item itself"},
-    {"{'input':[{'type':'web_search_call'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
-     "is 'web_search_call'"},
+    {"{'input':[{'type':'shell_call_output'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
+     "is 'shell_call_output'"},
     {"{'input':'x','previous_response_id':'resp_1'}", API_ERROR_UNSUPPORTED, "previous_response_id",
      "send the whole conversation as 'input'"},
     {"{'input':'x','conversation':{'id':'c'}}", API_ERROR_UNSUPPORTED, "conversation",
