@@ -253,15 +253,28 @@ struct queue *call_queue(const struct call *call)
 
 /* ---- answers of endpoints ---- */
 
+void call_set_shutdown(struct api_error *error)
+{
+    *error = (struct api_error){.retry_after_s = RETRY_AFTER_S};
+    api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The server is shutting down.");
+}
+
+void call_name_shutdown(struct call *call, struct api_error *error)
+{
+    if (error->kind == API_ERROR_UNAVAILABLE && api_is_draining(call->api) && is_cancelled(call))
+        call_set_shutdown(error);
+}
+
 void call_fail(struct call *call, const struct api_error *error)
 {
     call->answered = true;
     call->outcome = error->kind;
     call->refused = *error;
+    call_name_shutdown(call, &call->refused);
     if (call_stream_begun(call)) /* while the model was being loaded */
-        call_end_stream(call, error);
+        call_end_stream(call, &call->refused);
     else
-        respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
+        respond_error(call->reply, api_dialect(call->endpoint), &call->refused, call->request_id);
 }
 
 /* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the

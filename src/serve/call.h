@@ -146,6 +146,12 @@ void call_drop(struct call *call);
 /* Ends its generations soon. Any thread that knows the call to be alive. */
 void call_cancel(struct call *call);
 
+/* The error of a call that ends because the server does. */
+void call_set_shutdown(struct api_error *error);
+/* Makes it of the error that a cancelled call ended with, if it was the server that cancelled it:
+ * "cancelled" says nothing to a client that is still there. */
+void call_name_shutdown(struct call *call, struct api_error *error);
+
 /* Answers with an error in the endpoint's dialect. */
 void call_fail(struct call *call, const struct api_error *error);
 

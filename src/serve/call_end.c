@@ -51,7 +51,7 @@ void call_end_whole(struct call *call)
 }
 
 /* The error of the call, if any. */
-static const struct api_error *error_of(const struct call *call)
+static struct api_error *error_of(struct call *call)
 {
     if (call->refused.kind != API_OK)
         return &call->refused;
@@ -76,8 +76,7 @@ static void end_untouched(struct call *call)
 {
     struct api_error error = {0};
 
-    api_error_set(&error, API_ERROR_UNAVAILABLE, NULL, "The server is shutting down.");
-    error.retry_after_s = 2;
+    call_set_shutdown(&error);
     call_fail(call, &error);
 }
 
@@ -172,10 +171,12 @@ static void leave_slot(struct call *call, bool failed)
 void call_end(struct call *call)
 {
     const struct call_observer *observer = &call->api->options.observer;
-    const struct api_error *error = error_of(call);
+    struct api_error *error = error_of(call);
 
     call_check(call);
     if (call->choices_count > 0) {
+        if (error)
+            call_name_shutdown(call, error);
         call->outcome = error ? error->kind : API_OK;
         /* without one nothing is known of the prompt */
         if (call->answer.begun && observer->answering)

@@ -318,6 +318,7 @@ static void test_the_server_ends_while_a_model_is_loaded(void **state)
     assert_false(api_drain(both.kit.api, 0));
     assert_true(http_client_answer(&client, false, &answer, NULL));
     assert_int_equal(answer.status, 503);
+    assert_non_null(strstr(buf_str(&answer.body), "The server is shutting down."));
     http_answer_fini(&answer);
     http_client_close(&client);
     close_both(&both);

@@ -915,33 +915,49 @@ static void test_drain_lets_calls_finish(void **state)
     api_kit_close(&kit);
 }
 
+#define SHUTDOWN "The server is shutting down."
+#define ENDLESS  "\"temperature\":0," LETTERS
+
 /* I109: those that are not done in time end with their protocol's own ending, not with a broken
- * connection. */
-static void test_i109_drain_ends_streams_properly(void **state)
+ * connection. It says why. */
+static void test_i109_drain_ends_calls_properly(void **state)
 {
-    struct api_kit_options options = {.fake.context = 100000};
-    struct http_client chat, messages;
+    static const struct {
+        const char *path, *body;
+        int status;
+        const char *error;
+    } cases[] = {
+        {CHAT, "{\"stream\":true," ENDLESS "," MESSAGES "}", 200, "data: {\"error\":"},
+        {CHAT, "{" ENDLESS "," MESSAGES "}", 503, "unavailable_error"},
+        {"/v1/responses", "{\"stream\":true,\"input\":\"Hi\"," ENDLESS "}", 200, "response.failed"},
+        {"/v1/messages",
+         "{\"model\":\"x\",\"stream\":true,\"max_tokens\":90000," ENDLESS "," MESSAGES "}", 200,
+         "event: error\n"},
+        {"/v1/messages", "{\"model\":\"x\",\"max_tokens\":90000," ENDLESS "," MESSAGES "}", 529,
+         "overloaded_error"},
+        {"/api/chat", "{" MESSAGES ",\"options\":{\"temperature\":0}," LETTERS "}", 200,
+         "{\"error\":"},
+        {"/completion", "{\"prompt\":\"Hi\"," ENDLESS "}", 503, "unavailable_error"},
+    };
+    struct http_client clients[COUNT_OF(cases)];
     struct http_answer answer;
     struct api_kit kit;
 
     (void)state;
-    api_kit_open(&kit, &options);
-    api_kit_send(&kit, &chat, CHAT, "{\"stream\":true,\"temperature\":0," MESSAGES "," LETTERS "}");
-    api_kit_send(&kit, &messages, "/v1/messages",
-                 "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":90000," MESSAGES
-                 "," LETTERS "}");
-    api_kit_wait_metric(&kit, "hearth_sched_active", 2);
+    api_kit_open(&kit, &(struct api_kit_options){.fake.context = 100000});
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        api_kit_send(&kit, &clients[i], cases[i].path, cases[i].body);
+    api_kit_wait_metric(&kit, "hearth_sched_submitted_total", (double)COUNT_OF(cases));
     assert_false(api_drain(kit.api, 0));
-    assert_true(http_client_answer(&chat, false, &answer, NULL));
-    assert_true(answer.complete);
-    assert_non_null(strstr(buf_str(&answer.body), "data: {\"error\":"));
-    http_answer_fini(&answer);
-    assert_true(http_client_answer(&messages, false, &answer, NULL));
-    assert_true(answer.complete);
-    assert_non_null(strstr(buf_str(&answer.body), "event: error\n"));
-    http_answer_fini(&answer);
-    http_client_close(&chat);
-    http_client_close(&messages);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_true(http_client_answer(&clients[i], false, &answer, NULL));
+        assert_true(answer.complete);
+        assert_int_equal(answer.status, cases[i].status);
+        assert_non_null(strstr(buf_str(&answer.body), cases[i].error));
+        assert_non_null(strstr(buf_str(&answer.body), SHUTDOWN));
+        http_answer_fini(&answer);
+        http_client_close(&clients[i]);
+    }
     api_kit_close(&kit);
 }
 
@@ -974,4 +990,4 @@ TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects)
            TEST(test_i109_client_leaves_while_it_is_queued),
            TEST(test_i109_client_leaves_in_prefill), TEST(test_i109_client_leaves_in_decode),
            TEST(test_a_client_that_does_not_read), TEST(test_drain_lets_calls_finish),
-           TEST(test_i109_drain_ends_streams_properly), TEST(test_close_with_calls_on_their_way))
+           TEST(test_i109_drain_ends_calls_properly), TEST(test_close_with_calls_on_their_way))
