@@ -74,15 +74,21 @@ static struct tool *find_tool(const struct conversation *talk, struct str name)
     return NULL;
 }
 
+static bool names_function(yyjson_val *choice)
+{
+    struct str type = json_read_text(yyjson_obj_get(choice, "type"));
+
+    return str_eq(type, STR("function")) || str_eq(type, STR("custom"));
+}
+
 /* {"type":"function","function":{"name":...}}; or flat, of another callable type, and perhaps with
  * a namespace. */
 static enum err read_name(struct gen_request *request, const struct json_reader *body,
                           yyjson_val *choice, struct tool **tool)
 {
     yyjson_val *function = yyjson_obj_get(choice, "function");
-    struct str type = json_read_text(yyjson_obj_get(choice, "type"));
 
-    if (!str_eq(type, STR("function")) && !str_eq(type, STR("custom")))
+    if (!names_function(choice))
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "tool_choice",
                                     "must be none, auto, required, or name a function");
     struct str name =
@@ -109,14 +115,15 @@ static enum err read_named(struct gen_request *request, const struct json_reader
 }
 
 /* {"type":"allowed_tools","mode":...,"tools":[...]}; in chat both are in a nested object. All tools
- * stay in the prompt, so it is cached as before. */
+ * stay in the prompt, so it is cached as before. Responses may list tools that OpenAI runs: they are
+ * left out, as in 'tools'. */
 static enum err read_allowed(struct gen_request *request, const struct json_reader *body,
                              yyjson_val *choice)
 {
     yyjson_val *nested = yyjson_obj_get(choice, "allowed_tools"), *entry;
     yyjson_val *allowed = yyjson_is_obj(nested) ? nested : choice;
     yyjson_val *tools = yyjson_obj_get(allowed, "tools"), *mode = yyjson_obj_get(allowed, "mode");
-    struct tool *tool;
+    struct tool *tool = NULL;
     size_t i, count;
 
     if (!yyjson_is_arr(tools) || yyjson_arr_size(tools) == 0)
@@ -128,9 +135,14 @@ static enum err read_allowed(struct gen_request *request, const struct json_read
         request->conversation.tools[i].barred = true;
     yyjson_arr_foreach(tools, i, count, entry)
     {
+        if (allowed == choice && !names_function(entry))
+            continue;
         TRY(read_name(request, body, entry, &tool));
         tool->barred = false;
     }
+    if (tool == NULL)
+        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "tool_choice",
+                                    "must allow a function: other tools do not run here");
     request->tool_choice = yyjson_equals_str(mode, "required") ? CONSTRAINT_REQUIRED
                            : yyjson_equals_str(mode, "none")   ? CONSTRAINT_NONE
                                                                : CONSTRAINT_AUTO;

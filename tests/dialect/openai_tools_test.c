@@ -84,6 +84,13 @@ static void test_allowed_tools(void **state)
          RESPONSES("'tools':[" FLAT("f") "," FLAT("g") "],'tool_choice':{'type':'allowed_tools',"
                                                        "'tools':[" FLAT("g") "]}"),
          CONSTRAINT_AUTO},
+        /* those of OpenAI's own are left out, here as in 'tools' */
+        {&dialect_openai_responses,
+         RESPONSES("'tools':[" FLAT("f") "," FLAT(
+             "g") ",{'type':'web_search'}],'tool_choice':{'type':'allowed_tools','mode':'required',"
+                  "'tools':[{'type':'web_search'}," FLAT(
+                      "g") ",{'type':'mcp','server_label':'x'}]}"),
+         CONSTRAINT_REQUIRED},
     };
 
     (void)state;
@@ -131,6 +138,9 @@ static const struct api_bad bad_chat[] = {
 };
 
 static const struct api_bad bad_responses[] = {
+    {RESPONSES("'tools':[" FLAT("f") ",{'type':'web_search'}],'tool_choice':{'type':"
+                                     "'allowed_tools','tools':[{'type':'web_search'}]}"),
+     API_ERROR_UNSUPPORTED, "tool_choice", "must allow a function"},
     {RESPONSES("'tools':[{'type':'function'}]"), API_ERROR_INVALID, "tools[0].name", "is missing"},
     {RESPONSES("'tools':[{'type':'web_search'}],'tool_choice':'required'"), API_ERROR_INVALID,
      "tool_choice", "there are no 'tools'"},
