@@ -306,7 +306,10 @@ static enum err read_input(struct gen_request *request, const struct json_reader
     if (yyjson_is_arr(input))
         TRY(read_items(&turn, body));
     TRY(turn_flush(&turn));
-    return yyjson_is_str(input) ? add_text(request, ROLE_USER, json_read_text(input)) : ERR_OK;
+    if (yyjson_is_str(input))
+        return add_text(request, ROLE_USER, json_read_text(input));
+    return request->conversation.count > 0 ? ERR_OK
+                                           : json_read_error(body, "input", "must have a message");
 }
 
 static enum err refuse_state(const struct json_reader *body)

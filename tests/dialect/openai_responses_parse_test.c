@@ -103,6 +103,8 @@ static const struct api_bad bad[] = {
     {"{}", API_ERROR_INVALID, "input", "must be a string or a list"},
     {"{'input':5}", API_ERROR_INVALID, "input", "must be a string or a list"},
     {"{'input':[]}", API_ERROR_INVALID, "input", "must not be empty"},
+    {"{'input':[{'type':'reasoning','summary':[]},{'type':'web_search_call'}]}", API_ERROR_INVALID,
+     "input", "must have a message"},
     {"{'input':['x']}", API_ERROR_INVALID, "input[0]", "must be an object"},
     {"{'input':[{}]}", API_ERROR_INVALID, "input[0].role", "is missing"},
     {"{'input':[{'role':'user'}]}", API_ERROR_INVALID, "input[0].content", "is missing"},
