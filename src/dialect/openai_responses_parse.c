@@ -290,9 +290,9 @@ static enum err read_input(struct gen_request *request, const struct json_reader
     struct str instructions = STR_NONE;
 
     TRY(json_read_content(body, "instructions", &instructions));
-    if (!yyjson_is_str(input) && !yyjson_is_arr(input))
+    if (!yyjson_is_str(input) && !yyjson_is_arr(input) && (input != NULL || earlier.object == NULL))
         return json_read_error(body, "input", "must be a string or a list of items");
-    if (yyjson_is_arr(input) && yyjson_arr_size(input) == 0)
+    if (yyjson_is_arr(input) && yyjson_arr_size(input) == 0 && earlier.object == NULL)
         return json_read_error(body, "input", "must not be empty");
     if (yyjson_is_arr(input) && yyjson_arr_size(input) > OPENAI_MESSAGES_MAX)
         return json_read_error(body, "input", "must have at most %d items", OPENAI_MESSAGES_MAX);

@@ -111,6 +111,31 @@ static void test_a_chain_is_the_conversation_in_full(void **state)
     close_place(&place);
 }
 
+/* Without an input of its own, a request is about the conversation so far. */
+static void test_no_further_input(void **state)
+{
+    static const char *const inputs[] = {"'input':null", "'input':[]", "'user':'x'"};
+    struct place place;
+    char id[64], body[256];
+
+    (void)state;
+    open_place(&place, FILE_NO, false);
+    yyjson_doc *first = post(&place, "'input':'one'", NULL, 200);
+    uint64_t told = json_number_at(first, "/usage/total_tokens");
+    keep_id(first, id);
+    for (size_t i = 0; i < COUNT_OF(inputs); i++) {
+        yyjson_doc *next = post(&place, inputs[i], id, 200);
+        assert_true(json_number_at(next, "/usage/input_tokens") > told);
+        yyjson_doc_free(next);
+        snprintf(body, sizeof(body), "{'model':'m',%s,'previous_response_id':'%s'," LETTERS "}",
+                 inputs[i], id);
+        yyjson_doc_free(api_kit_post(&place.kit, RESPONSES "/compact", json_quotes(body), 200));
+        yyjson_doc_free(
+            api_kit_post(&place.kit, RESPONSES "/input_tokens", json_quotes(body), 200));
+    }
+    close_place(&place);
+}
+
 /* References to items of earlier responses: the same tokens as with the items themselves. */
 static void test_items_by_reference(void **state)
 {
@@ -341,6 +366,6 @@ static void test_off(void **state)
 }
 
 TEST_SUITE(TEST(test_items_by_reference), TEST(test_i100_items_of_other_tenants),
-           TEST(test_a_chain_is_the_conversation_in_full), TEST(test_a_stream_is_stored),
-           TEST(test_store_false), TEST(test_items), TEST(test_tenants), TEST(test_a_restart),
-           TEST(test_off))
+           TEST(test_a_chain_is_the_conversation_in_full), TEST(test_no_further_input),
+           TEST(test_a_stream_is_stored), TEST(test_store_false), TEST(test_items),
+           TEST(test_tenants), TEST(test_a_restart), TEST(test_off))
