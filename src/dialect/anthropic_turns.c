@@ -16,8 +16,9 @@
  * dialects produce the same text for the same conversation, so its prefix hits the cache.
  *
  * A picture is a line of its own (chat/pictures.h), also in a tool result. Files are refused by
- * name, since leaving them out would change the question. Blocks of Anthropic's own tools in an assistant's turn (server_tool_use and the like), and thoughts that
- * only Anthropic can read, are left out.
+ * name, since leaving them out would change the question. Blocks of Anthropic's own tools in an
+ * assistant's turn (server_tool_use and the like), and thoughts that only Anthropic can read, are
+ * left out.
  */
 #include "dialect/anthropic_impl.h"
 #include "dialect/picture_part.h"
@@ -222,6 +223,21 @@ static enum err picture_block(struct turn *turn, const struct json_reader *block
     return gather(turn, out, STR("\n"), text);
 }
 
+/* A summary of the messages before it, by Anthropic; none if it failed to make one. Those messages
+ * stay, if the client sends them. */
+static enum err compaction_block(struct turn *turn, const struct json_reader *block,
+                                 struct gathered *out)
+{
+    struct str summary = STR_NONE;
+
+    TRY(json_read_content(block, "content", &summary));
+    if (summary.len == 0)
+        return ERR_OK;
+    TRY(gather(turn, out, separator(turn), STR("Summary of our conversation so far:\n\n")));
+    TRY(gather(turn, out, STR(""), summary));
+    return gather(turn, out, STR(""), STR("\n\n"));
+}
+
 /* A block that can be expressed as text: of a user, of the system prompt, or inside a tool
  * result. */
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct gathered *out)
@@ -240,6 +256,8 @@ static enum err text_block(struct turn *turn, const struct json_reader *block, s
         return search_result_block(turn, block, out);
     if (str_eq(type, STR("image")))
         return picture_block(turn, block, out);
+    if (str_eq(type, STR("compaction")))
+        return compaction_block(turn, block, out);
     if (str_eq(type, STR("container_upload")))
         return refuse_block(block, "type", type);
     if (is_about_tools(type))
@@ -330,8 +348,8 @@ static enum err tool_use_block(struct turn *turn, const struct json_reader *bloc
 /* Left in the history by Anthropic's own tools and models. */
 static bool is_foreign(struct str type)
 {
-    static const char *const foreign[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
-                                          "container_upload"};
+    static const char *const foreign[] = {"redacted_thinking", "server_tool_use",  "mcp_tool_use",
+                                          "mcp_tool_listing",  "container_upload", "fallback"};
 
     for (size_t i = 0; i < COUNT_OF(foreign); i++)
         if (str_eq(type, str_from(foreign[i])))

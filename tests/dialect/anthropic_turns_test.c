@@ -188,6 +188,19 @@ static void test_thoughts(void **state)
          "{'role':'user','content':'c'}]",
          "[" HI ",{'role':'assistant','content':'A'},{'role':'user','content':'b'},"
          "{'role':'user','content':'c'}]"},
+        {"'messages':[" HI
+         ",{'role':'assistant','content':[{'type':'mcp_tool_listing','tools':[]},{"
+         "'type':'fallback','from':{},'to':{}},{'type':'text','text':'A'}]}," HI "]",
+         "[" HI ",{'role':'assistant','content':'A'}," HI "]"},
+        /* A summary stands for the messages before it. Without content it has failed. */
+        {"'messages':[" HI ",{'role':'assistant','content':[{'type':'compaction','content':'S'},{"
+         "'type':'text','text':'A'}]}," HI "]",
+         "[" HI
+         ",{'role':'assistant','content':'Summary of our conversation so far:\\n\\nS\\n\\nA'}," HI
+         "]"},
+        {"'messages':[" HI ",{'role':'assistant','content':[{'type':'compaction','content':null},{"
+         "'type':'text','text':'A'}]}," HI "]",
+         "[" HI ",{'role':'assistant','content':'A'}," HI "]"},
     };
 
     (void)state;
