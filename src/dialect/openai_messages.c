@@ -28,6 +28,10 @@ static enum err read_picture(struct gen_request *request, const struct json_read
     const char *key = "image_url";
     struct str url;
 
+    if (json_read_get(part, key) == NULL && json_read_get(part, "file_id") != NULL)
+        return json_read_error_kind(part, API_ERROR_UNSUPPORTED, "file_id",
+                                    "is not supported: no files are kept here, send the picture "
+                                    "itself as a data URL in 'image_url'");
     if (yyjson_is_obj(json_read_get(part, key))) {
         TRY(json_need_nested(part, key, &nested));
         holder = &nested;

@@ -125,6 +125,9 @@ static const struct api_bad bad[] = {
      "input[0].call_id", "is missing"},
     {"{'input':[{'role':'user','content':[{'type':'input_image','image_url':'x'}]}]}",
      API_ERROR_UNSUPPORTED, "input[0].content[0].image_url", "never fetched"},
+    {"{'input':[{'role':'user','content':[{'type':'input_image','file_id':'f','image_url':null}]}]"
+     "}",
+     API_ERROR_UNSUPPORTED, "input[0].content[0].file_id", "send the picture itself"},
     {"{'input':[{'type':'item_reference','id':'x'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
      "send the item itself"},
     {"{'input':[{'type':'shell_call_output'}]}", API_ERROR_UNSUPPORTED, "input[0].type",
