@@ -99,7 +99,8 @@ static int compare(const void *a, const void *b)
 
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
-    int order = memcmp(x->name.ptr, y->name.ptr, MIN(x->name.len, y->name.len));
+    size_t len = MIN(x->name.len, y->name.len);
+    int order = len > 0 ? memcmp(x->name.ptr, y->name.ptr, len) : 0;
     if (order == 0 && x->name.len != y->name.len)
         order = x->name.len < y->name.len ? -1 : 1;
     return order != 0 ? order : (x->index > y->index) - (x->index < y->index);

@@ -405,19 +405,27 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
             seqs_break(&engine->seqs, seq);
 }
 
-static enum err account_run(struct engine *engine, const struct engine_item *items, size_t count,
-                            enum err err)
+/* Whether tokens of the run can be removed again. A batch of more than a chunk is computed in parts:
+ * a window may overwrite rows between them. So is one with several items of a model with recurrent
+ * state, which keeps earlier states of the last part only. */
+static bool can_undo(const struct engine *engine, const struct engine_item *items, size_t count)
 {
     uint64_t tokens = 0;
 
+    for (size_t i = 0; i < count; i++)
+        tokens += items[i].count;
+    return tokens <= engine->facts.chunk &&
+           (count == 1 || !(engine->facts.kinds & KIND_BIT(KIND_RECURRENT)));
+}
+
+static enum err account_run(struct engine *engine, const struct engine_item *items, size_t count,
+                            enum err err)
+{
     if (err == ERR_OK) {
-        for (size_t i = 0; i < count; i++)
-            tokens += items[i].count;
+        bool undo = can_undo(engine, items, count);
         for (size_t i = 0; i < count; i++) {
-            /* A larger batch is computed in parts: a window may overwrite rows between them. */
-            engine->whole_from[items[i].seq] = tokens <= engine->facts.chunk
-                                                   ? seqs_length(&engine->seqs, items[i].seq) + 1
-                                                   : UINT32_MAX;
+            engine->whole_from[items[i].seq] =
+                undo ? seqs_length(&engine->seqs, items[i].seq) + 1 : UINT32_MAX;
             engine->rolled[items[i].seq] = false;
             seqs_append(&engine->seqs, items[i].seq, items[i].count);
             engine->run_outputs[i + 1] = engine->run_outputs[i] + items[i].logits;

@@ -243,7 +243,8 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
 /* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it and facts.rollback
- * does not either: the sequence is then unchanged (I17). */
+ * does not either: the sequence is then unchanged (I17). Recurrent state: only after a run of this
+ * sequence alone. */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
 /* Brings the memory of a sequence into the physical layout that a restore at this length gives it.

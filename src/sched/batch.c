@@ -678,7 +678,7 @@ bool batch_run(struct sched *sched)
     uint64_t answers = 0, decoding = 0;
     if (piece == NULL && !sched->vectors) {
         add_decoding(sched);
-        drafts_add(sched);
+        drafts_add(sched, next_prefill(sched, false) == NULL);
         answers = sched->batch_count;
         decoding = tokens_of(sched);
     }

@@ -98,11 +98,19 @@ static uint32_t guess(struct job *job, struct draft_batch *batch, uint32_t max)
     return found;
 }
 
-void drafts_add(struct sched *sched)
+/* Recurrent state can be rolled back only after a batch of one sequence (engine_seq_truncate). */
+static bool may_guess(const struct sched *sched, bool alone)
+{
+    bool recurrent = sched->facts->kinds & KIND_BIT(KIND_RECURRENT);
+
+    return sched->batch_count > 0 && (!recurrent || (sched->batch_count == 1 && alone));
+}
+
+void drafts_add(struct sched *sched, bool alone)
 {
     double answers = (double)sched->batch_count;
     struct draft_batch batch = {answers, answers, answers, false};
-    uint32_t left = sched->batch_count > 0 ? drafts_max(sched) : 0;
+    uint32_t left = may_guess(sched, alone) ? drafts_max(sched) : 0;
 
     for (size_t i = 0; i < sched->batch_count && left > 0; i++) {
         struct job *job = sched->batch[i];

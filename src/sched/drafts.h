@@ -14,8 +14,9 @@ struct sched;
 void drafts_begin(struct job *job);
 /* After each token of the answer. */
 void drafts_follow(struct job *job);
-/* A batch has one token of each job that decodes: appends guesses to them. */
-void drafts_add(struct sched *sched);
+/* A batch has one token of each job that decodes: appends guesses to them. `alone`: no prefill will be
+ * in it. */
+void drafts_add(struct sched *sched, bool alone);
 /* Counts a guess that was right. */
 void drafts_accept(struct job *job);
 /* Removes the rows of guesses that were wrong. False: failed. */

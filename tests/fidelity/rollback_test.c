@@ -252,6 +252,29 @@ static void test_other_cuts_are_refused(void **state)
     }
 }
 
+/* The library computes items of several lengths in parts, and keeps earlier recurrent states of the
+ * last part only. */
+static void test_batches_of_several(void **state)
+{
+    static const struct {
+        const char *family;
+        enum err err;
+    } rows[] = {{"gemma3", ERR_OK}, {"qwen35", ERR_UNSUPPORTED}, {"lfm2", ERR_UNSUPPORTED}};
+    struct subject subject;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        open_subject(&subject, rows[i].family);
+        seq_id one = begin(&subject), two = begin(&subject);
+        struct engine_item items[] = {{one, subject.tokens, 4, 0}, {two, subject.tokens, 1, 0}};
+        assert_ok(engine_run(subject.engine, items, COUNT_OF(items), NULL));
+        assert_err(engine_seq_truncate(subject.engine, one, PROMPT + 1, NULL), rows[i].err);
+        engine_seq_release(subject.engine, &one);
+        engine_seq_release(subject.engine, &two);
+        close_subject(&subject);
+    }
+}
+
 static void expect_none(const char *family, struct engine_options wish, enum rollback why)
 {
     struct engine *engine = test_engine(family, &wish);
@@ -283,4 +306,4 @@ static void test_models_that_cannot_say_why(void **state)
 }
 
 TEST_SUITE(TEST(test_removed_tokens_leave_no_trace), TEST(test_other_cuts_are_refused),
-           TEST(test_models_that_cannot_say_why))
+           TEST(test_batches_of_several), TEST(test_models_that_cannot_say_why))
