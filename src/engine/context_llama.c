@@ -182,6 +182,7 @@ enum err context_llama_make(struct engine_llama *llama, const struct engine_opti
     /* The library's own formula for the cells of a sliding cache (llama_kv_cache_iswa). */
     uint64_t sliding =
         (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
+    llama->streams = options->streams && !encoder;
     llama->ring = facts->window > 0 && !options->streams && !options->sliding_full && !encoder &&
                   sliding < facts->context;
     llama->temp = (seq_id)facts->sequences;
@@ -192,7 +193,7 @@ enum err context_llama_make(struct engine_llama *llama, const struct engine_opti
     llama->embedded = mem_alloc_array(facts->sequences, sizeof(*llama->embedded));
     bool streams = options->streams || encoder; /* inputs of an encoder take no room from others */
     seqs_init(&llama->base.seqs, facts->sequences,
-              options->streams && !encoder ? llama_n_ctx_seq(llama->ctx) : facts->context, streams);
+              llama->streams ? llama_n_ctx_seq(llama->ctx) : facts->context, streams);
     return ERR_OK;
 }
 

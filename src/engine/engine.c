@@ -197,6 +197,16 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
     return ERR_OK;
 }
 
+/* What the copy has is unknown, so its slot is not used again until all sequences are empty. */
+static enum err copy_failed(struct engine *engine, seq_id *seq, struct errinfo *info)
+{
+    engine->ops->seq_clear(engine, *seq);
+    seqs_retire(&engine->seqs, *seq);
+    seqs_recycle(&engine->seqs);
+    *seq = SEQ_NONE;
+    return err_set(info, ERR_ENGINE, "the library could not copy a sequence");
+}
+
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, struct errinfo *info)
 {
     engine_check_owner(engine);
@@ -206,7 +216,8 @@ enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, stru
     *seq = seqs_fork(&engine->seqs, source);
     if (*seq == SEQ_NONE)
         return no_sequence(engine, info);
-    engine->ops->seq_copy(engine, source, *seq);
+    if (!engine->ops->seq_copy(engine, source, *seq))
+        return copy_failed(engine, seq, info);
     engine->whole_from[*seq] = UINT32_MAX;
     return ERR_OK;
 }

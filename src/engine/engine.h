@@ -239,7 +239,8 @@ unsigned engine_token_traits(const struct engine *engine, token_id token);
 
 /* A fresh, empty sequence. ERR_LIMIT when all are in use. */
 enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *info) NODISCARD;
-/* A second sequence with the same content; shares memory, copies nothing (with streams: copies). */
+/* A second sequence with the same content; shares memory, copies nothing (with streams: copies).
+ * ERR_ENGINE: a copy failed. */
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
 /* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it and facts.rollback

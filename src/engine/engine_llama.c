@@ -101,13 +101,16 @@ static unsigned op_token_traits(const struct engine *engine, token_id token)
 
 /* ---- sequences ---- */
 
-static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
+static bool op_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
+    if (llama->streams && engine->facts.slicing != ENGINE_SLICING_NONE)
+        return sections_copy_whole(engine, from, to);
     llama_memory_seq_cp(llama->memory, from, to, -1, -1);
     cells_copy(&llama->cells, from, to);
     llama->shares[from] = llama->shares[to] = llama->ring;
+    return true;
 }
 
 static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)

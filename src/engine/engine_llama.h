@@ -66,7 +66,8 @@ struct engine_llama {
     uint32_t states;  /* earlier recurrent states that the context keeps for each sequence */
     /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;
-    bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */
+    bool streams; /* the library has a cache per sequence */
+    bool ring;    /* the sliding cache has fewer cells than the context: sections_unshare */
     bool shares[SEQS_SLOTS_MAX]; /* ring only: the sequence was forked, or is a fork */
     bool lost; /* windows are lost: nothing runs until all sequences have been released */
     /* the library refused an import: free cells may hold anything until they are zeroed */
@@ -152,6 +153,8 @@ bool sections_settle(struct engine *engine, seq_id seq);
  * case the engine may be `lost`. */
 bool sections_unshare(struct engine_llama *llama);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+/* With a cache per sequence. False: there is no memory, or the library refused. */
+bool sections_copy_whole(struct engine *engine, seq_id from, seq_id to);
 void sections_close(struct engine_llama *llama);
 
 /* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one

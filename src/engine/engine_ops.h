@@ -32,7 +32,8 @@ struct engine_ops {
     unsigned (*token_traits)(const struct engine *engine, token_id token);
     /* Sequences: ids are slots of engine->seqs. Numbers of tokens, here and of rows, are positions
      * (seqs.h); they differ only after the pictures of some models. */
-    void (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
+    /* into an empty sequence; false: failed, it is poisoned */
+    bool (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
     /* false: not possible, nothing changed */
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length);
     void (*seq_clear)(struct engine *engine, seq_id seq);

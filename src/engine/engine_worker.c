@@ -79,13 +79,14 @@ static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id
 
 /* ---- sequences ---- */
 
-static void worker_seq_copy(struct engine *engine, seq_id from, seq_id to)
+static bool worker_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
     struct engine_worker *worker = worker_of(engine);
 
-    ask(worker,
-        &(struct worker_call){
-            .op = WORKER_SEQ_COPY, .seq = from, .other = to, .length = length_of(worker, from)});
+    return ask(worker, &(struct worker_call){.op = WORKER_SEQ_COPY,
+                                             .seq = from,
+                                             .other = to,
+                                             .length = length_of(worker, from)}) != 0;
 }
 
 static bool worker_seq_cut(struct engine *engine, seq_id seq, uint32_t length)

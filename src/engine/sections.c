@@ -390,3 +390,19 @@ bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, 
 {
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
 }
+
+/* The library copies from one cache to another in its next run only. Until then an export of the
+ * copy has other bytes, and whatever is imported into either cache would be copied, or overwritten
+ * by the copy. */
+bool sections_copy_whole(struct engine *engine, seq_id from, seq_id to)
+{
+    uint64_t bytes = sections_whole_bytes(engine, from);
+
+    if (seqs_length(&engine->seqs, from) == 0)
+        return true;
+    void *data = mem_try_alloc(bytes);
+    bool ok = data != NULL && sections_export_whole(engine, from, data, bytes) == bytes &&
+              sections_import_whole(engine, to, data, bytes);
+    mem_free(data);
+    return ok;
+}

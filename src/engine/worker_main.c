@@ -446,8 +446,7 @@ static uint64_t about_sequence(struct worker *worker, const struct worker_call *
     switch (call->op) {
     case WORKER_SEQ_COPY:
         follow(worker, call->other, call->length);
-        ops->seq_copy(engine, call->seq, call->other);
-        return 1;
+        return ops->seq_copy(engine, call->seq, call->other);
     case WORKER_SEQ_CUT:
         return ops->seq_cut(engine, call->seq, call->end);
     case WORKER_SEQ_CLEAR:

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "engine/state.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -305,7 +306,105 @@ static void test_abort_breaks_what_cannot_be_cut(void **state)
     abort_and_go_on("qwen35", false);
 }
 
+/* ---- forks with a cache per sequence ---- */
+
+enum { STREAM_TOKENS = 40 };
+
+static struct state_object export_all(struct engine *engine, seq_id seq)
+{
+    uint64_t bytes = state_whole_bytes(engine, seq);
+    void *data = mem_alloc(bytes);
+    struct state_object object = {.data = data};
+
+    assert_ok(state_export_whole(engine, seq, data, bytes, &object.shape, NULL));
+    return object;
+}
+
+static seq_id import_all(struct engine *engine, const struct state_object *object)
+{
+    struct state_restore restore = {.rows = object, .rows_count = 1, .length = STREAM_TOKENS};
+    seq_id seq;
+
+    assert_ok(state_import(engine, &restore, &seq, NULL));
+    return seq;
+}
+
+/* The next token of the sequence has these logits, or puts them there. */
+static void expect_next(struct engine *engine, seq_id seq, float *logits, bool put)
+{
+    token_id next = 'n';
+    uint32_t vocab = engine_facts(engine)->vocab;
+
+    assert_ok(run_one(engine, seq, &next, 1, NULL));
+    const float *now = engine_logits(engine, 0);
+    for (uint32_t i = 0; i < vocab; i++) {
+        if (put)
+            logits[i] = now[i];
+        else if (fabsf(logits[i] - now[i]) > 1e-3f)
+            fail_msg("logit %u is %f, not %f", i, (double)now[i], (double)logits[i]);
+    }
+}
+
+/* A fork is a copy at once: it can be exported, and its memory and that of its source can be used
+ * for other state, before anything runs. */
+static void check_forks_of_streams(const char *family)
+{
+    struct engine_options options = {
+        .context = 1024, .sequences = 4, .chunk = 64, .threads = 1, .streams = true};
+    struct engine *engine = test_engine(family, &options);
+    uint32_t vocab = engine_facts(engine)->vocab;
+    float *logits[2] = {mem_alloc(vocab * sizeof(float)), mem_alloc(vocab * sizeof(float))};
+    struct state_object objects[2], forked;
+    token_id tokens[2][STREAM_TOKENS];
+    seq_id seq, fork, other;
+
+    for (int i = 0; i < 2; i++) {
+        fill_tokens(tokens[i], STREAM_TOKENS, 70 + (uint64_t)i);
+        assert_ok(engine_seq_acquire(engine, &seq, NULL));
+        assert_ok(run_one(engine, seq, tokens[i], STREAM_TOKENS, NULL));
+        objects[i] = export_all(engine, seq);
+        expect_next(engine, seq, logits[i], true);
+        engine_seq_release(engine, &seq);
+    }
+    /* exported */
+    seq = import_all(engine, &objects[0]);
+    assert_ok(engine_seq_fork(engine, seq, &fork, NULL));
+    forked = export_all(engine, fork);
+    engine_seq_release(engine, &fork);
+    other = import_all(engine, &forked);
+    expect_next(engine, other, logits[0], false);
+    engine_seq_release(engine, &other);
+    /* released, and its memory used again */
+    assert_ok(engine_seq_fork(engine, seq, &fork, NULL));
+    engine_seq_release(engine, &fork);
+    other = import_all(engine, &objects[1]);
+    expect_next(engine, other, logits[1], false);
+    engine_seq_release(engine, &other);
+    /* the same of its source */
+    assert_ok(engine_seq_fork(engine, seq, &fork, NULL));
+    engine_seq_release(engine, &seq);
+    other = import_all(engine, &objects[1]);
+    expect_next(engine, fork, logits[0], false);
+    expect_next(engine, other, logits[1], false);
+    mem_free((void *)forked.data);
+    for (int i = 0; i < 2; i++) {
+        mem_free((void *)objects[i].data);
+        mem_free(logits[i]);
+    }
+    engine_close(&engine);
+}
+
+static void test_forks_of_streams_are_copies_at_once(void **state)
+{
+    static const char *const families[] = {"qwen3", "qwen35", "gemma3", "mamba2"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++)
+        check_forks_of_streams(families[i]);
+}
+
 TEST_SUITE(TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_change_nothing),
            TEST(test_sequences_and_cells_have_limits), TEST(test_small_engines_keep_their_promise),
            TEST(test_batched_sequences_do_not_mix), TEST(test_several_outputs_equal_single_steps),
-           TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut))
+           TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
+           TEST(test_forks_of_streams_are_copies_at_once))

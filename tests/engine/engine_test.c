@@ -366,6 +366,33 @@ static void test_streams_are_rooms_of_their_own(void **state)
     engine_close(&engine);
 }
 
+/* What a failed copy has is unknown: its slot stays unused until all sequences are empty. */
+static void test_forks_that_fail(void **state)
+{
+    struct fault fault = {0};
+    struct engine *engine =
+        create((struct engine_fake_options){.streams = true, .fault_import = &fault});
+    seq_id seq = grow(engine, 10), forks[SEQUENCES];
+    struct errinfo info = {0};
+
+    (void)state;
+    fault_arm(&fault, 1, false);
+    assert_err(engine_seq_fork(engine, seq, &forks[0], &info), ERR_ENGINE);
+    expect_sentence(&info, "the library could not copy a sequence");
+    assert_int_equal(forks[0], SEQ_NONE);
+    fault_arm(&fault, 0, false);
+    assert_ok(run(engine, seq, 1, NULL));
+    for (int i = 0; i < SEQUENCES - 2; i++)
+        assert_ok(engine_seq_fork(engine, seq, &forks[i], NULL));
+    assert_err(engine_seq_fork(engine, seq, &forks[SEQUENCES - 2], NULL), ERR_LIMIT);
+    for (int i = 0; i < SEQUENCES - 2; i++)
+        engine_seq_release(engine, &forks[i]);
+    engine_seq_release(engine, &seq);
+    for (int i = 0; i < SEQUENCES; i++)
+        forks[i] = acquire(engine);
+    engine_close(&engine);
+}
+
 /* ---- runs that end badly ---- */
 
 static void abort_second(struct engine *engine, void *arg)
@@ -549,7 +576,7 @@ TEST_SUITE(TEST(test_names_of_kv_types_are_choices), TEST(test_tokenize),
            TEST(test_truncate), TEST(test_i17_a_refused_truncation_names_the_kinds),
            TEST(test_settle), TEST(test_failed_settling_breaks_the_sequence),
            TEST(test_batches_that_cannot_be), TEST(test_cells_run_out),
-           TEST(test_streams_are_rooms_of_their_own),
+           TEST(test_streams_are_rooms_of_their_own), TEST(test_forks_that_fail),
            TEST(test_aborted_run_keeps_what_was_computed),
            TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_books_after_every_answer),
            TEST(test_failed_run_breaks_its_sequences_alone),

@@ -374,9 +374,12 @@ static uint64_t fake_beats(const struct engine *engine)
 
 /* ---- sequences ---- */
 
-static void fake_seq_copy(struct engine *engine, seq_id from, seq_id to)
+static bool fake_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
-    fake_memory_copy(fake_of(engine)->memory, from, to);
+    struct engine_fake *fake = fake_of(engine);
+
+    fake_memory_copy(fake->memory, from, to);
+    return !fake->options.streams || !fault_fires(fake->options.fault_import);
 }
 
 static bool fake_seq_cut(struct engine *engine, seq_id seq, uint32_t length)

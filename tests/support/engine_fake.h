@@ -94,7 +94,7 @@ struct engine_fake_options {
     /* Called before each export, with the same arg, on the engine's thread. May be NULL. */
     void (*on_export)(void *arg);
 
-    /* Asked once per piece, export, and import (or settle). A failed import has written half of its
+    /* Asked once per piece, export, and import (or settle, or fork with streams). A failed import has written half of its
      * rows. May be NULL. */
     struct fault *fault_run, *fault_export, *fault_import;
 };
