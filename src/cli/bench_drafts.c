@@ -416,9 +416,7 @@ static struct str end_of(struct str text)
 
 static struct str text_of(yyjson_val *object, const char *name)
 {
-    yyjson_val *value = yyjson_obj_get(object, name);
-
-    return json_get_text(value);
+    return json_get_text(yyjson_obj_get(object, name));
 }
 
 /* Traces of agents (with `session_id`) have steps of all kinds; only those that write files count. */

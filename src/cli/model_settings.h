@@ -124,8 +124,8 @@ enum err cli_load_draft(const struct model_settings *settings, const struct engi
                         const struct engine *engine, struct engine **draft,
                         struct errinfo *info) NODISCARD;
 
-/* Loads the model `name` with a bar on stderr where that is a terminal and returns the engine, or reports
- * an error: a usage error when the settings are wrong, a failure when the model or the machine
- * is at fault. *engine is NULL then. `seconds` is how long it took. */
+/* Loads the model `name` with a bar on stderr where that is a terminal and returns the engine, or
+ * reports an error: a usage error when the settings are wrong, a failure when the model or the
+ * machine is at fault. *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *name, struct engine **engine, double *seconds) NODISCARD;

@@ -64,7 +64,7 @@ static bool can_defer(yyjson_val *tools)
 
     yyjson_arr_foreach(tools, i, max, tool)
     {
-        if (str_starts(json_read_text(yyjson_obj_get(tool, "type")), STR("tool_search_tool_")))
+        if (str_starts(json_get_text(yyjson_obj_get(tool, "type")), STR("tool_search_tool_")))
             return false;
         shown += !is_deferred(tool) && !anthropic_is_foreign_tool(tool);
     }
@@ -84,7 +84,7 @@ static enum err gather_tools(struct anthropic_build *build, yyjson_val *tools)
         return build->request->arena.err;
     yyjson_arr_foreach(tools, i, max, tool)
     {
-        struct str name = json_read_text(yyjson_obj_get(tool, "name"));
+        struct str name = json_get_text(yyjson_obj_get(tool, "name"));
         if (!yyjson_is_obj(tool) || name.len == 0 || anthropic_is_foreign_tool(tool))
             continue; /* skipped, or refused when it is written */
         late->tools[late->count++] = (struct anthropic_late_tool){
@@ -109,13 +109,13 @@ static struct str reference_name(yyjson_val *reference)
 {
     yyjson_val *name = yyjson_obj_get(reference, "tool_name");
 
-    return json_read_text(name != NULL ? name : yyjson_obj_get(reference, "name"));
+    return json_get_text(name != NULL ? name : yyjson_obj_get(reference, "name"));
 }
 
 static enum err note_definition(struct anthropic_build *build, yyjson_val *definition)
 {
     struct anthropic_late *late = &build->late;
-    struct str name = json_read_text(yyjson_obj_get(definition, "name"));
+    struct str name = json_get_text(yyjson_obj_get(definition, "name"));
 
     if (name.len == 0 || !yyjson_is_obj(yyjson_obj_get(definition, "input_schema")) ||
         find(late, name) != NULL)
@@ -183,7 +183,7 @@ enum err anthropic_late_read(struct anthropic_build *build, const struct json_re
         TRY(note_blocks(build, yyjson_obj_get(message, "content"), false));
     }
     mention(&build->late,
-            json_read_text(yyjson_obj_get(yyjson_obj_get(body->object, "tool_choice"), "name")));
+            json_get_text(yyjson_obj_get(yyjson_obj_get(body->object, "tool_choice"), "name")));
     drop_repeated(&build->late);
     return ERR_OK;
 }
@@ -191,7 +191,7 @@ enum err anthropic_late_read(struct anthropic_build *build, const struct json_re
 enum anthropic_when anthropic_late_when(const struct anthropic_build *build, yyjson_val *tool)
 {
     const struct anthropic_late_tool *entry =
-        find(&build->late, json_read_text(yyjson_obj_get(tool, "name")));
+        find(&build->late, json_get_text(yyjson_obj_get(tool, "name")));
 
     if (entry == NULL || !entry->deferred)
         return ANTHROPIC_NOW;

@@ -89,7 +89,7 @@ static enum err read_stop(struct gen_request *request, const struct json_reader 
                           yyjson_val *value, const char **out)
 {
     char key[API_PARAM_BYTES];
-    struct str text = json_read_text(value);
+    struct str text = json_get_text(value);
 
     snprintf(key, sizeof(key), "stop_sequences[%zu]", index);
     if (!yyjson_is_str(value) || text.len == 0 || text.len > GEN_STOP_BYTES_MAX ||
@@ -201,7 +201,7 @@ static enum err read_names(struct gen_request *request, const struct json_reader
         return request->arena.err;
     yyjson_arr_foreach(list, i, max, name)
     {
-        names[i] = json_read_text(name);
+        names[i] = json_get_text(name);
         if (!yyjson_is_str(name))
             return json_read_error(edit, key, "must be a list of names of tools");
     }
@@ -256,7 +256,7 @@ static enum err read_edits(struct gen_request *request, const struct json_reader
     struct json_list list = json_list(&context, "edits");
     while (json_next(&list, &reader)) {
         struct gen_edit *edit = &request->edits[request->edits_count];
-        struct str type = json_read_text(json_read_get(&reader, "type"));
+        struct str type = json_get_text(json_read_get(&reader, "type"));
         bool uses = str_starts(type, STR("clear_tool_uses_"));
 
         if (!uses && !str_starts(type, STR("clear_thinking_")))

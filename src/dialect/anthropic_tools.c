@@ -39,7 +39,7 @@ enum tool_kind { TOOL_FOREIGN = -2, TOOL_CUSTOM = -1 /* else an index of `define
 static int tool_kind(yyjson_val *tool)
 {
     yyjson_val *value = yyjson_obj_get(tool, "type");
-    struct str type = json_read_text(value);
+    struct str type = json_get_text(value);
 
     if (value == NULL || yyjson_is_null(value) || str_eq(type, STR("custom")))
         return TOOL_CUSTOM;
@@ -157,7 +157,7 @@ static bool is_offered(const struct json_reader *body, struct str name)
     yyjson_arr_foreach(yyjson_obj_get(body->object, "tools"), index, max, tool)
     {
         if (tool_kind(tool) != TOOL_FOREIGN &&
-            str_eq(json_read_text(yyjson_obj_get(tool, "name")), name))
+            str_eq(json_get_text(yyjson_obj_get(tool, "name")), name))
             return true;
     }
     return false;

@@ -131,7 +131,7 @@ static enum err text_or_blocks(struct turn *turn, const struct json_reader *read
     struct json_reader block;
 
     if (yyjson_is_str(value))
-        return gather(turn, out, separator(turn), json_read_text(value));
+        return gather(turn, out, separator(turn), json_get_text(value));
     if (!yyjson_is_arr(value))
         return json_read_error(reader, key, "must be a string or an array of content blocks");
     while (json_next(&list, &block))

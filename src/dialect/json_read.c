@@ -168,7 +168,7 @@ size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const ac
             is_one_of(name, accepted))
             continue;
         unread++;
-        if (named == JSON_UNREAD_MAX || !is_plain_name(json_read_text(name)))
+        if (named == JSON_UNREAD_MAX || !is_plain_name(json_get_text(name)))
             continue;
         buf_append_str(out, named++ > 0 ? ", " : "");
         buf_append_str(out, yyjson_get_str(name));
@@ -176,11 +176,6 @@ size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const ac
     if (unread > named)
         buf_appendf(out, "%s%zu more", named > 0 ? ", " : "", unread - named);
     return unread;
-}
-
-struct str json_read_text(yyjson_val *value)
-{
-    return json_get_text(value);
 }
 
 /* A reader of one type. */
@@ -197,7 +192,7 @@ struct str json_read_text(yyjson_val *value)
     }
 
 READ(bool, bool, yyjson_is_bool, yyjson_get_bool, "must be true or false")
-READ(content, struct str, yyjson_is_str, json_read_text, "must be a string")
+READ(content, struct str, yyjson_is_str, json_get_text, "must be a string")
 READ(object, yyjson_val *, yyjson_is_obj, , "must be an object")
 READ(array, yyjson_val *, yyjson_is_arr, , "must be an array")
 

@@ -6,7 +6,7 @@
  * API_ERROR_INVALID with "'temperature' must be a number from 0 to 100" and the field's name as
  * param, prefixed with `at` ("messages[3].").
  *
- * NUL (\u0000) is allowed in texts for a model: json_read_content, json_read_text. All other
+ * NUL (\u0000) is allowed in texts for a model: json_read_content, json_get_text. All other
  * strings are names or keywords that later code treats as C strings: json_read_str refuses NUL
  * there, and json_read_body refuses it in the names of the body's fields.
  */
@@ -17,6 +17,7 @@
 #include <yyjson.h>
 
 #include "chat/error.h"
+#include "base/json_alc.h"
 #include "base/arena.h"
 #include "base/attr.h"
 #include "base/buf.h"
@@ -100,9 +101,6 @@ yyjson_val *json_read_get(const struct json_reader *reader, const char *key);
 enum { JSON_UNREAD_MAX = 8 };
 size_t json_read_unread(yyjson_val *object, uint64_t asked, const char *const accepted[],
                         struct buf *out);
-
-/* The text of a JSON string; STR_NONE for other types. */
-struct str json_read_text(yyjson_val *value);
 
 /* An error about one of its fields: "'<at><key>' <fmt>". API_ERROR_INVALID, or another kind;
  * ERR_INVALID always. */

@@ -85,11 +85,11 @@ enum err kv_hints_read(struct gen_request *request, const struct json_reader *bo
 
     TRY(json_read_nested(body, "kv_hints", &hints));
     if (hints.object == NULL ||
-        !str_eq(json_read_text(json_read_get(&hints, "protocol_version")), STR("0.1")))
+        !str_eq(json_get_text(json_read_get(&hints, "protocol_version")), STR("0.1")))
         return ERR_OK;
     struct json_list list = json_list(&hints, "actions");
     while (json_next(&list, &action)) {
-        struct str type = json_read_text(json_read_get(&action, "action_type"));
+        struct str type = json_get_text(json_read_get(&action, "action_type"));
 
         TRY(json_read_nested(&action, "payload", &payload));
         for (size_t i = 0; i < COUNT_OF(actions); i++)

@@ -187,7 +187,7 @@ static void write_fields(struct json *json, yyjson_val *record, yyjson_val *fiel
     yyjson_arr_foreach(fields, i, count, name)
     {
         yyjson_val *value = record;
-        struct str path = json_read_text(name), key;
+        struct str path = json_get_text(name), key;
 
         for (struct str rest = path; value != NULL && str_next(&rest, '/', &key);)
             value = yyjson_obj_getn(value, key.ptr, key.len);

@@ -68,7 +68,7 @@ static enum err read_think(struct gen_request *request, const struct json_reader
 static enum err read_keep_alive(const struct json_reader *body, bool *zero)
 {
     yyjson_val *value = json_read_get(body, "keep_alive");
-    struct str text = json_read_text(value);
+    struct str text = json_get_text(value);
 
     if (value != NULL && !yyjson_is_num(value) && !yyjson_is_str(value))
         return json_read_error(body, "keep_alive", "must be seconds, or a duration such as \"5m\"");
@@ -119,7 +119,7 @@ static enum err read_images(struct gen_request *request, const struct json_reade
     {
         if (!yyjson_is_str(image))
             return json_read_error(holder, "images", "must be a list of pictures in base64");
-        TRY(picture_part_read(request, holder, "images", json_read_text(image), PICTURE_BASE64,
+        TRY(picture_part_read(request, holder, "images", json_get_text(image), PICTURE_BASE64,
                               &text));
         TRY(texts_add(&texts, arena, STR("\n"), text));
     }
@@ -222,7 +222,7 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     TRY(refuse_rest(&body));
     if (request->prompt.len == 0)
         return read_without_prompt(request, &body);
-    if (raw || json_read_text(json_read_get(&body, "suffix")).len > 0) {
+    if (raw || json_get_text(json_read_get(&body, "suffix")).len > 0) {
         TRY(json_read_array(&body, "images", &images));
         if (yyjson_arr_size(images) > 0)
             return json_read_error_kind(&body, API_ERROR_UNSUPPORTED, "images",

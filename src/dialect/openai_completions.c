@@ -29,7 +29,7 @@ static enum err read_one(struct gen_request *request, const struct json_reader *
 {
     bool tokens = request->source == GEN_SOURCE_TOKENS;
 
-    *prompt = (struct gen_prompt){.text = json_read_text(value)};
+    *prompt = (struct gen_prompt){.text = json_get_text(value)};
     if (tokens && yyjson_arr_size(value) > 0)
         return json_read_tokens(body, "prompt", value, &request->arena, &prompt->tokens,
                                 &prompt->tokens_count);

@@ -26,7 +26,7 @@ static enum err read_one(struct gen_request *request, const struct json_reader *
                          const char *key, yyjson_val *value, struct embed_input *input)
 {
     if (yyjson_is_str(value)) {
-        input->text = json_read_text(value);
+        input->text = json_get_text(value);
         return ERR_OK;
     }
     if (!yyjson_is_arr(value) || yyjson_arr_size(value) == 0)

@@ -45,7 +45,7 @@ static enum err read_picture(struct gen_request *request, const struct json_read
 static enum err read_part(struct gen_request *request, const struct json_reader *part,
                           struct str *text)
 {
-    struct str type = json_read_text(json_read_get(part, "type"));
+    struct str type = json_get_text(json_read_get(part, "type"));
     const char *key = str_eq(type, STR("refusal")) ? "refusal" : "text";
 
     if (str_eq(type, STR("text")) || str_eq(type, STR("input_text")) ||
@@ -71,7 +71,7 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
     struct json_reader part;
 
     if (yyjson_is_str(content))
-        return message_set_text(message, &request->arena, json_read_text(content));
+        return message_set_text(message, &request->arena, json_get_text(content));
     if (!yyjson_is_arr(content))
         return json_read_error(holder, key, "must be a string or a list of parts");
     if (yyjson_arr_size(content) > OPENAI_PARTS_MAX)
@@ -115,7 +115,7 @@ static enum err read_call(struct gen_request *request, const struct json_reader 
     if (yyjson_is_obj(arguments))
         TRY(conversation_json(&request->conversation, arguments, &read.arguments));
     else if (arguments == NULL || yyjson_is_str(arguments))
-        read.arguments = json_read_text(arguments);
+        read.arguments = json_get_text(arguments);
     else
         return json_read_error(&function, "arguments", "must be a string");
     return message_add_call(message, &request->arena, read);

@@ -415,7 +415,7 @@ static void write_own_input(struct json *json, const struct answer *answer)
         json_key_text(json, "id", item_id(id, answer, ITEM_INPUT, 0));
         json_key_text(json, "type", "message");
         json_key_text(json, "role", "user");
-        json_key_str(json, "content", json_read_text(input));
+        json_key_str(json, "content", json_get_text(input));
         json_close(json, '}');
     }
     yyjson_arr_foreach(yyjson_is_arr(input) ? input : NULL, i, count, item)

@@ -95,7 +95,7 @@ static enum err add_texts(struct turn *turn, yyjson_val *list)
     yyjson_arr_foreach(list, i, count, entry)
     {
         TRY(texts_add(&turn->reasoning, &turn->request->arena, STR("\n"),
-                      json_read_text(yyjson_obj_get(entry, "text"))));
+                      json_get_text(yyjson_obj_get(entry, "text"))));
     }
     return ERR_OK;
 }
@@ -250,7 +250,7 @@ static bool is_foreign(struct str type)
 
 static enum err add_item(struct turn *turn, const struct json_reader *item)
 {
-    struct str type = json_read_text(json_read_get(item, "type"));
+    struct str type = json_get_text(json_read_get(item, "type"));
 
     if (type.len == 0) /* the short form of a message */
         return add_message(turn, item);
@@ -307,7 +307,7 @@ static enum err read_input(struct gen_request *request, const struct json_reader
         TRY(read_items(&turn, body));
     TRY(turn_flush(&turn));
     if (yyjson_is_str(input))
-        return add_text(request, ROLE_USER, json_read_text(input));
+        return add_text(request, ROLE_USER, json_get_text(input));
     return request->conversation.count > 0 ? ERR_OK
                                            : json_read_error(body, "input", "must have a message");
 }
@@ -374,7 +374,7 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
     request->sample.logprob = top > 0;
     yyjson_arr_foreach(include, i, count, value)
     {
-        if (str_eq(json_read_text(value), STR("message.output_text.logprobs")))
+        if (str_eq(json_get_text(value), STR("message.output_text.logprobs")))
             request->sample.logprob = true;
     }
     request->sample.logprobs = (uint32_t)top;

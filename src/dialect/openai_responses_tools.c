@@ -28,7 +28,7 @@ enum tool_kind { TOOL_OTHER, TOOL_FUNCTION, TOOL_CUSTOM, TOOL_NAMESPACE };
 
 static enum tool_kind kind_of(yyjson_val *tool)
 {
-    struct str type = json_read_text(yyjson_obj_get(tool, "type"));
+    struct str type = json_get_text(yyjson_obj_get(tool, "type"));
 
     if (type.len == 0 || str_eq(type, STR("function")))
         return TOOL_FUNCTION;
@@ -83,7 +83,7 @@ static bool find_named(yyjson_val *tools, struct str space, struct str name,
     {
         enum tool_kind kind = kind_of(tool);
         if ((kind == TOOL_FUNCTION || kind == TOOL_CUSTOM) &&
-            str_eq(json_read_text(yyjson_obj_get(tool, "name")), name)) {
+            str_eq(json_get_text(yyjson_obj_get(tool, "name")), name)) {
             *out = (struct openai_tool_name){space, name, kind == TOOL_CUSTOM};
             return true;
         }
@@ -100,7 +100,7 @@ static bool find_in_list(yyjson_val *tools, struct str flat, struct openai_tool_
         return true;
     yyjson_arr_foreach(tools, i, count, tool)
     {
-        struct str space = json_read_text(yyjson_obj_get(tool, "name")), name = flat;
+        struct str space = json_get_text(yyjson_obj_get(tool, "name")), name = flat;
         if (kind_of(tool) == TOOL_NAMESPACE && cut_space(space, &name) &&
             find_named(yyjson_obj_get(tool, "tools"), space, name, out))
             return true;
@@ -175,7 +175,7 @@ void openai_write_input(struct json *json, struct str arguments)
     yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
 
     /* Arguments that were truncated, or are not such an object, are passed on as written. */
-    json_key_str(json, "input", yyjson_is_str(input) ? json_read_text(input) : arguments);
+    json_key_str(json, "input", yyjson_is_str(input) ? json_get_text(input) : arguments);
     yyjson_doc_free(doc);
 }
 

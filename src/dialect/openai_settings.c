@@ -79,7 +79,7 @@ static enum err read_seed(struct sample_params *sample, const struct json_reader
 static enum err copy_text(struct gen_request *request, const struct json_reader *body,
                           const char *key, yyjson_val *value, size_t bytes_max, const char **out)
 {
-    struct str text = json_read_text(value);
+    struct str text = json_get_text(value);
 
     if (!yyjson_is_str(value) || text.len > bytes_max ||
         (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL))
@@ -140,7 +140,7 @@ static enum err read_bias_object(const struct json_reader *body, yyjson_val *obj
 
     yyjson_obj_foreach(object, i, count, key, value)
     {
-        if (!str_to_u64(json_read_text(key), &token))
+        if (!str_to_u64(json_get_text(key), &token))
             return json_read_error(body, "logit_bias",
                                    "must have ids of tokens as names: texts are not taken");
         TRY(set_bias(body, token, value, &biases[i]));
@@ -280,7 +280,7 @@ static enum err set_schema(struct gen_request *request, const struct json_reader
 
 enum err openai_read_format(struct gen_request *request, const struct json_reader *format)
 {
-    struct str type = json_read_text(json_read_get(format, "type"));
+    struct str type = json_get_text(json_read_get(format, "type"));
     struct json_reader nested;
 
     if (str_eq(type, STR("text")))
@@ -306,7 +306,7 @@ typedef enum err format_fn(struct gen_request *request, const struct json_reader
 static enum err read_guided_json(struct gen_request *request, const struct json_reader *holder,
                                  const char *key)
 {
-    struct str text = json_read_text(json_read_get(holder, key));
+    struct str text = json_get_text(json_read_get(holder, key));
 
     if (text.len == 0)
         return set_schema(request, holder, key);

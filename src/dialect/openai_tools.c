@@ -40,7 +40,7 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
 static enum err read_nested(struct gen_request *request, const struct json_reader *tool)
 {
     struct json_reader function;
-    struct str type = json_read_text(json_read_get(tool, "type"));
+    struct str type = json_get_text(json_read_get(tool, "type"));
 
     if (type.len > 0 && !str_eq(type, STR("function")))
         return json_read_error_kind(tool, API_ERROR_UNSUPPORTED, "type",
@@ -76,7 +76,7 @@ static struct tool *find_tool(const struct conversation *talk, struct str name)
 
 static bool names_function(yyjson_val *choice)
 {
-    struct str type = json_read_text(yyjson_obj_get(choice, "type"));
+    struct str type = json_get_text(yyjson_obj_get(choice, "type"));
 
     return str_eq(type, STR("function")) || str_eq(type, STR("custom"));
 }
@@ -92,10 +92,10 @@ static enum err read_name(struct gen_request *request, const struct json_reader 
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "tool_choice",
                                     "must be none, auto, required, or name a function");
     struct str name =
-        json_read_text(yyjson_obj_get(yyjson_is_obj(function) ? function : choice, "name"));
+        json_get_text(yyjson_obj_get(yyjson_is_obj(function) ? function : choice, "name"));
     if (name.len == 0)
         return json_read_error(body, "tool_choice", "must have the name of a function");
-    TRY(openai_tools_name(request, json_read_text(yyjson_obj_get(choice, "namespace")), &name));
+    TRY(openai_tools_name(request, json_get_text(yyjson_obj_get(choice, "namespace")), &name));
     *tool = find_tool(&request->conversation, name);
     if (*tool == NULL)
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
@@ -152,7 +152,7 @@ static enum err read_allowed(struct gen_request *request, const struct json_read
 static enum err read_choice(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *choice = json_read_get(body, "tool_choice");
-    struct str name = json_read_text(choice);
+    struct str name = json_get_text(choice);
 
     if (choice == NULL)
         return ERR_OK;

@@ -27,7 +27,7 @@ static bool read_text(yyjson_val *value, struct embed_input *input)
 {
     yyjson_val *text = yyjson_is_obj(value) ? yyjson_obj_get(value, "text") : value;
 
-    *input = (struct embed_input){.text = json_read_text(text)};
+    *input = (struct embed_input){.text = json_get_text(text)};
     return yyjson_is_str(text);
 }
 

@@ -15,9 +15,9 @@
  * (`alone`): a fault then ends a process that serves nothing, with a sentence.
  *
  * A pass is recorded on disk under everything that it depends on: releases of libllama and ggml,
- * the headers of its files, the options. So a model that was loaded once costs a look-up in that file. A
- * refusal is kept until the server ends: a child can also die of a temporary cause, such as a lack
- * of memory.
+ * the headers of its files, the options. So a model that was loaded once costs a look-up in that
+ * file. A refusal is kept until the server ends: a child can also die of a temporary cause, such as
+ * a lack of memory.
  *
  * Owner: the thread that loads models.
  */

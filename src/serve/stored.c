@@ -55,7 +55,7 @@ static void read_chain(struct shelf *shelf, const char *tenant, struct str id, s
         if (record == NULL)
             break;
         chain->records[chain->count++] = record;
-        id = json_read_text(yyjson_obj_get(yyjson_doc_get_root(record), "previous_response_id"));
+        id = json_get_text(yyjson_obj_get(yyjson_doc_get_root(record), "previous_response_id"));
     }
     chain->missing = id;
 }
@@ -167,7 +167,7 @@ static yyjson_val *find_item(yyjson_val *items, struct str id)
 
     yyjson_arr_foreach(items, i, count, item)
     {
-        if (str_eq(json_read_text(yyjson_obj_get(item, "id")), id))
+        if (str_eq(json_get_text(yyjson_obj_get(item, "id")), id))
             return item;
     }
     return NULL;
@@ -205,7 +205,7 @@ static enum err write_resolved(struct json *json, struct shelf *shelf, const cha
     yyjson_arr_foreach(yyjson_obj_get(body, "input"), i, count, item)
     {
         if (is_reference(item))
-            TRY(write_reference(json, shelf, tenant, json_read_text(yyjson_obj_get(item, "id")),
+            TRY(write_reference(json, shelf, tenant, json_get_text(yyjson_obj_get(item, "id")),
                                 error));
         else
             json_value(json, item);
@@ -243,7 +243,7 @@ enum err stored_load(struct shelf *shelf, const char *tenant, struct gen_request
     if (has_references(yyjson_obj_get(yyjson_doc_get_root(request->body), "input")))
         TRY(resolve(shelf, tenant, request, error));
     struct str id =
-        json_read_text(yyjson_obj_get(yyjson_doc_get_root(request->body), "previous_response_id"));
+        json_get_text(yyjson_obj_get(yyjson_doc_get_root(request->body), "previous_response_id"));
 
     if (id.len == 0)
         return ERR_OK;
@@ -366,7 +366,7 @@ static void write_item(struct json *json, yyjson_val *item)
     json_key_open(json, "content", '[');
     json_open(json, '{');
     json_key_text(json, "type", assistant ? "output_text" : "input_text");
-    json_key_str(json, "text", json_read_text(content));
+    json_key_str(json, "text", json_get_text(content));
     json_close(json, '}');
     json_close(json, ']');
     json_close(json, '}');
@@ -374,7 +374,7 @@ static void write_item(struct json *json, yyjson_val *item)
 
 static void write_id(struct json *json, const char *key, yyjson_val *item)
 {
-    json_key_str(json, key, json_read_text(yyjson_obj_get(item, "id")));
+    json_key_str(json, key, json_get_text(yyjson_obj_get(item, "id")));
 }
 
 static void write_list(struct json *json, yyjson_val *items, const struct list_params *params)

@@ -258,9 +258,9 @@ static void test_get_and_text(void **state)
     (void)state;
     assert_null(json_read_get(&reader, "n"));
     assert_null(json_read_get(&reader, "x"));
-    assert_true(str_eq(json_read_text(json_read_get(&reader, "a")), STR("b")));
-    assert_int_equal(json_read_text(json_read_get(&reader, "i")).len, 0);
-    assert_int_equal(json_read_text(NULL).len, 0);
+    assert_true(str_eq(json_get_text(json_read_get(&reader, "a")), STR("b")));
+    assert_int_equal(json_get_text(json_read_get(&reader, "i")).len, 0);
+    assert_int_equal(json_get_text(NULL).len, 0);
     yyjson_doc_free(doc);
 }
 
