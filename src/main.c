@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/sysinfo.h"
 #include "cli/cli.h"
+#include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/worker_main.h"
 #include "engine/worker_process.h"
@@ -38,6 +39,9 @@ int main(int argc, char **argv)
      * one is installed. Set before `environ` is handed over; children inherit it. A value set by
      * the user is kept. */
     (void)setenv("GGML_NO_BACKTRACE", "1", 0);
+
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        backend_wait_briefly(argv);
 
     struct cli_setup setup = {
         .commands = cli_commands,

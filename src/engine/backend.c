@@ -6,6 +6,7 @@
  */
 #include "engine/backend.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,6 +23,9 @@
 #include "base/attr.h"
 #include "base/progress.h"
 #include "base/sysinfo.h"
+
+/* Turns of the loop in which a thread waits, some 20 to 90 us. libgomp's default is 300,000. */
+#define SPINS "2000"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const char *) once_dir;
@@ -61,6 +65,20 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
         keep_error(text);
     if (getenv("HEARTH_LLAMA_LOG") != NULL)
         show(text);
+}
+
+void backend_wait_briefly(char **argv)
+{
+    char path[PATH_MAX];
+
+    if (getenv("OMP_WAIT_POLICY") != NULL || getenv("GOMP_SPINCOUNT") != NULL ||
+        setenv("GOMP_SPINCOUNT", SPINS, 0) != 0 || dlsym(RTLD_DEFAULT, "GOMP_parallel") == NULL)
+        return;
+    /* Its path, because a process is shown by the last name of what it was started as. If it cannot
+     * be started, threads spin as long as libgomp lets them. */
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    path[MAX(len, 0)] = '\0';
+    (void)execv(path, argv);
 }
 
 static void init_once(void)

@@ -12,6 +12,11 @@
 
 #include "base/err.h"
 
+/* Makes threads of the processor's backend spin for a shorter time while they wait for each other;
+ * docs/decisions/023-waiting-threads.md says why. libgomp reads its settings when it is loaded, so
+ * the program may be started again, with `argv`. A setting of the user's is kept. Call it first. */
+void backend_wait_briefly(char **argv);
+
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
 

@@ -45,6 +45,27 @@ test_health_and_version() {
     stop
 }
 
+spins() { tr '\0' '\n' <"/proc/$server/environ" | grep -E '^(GOMP|OMP)_' | sort | tr '\n' ' '; }
+
+# Waiting threads leave their cores to other programs, and the process keeps its name. A user may decide otherwise.
+test_threads_wait_briefly() {
+    make_model
+    unset OMP_WAIT_POLICY GOMP_SPINCOUNT
+    start
+    [ "$(spins)" = 'GOMP_SPINCOUNT=2000 ' ] || fail "without a setting: $(spins)"
+    [ "$(cat "/proc/$server/comm")" = "$(basename "$HEARTH" | cut -c1-15)" ] || fail "shown as $(cat "/proc/$server/comm")"
+    stop
+    export GOMP_SPINCOUNT=7
+    start
+    [ "$(spins)" = 'GOMP_SPINCOUNT=7 ' ] || fail "with spins: $(spins)"
+    stop
+    unset GOMP_SPINCOUNT
+    export OMP_WAIT_POLICY=active
+    start
+    [ "$(spins)" = 'OMP_WAIT_POLICY=active ' ] || fail "with a policy: $(spins)"
+    stop
+}
+
 # A pasted line starts, and says which of its options change nothing.
 test_a_line_of_llama_server() {
     make_model
