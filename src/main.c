@@ -40,7 +40,7 @@ int main(int argc, char **argv)
      * the user is kept. */
     (void)setenv("GGML_NO_BACKTRACE", "1", 0);
 
-    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+    if (argc > 1 && (strcmp(argv[1], "serve") == 0 || strcmp(argv[1], "worker") == 0))
         backend_wait_briefly(argv);
 
     struct cli_setup setup = {

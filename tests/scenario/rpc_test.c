@@ -40,6 +40,23 @@ static void start_worker(struct worker *worker)
     assert_true(fleet_is_up(worker->port));
 }
 
+/* Its threads wait for each other as the server's do. */
+static void check_spins(const struct worker *worker)
+{
+    char path[64], text[8192];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)worker->pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t len = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[len] = '\0';
+    for (size_t at = 0; at < len; at += strlen(text + at) + 1)
+        found = found || strncmp(text + at, "GOMP_SPINCOUNT=", 15) == 0;
+    assert_true(found);
+}
+
 static struct talk opening(void)
 {
     struct talk talk = {0};
@@ -105,6 +122,7 @@ static void check_family(const char *family)
         TEST_SKIP("no RPC plug-in here; tools/deps.sh --tools fetches it");
     for (int i = 0; i < WORKERS; i++)
         start_worker(&workers[i]);
+    check_spins(&workers[0]);
     snprintf(args, sizeof(args), "--exact --rpc 127.0.0.1:%u,127.0.0.1:%u --backends %s",
              workers[0].port, workers[1].port, backends);
     scenario_open(&scenario, family, args);
