@@ -1,16 +1,18 @@
 /*
  * schema_number.c: numbers between bounds, digit by digit.
  *
- * A bound is a sign, the digits before the decimal point and those after it. A range is split at
- * zero, and each half is a range of magnitudes (at_least, at_most), which is split by the digits
- * before the point:
+ * A number is a whole count of 10^-15 here (fixed), so bounds are exact, and a bound that is
+ * excluded is the next number beside it. A range is split at zero, and each side by the number of
+ * digits before the point. At the first digit in which the bounds differ:
  *
- *      12.5 .. 340      12 frac(>= .5)  |  13..339 frac(any)  |  340 frac(<= 0)
- *
- * Whole numbers between two of the same length share a prefix. At the first differing digit:
  *      lower digit, then at least the rest of the lower bound
  *      | a digit in between, then any digits
  *      | upper digit, then at most the rest of the upper bound
+ *
+ *      2.5 .. 34     "2" "." ( "5".. | [6-9].. ) | [3-9]..
+ *                    | [1-2] [0-9].. | "3" ( [0-3].. | "4" )
+ *
+ * A number may end where the rest of the lower bound is zeros.
  *
  * Texts are compared as decimals, while clients compare doubles. With at most 15 significant digits
  * different decimals are different doubles, so with exclusive bounds a fraction has no more digits
@@ -25,36 +27,28 @@
 
 enum {
     FRACTION_DIGITS_MAX = 15, /* also of a bound, before and after the point together */
+    DIGITS_MAX = 19 + FRACTION_DIGITS_MAX,
     MULTIPLE_MAX = 256,
     LISTED_MAX = 512,
 };
 
-#define WHOLE_MAX UINT64_C(999999999999999999)
+typedef __int128 fixed; /* in units of 10^-FRACTION_DIGITS_MAX */
 
-/* A decimal without its sign. */
-struct decimal {
-    uint64_t whole;
-    char fraction[FRACTION_DIGITS_MAX + 1]; /* digits, without trailing zeros */
-};
+#define ONE       ((fixed)1000000000000000)
+#define WHOLE_MAX (999999999999999999 * ONE) /* without a bound */
+#define BOUND_MAX (INT64_MAX * ONE)
 
 struct bound {
-    bool set, negative, exclusive;
-    struct decimal size;
+    bool set, exclusive;
+    fixed value;
+    double number; /* the same, as clients compare it */
     const struct schema_place *place;
 };
 
 struct limits {
     struct bound low, high;
-    double low_number, high_number; /* the same, for comparisons */
-    double multiple;                /* 0 = none */
+    double multiple; /* 0 = none */
     const struct schema_place *multiple_place;
-};
-
-/* Magnitudes from low to high. */
-struct range {
-    struct decimal low, high;
-    bool low_open, high_open; /* the end itself is excluded */
-    unsigned fraction_max;    /* digits after the point */
 };
 
 bool schema_is_integer(yyjson_val *val)
@@ -67,123 +61,91 @@ bool schema_is_integer(yyjson_val *val)
 
 /* ---- bounds ---- */
 
-/* The shortest decimal of a double, split into its parts. False if it has too many digits after the
- * point. */
-static bool to_decimal(double number, struct decimal *decimal)
+/* The shortest decimal of a double. False if it has too many digits after the point. */
+static bool to_fixed(double number, fixed *out)
 {
-    char text[64];
-    int exponent = 0;
-    size_t digits = 0, fraction = 0;
-    char all[24] = "";
-
-    /* yyjson writes the shortest text that reads back as the same number, whatever the locale. */
     yyjson_val val = {0};
-    unsafe_yyjson_set_real(&val, number);
+    char text[64];
+    int64_t exponent = 0;
+    bool point = false;
+
+    assert(fabs(number) < 1e20);
+    /* yyjson writes the shortest text that reads back as the same number, whatever the locale. */
+    unsafe_yyjson_set_real(&val, fabs(number));
     if (yyjson_write_number(&val, text) == NULL)
         return false;
-    const char *at = text;
-    bool point = false;
-    for (; *at != '\0' && *at != 'e' && *at != 'E'; at++) {
-        if (*at == '.') {
-            point = true;
-        } else if (digits + 1 < sizeof(all) && !(digits == 0 && *at == '0')) {
-            all[digits++] = *at;
-            exponent -= point;
-        } else {
-            exponent -= point;
-        }
-    }
-    if (*at != '\0') {
-        int64_t written = 0;
-        bool minus = at[1] == '-';
-        if (!str_to_i64(str_from(at + 1 + (at[1] == '-' || at[1] == '+')), &written))
-            return false;
-        exponent += (int)(minus ? -written : written);
-    }
-    for (; digits > 0 && all[digits - 1] == '0'; digits--)
-        exponent++;
-    /* Now the number is all * 10^exponent. */
-    memset(decimal, 0, sizeof(*decimal));
-    if (digits == 0)
-        return true;
-    if (exponent < 0)
-        fraction = (size_t)-exponent;
-    if (fraction > FRACTION_DIGITS_MAX || (int)digits + exponent > 18)
+    size_t len = strcspn(text, "eE");
+    if (text[len] != '\0' && !str_to_i64(str_from(text + len + 1), &exponent))
         return false;
-    size_t whole = digits > fraction ? digits - fraction : 0;
-    for (size_t i = 0; i < whole; i++)
-        decimal->whole = decimal->whole * 10 + (uint64_t)(all[i] - '0');
+    exponent += FRACTION_DIGITS_MAX;
+    *out = 0;
+    for (size_t i = 0; i < len; i++) {
+        exponent -= point && text[i] != '.';
+        point |= text[i] == '.';
+        *out = text[i] != '.' ? *out * 10 + (text[i] - '0') : *out;
+    }
     for (; exponent > 0; exponent--)
-        decimal->whole *= 10;
-    size_t zeros = fraction > digits ? fraction - digits : 0;
-    memset(decimal->fraction, '0', zeros);
-    memcpy(decimal->fraction + zeros, all + whole, digits - whole);
-    return true;
-}
-
-/* A bound beyond 64 bits is as good as none: it becomes the largest representable one, unless it
- * excludes everything. */
-static enum err clamp(struct schema_compiler *c, struct bound *bound, bool low)
-{
-    if (bound->size.whole <= (uint64_t)INT64_MAX)
-        return ERR_OK;
-    if (low != bound->negative)
-        return schema_refuse(c, bound->place, ERR_UNSUPPORTED,
-                             "no number that can be generated satisfies this bound");
-    bound->size = (struct decimal){.whole = INT64_MAX};
-    return ERR_OK;
+        *out *= 10;
+    for (; exponent < 0 && *out % 10 == 0; exponent++)
+        *out /= 10;
+    if (number < 0)
+        *out = -*out;
+    return exponent == 0;
 }
 
 static enum err to_bound(struct schema_compiler *c, yyjson_val *val, bool low, struct bound *bound)
 {
-    double number = yyjson_get_num(val);
-
-    if (!yyjson_is_num(val) || !isfinite(number))
+    bound->number = yyjson_get_num(val);
+    if (!yyjson_is_num(val) || !isfinite(bound->number))
         return schema_refuse(c, bound->place, ERR_INVALID, "expected a number of at most 64 bits");
     bound->set = true;
-    bound->negative = number < 0;
-    memset(&bound->size, 0, sizeof(bound->size));
     if (yyjson_is_sint(val))
-        bound->size.whole = bound->negative ? (uint64_t)0 - (uint64_t)yyjson_get_sint(val)
-                                            : (uint64_t)yyjson_get_sint(val);
+        bound->value = yyjson_get_sint(val) * ONE;
     else if (yyjson_is_uint(val))
-        bound->size.whole = yyjson_get_uint(val);
-    else if (fabs(number) > (double)WHOLE_MAX)
-        bound->size.whole = UINT64_MAX;
-    else if (!to_decimal(fabs(number), &bound->size))
+        bound->value = yyjson_get_uint(val) * ONE;
+    else if (fabs(bound->number) >= 1e19)
+        bound->value = bound->number < 0 ? -2 * BOUND_MAX : 2 * BOUND_MAX;
+    else if (!to_fixed(bound->number, &bound->value))
         return schema_refuse(
             c, bound->place, ERR_UNSUPPORTED,
             "a bound with more than %d digits after the decimal point cannot be enforced; "
             "round it",
             FRACTION_DIGITS_MAX);
-    return clamp(c, bound, low);
+    if (low ? bound->value > BOUND_MAX : bound->value < -BOUND_MAX)
+        return schema_refuse(c, bound->place, ERR_UNSUPPORTED,
+                             "no number that can be generated satisfies this bound");
+    /* One beyond 64 bits is as good as none. */
+    bound->value = low ? MAX(bound->value, -BOUND_MAX) : MIN(bound->value, BOUND_MAX);
+    return ERR_OK;
+}
+
+/* The smallest or largest number that the bound allows. */
+static fixed edge(const struct bound *bound, bool low)
+{
+    return low ? bound->value + bound->exclusive : bound->value - bound->exclusive;
 }
 
 /* Applies one keyword if it is narrower than the limits so far. */
 static enum err narrow(struct schema_compiler *c, const struct schema_part *part, const char *name,
                        struct limits *limits)
 {
-    bool low = strstr(name, "inimum") != NULL, exclusive = name[0] == 'e';
+    bool low = strstr(name, "inimum") != NULL;
     struct bound *bound = low ? &limits->low : &limits->high;
-    double *number = low ? &limits->low_number : &limits->high_number;
-    struct bound made = {.exclusive = exclusive};
+    struct bound made = {.exclusive = name[0] == 'e'};
     yyjson_val *val = yyjson_obj_get(part->val, name);
 
     if (val == NULL)
         return ERR_OK;
     TRY(schema_place(c, part->place, str_from(name), &made.place));
-    if (exclusive && yyjson_is_bool(val)) { /* draft 4: a flag for minimum and maximum */
+    if (made.exclusive && yyjson_is_bool(val)) { /* draft 4: a flag for minimum and maximum */
         val = yyjson_is_true(val) ? yyjson_obj_get(part->val, low ? "minimum" : "maximum") : NULL;
         if (val == NULL)
             return ERR_OK;
     }
     TRY(to_bound(c, val, low, &made));
-    double here = yyjson_get_num(val);
-    bool narrower = low ? here > *number : here < *number;
-    if (bound->set && !narrower && !(here == *number && exclusive))
-        return ERR_OK;
-    *bound = made;
-    *number = here;
+    fixed more = edge(&made, low) - edge(bound, low);
+    if (!bound->set || (low ? more > 0 : more < 0))
+        *bound = made;
     return ERR_OK;
 }
 
@@ -223,15 +185,15 @@ enum err schema_number_fits(struct schema_compiler *c, const struct schema_all *
     TRY(get_limits(c, all, &limits));
     *fits = true;
     if (limits.low.set)
-        *fits &= limits.low.exclusive ? value > limits.low_number : value >= limits.low_number;
+        *fits &= limits.low.exclusive ? value > limits.low.number : value >= limits.low.number;
     if (limits.high.set)
-        *fits &= limits.high.exclusive ? value < limits.high_number : value <= limits.high_number;
+        *fits &= limits.high.exclusive ? value < limits.high.number : value <= limits.high.number;
     if (limits.multiple != 0 && fmod(value, limits.multiple) != 0)
         *fits = false; /* fmod says that 0.3 is no multiple of 0.1: narrower, never wider */
     return ERR_OK;
 }
 
-/* ---- whole numbers, digit by digit ---- */
+/* ---- digits ---- */
 
 static void put_digit(struct schema_compiler *c, char low, char high)
 {
@@ -244,263 +206,174 @@ static void put_digit(struct schema_compiler *c, char low, char high)
     schema_put(c, text);
 }
 
-static void put_digits(struct schema_compiler *c, unsigned count)
-{
-    if (count == 0)
-        return;
-    schema_put(c, "[0-9]");
-    schema_put_count(c, count, count);
-}
-
 static bool is_all(const char *digits, char digit)
 {
-    for (; *digits != '\0'; digits++)
-        if (*digits != digit)
-            return false;
-    return true;
+    return digits[strspn(digits, (char[]){digit, '\0'})] == '\0';
 }
 
-/* Digits, as many as the bounds have, between the two; NULL = no more bound on that side. */
-static void put_between(struct schema_compiler *c, const char *low, const char *high,
-                        unsigned count)
+/* What is left of a number: all digits before the point, any number of those after it. */
+struct rest {
+    const char *low, *high; /* the same digits of the bounds; NULL = no bound on that side */
+    unsigned whole, fraction;
+    bool point; /* it was written, and a digit after it */
+};
+
+/* The same digit in each place. */
+static void put_digits(struct schema_compiler *c, struct rest rest, const char *digit)
 {
-    if (low == NULL && high == NULL)
-        put_digits(c, count);
-    if (count == 0 || (low == NULL && high == NULL))
-        return;
-    char first = low ? *low : '0', last = high ? *high : '9';
-    const char *low_rest = low && !is_all(low + 1, '0') ? low + 1 : NULL;
-    const char *high_rest = high && !is_all(high + 1, '9') ? high + 1 : NULL;
-    char from = first + (low_rest != NULL), to = last - (high_rest != NULL);
-    if (first == last || (low_rest == NULL && high_rest == NULL)) {
-        put_digit(c, first, last);
-        put_between(c, low_rest, high_rest, count - 1);
-        return;
+    if (rest.whole > 0) {
+        schema_put(c, digit);
+        schema_put_count(c, rest.whole, rest.whole);
     }
+    if (rest.fraction == 0)
+        return;
+    if (!rest.point)
+        schema_put(c, "( \".\"");
+    schema_put(c, digit);
+    schema_put_count(c, rest.point ? 0 : 1, rest.fraction);
+    if (!rest.point)
+        schema_put(c, ")?");
+}
+
+static void put_next(struct schema_compiler *c, struct rest rest);
+
+static void put_rest(struct schema_compiler *c, struct rest rest)
+{
+    if (rest.low == NULL && (rest.high == NULL || is_all(rest.high, '0'))) {
+        put_digits(c, rest, rest.high ? "\"0\"" : "[0-9]");
+    } else if (rest.whole > 0) {
+        put_next(c, rest);
+    } else {
+        schema_put(c, rest.point ? "(" : "( \".\"");
+        rest.point = true;
+        put_next(c, rest);
+        schema_put(c, rest.low != NULL ? ")" : ")?");
+    }
+}
+
+/* A digit from `first` to `last`, and the rest after it. */
+static void put_way(struct schema_compiler *c, char first, char last, struct rest rest)
+{
+    put_digit(c, first, last);
+    put_rest(c, rest);
+}
+
+/* The next digit, and what may follow it. There is one, and a bound. */
+static void put_next(struct schema_compiler *c, struct rest rest)
+{
+    char first = rest.low ? *rest.low : '0', last = rest.high ? *rest.high : '9';
+    const char *low = rest.low && !is_all(rest.low + 1, '0') ? rest.low + 1 : NULL;
+    const char *high = rest.high && !is_all(rest.high + 1, '9') ? rest.high + 1 : NULL;
     const char *bar = "(";
-    if (low_rest != NULL) {
+
+    assert(first <= last && rest.whole + rest.fraction > 0);
+    *(rest.whole > 0 ? &rest.whole : &rest.fraction) -= 1;
+    rest.low = low;
+    rest.high = high;
+    if (first == last || (low == NULL && high == NULL)) {
+        put_way(c, first, last, rest);
+        return;
+    }
+    if (low != NULL) {
         schema_put(c, bar);
         bar = "|";
-        put_digit(c, first, first);
-        put_between(c, low_rest, NULL, count - 1);
+        rest.high = NULL;
+        put_way(c, first, first, rest);
+        first++;
     }
-    if (from <= to) {
+    rest.low = rest.high = NULL;
+    if (first <= last - (high != NULL)) {
         schema_put(c, bar);
         bar = "|";
-        put_digit(c, from, to);
-        put_digits(c, count - 1);
+        put_way(c, first, (char)(last - (high != NULL)), rest);
     }
-    if (high_rest != NULL) {
+    if (high != NULL) {
         schema_put(c, bar);
-        put_digit(c, last, last);
-        put_between(c, NULL, high_rest, count - 1);
+        rest.high = high;
+        put_way(c, last, last, rest);
     }
     schema_put(c, ")");
-}
-
-/* low <= high. One group for each number of digits. */
-static void put_whole(struct schema_compiler *c, uint64_t low, uint64_t high)
-{
-    char first[24], last[24];
-    unsigned first_len = (unsigned)snprintf(first, sizeof(first), "%llu", (unsigned long long)low);
-    unsigned last_len = (unsigned)snprintf(last, sizeof(last), "%llu", (unsigned long long)high);
-
-    assert(low <= high);
-    schema_put(c, "(");
-    for (unsigned len = first_len; len <= last_len; len++) {
-        char lowest[24] = "1000000000000000000", highest[24] = "9999999999999999999";
-        lowest[len] = highest[len] = '\0';
-        if (len > first_len)
-            schema_put(c, "|");
-        put_between(c, len == first_len ? first : lowest, len == last_len ? last : highest, len);
-    }
-    schema_put(c, ")");
-}
-
-/* ---- fractions ---- */
-
-static bool is_zero(const char *digits)
-{
-    return digits == NULL || *digits == '\0';
-}
-
-/* Whether the number may end here; the bounds have no trailing zeros. */
-static bool may_end(const struct range *range, const char *low, const char *high)
-{
-    return (low == NULL || (is_zero(low) && !range->low_open)) &&
-           (high == NULL || !is_zero(high) || !range->high_open);
-}
-
-/* At least one digit after the point, above `low` and below `high`; at most `left` more. Returns
- * false, with nothing written, if there is none. */
-static bool put_fraction(struct schema_compiler *c, const struct range *range, const char *low,
-                         const char *high, unsigned left);
-
-static bool put_step(struct schema_compiler *c, const struct range *range, const char *low,
-                     const char *high, unsigned left)
-{
-    bool end = may_end(range, low, high);
-    size_t before = c->out->len;
-
-    schema_put(c, "(");
-    bool more = put_fraction(c, range, low, high, left);
-    if (more) {
-        schema_put(c, end ? ")?" : ")");
-        return true;
-    }
-    if (c->out->err == ERR_OK)
-        buf_truncate(c->out, before);
-    return end;
-}
-
-/* One alternative: a digit and what may follow it. Writes nothing if nothing can follow. */
-static void put_way(struct schema_compiler *c, const struct range *range, char digit,
-                    const char *const rest[2], unsigned left, bool *any)
-{
-    size_t before = c->out->len;
-
-    if (*any)
-        schema_put(c, "|");
-    put_digit(c, digit, digit);
-    if (put_step(c, range, rest[0], rest[1], left - 1))
-        *any = true;
-    else if (c->out->err == ERR_OK)
-        buf_truncate(c->out, before);
-}
-
-static bool put_fraction(struct schema_compiler *c, const struct range *range, const char *low,
-                         const char *high, unsigned left)
-{
-    char first = is_zero(low) ? '0' : *low, last = high == NULL ? '9' : is_zero(high) ? '0' : *high;
-    bool any = false;
-
-    if (left == 0)
-        return false;
-    if (low != NULL && is_zero(low) && !range->low_open)
-        low = NULL; /* every fraction is at least .0 */
-    if (low == NULL && high == NULL) {
-        schema_put(c, "[0-9]");
-        schema_put_count(c, 1, left);
-        return true;
-    }
-    const char *low_rest = low == NULL || is_zero(low) ? low : low + 1;
-    const char *high_rest = high == NULL || is_zero(high) ? high : high + 1;
-    if (low != NULL && high != NULL && first == last) {
-        put_way(c, range, first, (const char *[2]){low_rest, high_rest}, left, &any);
-        return any;
-    }
-    if (low != NULL)
-        put_way(c, range, first, (const char *[2]){low_rest, NULL}, left, &any);
-    char from = low ? first + 1 : first, to = high ? last - 1 : last;
-    if (from <= to) {
-        if (any)
-            schema_put(c, "|");
-        put_digit(c, from, to);
-        if (left > 1) {
-            schema_put(c, "[0-9]");
-            schema_put_count(c, 0, left - 1);
-        }
-        any = true;
-    }
-    if (high != NULL)
-        put_way(c, range, last, (const char *[2]){NULL, high_rest}, left, &any);
-    return any;
-}
-
-/* One whole part and the fractions that may follow it; false if there are none. */
-static bool put_at(struct schema_compiler *c, const struct range *range, uint64_t whole,
-                   const char *low, const char *high, const char *bar)
-{
-    size_t before = c->out->len;
-    bool end = may_end(range, low, high);
-
-    schema_put(c, bar);
-    buf_appendf(c->out, "\"%llu\" ", (unsigned long long)whole);
-    size_t point = c->out->len;
-    schema_put(c, "( \".\" (");
-    if (put_fraction(c, range, low, high, range->fraction_max)) {
-        schema_put(c, end ? ") )?" : ") )");
-        return true;
-    }
-    if (c->out->err == ERR_OK)
-        buf_truncate(c->out, end ? point : before);
-    return end;
-}
-
-/* All magnitudes of a range as alternatives, each after `sign`; false if there are none. */
-static bool put_range(struct schema_compiler *c, const struct range *range, const char *bar)
-{
-    const struct decimal *low = &range->low, *high = &range->high;
-
-    if (low->whole == high->whole)
-        return put_at(c, range, low->whole, low->fraction, high->fraction, bar);
-    bool any = put_at(c, range, low->whole, low->fraction, NULL, bar);
-    if (low->whole + 1 < high->whole) {
-        schema_put(c, any ? "|" : bar);
-        put_whole(c, low->whole + 1, high->whole - 1);
-        if (range->fraction_max > 0) {
-            schema_put(c, "( \".\" [0-9]");
-            schema_put_count(c, 1, range->fraction_max);
-            schema_put(c, ")?");
-        }
-        any = true;
-    }
-    any |= put_at(c, range, high->whole, NULL, high->fraction, any ? "|" : bar);
-    return any;
 }
 
 /* ---- ranges ---- */
 
-static int compare(const struct decimal *a, const struct decimal *b)
+/* Writes a number of units of 10^-places as digits; returns how many are before the point. */
+static unsigned write_digits(fixed number, unsigned places, char text[DIGITS_MAX + 1])
 {
-    if (a->whole != b->whole)
-        return a->whole < b->whole ? -1 : 1;
-    return strcmp(a->fraction, b->fraction);
+    fixed unit = 1;
+
+    for (unsigned i = 0; i < places; i++)
+        unit *= 10;
+    int whole = snprintf(text, DIGITS_MAX + 1, "%llu", (unsigned long long)(number / unit));
+    if (places > 0)
+        snprintf(text + whole, (size_t)(DIGITS_MAX + 1 - whole), "%0*llu", (int)places,
+                 (unsigned long long)(number % unit));
+    return (unsigned)whole;
 }
 
-static bool is_nothing(const struct decimal *decimal)
+/* Magnitudes from low to high, in units of 10^-places. */
+static void put_range(struct schema_compiler *c, fixed low, fixed high, unsigned places)
 {
-    return decimal->whole == 0 && decimal->fraction[0] == '\0';
+    char first[DIGITS_MAX + 1], last[DIGITS_MAX + 1];
+    unsigned from = write_digits(low, places, first), to = write_digits(high, places, last);
+
+    assert(low <= high);
+    if (from == to) {
+        put_next(c, (struct rest){first, last, from, places, false});
+        return;
+    }
+    put_next(c, (struct rest){first, NULL, from, places, false});
+    if (from + 1 < to) {
+        schema_put(c, "| [1-9] [0-9]");
+        schema_put_count(c, from, to - 2);
+        put_digits(c, (struct rest){.fraction = places}, "[0-9]");
+    }
+    schema_put(c, "|");
+    memset(first, '0', sizeof(first));
+    first[0] = '1'; /* the smallest with so many digits */
+    first[to + places] = '\0';
+    put_next(c, (struct rest){first, last, to, places, false});
 }
 
-/* The part of the limits on one side of zero, as magnitudes; false if it is empty. Zero belongs to
- * the positive side. */
-static bool get_side(const struct limits *limits, bool negative, struct range *range)
+/* Rounded down; b > 0. */
+static fixed divide(fixed a, fixed b)
 {
-    const struct bound *near = negative ? &limits->high : &limits->low;
-    const struct bound *far = negative ? &limits->low : &limits->high;
-
-    range->high = (struct decimal){.whole = WHOLE_MAX};
-    range->high_open = false;
-    if (far->set) {
-        if (far->negative != negative && !is_nothing(&far->size))
-            return false;
-        if (far->negative != negative && negative)
-            return false;
-        range->high = far->size;
-        range->high_open = far->exclusive;
-    }
-    range->low = (struct decimal){.whole = 0};
-    range->low_open = negative;
-    if (near->set && near->negative == negative) {
-        range->low = near->size;
-        range->low_open = near->exclusive || (negative && is_nothing(&near->size));
-    }
-    if (!far->set && compare(&range->high, &range->low) < 0)
-        range->high.whole = INT64_MAX;
-    int order = compare(&range->low, &range->high);
-    return order < 0 || (order == 0 && !range->low_open && !range->high_open);
+    return a / b - (a % b < 0);
 }
 
-static unsigned digits_of(uint64_t number)
+static enum err write_range(struct schema_compiler *c, fixed low, fixed high, unsigned places,
+                            uint32_t *rule)
 {
-    unsigned digits = 1;
+    fixed grain = 1;
 
-    while (number >= 10) {
-        number /= 10;
-        digits++;
+    for (unsigned i = places; i < FRACTION_DIGITS_MAX; i++)
+        grain *= 10;
+    low = -divide(-low, grain);
+    high = divide(high, grain);
+    *rule = SCHEMA_NEVER;
+    if (low > high)
+        return ERR_OK;
+    TRY(schema_rule_begin(c, rule));
+    if (low < 0) {
+        schema_put(c, "\"-\" (");
+        put_range(c, MAX(-high, 1), -low, places);
+        schema_put(c, high >= 0 ? ") |" : ")");
     }
-    return digits;
+    if (high >= 0)
+        put_range(c, MAX(low, 0), high, places);
+    return schema_rule_end(c);
+}
+
+/* The digits of a bound before and after the point. */
+static unsigned digits_of(fixed value)
+{
+    char text[DIGITS_MAX + 1];
+    unsigned whole = write_digits(value < 0 ? -value : value, FRACTION_DIGITS_MAX, text);
+    size_t len = strlen(text);
+
+    while (len > whole && text[len - 1] == '0')
+        len--;
+    return (unsigned)len;
 }
 
 /* How many digits are allowed after the point: see the head of this file. */
@@ -512,46 +385,14 @@ static enum err fraction_digits(struct schema_compiler *c, const struct limits *
     *digits = FRACTION_DIGITS_MAX;
     for (size_t i = 0; i < COUNT_OF(bounds); i++) {
         const struct bound *bound = bounds[i];
-        if (!bound->set || !bound->exclusive)
+        if (!bound->exclusive)
             continue;
-        unsigned whole = digits_of(bound->size.whole);
-        if (whole + strlen(bound->size.fraction) > FRACTION_DIGITS_MAX)
+        if (digits_of(bound->value) > FRACTION_DIGITS_MAX)
             return schema_refuse(c, bound->place, ERR_UNSUPPORTED,
                                  "an exclusive bound with more than %d digits cannot be enforced",
                                  FRACTION_DIGITS_MAX);
-        *digits = MIN(*digits, FRACTION_DIGITS_MAX - whole);
+        *digits = MIN(*digits, FRACTION_DIGITS_MAX - digits_of(bound->value / ONE * ONE));
     }
-    return ERR_OK;
-}
-
-static enum err write_range(struct schema_compiler *c, const struct limits *limits,
-                            unsigned fraction_max, uint32_t *rule)
-{
-    struct range below = {.fraction_max = fraction_max}, above = {.fraction_max = fraction_max};
-    bool has_below = get_side(limits, true, &below), has_above = get_side(limits, false, &above);
-    bool any = false;
-    size_t before = c->out->len;
-
-    *rule = SCHEMA_NEVER;
-    if (!has_below && !has_above)
-        return ERR_OK;
-    TRY(schema_rule_begin(c, rule));
-    if (has_below) {
-        size_t sign = c->out->len;
-        schema_put(c, "\"-\" (");
-        any = put_range(c, &below, "");
-        if (any)
-            schema_put(c, ")");
-        else if (c->out->err == ERR_OK)
-            buf_truncate(c->out, sign);
-    }
-    if (has_above)
-        any |= put_range(c, &above, any ? "|" : "");
-    TRY(schema_rule_end(c));
-    if (any)
-        return ERR_OK;
-    buf_truncate(c->out, before); /* the number of the rule stays unused */
-    *rule = SCHEMA_NEVER;
     return ERR_OK;
 }
 
@@ -560,16 +401,14 @@ static enum err write_range(struct schema_compiler *c, const struct limits *limi
 /* 15 for 10^-15, ... 0 for 1; -1 for any other step. */
 static int decimal_places(double multiple)
 {
-    struct decimal step;
+    fixed step, unit = ONE;
 
-    if (multiple == 1)
-        return 0;
-    if (multiple > 1 || !to_decimal(multiple, &step))
+    if (multiple > 1 || !to_fixed(multiple, &step))
         return -1;
-    size_t len = strlen(step.fraction);
-    if (step.fraction[len - 1] != '1' || strspn(step.fraction, "0") != len - 1)
-        return -1;
-    return (int)len;
+    for (int places = 0; unit > 0; places++, unit /= 10)
+        if (step == unit)
+            return places;
+    return -1;
 }
 
 /* One rule per remainder of the digits read so far; each digit leads to the next remainder. */
@@ -601,48 +440,35 @@ static enum err write_multiples(struct schema_compiler *c, unsigned multiple, bo
     return schema_rule_end(c);
 }
 
-/* The multiples between two bounds that are close together, one by one. */
-static enum err list_multiples(struct schema_compiler *c, const struct limits *limits,
-                               int64_t multiple, uint32_t *rule)
+/* Multiples one by one, of few. */
+static enum err list_multiples(struct schema_compiler *c, int64_t multiple, fixed from, fixed to,
+                               uint32_t *rule)
 {
-    int64_t from = (int64_t)ceil(limits->low_number / (double)multiple);
-    int64_t to = (int64_t)floor(limits->high_number / (double)multiple);
-    const char *bar = "";
-
     *rule = SCHEMA_NEVER;
-    for (int64_t i = from; i <= to; i++) {
-        double value = (double)(i * multiple);
-        if ((limits->low.exclusive && value <= limits->low_number) ||
-            (limits->high.exclusive && value >= limits->high_number))
-            continue;
-        if (*rule == SCHEMA_NEVER)
-            TRY(schema_rule_begin(c, rule));
-        schema_put(c, bar);
-        buf_appendf(c->out, "\"%lld\" ", (long long)(i * multiple));
-        bar = "|";
-    }
-    return *rule == SCHEMA_NEVER ? ERR_OK : schema_rule_end(c);
+    if (from > to)
+        return ERR_OK;
+    TRY(schema_rule_begin(c, rule));
+    for (fixed i = from; i <= to; i++)
+        buf_appendf(c->out, "%s\"%lld\" ", i > from ? "| " : "", (long long)(i * multiple));
+    return schema_rule_end(c);
 }
 
-static enum err compile_multiple(struct schema_compiler *c, const struct limits *limits,
-                                 uint32_t *rule)
+static enum err compile_multiple(struct schema_compiler *c, const struct limits *limits, fixed low,
+                                 fixed high, uint32_t *rule)
 {
     static const char hint[] = "this multipleOf cannot be enforced with these bounds; use a whole "
                                "number up to 256 or leave it out";
-    const struct bound *low = &limits->low, *high = &limits->high;
     double multiple = limits->multiple;
-    bool whole = multiple == floor(multiple) && multiple <= 1e9;
 
-    if (!whole)
+    if (multiple != floor(multiple) || multiple > 1e9)
         return schema_refuse(c, limits->multiple_place, ERR_UNSUPPORTED, hint);
-    if (low->set && high->set && fabs(limits->low_number) < 1e15 &&
-        fabs(limits->high_number) < 1e15 &&
-        (limits->high_number - limits->low_number) / multiple < LISTED_MAX)
-        return list_multiples(c, limits, (int64_t)multiple, rule);
-    bool from_zero = low->set && limits->low_number == 0 && !low->exclusive;
-    if (multiple > MULTIPLE_MAX || high->set || (low->set && !from_zero))
+    fixed step = (int64_t)multiple * ONE, from = -divide(-low, step), to = divide(high, step);
+    if (limits->low.set && limits->high.set && to - from < LISTED_MAX)
+        return list_multiples(c, (int64_t)multiple, from, to, rule);
+    bool from_zero = limits->low.set && low == 0;
+    if (multiple > MULTIPLE_MAX || limits->high.set || (limits->low.set && !from_zero))
         return schema_refuse(c, limits->multiple_place, ERR_UNSUPPORTED, hint);
-    return write_multiples(c, (unsigned)multiple, !low->set, rule);
+    return write_multiples(c, (unsigned)multiple, !limits->low.set, rule);
 }
 
 /* ---- all numbers ---- */
@@ -654,9 +480,15 @@ enum err schema_compile_number(struct schema_compiler *c, const struct schema_al
     unsigned fraction_max = 0;
 
     TRY(get_limits(c, all, &limits));
+    fixed low = limits.low.set ? edge(&limits.low, true) : -WHOLE_MAX;
+    fixed high = limits.high.set ? edge(&limits.high, false) : WHOLE_MAX;
+    if (!limits.high.set && low > high)
+        high = BOUND_MAX;
+    if (!limits.low.set && low > high)
+        low = -BOUND_MAX;
     int places = limits.multiple != 0 ? decimal_places(limits.multiple) : FRACTION_DIGITS_MAX;
     if (places < 0)
-        return compile_multiple(c, &limits, rule);
+        return compile_multiple(c, &limits, low, high, rule);
     bool bounded = limits.low.set || limits.high.set;
     if (!bounded && (integer || limits.multiple == 0 || places == 0)) {
         *rule = integer || places == 0 ? SCHEMA_RULE_INTEGER : SCHEMA_RULE_NUMBER;
@@ -664,5 +496,5 @@ enum err schema_compile_number(struct schema_compiler *c, const struct schema_al
     }
     if (!integer)
         TRY(fraction_digits(c, &limits, &fraction_max));
-    return write_range(c, &limits, MIN(fraction_max, (unsigned)places), rule);
+    return write_range(c, low, high, MIN(fraction_max, (unsigned)places), rule);
 }
