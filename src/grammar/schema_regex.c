@@ -234,6 +234,39 @@ static enum err take_chars(struct regex *r, struct schema_chars *set)
 
 /* ---- parse: structure ---- */
 
+static bool take_number(struct regex *r, uint32_t *number)
+{
+    const char *begin = r->at;
+
+    for (*number = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
+        *number = MIN(*number * 10 + (uint32_t)(*r->at - '0'), SCHEMA_REPEAT_MAX + 1);
+    return r->at > begin;
+}
+
+/* {m}, {m,} or {m,n}; anything else after '{' is literal text, as in ECMAScript's web mode. */
+static bool take_braces(struct regex *r, uint32_t *min, uint32_t *max)
+{
+    const char *begin = r->at;
+
+    if (take_text(r, "{") && take_number(r, min)) {
+        *max = *min;
+        if (take_text(r, ",") && !take_number(r, max))
+            *max = SCHEMA_FOREVER;
+        if (take_text(r, "}"))
+            return true;
+    }
+    r->at = begin;
+    return false;
+}
+
+static bool at_repetition(const struct regex *r)
+{
+    struct regex ahead = *r;
+    uint32_t min, max;
+
+    return at_text(r, "*") || at_text(r, "+") || at_text(r, "?") || take_braces(&ahead, &min, &max);
+}
+
 static enum err parse_alternatives(struct regex *r, struct schema_node **node);
 
 static enum err parse_group(struct regex *r, struct schema_node **node)
@@ -264,38 +297,13 @@ static enum err parse_atom(struct regex *r, struct schema_node **node)
         return make(r, SCHEMA_NODE_BEGIN, node);
     if (take_text(r, "$"))
         return make(r, SCHEMA_NODE_END, node);
-    if (strchr("*+?", *r->at) != NULL && *r->at != '\0')
+    if (at_repetition(r))
         return bad(r, ERR_INVALID, "there is nothing to repeat here");
     TRY(make(r, SCHEMA_NODE_CHARS, node));
     (*node)->chars = arena_alloc(&r->c->arena, sizeof(*(*node)->chars));
     if ((*node)->chars == NULL)
         return schema_no_memory(r->c);
     return take_chars(r, (*node)->chars);
-}
-
-static bool take_number(struct regex *r, uint32_t *number)
-{
-    const char *begin = r->at;
-
-    for (*number = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
-        *number = MIN(*number * 10 + (uint32_t)(*r->at - '0'), SCHEMA_REPEAT_MAX + 1);
-    return r->at > begin;
-}
-
-/* {m}, {m,} or {m,n}; anything else after '{' is literal text, as in ECMAScript's web mode. */
-static bool take_braces(struct regex *r, uint32_t *min, uint32_t *max)
-{
-    const char *begin = r->at;
-
-    if (take_text(r, "{") && take_number(r, min)) {
-        *max = *min;
-        if (take_text(r, ",") && !take_number(r, max))
-            *max = SCHEMA_FOREVER;
-        if (take_text(r, "}"))
-            return true;
-    }
-    r->at = begin;
-    return false;
 }
 
 static enum err parse_repeated(struct regex *r, struct schema_node **node)
@@ -313,7 +321,7 @@ static enum err parse_repeated(struct regex *r, struct schema_node **node)
     else if (!take_braces(r, &min, &max))
         return ERR_OK;
     take_text(r, "?"); /* lazy: matches the same texts */
-    if (at_text(r, "*") || at_text(r, "+") || at_text(r, "?"))
+    if (at_repetition(r))
         return bad(r, ERR_INVALID, "a repetition of a repetition; put a group around the first");
     if (max < min)
         return bad(r, ERR_INVALID, "the largest number of repetitions is below the smallest");
