@@ -22,6 +22,7 @@
 enum {
     NFA_MAX = 4096,
     DFA_MAX = 1500,
+    SLOTS = 4096,
     ATOMS_MAX = 512,
     PRODUCT_MAX = 200 * 1000, /* states with lengths */
     RULES_MAX = 1000,         /* of one text */
@@ -56,14 +57,15 @@ struct schema_dfa {
     size_t atoms_count;
     struct dfa_state states[DFA_MAX];
     size_t count;
+    uint16_t slots[SLOTS]; /* hash table of the states: index + 1; 0 = empty */
     uint16_t stack[NFA_MAX];
 };
 
 static enum err too_large(struct schema_dfa *dfa)
 {
     return schema_refuse(dfa->c, dfa->place, ERR_UNSUPPORTED,
-                         "this pattern, with its lengths and other patterns beside it, needs too "
-                         "large a grammar; make it simpler or leave a part out");
+                         "this pattern, with its lengths and other patterns or names beside it, "
+                         "needs too large a grammar; make it simpler or leave a part out");
 }
 
 static enum err no_room(struct schema_dfa *dfa)
@@ -306,19 +308,21 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
                            uint16_t *at)
 {
     size_t bytes = dfa->words * sizeof(*set);
-    uint64_t any = 0;
+    uint64_t any = 0, hash = 0;
 
-    for (size_t i = 0; i < dfa->words; i++)
+    for (size_t i = 0; i < dfa->words; i++) {
         any |= set[i];
+        hash = (hash ^ set[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 32;
+    }
     *at = NONE;
     if (any == 0)
         return ERR_OK;
-    for (size_t i = 0; i < dfa->count; i++)
-        if (memcmp(dfa->states[i].set, set, bytes) == 0) {
-            *at = (uint16_t)i;
+    for (; dfa->slots[hash % SLOTS] != 0; hash++) {
+        *at = dfa->slots[hash % SLOTS] - 1;
+        if (memcmp(dfa->states[*at].set, set, bytes) == 0)
             return ERR_OK;
-        }
-    *dfa->c->work += dfa->count * dfa->words;
+    }
     if (dfa->count == DFA_MAX || *dfa->c->work > SCHEMA_WORK_MAX)
         return too_large(dfa);
     struct dfa_state *state = &dfa->states[dfa->count];
@@ -329,6 +333,7 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
     memcpy(state->set, set, bytes);
     state->labels = labels_of(dfa, set, scratch);
     *at = (uint16_t)dfa->count++;
+    dfa->slots[hash % SLOTS] = *at + 1;
     return ERR_OK;
 }
 
@@ -354,7 +359,7 @@ static void advance(struct schema_dfa *dfa, const uint64_t *from, const uint64_t
     for (size_t w = 0; w < dfa->words; w++)
         for (uint64_t bits = from[w] & takers[w]; bits != 0; bits &= bits - 1)
             close_over(dfa, set, dfa->nfa[w * 64 + (size_t)__builtin_ctzll(bits)].next, STEP_SPLIT);
-    *dfa->c->work += dfa->words;
+    *dfa->c->work += 2 * dfa->words; /* find_state follows */
 }
 
 static enum err determine(struct schema_dfa *dfa)

@@ -10,23 +10,20 @@
  *      rest1  ::= ( "," p1 )? rest2             only up to f; after it everything is one sequence
  *
  * ADDITIONAL PROPERTIES must not have the name of a declared one: it could appear twice with
- * different types. Their names are those that a trie of the declared names does not accept. They
- * are written without escapes, because "\u0061" is "a".
+ * different types. They are written without escapes, because "\u0061" is "a".
  *
- * PATTERNS of names (patternProperties, propertyNames) and the declared names become one automaton
- * (schema_dfa.c), which tells the other names apart by the patterns that they match. Each kind of
- * names has its own value: all schemas of its patterns, and additionalProperties of the parts that
- * none of its patterns belongs to.
+ * PATTERNS of names (patternProperties, propertyNames; without any, one that all names match) and
+ * the declared names become one automaton (schema_dfa.c), which tells the other names apart by the
+ * patterns that they match. Each kind of names has its own value: all schemas of its patterns, and
+ * additionalProperties of the parts that none of its patterns belongs to.
  */
 #include "grammar/schema_impl.h"
 
 #include <string.h>
 
 #include "base/json_alc.h"
-#include "base/utf8.h"
-#include "grammar/schema_chars.h"
 
-enum { NAME_NODES_MAX = 1000, PATTERNS_MAX = SCHEMA_LABELS_MAX - 1, KINDS_MAX = 64 };
+enum { PATTERNS_MAX = SCHEMA_LABELS_MAX - 1, KINDS_MAX = 64 };
 
 /* A pattern of names; its number is its label. */
 struct pattern {
@@ -54,7 +51,7 @@ struct object {
     struct pattern patterns[PATTERNS_MAX];
     struct schema_texts texts[SCHEMA_LABELS_MAX];
     size_t patterns_count;
-    struct schema_dfa *dfa; /* NULL: there are no patterns */
+    struct schema_dfa *dfa; /* NULL: there are no patterns, and no names or no others */
     uint32_t *rests;        /* rule for the rest after the properties before; 0 = none */
 };
 
@@ -237,6 +234,11 @@ static enum err compile_patterns(struct schema_compiler *c, const struct schema_
         TRY(add_patterns(c, object, &all->parts[i]));
         TRY(add_name_rules(c, object, &all->parts[i]));
     }
+    if (object->patterns_count == 0 && object->named && !object->closed) {
+        struct schema_texts any = {.pattern = STR("")};
+        TRY(schema_place(c, all->parts[0].place, STR("additionalProperties"), &any.place));
+        TRY(add_texts(c, object, &all->parts[0], NULL, any));
+    }
     if (object->patterns_count == 0)
         return ERR_OK;
     struct str *names = arena_alloc_array(&c->arena, object->count + 1, sizeof(*names));
@@ -245,7 +247,7 @@ static enum err compile_patterns(struct schema_compiler *c, const struct schema_
     for (size_t i = 0; i < object->count; i++)
         names[i] = object->properties[i].name;
     object->texts[object->patterns_count] = (struct schema_texts){
-        .place = all->parts[0].place, .names = names, .names_count = object->count};
+        .place = object->patterns[0].place, .names = names, .names_count = object->count};
     return schema_dfa_create(c, object->texts, object->patterns_count + 1, &object->dfa);
 }
 
@@ -377,111 +379,33 @@ static enum err compile_values(struct schema_compiler *c, const struct schema_al
     return ERR_OK;
 }
 
-/* ---- names of additional properties ---- */
+/* ---- additional properties ---- */
 
-struct name_node {
-    uint32_t code;
-    bool end; /* a name ends here */
-    uint32_t rule;
-    struct name_node *child, *sibling;
-};
-
-static enum err add_node(struct schema_compiler *c, struct name_node *parent, uint32_t code,
-                         size_t *nodes, struct name_node **node)
+/* `name: value`, and a quote before a name that has none. */
+static enum err write_pair(struct schema_compiler *c, uint32_t name, uint32_t value, uint32_t *pair)
 {
-    for (*node = parent->child; *node != NULL; *node = (*node)->sibling)
-        if ((*node)->code == code)
-            return ERR_OK;
-    if (++*nodes > NAME_NODES_MAX)
-        return err_set(c->info, ERR_LIMIT,
-                       "schema: the property names together are too long to allow additional "
-                       "ones; set additionalProperties to false");
-    *node = arena_alloc(&c->arena, sizeof(**node));
-    if (*node == NULL)
-        return schema_no_memory(c);
-    **node = (struct name_node){.code = code, .sibling = parent->child};
-    parent->child = *node;
-    return ERR_OK;
-}
-
-static enum err insert_name(struct schema_compiler *c, struct name_node *root, struct str name,
-                            size_t *nodes)
-{
-    const char *end = name.ptr + name.len;
-    struct name_node *node = root;
-
-    /* A name that needs escapes cannot be written by the trie's grammar anyway. */
-    for (size_t i = 0; i < name.len; i++)
-        if ((unsigned char)name.ptr[i] < 0x20 || name.ptr[i] == '"' || name.ptr[i] == '\\')
-            return ERR_OK;
-    for (const char *at = name.ptr; at < end;)
-        TRY(add_node(c, node, utf8_next(&at, end), nodes, &node));
-    node->end = true;
-    return ERR_OK;
-}
-
-static enum err write_others(struct schema_compiler *c, const struct name_node *node)
-{
-    struct schema_chars set = {.count = 0};
-    bool ok = true;
-
-    for (const struct name_node *child = node->child; child != NULL; child = child->sibling)
-        ok = ok && schema_chars_add(&set, child->code, child->code);
-    ok = ok && schema_chars_complement(&set) && schema_chars_keep_raw(&set);
-    if (!ok)
-        return err_set(c->info, ERR_LIMIT,
-                       "schema: too many different property names to "
-                       "allow additional ones");
-    schema_put_ranges(c, &set);
-    return ERR_OK;
-}
-
-/* node ::= c child | ... | (other character) raw* "\"" | "\"" if no name ends here. The depth is
- * the length of the longest name, which NAME_NODES_MAX bounds. */
-static enum err compile_names(struct schema_compiler *c, struct name_node *node)
-{
-    for (struct name_node *child = node->child; child != NULL; child = child->sibling)
-        TRY(compile_names(c, child));
-    TRY(schema_rule_begin(c, &node->rule));
-    for (const struct name_node *child = node->child; child != NULL; child = child->sibling) {
-        buf_append_char(c->out, '"');
-        schema_put_char(c, child->code);
-        schema_put(c, "\"");
-        schema_put_rule(c, child->rule);
-        schema_put(c, "|");
-    }
-    TRY(write_others(c, node));
-    schema_put_rule(c, SCHEMA_RULE_RAW);
-    schema_put_count(c, 0, SCHEMA_FOREVER);
-    schema_put(c, node->end ? "\"\\\"\"" : "\"\\\"\" | \"\\\"\"");
-    return schema_rule_end(c);
-}
-
-static enum err compile_additional(struct schema_compiler *c, const struct schema_all *all,
-                                   struct object *object, struct name_node *names)
-{
-    uint32_t value;
-
-    TRY(compile_value(c, all, object, &(struct names){.declared = NULL}, &value));
-    if (value == SCHEMA_NEVER)
-        return ERR_OK;
-    if (object->named) {
-        TRY(compile_names(c, names));
-    } else if (value == SCHEMA_RULE_VALUE) {
-        object->additional = SCHEMA_RULE_PAIR;
-        return ERR_OK;
-    }
-    TRY(schema_rule_begin(c, &object->additional));
-    if (names->rule != 0) {
+    TRY(schema_rule_begin(c, pair));
+    if (name != SCHEMA_RULE_STRING)
         schema_put(c, "\"\\\"\"");
-        schema_put_rule(c, names->rule);
-    } else {
-        schema_put_rule(c, SCHEMA_RULE_STRING);
-    }
+    schema_put_rule(c, name);
     schema_put(c, "\":\"");
     schema_put_space(c);
     schema_put_rule(c, value);
     return schema_rule_end(c);
+}
+
+/* Any name, if none is declared and there are no patterns. */
+static enum err compile_any_name(struct schema_compiler *c, const struct schema_all *all,
+                                 struct object *object)
+{
+    uint32_t value;
+
+    TRY(compile_value(c, all, object, &(struct names){.declared = NULL}, &value));
+    if (value == SCHEMA_RULE_VALUE)
+        object->additional = SCHEMA_RULE_PAIR;
+    else if (value != SCHEMA_NEVER)
+        TRY(write_pair(c, SCHEMA_RULE_STRING, value, &object->additional));
+    return ERR_OK;
 }
 
 /* Names that match the same patterns, and their value: a pair. SCHEMA_NEVER: there are none. */
@@ -502,15 +426,7 @@ static enum err compile_kind(struct schema_compiler *c, const struct schema_all 
     if (value == SCHEMA_NEVER)
         return ERR_OK;
     TRY(schema_dfa_write(object->dfa, &wanted, &name));
-    if (name == SCHEMA_NEVER)
-        return ERR_OK;
-    TRY(schema_rule_begin(c, pair));
-    schema_put(c, "\"\\\"\"");
-    schema_put_rule(c, name);
-    schema_put(c, "\":\"");
-    schema_put_space(c);
-    schema_put_rule(c, value);
-    return schema_rule_end(c);
+    return name != SCHEMA_NEVER ? write_pair(c, name, value, pair) : ERR_OK;
 }
 
 /* All names that are not declared, by the patterns that they match. */
@@ -722,23 +638,19 @@ static enum err write_map(struct schema_compiler *c, const struct object *object
 static enum err compile_object(struct schema_compiler *c, const struct schema_all *all,
                                struct object *object, uint32_t *rule)
 {
-    struct name_node names = {.code = 0};
-    size_t nodes = 0;
     bool never;
 
     *rule = SCHEMA_NEVER;
     TRY(collect_names(c, all, object));
     TRY(decide_additional(c, all, object));
     TRY(compile_patterns(c, all, object));
-    for (size_t i = 0; i < object->count && !object->closed && object->dfa == NULL; i++)
-        TRY(insert_name(c, &names, object->properties[i].name, &nodes));
     TRY(compile_values(c, all, object, &never));
     if (never)
         return ERR_OK;
     if (object->dfa != NULL)
         TRY(compile_kinds(c, all, object));
     else if (!object->closed)
-        TRY(compile_additional(c, all, object, &names));
+        TRY(compile_any_name(c, all, object));
     TRY(check_counts(c, all, object));
     if (object->count == 0 && object->additional == SCHEMA_RULE_PAIR && object->min == 0 &&
         object->max == SCHEMA_FOREVER) {

@@ -567,6 +567,14 @@ static void test_limits(void **state)
         buf_append_str(&source, "}}");
         assert_err(compile_text(&source), over ? ERR_LIMIT : ERR_OK);
     }
+    /* Names that additional ones must differ from. */
+    for (int longer = 0; longer < 2; longer++) {
+        for (int i = 0; i < SCHEMA_PROPERTIES_MAX; i++)
+            buf_appendf(&source, "%s\"p%*d\":{}", i ? "," : "{\"properties\":{", longer ? 40 : 3,
+                        i);
+        buf_append_str(&source, "},\"additionalProperties\":true}");
+        assert_err(compile_text(&source), longer ? ERR_UNSUPPORTED : ERR_OK);
+    }
     /* 2^40 combinations. */
     buf_append_str(&source, "{\"allOf\":[");
     for (int i = 0; i < 40; i++)
