@@ -22,7 +22,6 @@ enum {
     REF_DEPTH_MAX = 8,
     PLAIN_STEPS_MAX = 4096,      /* of one parameter */
     PLAIN_STEPS_ALL_MAX = 65536, /* of all parameters of all tools */
-    CHUNK = 256,
     NAME_BYTES = 32
 };
 
@@ -128,35 +127,26 @@ static enum err refuse(struct constraint_writer *writer, const struct param *par
 
 /* ---- text between tags ---- */
 
-/* x{min,max} of the characters (c) or chunks (k) of a text. */
-static void put_times(struct constraint_writer *writer, const struct param *param, char of,
-                      uint64_t min, uint64_t max)
+/* For the rules of a value. */
+static struct schema_options options_of(struct constraint_writer *writer, const struct param *param,
+                                        char prefix[2 * NAME_BYTES])
 {
-    if (max > 0)
-        buf_appendf(writer->out, "%s-%c{%llu,%llu} ", param->rule, of, (unsigned long long)min,
-                    (unsigned long long)max);
+    snprintf(prefix, 2 * NAME_BYTES, "%s-", param->rule);
+    return (struct schema_options){.root = param->rule,
+                                   .prefix = prefix,
+                                   .document = writer->tools[param->tool].schema,
+                                   .work = &writer->work};
 }
 
-/* In chunks, as in schema_write.c: the library expands repetitions. */
-static void put_length(struct constraint_writer *writer, const struct param *param, uint64_t min,
-                       uint64_t max)
+static enum err put_length(struct constraint_writer *writer, const struct param *param,
+                           uint64_t min, uint64_t max)
 {
-    uint64_t more = max - min;
+    char prefix[2 * NAME_BYTES], pattern[64];
+    struct schema_options options = options_of(writer, param, prefix);
 
-    buf_appendf(writer->out, "%s-c ::= [^<]\n%s-k ::= %s-c{%d}\n", param->rule, param->rule,
-                param->rule, CHUNK);
-    buf_appendf(writer->out, "%s ::= \"\" ", param->rule);
-    put_times(writer, param, 'k', min / CHUNK, min / CHUNK);
-    put_times(writer, param, 'c', min % CHUNK, min % CHUNK);
-    if (more >= CHUNK) {
-        constraint_put(writer, "( ");
-        put_times(writer, param, 'k', 0, more / CHUNK - 1);
-        put_times(writer, param, 'c', 0, CHUNK - 1);
-        constraint_put(writer, "| ");
-        put_times(writer, param, 'k', more / CHUNK, more / CHUNK);
-    }
-    put_times(writer, param, 'c', 0, more % CHUNK);
-    constraint_put(writer, more >= CHUNK ? ")\n" : "\n");
+    snprintf(pattern, sizeof(pattern), "[^<]{%llu,%llu}", (unsigned long long)min,
+             (unsigned long long)max);
+    return schema_write_regex(str_from(pattern), &options, writer->out, writer->info);
 }
 
 static void put_free(struct constraint_writer *writer, const struct param *param, struct str end)
@@ -220,20 +210,15 @@ static enum err put_string(struct constraint_writer *writer, const struct param 
     if ((min && !yyjson_is_uint(min)) || (max && !yyjson_is_uint(max)) || low > high ||
         high > SCHEMA_REPEAT_MAX)
         return refuse(writer, param, "its lengths are not numbers, or are too large");
-    put_length(writer, param, low, high);
-    return ERR_OK;
+    return put_length(writer, param, low, high);
 }
 
 static enum err put_json(struct constraint_writer *writer, const struct param *param)
 {
     char prefix[2 * NAME_BYTES];
-    struct schema_options options = {.root = param->rule,
-                                     .prefix = prefix,
-                                     .document = writer->tools[param->tool].schema,
-                                     .work = &writer->work};
-
-    snprintf(prefix, sizeof(prefix), "%s-", param->rule);
+    struct schema_options options = options_of(writer, param, prefix);
     enum err err = schema_write_gbnf(param->schema, &options, writer->out, writer->info);
+
     if (err == ERR_OK || err == ERR_NOMEM)
         return err;
     return err_wrap(writer->info, err, "tool '%.*s', parameter '%.*s'",
