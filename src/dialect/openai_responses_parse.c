@@ -217,15 +217,15 @@ static const struct {
     struct str type;
     item_fn *add;
 } item_types[] = {
-    {{"message", 7}, add_message},
-    {{"function_call", 13}, add_call},
-    {{"function_call_output", 20}, add_output},
-    {{"reasoning", 9}, add_reasoning},
-    {{"custom_tool_call", 16}, add_custom_call},
-    {{"custom_tool_call_output", 23}, add_output},
-    {{"compaction", 10}, add_compaction},
-    {{"additional_tools", 16}, add_nothing}, /* openai_responses_tools.c */
-    {{"item_reference", 14}, refuse_reference},
+    {STR("message"), add_message},
+    {STR("function_call"), add_call},
+    {STR("function_call_output"), add_output},
+    {STR("reasoning"), add_reasoning},
+    {STR("custom_tool_call"), add_custom_call},
+    {STR("custom_tool_call_output"), add_output},
+    {STR("compaction"), add_compaction},
+    {STR("additional_tools"), add_nothing}, /* openai_responses_tools.c */
+    {STR("item_reference"), refuse_reference},
 };
 
 /* Calls of tools that OpenAI runs itself, and their results, of a conversation that began there.

@@ -136,20 +136,20 @@ struct frame {
 
 /* A message that is not the last ends with <|end|>. */
 static const struct constraint_exit harmony_exits[] = {
-    {{"<|end|>", 7}, "\"<|start|>assistant\" next"},
-    {{"<|start|>", 9}, NULL},
-    {{"<|channel|>", 11}, NULL},
-    {{"<|call|>", 8}, NULL},
-    {{"<|return|>", 10}, NULL},
+    {STR("<|end|>"), "\"<|start|>assistant\" next"},
+    {STR("<|start|>"), NULL},
+    {STR("<|channel|>"), NULL},
+    {STR("<|call|>"), NULL},
+    {STR("<|return|>"), NULL},
 };
 
 static const struct constraint_exit muse_exits[] = {
-    {{"<|eom|>", 7}, "\"<|start|>assistant\" next"},
-    {{"<|start|>", 9}, NULL},
-    {{"<|eot|>", 7}, NULL},
+    {STR("<|eom|>"), "\"<|start|>assistant\" next"},
+    {STR("<|start|>"), NULL},
+    {STR("<|eot|>"), NULL},
 };
 
-static const struct constraint_exit recipient_exits[] = {{{">>>", 3}, "next"}};
+static const struct constraint_exit recipient_exits[] = {{STR(">>>"), "next"}};
 
 static const struct frame harmony = {
     "<|start|>assistant",

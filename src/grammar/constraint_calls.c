@@ -48,11 +48,6 @@ static enum shape shape_of(const struct call_format *format)
     }
 }
 
-static bool parallel(const struct constraint_writer *writer)
-{
-    return writer->request->parallel;
-}
-
 /* ---- arguments as one object ---- */
 
 /* A schema that accepts objects that satisfy the document's root. */
@@ -78,7 +73,7 @@ static enum err put_schema(struct constraint_writer *writer, yyjson_val *schema,
 }
 
 /* The arguments of a tool as one JSON object: the rule args-INDEX. */
-static enum err constraint_put_arguments(struct constraint_writer *writer, size_t index)
+static enum err put_arguments(struct constraint_writer *writer, size_t index)
 {
     const struct tool *tool = &writer->tools[index];
     char root[32], prefix[32];
@@ -188,7 +183,7 @@ static enum err put_tool(struct constraint_writer *writer, size_t index)
     else if (form == CALL_EXPRESSION && !json)
         TRY(constraint_put_expr_params(writer, index));
     else
-        TRY(constraint_put_arguments(writer, index));
+        TRY(put_arguments(writer, index));
     buf_appendf(writer->out, "call-%zu ::= ", index);
     if (json)
         put_object_call(writer, index);
@@ -229,7 +224,7 @@ static void put_after_single(struct constraint_writer *writer, size_t opener, bo
     const char *call = spaced ? "ws call ws @" : "call @";
 
     constraint_put(writer, call, closer);
-    if (!parallel(writer))
+    if (!writer->request->parallel)
         return;
     constraint_put(writer, "( \"\\n\"? @", writer->format->openers[opener]);
     constraint_put(writer, call, closer);
@@ -242,7 +237,7 @@ static void put_after_list(struct constraint_writer *writer, size_t opener)
     bool open = str_ends(writer->format->openers[opener], STR("["));
 
     constraint_put(writer, open ? "ws call " : "ws \"[\" ws call ");
-    constraint_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    constraint_put(writer, writer->request->parallel ? "( \",\" ws call )* " : "");
     constraint_put(writer, "ws \"]\" ws @", closer_of(writer, opener));
 }
 
@@ -253,7 +248,7 @@ static void put_after_section(struct constraint_writer *writer, size_t opener)
     bool alone = str_eq(writer->format->openers[opener], begin);
 
     constraint_put(writer, alone ? "call " : "\"\\n\"? @call ", begin);
-    if (parallel(writer))
+    if (writer->request->parallel)
         constraint_put(writer, "( \"\\n\"? @call )* ", begin);
     if (!alone)
         constraint_put(writer, "\"\\n\"? @", closer_of(writer, opener));
@@ -265,7 +260,7 @@ static void put_after_items(struct constraint_writer *writer)
     bool lines = is_lines(writer->format);
 
     constraint_put(writer, lines ? "\"\\n\" call " : "\"[\" call ");
-    if (parallel(writer))
+    if (writer->request->parallel)
         constraint_put(writer, lines ? "( \"\\n\" call )* " : "( \",\" \" \"? call )* ");
     constraint_put(writer, lines ? "\"\\n\" @" : "\"]\" @", closer_of(writer, 0));
 }
@@ -274,9 +269,9 @@ static void put_after_items(struct constraint_writer *writer)
 static void put_after_mistral(struct constraint_writer *writer)
 {
     constraint_put(writer, "( ws \"[\" ws call ");
-    constraint_put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    constraint_put(writer, writer->request->parallel ? "( \",\" ws call )* " : "");
     constraint_put(writer, "ws \"]\" | named ");
-    if (parallel(writer))
+    if (writer->request->parallel)
         constraint_put(writer, "( @named )* ", writer->format->openers[0]);
     constraint_put(writer, ")\nnamed ::= ");
     for (size_t i = 0; i < writer->tools_count; i++) {
@@ -351,7 +346,7 @@ static enum err put_message_calls(struct constraint_writer *writer)
 
     for (size_t i = 0; i < writer->tools_count; i++) {
         TRY(check_name(writer, writer->tools[i].name));
-        TRY(tags ? constraint_put_xml_params(writer, i) : constraint_put_arguments(writer, i));
+        TRY(tags ? constraint_put_xml_params(writer, i) : put_arguments(writer, i));
         if (harmony)
             constraint_put(writer, "to-# ::= \" to=functions.\" @\n", i, writer->tools[i].name);
         if (tags) {
@@ -382,7 +377,7 @@ enum err constraint_put_calls(struct constraint_writer *writer)
         constraint_put(writer, any ? "| @after-# " : "@after-# ", openers[i], i);
     constraint_put(writer, any && writer->format->bare ? "| " : "");
     if (writer->format->bare)
-        constraint_put(writer, parallel(writer) ? "call ( \";\" ws call )* " : "call ");
+        constraint_put(writer, writer->request->parallel ? "call ( \";\" ws call )* " : "call ");
     constraint_put(writer, "\n");
     return ERR_OK;
 }

@@ -391,7 +391,7 @@ static enum err put_param(struct constraint_writer *writer, struct param *param,
     snprintf(param->rule, sizeof(param->rule), "v%zu-%zu", param->tool, param->index);
     buf_init(&end, CONSTRAINT_BYTES_MAX);
     tc_value_end(writer->format, param->key, &end);
-    param->end = tc_text(&end);
+    param->end = buf_text(&end);
     enum err err = end.err;
     bool named = writer->format->value_tail.len > 0; /* the closing tag repeats the name */
     if (err == ERR_OK && named && param->end.len > CONSTRAINT_MARKER_CHARS_MAX)

@@ -180,7 +180,7 @@ void tc_arguments(struct toolcall *call, struct str json)
 void tc_flush(struct toolcall *call)
 {
     if (call->out.err == ERR_OK)
-        tc_arguments(call, tc_text(&call->out));
+        tc_arguments(call, buf_text(&call->out));
 }
 
 void tc_end(struct toolcall *call)

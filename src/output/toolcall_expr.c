@@ -32,7 +32,7 @@ static enum tc_step calls_over(struct toolcall *call)
 /* The first letter cannot distinguish print(f()) from a tool called printer. */
 static enum tc_step skip_print(struct toolcall *call)
 {
-    static const struct str print = {"print(", 6};
+    static const struct str print = STR("print(");
 
     switch (marker_match(tc_rest(call), print)) {
     case MARKER_PART:
@@ -103,7 +103,7 @@ static enum tc_step step_name(struct toolcall *call)
     buf_clear(&call->name);
     buf_append(&call->name, text.ptr, len);
     tc_eat(call, len + 1);
-    struct str name = tc_text(&call->name);
+    struct str name = buf_text(&call->name);
     if (call->format->bare && str_ends(name, STR(".call"))) { /* Llama */
         buf_truncate(&call->name, name.len - 5);
         name.len -= 5;
@@ -136,7 +136,7 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
     if (len == 0 || len > TC_NAME_MAX || text.ptr[at] != format->between) {
         if (format->open != '(')
             return MARKER_NO;
-        key = tc_parameter(call, tc_text(&call->name), call->position);
+        key = tc_parameter(call, buf_text(&call->name), call->position);
         *used = 0;
     }
     if (key.len == 0 || key.len > TC_NAME_MAX)
@@ -182,7 +182,7 @@ static enum marker_match bare_text(struct toolcall *call, struct str text, size_
 /* The value, of the type that the schema demands: a quoted number is a number. */
 static enum marker_match read_value(struct toolcall *call, struct str text, size_t *used)
 {
-    unsigned types = tc_types(call, tc_text(&call->name), tc_text(&call->key));
+    unsigned types = tc_types(call, buf_text(&call->name), buf_text(&call->key));
     size_t begin = call->out.len;
     enum marker_match match = tc_literal(text, call->format->quote, &call->out, used);
 
@@ -194,7 +194,7 @@ static enum marker_match read_value(struct toolcall *call, struct str text, size
     if (match == MARKER_YES && types != 0 && !(types & TC_STRING) && literal.len > 0 &&
         literal.ptr[0] == '"' && tc_decode(literal, &call->late)) {
         buf_truncate(&call->out, begin);
-        tc_value(&call->out, tc_text(&call->late), types);
+        tc_value(&call->out, buf_text(&call->late), types);
     }
     return match;
 }
@@ -232,7 +232,7 @@ static enum tc_step step_arg(struct toolcall *call)
     if (match == MARKER_YES) {
         buf_clear(&call->out);
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
-        json_scan_escape(&call->out, tc_text(&call->key));
+        json_scan_escape(&call->out, buf_text(&call->key));
         buf_append_str(&call->out, "\":");
         match = read_value(call, str_skip(text, used), &value);
     }

@@ -27,11 +27,6 @@ enum tc_mode { TC_CONTENT, TC_CALLS, TC_DEAD };
 
 typedef enum tc_step tc_step_fn(struct toolcall *call);
 
-static inline struct str tc_text(const struct buf *buf)
-{
-    return (struct str){buf_str(buf), buf->len};
-}
-
 struct toolcall {
     const struct call_format *format;     /* of the calls, or the first one in content */
     const struct call_format *formats[2]; /* those that the text may have; the second may be NULL */

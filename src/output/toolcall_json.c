@@ -56,14 +56,14 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     buf_clear(&call->late);
     json_scan_init(&scan);
     (void)json_scan_text(&scan, (struct str){tc_rest(call).ptr, len}, &used, &call->late);
-    bool good = tc_decode(tc_text(&call->late), &call->out);
-    struct str inner = str_trim(tc_text(&call->out));
+    bool good = tc_decode(buf_text(&call->late), &call->out);
+    struct str inner = str_trim(buf_text(&call->out));
     good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
     buf_clear(&call->late);
     if (good && inner.len > 0) { /* again, for control characters inside it */
         json_scan_init(&scan);
         (void)json_scan_text(&scan, inner, &used, &call->late);
-        tc_arguments(call, tc_text(&call->late));
+        tc_arguments(call, buf_text(&call->late));
         buf_clear(&call->late);
     }
     return good;
@@ -309,7 +309,7 @@ static enum tc_step step_key(struct toolcall *call)
 
 static enum tc_step step_colon(struct toolcall *call)
 {
-    struct str key = tc_text(&call->key);
+    struct str key = buf_text(&call->key);
     int which;
     enum tc_step step = tc_one_of(call, &STR(":"), 1, &which);
 
@@ -336,9 +336,9 @@ static enum tc_step step_name(struct toolcall *call)
 
     if (step != TC_DONE)
         return step;
-    step = tc_begin(call, tc_text(&call->name));
+    step = tc_begin(call, buf_text(&call->name));
     if (step == TC_AGAIN)
-        tc_arguments(call, tc_text(&call->late));
+        tc_arguments(call, buf_text(&call->late));
     call->state = NEXT;
     return step;
 }
@@ -365,7 +365,7 @@ static enum tc_step step_value(struct toolcall *call)
 
 static enum tc_step step_next(struct toolcall *call)
 {
-    static const struct str marks[] = {{",", 1}, {"}", 1}};
+    static const struct str marks[] = {STR(","), STR("}")};
     int which;
     enum tc_step step = tc_one_of(call, marks, COUNT_OF(marks), &which);
 

@@ -63,14 +63,10 @@ static enum marker_match read_hex(struct reader *reader, size_t digits)
     for (size_t i = 0; i < digits; i++) {
         if (i == reader->text.len)
             return MARKER_PART;
-        char c = reader->text.ptr[i];
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-                         : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
-                                                : 16;
-        if (digit == 16)
+        int digit = str_hex(reader->text.ptr[i]);
+        if (digit < 0)
             return MARKER_NO;
-        code = code << 4 | digit;
+        code = code << 4 | (uint32_t)digit;
     }
     if (code > 0x10ffff)
         return MARKER_NO;
@@ -150,8 +146,8 @@ static enum marker_match read_word(struct reader *reader)
     static const struct {
         struct str word, json;
     } words[] = {
-        {{"True", 4}, {"true", 4}}, {{"False", 5}, {"false", 5}}, {{"None", 4}, {"null", 4}},
-        {{"true", 4}, {"true", 4}}, {{"false", 5}, {"false", 5}}, {{"null", 4}, {"null", 4}},
+        {STR("True"), STR("true")}, {STR("False"), STR("false")}, {STR("None"), STR("null")},
+        {STR("true"), STR("true")}, {STR("false"), STR("false")}, {STR("null"), STR("null")},
     };
     size_t len = tc_literal_name(reader->text);
     if (len < reader->text.len && reader->text.ptr[len] == '+') /* 1e+3 */

@@ -102,7 +102,7 @@ static struct str word_after(struct str header, struct str marker)
 /* The tool that a message is for; empty if it is for a person or for the model itself. */
 static struct str recipient_of(const struct toolcall *call, struct str header)
 {
-    static const struct str others[] = {{"user", 4}, {"self", 4}, {"assistant", 9}, {"all", 3}};
+    static const struct str others[] = {STR("user"), STR("self"), STR("assistant"), STR("all")};
     struct str to = messages_of(call)->opening.len > 0 ? header : word_after(header, STR("to="));
 
     if (str_starts(to, messages_of(call)->opening))
@@ -120,7 +120,7 @@ static enum tc_step step_header(struct toolcall *call)
 
     if (step != TC_DONE)
         return step;
-    struct str header = tc_text(&call->name);
+    struct str header = buf_text(&call->name);
     struct str tool = recipient_of(call, header);
     if (tool.len > 0) {
         buf_truncate(&call->name, (size_t)(tool.ptr - header.ptr) + tool.len);
@@ -164,7 +164,7 @@ static bool is_known(const struct toolcall *call, struct str name)
 /* The first character of a message to a tool. */
 static enum tc_step step_first(struct toolcall *call)
 {
-    struct str name = tc_text(&call->name);
+    struct str name = buf_text(&call->name);
 
     tc_skip_space(call);
     struct str text = tc_rest(call);

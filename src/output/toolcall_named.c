@@ -58,7 +58,7 @@ static struct str plain_name(struct str name)
 
 static enum tc_step begin(struct toolcall *call)
 {
-    struct str name = str_trim(tc_text(&call->name));
+    struct str name = str_trim(buf_text(&call->name));
 
     tc_json_start(call);
     call->state = call->format->form == CALL_NAMED ? ARGS : PARAM;
@@ -245,7 +245,7 @@ static enum tc_step step_key(struct toolcall *call)
 /* string="true" and type="string" say that it is a string, other attributes that it is not. */
 static unsigned value_types(struct toolcall *call, struct str attributes)
 {
-    unsigned types = tc_types(call, str_trim(tc_text(&call->name)), tc_text(&call->key));
+    unsigned types = tc_types(call, str_trim(buf_text(&call->name)), buf_text(&call->key));
     unsigned others = types & ~(unsigned)TC_STRING;
 
     if (str_find(attributes, STR("\"true\"")) != SIZE_MAX ||
@@ -267,7 +267,7 @@ static enum tc_step step_before(struct toolcall *call)
 
     if (format->attributes_end.len > 0) {
         step = tc_until(call, format->attributes_end, &call->late);
-        attributes = tc_text(&call->late);
+        attributes = buf_text(&call->late);
     } else if (format->value_begin.len > 0) {
         step = tc_one_of(call, &format->value_begin, 1, &which);
     }
@@ -277,7 +277,7 @@ static enum tc_step step_before(struct toolcall *call)
         return step;
     call->position = value_types(call, attributes);
     call->kind = format->lines ? NEWLINE : UNDECIDED;
-    tc_value_end(format, tc_text(&call->key), &call->end);
+    tc_value_end(format, buf_text(&call->key), &call->end);
     return tc_go(call, VALUE);
 }
 
@@ -286,7 +286,7 @@ static void begin_argument(struct toolcall *call)
 {
     buf_clear(&call->out);
     buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
-    json_scan_escape(&call->out, str_trim(tc_text(&call->key)));
+    json_scan_escape(&call->out, str_trim(buf_text(&call->key)));
     buf_append_str(&call->out, "\":");
     call->first_arg = false;
 }
@@ -294,7 +294,7 @@ static void begin_argument(struct toolcall *call)
 /* The text of <![CDATA[...]]> is the value, and ends only there. */
 static enum marker_match open_cdata(struct toolcall *call)
 {
-    static const struct str open = {"<![CDATA[", 9};
+    static const struct str open = STR("<![CDATA[");
     struct str text = tc_rest(call);
     enum marker_match match = call->format->cdata ? marker_match(text, open) : MARKER_NO;
 
@@ -347,7 +347,7 @@ static size_t without_newline(const struct toolcall *call, struct str text, size
 
 static enum tc_step step_stream(struct toolcall *call)
 {
-    struct str value_end = tc_text(&call->end);
+    struct str value_end = buf_text(&call->end);
     struct str text = tc_rest(call);
     struct marker_hit hit = marker_find(text, &value_end, 1);
     size_t len = without_newline(call, text, hit.at);
@@ -365,7 +365,7 @@ static enum tc_step step_stream(struct toolcall *call)
 
 static enum tc_step step_whole(struct toolcall *call)
 {
-    struct str value_end = tc_text(&call->end);
+    struct str value_end = buf_text(&call->end);
     struct str text = tc_rest(call);
     struct marker_hit hit = marker_find(str_skip(text, call->seen), &value_end, 1);
 

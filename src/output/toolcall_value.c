@@ -54,9 +54,9 @@ static unsigned type_by_name(struct str name)
         struct str name;
         unsigned type;
     } types[] = {
-        {{"string", 6}, TC_STRING},   {{"integer", 7}, TC_NUMBER}, {{"number", 6}, TC_NUMBER},
-        {{"boolean", 7}, TC_BOOLEAN}, {{"null", 4}, TC_NULL},      {{"object", 6}, TC_OBJECT},
-        {{"array", 5}, TC_ARRAY},
+        {STR("string"), TC_STRING},   {STR("integer"), TC_NUMBER}, {STR("number"), TC_NUMBER},
+        {STR("boolean"), TC_BOOLEAN}, {STR("null"), TC_NULL},      {STR("object"), TC_OBJECT},
+        {STR("array"), TC_ARRAY},
     };
 
     for (size_t i = 0; i < COUNT_OF(types); i++)
@@ -301,7 +301,7 @@ static bool cut_child(struct nest *nest, struct str *text, struct str *key, stru
     rest = str_skip(rest, hit.at + format->key_end.len);
     tc_value_end(format, *key, &nest->end);
     for (size_t at = 0;;) {
-        size_t found = str_find(str_skip(rest, at), tc_text(&nest->end));
+        size_t found = str_find(str_skip(rest, at), buf_text(&nest->end));
         if (found == SIZE_MAX)
             return false;
         at += found;
@@ -342,11 +342,11 @@ static void put_nested(struct nest *nest, struct str text, yyjson_val *schema, u
 
 void tc_nested_value(const struct toolcall *call, struct buf *out, struct str value)
 {
-    yyjson_val *schema = find_schema(call, tc_text(&call->name));
+    yyjson_val *schema = find_schema(call, buf_text(&call->name));
     struct nest nest = {.format = call->format, .walk = {.root = schema}, .out = out};
 
     buf_init(&nest.end, 2 * TC_NAME_MAX);
-    put_nested(&nest, value, child_schema(&nest, schema, tc_text(&call->key), false, 0), 0);
+    put_nested(&nest, value, child_schema(&nest, schema, buf_text(&call->key), false, 0), 0);
     if (nest.end.err == ERR_NOMEM)
         out->err = ERR_NOMEM;
     buf_fini(&nest.end);
