@@ -12,6 +12,7 @@
  */
 #include <stdio.h>
 
+#include "base/json_alc.h"
 #include "grammar/constraint_impl.h"
 #include "grammar/schema.h"
 
@@ -63,7 +64,8 @@ static enum err put_schema(struct constraint_writer *writer, yyjson_val *schema,
 {
     if (says_object(schema))
         return schema_write_gbnf(schema, options, writer->out, writer->info);
-    yyjson_doc *doc = yyjson_read(object_too, sizeof(object_too) - 1, 0);
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)object_too, sizeof(object_too) - 1, 0,
+                                       json_alc(), NULL);
     if (doc == NULL)
         return err_set(writer->info, ERR_NOMEM, "no memory for the grammar of a tool");
     options->document = schema;

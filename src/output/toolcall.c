@@ -93,7 +93,7 @@ enum tc_step tc_until(struct toolcall *call, struct str marker, struct buf *buf)
         return tc_bad(call, "the name is too long");
     if (hit.which < 0)
         return TC_WAIT;
-    buf_clear(buf);
+    tc_clear(buf);
     buf_append(buf, text.ptr, hit.at);
     tc_eat(call, hit.at + marker.len);
     return TC_DONE;
@@ -305,14 +305,29 @@ static void fail(struct toolcall *call, const char *reason)
     tc_emit(call, OUTPUT_ERROR, str_from(reason));
 }
 
+/* Errors of buffers stay until the end (tc_clear). */
+static enum err error_of(const struct toolcall *call)
+{
+    const struct buf *bufs[] = {&call->in,  &call->out,  &call->name,
+                                &call->key, &call->late, &call->end};
+
+    for (size_t i = 0; i < COUNT_OF(bufs); i++)
+        if (bufs[i]->err != ERR_OK)
+            return bufs[i]->err;
+    return ERR_OK;
+}
+
 static enum err run(struct toolcall *call)
 {
     enum tc_step step = TC_AGAIN;
 
     while (step == TC_AGAIN && call->mode != TC_DEAD) {
-        step = call->mode == TC_CONTENT ? step_content(call) : call->steps[call->state](call);
+        if (error_of(call) != ERR_NOMEM)
+            step = call->mode == TC_CONTENT ? step_content(call) : call->steps[call->state](call);
         assert(step != TC_DONE);
-        if (call->out.err == ERR_LIMIT || call->late.err == ERR_LIMIT)
+        if (error_of(call) == ERR_NOMEM)
+            return ERR_NOMEM; /* the text is not to blame for what the step has found */
+        if (error_of(call) == ERR_LIMIT)
             step = tc_bad(call, "the arguments are too long");
         if (step == TC_BAD)
             fail(call, call->reason);
@@ -322,11 +337,6 @@ static enum err run(struct toolcall *call)
     buf_consume(&call->in, call->at);
     call->at = 0;
     check_state(call);
-    const struct buf *bufs[] = {&call->in,  &call->out,  &call->name,
-                                &call->key, &call->late, &call->end};
-    for (size_t i = 0; i < COUNT_OF(bufs); i++)
-        if (bufs[i]->err == ERR_NOMEM)
-            return ERR_NOMEM;
     return ERR_OK;
 }
 

@@ -100,7 +100,7 @@ static enum tc_step step_name(struct toolcall *call)
         return TC_WAIT;
     if (text.ptr[len] != call->format->open)
         return tc_bad(call, "the call is not of the form that was announced");
-    buf_clear(&call->name);
+    tc_clear(&call->name);
     buf_append(&call->name, text.ptr, len);
     tc_eat(call, len + 1);
     struct str name = buf_text(&call->name);
@@ -141,7 +141,7 @@ static enum marker_match read_key(struct toolcall *call, struct str text, size_t
     }
     if (key.len == 0 || key.len > TC_NAME_MAX)
         return MARKER_NO;
-    buf_clear(&call->key);
+    tc_clear(&call->key);
     buf_append(&call->key, key.ptr, key.len);
     return MARKER_YES;
 }
@@ -230,7 +230,7 @@ static enum tc_step step_arg(struct toolcall *call)
     call->seen = text.len;
     enum marker_match match = read_key(call, text, &used);
     if (match == MARKER_YES) {
-        buf_clear(&call->out);
+        tc_clear(&call->out);
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
         json_scan_escape(&call->out, buf_text(&call->key));
         buf_append_str(&call->out, "\":");

@@ -27,6 +27,12 @@ enum tc_mode { TC_CONTENT, TC_CALLS, TC_DEAD };
 
 typedef enum tc_step tc_step_fn(struct toolcall *call);
 
+/* Empties a buffer. Unlike buf_clear, it keeps an error, for the caller of the step. */
+static inline void tc_clear(struct buf *buf)
+{
+    buf_truncate(buf, 0);
+}
+
 struct toolcall {
     const struct call_format *format;     /* of the calls, or the first one in content */
     const struct call_format *formats[2]; /* those that the text may have; the second may be NULL */

@@ -37,12 +37,16 @@ static enum tc_step scan_result(struct toolcall *call, enum json_scan_result res
 
 bool tc_decode(struct str text, struct buf *buf)
 {
-    yyjson_doc *doc = yyjson_read(text.ptr, text.len, YYJSON_READ_ALLOW_INVALID_UNICODE);
+    yyjson_read_err bad;
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len,
+                                       YYJSON_READ_ALLOW_INVALID_UNICODE, json_alc(), &bad);
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct str decoded = json_get_text(root);
 
-    buf_clear(buf);
+    tc_clear(buf);
     buf_append(buf, decoded.ptr, decoded.len);
+    if (doc == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        buf->err = ERR_NOMEM;
     yyjson_doc_free(doc);
     return root != NULL;
 }
@@ -53,18 +57,18 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     struct json_scan scan;
     size_t used;
 
-    buf_clear(&call->late);
+    tc_clear(&call->late);
     json_scan_init(&scan);
     (void)json_scan_text(&scan, (struct str){tc_rest(call).ptr, len}, &used, &call->late);
     bool good = tc_decode(buf_text(&call->late), &call->out);
     struct str inner = str_trim(buf_text(&call->out));
     good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
-    buf_clear(&call->late);
+    tc_clear(&call->late);
     if (good && inner.len > 0) { /* again, for control characters inside it */
         json_scan_init(&scan);
         (void)json_scan_text(&scan, inner, &used, &call->late);
         tc_arguments(call, buf_text(&call->late));
-        buf_clear(&call->late);
+        tc_clear(&call->late);
     }
     return good;
 }
@@ -109,7 +113,7 @@ static enum tc_step tc_json_arguments(struct toolcall *call)
         call->kind = text.ptr[0] == '{' ? OBJECT : TEXT;
         return TC_AGAIN;
     }
-    buf_clear(&call->out);
+    tc_clear(&call->out);
     enum json_scan_result result = json_scan_text(&call->json, tc_rest(call), &used, &call->out);
     tc_flush(call);
     tc_eat(call, used);
@@ -272,8 +276,8 @@ static enum tc_step step_item(struct toolcall *call)
         call->state = KEY;
         call->mid = true;
         call->has_args = false;
-        buf_clear(&call->name);
-        buf_clear(&call->late);
+        tc_clear(&call->name);
+        tc_clear(&call->late);
         return TC_AGAIN;
     }
     if (text.ptr[0] == '[' && !call->list && !call->any) {

@@ -136,7 +136,7 @@ static enum tc_step step_name(struct toolcall *call)
         return tc_bad(call, "the name is too long");
     if (hit.which < 0)
         return TC_WAIT;
-    buf_clear(&call->name);
+    tc_clear(&call->name);
     buf_append(&call->name, text.ptr, hit.at);
     tc_eat(call, hit.at + (marked && hit.which < 2 ? ends[hit.which].len : 0));
     if (marked && hit.which == 1)
@@ -284,7 +284,7 @@ static enum tc_step step_before(struct toolcall *call)
 /* {"key": or ,"key": */
 static void begin_argument(struct toolcall *call)
 {
-    buf_clear(&call->out);
+    tc_clear(&call->out);
     buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
     json_scan_escape(&call->out, str_trim(buf_text(&call->key)));
     buf_append_str(&call->out, "\":");
@@ -300,7 +300,7 @@ static enum marker_match open_cdata(struct toolcall *call)
 
     if (match == MARKER_YES) {
         tc_eat(call, open.len);
-        buf_clear(&call->end);
+        tc_clear(&call->end);
         buf_append_str(&call->end, "]]>");
         buf_append(&call->end, call->format->value_end.ptr, call->format->value_end.len);
     }
@@ -352,7 +352,7 @@ static enum tc_step step_stream(struct toolcall *call)
     struct marker_hit hit = marker_find(text, &value_end, 1);
     size_t len = without_newline(call, text, hit.at);
 
-    buf_clear(&call->out);
+    tc_clear(&call->out);
     json_scan_escape(&call->out, (struct str){text.ptr, len});
     if (hit.which == 0)
         buf_append_char(&call->out, '"');

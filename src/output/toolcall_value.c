@@ -231,7 +231,7 @@ void tc_value(struct buf *out, struct str text, unsigned types)
 
 void tc_value_end(const struct call_format *format, struct str key, struct buf *out)
 {
-    buf_clear(out);
+    tc_clear(out);
     buf_append(out, format->value_end.ptr, format->value_end.len);
     if (format->value_tail.len == 0)
         return;
