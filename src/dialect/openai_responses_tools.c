@@ -169,14 +169,17 @@ void openai_write_tools(struct json *json, yyjson_val *body)
 
 void openai_write_input(struct json *json, struct str arguments)
 {
+    yyjson_read_err bad = {0};
     yyjson_doc *doc = arguments.len > 0 ? yyjson_read_opts((char *)(uintptr_t)arguments.ptr,
-                                                           arguments.len, 0, json_alc(), NULL)
+                                                           arguments.len, 0, json_alc(), &bad)
                                         : NULL;
     yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
 
     /* Arguments that were truncated, or are not such an object, are passed on as written. */
     json_key_str(json, "input", yyjson_is_str(input) ? json_get_text(input) : arguments);
     yyjson_doc_free(doc);
+    if (bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        json->out->err = ERR_NOMEM;
 }
 
 /* ---- the list for the model ---- */

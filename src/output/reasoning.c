@@ -298,6 +298,8 @@ static enum err run(struct reasoning *reasoning)
         [START] = step_start, [RAW] = step_raw, [THOUGHT] = step_thought,
         [QUOTE] = step_quote, [GAP] = step_gap, [ANSWER] = step_answer};
 
+    if (reasoning->state == RAW) /* `thought` is the opening, and must be whole */
+        TRY(reasoning->thought.err);
     while (steps[reasoning->state](reasoning))
         ;
     buf_consume(&reasoning->in, reasoning->at);

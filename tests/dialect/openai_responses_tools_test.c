@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
+#include "base/mem.h"
+#include "dialect/openai_impl.h"
 #include "support/chat_kit.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
@@ -122,4 +125,25 @@ static void test_refusals(void **state)
         api_assert_refused(&dialect_openai_responses, &bad[i]);
 }
 
-TEST_SUITE(TEST(test_what_becomes_a_function), TEST(test_choices), TEST(test_refusals))
+/* Not the arguments in place of the text that they carry. */
+static void test_no_memory_for_the_text(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    FAULT_LOOP (&fault) {
+        struct buf out;
+        buf_init(&out, 1000);
+        struct json json = json_to(&out);
+        mem_set_fault(&fault);
+        openai_write_input(&json, STR("{\"input\":\"ls\"}"));
+        mem_set_fault(NULL);
+        assert_err(out.err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
+        if (out.err == ERR_OK)
+            assert_string_equal(buf_str(&out), "\"input\":\"ls\"");
+        buf_fini(&out);
+    }
+}
+
+TEST_SUITE(TEST(test_no_memory_for_the_text), TEST(test_what_becomes_a_function),
+           TEST(test_choices), TEST(test_refusals))

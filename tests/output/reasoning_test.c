@@ -291,6 +291,36 @@ static void test_no_memory_is_an_error(void **state)
     reasoning_destroy(&nothing);
 }
 
+static void note_first(const struct output_event *event, void *arg)
+{
+    char *first = arg;
+
+    if (*first == '\0')
+        *first = event->text.ptr[0];
+}
+
+/* The opening that the prompt wrote is repeated, or there is an error. */
+static void test_no_memory_for_the_opening(void **state)
+{
+    struct reasoning_options options = {.marks = reasoning_row(REASONING_THINK, NULL),
+                                        .mode = REASONING_RAW,
+                                        .prompt_tail = STR("<think>\n")};
+    struct fault fault = {0};
+
+    (void)state;
+    FAULT_LOOP (&fault) {
+        char first = '\0';
+        mem_set_fault(&fault);
+        struct reasoning *reasoning = reasoning_create(&options, note_first, &first);
+        enum err err = reasoning_push(reasoning, STR("a</think>b"));
+        mem_set_fault(NULL);
+        assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
+        assert_true(err != ERR_OK || first == '<');
+        reasoning_destroy(&reasoning);
+    }
+}
+
 TEST_SUITE(TEST(test_every_cut_gives_the_same), TEST(test_single_bytes_never_leak),
            TEST(test_random_pieces_give_the_same), TEST(test_modes), TEST(test_limits),
-           TEST(test_long_quotes_are_calls), TEST(test_no_memory_is_an_error))
+           TEST(test_long_quotes_are_calls), TEST(test_no_memory_is_an_error),
+           TEST(test_no_memory_for_the_opening))
