@@ -34,6 +34,7 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     struct json_reader body = {root, "", error, &request->asked};
 
     request->source = GEN_SOURCE_MESSAGES;
+    request->dialect_data = root;
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));
     TRY(read_modalities(&body));
@@ -67,33 +68,44 @@ static void write_logprobs(struct json *json, const struct answer *answer,
     choice->logprobs_sent = choice->logprobs_count;
 }
 
-static void write_call_head(struct json *json, const struct answer_call *call)
+static bool is_custom(const struct answer *answer, const struct answer_call *call)
+{
+    return openai_tools_find(answer->request, str_from(call->name)).custom;
+}
+
+static void write_call_head(struct json *json, const struct answer_call *call, bool custom)
 {
     char id[OPENAI_ID_BYTES];
 
     json_key_text(json, "id", openai_id(id, "call_", call->id));
-    json_key_text(json, "type", "function");
+    json_key_text(json, "type", custom ? "custom" : "function");
 }
 
 /* ---- the whole answer ---- */
 
-static void write_calls(struct json *json, const struct answer_choice *choice)
+static void write_calls(struct json *json, const struct answer *answer,
+                        const struct answer_choice *choice)
 {
     json_key_open(json, "tool_calls", '[');
     for (size_t i = 0; i < choice->calls_count; i++) {
         const struct answer_call *call = &choice->calls[i];
+        bool custom = is_custom(answer, call);
         json_open(json, '{');
-        write_call_head(json, call);
-        json_key_open(json, "function", '{');
+        write_call_head(json, call, custom);
+        json_key_open(json, custom ? "custom" : "function", '{');
         json_key_text(json, "name", call->name);
-        json_key_str(json, "arguments", buf_text(&call->arguments));
+        if (custom)
+            openai_write_input(json, buf_text(&call->arguments));
+        else
+            json_key_str(json, "arguments", buf_text(&call->arguments));
         json_close(json, '}');
         json_close(json, '}');
     }
     json_close(json, ']');
 }
 
-static void write_message(struct json *json, const struct answer_choice *choice)
+static void write_message(struct json *json, const struct answer *answer,
+                          const struct answer_choice *choice)
 {
     json_key_open(json, "message", '{');
     json_key_text(json, "role", "assistant");
@@ -106,7 +118,7 @@ static void write_message(struct json *json, const struct answer_choice *choice)
     if (choice->reasoning.len > 0)
         json_key_str(json, "reasoning_content", buf_text(&choice->reasoning));
     if (choice->calls_count > 0)
-        write_calls(json, choice);
+        write_calls(json, answer, choice);
     json_close(json, '}');
 }
 
@@ -119,7 +131,7 @@ static void chat_body(struct answer *answer, struct buf *out)
         struct answer_choice *choice = &answer->choices[i];
         json_open(&json, '{');
         json_key_uint(&json, "index", i);
-        write_message(&json, choice);
+        write_message(&json, answer, choice);
         write_logprobs(&json, answer, choice);
         if (answer->request->return_tokens)
             openai_write_tokens(&json, "token_ids", choice->tokens, choice->tokens_count);
@@ -191,9 +203,9 @@ static void chat_progress(struct answer *answer, uint32_t done, struct buf *out)
     openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
 }
 
-/* A piece of a call; the first one has the id and name. */
+/* A piece of a call; the first one has the id and name. A custom tool's text comes as a whole. */
 static void write_call_delta(struct json *json, const struct answer_call *call,
-                             const struct output_event *event)
+                             const struct output_event *event, bool custom)
 {
     bool first = event->type == OUTPUT_CALL_BEGIN;
 
@@ -201,40 +213,68 @@ static void write_call_delta(struct json *json, const struct answer_call *call,
     json_open(json, '{');
     json_key_uint(json, "index", event->call);
     if (first)
-        write_call_head(json, call);
-    json_key_open(json, "function", '{');
+        write_call_head(json, call, custom);
+    json_key_open(json, custom ? "custom" : "function", '{');
     if (first)
         json_key_text(json, "name", call->name);
-    json_key_str(json, "arguments", first ? STR_NONE : event->text);
+    if (custom)
+        openai_write_input(json, first ? STR_NONE : buf_text(&call->arguments));
+    else
+        json_key_str(json, "arguments", first ? STR_NONE : event->text);
     json_close(json, '}');
     json_close(json, '}');
     json_close(json, ']');
 }
 
+static void send_call(struct answer *answer, size_t index, const struct output_event *event,
+                      struct buf *out)
+{
+    struct answer_choice *choice = &answer->choices[index];
+    const struct answer_call *call = &choice->calls[event->call];
+    bool custom = is_custom(answer, call);
+
+    if (event->type == (custom ? OUTPUT_CALL_ARGUMENTS : OUTPUT_CALL_END))
+        return;
+    struct json json = delta_begin(answer, index, out);
+    write_call_delta(&json, call, event, custom);
+    delta_end(&json, answer, choice, NULL);
+    openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+}
+
 static void chat_event(struct answer *answer, size_t index, const struct output_event *event,
                        struct buf *out)
 {
-    struct answer_choice *choice = &answer->choices[index];
-
-    if (event->type == OUTPUT_CALL_END || event->type == OUTPUT_ERROR)
-        return; /* the end of the choice reports the one, stream_error the other */
+    if (event->type == OUTPUT_ERROR)
+        return; /* stream_error reports it */
+    if (event->type != OUTPUT_CONTENT && event->type != OUTPUT_REASONING) {
+        send_call(answer, index, event, out);
+        return;
+    }
     struct json json = delta_begin(answer, index, out);
-    if (event->type == OUTPUT_CONTENT)
-        json_key_str(&json, "content", event->text);
-    else if (event->type == OUTPUT_REASONING)
-        json_key_str(&json, "reasoning_content", event->text);
-    else
-        write_call_delta(&json, &choice->calls[event->call], event);
-    delta_end(&json, answer, choice, NULL);
+    json_key_str(&json, event->type == OUTPUT_CONTENT ? "content" : "reasoning_content",
+                 event->text);
+    delta_end(&json, answer, &answer->choices[index], NULL);
     openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+}
+
+/* The text of a custom tool whose call was cut off. */
+static void send_cut_call(struct answer *answer, size_t index, struct buf *out)
+{
+    const struct answer_choice *choice = &answer->choices[index];
+    size_t last = choice->calls_count - 1;
+    struct output_event event = {.type = OUTPUT_CALL_END, .call = (unsigned)last};
+
+    if (choice->calls_count > 0 && !choice->calls[last].complete)
+        send_call(answer, index, &event, out);
 }
 
 static void chat_choice_end(struct answer *answer, size_t index, struct buf *out)
 {
     struct answer_choice *choice = &answer->choices[index];
-    struct json json = delta_begin(answer, index, out);
 
     assert(choice->finish != ANSWER_RUNNING);
+    send_cut_call(answer, index, out);
+    struct json json = delta_begin(answer, index, out);
     delta_end(&json, answer, choice, openai_finish_name(choice->finish));
     openai_chunk_end(&json, answer, openai_chunk_place(answer));
 }

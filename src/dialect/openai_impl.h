@@ -96,9 +96,9 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
 
 /* "tools" of chat completions. */
 enum err openai_read_tools(struct gen_request *request, const struct json_reader *body) NODISCARD;
-/* One of them; a non-empty `fixed` (JSON) replaces its own parameters. */
+/* One of them; a custom one takes a text, and its parameters say so. */
 enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
-                              struct str space, struct str fixed) NODISCARD;
+                              struct str space, bool custom) NODISCARD;
 /* tool_choice and parallel_tool_calls, once the tools are known. */
 enum err openai_read_tool_choice(struct gen_request *request,
                                  const struct json_reader *body) NODISCARD;
@@ -107,7 +107,7 @@ enum err openai_read_tool_choice(struct gen_request *request,
 enum err openai_responses_read_tools(struct gen_request *request,
                                      const struct json_reader *body) NODISCARD;
 
-/* A tool as Responses names it: `space` is empty outside of namespaces. */
+/* A tool as the client names it: `space` is empty outside of the namespaces of Responses. */
 struct openai_tool_name {
     struct str space, name;
     bool custom; /* takes free text, not arguments */
@@ -116,12 +116,14 @@ struct openai_tool_name {
 /* The name by which the model knows a function of a namespace, which may be empty; in the arena. */
 enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
-/* The reverse, using the tools of the request. */
+/* The reverse, using the tools of the request, whose dialect_data is its body. */
 struct openai_tool_name openai_tools_find(const struct gen_request *request, struct str flat);
 /* "tools" of a response: as sent, and functions completed by the members that they lack. */
 void openai_write_tools(struct json *json, yyjson_val *body);
 /* "input": the text of a custom tool, from the arguments that carry it. */
 void openai_write_input(struct json *json, struct str arguments);
+/* The reverse: the text becomes arguments, in the arena. */
+enum err openai_wrap_input(struct gen_request *request, struct str *text) NODISCARD;
 
 /* Parses a Responses request. dialect_data is its body, parts of which are repeated in answers.
  * openai_responses_parse.c */

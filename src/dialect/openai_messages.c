@@ -102,22 +102,35 @@ enum err openai_read_role(const struct json_reader *message, enum role *role)
 /* ---- calls in history ---- */
 
 /* Arguments are text; some clients send the object itself, which is converted to text. */
+static enum err read_arguments(struct gen_request *request, const struct json_reader *function,
+                               struct str *out)
+{
+    yyjson_val *arguments = json_read_get(function, "arguments");
+
+    if (yyjson_is_obj(arguments))
+        return conversation_json(&request->conversation, arguments, out);
+    if (arguments != NULL && !yyjson_is_str(arguments))
+        return json_read_error(function, "arguments", "must be a string");
+    *out = json_get_text(arguments);
+    return ERR_OK;
+}
+
 static enum err read_call(struct gen_request *request, const struct json_reader *call,
                           struct message *message)
 {
-    struct json_reader function;
+    bool custom = yyjson_equals_str(json_read_get(call, "type"), "custom");
+    struct json_reader nested;
     struct tool_call read = {0};
 
     TRY(json_read_str(call, "id", &read.id));
-    TRY(json_need_nested(call, "function", &function));
-    TRY(openai_need_str(&function, "name", &read.name));
-    yyjson_val *arguments = json_read_get(&function, "arguments");
-    if (yyjson_is_obj(arguments))
-        TRY(conversation_json(&request->conversation, arguments, &read.arguments));
-    else if (arguments == NULL || yyjson_is_str(arguments))
-        read.arguments = json_get_text(arguments);
-    else
-        return json_read_error(&function, "arguments", "must be a string");
+    TRY(json_need_nested(call, custom ? "custom" : "function", &nested));
+    TRY(openai_need_str(&nested, "name", &read.name));
+    if (custom) {
+        TRY(json_read_content(&nested, "input", &read.arguments));
+        TRY(openai_wrap_input(request, &read.arguments));
+    } else {
+        TRY(read_arguments(request, &nested, &read.arguments));
+    }
     return message_add_call(message, &request->arena, read);
 }
 

@@ -141,24 +141,10 @@ static enum err add_call(struct turn *turn, const struct json_reader *item)
 static enum err add_custom_call(struct turn *turn, const struct json_reader *item)
 {
     struct tool_call call = {0};
-    struct buf text;
 
     TRY(read_call(turn, item, "input", &call));
-    buf_init(&text, turn->request->arena.limit);
-    struct json json = json_to(&text);
-    json_open(&json, '{');
-    json_key_str(&json, "input", call.arguments);
-    json_close(&json, '}');
-    call.arguments = (struct str){NULL, text.len};
-    enum err err = text.err;
-    if (err == ERR_OK) {
-        call.arguments.ptr = arena_strdup(&turn->request->arena, buf_text(&text));
-        err = call.arguments.ptr != NULL
-                  ? message_add_call(&turn->message, &turn->request->arena, call)
-                  : turn->request->arena.err;
-    }
-    buf_fini(&text);
-    return err;
+    TRY(openai_wrap_input(turn->request, &call.arguments));
+    return message_add_call(&turn->message, &turn->request->arena, call);
 }
 
 static enum err add_output(struct turn *turn, const struct json_reader *item)

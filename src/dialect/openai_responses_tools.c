@@ -13,16 +13,14 @@
  *
  * A call is reported as the client declared the tool, which is looked up by the name that the model
  * knows (openai_tools_find): with both names, and with a custom tool's text extracted from its
- * argument. The text is sent whole, at the end, because the model writes it as a JSON string.
+ * argument. The text is sent whole, at the end, because the model writes it as a JSON string. Chat
+ * has custom tools as well, and uses these functions for its calls.
  */
 #include "dialect/openai_impl.h"
 
 #include <stdio.h>
 
 #include "base/json_alc.h"
-
-static const struct str custom_parameters = STR("{\"type\":\"object\",\"properties\":{\"input\":{"
-                                                "\"type\":\"string\"}},\"required\":[\"input\"]}");
 
 enum tool_kind { TOOL_OTHER, TOOL_FUNCTION, TOOL_CUSTOM, TOOL_NAMESPACE };
 
@@ -72,6 +70,14 @@ static bool cut_space(struct str space, struct str *flat)
     return true;
 }
 
+/* Chat has the name in a nested object. */
+static struct str name_of(yyjson_val *tool, enum tool_kind kind)
+{
+    yyjson_val *nested = yyjson_obj_get(tool, kind == TOOL_CUSTOM ? "custom" : "function");
+
+    return json_get_text(yyjson_obj_get(yyjson_is_obj(nested) ? nested : tool, "name"));
+}
+
 /* Finds a function or custom tool by name in the list of namespace `space`. */
 static bool find_named(yyjson_val *tools, struct str space, struct str name,
                        struct openai_tool_name *out)
@@ -82,8 +88,7 @@ static bool find_named(yyjson_val *tools, struct str space, struct str name,
     yyjson_arr_foreach(tools, i, count, tool)
     {
         enum tool_kind kind = kind_of(tool);
-        if ((kind == TOOL_FUNCTION || kind == TOOL_CUSTOM) &&
-            str_eq(json_get_text(yyjson_obj_get(tool, "name")), name)) {
+        if ((kind == TOOL_FUNCTION || kind == TOOL_CUSTOM) && str_eq(name_of(tool, kind), name)) {
             *out = (struct openai_tool_name){space, name, kind == TOOL_CUSTOM};
             return true;
         }
@@ -182,6 +187,23 @@ void openai_write_input(struct json *json, struct str arguments)
         json->out->err = ERR_NOMEM;
 }
 
+enum err openai_wrap_input(struct gen_request *request, struct str *text)
+{
+    struct buf wrapped;
+
+    buf_init(&wrapped, request->arena.limit);
+    struct json json = json_to(&wrapped);
+    json_open(&json, '{');
+    json_key_str(&json, "input", *text);
+    json_close(&json, '}');
+    enum err err = wrapped.err;
+    *text = (struct str){NULL, wrapped.len};
+    if (err == ERR_OK && (text->ptr = arena_strdup(&request->arena, buf_text(&wrapped))) == NULL)
+        err = request->arena.err;
+    buf_fini(&wrapped);
+    return err;
+}
+
 /* ---- the list for the model ---- */
 
 static enum err read_list(struct gen_request *request, const struct json_reader *holder,
@@ -194,9 +216,9 @@ static enum err read_tool(struct gen_request *request, const struct json_reader 
 
     switch (kind_of(tool->object)) {
     case TOOL_FUNCTION:
-        return openai_read_function(request, tool, space, STR_NONE);
+        return openai_read_function(request, tool, space, false);
     case TOOL_CUSTOM:
-        return openai_read_function(request, tool, space, custom_parameters);
+        return openai_read_function(request, tool, space, true);
     case TOOL_NAMESPACE:
         if (space.len > 0)
             return json_read_error(tool, "type", "is 'namespace', which cannot be in another one");

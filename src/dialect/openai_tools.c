@@ -2,6 +2,7 @@
  * openai_tools.c: parses tools and tool_choice.
  *
  *      chat        {"type":"function","function":{"name":...,"parameters":...}}
+ *                  {"type":"custom","custom":{"name":...}}, which takes a text
  *      Responses   {"type":"function","name":...,"parameters":...}, and more:
  *                  openai_responses_tools.c
  *
@@ -11,10 +12,12 @@
 #include "dialect/openai_impl.h"
 
 static const struct str no_parameters = STR("{\"type\":\"object\",\"properties\":{}}");
+static const struct str text_parameters = STR("{\"type\":\"object\",\"properties\":{\"input\":{"
+                                              "\"type\":\"string\"}},\"required\":[\"input\"]}");
 
 /* name, description, parameters, strict; without `parameters` a function takes none. */
 enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
-                              struct str space, struct str fixed)
+                              struct str space, bool custom)
 {
     struct conversation *talk = &request->conversation;
     struct tool read = {0};
@@ -27,8 +30,8 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
     TRY(json_read_content(function, "description", &read.description));
     TRY(json_read_object(function, "parameters", &read.schema));
     TRY(json_read_bool(function, "strict", &read.strict));
-    if (fixed.len > 0 || read.schema == NULL)
-        TRY(conversation_constant(talk, fixed.len > 0 ? fixed : no_parameters, &read.schema));
+    if (custom || read.schema == NULL)
+        TRY(conversation_constant(talk, custom ? text_parameters : no_parameters, &read.schema));
     struct tool *tool = conversation_add_tool(talk);
     if (tool == NULL)
         return request->arena.err;
@@ -39,15 +42,16 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
 
 static enum err read_nested(struct gen_request *request, const struct json_reader *tool)
 {
-    struct json_reader function;
+    struct json_reader nested;
     struct str type = json_get_text(json_read_get(tool, "type"));
+    bool custom = str_eq(type, STR("custom"));
 
-    if (type.len > 0 && !str_eq(type, STR("function")))
+    if (type.len > 0 && !custom && !str_eq(type, STR("function")))
         return json_read_error_kind(tool, API_ERROR_UNSUPPORTED, "type",
                                     "is '" STR_FMT "': only functions can be called here",
                                     STR_ARG(type));
-    TRY(json_need_nested(tool, "function", &function));
-    return openai_read_function(request, &function, STR_NONE, STR_NONE);
+    TRY(json_need_nested(tool, custom ? "custom" : "function", &nested));
+    return openai_read_function(request, &nested, STR_NONE, custom);
 }
 
 enum err openai_read_tools(struct gen_request *request, const struct json_reader *body)
@@ -81,18 +85,20 @@ static bool names_function(yyjson_val *choice)
     return str_eq(type, STR("function")) || str_eq(type, STR("custom"));
 }
 
-/* {"type":"function","function":{"name":...}}; or flat, of another callable type, and perhaps with
- * a namespace. */
+/* {"type":"function","function":{"name":...}}, likewise of custom ones; or flat, and perhaps with a
+ * namespace. */
 static enum err read_name(struct gen_request *request, const struct json_reader *body,
                           yyjson_val *choice, struct tool **tool)
 {
-    yyjson_val *function = yyjson_obj_get(choice, "function");
+    yyjson_val *nested = yyjson_obj_get(choice, "function");
 
+    if (nested == NULL)
+        nested = yyjson_obj_get(choice, "custom");
     if (!names_function(choice))
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "tool_choice",
                                     "must be none, auto, required, or name a function");
     struct str name =
-        json_get_text(yyjson_obj_get(yyjson_is_obj(function) ? function : choice, "name"));
+        json_get_text(yyjson_obj_get(yyjson_is_obj(nested) ? nested : choice, "name"));
     if (name.len == 0)
         return json_read_error(body, "tool_choice", "must have the name of a function");
     TRY(openai_tools_name(request, json_get_text(yyjson_obj_get(choice, "namespace")), &name));

@@ -149,6 +149,34 @@ static void test_two_calls(void **state)
     api_stream_fini(&stream);
 }
 
+#define EXEC ",'tools':[{'type':'custom','custom':{'name':'exec'}}]"
+
+/* The text of a custom tool comes as a whole, also that of a call that was cut off. */
+static void test_custom_calls(void **state)
+{
+    struct api_stream stream;
+
+    (void)state;
+    begin(&stream, BODY(EXEC));
+    say_call(&stream, "exec", "{\"input\": ", "\"ls\\n\"}");
+    api_say(&stream, 0, OUTPUT_CALL_BEGIN, "exec");
+    api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{\"inp");
+    end(&stream, ANSWER_LENGTH);
+    expect_delta(&stream, 0, "{'role':'assistant','content':''}");
+    expect_delta(&stream, 0,
+                 "{'tool_calls':[{'index':0,'id':'call_C0','type':'custom',"
+                 "'custom':{'name':'exec','input':''}}]}");
+    expect_delta(&stream, 0, "{'tool_calls':[{'index':0,'custom':{'input':'ls\\n'}}]}");
+    expect_delta(&stream, 0,
+                 "{'tool_calls':[{'index':1,'id':'call_C1','type':'custom',"
+                 "'custom':{'name':'exec','input':''}}]}");
+    expect_delta(&stream, 0, "{'tool_calls':[{'index':1,'custom':{'input':'{\\'inp'}}]}");
+    expect_finish(&stream, "length", LAST);
+    api_expect(&stream, "data: [DONE]");
+    api_expect_end(&stream);
+    api_stream_fini(&stream);
+}
+
 /* Two choices, mixed; the one that ends last says how it went. */
 static void test_two_choices(void **state)
 {
@@ -344,6 +372,23 @@ static void test_whole_calls(void **state)
                          "'finish_reason':'tool_calls'}]," USAGE_8 LAST "}");
 }
 
+static void test_whole_custom_call(void **state)
+{
+    struct api_stream stream;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_chat, BODY(EXEC));
+    api_add(&stream, 0, OUTPUT_CALL_BEGIN, "exec");
+    api_add(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{\"input\":\"ls\"}");
+    api_add(&stream, 0, OUTPUT_CALL_END, "");
+    api_finish(&stream, 0, ANSWER_CALLS, 8);
+    assert_body(&stream, "{'id':'chatcmpl-ID','object':'chat.completion','created':7,'model':'m',"
+                         "'choices':[{'index':0,'message':{'role':'assistant','content':null,"
+                         "'refusal':null,'tool_calls':[{'id':'call_C0','type':'custom',"
+                         "'custom':{'name':'exec','input':'ls'}}]},'logprobs':null,"
+                         "'finish_reason':'tool_calls'}]," USAGE_8 LAST "}");
+}
+
 static void test_whole_choices(void **state)
 {
     struct api_stream stream;
@@ -380,8 +425,8 @@ static void test_without_memory(void **state)
 }
 
 TEST_SUITE(TEST(test_plain_text), TEST(test_usage_chunk), TEST(test_reasoning),
-           TEST(test_two_calls), TEST(test_two_choices), TEST(test_logprobs),
-           TEST(test_keepalives_and_progress), TEST(test_beginning_that_does_not_fit),
-           TEST(test_timings_per_token), TEST(test_error_in_the_stream), TEST(test_whole_text),
-           TEST(test_token_ids), TEST(test_whole_calls), TEST(test_whole_choices),
-           TEST(test_without_memory))
+           TEST(test_two_calls), TEST(test_custom_calls), TEST(test_whole_custom_call),
+           TEST(test_two_choices), TEST(test_logprobs), TEST(test_keepalives_and_progress),
+           TEST(test_beginning_that_does_not_fit), TEST(test_timings_per_token),
+           TEST(test_error_in_the_stream), TEST(test_whole_text), TEST(test_token_ids),
+           TEST(test_whole_calls), TEST(test_whole_choices), TEST(test_without_memory))

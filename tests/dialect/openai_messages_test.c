@@ -44,6 +44,13 @@ static const struct {
      "'arguments':'{\\'a\\':[1,2]}'}},{'type':'function','function':{'name':'h','arguments':'{}'}}"
      "]},{'role':'tool','content':'r','tool_call_id':'c1'}]",
      false},
+    /* the text of a custom tool is its only argument */
+    {"[{'role':'assistant','tool_calls':[{'id':'c1','type':'custom','custom':{'name':'exec',"
+     "'input':'a\\nb'}}]},{'role':'tool','tool_call_id':'c1','content':'r'}]",
+     "[{'role':'assistant','content':null,'tool_calls':[{'id':'c1','type':'function','function':{"
+     "'name':'exec','arguments':'{\\'input\\':\\'a\\\\nb\\'}'}}]},{'role':'tool','content':'r',"
+     "'tool_call_id':'c1'}]",
+     false},
     /* an assistant's calls are not gone on with */
     {"[{'role':'assistant','content':'x','tool_calls':[{'id':'c','function':{'name':'f'}}]}]",
      "[{'role':'assistant','content':'x','tool_calls':[{'id':'c','type':'function','function':{"

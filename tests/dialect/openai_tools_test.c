@@ -36,6 +36,20 @@ static void test_nested(void **state)
     assert_int_equal(parsed.request.tool_choice, CONSTRAINT_AUTO);
     assert_true(parsed.request.parallel_calls);
     api_parsed_fini(&parsed);
+    parse(
+        &parsed, &dialect_openai_chat,
+        CHAT("'tools':[" NESTED("f") ",{'type':'custom','custom':{'name':'exec','description':'d',"
+                                     "'format':{'type':'text'}}}],'tool_choice':{'type':'custom','"
+                                     "custom':{'name':'exec'}}"));
+    chat_assert_tools(
+        &parsed.request.conversation,
+        api_quote("[{'type':'function','function':{'name':'f'," NO_PARAMETERS "}},"
+                  "{'type':'function','function':{'name':'exec','description':'d','parameters':{"
+                  "'type':'object','properties':{'input':{'type':'string'}},'required':['input']}}}"
+                  "]"));
+    assert_int_equal(parsed.request.tool_choice, CONSTRAINT_NAMED);
+    assert_true(str_eq(parsed.request.tool_name, STR("exec")));
+    api_parsed_fini(&parsed);
 }
 
 static void test_choices(void **state)
@@ -115,8 +129,10 @@ static const struct api_bad bad_chat[] = {
      "tools[0].function.name", "is missing"},
     {CHAT("'tools':[" NESTED("f") ",{'type':'function','function':{'name':'g','parameters':5}}]"),
      API_ERROR_INVALID, "tools[1].function.parameters", "must be an object"},
-    {CHAT("'tools':[{'type':'custom','custom':{'name':'x'}}]"), API_ERROR_UNSUPPORTED,
-     "tools[0].type", "is 'custom'"},
+    {CHAT("'tools':[{'type':'web_search','custom':{'name':'x'}}]"), API_ERROR_UNSUPPORTED,
+     "tools[0].type", "is 'web_search'"},
+    {CHAT("'tools':[{'type':'custom','name':'x'}]"), API_ERROR_INVALID, "tools[0].custom",
+     "is missing"},
     {CHAT("'functions':[{'name':'f'}]"), API_ERROR_UNSUPPORTED, "functions", "send 'tools'"},
     {CHAT("'tool_choice':'any'"), API_ERROR_INVALID, "tool_choice", "must be none, auto, required"},
     {CHAT("'tool_choice':5"), API_ERROR_INVALID, "tool_choice", "must be none, auto, required"},
