@@ -311,7 +311,6 @@ static enum err embedding_parse(struct gen_request *request, yyjson_val *root,
 
     if (embed == NULL)
         return request->arena.err;
-    *embed = (struct embed_request){0};
     TRY(json_read_str(&body, "model", &request->model));
     TRY(json_read_int(&body, "embd_normalize", -1, 2, &norm));
     if (norm != -1 && norm != 2)

@@ -190,17 +190,11 @@ static enum err read_context(struct gen_request *request, const struct json_read
                                               &request->context, &request->context_count);
 }
 
-static enum err add_text(struct gen_request *request, enum role role, struct str text)
-{
-    return conversation_add_text(&request->conversation, role, text) != NULL ? ERR_OK
-                                                                             : request->arena.err;
-}
-
 static enum err add_prompt(struct gen_request *request, const struct json_reader *body)
 {
     struct conversation *talk = &request->conversation;
 
-    TRY(add_text(request, ROLE_USER, request->prompt));
+    TRY(openai_add_text(request, ROLE_USER, request->prompt));
     TRY(read_images(request, body, &talk->messages[talk->count - 1]));
     if (request->pictures.count > 0) /* tokens of pictures mean nothing to a client */
         request->return_tokens = false;
@@ -234,7 +228,7 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
     request->return_tokens = true;
     TRY(read_context(request, &body));
     if (system.len > 0)
-        TRY(add_text(request, ROLE_SYSTEM, system));
+        TRY(openai_add_text(request, ROLE_SYSTEM, system));
     return add_prompt(request, &body);
 }
 

@@ -41,8 +41,7 @@ static enum err compact_parse(struct gen_request *request, yyjson_val *root,
     request->needs_text = true;
     if (request->max_tokens == 0)
         request->max_tokens = SUMMARY_TOKENS_MAX;
-    return conversation_add_text(talk, ROLE_USER, str_from(question)) != NULL ? ERR_OK
-                                                                              : request->arena.err;
+    return openai_add_text(request, ROLE_USER, STR(question));
 }
 
 static void write_item(struct json *json, const struct answer *answer)

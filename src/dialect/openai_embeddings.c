@@ -51,7 +51,6 @@ enum err openai_read_inputs(struct gen_request *request, const struct json_reade
         return request->arena.err;
     embed->count = count;
     embed->field = key;
-    memset(embed->inputs, 0, count * sizeof(*embed->inputs));
     if (!list)
         return read_one(request, body, key, input, &embed->inputs[0]);
     yyjson_arr_foreach(input, i, count, value)
@@ -70,7 +69,6 @@ static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
 
     if (own == NULL)
         return request->arena.err;
-    *own = (struct embeddings){0};
     TRY(json_read_str(&body, "model", &request->model));
     TRY(json_read_uint(&body, "dimensions", 1, UINT32_MAX, &dimensions));
     TRY(json_read_name(&body, "encoding_format", formats, "must be 'float' or 'base64'", &format));

@@ -86,6 +86,9 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
 enum err openai_read_break(struct gen_request *request, const struct json_reader *part,
                            struct message *message, size_t number) NODISCARD;
 
+/* Adds a message that is one text. */
+enum err openai_add_text(struct gen_request *request, enum role role, struct str text) NODISCARD;
+
 /* "role" of a message; ERR_INVALID if it is unknown. */
 enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;
 

@@ -84,6 +84,12 @@ enum err openai_read_content(struct gen_request *request, const struct json_read
     return list.err;
 }
 
+enum err openai_add_text(struct gen_request *request, enum role role, struct str text)
+{
+    return conversation_add_text(&request->conversation, role, text) != NULL ? ERR_OK
+                                                                             : request->arena.err;
+}
+
 enum err openai_read_role(const struct json_reader *message, enum role *role)
 {
     struct str name;

@@ -179,9 +179,7 @@ static enum err add_compaction(struct turn *turn, const struct json_reader *item
                      (int)(text.len - mark.len), text.ptr + mark.len);
     if (told == NULL)
         return turn->request->arena.err;
-    return conversation_add_text(&turn->request->conversation, ROLE_USER, str_from(told)) != NULL
-               ? ERR_OK
-               : turn->request->arena.err;
+    return openai_add_text(turn->request, ROLE_USER, str_from(told));
 }
 
 static enum err add_nothing(struct turn *turn, const struct json_reader *item)
@@ -261,12 +259,6 @@ static enum err read_items(struct turn *turn, const struct json_reader *holder)
 
 /* ---- the request ---- */
 
-static enum err add_text(struct gen_request *request, enum role role, struct str text)
-{
-    return conversation_add_text(&request->conversation, role, text) != NULL ? ERR_OK
-                                                                             : request->arena.err;
-}
-
 static enum err read_input(struct gen_request *request, const struct json_reader *body)
 {
     struct json_reader earlier = {yyjson_doc_get_root(request->earlier), "previous_response_id.",
@@ -286,14 +278,14 @@ static enum err read_input(struct gen_request *request, const struct json_reader
                              yyjson_arr_size(yyjson_obj_get(earlier.object, "input")) +
                                  yyjson_arr_size(input) + 2));
     if (instructions.len > 0)
-        TRY(add_text(request, ROLE_SYSTEM, instructions));
+        TRY(openai_add_text(request, ROLE_SYSTEM, instructions));
     if (earlier.object != NULL)
         TRY(read_items(&turn, &earlier));
     if (yyjson_is_arr(input))
         TRY(read_items(&turn, body));
     TRY(turn_flush(&turn));
     if (yyjson_is_str(input))
-        return add_text(request, ROLE_USER, json_get_text(input));
+        return openai_add_text(request, ROLE_USER, json_get_text(input));
     return request->conversation.count > 0 ? ERR_OK
                                            : json_read_error(body, "input", "must have a message");
 }

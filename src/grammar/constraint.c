@@ -330,13 +330,16 @@ static void set_triggers(struct constraint *constraint, const struct constraint_
 }
 
 /* A call without an opener begins with a bracket where content would begin, so content must not. */
-static const char *content_body(const struct call_format *format)
+static void put_content_root(struct constraint_writer *writer, bool calls)
 {
-    if (!format->bare)
-        return "content-0";
-    return format->openers[0].len > 0
-               ? "gap ( calls | [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
-               : "gap ( calls | [^{[ \\t\\r\\n] content-0 )?";
+    bool opened = writer->format->openers[0].len > 0;
+    char body[128];
+
+    assert(!opened || !writer->format->bare || writer->format->openers[0].ptr[0] == '<');
+    snprintf(body, sizeof(body), "gap ( %s[^{[%s \\t\\r\\n] content-0 %s)?",
+             calls ? "calls | " : "", opened ? "<" : "", opened ? "| \"<\" content-1 " : "");
+    put_content(writer);
+    put_root(writer, writer->format->bare ? body : "content-0");
 }
 
 static enum err write_messages(struct constraint_writer *writer, const struct frame *frame)
@@ -362,10 +365,9 @@ static enum err write_messages(struct constraint_writer *writer, const struct fr
 static enum err write_no_calls(struct constraint_writer *writer)
 {
     const struct frame *frame = frame_of(writer->request);
-    const struct call_format *format = output_call_format(&writer->request->formats);
     char last[128];
 
-    writer->format = format;
+    writer->format = output_call_format(&writer->request->formats);
     if (frame != NULL) {
         TRY(check_tail(writer, frame));
         put_final(writer, frame);
@@ -373,11 +375,7 @@ static enum err write_no_calls(struct constraint_writer *writer)
         put_messages(writer, frame, false, last);
         return ERR_OK;
     }
-    put_content(writer);
-    put_root(writer, !format->bare ? "content-0"
-                     : format->openers[0].len > 0
-                         ? "gap ( [^{[< \\t\\r\\n] content-0 | \"<\" content-1 )?"
-                         : "gap ( [^{[ \\t\\r\\n] content-0 )?");
+    put_content_root(writer, false);
     return ERR_OK;
 }
 
@@ -400,8 +398,7 @@ static enum err write_calls(struct constraint_writer *writer, struct constraint 
         constraint_put(writer, "root ::= calls\n");
         set_triggers(constraint, writer);
     } else {
-        put_content(writer);
-        put_root(writer, content_body(writer->format));
+        put_content_root(writer, true);
     }
     return ERR_OK;
 }
