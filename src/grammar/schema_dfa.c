@@ -195,6 +195,8 @@ static enum err build_texts(struct schema_dfa *dfa, const struct schema_texts *t
     TRY(add(dfa, (struct nfa_state){STEP_LABEL, 0, label, NULL}, &end));
     if (texts->pattern.ptr != NULL) {
         TRY(schema_parse_regex(dfa->c, texts->place, texts->pattern, &node));
+        if (dfa->c->plain)
+            return build(dfa, node, end, start);
         TRY(build_any(dfa, end, &end));
         TRY(build(dfa, node, end, start));
         return build_any(dfa, *start, start);

@@ -381,7 +381,8 @@ static enum err make_anything(struct regex *r, struct schema_node **node)
     return ERR_OK;
 }
 
-/* One alternative of the whole: without its anchors, with "anything" where one is missing. */
+/* One alternative of the whole: without its anchors, with "anything" where one is missing, unless
+ * the pattern must match all of the text. */
 static enum err trim_sequence(struct regex *r, struct schema_node *node,
                               struct schema_node **trimmed)
 {
@@ -390,7 +391,7 @@ static enum err trim_sequence(struct regex *r, struct schema_node *node,
 
     assert(node->next == NULL);
     TRY(make(r, SCHEMA_NODE_SEQ, trimmed));
-    if (!begins) {
+    if (!begins && !r->c->plain) {
         TRY(make_anything(r, &next));
         add_child(*trimmed, next);
     }
@@ -401,7 +402,7 @@ static enum err trim_sequence(struct regex *r, struct schema_node *node,
         if (!ends)
             add_child(*trimmed, child);
     }
-    if (!ends) {
+    if (!ends && !r->c->plain) {
         TRY(make_anything(r, &next));
         add_child(*trimmed, next);
     }
@@ -635,21 +636,6 @@ static bool fit_count(struct schema_node *top, uint32_t min, uint32_t max, bool 
     return repeat->min <= repeat->max;
 }
 
-/* ^(?:...)$ */
-static enum err anchor(struct regex *r, struct schema_node **top)
-{
-    struct schema_node *all, *begin, *end;
-
-    TRY(make(r, SCHEMA_NODE_SEQ, &all));
-    TRY(make(r, SCHEMA_NODE_BEGIN, &begin));
-    TRY(make(r, SCHEMA_NODE_END, &end));
-    add_child(all, begin);
-    add_child(all, *top);
-    add_child(all, end);
-    *top = all;
-    return ERR_OK;
-}
-
 enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place *place,
                             struct str pattern, struct schema_node **top)
 {
@@ -661,7 +647,7 @@ enum err schema_parse_regex(struct schema_compiler *c, const struct schema_place
     TRY(parse_alternatives(&r, top));
     if (r.at != r.end)
         return bad(&r, ERR_INVALID, "this ')' closes no group");
-    return c->plain ? anchor(&r, top) : ERR_OK;
+    return ERR_OK;
 }
 
 /* The tree as rules; *done is false if that cannot be done. */
