@@ -274,8 +274,10 @@ static void push(struct schema_dfa *dfa, uint64_t *set, uint16_t at, size_t *dep
     dfa->stack[(*depth)++] = at;
 }
 
-/* Adds what can be reached from `at` without a character. */
-static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, enum step edge)
+enum { PASS_NONE = 0, PASS_BEGIN = 1 << STEP_BEGIN, PASS_END = 1 << STEP_END };
+
+/* Adds what can be reached from `at` without a character, through the given anchors. */
+static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, unsigned anchors)
 {
     size_t depth = 0;
 
@@ -283,7 +285,7 @@ static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, enum 
     while (depth > 0) {
         const struct nfa_state *state = &dfa->nfa[dfa->stack[--depth]];
         ++*dfa->c->work;
-        if (state->step == STEP_SPLIT || state->step == edge)
+        if (state->step == STEP_SPLIT || (anchors >> state->step & 1))
             push(dfa, set, state->next, &depth);
         if (state->step == STEP_SPLIT)
             push(dfa, set, state->other, &depth);
@@ -291,14 +293,15 @@ static void close_over(struct schema_dfa *dfa, uint64_t *set, uint16_t at, enum 
 }
 
 /* The labels of a text that ends here. */
-static uint32_t labels_of(struct schema_dfa *dfa, const uint64_t *set, uint64_t *scratch)
+static uint32_t labels_of(struct schema_dfa *dfa, const uint64_t *set, uint64_t *scratch,
+                          unsigned anchors)
 {
     uint32_t labels = 0;
 
     memset(scratch, 0, dfa->words * sizeof(*scratch));
     for (size_t i = 0; i < dfa->nfa_count; i++)
         if (has(set, i))
-            close_over(dfa, scratch, (uint16_t)i, STEP_END);
+            close_over(dfa, scratch, (uint16_t)i, anchors);
     for (size_t i = 0; i < dfa->nfa_count; i++)
         if (has(scratch, i) && dfa->nfa[i].step == STEP_LABEL)
             labels |= UINT32_C(1) << dfa->nfa[i].other;
@@ -333,7 +336,7 @@ static enum err find_state(struct schema_dfa *dfa, const uint64_t *set, uint64_t
     if (state->set == NULL || state->to == NULL)
         return no_room(dfa);
     memcpy(state->set, set, bytes);
-    state->labels = labels_of(dfa, set, scratch);
+    state->labels = labels_of(dfa, set, scratch, PASS_END);
     *at = (uint16_t)dfa->count++;
     dfa->slots[hash % SLOTS] = *at + 1;
     return ERR_OK;
@@ -360,7 +363,7 @@ static void advance(struct schema_dfa *dfa, const uint64_t *from, const uint64_t
     memset(set, 0, dfa->words * sizeof(*set));
     for (size_t w = 0; w < dfa->words; w++)
         for (uint64_t bits = from[w] & takers[w]; bits != 0; bits &= bits - 1)
-            close_over(dfa, set, dfa->nfa[w * 64 + (size_t)__builtin_ctzll(bits)].next, STEP_SPLIT);
+            close_over(dfa, set, dfa->nfa[w * 64 + (size_t)__builtin_ctzll(bits)].next, PASS_NONE);
     *dfa->c->work += 2 * dfa->words; /* find_state follows */
 }
 
@@ -374,8 +377,15 @@ static enum err determine(struct schema_dfa *dfa)
     if (set == NULL || scratch == NULL || takers == NULL)
         return no_room(dfa);
     for (size_t i = 0; i < dfa->starts_count; i++)
-        close_over(dfa, set, dfa->starts[i], STEP_BEGIN);
+        close_over(dfa, set, dfa->starts[i], PASS_BEGIN);
     TRY(find_state(dfa, set, scratch, &first));
+    if (first == NONE)
+        return ERR_OK;
+    /* The empty text ends where it begins. If that makes a difference, only its state has it. */
+    uint32_t labels = labels_of(dfa, set, scratch, PASS_BEGIN | PASS_END);
+    if (labels != dfa->states[first].labels)
+        memset(dfa->slots, 0, sizeof(dfa->slots));
+    dfa->states[first].labels = labels;
     for (size_t s = 0; s < dfa->count; s++)
         for (size_t a = 0; a < dfa->atoms_count; a++) {
             advance(dfa, dfa->states[s].set, takers + a * dfa->words, set);

@@ -152,6 +152,8 @@ static const struct documents documents[] = {
      {"\"24:00:00Z\"", "\"23:59\""}},
     {"{\"type\":\"string\",\"maxLength\":0}", {"\"\""}, {"\"a\""}},
     {"{\"type\":\"string\",\"pattern\":\"^ab{0}c$\"}", {"\"ac\""}, {"\"abc\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(^a*$){2}\"}", {"\"\""}, {"\"a\"", "\"aa\""}},
+    {"{\"type\":\"string\",\"pattern\":\"$^|b$\"}", {"\"\"", "\"ab\""}, {"\"a\"", "\"ba\""}},
     {"{\"format\":\"date\",\"pattern\":\"^x$\"}", {"\"x\""}, {"\"2024-01-01\""}},
     {"{\"type\":\"string\",\"format\":\"x-mine\"}", {"\"anything\""}, {"1"}},
     {"{\"type\":\"string\",\"format\":\"json-pointer\"}", {"\"anything\""}, {"1"}},
