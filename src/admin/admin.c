@@ -81,23 +81,43 @@ static void on_generated(const struct gen_result *result, void *arg)
     monitor_count_tokens(admin->monitor, &result->usage);
 }
 
-/* Records the request's cache result, for `hearth replay`. */
+/* What the cache did for one of the prompts, and the tokens of all its answers. False: it never
+ * began. */
+static bool sum_prompt(const struct call *call, size_t first, struct gen_usage *usage)
+{
+    uint32_t generated = 0;
+
+    *usage = (struct gen_usage){0};
+    for (size_t i = first; i < first + call->request.choices; i++) {
+        if (usage->prompt == 0)
+            *usage = call->choices[i].result.usage;
+        generated += call->answer.choices[i].generated;
+    }
+    usage->generated = generated;
+    return usage->prompt > 0;
+}
+
+/* Records the cache's result for each prompt of the request, for `hearth replay`. */
 static void record(struct admin *admin, struct call *call)
 {
     struct clock *clock = admin->clock;
+    struct gen_usage usage;
 
     if (admin->options.record == NULL)
         return;
-    record_add(admin->options.record,
-               &(struct record_entry){
-                   .at_wall_ns = clock_wall_ns(clock) - (clock_mono_ns(clock) - call->arrived_ns),
-                   .model = model_name(call->model),
-                   .tenant = call->tenant,
-                   .salt = call->request.cache_salt,
-                   .tokens = call->prepared.prompt.tokens,
-                   .anchor = call->prepared.anchor,
-                   .usage = &call->answer.usage,
-               });
+    for (size_t i = 0; i < call->choices_count; i += call->request.choices)
+        if (sum_prompt(call, i, &usage))
+            record_add(
+                admin->options.record,
+                &(struct record_entry){
+                    .at_wall_ns = clock_wall_ns(clock) - (clock_mono_ns(clock) - call->arrived_ns),
+                    .model = model_name(call->model),
+                    .tenant = call->tenant,
+                    .salt = call->request.cache_salt,
+                    .tokens = call->choices[i].gen.tokens,
+                    .anchor = call->prepared.anchor,
+                    .usage = &usage,
+                });
 }
 
 static void on_ended(struct call *call, void *arg)

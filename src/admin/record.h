@@ -6,9 +6,10 @@
  *      {"t_us":...,"model":"m","tenant":"9a0b...","in":600,"out":31,"anchor":512,"device":0,
  *       "ram":592,...,"blocks":"00ff..."}
  *
- * One line per answered request; docs/replay-traces.md has the fields. A block's hash is keyed with
- * the installation's key and covers model, tenant and all tokens before it. So the file alone
- * allows no test of a guess, and blocks are equal exactly when the cache could share them.
+ * One line per prompt of an answered request; docs/replay-traces.md has the fields. A block's hash
+ * is keyed with the installation's key and covers model, tenant and all tokens before it. So the
+ * file alone allows no test of a guess, and blocks are equal exactly when the cache could share
+ * them.
  *
  * Requests never wait for it: record_add copies the tokens and queues them; a separate thread
  * hashes and writes. Requests that do not fit into the queue are lost, counted, and reported in the
@@ -51,7 +52,7 @@ struct record_entry {
     const char *model;
     const char *tenant;     /* of the cache: "" = shared by all */
     struct str salt;        /* from the client */
-    const token_id *tokens; /* the prompt */
+    const token_id *tokens; /* the prompt: usage->prompt of them */
     uint32_t anchor;
     const struct gen_usage *usage;
 };

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "support/api_kit.h"
 #include "support/test.h"
 #include "lab/trace_read.h"
 #include "lab/trace.h"
@@ -21,7 +22,7 @@ static const struct hash256 key = {.bytes = "an installation"},
 static token_id tokens[TOKENS];
 static char path[512];
 
-static void prepare(const char *name)
+static void begin_file(const char *name)
 {
     snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
     for (int i = 0; i < TOKENS; i++)
@@ -100,7 +101,7 @@ static void test_what_is_written_is_what_replay_reads(void **state)
     struct record *record;
 
     (void)state;
-    prepare("plain");
+    begin_file("plain");
     record = open_plain();
     add(record, 5, (struct asked){.count = 100});
     tokens[40] = 1;
@@ -139,7 +140,7 @@ static void test_i100_tenants_and_models_have_no_hash_in_common(void **state)
     struct record *record;
 
     (void)state;
-    prepare("tenants");
+    begin_file("tenants");
     record = open_plain();
     add(record, 1, (struct asked){.count = 16, .tenant = "alice"});
     add(record, 2, (struct asked){.count = 16, .tenant = "bob"});
@@ -163,7 +164,7 @@ static void test_nothing_can_be_guessed(void **state)
     size_t len;
 
     (void)state;
-    prepare("secret");
+    begin_file("secret");
     record = open_plain();
     add(record, 1, (struct asked){.count = 16, .tenant = "alice"});
     record_close(&record);
@@ -171,7 +172,7 @@ static void test_nothing_can_be_guessed(void **state)
     assert_null(strstr(first, "alice"));
     assert_null(strstr(first, "7001"));
 
-    prepare("secret-other");
+    begin_file("secret-other");
     options = options_of(file_sys_real());
     options.key = &other_key;
     record = open_with(&options);
@@ -204,7 +205,7 @@ static void test_a_torn_line_is_cut_off(void **state)
     (void)state;
     memset(torn, 'x', sizeof(torn) - 1);
     for (int i = 0; i < 2; i++) {
-        prepare(i == 0 ? "torn" : "torn-long");
+        begin_file(i == 0 ? "torn" : "torn-long");
         struct record *record = open_plain();
         add(record, 1, (struct asked){.count = 16});
         record_close(&record);
@@ -241,13 +242,13 @@ static void test_what_is_no_record_of_ours_is_left_alone(void **state)
     struct record_options options;
 
     (void)state;
-    prepare("letter");
+    begin_file("letter");
     append("Dear Sir or Madam, this is a letter of more than a hundred bytes, which nobody wants "
            "to lose to a server's log.\n");
     options = options_of(file_sys_real());
     expect_refused(&options, ERR_INVALID);
 
-    prepare("ours");
+    begin_file("ours");
     struct record *record = open_plain();
     expect_refused(&options, ERR_BUSY);
     record_close(&record);
@@ -275,7 +276,7 @@ static void test_i108_the_file_has_a_size(void **state)
     struct record_options options;
 
     (void)state;
-    prepare("full");
+    begin_file("full");
     options = options_of(file_sys_real());
     options.bytes_max = 2000;
     struct record *record = open_with(&options);
@@ -310,7 +311,7 @@ static void test_i94_a_full_disk_ends_the_record_not_the_server(void **state)
         int run = 0;
         FAULT_LOOP (&fault.when) {
             snprintf(name, sizeof(name), "enospc-%zu-%d", kind, run++);
-            prepare(name);
+            begin_file(name);
             struct record_options options = options_of(&fault.sys);
             struct record *record = NULL;
             if (record_open(&record, &options, NULL) != ERR_OK)
@@ -331,7 +332,7 @@ static void test_i98_what_is_lost_is_counted(void **state)
     struct record_stats stats;
 
     (void)state;
-    prepare("lost");
+    begin_file("lost");
     options = options_of(file_sys_real());
     options.queue_bytes_max = 600; /* room for 16 tokens, not for 100 */
     struct record *record = open_with(&options);
@@ -359,7 +360,7 @@ static void test_many_threads(void **state)
     struct record_stats stats;
 
     (void)state;
-    prepare("threads");
+    begin_file("threads");
     struct record *record = open_plain();
     for (int i = 0; i < THREADS; i++)
         assert_ok(thread_start(&threads[i], "adds", add_many, record, NULL));
@@ -373,9 +374,43 @@ static void test_many_threads(void **state)
     trace_fini(&trace);
 }
 
+/* Each prompt of a request is a line: one has the tokens of the other only where they are equal. */
+static void test_a_request_with_several_prompts(void **state)
+{
+    static const char prefix[] = "sixteen tokens or more that two prompts begin with,";
+    char body[512];
+    struct api_kit kit;
+
+    (void)state;
+    begin_file("several");
+    struct record *record = open_plain();
+    api_kit_open(&kit, &(struct api_kit_options){.admin.record = record});
+    snprintf(body, sizeof(body),
+             "{\"prompt\":[\"%s and one\",\"%s and two, longer\"],\"n\":2,\"max_tokens\":3}",
+             prefix, prefix);
+    yyjson_doc *doc = api_kit_post(&kit, "/v1/completions", body, 200);
+    uint64_t prompts = json_number_at(doc, "/usage/prompt_tokens"),
+             generated = json_number_at(doc, "/usage/completion_tokens");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+    record_close(&record);
+
+    struct trace trace = read_back();
+    assert_int_equal(trace.requests_count, 2);
+    const struct trace_request *first = &trace.requests[0], *second = &trace.requests[1];
+    assert_int_equal(first->tokens + second->tokens, prompts);
+    assert_int_equal(first->generated + second->generated, generated);
+    assert_true(first->tokens < second->tokens);
+    assert_int_equal(trace_id(&trace, first, 0), trace_id(&trace, second, 0));
+    assert_int_not_equal(trace_id(&trace, first, first->blocks - 1),
+                         trace_id(&trace, second, second->blocks - 1));
+    trace_fini(&trace);
+}
+
 TEST_SUITE(TEST(test_what_is_written_is_what_replay_reads),
            TEST(test_i100_tenants_and_models_have_no_hash_in_common),
            TEST(test_nothing_can_be_guessed), TEST(test_a_torn_line_is_cut_off),
            TEST(test_what_is_no_record_of_ours_is_left_alone), TEST(test_i108_the_file_has_a_size),
            TEST(test_i94_a_full_disk_ends_the_record_not_the_server),
-           TEST(test_i98_what_is_lost_is_counted), TEST(test_many_threads))
+           TEST(test_i98_what_is_lost_is_counted), TEST(test_many_threads),
+           TEST(test_a_request_with_several_prompts))
