@@ -501,17 +501,19 @@ void http_reply_keepalive(struct http_reply *reply, uint64_t interval_ms, struct
     lock_leave(&reply->mailbox->lock);
 }
 
+/* The chunk is made under the lock: a text that is replaced meanwhile must not be sent after the
+ * events that replaced it. */
 void http_reply_send_keepalive(struct http_reply *reply)
 {
-    char text[KEEPALIVE_BYTES_MAX];
-    size_t len = 0;
+    struct http_chunk *chunk = NULL;
 
     lock_enter(&reply->mailbox->lock);
-    if (reply->keepalive_ns > 0 && reply->waiting == 0) {
-        len = reply->keepalive_text.len;
-        memcpy(text, reply->keepalive_text.data, len);
+    if (reply->keepalive_ns > 0 && reply->waiting == 0 && is_open_locked(reply, REPLY_STREAMING) &&
+        reply->options.method != HTTP_METHOD_HEAD)
+        chunk = http_chunk_frame(buf_text(&reply->keepalive_text), is_chunked(reply));
+    if (chunk != NULL) {
+        link_locked(reply, chunk);
+        post_locked(reply);
     }
     lock_leave(&reply->mailbox->lock);
-    if (len > 0)
-        http_reply_write(reply, (struct str){text, len});
 }

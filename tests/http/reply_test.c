@@ -4,6 +4,9 @@
  */
 #include "http/reply.h"
 
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/lock.h"
@@ -234,6 +237,57 @@ static void test_threads(void **state)
     assert_int_equal(pair.dropped, ROUNDS);
 }
 
+enum { EVENTS = 60 };
+
+/* As a dialect whose keep-alive text depends on the events before it. */
+static void write_events(void *arg)
+{
+    struct http_reply *reply = arg;
+    char text[32];
+
+    for (unsigned n = 1; n <= EVENTS; n++) {
+        while (http_reply_waiting(reply) > 0) /* otherwise no keep-alive is sent */
+            sched_yield();
+        http_reply_keepalive(reply, 0, STR_NONE);
+        snprintf(text, sizeof(text), "e%u\n", n);
+        assert(http_reply_write(reply, str_from(text)) == HTTP_OK);
+        snprintf(text, sizeof(text), "k%u\n", n);
+        http_reply_keepalive(reply, 1, str_from(text));
+    }
+}
+
+/* A keep-alive text that was taken back is not sent after the events that outdate it. */
+static void test_an_old_keepalive_never_follows_an_event(void **state)
+{
+    struct thread thread = {0};
+    struct http_pair pair;
+    struct errinfo info;
+    uint64_t last = 0, number;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    http_pair_feed(&pair, GET_HOLD);
+    http_reply_begin(pair.held, &ok);
+    assert_ok(thread_start(&thread, "writer", write_events, pair.held, &info));
+    while (last < EVENTS) {
+        http_reply_send_keepalive(pair.held);
+        buf_clear(&pair.sent);
+        http_pair_pump(&pair);
+        struct str rest = buf_text(&pair.sent), line;
+        while (str_next(&rest, '\n', &line)) {
+            if (line.len < 2 || !str_to_u64(str_skip(line, 1), &number))
+                continue;
+            if (line.ptr[0] == 'e')
+                last = number;
+            else if (line.ptr[0] == 'k')
+                assert_int_equal(number, last);
+        }
+    }
+    thread_join(&thread);
+    http_pair_fini(&pair);
+}
+
 TEST_SUITE(TEST(test_release_without_answer), TEST(test_release_of_a_stream),
            TEST(test_wrong_order), TEST(test_stream_is_bounded), TEST(test_answer_is_bounded),
-           TEST(test_late_on_close), TEST(test_threads))
+           TEST(test_late_on_close), TEST(test_threads),
+           TEST(test_an_old_keepalive_never_follows_an_event))
