@@ -86,8 +86,11 @@ enum err http_head_append(struct buf *out, const struct http_head *head,
         buf_append_str(out, "connection: close\r\n");
     else if (frame->old_client)
         buf_append_str(out, "connection: keep-alive\r\n");
-    if (frame->cors_origin.len > 0)
+    if (frame->cors_origin.len > 0) {
         append_line(out, STR("access-control-allow-origin"), frame->cors_origin);
+        /* all: without it, a page cannot read retry-after or the id of its request */
+        append_line(out, STR("access-control-expose-headers"), STR("*"));
+    }
     if (frame->cors_checked)
         append_line(out, STR("vary"), STR("origin"));
     for (size_t i = 0; i < head->headers_count; i++) {

@@ -331,7 +331,8 @@ static void test_cors(void **state)
     (void)state;
     http_pair_init(&pair, &options);
     check_answer(&pair, "GET /echo HTTP/1.1\r\n" H "Origin: http://app.example\r\n\r\n", 200, true);
-    check_sent(&pair, "access-control-allow-origin: http://app.example\r\nvary: origin\r\n");
+    check_sent(&pair, "access-control-allow-origin: http://app.example\r\n"
+                      "access-control-expose-headers: *\r\nvary: origin\r\n");
     check_answer(&pair, "GET /x HTTP/1.1\r\n" H "Origin: http://app.example\r\n\r\n", 404, true);
     check_sent(&pair, "access-control-allow-origin: http://app.example\r\n");
     check_answer(&pair, "GET /echo HTTP/1.1\r\n" H "Origin: http://evil.example\r\n\r\n", 200,

@@ -59,7 +59,8 @@ static void test_values_cannot_forge(void **state)
     (void)state;
     check(&head, &frame,
           "HTTP/1.1 529 Overloaded\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n"
-          "access-control-allow-origin: http://a \r\nvary: origin\r\n"
+          "access-control-allow-origin: http://a \r\n"
+          "access-control-expose-headers: *\r\nvary: origin\r\n"
           "x-model: a  set-cookie: b  \xc3\xa4\r\n\r\n");
 }
 
