@@ -137,7 +137,7 @@ static void read_printed(struct admin_quantize *task)
         if (got == 0 || (got < 0 && errno != EINTR))
             break;
         if (got > 0 && buf_append(&text, bytes, (size_t)got) != ERR_OK)
-            buf_truncate(&text, 0); /* longer than any line of the command */
+            buf_clear(&text); /* longer than any line of the command */
         while ((end = str_find(buf_text(&text), STR("\n"))) != SIZE_MAX) {
             read_line(task, (struct str){text.data, end});
             buf_consume(&text, end + 1);
@@ -222,6 +222,8 @@ static enum err spawn(struct admin_quantize *task, const struct order *order, in
         return err_set_errno(info, error, "no process can be started");
     lock_enter(&task->lock);
     task->pid = pid;
+    if (task->cancelled) /* before there was a process to tell */
+        kill(pid, SIGTERM);
     lock_leave(&task->lock);
     return ERR_OK;
 }

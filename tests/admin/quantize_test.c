@@ -125,26 +125,41 @@ static void test_bad_orders(void **state)
     api_kit_close(&kit);
 }
 
-/* The program is one that only ends when it is told to. */
-static void test_one_at_a_time_and_cancelled(void **state)
+/* A program that only ends when it is told to. */
+static const char *waiting_program(void)
 {
     static const char script[] = "#!/bin/sh\n"
                                  "echo 'quantizing: 25% (1 s)' >&2\n"
                                  "trap 'kill $!; exit 1' TERM\n"
                                  "sleep 600 >/dev/null 2>&1 & wait\n";
-    struct http_answer answer;
-    char path[1024];
-    struct api_kit kit;
-    float progress = 0;
+    static char path[1024];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/waits", test_dir());
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs(script, file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(chmod(path, 0700), 0);
-    open_kit(&kit, path);
+    return path;
+}
+
+static int cancel(struct api_kit *kit)
+{
+    struct http_answer answer;
+
+    api_kit_ask(kit, "DELETE", PATH, NULL, NULL, &answer);
+    int status = answer.status;
+    http_answer_fini(&answer);
+    return status;
+}
+
+static void test_one_at_a_time_and_cancelled(void **state)
+{
+    struct api_kit kit;
+    float progress = 0;
+
+    (void)state;
+    open_kit(&kit, waiting_program());
     yyjson_doc_free(api_kit_post(&kit, PATH, "{\"model\":\"m\",\"type\":\"Q8_0\"}", 200));
     while (progress == 0) {
         yyjson_doc *doc = api_kit_get(&kit, PATH, 200);
@@ -155,13 +170,34 @@ static void test_one_at_a_time_and_cancelled(void **state)
     }
     assert_true(progress == 0.25F);
     yyjson_doc_free(api_kit_post(&kit, PATH, "{\"model\":\"m\",\"type\":\"Q8_0\"}", 429));
-    api_kit_ask(&kit, "DELETE", PATH, NULL, NULL, &answer);
-    assert_int_equal(answer.status, 200);
-    http_answer_fini(&answer);
+    assert_int_equal(cancel(&kit), 200);
     expect_end(&kit, "cancelled", "");
     yyjson_doc_free(api_kit_post(&kit, PATH, "{\"model\":\"m\",\"type\":\"Q8_0\"}", 200));
     api_kit_close(&kit); /* ends it as well */
 }
 
+/* From the moment that it is said to be running, while its process is being started. */
+static void test_cancelled_at_once(void **state)
+{
+    enum { ROUNDS = 20 };
+    struct http_client client;
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    open_kit(&kit, waiting_program());
+    for (int i = 0; i < ROUNDS; i++) {
+        api_kit_send(&kit, &client, PATH, "{\"model\":\"m\",\"type\":\"Q8_0\"}");
+        while (cancel(&kit) == 404)
+            continue;
+        assert_true(http_client_answer(&client, false, &answer, NULL));
+        assert_int_equal(answer.status, 200);
+        http_answer_fini(&answer);
+        http_client_close(&client);
+        expect_end(&kit, "cancelled", "");
+    }
+    api_kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_a_model_is_quantized), TEST(test_bad_orders),
-           TEST(test_one_at_a_time_and_cancelled))
+           TEST(test_one_at_a_time_and_cancelled), TEST(test_cancelled_at_once))
