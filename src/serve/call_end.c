@@ -50,9 +50,14 @@ void call_end_whole(struct call *call)
     buf_fini(&body);
 }
 
-/* The error of the call, if any. */
+/* The error of the call, if any. A call that is cancelled between two of its generations has none
+ * that failed, but some that never ran: there is nothing to answer with. */
 static struct api_error *error_of(struct call *call)
 {
+    bool failed = call->refused.kind != API_OK || call->answer.error.kind != API_OK;
+
+    if (!failed && call->ended < call->choices_count)
+        api_error_from(&call->refused, ERR_CANCELLED, NULL);
     if (call->refused.kind != API_OK)
         return &call->refused;
     return call->answer.error.kind != API_OK ? &call->answer.error : NULL;

@@ -254,6 +254,38 @@ static void test_a_client_that_leaves(void **state)
     api_kit_close(&kit);
 }
 
+/* The server ends while a worker reads a long list, before the first input is computed: the client
+ * gets an error, not vectors of zeros. */
+static void test_i109_a_server_that_ends(void **state)
+{
+    enum { INPUTS = 2048, TOKENS = 500 };
+    struct http_client client;
+    struct http_answer answer;
+    struct api_kit kit;
+    struct buf body;
+
+    (void)state;
+    buf_init(&body, 16 << 20);
+    for (int i = 0; i < INPUTS; i++) {
+        buf_append_str(&body, i == 0 ? "{\"input\":[[1" : ",[1");
+        for (int k = 1; k < TOKENS; k++)
+            buf_append_str(&body, ",1");
+        buf_append_str(&body, "]");
+    }
+    buf_append_str(&body, "]}");
+    assert_ok(body.err);
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    api_kit_send(&kit, &client, "/v1/embeddings", buf_str(&body));
+    api_kit_wait_metric(&kit, "hearth_api_calls_active", 1);
+    assert_false(api_drain(kit.api, 0));
+    assert_true(http_client_answer(&client, false, &answer, NULL));
+    assert_int_equal(answer.status, 503);
+    http_answer_fini(&answer);
+    http_client_close(&client);
+    api_kit_close(&kit);
+    buf_fini(&body);
+}
+
 static void test_requests_are_shown_to_admins(void **state)
 {
     struct api_kit kit;
@@ -276,4 +308,5 @@ TEST_SUITE(TEST(test_a_list_comes_in_order), TEST(test_dimensions),
            TEST(test_a_long_input_is_refused), TEST(test_a_long_input_is_cut),
            TEST(test_texts_have_limits), TEST(test_scores_are_cosines),
            TEST(test_a_reranker_scores_pairs), TEST(test_an_encoder_does_not_chat),
-           TEST(test_a_client_that_leaves), TEST(test_requests_are_shown_to_admins))
+           TEST(test_a_client_that_leaves), TEST(test_i109_a_server_that_ends),
+           TEST(test_requests_are_shown_to_admins))
