@@ -335,16 +335,25 @@ void admin_end_events(struct admin *admin)
 
 /* ---- whose ---- */
 
+bool admin_find_model(struct api *api, struct str *name)
+{
+    struct pool *pool = api_pool(api, NULL);
+    struct pool_view view;
+
+    if (!pool || !pool_view(pool, pool_find(pool, *name, true), &view))
+        return false;
+    *name = str_from(view.name);
+    return true;
+}
+
 enum err admin_read_scope(const struct json_reader *reader, struct api *api,
                           struct admin_scope *scope)
 {
-    struct pool *pool = api_pool(api, NULL);
-
     *scope = (struct admin_scope){0};
     TRY(json_read_str(reader, "model", &scope->model));
     TRY(json_read_str(reader, "tenant", &scope->tenant));
     scope->has_tenant = json_read_get(reader, "tenant") != NULL;
-    if (scope->model.len > 0 && (!pool || pool_find(pool, scope->model, true) == SIZE_MAX))
+    if (scope->model.len > 0 && !admin_find_model(api, &scope->model))
         return json_read_error_kind(reader, API_ERROR_MODEL, "model",
                                     "is not a model of this server");
     return ERR_OK;

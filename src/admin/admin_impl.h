@@ -71,6 +71,10 @@ struct admin_scope {
     bool has_tenant; /* "" is also a tenant: the one without a name */
 };
 
+/* Replaces a name of a model, as a client may write it, by the name that the pool has; valid as long
+ * as the pool. False: there is no such model. */
+bool admin_find_model(struct api *api, struct str *name) NODISCARD;
+
 /* Reads "model" and "tenant". An unknown model is API_ERROR_MODEL. */
 enum err admin_read_scope(const struct json_reader *reader, struct api *api,
                           struct admin_scope *scope) NODISCARD;

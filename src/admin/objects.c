@@ -64,6 +64,8 @@ static enum err read_filter(struct call *call, struct filter *filter, struct api
     *filter = (struct filter){.count = LIMIT_DEFAULT};
     TRY(query(call, STR("tenant"), &filter->tenant, error));
     TRY(query(call, STR("model"), &filter->model, error));
+    if (filter->model.len > 0)
+        (void)!admin_find_model(call->api, &filter->model); /* an unknown one has no objects */
     TRY(query(call, STR("after"), &filter->after, error));
     TRY(query(call, STR("tier"), &tier, error));
     if (tier.len > 0 && admin_tier(tier) == HEARTH_TIER_COUNT)

@@ -103,6 +103,24 @@ static void test_scopes(void **state)
     api_kit_close(&kit);
 }
 
+/* A model has its name in any case, and aliases. */
+static void test_i39_a_model_by_another_name(void **state)
+{
+    struct api_kit_options options = {.ram_bytes = 4 << 20};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    chat(&kit);
+    assert_true(clear(&kit, "{\"tier\":\"ram\",\"model\":\"Fake:latest\"}") > 0);
+    chat(&kit);
+    assert_ok(sched_wait_turn(model_sched(kit.model), 30000, NULL)); /* until it is stored */
+    yyjson_doc *doc = api_kit_get(&kit, "/admin/cache/objects?model=FAKE", 200);
+    assert_true(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/objects")) > 0);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* Residents are the first tier: "all" clears them as well (I39). */
 static void test_i39_the_device(void **state)
 {
@@ -176,5 +194,6 @@ static void test_the_admin_key_is_wanted(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i39_clearing), TEST(test_scopes), TEST(test_i39_the_device),
-           TEST(test_i39_one_that_hangs), TEST(test_the_admin_key_is_wanted))
+TEST_SUITE(TEST(test_i39_clearing), TEST(test_scopes), TEST(test_i39_a_model_by_another_name),
+           TEST(test_i39_the_device), TEST(test_i39_one_that_hangs),
+           TEST(test_the_admin_key_is_wanted))
