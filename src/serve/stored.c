@@ -148,7 +148,7 @@ static yyjson_doc *read_record_of(struct shelf *shelf, const char *tenant, struc
     yyjson_doc *record = NULL;
     struct buf response;
 
-    if (shelf == NULL || !str_next(&rest, '_', &prefix))
+    if (shelf == NULL || !str_next(&rest, '_', &prefix) || rest.len == 0)
         return NULL;
     const char *last = memrchr(rest.ptr, '_', rest.len);
     if (last != NULL)

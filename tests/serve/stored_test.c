@@ -167,6 +167,8 @@ static void test_items_by_reference(void **state)
     assert_string_equal(json_at(missing, "/error/param"), "input");
     yyjson_doc_free(missing);
     yyjson_doc_free(post(&place, "'input':[{'type':'item_reference'}]", NULL, 404));
+    yyjson_doc_free(post(&place, "'input':[{'type':'item_reference','id':'x'}]", NULL, 404));
+    yyjson_doc_free(post(&place, "'input':[{'id':'msg_'},{'id':'_'}]", NULL, 404));
     yyjson_doc_free(first);
     yyjson_doc_free(full);
     yyjson_doc_free(referred);
