@@ -310,61 +310,56 @@ static void answer(struct call *call)
     buf_fini(&out);
 }
 
-static bool read_body(struct call *call, struct api_error *error)
+static enum err read_body(struct call *call, struct api_error *error)
 {
-    bool none = call->body.len == 0 && call->endpoint->bodiless;
-    enum err err = none ? json_read_body(STR("{}"), &call->request.body, error)
-                        : json_read_body_in_place(&call->body, &call->request.body, error);
-
-    if (err != ERR_OK)
-        api_error_from(error, err, NULL);
-    return err == ERR_OK;
+    if (call->body.len == 0 && call->endpoint->bodiless)
+        return json_read_body(STR("{}"), &call->request.body, error);
+    return json_read_body_in_place(&call->body, &call->request.body, error);
 }
 
 /* ---- from the body to the prompt ---- */
 
-static bool parse(struct call *call, struct api_error *error)
+static enum err parse(struct call *call, struct api_error *error)
 {
     const struct dialect *dialect = call->endpoint->dialect;
-    enum err err;
 
-    if (call->endpoint->method != HTTP_METHOD_POST) { /* the target has all parameters */
-        err = call->query.err != ERR_OK ? call->query.err : call->capture.err;
-        if (err != ERR_OK)
-            api_error_from(error, err, NULL);
-        return err == ERR_OK;
-    }
-    if (!read_body(call, error))
-        return false;
-    if (dialect) {
-        err = dialect->continues
-                  ? stored_load(call->api->options.stored, call->who, &call->request, error)
-                  : ERR_OK;
-        if (err == ERR_OK)
-            err = dialect->parse(&call->request, yyjson_doc_get_root(call->request.body), error);
-        call->request.store = call->request.store && call->api->options.stored != NULL;
-    } else {
-        struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
+    if (call->endpoint->method != HTTP_METHOD_POST) /* the target has all parameters */
+        return call->query.err != ERR_OK ? call->query.err : call->capture.err;
+    TRY(read_body(call, error));
+    yyjson_val *root = yyjson_doc_get_root(call->request.body);
+    if (!dialect)
+        return json_read_str(&(struct json_reader){root, "", error, NULL}, "model",
+                             &call->request.model);
+    if (dialect->continues)
+        TRY(stored_load(call->api->options.stored, call->who, &call->request, error));
+    TRY(dialect->parse(&call->request, yyjson_doc_get_root(call->request.body), error));
+    call->request.store = call->request.store && call->api->options.stored != NULL;
+    return ERR_OK;
+}
 
-        err = json_read_str(&reader, "model", &call->request.model);
-    }
-    if (err != ERR_OK)
+/* Parses, and gets the model where one is needed. */
+static enum pool_answer parse_and_get_model(struct call *call, struct api_error *error)
+{
+    bool plain = call->endpoint->plain;
+
+    if (!plain && !api_pool(call->api, error))
+        return POOL_ANSWER_REFUSED;
+    enum err err = parse(call, error);
+    if (err != ERR_OK) {
         api_error_from(error, err, NULL);
-    return err == ERR_OK;
+        return POOL_ANSWER_REFUSED;
+    }
+    return plain || call->request.no_model ? POOL_ANSWER_READY : call_get_model(call, error);
 }
 
 /* The common start of all endpoints. False: the call is answered, or (*parked) no longer ours. */
 static bool begin(struct call *call, bool *parked)
 {
-    enum pool_answer answer = POOL_ANSWER_REFUSED;
     struct api_error error = {0};
 
     if (call->model) /* it is back from the pool */
         return true;
-    if (call->endpoint->plain)
-        answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
-    else if (api_pool(call->api, &error) && parse(call, &error))
-        answer = call->request.no_model ? POOL_ANSWER_READY : call_get_model(call, &error);
+    enum pool_answer answer = parse_and_get_model(call, &error);
     *parked = answer == POOL_ANSWER_WAITING;
     if (answer == POOL_ANSWER_REFUSED)
         call_fail(call, &error);
@@ -460,33 +455,29 @@ static const struct token_prompt *prompt_at(const struct call *call, size_t inde
 
 /* ---- generations ---- */
 
-static bool preflight_one(struct call *call, size_t count, struct api_error *error)
+static enum err preflight_one(struct call *call, size_t count, struct api_error *error)
 {
-    uint32_t context = model_facts(call->model)->context;
     struct errinfo info = {0};
-    enum err err;
+    enum err err = ERR_LIMIT;
 
-    if (count > UINT32_MAX)
-        err = ERR_LIMIT;
-    else
+    if (count <= UINT32_MAX)
         err = sched_preflight(model_sched(call->model), (uint32_t)count, call->request.max_tokens,
                               &info);
+    if (err == ERR_OK)
+        return ERR_OK;
     if (err == ERR_LIMIT)
-        api_error_set_context(error, count, true, context);
-    else if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
-        api_error_set(error, API_ERROR_TOO_LARGE, NULL,
-                      "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);
-    else if (err != ERR_OK)
-        api_error_from(error, err, &info);
-    return err == ERR_OK;
+        return api_error_set_context(error, count, true, model_facts(call->model)->context);
+    if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
+        return api_error_set(error, API_ERROR_TOO_LARGE, NULL,
+                             "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);
+    return api_error_from(error, err, &info);
 }
 
-static bool preflight(struct call *call, struct api_error *error)
+static enum err preflight(struct call *call, struct api_error *error)
 {
     for (size_t i = 0; i <= call->request.more_count; i++)
-        if (!preflight_one(call, prompt_at(call, i)->count, error))
-            return false;
-    return true;
+        TRY(preflight_one(call, prompt_at(call, i)->count, error));
+    return ERR_OK;
 }
 
 /* The space of tenant and salt, for the model or its draft model. A salt is text from the client: it
@@ -611,21 +602,20 @@ static void make_choices(struct call *call)
     }
 }
 
-static bool take_slot(struct call *call, struct api_error *error)
+static enum err take_slot(struct call *call, struct api_error *error)
 {
     const struct token_prompt *prompt = &call->prepared.prompt;
     struct hash128 owner = slots_owner(call->who, model_name(call->model));
     uint32_t count = model_facts(call->model)->sequences;
     int32_t wanted = call->request.slot;
 
-    if (wanted >= (int32_t)count) {
-        api_error_set(error, API_ERROR_INVALID, "id_slot",
-                      "'id_slot' must be below %u, the number of slots (--parallel).", count);
-        return false;
-    }
+    if (wanted >= (int32_t)count)
+        return api_error_set(error, API_ERROR_INVALID, "id_slot",
+                             "'id_slot' must be below %u, the number of slots (--parallel).",
+                             count);
     call->slot = slots_take(call->api->slots, &owner, wanted, count, prompt->tokens, prompt->count);
     call->answer.slot = (uint32_t)call->slot;
-    return true;
+    return ERR_OK;
 }
 
 static size_t token_bytes(void *arg, token_id token, char *out, size_t size)
@@ -698,7 +688,7 @@ static bool submit(struct call *call)
 }
 
 /* By the rules of POST /v1/models/{id}/unload. */
-static bool unload(struct call *call, struct api_error *error)
+static enum err unload(struct call *call, struct api_error *error)
 {
     struct pool *pool = api_pool(call->api, error);
     size_t index = pool_find(pool, call->request.model, true);
@@ -708,13 +698,13 @@ static bool unload(struct call *call, struct api_error *error)
     if (!call->admin)
         return api_error_set(error, API_ERROR_PERMISSION, "keep_alive",
                              "Unloading a model concerns all users of the server: send an admin "
-                             "key (hearth serve --admin-key).") == ERR_OK;
+                             "key (hearth serve --admin-key).");
     if (index == SIZE_MAX || !pool_view(pool, index, &view))
-        return api_error_set(error, API_ERROR_MODEL, "model", "There is no such model.") == ERR_OK;
+        return api_error_set(error, API_ERROR_MODEL, "model", "There is no such model.");
     call->wait.name = view.name;
     if (pool_unload(pool, str_from(view.name), &info) == ERR_OK)
-        return true;
-    return api_error_set(error, API_ERROR_INVALID, "model", "%s", info.text) == ERR_OK;
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_INVALID, "model", "%s", info.text);
 }
 
 /* The model is loaded by now, or is to be unloaded. */
@@ -722,7 +712,7 @@ static void answer_without_prompt(struct call *call)
 {
     struct api_error error = {0};
 
-    if (call->request.unload && !unload(call, &error)) {
+    if (call->request.unload && unload(call, &error) != ERR_OK) {
         call_fail(call, &error);
         return;
     }
@@ -735,33 +725,42 @@ static void answer_without_prompt(struct call *call)
 }
 
 /* Whether the model is made for answers. */
-static bool check_model(const struct call *call, struct api_error *error)
+static enum err check_model(const struct call *call, struct api_error *error)
 {
     const struct engine_embed *embed = &model_facts(call->model)->embed;
     bool ranks = embed->pooling == ENGINE_POOLING_RANK;
 
-    if (embed->only)
-        api_error_set(error, API_ERROR_UNSUPPORTED, "model",
-                      "The model '%s' %s, it does not generate text; use %s.",
-                      model_name(call->model), ranks ? "scores documents" : "makes embeddings",
-                      ranks ? "/v1/rerank" : "/v1/embeddings");
-    return !embed->only;
+    if (!embed->only)
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_UNSUPPORTED, "model",
+                         "The model '%s' %s, it does not generate text; use %s.",
+                         model_name(call->model), ranks ? "scores documents" : "makes embeddings",
+                         ranks ? "/v1/rerank" : "/v1/embeddings");
 }
 
 /* Clients write the tokens of other models. */
-static bool check_biases(const struct call *call, struct api_error *error)
+static enum err check_biases(const struct call *call, struct api_error *error)
 {
     const struct sample_params *sample = &call->request.sample;
 
-    for (size_t i = 0; i < sample->biases_count; i++) {
-        if (engine_token_valid(model_engine(call->model), sample->biases[i].token))
-            continue;
-        api_error_set(error, API_ERROR_INVALID, "logit_bias",
-                      "'logit_bias' has the token %d, which is not in the vocabulary of %u.",
-                      sample->biases[i].token, model_facts(call->model)->vocab);
-        return false;
-    }
-    return true;
+    for (size_t i = 0; i < sample->biases_count; i++)
+        if (!engine_token_valid(model_engine(call->model), sample->biases[i].token))
+            return api_error_set(
+                error, API_ERROR_INVALID, "logit_bias",
+                "'logit_bias' has the token %d, which is not in the vocabulary of %u.",
+                sample->biases[i].token, model_facts(call->model)->vocab);
+    return ERR_OK;
+}
+
+/* Everything that can be wrong with the request. */
+static enum err make_ready(struct call *call, struct api_error *error)
+{
+    TRY(check_model(call, error));
+    TRY(check_biases(call, error));
+    TRY(call_prepare(call, error));
+    TRY(preflight(call, error));
+    call_make_answer(call);
+    return take_slot(call, error);
 }
 
 void call_generate(struct call *call)
@@ -772,13 +771,7 @@ void call_generate(struct call *call)
         answer_without_prompt(call);
         return;
     }
-    if (!check_model(call, &error) || !check_biases(call, &error) ||
-        call_prepare(call, &error) != ERR_OK || !preflight(call, &error)) {
-        call_fail(call, &error);
-        return;
-    }
-    call_make_answer(call);
-    if (!take_slot(call, &error)) {
+    if (make_ready(call, &error) != ERR_OK) {
         call_fail(call, &error);
         return;
     }
