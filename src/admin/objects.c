@@ -13,7 +13,6 @@
 enum {
     LIMIT_DEFAULT = 100,
     TREE_LIMIT_DEFAULT = 200,
-    VALUE_BYTES_MAX = 4096,
     CHILDREN_MAX = 1000,
     PART_BYTES_MAX = 16 * 1024 * 1024,
     TEXT_BYTES_MAX = PART_BYTES_MAX / 4
@@ -21,29 +20,12 @@ enum {
 
 /* ---- the query ---- */
 
-/* The value of a parameter, in the request's arena; empty if it is absent. */
-static enum err query(struct call *call, struct str name, struct str *text, struct api_error *error)
-{
-    struct buf value;
-
-    buf_init(&value, VALUE_BYTES_MAX);
-    enum err err = http_query_get(buf_text(&call->query), name, &value);
-    *text = STR_NONE;
-    if (err == ERR_OK) {
-        text->ptr = arena_strdup(&call->request.arena, buf_text(&value));
-        text->len = value.len;
-        err = text->ptr ? ERR_OK : call->request.arena.err;
-    }
-    buf_fini(&value);
-    return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : api_error_from(error, err, NULL);
-}
-
 /* ?limit=, or the default. */
 static enum err read_limit(struct call *call, int most, uint64_t *limit, struct api_error *error)
 {
     struct str text;
 
-    TRY(query(call, STR("limit"), &text, error));
+    TRY(call_query(call, "limit", &text, error));
     if (text.len > 0 && (!str_to_u64(text, limit) || *limit < 1 || *limit > (uint64_t)most))
         return api_error_set(error, API_ERROR_INVALID, "limit",
                              "'limit' must be a number from 1 to %d", most);
@@ -62,17 +44,17 @@ static enum err read_filter(struct call *call, struct filter *filter, struct api
     struct str tier, pinned;
 
     *filter = (struct filter){.count = LIMIT_DEFAULT};
-    TRY(query(call, STR("tenant"), &filter->tenant, error));
-    TRY(query(call, STR("model"), &filter->model, error));
+    TRY(call_query(call, "tenant", &filter->tenant, error));
+    TRY(call_query(call, "model", &filter->model, error));
     if (filter->model.len > 0)
         (void)!admin_find_model(call->api, &filter->model); /* an unknown one has no objects */
-    TRY(query(call, STR("after"), &filter->after, error));
-    TRY(query(call, STR("tier"), &tier, error));
+    TRY(call_query(call, "after", &filter->after, error));
+    TRY(call_query(call, "tier", &tier, error));
     if (tier.len > 0 && admin_tier(tier) == HEARTH_TIER_COUNT)
         return api_error_set(error, API_ERROR_INVALID, "tier",
                              "'tier' must be \"ram\", \"ssd\" or \"remote\"");
     filter->tiers = tier.len > 0 ? 1u << admin_tier(tier) : 0;
-    TRY(query(call, STR("pinned"), &pinned, error));
+    TRY(call_query(call, "pinned", &pinned, error));
     filter->pinned_only = str_eq(pinned, STR("1")) || str_eq(pinned, STR("true"));
     return read_limit(call, ADMIN_PAGE_MAX, &filter->count, error);
 }
@@ -247,7 +229,7 @@ static enum err read_inspection(struct inspection *at, struct api_error *error)
 
     if (admin_read_key(buf_text(&call->capture), at->key) != ERR_OK)
         return api_error_set(error, API_ERROR_INVALID, "key", "A key has 64 hex digits.");
-    TRY(query(call, STR("tokens"), &tokens, error));
+    TRY(call_query(call, "tokens", &tokens, error));
     at->tokens = tokens.len > 0 && !str_eq(tokens, STR("0"));
     if (at->tokens && !admin_of(call->api)->options.show_text)
         return api_error_set(

@@ -27,6 +27,7 @@ enum {
     SALT_DIGITS = 32,
     SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS,
     TARGET_BYTES_MAX = 64 * 1024,
+    QUERY_VALUE_BYTES_MAX = 4096,
     RETRY_AFTER_S = 2,
     LARGE_BYTES = 1024 * 1024,
 };
@@ -249,6 +250,22 @@ struct queue *call_queue(const struct call *call)
     struct api *api = call->api;
 
     return call->endpoint->slow ? api->slow : call->large ? api->large : api->queue;
+}
+
+enum err call_query(struct call *call, const char *name, struct str *value, struct api_error *error)
+{
+    struct buf text;
+
+    buf_init(&text, QUERY_VALUE_BYTES_MAX);
+    enum err err = http_query_get(buf_text(&call->query), str_from(name), &text);
+    *value = STR_NONE;
+    if (err == ERR_OK) {
+        value->ptr = arena_strdup(&call->request.arena, buf_text(&text));
+        value->len = text.len;
+        err = value->ptr ? ERR_OK : call->request.arena.err;
+    }
+    buf_fini(&text);
+    return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : api_error_from(error, err, NULL);
 }
 
 /* ---- answers of endpoints ---- */

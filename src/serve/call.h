@@ -152,6 +152,11 @@ void call_set_shutdown(struct api_error *error);
  * "cancelled" says nothing to a client that is still there. */
 void call_name_shutdown(struct call *call, struct api_error *error);
 
+/* The value of a parameter of the query, in the request's arena; empty if it is absent. ERR_INVALID,
+ * ERR_LIMIT: it cannot be decoded, or is too long. */
+enum err call_query(struct call *call, const char *name, struct str *value,
+                    struct api_error *error) NODISCARD;
+
 /* Answers with an error in the endpoint's dialect. */
 void call_fail(struct call *call, const struct api_error *error);
 

@@ -32,7 +32,6 @@ enum {
     BODY_BYTES_MAX = 16 * 1024 * 1024,
     SHOWN_MAX = 1024, /* generations of a model */
     NAME_BYTES = 256,
-    ACTION_BYTES_MAX = 32,
     TENANT_DIGITS = 16,
     ENGINE_MS = 60 * 1000,
     TOKENS_BYTES_MAX = 1024 * 1024 * 1024,
@@ -381,21 +380,18 @@ static enum err run(struct action *action)
     static const char *const names[] = {"save", "restore", "erase"};
     static enum err (*const runs[])(struct action *) = {save, restore, erase};
     struct call *call = action->call;
-    enum err err = ERR_NOT_FOUND;
-    struct buf name;
+    struct str name;
 
     call->lora = model_lora(call->model);
     action->space = call_space(call);
     if (action->space == NULL)
         return api_error_set(action->body->error, API_ERROR_UNSUPPORTED, NULL,
                              "The state of slots is in the cache, which is off for this model.");
-    buf_init(&name, ACTION_BYTES_MAX);
-    bool given = http_query_get(buf_text(&call->query), STR("action"), &name) == ERR_OK;
-    for (size_t i = 0; given && i < COUNT_OF(names); i++)
-        if (str_eq(buf_text(&name), str_from(names[i])))
-            err = runs[i](action);
-    buf_fini(&name);
-    return err == ERR_NOT_FOUND ? fail(action, "Invalid action") : err;
+    TRY(call_query(call, "action", &name, action->body->error));
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (str_eq(name, str_from(names[i])))
+            return runs[i](action);
+    return fail(action, "Invalid action");
 }
 
 enum err endpoint_slot_action(struct call *call, const struct json_reader *body, struct json *json)

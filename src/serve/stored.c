@@ -15,7 +15,6 @@ enum {
     CHAIN_BYTES_MAX = 512 * 1024 * 1024,
     LIST_DEFAULT = 20,
     LIST_MAX = 100,
-    PARAM_BYTES_MAX = 256,
 };
 
 /* "resp_ID" */
@@ -67,27 +66,38 @@ static void free_chain(struct chain *chain)
     mem_free(chain);
 }
 
-static void write_all(struct json *json, yyjson_val *items)
+/* Items of a chain, in order; valid as long as it. */
+struct items {
+    yyjson_val **list; /* owned */
+    size_t count, cap;
+};
+
+static enum err add_items(struct items *items, yyjson_val *array)
 {
     yyjson_val *item;
     size_t i, count;
 
-    yyjson_arr_foreach(items, i, count, item)
+    if (!mem_try_reserve(&items->list, items->count + yyjson_arr_size(array), &items->cap,
+                         sizeof(yyjson_val *)))
+        return ERR_NOMEM;
+    yyjson_arr_foreach(array, i, count, item)
     {
-        json_value(json, item);
+        items->list[items->count++] = item;
     }
+    return ERR_OK;
 }
 
-/* The items of the whole conversation, in order. `last`: with the output of the newest response. */
-static void write_items(struct json *json, const struct chain *chain, bool last)
+/* The items of the whole conversation. `last`: with the output of the newest response. */
+static enum err collect_items(const struct chain *chain, bool last, struct items *items)
 {
     for (size_t i = chain->count; i-- > 0;) {
         yyjson_val *record = yyjson_doc_get_root(chain->records[i]);
 
-        write_all(json, yyjson_obj_get(record, "input"));
+        TRY(add_items(items, yyjson_obj_get(record, "input")));
         if (i > 0 || last)
-            write_all(json, yyjson_obj_get(yyjson_obj_get(record, "response"), "output"));
+            TRY(add_items(items, yyjson_obj_get(yyjson_obj_get(record, "response"), "output")));
     }
+    return ERR_OK;
 }
 
 static enum err not_found(struct api_error *error, struct str id)
@@ -102,17 +112,22 @@ static enum err not_found(struct api_error *error, struct str id)
 static enum err join(const struct chain *chain, struct gen_request *request,
                      struct api_error *error)
 {
+    struct items items = {0};
     struct buf text;
     struct json json = json_begin(&text, CHAIN_BYTES_MAX, '{');
+    enum err err = collect_items(chain, true, &items);
 
     json_key_open(&json, "input", '[');
-    write_items(&json, chain, true);
+    for (size_t i = 0; i < items.count; i++)
+        json_value(&json, items.list[i]);
     json_close(&json, ']');
     json_close(&json, '}');
-    enum err err = text.err;
+    if (err == ERR_OK)
+        err = text.err;
     if (err == ERR_OK)
         err = json_read_body(buf_text(&text), &request->earlier, error);
     buf_fini(&text);
+    mem_free(items.list);
     return err;
 }
 
@@ -280,25 +295,14 @@ static enum err fail_unknown(const struct call *call, struct api_error *error)
                          SHELF_ID_BYTES, buf_str(&call->capture));
 }
 
-static void read_param(const struct call *call, const char *name, char out[PARAM_BYTES_MAX])
-{
-    struct buf value;
-
-    out[0] = '\0';
-    buf_init(&value, PARAM_BYTES_MAX);
-    if (http_query_get(buf_text(&call->query), str_from(name), &value) == ERR_OK)
-        snprintf(out, PARAM_BYTES_MAX, "%s", buf_str(&value));
-    buf_fini(&value);
-}
-
 /* A client that wants the events again must not take their absence for the end. */
 enum err endpoint_response(struct call *call, const struct json_reader *body, struct json *json)
 {
     static const char *const none[] = {NULL};
-    char stream[PARAM_BYTES_MAX];
+    struct str stream;
 
-    read_param(call, "stream", stream);
-    if (str_eq(str_from(stream), STR("true")))
+    TRY(call_query(call, "stream", &stream, body->error));
+    if (str_eq(stream, STR("true")))
         return api_error_set(body->error, API_ERROR_UNSUPPORTED, "stream",
                              "'stream' is not supported: a stored response is sent as a whole.");
     yyjson_doc *record =
@@ -329,24 +333,22 @@ enum err endpoint_response_delete(struct call *call, const struct json_reader *b
 struct list_params {
     uint64_t limit;
     bool ascending;
-    char after[PARAM_BYTES_MAX];
+    struct str after;
 };
 
-static enum err read_params(const struct call *call, struct list_params *params,
-                            struct api_error *error)
+static enum err read_params(struct call *call, struct list_params *params, struct api_error *error)
 {
-    char text[PARAM_BYTES_MAX];
+    struct str limit, order;
 
     params->limit = LIST_DEFAULT;
-    read_param(call, "limit", text);
-    if (text[0] != '\0' && (!str_to_u64(str_from(text), &params->limit) || params->limit == 0 ||
-                            params->limit > LIST_MAX))
+    TRY(call_query(call, "limit", &limit, error));
+    if (limit.len > 0 &&
+        (!str_to_u64(limit, &params->limit) || params->limit == 0 || params->limit > LIST_MAX))
         return api_error_set(error, API_ERROR_INVALID, "limit",
                              "'limit' must be a whole number from 1 to %d", LIST_MAX);
-    read_param(call, "order", text);
-    params->ascending = str_eq(str_from(text), STR("asc"));
-    read_param(call, "after", params->after);
-    return ERR_OK;
+    TRY(call_query(call, "order", &order, error));
+    params->ascending = str_eq(order, STR("asc"));
+    return call_query(call, "after", &params->after, error);
 }
 
 /* As in OpenAI's lists, the content of a message is a list of parts. */
@@ -377,16 +379,17 @@ static void write_id(struct json *json, const char *key, yyjson_val *item)
     json_key_str(json, key, json_get_text(yyjson_obj_get(item, "id")));
 }
 
-static void write_list(struct json *json, yyjson_val *items, const struct list_params *params)
+static void write_list(struct json *json, const struct items *items,
+                       const struct list_params *params)
 {
-    size_t count = yyjson_arr_size(items), from = 0;
+    size_t count = items->count, from = 0;
     yyjson_val *first = NULL, *last = NULL;
 
-#define AT(i) yyjson_arr_get(items, params->ascending ? (i) : count - 1 - (i))
-    while (params->after[0] != '\0' && from < count &&
-           !yyjson_equals_str(yyjson_obj_get(AT(from), "id"), params->after))
+#define AT(i) items->list[params->ascending ? (i) : count - 1 - (i)]
+    while (params->after.len > 0 && from < count &&
+           !str_eq(json_get_text(yyjson_obj_get(AT(from), "id")), params->after))
         from++;
-    from += params->after[0] != '\0';
+    from += params->after.len > 0;
     json_key_text(json, "object", "list");
     json_key_open(json, "data", '[');
     size_t i = from;
@@ -406,27 +409,17 @@ static void write_list(struct json *json, yyjson_val *items, const struct list_p
 enum err endpoint_response_items(struct call *call, const struct json_reader *body,
                                  struct json *json)
 {
-    struct chain *chain = mem_alloc(sizeof(*chain));
     struct list_params params = {0};
-    yyjson_doc *doc = NULL;
-    struct buf text;
+    struct items items = {0};
 
-    struct json items = json_begin(&text, CHAIN_BYTES_MAX, '[');
-    enum err err = read_params(call, &params, body->error);
+    TRY(read_params(call, &params, body->error));
+    struct chain *chain = mem_alloc(sizeof(*chain));
+    read_chain(call->api->options.stored, call->who, buf_text(&call->capture), chain);
+    enum err err =
+        chain->count > 0 ? collect_items(chain, false, &items) : fail_unknown(call, body->error);
     if (err == ERR_OK)
-        read_chain(call->api->options.stored, call->who, buf_text(&call->capture), chain);
-    if (err == ERR_OK && chain->count == 0)
-        err = fail_unknown(call, body->error);
-    write_items(&items, chain, false);
-    json_close(&items, ']');
-    if (err == ERR_OK && text.err == ERR_OK)
-        doc = yyjson_read_opts(text.data, text.len, 0, json_alc(), NULL);
-    if (err == ERR_OK && doc == NULL)
-        err = ERR_NOMEM;
-    if (err == ERR_OK)
-        write_list(json, yyjson_doc_get_root(doc), &params);
-    yyjson_doc_free(doc);
-    buf_fini(&text);
+        write_list(json, &items, &params);
+    mem_free(items.list);
     free_chain(chain);
     return err;
 }
