@@ -3,7 +3,12 @@
 
 #include "base/clock.h"
 
-enum { ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256, CORS_HEADERS_MAX = 2048 };
+enum {
+    ERROR_BYTES_MAX = 64 * 1024,
+    ALLOW_BYTES_MAX = 256,
+    CORS_HEADERS_MAX = 2048,
+    PROBLEM_HEADERS_MAX = 3,
+};
 
 struct str http_answer_origin(const struct http_shared *shared, const struct http_request *request)
 {
@@ -28,19 +33,6 @@ static struct http_frame frame_of(const struct http_shared *shared,
     };
 }
 
-static struct http_chunk *make(const struct http_head *head, const struct http_frame *frame,
-                               struct str body)
-{
-    struct http_chunk *chunk = NULL;
-    struct buf text;
-
-    buf_init(&text, HTTP_HEAD_BYTES_MAX);
-    if (http_head_append(&text, head, frame) == ERR_OK)
-        chunk = http_chunk_create((struct str){text.data, text.len}, body, STR_NONE);
-    buf_fini(&text);
-    return chunk;
-}
-
 /* Returns the content type. */
 static const char *write_body(const struct http_options *options, enum http_problem problem,
                               struct str path, char id[HTTP_ID_BYTES], struct buf *body)
@@ -53,8 +45,6 @@ static const char *write_body(const struct http_options *options, enum http_prob
     options->error_body(problem, path, id, body, options->error_arg);
     return options->error_content_type != NULL ? options->error_content_type : "application/json";
 }
-
-enum { PROBLEM_HEADERS_MAX = 3 };
 
 /* Writes the id, and the header that goes with some problems. Returns how many. */
 static size_t write_headers(const struct http_shared *shared, enum http_problem problem,
@@ -97,7 +87,7 @@ struct http_chunk *http_answer_problem(const struct http_shared *shared, enum ht
     struct http_frame frame = frame_of(shared, request, keep_alive);
     frame.bytes = body.len;
     struct http_chunk *chunk =
-        make(&head, &frame, head_only ? STR_NONE : (struct str){body.data, body.len});
+        http_head_chunk(&head, &frame, head_only ? STR_NONE : (struct str){body.data, body.len});
     buf_fini(&allow);
     buf_fini(&body);
     return chunk;
@@ -135,7 +125,7 @@ struct http_chunk *http_answer_options(const struct http_shared *shared,
         .headers = headers,
         .headers_count = frame.cors_origin.len > 0 ? COUNT_OF(headers) : 1,
     };
-    struct http_chunk *chunk = make(&head, &frame, STR_NONE);
+    struct http_chunk *chunk = http_head_chunk(&head, &frame, STR_NONE);
     buf_fini(&methods);
     return chunk;
 }

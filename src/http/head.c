@@ -100,6 +100,19 @@ enum err http_head_append(struct buf *out, const struct http_head *head,
     return buf_append_str(out, "\r\n");
 }
 
+struct http_chunk *http_head_chunk(const struct http_head *head, const struct http_frame *frame,
+                                   struct str body)
+{
+    struct http_chunk *chunk = NULL;
+    struct buf text;
+
+    buf_init(&text, HTTP_HEAD_BYTES_MAX);
+    if (http_head_append(&text, head, frame) == ERR_OK)
+        chunk = http_chunk_create(buf_text(&text), body, STR_NONE);
+    buf_fini(&text);
+    return chunk;
+}
+
 /* ---- chunks: one allocation each ---- */
 
 static char *put(char *to, struct str text)

@@ -33,6 +33,11 @@ bool http_status_bodiless(int status);
 enum err http_head_append(struct buf *out, const struct http_head *head,
                           const struct http_frame *frame);
 
+struct http_chunk;
+/* The head followed by `body`, which `frame` announces; NULL when out of memory. */
+struct http_chunk *http_head_chunk(const struct http_head *head, const struct http_frame *frame,
+                                   struct str body) NODISCARD;
+
 /* Bytes queued for a client: a list of pieces that the system writes in place, without another
  * copy. Owner: the holder of the list. A chunk is made outside any lock and then only linked.
  *

@@ -372,16 +372,10 @@ static struct http_chunk *make_head(struct http_reply *reply, const struct http_
         .cors_checked = reply->options.cors_checked,
         .wall_ns = clock_wall_ns(reply->mailbox->clock),
     };
-    struct http_chunk *chunk = NULL;
-    struct buf text;
 
     if (reply->options.method == HTTP_METHOD_HEAD || http_status_bodiless(head->status))
         body = STR_NONE;
-    buf_init(&text, HTTP_HEAD_BYTES_MAX);
-    if (http_head_append(&text, head, &frame) == ERR_OK)
-        chunk = http_chunk_create((struct str){text.data, text.len}, body, STR_NONE);
-    buf_fini(&text);
-    return chunk;
+    return http_head_chunk(head, &frame, body);
 }
 
 enum http_result http_reply_send(struct http_reply *reply, const struct http_head *head,
