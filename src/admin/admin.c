@@ -144,7 +144,7 @@ static void publish(struct admin *admin, const struct recent_call *recent)
 
     buf_init(&body, FEED_EVENT_BYTES_MAX);
     struct json json = json_to(&body);
-    recent_write_call(&json, recent);
+    recent_write_call(&json, recent, false);
     if (body.err == ERR_OK)
         feed_publish(admin->feed, FEED_REQUEST, buf_text(&body));
     buf_fini(&body);

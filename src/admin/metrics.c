@@ -547,7 +547,6 @@ void endpoint_metrics(const struct loop_request *req)
 {
     struct api *api = req->api;
     struct admin *admin = admin_of(api);
-    struct api_error error = {0};
     struct monitor_view sums;
     struct memory_view view;
     struct buf body;
@@ -555,19 +554,18 @@ void endpoint_metrics(const struct loop_request *req)
     monitor_get_view(admin->monitor, &sums);
     buf_init(&body, BODY_BYTES_MAX);
     put_gauges(admin, api);
-    stats_write_build(api->options.version ? api->options.version : "unknown",
-                      api->options.commit ? api->options.commit : "unknown", &body);
+    stats_write_build(api->options.version, api->options.commit, &body);
     (void)metric_render(admin->metrics, &body);
     stats_write_tokens(&sums.session, &body);
     if (admin->http_metrics)
         (void)metric_render(admin->http_metrics, &body);
     write_log_numbers(api->options.log, &body);
-    struct pool *pool = api_pool(api, &error);
+    struct pool *pool = api_pool(api, NULL);
     write_model_numbers(admin, pool, &body);
-    if (api->options.cache)
+    if (api->options.cache) {
         write_cache_numbers(api->options.cache, &body);
-    if (api->options.cache)
         write_shared(api->options.cache, &body);
+    }
     if (api->options.cache && pool)
         write_cache_by_model(pool, &body);
     if (api->options.memory) {

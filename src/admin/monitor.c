@@ -266,7 +266,7 @@ void recent_write_message(struct json *json, enum role role, uint32_t message)
     json_key_text(json, "message", role != ROLE_NONE ? text : NULL);
 }
 
-static void write_call(struct json *json, const struct recent_call *call, bool words)
+void recent_write_call(struct json *json, const struct recent_call *call, bool words)
 {
     json_open(json, '{');
     json_key_text(json, "id", call->id);
@@ -292,18 +292,13 @@ static void write_call(struct json *json, const struct recent_call *call, bool w
     json_close(json, '}');
 }
 
-void recent_write_call(struct json *json, const struct recent_call *call)
-{
-    write_call(json, call, false);
-}
-
 void recent_write(struct json *json, const struct recent *recent, bool words)
 {
     uint64_t held = MIN(recent->count, RECENT_MAX);
 
     json_open(json, '[');
     for (uint64_t back = 1; back <= held; back++)
-        write_call(json, &recent->calls[(recent->count - back) % RECENT_MAX], words);
+        recent_write_call(json, &recent->calls[(recent->count - back) % RECENT_MAX], words);
     json_close(json, ']');
 }
 

@@ -143,8 +143,8 @@ struct recent {
 
 void recent_add(struct recent *recent, const struct recent_call *call);
 
-/* One of them as an object, without its words; all of them as an array, newest first. */
-void recent_write_call(struct json *json, const struct recent_call *call);
+/* One of them as an object; all of them as an array, newest first. `words`: with them. */
+void recent_write_call(struct json *json, const struct recent_call *call, bool words);
 void recent_write(struct json *json, const struct recent *recent, bool words);
 
 /* "message":"user[3]", as in the log, or null; into an open object. */

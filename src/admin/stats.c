@@ -233,7 +233,7 @@ enum err endpoint_admin_stats(const struct loop_request *req, struct json *json,
     if (pool)
         pool_get_stats(pool, &stats);
     monitor_get_view(admin_of(api)->monitor, &view);
-    json_key_text(json, "version", api->options.version ? api->options.version : "unknown");
+    json_key_text(json, "version", api->options.version);
     write_sums(json, &view);
     admin_write_rates(json, api, NULL);
     write_misses(json, &stats);

@@ -506,6 +506,10 @@ static void set_defaults(struct api *api, const struct api_options *options)
         api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
     if (api->options.load_ms == 0)
         api->options.load_ms = LOAD_MS_DEFAULT;
+    if (api->options.version == NULL)
+        api->options.version = "unknown";
+    if (api->options.commit == NULL)
+        api->options.commit = "unknown";
 }
 
 static enum err start_workers(struct api *api, struct errinfo *info)

@@ -135,6 +135,8 @@ show_fn endpoint_models;
 show_fn endpoint_model;
 show_fn endpoint_model_change;
 show_fn endpoint_props;
+/* The index of the model that ?model= names, without it of the default one; SIZE_MAX: none. */
+size_t props_find_model(const struct loop_request *req, struct pool *pool);
 /* "memory":{...} or null; and its fields. */
 void props_key_memory(struct json *json, struct memory *memory);
 void props_write_memory(struct json *json, const struct memory_view *view);

@@ -11,21 +11,15 @@
 #include "dialect/json_read.h"
 #include "models/pool.h"
 
-enum { NAME_BYTES_MAX = 4096, BODY_BYTES_MAX = 1 << 20 };
+enum { BODY_BYTES_MAX = 1 << 20 };
 
 /* The loaded model that the request is about, to be returned with pool_unpeek; NULL: see `error`. */
 static struct model *peek_model(const struct loop_request *req, struct pool *pool,
                                 struct api_error *error)
 {
-    struct buf name;
-
-    buf_init(&name, NAME_BYTES_MAX);
-    enum err err = http_query_get(req->request->query, STR("model"), &name);
-    size_t index = err == ERR_OK          ? pool_find(pool, buf_text(&name), true)
-                   : err == ERR_NOT_FOUND ? pool_find(pool, STR_NONE, false)
-                                          : SIZE_MAX;
+    size_t index = props_find_model(req, pool);
     struct model *model = index != SIZE_MAX ? pool_peek(pool, index) : NULL;
-    buf_fini(&name);
+
     if (model == NULL)
         api_error_set(error, API_ERROR_MODEL, "model",
                       index != SIZE_MAX ? "The model is not loaded."

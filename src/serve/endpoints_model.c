@@ -66,9 +66,8 @@ static void write_use(struct json *json, const struct pool_view *view)
 static void write_state(struct json *json, const struct pool_view *view)
 {
     json_key_text(json, "state", pool_state_name(view->state));
-    if (view->state == POOL_LOADING) {
+    if (view->state == POOL_LOADING)
         json_key_single(json, "progress", view->progress);
-    }
     if (view->state == POOL_FAILED)
         json_key_text(json, "error", err_sentence(view->error.code));
     json_key_bool(json, "default", view->is_default);
@@ -386,7 +385,7 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
 {
     const struct api_options *options = &api->options;
 
-    json_key_text(json, "build_info", options->version ? options->version : "unknown");
+    json_key_text(json, "build_info", options->version);
     json_key_bool(json, "strict_model", options->strict_model);
     json_key_bool(json, "keys", auth_wanted(api_auth(api)));
     json_key_bool(json, "isolation", auth_isolated(api_auth(api)));
@@ -400,15 +399,15 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
     props_key_memory(json, options->memory);
 }
 
-/* The model named by ?model=, else the default one. */
-static size_t find_props_model(const struct loop_request *req, struct pool *pool)
+size_t props_find_model(const struct loop_request *req, struct pool *pool)
 {
-    size_t index = pool_find(pool, STR_NONE, false);
     struct buf name;
 
     buf_init(&name, NAME_BYTES_MAX);
-    if (http_query_get(req->request->query, STR("model"), &name) == ERR_OK)
-        index = pool_find(pool, buf_text(&name), true);
+    enum err err = http_query_get(req->request->query, STR("model"), &name);
+    size_t index = err == ERR_OK          ? pool_find(pool, buf_text(&name), true)
+                   : err == ERR_NOT_FOUND ? pool_find(pool, STR_NONE, false)
+                                          : SIZE_MAX;
     buf_fini(&name);
     return index;
 }
@@ -420,7 +419,7 @@ enum err endpoint_props(const struct loop_request *req, struct json *json, struc
 
     if (!pool)
         return ERR_INVALID;
-    size_t index = find_props_model(req, pool);
+    size_t index = props_find_model(req, pool);
     if (index == SIZE_MAX)
         return fail_unknown(error);
     struct model *model = pool_peek(pool, index);

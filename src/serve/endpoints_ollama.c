@@ -338,8 +338,7 @@ enum err endpoint_ollama_version(const struct loop_request *req, struct json *js
 {
     (void)error;
     json_key_text(json, "version", OLLAMA_VERSION);
-    json_key_text(json, "hearth",
-                  req->api->options.version ? req->api->options.version : "unknown");
+    json_key_text(json, "hearth", req->api->options.version);
     return ERR_OK;
 }
 

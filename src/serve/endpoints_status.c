@@ -62,18 +62,13 @@ void endpoint_ready(const struct loop_request *req)
         respond_health(req, 503);
 }
 
-static const char *known(const char *text)
-{
-    return text ? text : "unknown";
-}
-
 enum err endpoint_version(const struct loop_request *req, struct json *json,
                           struct api_error *error)
 {
     (void)error;
     json_key_text(json, "name", "hearth");
-    json_key_text(json, "version", known(req->api->options.version));
-    json_key_text(json, "commit", known(req->api->options.commit));
+    json_key_text(json, "version", req->api->options.version);
+    json_key_text(json, "commit", req->api->options.commit);
     return ERR_OK;
 }
 
@@ -84,7 +79,7 @@ void endpoint_root(const struct loop_request *req)
     struct json json = json_begin(&body, BODY_BYTES_MAX, '{');
 
     json_key_text(&json, "name", "hearth");
-    json_key_text(&json, "version", known(req->api->options.version));
+    json_key_text(&json, "version", req->api->options.version);
     json_key_text(&json, "documentation", "docs/api.md");
     json_key_open(&json, "endpoints", '[');
     for (size_t i = 0; i < req->api->routes_count; i++) {

@@ -58,6 +58,7 @@ static void test_props(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
+    yyjson_doc_free(api_kit_get(&kit, "/props?model=%zz", 404)); /* not the default model's */
     doc = api_kit_get(&kit, "/props", 200);
     assert_int_equal(json_number_at(doc, "/default_generation_settings/n_ctx"), 4096);
     assert_int_equal(json_number_at(doc, "/total_slots"), 8);
