@@ -140,17 +140,17 @@ static void log_error(struct call *call, const struct api_error *error)
              api_error_status(error->kind), error->message);
 }
 
-/* Once nothing of a released call is stored any more. */
+/* Of each prompt, once nothing of a released call is stored any more. */
 static void release_state(struct call *call)
 {
-    const struct gen *gen = &call->choices[0].gen;
+    for (size_t i = 0; i < call->choices_count; i += call->request.choices) {
+        const struct gen *gen = &call->choices[i].gen;
 
-    if (gen->space == NULL)
-        return;
-    if (call->request.cache_release)
-        (void)hearth_release(gen->space, gen->tokens, gen->tokens_count, gen->anchor);
-    else if (call->request.cache_demote)
-        (void)hearth_demote(gen->space, gen->tokens, gen->tokens_count, gen->anchor);
+        if (gen->space != NULL && call->request.cache_release)
+            (void)hearth_release(gen->space, gen->tokens, gen->tokens_count, gen->anchor);
+        else if (gen->space != NULL && call->request.cache_demote)
+            (void)hearth_demote(gen->space, gen->tokens, gen->tokens_count, gen->anchor);
+    }
 }
 
 /* The slot gets the tokens of the call, if their state is in the space that slots are saved from. */

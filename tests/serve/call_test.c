@@ -201,6 +201,35 @@ static void test_a_released_session(void **state)
     api_kit_close(&kit);
 }
 
+/* How many objects a list of prompts leaves superseded once it is released. */
+static uint64_t released(const char *prompts)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct api_kit kit;
+    char body[1024];
+
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    snprintf(body, sizeof(body), "{\"prompt\":%s," GREEDY "}", prompts);
+    yyjson_doc_free(api_kit_post(&kit, "/v1/completions", body, 200));
+    assert_ok(sched_wait_turn(model_sched(kit.model), 30000, NULL)); /* until it is stored */
+    snprintf(body, sizeof(body),
+             "{\"prompt\":%s,\"kv_hints\":{\"protocol_version\":\"0.1\",\"actions\":[{"
+             "\"action_type\":\"kv.deref\",\"payload\":{}}]}," GREEDY "}",
+             prompts);
+    yyjson_doc_free(api_kit_post(&kit, "/v1/completions", body, 200));
+    hearth_get_stats(kit.cache, NULL, &stats);
+    api_kit_close(&kit);
+    return stats.replaces;
+}
+
+static void test_all_prompts_are_released(void **state)
+{
+    (void)state;
+    uint64_t one = released("\"" WORDS "\"");
+    assert_true(one > 0);
+    assert_int_equal(released("[\"a" WORDS "\",\"b" WORDS "\"]"), 2 * one);
+}
+
 #define USE(id)                                                                                  \
     "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"" id                   \
     "\",\"name\":\"f\","                                                                         \
@@ -977,7 +1006,8 @@ static void test_close_with_calls_on_their_way(void **state)
 
 TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects),
            TEST(test_echo_and_tokens), TEST(test_prewarming), TEST(test_explicit_breakpoints),
-           TEST(test_context_edits), TEST(test_a_released_session), TEST(test_several_prompts),
+           TEST(test_all_prompts_are_released), TEST(test_context_edits),
+           TEST(test_a_released_session), TEST(test_several_prompts),
            TEST(test_completion_and_infill), TEST(test_echo_with_logprobs),
            TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
