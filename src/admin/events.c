@@ -57,6 +57,10 @@ void endpoint_admin_events(const struct loop_request *req)
     }
     if (respond_stream(req->reply, "text/event-stream", req->request_id) != HTTP_OK)
         return;
+    if (req->request->method == HTTP_METHOD_HEAD) {
+        (void)http_reply_end(req->reply);
+        return;
+    }
     /* the first byte shows the reader that the stream is open */
     (void)http_reply_write(req->reply, keepalive);
     http_reply_keepalive(req->reply, KEEPALIVE_MS, keepalive);

@@ -103,4 +103,26 @@ static void test_the_end_of_a_server(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_a_request_is_told), TEST(test_the_end_of_a_server))
+/* The answer to HEAD is whole without events: the connection is free for the next request. */
+static void test_head(void **state)
+{
+    struct http_client client;
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    http_client_connect(&client, kit.port);
+    http_client_request(&client, "HEAD", EVENTS, "", STR_NONE);
+    assert_true(http_client_answer(&client, true, &answer, NULL));
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    http_client_request(&client, "GET", "/health", "", STR_NONE);
+    assert_true(http_client_answer(&client, false, &answer, NULL));
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    http_client_close(&client);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_head), TEST(test_a_request_is_told), TEST(test_the_end_of_a_server))
