@@ -24,7 +24,7 @@
 #include "base/mem.h"
 #include "http/head.h"
 
-enum { KEEPALIVE_BYTES_MAX = 4096, ORIGIN_BYTES_MAX = 512 };
+enum { ORIGIN_BYTES_MAX = 512 };
 
 enum reply_state { REPLY_WAITING, REPLY_STREAMING, REPLY_ENDED, REPLY_ABORTED };
 
@@ -189,7 +189,7 @@ struct http_reply *http_reply_create(struct http_mailbox *mailbox,
     reply->handles = 1;
     reply->attached = true;
     list_init(&reply->chunks);
-    buf_init(&reply->keepalive_text, KEEPALIVE_BYTES_MAX);
+    buf_init(&reply->keepalive_text, HTTP_KEEPALIVE_BYTES_MAX);
     lock_enter(&mailbox->lock);
     mailbox->refs++;
     lock_leave(&mailbox->lock);
@@ -486,7 +486,7 @@ void http_reply_on_close(struct http_reply *reply, http_close_fn fn, http_close_
 
 void http_reply_keepalive(struct http_reply *reply, uint64_t interval_ms, struct str text)
 {
-    assert(text.len <= KEEPALIVE_BYTES_MAX);
+    assert(text.len <= HTTP_KEEPALIVE_BYTES_MAX);
     lock_enter(&reply->mailbox->lock);
     buf_clear(&reply->keepalive_text);
     bool kept = buf_append(&reply->keepalive_text, text.ptr, text.len) == ERR_OK;

@@ -75,6 +75,9 @@ void http_reply_abort(struct http_reply *reply);
 typedef void (*http_close_fn)(void *arg);
 void http_reply_on_close(struct http_reply *reply, http_close_fn fn, http_close_fn drop, void *arg);
 
-/* Sends `text` (at most 4 KiB, copied) into a stream whenever nothing was written to it for the
- * interval. A later call replaces it; interval 0 stops it. Ends with the stream (keeps I80). */
+enum { HTTP_KEEPALIVE_BYTES_MAX = 4096 };
+
+/* Sends `text` (at most HTTP_KEEPALIVE_BYTES_MAX, copied) into a stream whenever nothing was written
+ * to it for the interval. A later call replaces it; interval 0 stops it. Ends with the stream (keeps
+ * I80). */
 void http_reply_keepalive(struct http_reply *reply, uint64_t interval_ms, struct str text);

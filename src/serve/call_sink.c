@@ -30,15 +30,13 @@
 #include "output/output.h"
 #include "chat/recall.h"
 
-/* http's limit; the opening of a stream may be longer: it repeats parts of the request */
-enum { KEEPALIVE_BYTES_MAX = 4096 };
-
 /* ---- the stream ---- */
 
-/* Sets the text that is sent in a silence. */
+/* Sets the text that is sent in a silence. The opening of a stream may be longer than http's limit:
+ * it repeats parts of the request. */
 static void set_keepalive(struct call *call, struct str text)
 {
-    if (text.len <= KEEPALIVE_BYTES_MAX)
+    if (text.len <= HTTP_KEEPALIVE_BYTES_MAX)
         http_reply_keepalive(call->reply, call->api->options.keepalive_ms, text);
 }
 
