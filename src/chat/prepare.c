@@ -6,6 +6,7 @@
 
 #include "chat/prepare_impl.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "chat/neutral.h"
 
 /* ---- text and tokens ---- */
@@ -371,8 +372,6 @@ static const char *grammar_param(const struct prepare_run *run)
 
 /* ---- the budget of a thought ---- */
 
-enum { THOUGHT_END_MAX = 64, PREDICTION_BYTES_MAX = 1 << 18 };
-
 /* The text after which the model writes its answer. Empty: thoughts have no marks. */
 static struct str thought_end(const struct output_formats *formats, struct arena *arena)
 {
@@ -388,37 +387,30 @@ static struct str thought_end(const struct output_formats *formats, struct arena
 
 static enum err prepare_budget(struct prepare_run *run)
 {
-    struct gen_request *request = run->request;
-    struct prepared *out = run->out;
+    struct arena *arena = &run->request->arena;
 
-    if (request->reasoning_budget == 0)
+    if (run->request->reasoning_budget == 0)
         return ERR_OK;
-    struct str text = thought_end(&out->formats, &request->arena);
-    token_id *tokens = arena_alloc_array(&request->arena, THOUGHT_END_MAX, sizeof(*tokens));
-    if (tokens == NULL || request->arena.err != ERR_OK)
-        return request->arena.err;
-    out->thought_end = tokens;
-    return engine_tokenize(run->tools->model.engine, text, ENGINE_TOKENIZE_CONTROL, tokens,
-                           THOUGHT_END_MAX, &out->thought_end_count, &run->info);
+    struct str text = thought_end(&run->out->formats, arena);
+    if (arena->err != ERR_OK)
+        return arena->err;
+    return tokens_from_string(run->tools->model.tokens, &run->caller, text, ENGINE_TOKENIZE_CONTROL,
+                              &run->out->thought_end, &run->info);
 }
 
 /* ---- predictions ---- */
 
+enum { PREDICTION_BYTES_MAX = 1 << 18 };
+
 /* The rest of a very long one is not used: that costs speed only. */
 static enum err prepare_prediction(struct prepare_run *run)
 {
-    struct gen_request *request = run->request;
-    struct str text = request->prediction;
+    struct str text = run->request->prediction;
 
-    text.len = MIN(text.len, PREDICTION_BYTES_MAX);
-    if (text.len == 0)
-        return ERR_OK;
-    token_id *tokens = arena_alloc_array(&request->arena, text.len, sizeof(*tokens));
-    if (tokens == NULL)
-        return request->arena.err;
-    run->out->prediction = tokens;
-    return engine_tokenize(run->tools->model.engine, text, 0, tokens, text.len,
-                           &run->out->prediction_count, &run->info);
+    if (text.len > PREDICTION_BYTES_MAX)
+        text.len = utf8_whole((struct str){text.ptr, PREDICTION_BYTES_MAX});
+    return tokens_from_string(run->tools->model.tokens, &run->caller, text, 0,
+                              &run->out->prediction, &run->info);
 }
 
 /* ---- the whole preparation ---- */
@@ -504,6 +496,8 @@ enum err prepare(struct prepared *out, struct gen_request *request,
 void prepare_fini(struct prepared *out)
 {
     token_prompt_fini(&out->prompt);
+    token_prompt_fini(&out->thought_end);
+    token_prompt_fini(&out->prediction);
     constraint_fini(&out->constraint);
     memset(out, 0, sizeof(*out));
 }

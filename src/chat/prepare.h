@@ -72,11 +72,9 @@ struct prepared {
     bool either;
     bool control_text; /* the answer's markup is made of control tokens */
     /* what closes a thought that has used its budget; none if there is no budget */
-    const token_id *thought_end;
-    size_t thought_end_count;
-    const token_id *prediction; /* tokens of the request's; none: NULL */
-    size_t prediction_count;
-    struct str opening; /* what the template wrote to open the answer */
+    struct token_prompt thought_end; /* owned */
+    struct token_prompt prediction;  /* of the request; owned */
+    struct str opening;              /* what the template wrote to open the answer */
 
     struct hash256 space, history; /* for recall_remember */
     bool history_known;

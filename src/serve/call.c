@@ -591,8 +591,8 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->score_prompt = request->score_prompt;
     gen->sample = sample_of(request, prepared, choice->index % request->choices);
     gen->control_text = prepared->control_text;
-    gen->prediction = prepared->prediction;
-    gen->prediction_count = (uint32_t)prepared->prediction_count;
+    gen->prediction = prepared->prediction.tokens;
+    gen->prediction_count = (uint32_t)prepared->prediction.count;
     gen->cache = cache_hints(request, prepared, space);
     gen->sink = call_sink(choice);
 }

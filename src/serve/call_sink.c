@@ -347,12 +347,12 @@ static void count_thought(struct call_choice *choice)
         choice->unassigned = 0;
     if (prepared->formats.reasoning == REASONING_HARMONY)
         inside = choice->thought_now;
-    if (!inside || choice->thought_closed || prepared->thought_end_count == 0 ||
+    if (!inside || choice->thought_closed || prepared->thought_end.count == 0 ||
         answer->reasoning_tokens < call->request.reasoning_budget)
         return;
     choice->thought_closed = true;
-    choice->gen.forced = prepared->thought_end;
-    choice->gen.forced_count = (uint32_t)prepared->thought_end_count;
+    choice->gen.forced = prepared->thought_end.tokens;
+    choice->gen.forced_count = (uint32_t)prepared->thought_end.count;
 }
 
 static bool on_token(void *arg, const struct gen_token *token)

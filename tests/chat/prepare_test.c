@@ -9,6 +9,8 @@
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/engine_ops.h"
 #include "support/engine_fake.h"
 #include "chat/neutral.h"
 #include "chat/recall.h"
@@ -803,6 +805,51 @@ static void test_a_long_text_is_copied_twice(void **state)
     bench_close(&bench);
 }
 
+/* Writes a blank before a text, as SentencePiece does. Refuses text that is not UTF-8. */
+static enum err tokenize_with_blank(const struct engine *engine, struct str text, unsigned flags,
+                                    token_id *tokens, size_t max, size_t *count)
+{
+    (void)engine;
+    (void)flags;
+    *count = text.len + 1;
+    for (size_t i = 0; i < *count && *count <= max; i++)
+        tokens[i] = i == 0 ? ' ' : (unsigned char)text.ptr[i - 1];
+    return utf8_valid(text) ? ERR_OK : ERR_ENGINE;
+}
+
+/* A guess at the answer is only a hint: it may have more tokens than bytes, and one that is too
+ * long ends with a whole character. */
+static void test_predictions(void **state)
+{
+    enum { LONG = (1 << 18) - 1 };
+    static char text[LONG + 2];
+    const struct {
+        struct str text;
+        size_t tokens;
+    } cases[] = {{STR("\n"), 2}, {STR(""), 0}, {{text, sizeof(text)}, LONG + 1}};
+    struct prompt prompt;
+    struct bench bench;
+
+    (void)state;
+    memset(text, 'a', LONG);
+    memcpy(text + LONG, "\xC3\xA9", 2);
+    bench_open(&bench, false);
+    const struct engine_ops *ops = bench.tools.model.engine->ops;
+    struct engine_ops with_blank = *ops;
+    with_blank.tokenize = tokenize_with_blank;
+    bench.tools.model.engine->ops = &with_blank;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+        prompt.request.prediction = cases[i].text;
+        if (make(&prompt, &bench) != ERR_OK)
+            fail_msg("%zu: %s", i, prompt.error.message);
+        assert_int_equal(prompt.prepared.prediction.count, cases[i].tokens);
+        drop(&prompt);
+    }
+    bench.tools.model.engine->ops = ops;
+    bench_close(&bench);
+}
+
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
            TEST(test_a_breakpoint_inside_a_message),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
@@ -812,4 +859,4 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_context), TEST(test_infill), TEST(test_infill_that_cannot_be),
            TEST(test_grammars), TEST(test_grammars_that_cannot_be),
            TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail),
-           TEST(test_a_long_text_is_copied_twice))
+           TEST(test_a_long_text_is_copied_twice), TEST(test_predictions))
