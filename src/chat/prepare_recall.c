@@ -15,6 +15,7 @@
  */
 #include "chat/prepare_impl.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -23,56 +24,61 @@ enum { TOKEN_TEXT_BYTES = 256 };
 
 /* ---- where the assistant's messages are ---- */
 
-static bool find_mark(const struct chat_text *text, enum mark_kind kind, uint32_t message,
-                      size_t *offset)
+/* Where each message of the conversation is rendered; SIZE_MAX where a mark is missing. */
+static struct chat_span *spans_of_messages(const struct chat_text *text, size_t count,
+                                           struct arena *arena)
 {
-    for (size_t i = 0; i < text->mark_count; i++) {
-        if (text->marks[i].kind != kind || text->marks[i].message != message)
-            continue;
-        *offset = text->marks[i].at;
-        return true;
+    struct chat_span *spans = arena_alloc_array(arena, count, sizeof(*spans));
+
+    for (size_t i = 0; spans != NULL && i < count; i++)
+        spans[i] = (struct chat_span){SIZE_MAX, SIZE_MAX};
+    for (size_t i = 0; spans != NULL && i < text->mark_count; i++) {
+        const struct mark *mark = &text->marks[i];
+        bool begin = mark->kind == MARK_MESSAGE_BEGIN, end = mark->kind == MARK_MESSAGE_END;
+
+        assert(!(begin || end) || mark->message < count);
+        if (begin && spans[mark->message].begin == SIZE_MAX)
+            spans[mark->message].begin = mark->at;
+        if (end && spans[mark->message].end == SIZE_MAX)
+            spans[mark->message].end = mark->at;
     }
-    return false;
+    return spans;
 }
 
-/* The place of a message after `from`. A template may reorder messages or nest them. */
-static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
-                       struct recall_place *place)
+/* The number of messages up to the last one of a user. */
+static size_t count_to_user(const struct conversation *talk)
 {
-    return find_mark(text, MARK_MESSAGE_BEGIN, message, &place->begin) &&
-           find_mark(text, MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
-           place->begin <= place->end && place->end <= text->generation;
+    size_t i = talk->count;
+
+    while (i > 0 && talk->messages[i - 1].role != ROLE_USER)
+        i--;
+    return i;
 }
 
-static void mark_user_since(struct recall_place *places, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        places[i].user_since = true;
-}
-
-/* One place per assistant message with both ends known. A message to be continued is not finished
- * and has none. */
+/* One place per assistant message with both ends known; a template may reorder messages or nest
+ * them. A message to be continued is not finished and has none. */
 static enum err find_places(struct prepare_run *run, struct recall_place **out, size_t *count)
 {
     const struct conversation *talk = &run->request->conversation;
     struct arena *arena = &run->request->arena;
     struct recall_place *places = arena_alloc_array(arena, talk->count, sizeof(*places));
+    struct chat_span *spans = spans_of_messages(&run->out->text, talk->count, arena);
+    size_t end = talk->count - run->request->continue_final, users = count_to_user(talk), at = 0;
 
     *count = 0;
-    if (!places)
+    if (places == NULL || spans == NULL)
         return arena->err;
-    for (size_t i = 0; i < talk->count; i++) {
+    for (size_t i = 0; i < end; i++) {
         const struct message *message = &talk->messages[i];
-        struct recall_place *place = &places[*count];
 
-        if (message->role == ROLE_USER)
-            mark_user_since(places, *count);
-        if (message->role != ROLE_ASSISTANT ||
-            (run->request->continue_final && i + 1 == talk->count) ||
-            !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
+        if (message->role != ROLE_ASSISTANT || spans[i].begin < at ||
+            spans[i].begin > spans[i].end || spans[i].end > run->out->text.generation)
             continue;
+        struct recall_place *place = &places[(*count)++];
+        *place = (struct recall_place){
+            .begin = spans[i].begin, .end = spans[i].end, .user_since = i < users};
         TRY(prepare_read_message(arena, message, &place->message));
-        (*count)++;
+        at = place->end;
     }
     *out = places;
     return ERR_OK;
@@ -88,8 +94,9 @@ struct text_run {
     size_t tokens_room, marks_room; /* of the prompt */
     struct chat_span *spans;
     struct mark *marks;
-    /* positions in the whole text's arrays: each entry goes to the first run that contains it */
-    size_t marks_taken;
+    /* positions in the whole text's arrays: a mark goes to the first run that contains it, a span
+     * may be split */
+    size_t marks_taken, spans_passed;
 };
 
 static enum err run_bytes(struct text_run *run, struct arena *arena, struct str text)
@@ -108,13 +115,17 @@ static enum err run_bytes(struct text_run *run, struct arena *arena, struct str 
 static void carry_over(struct text_run *run, const struct chat_text *whole,
                        const struct recall_segment *segment, size_t base)
 {
-    for (size_t i = 0; i < whole->span_count; i++) {
+    while (run->spans_passed < whole->span_count &&
+           whole->spans[run->spans_passed].end <= segment->begin)
+        run->spans_passed++;
+    for (size_t i = run->spans_passed; i < whole->span_count; i++) {
         size_t begin = MAX(whole->spans[i].begin, segment->begin);
         size_t end = MIN(whole->spans[i].end, segment->end);
 
-        if (begin < end)
-            run->spans[run->text.span_count++] =
-                (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
+        if (begin >= end)
+            break;
+        run->spans[run->text.span_count++] =
+            (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
     }
     for (size_t *i = &run->marks_taken; *i < whole->mark_count; (*i)++) {
         struct mark mark = whole->marks[*i];
