@@ -57,7 +57,8 @@ struct message {
     /* a cache breakpoint inside the content: after this many parts (0: none) and so many bytes of the
      * last of them, at most all */
     size_t cut_parts, cut_bytes;
-    struct str thought; /* ptr == NULL: none */
+    struct str thought;   /* ptr == NULL: none */
+    bool thought_cleared; /* by prepare_edit.c */
     struct tool_call *calls;
     size_t calls_count;
     struct str call_id; /* ROLE_TOOL: the call it answers; may be empty */

@@ -428,8 +428,13 @@ static enum err clear_thinking(struct prepare_run *run, struct gen_edit *edit, b
     before = run->out->prompt.count;
     edit->cleared = (uint32_t)end;
     for (size_t i = 0; i < talk->count && end > 0; i++) {
-        end -= talk->messages[i].thought.ptr != NULL;
-        talk->messages[i].thought = STR_NONE;
+        struct message *message = &talk->messages[i];
+
+        if (message->thought.ptr == NULL)
+            continue;
+        message->thought = STR_NONE;
+        message->thought_cleared = true;
+        end--;
     }
     TRY(prepare_prompt(run, false));
     *made = true;

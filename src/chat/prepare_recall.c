@@ -56,7 +56,8 @@ static size_t count_to_user(const struct conversation *talk)
 }
 
 /* One place per assistant message with both ends known; a template may reorder messages or nest
- * them. A message to be continued is not finished and has none. */
+ * them. A message to be continued is not finished and has none. One whose thought an edit cleared
+ * has none either: as it was sampled it would have its thought. */
 static enum err find_places(struct prepare_run *run, struct recall_place **out, size_t *count)
 {
     const struct conversation *talk = &run->request->conversation;
@@ -71,7 +72,7 @@ static enum err find_places(struct prepare_run *run, struct recall_place **out, 
     for (size_t i = 0; i < end; i++) {
         const struct message *message = &talk->messages[i];
 
-        if (message->role != ROLE_ASSISTANT || spans[i].begin < at ||
+        if (message->role != ROLE_ASSISTANT || message->thought_cleared || spans[i].begin < at ||
             spans[i].begin > spans[i].end || spans[i].end > run->out->text.generation)
             continue;
         struct recall_place *place = &places[(*count)++];

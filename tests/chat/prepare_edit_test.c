@@ -284,6 +284,63 @@ static void test_thoughts(void **state)
     bench_close(&bench);
 }
 
+/* Thoughts that an edit cleared do not come back with turns that are recalled as they were
+ * sampled. */
+static void test_thoughts_of_recalled_turns(void **state)
+{
+    enum { CALLS = 9 };
+    struct bench bench;
+    struct made made;
+
+    (void)state;
+    bench_open(&bench);
+    bench.tools.recall = recall_create(&(struct recall_options){0});
+    make(&bench, 0, "", &made);
+    for (size_t i = 0; i < CALLS; i++) {
+        char id[8], arguments[16], thought[8], sampled[128];
+        int32_t tokens[sizeof(sampled)];
+
+        snprintf(id, sizeof(id), "c%zu", i);
+        snprintf(arguments, sizeof(arguments), "{\"n\":%zu}", i);
+        snprintf(thought, sizeof(thought), "t%zu", i);
+        snprintf(sampled, sizeof(sampled),
+                 "<think>t%zu</think><tool_call>{\"name\":\"%c\",\"arguments\":{\"n\": %zu}}"
+                 "</tool_call>            ",
+                 i, "fg"[i % 2], i);
+        struct tool_call call = {str_from(id), i % 2 ? STR("g") : STR("f"), str_from(arguments)};
+        struct recall_turn turn = {
+            .space = made.prepared.space,
+            .history = made.prepared.history,
+            .opening = STR("<|im_start|>assistant\n"),
+            .message = {.reasoning = str_from(thought), .calls = &call, .calls_count = 1},
+            .tokens = tokens,
+            .tokens_count = strlen(sampled) + 1,
+            .end = STR("<|im_end|>"),
+        };
+        for (size_t k = 0; k < strlen(sampled); k++)
+            tokens[k] = sampled[k];
+        tokens[strlen(sampled)] = ENGINE_FAKE_TURN_END;
+        assert_ok(recall_remember(bench.tools.recall, &turn));
+    }
+    drop(&made);
+    make(&bench, CALLS,
+         "{'type':'clear_thinking_20251015','keep':{'type':'thinking_turns','value':1}}", &made);
+    assert_int_equal(made.request.edits[0].cleared, 8);
+    size_t thoughts = 0;
+    for (size_t i = 0; i + 7 <= made.prepared.prompt.count; i++) {
+        bool here = true;
+        for (size_t k = 0; k < 7; k++)
+            here = here && made.prepared.prompt.tokens[i + k] == "<think>"[k];
+        thoughts += here;
+    }
+    assert_int_equal(thoughts, 1);
+    assert_int_equal(made.prepared.recalled, 1);
+    assert_true(made.request.edits[0].cleared_tokens > 0);
+    drop(&made);
+    recall_destroy(&bench.tools.recall);
+    bench_close(&bench);
+}
+
 /* Each edit counts its own tokens; an unknown one does nothing. */
 static void test_two_edits(void **state)
 {
@@ -405,6 +462,6 @@ static void test_without_memory(void **state)
 }
 
 TEST_SUITE(TEST(test_steps_are_rare), TEST(test_nothing_below_the_trigger),
-           TEST(test_what_is_cleared), TEST(test_thoughts), TEST(test_two_edits),
-           TEST(test_a_token_above_the_trigger), TEST(test_steps_are_remembered),
-           TEST(test_remembered_or_not), TEST(test_without_memory))
+           TEST(test_what_is_cleared), TEST(test_thoughts), TEST(test_thoughts_of_recalled_turns),
+           TEST(test_two_edits), TEST(test_a_token_above_the_trigger),
+           TEST(test_steps_are_remembered), TEST(test_remembered_or_not), TEST(test_without_memory))
