@@ -217,16 +217,6 @@ static bool is_system_end(const struct mark *mark)
     return mark->kind == MARK_SYSTEM_END && mark->role == ROLE_SYSTEM;
 }
 
-/* Not a cut of every run: the next turn may not have it. The first one after the last answer
- * counts. */
-static void place_transient(struct prepared *out, const struct mark *mark)
-{
-    if (mark->kind == MARK_MESSAGE_BEGIN && mark->role == ROLE_ASSISTANT)
-        out->transient = 0;
-    if (mark->kind == MARK_TRANSIENT && out->transient == 0)
-        out->transient = (uint32_t)mark->at;
-}
-
 static enum err place_marks(struct prepare_run *run)
 {
     struct prepared *out = run->out;
@@ -238,7 +228,9 @@ static enum err place_marks(struct prepare_run *run)
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct mark *mark = &out->prompt.marks[i];
 
-        place_transient(out, mark);
+        /* Neither is a cut of every run: the next turn may not have it. */
+        if (mark->kind == MARK_TRANSIENT && out->transient == 0)
+            out->transient = (uint32_t)mark->at;
         if (mark->kind == MARK_TRANSIENT || mark->kind == MARK_CUT)
             continue;
         /* Templates write the system text together with tools and more: only its end is known; it

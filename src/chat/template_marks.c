@@ -60,6 +60,7 @@ void chat_rounds_on_round(void *arg, const struct jinja_value *item, bool end)
 /* The marks under construction. */
 struct marks {
     const struct chat_render *render;
+    size_t answered; /* items up to the last answer */
     struct mark *marks;
     size_t count;
 };
@@ -95,12 +96,13 @@ size_t chat_marks_end(const struct chat_render *render)
     return SIZE_MAX;
 }
 
-/* Text of the client that may be gone next turn. */
+/* Text of the client that may be gone next turn. Before the last answer it has stayed. */
 static void add_transient(struct marks *building, const struct chat_round *round, struct mark mark)
 {
     struct str text = {building->render->text.ptr + round->begin, round->end - round->begin};
-    size_t at =
-        mark.role == ROLE_USER || mark.role == ROLE_TOOL ? neutral_find_transient(text) : SIZE_MAX;
+    bool may_go =
+        round->item >= building->answered && (mark.role == ROLE_USER || mark.role == ROLE_TOOL);
+    size_t at = may_go ? neutral_find_transient(text) : SIZE_MAX;
 
     mark.kind = MARK_TRANSIENT;
     mark.at = round->begin + at;
@@ -225,9 +227,12 @@ static void add_system_end(struct marks *building)
 enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
                          struct chat_text *out)
 {
-    const struct chat_item *last = &render->shape->items[render->rounds.count - 1];
-    struct marks building = {render, NULL, 0};
+    const struct chat_item *items = render->shape->items;
+    const struct chat_item *last = &items[render->rounds.count - 1];
+    struct marks building = {.render = render, .answered = render->rounds.count};
 
+    while (building.answered > 0 && items[building.answered - 1].role != ROLE_ASSISTANT)
+        building.answered--;
     building.marks =
         arena_alloc_array(arena, 4 * render->rounds.count + 2, sizeof(*building.marks));
     if (building.marks == NULL)

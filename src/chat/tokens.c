@@ -400,13 +400,18 @@ static bool may_move(enum mark_kind kind)
     return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT || kind == MARK_CUT;
 }
 
+/* Each of them costs the tokens of its piece up to there. The others are dropped. */
+enum { MOVES_MAX = 8 };
+
 /* Marks inside a piece that was added. */
 static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t first, bool guarded)
 {
-    size_t count;
+    size_t count, moves[MARK_COUNT] = {0};
 
     while (mark_is_before(walk, end)) {
-        if (!may_move(walk->text->marks[walk->mark_next].kind)) {
+        enum mark_kind kind = walk->text->marks[walk->mark_next].kind;
+
+        if (!may_move(kind) || moves[kind]++ >= MOVES_MAX) {
             walk->mark_next++;
             continue;
         }

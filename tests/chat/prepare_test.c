@@ -2,6 +2,7 @@
  * sampled, grammars; with every allocation failing. */
 #include "chat/prepare.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -850,6 +851,38 @@ static void test_predictions(void **state)
     bench_close(&bench);
 }
 
+/* Without control tokens the whole prompt is one piece, and a place inside it costs the tokens of all
+ * text before it. So only a few places are found, the one that matters among them. */
+static void test_places_in_one_long_piece(void **state)
+{
+    enum { MESSAGES = 401, LOOKUPS_MAX = 20 };
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    bench_open_template(&bench, false, "{% for m in messages %}{{ m.content }}\n{% endfor %}");
+    read_nothing(&prompt);
+    for (size_t i = 0; i < MESSAGES; i++) {
+        struct message *message =
+            conversation_add_text(&prompt.request.conversation, i % 2 ? ROLE_ASSISTANT : ROLE_USER,
+                                  STR("Hi. <env>x</env>"));
+
+        assert_non_null(message);
+        message->cut_parts = 1;
+        message->cut_bytes = 2;
+    }
+    assert_ok(make(&prompt, &bench));
+    struct str last = STR("Hi. <env>x</env>\n");
+    assert_int_equal(prompt.prepared.transient,
+                     prompt.prepared.prompt.count - last.len + strlen("Hi."));
+    assert_true(prompt.prepared.breakpoints_count > 0);
+    struct tokens_stats stats = tokens_stats(bench.tools.model.tokens);
+    if (stats.hits + stats.misses > LOOKUPS_MAX)
+        fail_msg("%" PRIu64 " texts were tokenized", stats.hits + stats.misses);
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
            TEST(test_a_breakpoint_inside_a_message),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
@@ -859,4 +892,5 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_context), TEST(test_infill), TEST(test_infill_that_cannot_be),
            TEST(test_grammars), TEST(test_grammars_that_cannot_be),
            TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail),
-           TEST(test_a_long_text_is_copied_twice), TEST(test_predictions))
+           TEST(test_a_long_text_is_copied_twice), TEST(test_predictions),
+           TEST(test_places_in_one_long_piece))
