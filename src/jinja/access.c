@@ -77,7 +77,7 @@ bool jinja_new_dict(struct jinja_run *run, struct jinja_value *out)
 bool jinja_set(struct jinja_run *run, struct jinja_value dict, struct jinja_value key,
                struct jinja_value value)
 {
-    if (run->failed)
+    if (run->failed || !jinja_spend_value(run, &key))
         return false;
     if (!jinja_value_hashable(&key))
         return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name(key.kind));
@@ -180,6 +180,8 @@ bool jinja_get_attr(struct jinja_run *run, const struct jinja_value *object, str
         return false;
     if (found || object->kind != JINJA_DICT)
         return true;
+    if (!jinja_spend(run, name.len))
+        return false;
     const struct jinja_value *value = jinja_dict_get_str(object->dict, name);
     if (value != NULL)
         *out = *value;
@@ -251,6 +253,8 @@ bool jinja_get_item(struct jinja_run *run, const struct jinja_value *object,
 
     if (object->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, object);
+    if (!jinja_spend_value(run, index))
+        return false;
     if (object->kind == JINJA_DICT && jinja_value_hashable(index)) {
         const struct jinja_value *value = jinja_dict_get(object->dict, *index);
         if (value != NULL) {

@@ -131,6 +131,11 @@ bool jinja_spend(struct jinja_run *run, size_t bytes)
     return true;
 }
 
+bool jinja_spend_value(struct jinja_run *run, const struct jinja_value *value)
+{
+    return jinja_spend(run, value->kind == JINJA_STR ? value->len : 0);
+}
+
 bool jinja_enter(struct jinja_run *run)
 {
     if (run->failed)

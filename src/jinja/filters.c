@@ -186,7 +186,7 @@ BUILTIN(filter_truncate)
     int64_t tail = jinja_length(&end);
     if (length < tail || leeway < 0)
         return jinja_fail(run, "truncate: expected length >= %lld", (long long)tail);
-    if (size <= length + leeway) {
+    if (size - length <= leeway) {
         *out = *self;
         return true;
     }
@@ -236,7 +236,8 @@ static size_t markup_end(struct str text, size_t at)
     return end == SIZE_MAX ? at : at + end + 1;
 }
 
-static bool unescape_entity(struct jinja_builder *builder, struct str text, size_t *at)
+static bool unescape_entity(struct jinja_builder *builder, struct str text, uint32_t origin,
+                            size_t *at)
 {
     static const struct {
         const char *name, *text;
@@ -247,11 +248,11 @@ static bool unescape_entity(struct jinja_builder *builder, struct str text, size
     for (size_t i = 0; i < COUNT_OF(entities); i++) {
         if (str_starts(rest, str_from(entities[i].name))) {
             *at += strlen(entities[i].name);
-            return jinja_build_text(builder, entities[i].text);
+            return jinja_build(builder, str_from(entities[i].text), origin);
         }
     }
     (*at)++;
-    return jinja_build(builder, (struct str){rest.ptr, 1}, JINJA_ORIGIN_NONE);
+    return jinja_build(builder, (struct str){rest.ptr, 1}, origin);
 }
 
 static bool without_tags(struct jinja_run *run, const struct jinja_value *text, bool comments,
@@ -290,13 +291,13 @@ BUILTIN(filter_striptags)
         !jinja_str_join(run, &blank, &words, false, &joined))
         return false;
     struct str source = jinja_text(joined);
+    uint32_t origin = jinja_origin_of(run, &joined);
     for (size_t at = 0; at < source.len;) {
         const char *mark = memchr(source.ptr + at, '&', source.len - at);
         size_t stop = mark ? (size_t)(mark - source.ptr) : source.len;
-        jinja_build(&builder, (struct str){source.ptr + at, stop - at},
-                    jinja_origin_of(run, &joined));
+        jinja_build(&builder, (struct str){source.ptr + at, stop - at}, origin);
         at = stop;
-        if (at < source.len && !unescape_entity(&builder, source, &at))
+        if (at < source.len && !unescape_entity(&builder, source, origin, &at))
             return false;
     }
     return jinja_build_finish(&builder, out);
@@ -407,12 +408,6 @@ static bool truncate_float(struct jinja_run *run, double number, bool *ok, struc
     return true;
 }
 
-/* Reading a number looks at all of a text, white space as well. */
-static bool spend_text(struct jinja_run *run, const struct jinja_value *value)
-{
-    return jinja_spend(run, value->kind == JINJA_STR ? value->len : 0);
-}
-
 BUILTIN(filter_int)
 {
     struct jinja_value otherwise = given(&args[0]) ? args[0] : jinja_int(0);
@@ -421,7 +416,7 @@ BUILTIN(filter_int)
     double number;
 
     *out = otherwise;
-    if (!jinja_int_arg(run, &args[1], 10, &base) || !spend_text(run, self))
+    if (!jinja_int_arg(run, &args[1], 10, &base) || !jinja_spend_value(run, self))
         return false;
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
@@ -456,7 +451,7 @@ BUILTIN(filter_float)
 
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, self);
-    if (!spend_text(run, self))
+    if (!jinja_spend_value(run, self))
         return false;
     if (jinja_is_int(self))
         *out = jinja_float((double)self->integer);

@@ -26,7 +26,7 @@ BUILTIN(filter_length)
     if (length < 0)
         return jinja_fail(run, "object of type '%s' has no len()", jinja_kind_name(self->kind));
     *out = jinja_int(length);
-    return jinja_spend(run, self->kind == JINJA_STR ? self->len : 0);
+    return jinja_spend_value(run, self);
 }
 
 BUILTIN(filter_default)
@@ -403,9 +403,10 @@ BUILTIN(filter_unique)
         const struct jinja_value *item = &list.list->items[i];
         if (!item_key(run, item, not_none(&args[1]), NULL, jinja_value_true(&args[0]), &key))
             return false;
-        if (jinja_value_hashable(&key) && jinja_dict_get(seen.dict, key) != NULL)
-            continue;
-        if (!jinja_set(run, seen, key, jinja_none()) || !jinja_add(run, kept, *item))
+        size_t before = jinja_dict_count(seen.dict);
+        if (!jinja_set(run, seen, key, jinja_none()))
+            return false;
+        if (jinja_dict_count(seen.dict) > before && !jinja_add(run, kept, *item))
             return false;
     }
     return jinja_new_iter(run, "unique", kept, out);

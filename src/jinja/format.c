@@ -102,7 +102,8 @@ static bool put_number(struct jinja_builder *builder, const struct spec *spec, b
 
 static bool put_int(struct jinja_builder *builder, const struct spec *spec, int64_t value)
 {
-    char digits[72], grouped[144], padded[144];
+    char digits[72], grouped[144];
+    struct jinja_builder padded = {.run = builder->run};
     char type = spec->type;
     unsigned base = type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -110,15 +111,15 @@ static bool put_int(struct jinja_builder *builder, const struct spec *spec, int6
     char prefix[2] = {'0', type};
 
     len = group(digits, len, spec->grouping, base == 10 ? 3 : 4, grouped);
-    struct str text = {grouped, len};
     /* "%.5d": at least that many digits. */
-    if (spec->precision > (int64_t)len && spec->precision < (int64_t)sizeof(padded)) {
-        memset(padded, '0', (size_t)spec->precision);
-        memcpy(padded + spec->precision - len, grouped, len);
-        text = (struct str){padded, (size_t)spec->precision};
-    }
-    return put_number(builder, spec, value < 0,
-                      (struct str){prefix, spec->alternate && base != 10 ? 2 : 0}, text);
+    if (spec->precision > (int64_t)len)
+        jinja_build_repeat(&padded, '0', (size_t)spec->precision - len);
+    struct jinja_value body;
+    return jinja_build(&padded, (struct str){grouped, len}, JINJA_ORIGIN_NONE) &&
+           jinja_build_finish(&padded, &body) &&
+           put_number(builder, spec, value < 0,
+                      (struct str){prefix, spec->alternate && base != 10 ? 2 : 0},
+                      jinja_text(body));
 }
 
 /* Python's 'g' without a type: repr, or 'g' that keeps one digit after the point. */
@@ -401,6 +402,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
 struct braces {
     struct jinja_run *run;
     struct jinja_builder builder;
+    const struct jinja_value *format; /* all text of fields and between them is in it */
     const struct jinja_args *args;
     int64_t automatic; /* next number of {}; -1: numbers are explicit */
     bool markup;
@@ -603,7 +605,7 @@ static bool braces_field(struct braces *braces, struct str field, unsigned depth
     /* The specification may contain fields. */
     struct jinja_builder outer = braces->builder;
     braces->builder = (struct jinja_builder){.run = run};
-    struct str rest = end < field.len ? str_skip(field, end + 1) : (struct str){"", 0};
+    struct str rest = str_skip(field, MIN(end + 1, field.len));
     bool ok = braces_format(braces, rest, depth + 1) && jinja_build_finish(&braces->builder, &spec);
     braces->builder = outer;
     return ok && format_value(braces, &value, jinja_text(spec));
@@ -622,8 +624,8 @@ static bool braces_format(struct braces *braces, struct str format, unsigned dep
             size_t stop = at;
             while (stop < format.len && format.ptr[stop] != '{' && format.ptr[stop] != '}')
                 stop++;
-            jinja_build(&braces->builder, (struct str){format.ptr + at, stop - at},
-                        JINJA_ORIGIN_NONE);
+            size_t base = (size_t)(format.ptr - braces->format->text);
+            jinja_build_cut(&braces->builder, braces->format, base + at, base + stop);
             at = stop;
             continue;
         }
@@ -655,6 +657,7 @@ bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format
 {
     struct braces braces = {.run = run,
                             .builder = {.run = run},
+                            .format = format,
                             .args = args,
                             .markup = (format->flags & JINJA_FLAG_MARKUP) != 0};
 

@@ -52,22 +52,6 @@ static bool window(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static size_t find_last(struct jinja_run *run, struct str text, struct str needle)
-{
-    size_t at = SIZE_MAX;
-
-    if (needle.len == 0)
-        return text.len;
-    for (size_t from = 0; from + needle.len <= text.len;) {
-        size_t found = str_find(str_skip(text, from), needle);
-        if (found == SIZE_MAX || !jinja_spend(run, 0))
-            break;
-        at = from + found;
-        from = at + 1;
-    }
-    return at;
-}
-
 static size_t find_first(struct jinja_run *run, struct str text, struct str needle)
 {
     (void)run;
@@ -85,9 +69,10 @@ BUILTIN(str_find_)
 
     if (!need_str(run, &args[0]) || !window(run, self, &args[1], &text, &base, &inside))
         return false;
-    size_t at = (how & FIND_LAST ? find_last : find_first)(run, text, jinja_text(args[0]));
+    size_t at =
+        (how & FIND_LAST ? jinja_str_find_last : find_first)(run, text, jinja_text(args[0]));
     bool found = inside && at != SIZE_MAX;
-    if (!found && (how & FIND_OR_FAIL))
+    if (!found && !run->failed && (how & FIND_OR_FAIL))
         return jinja_fail(run, "substring not found");
     *out = jinja_int(found ? base + (int64_t)utf8_count((struct str){text.ptr, at}) : -1);
     return !run->failed;
@@ -265,8 +250,8 @@ BUILTIN(str_partition)
         return false;
     if (len == 0)
         return jinja_fail(run, "empty separator");
-    size_t at =
-        (from_right ? find_last : find_first)(run, jinja_text(string), jinja_text(*separator));
+    size_t at = (from_right ? jinja_str_find_last : find_first)(run, jinja_text(string),
+                                                                jinja_text(*separator));
     bool missing = at == SIZE_MAX;
     size_t begin = missing ? (from_right ? 0 : string.len) : at;
     size_t end = missing ? begin : at + len;
@@ -314,7 +299,7 @@ BUILTIN(str_zfill)
 
     if (!jinja_to_int(run, &args[0], &width) || !jinja_cut(run, self, 0, sign, &parts[0]) ||
         !jinja_cut(run, self, sign, self->len, &parts[1]) ||
-        !jinja_str_pad(run, &parts[1], width - sign, STR("0"), ALIGN_RIGHT, &parts[1]))
+        !jinja_str_pad(run, &parts[1], MAX(width, 1) - sign, STR("0"), ALIGN_RIGHT, &parts[1]))
         return false;
     uint8_t flags = self->flags;
     if (!jinja_concat(run, parts, 2, out))
@@ -399,6 +384,8 @@ BUILTIN(copy_self)
 
 BUILTIN(dict_get)
 {
+    if (!jinja_spend_value(run, &args[0]))
+        return false;
     if (!jinja_value_hashable(&args[0]))
         return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name(args[0].kind));
     const struct jinja_value *value = jinja_dict_get(self->dict, args[0]);

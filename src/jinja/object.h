@@ -105,6 +105,8 @@ bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *value
 
 /* Counts work: `bytes` of text, or one step if 0. False at the limit. */
 bool jinja_spend(struct jinja_run *run, size_t bytes);
+/* For work that reads all of a text, such as its use as a key; another value is one step. */
+bool jinja_spend_value(struct jinja_run *run, const struct jinja_value *value);
 
 /* Enters one level of recursion, if the run has not failed; every true result needs a jinja_leave. */
 bool jinja_enter(struct jinja_run *run);

@@ -404,7 +404,7 @@ bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
         if (!jinja_value_hashable(item))
             return jinja_fail(run, "unhashable type: '%s'", jinja_kind_name(item->kind));
         *out = jinja_dict_get(container->dict, *item) != NULL;
-        return true;
+        return jinja_spend_value(run, item);
     default:
         return contains_by_scan(run, container, item, out);
     }

@@ -178,8 +178,12 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, enum jinja_tup
 
 /* ---- calls, subscripts, filters, tests ---- */
 
+enum { KWARGS_MAX = 1000 }; /* of one call: each is compared with those before it */
+
 static void add_kwarg(struct jinja_parser *parser, struct jinja_call *call, struct jinja_arg arg)
 {
+    if (call->kwarg_count == KWARGS_MAX)
+        jinja_parse_fail(parser, "more than %d keyword arguments", KWARGS_MAX);
     for (size_t i = 0; i < call->kwarg_count; i++)
         if (str_eq(call->kwargs[i].name, arg.name))
             jinja_parse_fail(parser, "keyword argument repeated: " STR_FMT, STR_ARG(arg.name));

@@ -78,10 +78,13 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
 
 /* ---- strip ---- */
 
-static bool strips(uint32_t code, const struct jinja_value *chars)
+/* Looking for a character among `chars` costs their length. */
+static bool strips(struct jinja_run *run, uint32_t code, const struct jinja_value *chars)
 {
     if (!some(chars))
         return jinja_char_is_space(code);
+    if (!jinja_spend(run, chars->len * 2))
+        return false;
     const char *at = chars->text, *end = chars->text + chars->len;
     while (at < end)
         if (utf8_next(&at, end) == code)
@@ -97,23 +100,37 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
 
     if (some(chars) && chars->kind != JINJA_STR)
         return jinja_fail(run, "strip arg must be None or str");
-    if (!jinja_spend(run, some(chars) ? chars->len : 0))
-        return false;
     while (left && begin < end) {
         const char *next = begin;
-        if (!strips(utf8_next(&next, end), chars))
+        if (!strips(run, utf8_next(&next, end), chars))
             break;
         begin = next;
     }
     while (right && end > begin) {
         const char *before = end;
-        if (!strips(utf8_prev(begin, &before), chars))
+        if (!strips(run, utf8_prev(begin, &before), chars))
             break;
         end = before;
     }
-    size_t cut = self->len - (size_t)(end - begin);
-    return jinja_spend(run, cut * (some(chars) ? chars->len + 1 : 1)) &&
+    return jinja_spend(run, self->len - (size_t)(end - begin)) && !run->failed &&
            jinja_cut(run, self, (size_t)(begin - self->text), (size_t)(end - self->text), out);
+}
+
+/* ---- searching backwards ---- */
+
+size_t jinja_str_find_last(struct jinja_run *run, struct str text, struct str needle)
+{
+    if (needle.len == 0 || needle.len > text.len)
+        return needle.len == 0 ? text.len : SIZE_MAX;
+    for (size_t end = text.len - needle.len + 1; end > 0;) {
+        const char *at = memrchr(text.ptr, needle.ptr[0], end);
+        if (at == NULL || !jinja_spend(run, needle.len))
+            break;
+        end = (size_t)(at - text.ptr);
+        if (memcmp(at, needle.ptr, needle.len) == 0)
+            return end;
+    }
+    return SIZE_MAX;
 }
 
 /* ---- replace, split, join ---- */
@@ -217,20 +234,14 @@ static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, str
     size_t end = self->len;
 
     for (; limit != 0; limit--) {
-        size_t at = end;
-        /* There is no backwards memmem; the bytes compared here are paid for in steps. */
-        while (at >= separator.len &&
-               memcmp(self->text + at - separator.len, separator.ptr, separator.len) != 0)
-            at--;
-        if (!jinja_spend(run, (end - at) * 4))
-            return false;
-        if (at < separator.len)
+        size_t at = jinja_str_find_last(run, (struct str){self->text, end}, separator);
+        if (at == SIZE_MAX)
             break;
-        if (!add_cut(run, list, self, at, end))
+        if (!add_cut(run, list, self, at + separator.len, end))
             return false;
-        end = at - separator.len;
+        end = at;
     }
-    return add_cut(run, list, self, 0, end) && reverse_list(list.list);
+    return !run->failed && add_cut(run, list, self, 0, end) && reverse_list(list.list);
 }
 
 static bool split_space(struct jinja_run *run, const struct jinja_value *self, int64_t limit,
@@ -330,15 +341,16 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
                    struct str fill, enum jinja_align align, struct jinja_value *out)
 {
     struct jinja_builder builder = {.run = run};
-    int64_t length = jinja_length(self), missing = width - length;
+    int64_t length = jinja_length(self);
     uint8_t flags = self->flags;
 
     if (!jinja_spend(run, self->len)) /* it was counted */
         return false;
-    if (missing <= 0) {
+    if (width <= length) {
         *out = *self;
         return true;
     }
+    int64_t missing = width - length;
     /* If the padding is odd, Python's center puts the extra one left when the width is odd. */
     int64_t left = align == ALIGN_LEFT    ? 0
                    : align == ALIGN_RIGHT ? missing

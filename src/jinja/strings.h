@@ -17,6 +17,10 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
                      const struct jinja_value *chars, bool left, bool right,
                      struct jinja_value *out);
 
+/* The last place of a text; SIZE_MAX if there is none, or if the run fails: there is no backwards
+ * memmem, so each place where it could be costs the steps of a comparison. */
+size_t jinja_str_find_last(struct jinja_run *run, struct str text, struct str needle);
+
 /* count < 0: replace all. */
 bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
                        const struct jinja_value parts[2], int64_t count, struct jinja_value *out);

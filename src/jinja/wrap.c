@@ -55,12 +55,10 @@ static int64_t dash_end(const struct line *line, int64_t at)
 {
     int64_t end = at;
 
-    while (code_at(line, end) == '-')
+    /* A dash is no punctuation here: only the first of a run is followed to its end. */
+    while (is_punct(code_at(line, at - 1)) && code_at(line, end) == '-')
         end++;
-    return end - at >= 2 && is_punct(code_at(line, at - 1)) && end < line->count &&
-                   is_word(code_at(line, end))
-               ? end
-               : at;
+    return end - at >= 2 && end < line->count && is_word(code_at(line, end)) ? end : at;
 }
 
 /* A hyphen at `at` after which a word may be broken. */

@@ -320,6 +320,10 @@ static void test_spans_tell_what_users_wrote(void **state)
     assert_spans("{{ b.replace('t', '<t>') }}", vars, "4:be|4:a");
     assert_spans("{{ {'k': a}|tojson }}", vars, "2:alpha ");
     assert_spans("{{ '%s!' % b }}", vars, "4:beta");
+    assert_spans("{{ '<{}>'.format(b) }}", vars, "4:beta");
+    assert_spans("{{ ('<' ~ a ~ '{:>2}>').format(1) }}", vars, "2:alpha ");
+    assert_spans("{{ '<b>&amp;</b>'|striptags }}", vars, "");
+    assert_spans("{{ ('&lt;' ~ b ~ '&x')|striptags }}", vars, "4:<beta&x");
     assert_spans("{% for k, v in {'x': b}.items() %}{{ k }}{{ v }}{% endfor %}", vars, "4:beta");
     assert_spans("plain {{ 1 + 2 }} {{ 'text' }}", vars, "");
 }
@@ -440,7 +444,41 @@ static void test_unbounded_work_is_refused(void **state)
     assert_refused("{{ '{:999999}'.format(1)|length }}{{ ('a' * 500000).replace('', 'b' * 9999) }}",
                    ERR_LIMIT);
     assert_refused("{{ range(100001) }}", ERR_INVALID);
+    assert_refused("{{ ('a' * 9999).strip('b' * 9999 + 'a') }}", ERR_LIMIT);
+    assert_refused("{{ ('a' * 9999).rfind('a' * 5000 + 'b') }}", ERR_LIMIT);
+    assert_refused("{{ ('a' * 9999).rsplit('a' * 5000 + 'b') }}", ERR_LIMIT);
+    assert_refused("{% set k = 'a' * 99999 %}{% set d = {k: 1} %}{% for i in range(999) %}"
+                   "{{ d[k] }}{{ d.get(k) }}{{ k in d }}{% endfor %}",
+                   ERR_LIMIT);
     test_limits = &jinja_limits_default;
+}
+
+/* Work that grows with the square of a text would take hours here. */
+static void test_long_runs_are_read_once(void **state)
+{
+    struct rendered r;
+
+    (void)state;
+    render_text(&r, "{{ ('-' * 1000000)|wordwrap|length }}", "{}");
+    assert_ok(r.err);
+    assert_string_equal(buf_str(&r.text), "1012658");
+    rendered_fini(&r);
+}
+
+/* Each name of a call is compared with those before it. */
+static void test_many_keyword_arguments_are_refused(void **state)
+{
+    struct buf text;
+
+    (void)state;
+    buf_init(&text, 1 << 20);
+    buf_append_str(&text, "{{ dict(");
+    for (int i = 0; i < 2000; i++)
+        buf_appendf(&text, "k%d=1,", i);
+    buf_append_str(&text, ") }}");
+    assert_ok(text.err);
+    assert_refused(buf_str(&text), ERR_INVALID);
+    buf_fini(&text);
 }
 
 /* A filter that reads all of a text costs as many steps as that takes. */
@@ -698,7 +736,8 @@ static void test_large_numbers_pass_through(void **state)
 TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_templates_as_jinja2),
            TEST(test_spans_tell_what_users_wrote), TEST(test_errors_have_their_place),
            TEST(test_refusals_have_their_code), TEST(test_deep_nesting_is_refused),
-           TEST(test_unbounded_work_is_refused), TEST(test_long_texts_cost_steps),
+           TEST(test_unbounded_work_is_refused), TEST(test_long_runs_are_read_once),
+           TEST(test_many_keyword_arguments_are_refused), TEST(test_long_texts_cost_steps),
            TEST(test_comparing_costs_steps), TEST(test_arena_limit_is_an_error),
            TEST(test_no_memory_is_an_error), TEST(test_every_prefix_is_read_within_bounds),
            TEST(test_threads_share_a_template), TEST(test_a_sink_can_stop_the_render),
