@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
 
 enum { BUF_CAP_FIRST = 64 };
@@ -213,4 +214,16 @@ char *buf_take(struct buf *buf)
     char *data = buf->data;
     *buf = (struct buf){.limit = buf->limit};
     return data;
+}
+
+enum err buf_move(struct buf *buf, struct arena *arena, struct str *out)
+{
+    enum err err = buf->err;
+
+    if (err == ERR_OK) {
+        *out = (struct str){arena_strdup(arena, buf_text(buf)), buf->len};
+        err = out->ptr != NULL ? ERR_OK : arena->err;
+    }
+    buf_fini(buf);
+    return err;
 }

@@ -20,6 +20,8 @@
 #include "base/err.h"
 #include "base/str.h"
 
+struct arena;
+
 struct buf {
     char *data;
     size_t len;
@@ -69,3 +71,5 @@ struct str buf_text(const struct buf *buf); /* the same with its length */
 /* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL
  * after a failure. */
 char *buf_take(struct buf *buf) NODISCARD;
+/* Moves the content to an arena and frees the buffer, also after a failure: buf->err or arena->err. */
+enum err buf_move(struct buf *buf, struct arena *arena, struct str *out) NODISCARD;

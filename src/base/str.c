@@ -139,6 +139,22 @@ size_t str_find(struct str text, struct str needle)
     return at ? (size_t)(at - text.ptr) : SIZE_MAX;
 }
 
+size_t str_find_from(struct str text, size_t from, struct str needle)
+{
+    size_t at = from <= text.len ? str_find(str_skip(text, from), needle) : SIZE_MAX;
+
+    return at == SIZE_MAX ? SIZE_MAX : from + at;
+}
+
+size_t str_common(struct str a, struct str b)
+{
+    size_t n = 0;
+
+    while (n < a.len && n < b.len && a.ptr[n] == b.ptr[n])
+        n++;
+    return n;
+}
+
 bool str_next(struct str *rest, char separator, struct str *piece)
 {
     if (rest->len == 0) {

@@ -72,6 +72,11 @@ static inline struct str str_skip(struct str text, size_t count)
 
 /* Offset of the first occurrence, or SIZE_MAX. An empty needle is found at 0. */
 size_t str_find(struct str text, struct str needle);
+/* The same at or after an offset; SIZE_MAX also if the text ends before it. */
+size_t str_find_from(struct str text, size_t from, struct str needle);
+
+/* How many bytes both texts begin with. */
+size_t str_common(struct str a, struct str b);
 
 /* Cuts the next piece off `rest`, up to `separator` or the end; false when nothing is left. "a,,b"
  * gives a, "", b; an empty text gives nothing; a trailing separator gives a last empty piece. */

@@ -37,13 +37,6 @@ struct match {
 /* The next match at or after `from`. */
 typedef bool find_fn(struct str text, size_t from, struct match *match);
 
-static size_t find_from(struct str text, size_t from, struct str needle)
-{
-    size_t at = str_find(str_skip(text, from), needle);
-
-    return at == SIZE_MAX ? SIZE_MAX : from + at;
-}
-
 static size_t count_digits(struct str text, size_t at)
 {
     size_t n = 0;
@@ -59,13 +52,13 @@ static bool find_billing(struct str text, size_t from, struct match *match)
 {
     static const struct str name = {"x-anthropic-billing-header:", 27};
 
-    for (size_t at = from; (at = find_from(text, at, name)) != SIZE_MAX; at += name.len) {
+    for (size_t at = from; (at = str_find_from(text, at, name)) != SIZE_MAX; at += name.len) {
         size_t begin = at;
         while (begin > from && (text.ptr[begin - 1] == ' ' || text.ptr[begin - 1] == '\t'))
             begin--;
         if (begin > 0 && text.ptr[begin - 1] != '\n')
             continue; /* text that merely mentions the header */
-        size_t end = find_from(text, at, STR("\n"));
+        size_t end = str_find_from(text, at, STR("\n"));
         *match = (struct match){begin, end == SIZE_MAX ? text.len : end + 1, STR("")};
         return true;
     }
@@ -76,7 +69,7 @@ static bool find_billing(struct str text, size_t from, struct match *match)
 
 static bool find_cch(struct str text, size_t from, struct match *match)
 {
-    for (size_t at = from; (at = find_from(text, at, STR("cch="))) != SIZE_MAX;) {
+    for (size_t at = from; (at = str_find_from(text, at, STR("cch="))) != SIZE_MAX;) {
         bool word = at > 0 && (str_is_letter(text.ptr[at - 1]) || str_is_digit(text.ptr[at - 1]));
         size_t begin = at += 4;
         while (at < text.len && str_hex(text.ptr[at]) >= 0)
@@ -245,7 +238,7 @@ static size_t time_end(struct str text, size_t at)
 
 static bool find_clock(struct str text, size_t from, struct match *match)
 {
-    for (size_t colon = from; (colon = find_from(text, colon, STR(":"))) != SIZE_MAX; colon++) {
+    for (size_t colon = from; (colon = str_find_from(text, colon, STR(":"))) != SIZE_MAX; colon++) {
         size_t hours = digits_before(text, colon, 2);
         size_t begin = hours > 0 ? date_end(text, colon - hours) : SIZE_MAX;
         size_t end = hours > 0 ? time_end(text, colon - hours) : SIZE_MAX;
@@ -339,12 +332,7 @@ static enum err replace(struct arena *arena, find_fn *find, struct match match, 
         ++*replaced;
     } while (find(*text, from, &match));
     buf_append(&buf, text->ptr + from, text->len - from);
-    char *copy =
-        buf.err == ERR_OK ? arena_strdup(arena, (struct str){buf_str(&buf), buf.len}) : NULL;
-    enum err err = buf.err != ERR_OK ? buf.err : copy == NULL ? arena->err : ERR_OK;
-    *text = (struct str){copy, buf.len};
-    buf_fini(&buf);
-    return err;
+    return buf_move(&buf, arena, text);
 }
 
 enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,

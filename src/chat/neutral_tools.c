@@ -99,10 +99,7 @@ static int compare(const void *a, const void *b)
 
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
-    size_t len = MIN(x->name.len, y->name.len);
-    int order = len > 0 ? memcmp(x->name.ptr, y->name.ptr, len) : 0;
-    if (order == 0 && x->name.len != y->name.len)
-        order = x->name.len < y->name.len ? -1 : 1;
+    int order = str_compare(x->name, y->name);
     return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
 }
 
@@ -239,7 +236,7 @@ static enum err order_schema(struct neutral *neutral, struct conversation *talk,
     write_place(&writer, tool->schema, PLACE_SCHEMA);
     enum err err = buf.err != ERR_OK ? buf.err : talk->arena->err;
     if (err == ERR_OK && (writer.keys_moved || writer.parameters_moved))
-        err = conversation_constant(talk, (struct str){buf_str(&buf), buf.len}, &tool->schema);
+        err = conversation_constant(talk, buf_text(&buf), &tool->schema);
     buf_fini(&buf);
     neutral_count(neutral, tally, NEUTRAL_SCHEMA_KEYS, writer.keys_moved);
     neutral_count(neutral, tally, NEUTRAL_PARAMETER_ORDER, writer.parameters_moved);

@@ -42,20 +42,16 @@ static enum err add_thought(struct prepare_run *run, struct message *message)
     struct arena *arena = &run->request->arena;
     struct recall_message seen;
     struct buf thought;
-    enum err err = ERR_OK;
 
     if (message->role != ROLE_ASSISTANT || message->calls_count == 0 || message->thought.ptr)
         return ERR_OK;
     TRY(prepare_read_message(arena, message, &seen));
     buf_init(&thought, RECALL_TURN_BYTES_MAX);
     if (recall_thought(run->tools->recall, &run->out->space, &seen, run->tools->store_wait_ns,
-                       &thought)) {
-        message->thought.ptr = arena_strdup(arena, (struct str){buf_str(&thought), thought.len});
-        message->thought.len = thought.len;
-        err = message->thought.ptr ? ERR_OK : arena->err;
-    }
+                       &thought))
+        return buf_move(&thought, arena, &message->thought);
     buf_fini(&thought);
-    return err;
+    return ERR_OK;
 }
 
 /* ---- system text after the first user message ----

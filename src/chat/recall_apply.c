@@ -85,15 +85,6 @@ static size_t find_at_end(struct str text, struct str marker)
     return head.len - marker.len;
 }
 
-static size_t common_prefix(struct str a, struct str b)
-{
-    size_t len = 0;
-
-    while (len < a.len && len < b.len && a.ptr[len] == b.ptr[len])
-        len++;
-    return len;
-}
-
 /* Where the text continues after the turn, and how many of its tokens are used. */
 struct seam {
     size_t rest;
@@ -182,7 +173,7 @@ static enum recall_outcome check_turn(const struct recall_prompt *prompt,
                                       const struct recall_entry *entry, struct seam *seam)
 {
     struct str rendered = cut(prompt->text, place->begin, place->end);
-    size_t common = common_prefix(entry->opening, rendered);
+    size_t common = str_common(entry->opening, rendered);
 
     if (!is_same(&place->message, digest, entry))
         return RECALL_DIFFERENT;

@@ -83,11 +83,9 @@ static bool hash_array(struct hash256_state *state, yyjson_val *list, unsigned d
 static int compare_members(const void *left, const void *right)
 {
     const struct member *a = left, *b = right;
-    int order = memcmp(a->key.ptr, b->key.ptr, MIN(a->key.len, b->key.len));
+    int order = str_compare(a->key, b->key);
 
-    if (order != 0 || a->key.len != b->key.len)
-        return order != 0 ? order : a->key.len < b->key.len ? -1 : 1;
-    return a->index > b->index ? -1 : 1;
+    return order != 0 ? order : a->index > b->index ? -1 : 1;
 }
 
 static bool hash_members(struct hash256_state *state, struct member *members, size_t count,

@@ -111,10 +111,8 @@ static struct str render(struct learner *l, const struct message *messages, size
 static struct turn cut_turn(const struct learner *l, struct str whole)
 {
     struct str prompt = l->prompt;
-    size_t at = 0;
+    size_t at = str_common(prompt, whole);
 
-    while (at < prompt.len && at < whole.len && prompt.ptr[at] == whole.ptr[at])
-        at++;
     while (at > 0 && at < prompt.len && strchr(">]\n", whole.ptr[at - 1]) == NULL)
         at--;
     size_t tail = MIN(at, TAIL_BYTES);
@@ -226,8 +224,8 @@ static bool reads_thought(struct learner *l, struct turn turn)
     struct seen seen;
 
     read_turn(l, turn, &seen);
-    bool good = str_eq(str_trim((struct str){buf_str(&seen.thought), seen.thought.len}), thought) &&
-                str_starts(str_trim((struct str){buf_str(&seen.content), seen.content.len}), said);
+    bool good = str_eq(str_trim(buf_text(&seen.thought)), thought) &&
+                str_starts(str_trim(buf_text(&seen.content)), said);
     seen_fini(&seen);
     return good;
 }
@@ -237,14 +235,6 @@ static bool reads_thought(struct learner *l, struct turn turn)
 static struct str between(struct str text, size_t begin, size_t end)
 {
     return begin <= end && end <= text.len ? (struct str){text.ptr + begin, end - begin} : STR_NONE;
-}
-
-/* Where a word is, from an offset on; SIZE_MAX if it is not there. */
-static size_t find_from(struct str text, size_t from, struct str word)
-{
-    size_t at = from <= text.len ? str_find(str_skip(text, from), word) : SIZE_MAX;
-
-    return at == SIZE_MAX ? SIZE_MAX : at + from;
 }
 
 /* The mark that both texts end with: it begins at a bracket. */
@@ -261,11 +251,7 @@ static struct str common_end(struct str a, struct str b)
 
 static struct str common_begin(struct str a, struct str b)
 {
-    size_t n = 0;
-
-    while (n < a.len && n < b.len && a.ptr[n] == b.ptr[n])
-        n++;
-    return str_trim((struct str){a.ptr, n});
+    return str_trim((struct str){a.ptr, str_common(a, b)});
 }
 
 /* The text before a mark at its end, or after a mark at its beginning, white space aside. */
@@ -292,18 +278,18 @@ struct places {
 static bool find_places(struct str text, size_t from, struct str name, struct str id,
                         struct places *out)
 {
-    size_t at = find_from(text, from, id);
+    size_t at = str_find_from(text, from, id);
 
-    *out = (struct places){.name = find_from(text, from, name)};
+    *out = (struct places){.name = str_find_from(text, from, name)};
     if (out->name == SIZE_MAX)
         return false;
     out->id = at != SIZE_MAX && at < out->name;
     out->begin = out->id ? at : out->name;
     out->name_end = out->name + name.len;
-    out->key = find_from(text, out->name_end, key_one);
-    out->value = find_from(text, out->key, value_one);
-    out->key2 = find_from(text, out->value, key_two);
-    out->value2 = find_from(text, out->key2, value_two);
+    out->key = str_find_from(text, out->name_end, key_one);
+    out->value = str_find_from(text, out->key, value_one);
+    out->key2 = str_find_from(text, out->value, key_two);
+    out->value2 = str_find_from(text, out->key2, value_two);
     if (out->value2 == SIZE_MAX)
         return false;
     out->key_end = out->key + key_one.len;
@@ -333,7 +319,7 @@ static size_t json_end(struct str text, size_t at)
 static bool learn_named(struct str text, const struct places *at, struct call_format *out,
                         size_t *end)
 {
-    size_t open = find_from(text, at->name_end, STR("{"));
+    size_t open = str_find_from(text, at->name_end, STR("{"));
 
     if (open == SIZE_MAX || open > at->key)
         return false;
@@ -347,7 +333,7 @@ static bool learn_named(struct str text, const struct places *at, struct call_fo
 static bool learn_expression(struct str text, const struct places *at, struct call_format *out,
                              size_t *end)
 {
-    *end = find_from(text, at->value2_end, STR(")"));
+    *end = str_find_from(text, at->value2_end, STR(")"));
     out->form = CALL_EXPRESSION;
     out->open = '(';
     out->between = '=';
@@ -389,7 +375,7 @@ static bool learn_tags(struct str text, const struct places *at, struct call_for
         out->value_begin = str_trim(str_skip(inner, space));
     }
     split_lines(out);
-    *end = find_from(text, at->value2_end, out->value_end);
+    *end = str_find_from(text, at->value2_end, out->value_end);
     if (out->parameter_begin.len == 0 || out->value_end.len == 0 || *end == SIZE_MAX ||
         !str_eq(inner, between(text, at->key2_end, at->value2)))
         return false;

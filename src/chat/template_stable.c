@@ -111,15 +111,6 @@ static bool has_mark(const struct chat_text *text, enum mark_kind kind, uint32_t
     return false;
 }
 
-static size_t common_length(struct str a, struct str b)
-{
-    size_t n = 0;
-
-    while (n < a.len && n < b.len && a.ptr[n] == b.ptr[n])
-        n++;
-    return n;
-}
-
 static bool survives(const struct mark *mark, const struct chat_text *later)
 {
     return mark->kind == MARK_GENERATION
@@ -129,7 +120,7 @@ static bool survives(const struct mark *mark, const struct chat_text *later)
 
 static void compare(struct chat_template *tmpl, const struct turn *turn, const struct turn *later)
 {
-    size_t common = common_length(turn->text.text, later->text.text);
+    size_t common = str_common(turn->text.text, later->text.text);
 
     for (size_t i = 0; i < turn->text.mark_count; i++) {
         const struct mark *mark = &turn->text.marks[i];

@@ -67,11 +67,8 @@ static enum err render(const struct chat_template *tmpl, const struct row *row, 
  * text before the first message counts as that message. */
 static size_t diverges_in(const struct chat_text *stored, const struct chat_text *whole)
 {
-    size_t at = 0, message = 0;
+    size_t at = str_common(stored->text, whole->text), message = 0;
 
-    while (at < stored->text.len && at < whole->text.len &&
-           stored->text.ptr[at] == whole->text.ptr[at])
-        at++;
     if (at == stored->text.len)
         return SIZE_MAX;
     for (size_t i = 0; i < whole->mark_count; i++)

@@ -62,15 +62,9 @@ enum err shaper_convert(struct shaper *s, yyjson_val *json, struct jinja_value *
 
 enum err shaper_take_text(struct shaper *s, struct buf *buf, struct str *out)
 {
-    char *copy =
-        buf->err == ERR_OK ? arena_strdup(s->arena, (struct str){buf_str(buf), buf->len}) : NULL;
+    enum err err = buf_move(buf, s->arena, out);
 
-    *out = (struct str){copy, buf->len};
-    enum err err = buf->err;
-    buf_fini(buf);
-    return copy != NULL    ? ERR_OK
-           : err != ERR_OK ? err_set(s->info, err, "no room for a text")
-                           : shaper_fail_memory(s);
+    return err == ERR_OK ? ERR_OK : err_set(s->info, err, "no room for a text");
 }
 
 enum err shaper_join(struct shaper *s, struct str a, struct str between, struct str b,

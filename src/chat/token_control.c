@@ -124,17 +124,10 @@ static bool is_safe(const struct scan *scan, const struct special *special)
 
 /* ---- the set ---- */
 
-static int compare_texts(struct str a, struct str b)
-{
-    int order = memcmp(a.ptr, b.ptr, a.len < b.len ? a.len : b.len);
-
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static int compare_entries(const void *a, const void *b)
 {
-    return compare_texts(((const struct token_control *)a)->text,
-                         ((const struct token_control *)b)->text);
+    return str_compare(((const struct token_control *)a)->text,
+                       ((const struct token_control *)b)->text);
 }
 
 /* An entry that begins with another sorts after it, and so do all entries between them, which begin
@@ -242,7 +235,7 @@ static const struct token_control *match(const struct token_controls *set, struc
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare_texts(set->entries[middle].text, text) <= 0)
+        if (str_compare(set->entries[middle].text, text) <= 0)
             low = middle + 1;
         else
             high = middle;

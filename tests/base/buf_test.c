@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
 #include "support/test.h"
 
@@ -85,6 +86,32 @@ static void test_take_moves_the_content(void **state)
     mem_free(text);
     mem_free(empty);
     buf_fini(&buf);
+}
+
+/* Into an arena, if there is room; the buffer is empty in any case. */
+static void test_move_to_an_arena(void **state)
+{
+    struct str text = STR_NONE;
+    struct arena arena;
+    struct buf buf;
+
+    (void)state;
+    arena_init(&arena, 64);
+    buf_init(&buf, 8);
+    buf_append_str(&buf, "mine");
+    assert_ok(buf_move(&buf, &arena, &text));
+    assert_string_equal(text.ptr, "mine");
+    assert_int_equal(text.len, 4);
+    assert_null(buf.data);
+    assert_int_equal(buf_append_str(&buf, "too long"), ERR_OK);
+    assert_int_equal(buf_append_str(&buf, "!"), ERR_LIMIT);
+    assert_int_equal(buf_move(&buf, &arena, &text), ERR_LIMIT);
+    assert_null(buf.data);
+    buf_init(&buf, 100);
+    assert_ok(buf_appendf(&buf, "%80d", 1));
+    assert_int_equal(buf_move(&buf, &arena, &text), ERR_LIMIT); /* of the arena */
+    assert_null(buf.data);
+    arena_fini(&arena);
 }
 
 /* Random operations against a plain array. */
@@ -203,5 +230,5 @@ static void test_unescaped(void **state)
 TEST_SUITE(TEST(test_percent), TEST(test_unescaped), TEST(test_a_number_has_the_fewest_digits),
            TEST(test_appends_in_order), TEST(test_limit_is_hard_and_sticks),
            TEST(test_limit_of_zero_takes_nothing), TEST(test_reserve_commit_and_consume),
-           TEST(test_take_moves_the_content), TEST(test_equals_oracle),
+           TEST(test_take_moves_the_content), TEST(test_move_to_an_arena), TEST(test_equals_oracle),
            TEST(test_survives_every_failed_allocation))

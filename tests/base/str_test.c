@@ -93,6 +93,14 @@ static void test_find(void **state)
     (void)state;
     assert_int_equal(str_find(G("hello"), G("lo")), 3);
     assert_int_equal(str_find(G("hello"), G("")), 0);
+    assert_int_equal(str_find_from(G("hello"), 3, G("l")), 3);
+    assert_true(str_find_from(G("hello"), 4, G("l")) == SIZE_MAX);
+    assert_int_equal(str_find_from(G("hello"), 5, G("")), 5);
+    assert_true(str_find_from(G("hello"), 6, G("")) == SIZE_MAX);
+    assert_true(str_find_from(G("hello"), SIZE_MAX, G("l")) == SIZE_MAX);
+    assert_int_equal(str_common(G("hello"), G("help")), 3);
+    assert_int_equal(str_common(G("help"), G("hel")), 3);
+    assert_int_equal(str_common(STR_NONE, G("a")), 0);
     assert_int_equal(str_find(STR_NONE, STR_NONE), 0);
     assert_true(str_find(STR_NONE, STR("a")) == SIZE_MAX);
     assert_true(str_find(G("hello"), G("hello!")) == SIZE_MAX);
