@@ -336,23 +336,16 @@ static enum err write_grammar(struct prepare_run *run)
     return ERR_OK;
 }
 
-static enum err own_grammar(struct prepare_run *run)
-{
-    struct gen_request *request = run->request;
-
-    run->out->grammar = arena_strdup(&request->arena, request->grammar);
-    return run->out->grammar ? ERR_OK : request->arena.err;
-}
-
-static enum err make_grammar(struct prepare_run *run, struct api_error *error)
+static enum err make_grammar(struct prepare_run *run)
 {
     if (run->request->format != CONSTRAINT_ANSWER_GRAMMAR)
         return write_grammar(run);
     if (is_about_calls(run))
-        return api_error_set(error, API_ERROR_UNSUPPORTED, "grammar",
+        return api_error_set(run->error, API_ERROR_UNSUPPORTED, "grammar",
                              "A grammar cannot be combined with tools that the model may call. "
                              "Leave one of them out, or set 'tool_choice' to \"none\".");
-    return own_grammar(run);
+    run->out->grammar = arena_strdup(&run->request->arena, run->request->grammar);
+    return run->out->grammar ? ERR_OK : run->request->arena.err;
 }
 
 /* The field to blame when the grammar fails. */
@@ -413,9 +406,10 @@ static const char *param_of(const struct gen_request *request)
     return request->source == GEN_SOURCE_MESSAGES ? "messages" : "prompt";
 }
 
-static enum err fail(struct prepare_run *run, enum err err, const char *param,
-                     struct api_error *error)
+static enum err fail(struct prepare_run *run, enum err err, const char *param)
 {
+    struct api_error *error = run->error;
+
     if (error->kind != API_OK)
         return ERR_INVALID;
     if (err == ERR_INVALID || err == ERR_UNSUPPORTED)
@@ -448,7 +442,7 @@ enum err prepare_more(struct token_prompt *out, struct gen_request *request, siz
     enum err err = prepare_plain(&run, &from, out);
 
     if (err != ERR_OK)
-        return fail(&run, err, param_of(request), error);
+        return fail(&run, err, param_of(request));
     return out->count > 0 ? ERR_OK : fail_empty(request, error);
 }
 
@@ -466,23 +460,23 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     if (err == ERR_OK)
         err = place_marks(&run);
     if (err != ERR_OK)
-        return fail(&run, err, param_of(request), error);
+        return fail(&run, err, param_of(request));
     if (out->prompt.count == 0)
         return fail_empty(request, error);
     place_breakpoints(out, request);
     err = pictures_place(&request->pictures, &request->arena, &out->prompt, &out->pictures, error);
     if (err != ERR_OK)
-        return fail(&run, err, param_of(request), error);
-    err = make_grammar(&run, error);
+        return fail(&run, err, param_of(request));
+    err = make_grammar(&run);
     if (err != ERR_OK)
-        return fail(&run, err, grammar_param(&run), error);
+        return fail(&run, err, grammar_param(&run));
     /* Control tokens are not shown in text by default, but markup consists of them. */
     out->control_text = request->control_text || output_has_control(&out->formats, out->calls);
     err = prepare_budget(&run);
     if (err != ERR_OK)
-        return fail(&run, err, "reasoning", error);
+        return fail(&run, err, "reasoning");
     err = prepare_prediction(&run);
-    return err == ERR_OK ? ERR_OK : fail(&run, err, "prediction", error);
+    return err == ERR_OK ? ERR_OK : fail(&run, err, "prediction");
 }
 
 void prepare_fini(struct prepared *out)

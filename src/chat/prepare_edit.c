@@ -74,18 +74,17 @@ static enum err count_message(struct prepare_run *run, const struct message *mes
     return count_content(run, message, sum);
 }
 
-static enum err count_tools(struct prepare_run *run, uint32_t *sum)
+/* The tools as the template gets them, or nearly so. */
+static enum err tools_text(struct prepare_run *run, struct str *out)
 {
     const struct conversation *talk = &run->request->conversation;
     struct buf text;
     struct json json = json_to(&text);
 
-    buf_init(&text, run->request->arena.limit);
+    buf_init(&text, talk->arena->limit);
     for (size_t i = 0; i < talk->tools_shown; i++)
         tool_write(&json, &talk->tools[i]);
-    enum err err = text.err != ERR_OK ? text.err : count_text(run, buf_text(&text), sum);
-    buf_fini(&text);
-    return err;
+    return buf_move(&text, talk->arena, out);
 }
 
 /* ---- tool uses ---- */
@@ -275,16 +274,13 @@ static void digest_names(struct hash256_state *state, const struct str *names, s
 
 /* What the steps depend on besides the messages. */
 static enum err digest_request(struct prepare_run *run, const struct gen_edit *edit,
-                               struct hash256_state *state)
+                               struct str tools, struct hash256_state *state)
 {
     struct gen_request *request = run->request;
-    struct conversation *talk = &request->conversation;
     struct str kwargs = STR_NONE;
-    struct buf tools;
-    struct json json = json_to(&tools);
 
     if (request->kwargs != NULL)
-        TRY(conversation_json(talk, request->kwargs, &kwargs));
+        TRY(conversation_json(&request->conversation, request->kwargs, &kwargs));
     digest_text(state, kwargs);
     digest_text(state, request->reasoning_effort);
     hash256_update_u32(state, (uint32_t)request->thinking);
@@ -295,13 +291,8 @@ static enum err digest_request(struct prepare_run *run, const struct gen_edit *e
     hash256_update_u32(state, edit->clear_at_least);
     digest_names(state, edit->exclude, edit->exclude_count);
     digest_names(state, edit->inputs, edit->inputs_count);
-    buf_init(&tools, request->arena.limit);
-    for (size_t i = 0; i < talk->tools_shown; i++)
-        tool_write(&json, &talk->tools[i]);
-    enum err err = tools.err;
-    digest_text(state, buf_text(&tools));
-    buf_fini(&tools);
-    return err;
+    digest_text(state, tools);
+    return ERR_OK;
 }
 
 static void digest_message(struct hash256_state *state, const struct message *message)
@@ -323,14 +314,14 @@ static void digest_message(struct hash256_state *state, const struct message *me
 }
 
 /* One for each message that the model was asked after. */
-static enum err digest_turns(struct prepare_run *run, const struct gen_edit *edit,
+static enum err digest_turns(struct prepare_run *run, const struct gen_edit *edit, struct str tools,
                              struct hash256 *digests)
 {
     const struct conversation *talk = &run->request->conversation;
     struct hash256_state state;
 
     hash256_init(&state);
-    TRY(digest_request(run, edit, &state));
+    TRY(digest_request(run, edit, tools, &state));
     for (size_t i = 0; i < talk->count; i++) {
         digest_message(&state, &talk->messages[i]);
         if (ends_a_request(talk, i))
@@ -354,7 +345,7 @@ static enum err resume(struct prepare_run *run, const struct gen_edit *edit,
                                NUMBERS))
             break;
     if (*from == 0)
-        return count_tools(run, &uses->at.sum);
+        return ERR_OK;
     memcpy(&uses->at, numbers, sizeof(uses->at));
     for (size_t i = 0; i < *from; i++)
         if (talk->messages[i].role == ROLE_TOOL)
@@ -376,13 +367,17 @@ static enum err find_steps(struct prepare_run *run, const struct gen_edit *edit,
 {
     const struct conversation *talk = &run->request->conversation;
     struct hash256 *digests = arena_alloc_array(talk->arena, talk->count, sizeof(*digests));
+    struct str tools;
     size_t from;
 
     uses->all = arena_alloc_array(talk->arena, talk->count, sizeof(*uses->all));
     if (digests == NULL || uses->all == NULL)
         return talk->arena->err;
-    TRY(digest_turns(run, edit, digests));
+    TRY(tools_text(run, &tools));
+    TRY(digest_turns(run, edit, tools, digests));
     TRY(resume(run, edit, digests, uses, &from));
+    if (from == 0)
+        TRY(count_text(run, tools, &uses->at.sum));
     for (size_t i = from; i < talk->count; i++) {
         bool triggered = false;
 
