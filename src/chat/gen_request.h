@@ -36,8 +36,6 @@ enum gen_source {
 
 enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
 
-/* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
- * (its index in the conversation). */
 /* A context edit (prepare_edit.c): content that is cleared before the model sees it. */
 enum gen_edit_kind { GEN_EDIT_TOOL_USES, GEN_EDIT_THINKING };
 
@@ -58,6 +56,8 @@ struct gen_edit {
     uint32_t cleared, cleared_tokens;
 };
 
+/* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
+ * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
 /* A prompt of text or tokens, as `source` says. */

@@ -35,7 +35,8 @@
  *    writes it, else the template's own (`end`).
  *
  * Bounded by bytes; the least recently used turns are evicted first. `space` separates models,
- * templates and tenants: no lookup crosses spaces. Ids and contents are stored as hashes, tokens
+ * tenants and salts: no lookup crosses spaces. A turn of another template is found, but is recalled
+ * only where its opening and its end fit. Ids and contents are stored as hashes, tokens
  * and texts in full: the file is as private as the cache.
  *
  * Threads: all functions may be called from any thread (own lock, rank LOCK_RANK_RECALL, never held
@@ -90,7 +91,7 @@ struct recall_message {
 
 /* A generated turn. Everything is copied. */
 struct recall_turn {
-    struct hash256 space;   /* model, template, adapters, tenant */
+    struct hash256 space;   /* model, tenant, salt */
     struct hash256 history; /* of the prompt, by recall_apply */
     struct str opening; /* the generation prompt: what the template wrote after the last message */
     struct recall_message message;
