@@ -136,6 +136,12 @@ void shared_head_fini(struct shared_head *head)
     head->tokens = NULL;
 }
 
+bool shared_is_same(const struct tier_meta *a, const struct tier_meta *b)
+{
+    return a->bytes == b->bytes && a->shape_bytes == b->shape_bytes &&
+           memcmp(a->shape, b->shape, a->shape_bytes) == 0;
+}
+
 uint64_t shared_part_at(const struct shared_head *head, uint32_t part, uint64_t *bytes)
 {
     uint64_t at = part * head->part_bytes;

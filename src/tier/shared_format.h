@@ -74,6 +74,9 @@ void shared_note_name(const struct shared_format *format, const char *prefix,
 /* A head for these metadata (borrowed tokens), with a new id and without digests. */
 void shared_head_init(struct shared_head *head, const struct tier_meta *meta, uint64_t part_bytes);
 void shared_head_fini(struct shared_head *head);
+/* Whether both describe the same bytes. Two processes may have computed the same tokens with other
+ * bytes; a shape belongs to the bytes that it was made for. */
+bool shared_is_same(const struct tier_meta *a, const struct tier_meta *b);
 uint64_t shared_part_at(const struct shared_head *head, uint32_t part, uint64_t *bytes);
 
 /* Sets the digest of a part. Sealed: `out` gets the bytes to store; else it is not touched. */

@@ -23,6 +23,7 @@ struct get {
     tier_done_fn done;
     void *arg;
     bool cancelled;
+    struct tier_meta known; /* of the head that was known; bytes = 0: none */
 };
 
 /* ---- gets ---- */
@@ -58,18 +59,23 @@ static enum tier_result try_read(struct tier_shared *shared, struct get *get, bo
     }
     if (result != TIER_OK)
         return result;
-    if (head.meta.bytes > get->capacity)
+    bool other = get->known.bytes > 0 && !shared_is_same(&head.meta, &get->known);
+    if (!*fresh)
+        get->known = head.meta;
+    if (other)
+        result = TIER_MISSING; /* what the caller knows is gone: a find shows the new one */
+    else if (head.meta.bytes > get->capacity)
         result = TIER_ERROR;
     else
         result = shared_read_parts(&shared->io, &head, get->dst, get_goes_on, get);
     lock_enter(&shared->lock);
-    shared->counters.parts_missing += result == TIER_MISSING;
+    shared->counters.parts_missing += result == TIER_MISSING && !other;
     shared->counters.parts_damaged += result == TIER_DAMAGED;
     shared->stats.bytes_read += result == TIER_OK ? head.meta.bytes : 0;
     if (result == TIER_OK && *fresh)
         shared_known_add(&shared->known, &head);
     lock_leave(&shared->lock);
-    if (*fresh && (result == TIER_MISSING || result == TIER_DAMAGED))
+    if (*fresh && !other && (result == TIER_MISSING || result == TIER_DAMAGED))
         (void)shared_erase(&shared->io, &get->key, &head);
     shared_head_fini(&head);
     return result;

@@ -138,11 +138,14 @@ static enum tier_result write_object(struct tier_shared *shared, struct shared_p
     shared->counters.lost += result != TIER_OK && result != TIER_FULL && result != TIER_CANCELLED;
     shared->stats.errors += result != TIER_OK && result != TIER_FULL && result != TIER_CANCELLED;
     shared->failing = result != TIER_OK && result != TIER_CANCELLED && !over_share;
+    bool ours = result == TIER_OK && shared_is_same(&head.meta, &put->meta);
     if (result == TIER_OK) {
         shared->stats.bytes_written += existed ? 0 : put->meta.bytes;
         shared_known_add(&shared->known, &head);
     }
     lock_leave(&shared->lock);
+    if (result == TIER_OK && !ours)
+        result = TIER_CANCELLED;
     if (result == TIER_DAMAGED || result == TIER_MISSING)
         result = TIER_ERROR;
     return result;

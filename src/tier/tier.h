@@ -8,7 +8,8 @@
  * the call.
  *
  *      put   BUFFERED -> (bytes safe in the tier) -> done(TIER_OK)
- *            or any other result but TIER_MISSING and TIER_DAMAGED
+ *            or any other result but TIER_MISSING and TIER_DAMAGED. TIER_CANCELLED: it is no longer
+ *            wanted, or another process has stored other bytes under its key, which stay
  *      get   request  -> bytes verified in the caller's memory -> done
  *            or any other result but TIER_FULL
  *

@@ -10,9 +10,11 @@
  * written or seen. `find` asks. Nothing that a server says is trusted (shared_format.h), and
  * nothing waits longer than its deadline: with its breaker open, a dead server costs nothing.
  *
- * An object is never replaced: two processes that store the same tokens of the same space may have
- * either one's bytes. `drop` deletes it for all; the cache calls it for the shared tier only when
- * a user asked for it. Everything else ends by its time to live.
+ * An object is never replaced: of two processes that store the same tokens of the same space, the
+ * first one's bytes stay. If they or their shape differ, the second one's put is cancelled: its own
+ * shape does not describe them. A later `find` shows them to it. `drop` deletes an object for all;
+ * the cache calls it for the shared tier only when a user asked for it. Everything else ends by its
+ * time to live.
  *
  * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or
  * from within put and get.

@@ -93,6 +93,46 @@ static void test_tenant_cannot_fill_the_store(void **state)
         tier_close(&machines[i]);
 }
 
+static enum tier_result put_meta(struct tier *tier, const struct tier_meta *meta)
+{
+    static unsigned char data[2 * BYTES];
+    struct tier_answer answer;
+
+    tier_answer_init(&answer);
+    assert_true(tier->ops->put(tier, meta, data, tier_answer_done, &answer));
+    enum tier_result result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
+    return result;
+}
+
+/* Two machines have computed the same tokens. The shape of an object describes its own bytes: the
+ * second one must not believe that the store has its object. */
+static void test_object_of_another_machine_is_not_ours(void **state)
+{
+    struct tier_meta meta = tier_suite_meta(100, BYTES), other = meta;
+    struct tier_stats stats;
+    struct tier *machines[2];
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    for (int i = 0; i < 2; i++)
+        machines[i] = open_new();
+    assert_int_equal(put_meta(machines[0], &meta), TIER_OK);
+    assert_int_equal(put_meta(machines[1], &meta), TIER_OK); /* the same object */
+    other.shape[0] ^= 1;
+    assert_int_equal(put_meta(machines[1], &other), TIER_CANCELLED);
+    other = meta;
+    other.bytes++;
+    assert_int_equal(put_meta(machines[1], &other), TIER_CANCELLED);
+    machines[1]->ops->stats(machines[1], &stats);
+    assert_int_equal(stats.puts_done, 1);
+    assert_int_equal(stats.puts_cancelled, 2);
+    assert_int_equal(stats.errors, 0);
+    assert_int_equal(stats.state, TIER_STATE_OK);
+    for (int i = 0; i < 2; i++)
+        tier_close(&machines[i]);
+}
+
 static uint32_t order[ORDER], ended;
 
 static void note_order(enum tier_result result, void *arg)
@@ -126,4 +166,5 @@ static void test_useful_objects_first(void **state)
     tier_close(&tier);
 }
 
-TEST_SUITE(TEST(test_tenant_cannot_fill_the_store), TEST(test_useful_objects_first))
+TEST_SUITE(TEST(test_tenant_cannot_fill_the_store),
+           TEST(test_object_of_another_machine_is_not_ours), TEST(test_useful_objects_first))
