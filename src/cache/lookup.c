@@ -419,6 +419,7 @@ static struct weight make_once(struct hearth_plan *plan, struct deferred *deferr
 void plan_make(struct hearth_plan *plan, struct deferred *deferred)
 {
     lock_assert_held(&plan->space->cache->lock);
+    manage_expire_due(plan->space->cache, deferred);
     struct weight weight = make_once(plan, deferred);
     if (too_slow(plan) && !plan_is_peek(plan))
         doubt_speeds(plan->space->cache, &weight);
@@ -511,7 +512,6 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
     pages_note_work(cache->pages);
     cache_enter(cache, &deferred);
     deferred.request = plan->options.request;
-    manage_expire_due(cache, &deferred);
     plan_make(plan, &deferred);
     if (!plan_is_peek(plan))
         count_lookup(plan, &deferred);

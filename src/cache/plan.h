@@ -34,8 +34,8 @@ struct hearth_plan {
     uint32_t calls;              /* noted or running calls: it must not be freed before they end */
 };
 
-/* Rebuilds the plan from the current state of the index, up to plan->limit: leases its new
- * objects and releases the old ones. */
+/* Rebuilds the plan from the current state of the index, without what has expired, up to
+ * plan->limit: leases its new objects and releases the old ones. */
 void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
 /* Ends its leases and empties it. */
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);

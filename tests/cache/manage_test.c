@@ -294,6 +294,34 @@ static void test_expired_is_forgotten_with_all_behind_it(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* A plan that is made again does not find what has expired since it was made first. */
+static void test_plans_made_again_forget_what_is_due(void **state)
+{
+    unsigned char key[HEARTH_KEY_BYTES];
+    int32_t tokens[128];
+    struct kit kit;
+
+    (void)state;
+    for (int lower = 0; lower < 2; lower++) {
+        kit_open_holding(&kit, FULL, tokens, 128);
+        struct clock *clock = fake_time(&kit);
+        key_at(&kit, HEARTH_OBJECT_ROWS, 64, key);
+        assert_int_equal(hearth_expire(kit.cache, key, 5), HEARTH_OK);
+        struct hearth_plan *plan = kit_lookup(&kit, tokens, 128);
+        assert_int_equal(hearth_plan_info(plan)->boundary, 127);
+        clock_fake_advance(clock, 6 * NS_PER_S);
+        if (lower)
+            hearth_plan_lower(plan, 100);
+        else
+            hearth_plan_shorten(plan, 1, HEARTH_REASON_TIMEOUT);
+        assert_int_equal(hearth_plan_info(plan)->boundary, 0);
+        hearth_plan_release(&plan);
+        kit_check(&kit);
+        kit_close(&kit);
+        clock_destroy_fake(&clock);
+    }
+}
+
 /* Whoever looks finds nothing of it: lookups, probes, stores, lists. */
 static void test_every_look_forgets_what_is_due(void **state)
 {
@@ -697,6 +725,7 @@ TEST_SUITE(TEST(test_find_shows_what_has_the_key_and_nothing_else),
            TEST(test_evicting_a_run_takes_the_branches_from_its_middle),
            TEST(test_snapshots_without_rows_leave_alone),
            TEST(test_expired_is_forgotten_with_all_behind_it),
+           TEST(test_plans_made_again_forget_what_is_due),
            TEST(test_every_look_forgets_what_is_due), TEST(test_pinned_is_kept_past_its_time),
            TEST(test_longer_rows_inherit_the_time), TEST(test_times_are_limited_and_in_order),
            TEST(test_evicting_by_key_is_what_a_naive_model_says),
