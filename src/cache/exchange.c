@@ -320,6 +320,7 @@ static int store_record(struct import *import, struct hearth_space *space,
 {
     const struct tier_meta *meta = &record->meta;
     struct hearth_store_hints hints = {.struct_size = sizeof(hints),
+                                       .prompt = meta->end, /* part of a prompt, not a turn */
                                        .entry = (enum hearth_entry)recover_entry(meta)};
     struct hearth_store *store;
     void *memory;

@@ -97,6 +97,29 @@ static void test_there_and_back(void **state)
     }
 }
 
+/* Records are no turns of conversations: nothing is learned from how fast they come. */
+static void test_imports_are_no_turns(void **state)
+{
+    enum { PROMPTS = 40 }; /* more than it takes to learn rates anew */
+    const char *path = ssd_kit_new_path();
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+        kit_tokens(tokens, TOKENS, i);
+        kit_store(&kit, tokens, TOKENS, NULL);
+    }
+    assert_true(reuse_version(kit.cache->reuse) > 0);
+    assert_true(export_to(&kit, path).objects >= PROMPTS);
+    kit_close(&kit);
+    kit_open(&kit, RAM, FULL);
+    assert_true(import_from(&kit, path).objects >= PROMPTS);
+    assert_int_equal(reuse_version(kit.cache->reuse), 0);
+    kit_close(&kit);
+}
+
 /* Objects that are only on disk are exported as well, sealed or not, and an import is written to
  * the disk below. */
 static void test_from_disk_to_disk(void **state)
@@ -361,7 +384,8 @@ static void test_without_memory_objects_are_refused(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_there_and_back), TEST(test_from_disk_to_disk), TEST(test_one_path_by_its_key),
+TEST_SUITE(TEST(test_there_and_back), TEST(test_imports_are_no_turns), TEST(test_from_disk_to_disk),
+           TEST(test_one_path_by_its_key),
            TEST(test_damaged_ones_and_what_is_behind_them_are_refused),
            TEST(test_records_that_contradict_themselves_are_refused),
            TEST(test_others_objects_are_refused), TEST(test_seals_are_respected),
