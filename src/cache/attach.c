@@ -284,14 +284,15 @@ static const enum hearth_tier_state states[] = {
     [TIER_STATE_READ_ONLY] = HEARTH_STATE_READ_ONLY,
 };
 
-static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats *stats)
+static void fill_ram(const struct hearth_cache *cache, const struct hearth_stats *sum,
+                     struct hearth_tier_stats *stats)
 {
     const struct tier_counts *counts = &cache->tiers[HEARTH_TIER_RAM].counts;
 
     stats->state = HEARTH_STATE_OK;
     stats->used = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
     stats->cap = budget_cap(cache->budget);
-    stats->stores = cache->stats.stores;
+    stats->stores = sum->stores;
     stats->evictions = counts->evictions;
     stats->errors = counts->errors;
 }
@@ -328,14 +329,15 @@ int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier level,
     if (tier->tier != NULL)
         tier->tier->ops->stats(tier->tier, &now);
     lock_enter(&cache->lock);
+    const struct hearth_stats sum = cache_sum_stats(cache);
     if (level == HEARTH_TIER_RAM)
-        fill_ram(cache, &stats);
+        fill_ram(cache, &sum, &stats);
     else if (tier->tier != NULL)
         fill_slow(tier, &now, &stats);
     stats.objects = tier->counts.objects;
     stats.hits = tier->counts.hits;
-    stats.read_bytes = cache->stats.bytes_read_by_tier[level];
-    stats.written_bytes = cache->stats.bytes_written_by_tier[level];
+    stats.read_bytes = sum.bytes_read_by_tier[level];
+    stats.written_bytes = sum.bytes_written_by_tier[level];
     lock_leave(&cache->lock);
     memcpy(out, &stats, stats.struct_size);
     return HEARTH_OK;

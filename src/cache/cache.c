@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,16 @@ void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
     *noted = *event;
     if (noted->request == 0)
         noted->request = deferred->request;
+}
+
+struct hearth_event cache_object_event(const struct object *object, enum hearth_event_kind kind,
+                                       enum hearth_tier tier)
+{
+    return (struct hearth_event){.kind = kind,
+                                 .bytes = object->bytes,
+                                 .object = object->kind,
+                                 .position = object->end,
+                                 .tier = tier};
 }
 
 void cache_note_free(struct deferred *deferred, void *memory)
@@ -408,7 +419,27 @@ void hearth_close(struct hearth_cache **out)
     *out = NULL;
 }
 
-/* ---- managing ---- */
+/* ---- statistics ---- */
+
+void cache_add_stats(struct hearth_stats *to, const struct hearth_stats *from)
+{
+    enum { FIRST = offsetof(struct hearth_stats, lookups) }; /* all from here on are uint64_t */
+    uint64_t *sums = (uint64_t *)((char *)to + FIRST);
+    const uint64_t *counters = (const uint64_t *)((const char *)from + FIRST);
+
+    for (size_t i = 0; i < (sizeof(*to) - FIRST) / sizeof(*sums); i++)
+        sums[i] += counters[i];
+}
+
+struct hearth_stats cache_sum_stats(const struct hearth_cache *cache)
+{
+    struct hearth_stats sum = cache->stats;
+
+    lock_assert_held(&cache->lock);
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
+        cache_add_stats(&sum, &space->stats);
+    return sum;
+}
 
 static void add_held(const struct hearth_space *space, struct hearth_stats *stats)
 {
@@ -427,7 +458,7 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
     size_t size = MIN(out->struct_size, sizeof(*out));
 
     lock_enter(&cache->lock);
-    struct hearth_stats stats = space ? space->stats : cache->stats;
+    struct hearth_stats stats = space ? space->stats : cache_sum_stats(cache);
     if (space != NULL)
         add_held(space, &stats);
     else
@@ -463,6 +494,8 @@ void hearth_reset_stats(struct hearth_cache *cache)
     lock_leave(&cache->lock);
     events_reset(cache->events);
 }
+
+/* ---- managing ---- */
 
 uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier)
 {

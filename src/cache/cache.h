@@ -204,7 +204,7 @@ struct hearth_cache {
     struct list searches GUARDED_BY(lock); /* running ones of discover.c */
     /* objects with an expiry time, the earliest first, by expiry_link */
     struct list expiring GUARDED_BY(lock);
-    struct hearth_stats stats GUARDED_BY(lock);
+    struct hearth_stats stats GUARDED_BY(lock); /* of spaces that were removed */
 };
 
 struct hearth_store {
@@ -250,6 +250,14 @@ int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t 
                       uint64_t more, int32_t **copy, uint64_t *charged);
 /* Returns the bytes that it charged to the ledger. Call without the lock. */
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
+
+/* Adds the counters of a space to others. */
+void cache_add_stats(struct hearth_stats *to, const struct hearth_stats *from);
+/* The counters of all spaces, with those that were removed. */
+struct hearth_stats cache_sum_stats(const struct hearth_cache *cache) REQUIRES(lock);
+/* What is the same in all events about an object. */
+struct hearth_event cache_object_event(const struct object *object, enum hearth_event_kind kind,
+                                       enum hearth_tier tier);
 
 /* Copies the text to the caller's message, unless that is NULL; returns the error. */
 int cache_say(char *message, int error, const char *text);

@@ -459,14 +459,12 @@ struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event
 static void count_lookup(const struct hearth_plan *plan, struct deferred *deferred)
 {
     struct hearth_cache *cache = plan->space->cache;
-    struct hearth_stats *all[] = {&cache->stats, &plan->space->stats};
+    struct hearth_stats *stats = &plan->space->stats;
     struct hearth_event event = plan_event(plan, HEARTH_EVENT_LOOKUP);
 
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        all[i]->lookups++;
-        all[i]->tokens_looked_up += plan->count;
-        all[i]->tokens_matched += plan->info.matched;
-    }
+    stats->lookups++;
+    stats->tokens_looked_up += plan->count;
+    stats->tokens_matched += plan->info.matched;
     cache_note_event(cache, deferred, &event);
 }
 

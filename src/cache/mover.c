@@ -24,7 +24,6 @@
  * Not here: choosing what is worth writing.
  */
 #include <assert.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -53,15 +52,6 @@ struct move {
     bool cancelled; /* no caller needs it */
     bool over;      /* while starting: it has ended, and is freed when the get returns */
 };
-
-static void count(struct object *object, uint64_t struct_offset, uint64_t by)
-{
-    *(uint64_t *)((char *)&object->space->stats + struct_offset) += by;
-    *(uint64_t *)((char *)&object->space->cache->stats + struct_offset) += by;
-}
-
-#define COUNT_BY(object, field, by) count((object), offsetof(struct hearth_stats, field), (by))
-#define COUNT(object, field)        COUNT_BY(object, field, 1)
 
 /* An operation has ended, and its lease with it. */
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
@@ -115,14 +105,14 @@ static void decline(struct object *object, enum hearth_tier level)
     struct hearth_cache *cache = object->space->cache;
     struct list *declined = &cache->tiers[level].declined;
 
-    COUNT(object, writes_declined);
+    object->space->stats.writes_declined++;
     if (object->dropped || object->drop_after_write & TIER_BIT(level) || object->superseded ||
         cache->closing)
         return;
     if (declined->count == CACHE_DECLINED_MAX) {
         struct object *oldest = declined_of(list_first(declined), level);
         mover_give_up(oldest, TIER_BIT(level));
-        COUNT(oldest, writes_given_up);
+        oldest->space->stats.writes_given_up++;
     }
     list_push_back(declined, object_retry_link(object, level));
 }
@@ -171,8 +161,8 @@ static void on_written(enum tier_result result, void *arg)
 
     cache_enter(cache, &deferred);
     if (result == TIER_OK) {
-        COUNT_BY(object, bytes_written_by_tier[level], object->bytes);
-        COUNT_BY(object, ns_written_by_tier[level], cache_now_ns(cache) - move->started_ns);
+        object->space->stats.bytes_written_by_tier[level] += object->bytes;
+        object->space->stats.ns_written_by_tier[level] += cache_now_ns(cache) - move->started_ns;
     }
     bool erase = (object->drop_after_write & TIER_BIT(level)) != 0;
     if (result == TIER_OK && (object->dropped || erase)) {
@@ -185,7 +175,7 @@ static void on_written(enum tier_result result, void *arg)
     else if (result == TIER_FULL)
         decline(object, level);
     else if (result != TIER_CANCELLED)
-        COUNT(object, tier_errors);
+        object->space->stats.tier_errors++;
     finish_write(object, level, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
@@ -334,7 +324,7 @@ static struct object *next_declined(struct hearth_cache *cache, enum hearth_tier
         return NULL; /* the end of that write triggers a retry as well */
     tier->retry_credit--;
     mover_give_up(object, TIER_BIT(level));
-    COUNT(object, writes_retried);
+    object->space->stats.writes_retried++;
     begin_write(object, level);
     return object;
 }
@@ -379,17 +369,13 @@ static enum hearth_tier next_tier(const struct object *object, enum hearth_tier 
 static void arrived(const struct move *move, struct deferred *deferred)
 {
     struct object *object = move->object;
-    struct hearth_event event = {.kind = HEARTH_EVENT_PROMOTE,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = move->level,
-                                 .read_tokens = object->end - object->begin};
+    struct hearth_event event = cache_object_event(object, HEARTH_EVENT_PROMOTE, move->level);
 
+    event.read_tokens = object->end - object->begin;
     object->data = move->memory;
     object->digest = 0; /* the bytes may come from another computation of the same tokens */
     room_set_in(object, HEARTH_TIER_RAM, true);
-    COUNT(object, promotions);
+    object->space->stats.promotions++;
     cache_note_event(object->space->cache, deferred, &event);
     mover_write(object, deferred);
 }
@@ -398,18 +384,12 @@ static void arrived(const struct move *move, struct deferred *deferred)
 static void lost(struct object *object, enum hearth_tier level, bool damaged,
                  struct deferred *deferred)
 {
-    struct hearth_event event = {.kind = damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = level,
-                                 .reason =
-                                     damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
+    struct hearth_event event =
+        cache_object_event(object, damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP, level);
 
-    if (damaged)
-        COUNT(object, verify_failures);
-    else
-        COUNT(object, tier_errors);
+    event.reason = damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR;
+    object->space->stats.verify_failures += damaged;
+    object->space->stats.tier_errors += !damaged;
     object->damaged = damaged;
     cache_note_event(object->space->cache, deferred, &event);
     if (!object->dropped)
@@ -420,14 +400,10 @@ static void lost(struct object *object, enum hearth_tier level, bool damaged,
  * this. The tier counts it. */
 static void mark_evicted(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
-    struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
-                                 .write_tokens = object->end - object->begin,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = level,
-                                 .reason = HEARTH_REASON_EVICTED};
+    struct hearth_event event = cache_object_event(object, HEARTH_EVENT_EVICT, level);
 
+    event.write_tokens = object->end - object->begin;
+    event.reason = HEARTH_REASON_EVICTED;
     object->evicted_below = true;
     if (object->dropped)
         return;
@@ -446,7 +422,7 @@ static void note_failure(const struct move *move, enum tier_result result,
     else if (result == TIER_MISSING || result == TIER_DAMAGED)
         lost(move->object, move->level, result == TIER_DAMAGED, deferred);
     else
-        COUNT(move->object, tier_errors);
+        move->object->space->stats.tier_errors++;
 }
 
 static void on_read(enum tier_result result, void *arg);
@@ -588,8 +564,8 @@ static void on_read(enum tier_result result, void *arg)
     if (move->measured)
         learn_speed(&cache->tiers[level], object, result, cache_now_ns(cache));
     if (result == TIER_OK) {
-        COUNT_BY(object, bytes_read_by_tier[level], object->bytes);
-        COUNT_BY(object, ns_read_by_tier[level], cache_now_ns(cache) - move->started_ns);
+        object->space->stats.bytes_read_by_tier[level] += object->bytes;
+        object->space->stats.ns_read_by_tier[level] += cache_now_ns(cache) - move->started_ns;
     }
     if (failed)
         note_failure(move, result, &deferred);

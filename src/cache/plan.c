@@ -139,24 +139,16 @@ void hearth_plan_prefetch(struct hearth_plan *plan)
 static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
                          struct deferred *deferred)
 {
-    struct hearth_cache *cache = plan->space->cache;
-    struct hearth_event event = {
-        .kind = HEARTH_EVENT_VERIFY_FAIL,
-        .bytes = object->bytes,
-        .object = object->kind,
-        .position = object->end,
-        .tier = plan_tier_of(object),
-        .reason = why,
-        .prompt_tokens = (uint32_t)plan->count,
-    };
+    struct hearth_event event =
+        cache_object_event(object, HEARTH_EVENT_VERIFY_FAIL, plan_tier_of(object));
 
+    event.reason = why;
+    event.prompt_tokens = (uint32_t)plan->count;
     if (why == HEARTH_REASON_TIMEOUT) {
-        cache->stats.tier_errors++;
         plan->space->stats.tier_errors++;
     } else if (why == HEARTH_REASON_UNVERIFIED || why == HEARTH_REASON_REFUSED) {
-        cache->stats.verify_failures++;
         plan->space->stats.verify_failures++;
-        cache_note_event(cache, deferred, &event);
+        cache_note_event(plan->space->cache, deferred, &event);
     }
 }
 
@@ -220,8 +212,9 @@ static bool is_skipped(const struct hearth_plan *plan, size_t index)
     return index >= plan->skip_begin && index < plan->skip_end;
 }
 
-static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
+static void count_reuse(struct hearth_plan *plan)
 {
+    struct hearth_stats *stats = &plan->space->stats;
     bool rows = false;
 
     stats->hits++;
@@ -262,12 +255,6 @@ static void count_tiers(const struct hearth_plan *plan, struct cache_tier *tiers
         tiers[level].counts.hits += (used & TIER_BIT(level)) != 0;
 }
 
-static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
-{
-    stats->misses++;
-    stats->miss_by_reason[plan->info.reason]++;
-}
-
 void hearth_plan_accept(struct hearth_plan *plan)
 {
     struct hearth_cache *cache = plan->space->cache;
@@ -277,8 +264,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
         return;
     plan->accepted = true;
     enter(plan, &deferred);
-    count_reuse(plan, &cache->stats);
-    count_reuse(plan, &plan->space->stats);
+    count_reuse(plan);
     count_tiers(plan, cache->tiers);
     for (size_t i = 0; i < plan->objects_count; i++) {
         struct object *object = plan->objects[i];
@@ -311,8 +297,8 @@ void hearth_plan_release(struct hearth_plan **out)
         if (plan->info.reason == HEARTH_REASON_NONE && plan->info.boundary > 0)
             plan->info.reason = HEARTH_REASON_DISABLED;
         struct hearth_event event = plan_event(plan, HEARTH_EVENT_MISS);
-        count_miss(plan, &cache->stats);
-        count_miss(plan, &plan->space->stats);
+        plan->space->stats.misses++;
+        plan->space->stats.miss_by_reason[plan->info.reason]++;
         cache_note_event(cache, &deferred, &event);
     }
     plan_release_objects(plan, &deferred);

@@ -164,13 +164,10 @@ void room_supersede(struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = object->space;
     struct hearth_cache *cache = space->cache;
-    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = plan_tier_of(object),
-                                 .write_tokens = object->end - object->begin};
+    struct hearth_event event =
+        cache_object_event(object, HEARTH_EVENT_REPLACE, plan_tier_of(object));
 
+    event.write_tokens = object->end - object->begin;
     lock_assert_held(&cache->lock);
     if (object->superseded)
         return;
@@ -181,7 +178,6 @@ void room_supersede(struct object *object, struct deferred *deferred)
         list_remove(&space->tails, &object->tail_link);
         list_push_front(&space->tails, &object->tail_link);
     }
-    cache->stats.replaces++;
     space->stats.replaces++;
     cache_note_event(cache, deferred, &event);
     update(object);
@@ -407,30 +403,20 @@ void room_unlease(struct object *object, struct deferred *deferred)
 
 static void note_eviction(struct object *object, bool demoted, struct deferred *deferred)
 {
-    struct hearth_space *space = object->space;
-    struct hearth_cache *cache = space->cache;
-    struct hearth_event event = {
-        .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
-        .write_tokens = object->end - object->begin,
-        .bytes = ledger_data_bytes(object),
-        .object = object->kind,
-        .position = object->end,
-        .tier = plan_tier_of(object),
-    };
+    struct hearth_cache *cache = cache_of(object);
+    struct hearth_stats *stats = &object->space->stats;
+    struct hearth_event event = cache_object_event(
+        object, demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT, plan_tier_of(object));
 
+    event.bytes = ledger_data_bytes(object);
+    event.write_tokens = object->end - object->begin;
     for (int level = 0; level < HEARTH_TIER_COUNT; level++)
         cache->tiers[level].counts.evictions +=
             demoted ? level == HEARTH_TIER_RAM : (object->in & TIER_BIT(level)) != 0;
-    uint64_t *counter = demoted ? &space->stats.demotions : &space->stats.evictions;
-    uint64_t *total = demoted ? &cache->stats.demotions : &cache->stats.evictions;
-    (*counter)++;
-    (*total)++;
-    space->stats.bytes_evicted += event.bytes;
-    cache->stats.bytes_evicted += event.bytes;
-    if (!demoted && room_is_tail(object)) {
-        space->stats.tail_evictions++;
-        cache->stats.tail_evictions++;
-    }
+    stats->demotions += demoted;
+    stats->evictions += !demoted;
+    stats->tail_evictions += !demoted && room_is_tail(object);
+    stats->bytes_evicted += event.bytes;
     cache_note_event(cache, deferred, &event);
 }
 

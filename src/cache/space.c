@@ -98,6 +98,7 @@ void space_remove(struct hearth_space *space)
     if (space->owner != cache->owner_common)
         budget_remove_owner(cache->budget, space->owner);
     cache->shares -= space->share;
+    cache_add_stats(&cache->stats, &space->stats);
     ledger_release_books(cache, space->index_charged + sizeof(*space));
 }
 

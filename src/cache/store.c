@@ -408,7 +408,6 @@ static void *take_pages(struct hearth_store *store, const struct object *piece)
 static void count_refused(struct hearth_space *space)
 {
     lock_assert_held(&space->cache->lock);
-    space->cache->stats.stores_refused++;
     space->stats.stores_refused++;
 }
 
@@ -503,7 +502,6 @@ void hearth_store_cancel(struct hearth_store *store)
     enter(store, &deferred);
     cache_note_free(&deferred, store->memory);
     give_back(store->space, ledger_charge(store->capacity) + ledger_record_bytes());
-    cache->stats.stores_failed++;
     store->space->stats.stores_failed++;
     cache_leave(cache, &deferred);
     store->memory = NULL;
@@ -523,15 +521,10 @@ static void drop_replaced(struct object *object, void *arg)
     const struct arrival *arrival = arg;
     struct deferred *deferred = arrival->deferred;
     struct hearth_space *space = object->space;
-    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = HEARTH_TIER_RAM,
-                                 .write_tokens = object->end - object->begin};
+    struct hearth_event event = cache_object_event(object, HEARTH_EVENT_REPLACE, HEARTH_TIER_RAM);
 
+    event.write_tokens = object->end - object->begin;
     space->stats.replaces++;
-    space->cache->stats.replaces++;
     cache_note_event(space->cache, deferred, &event);
     uint64_t expires_ns = arrival->object->expires_ns;
     if (object->expires_ns != 0 && (expires_ns == 0 || object->expires_ns < expires_ns))
@@ -569,31 +562,20 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     return object;
 }
 
-static void count_store(struct hearth_stats *stats, uint64_t bytes, uint64_t ns)
-{
-    stats->stores++;
-    stats->bytes_written_by_tier[HEARTH_TIER_RAM] += bytes;
-    stats->ns_written_by_tier[HEARTH_TIER_RAM] += ns;
-}
-
 static void note_store(const struct hearth_store *store, const struct object *object,
                        struct deferred *deferred)
 {
     struct hearth_cache *cache = store->space->cache;
+    struct hearth_stats *stats = &store->space->stats;
+    struct hearth_event event = cache_object_event(object, HEARTH_EVENT_WRITE, HEARTH_TIER_RAM);
     uint64_t ns = cache_now_ns(cache) - store->started_ns;
-    struct hearth_event event = {
-        .kind = HEARTH_EVENT_WRITE,
-        .prompt_tokens = (uint32_t)store->count,
-        .write_tokens = object->kind == HEARTH_OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
-        .bytes = object->bytes,
-        .object = object->kind,
-        .position = object->end,
-        .tier = HEARTH_TIER_RAM,
-        .us = ns / NS_PER_US,
-    };
 
-    count_store(&cache->stats, object->bytes, ns);
-    count_store(&store->space->stats, object->bytes, ns);
+    event.prompt_tokens = (uint32_t)store->count;
+    event.write_tokens = object->kind == HEARTH_OBJECT_SNAPSHOT ? 0 : object->end - object->begin;
+    event.us = ns / NS_PER_US;
+    stats->stores++;
+    stats->bytes_written_by_tier[HEARTH_TIER_RAM] += object->bytes;
+    stats->ns_written_by_tier[HEARTH_TIER_RAM] += ns;
     cache_note_event(cache, deferred, &event);
 }
 
@@ -628,7 +610,6 @@ static void store_keep_tail(struct object *object, struct deferred *deferred)
     lock_assert_held(&cache->lock);
     if (!room_is_tail(object))
         return;
-    cache->stats.tail_stashes++;
     space->stats.tail_stashes++;
     evict_old_tails(space, object, deferred);
 }

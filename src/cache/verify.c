@@ -59,15 +59,11 @@ static void note_damage(struct verification *verification, const struct object *
                         struct deferred *deferred)
 {
     struct hearth_cache *cache = verification->cache;
-    struct hearth_event event = {.kind = HEARTH_EVENT_VERIFY_FAIL,
-                                 .bytes = object->bytes,
-                                 .object = object->kind,
-                                 .position = object->end,
-                                 .tier = verification->options.tier,
-                                 .reason = HEARTH_REASON_UNVERIFIED};
+    struct hearth_event event =
+        cache_object_event(object, HEARTH_EVENT_VERIFY_FAIL, verification->options.tier);
 
+    event.reason = HEARTH_REASON_UNVERIFIED;
     verification->result.damaged++;
-    cache->stats.verify_failures++;
     object->space->stats.verify_failures++;
     /* slower tiers count their own */
     cache->tiers[HEARTH_TIER_RAM].counts.errors += event.tier == HEARTH_TIER_RAM;

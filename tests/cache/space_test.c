@@ -207,7 +207,38 @@ static void test_a_full_cache_still_opens_spaces(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_spaces_that_make_no_sense), TEST(test_i97_i6_whatever_differs_shares_nothing),
+/* What a space has counted stays in the sum when the space is removed. */
+static void test_counters_outlive_their_space(void **state)
+{
+    struct hearth_model model = kit_model(FULL);
+    int32_t tokens[40];
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, 40, 1);
+    kit_store(&kit, tokens, 40, NULL);
+    struct kit tenant = kit_space(&kit, &model, "tenant", 0);
+    kit_store(&tenant, tokens, 40, NULL);
+    assert_int_equal(kit_restore(&tenant, tokens, 40, NULL), 39);
+    struct hearth_stats before = kit_stats(&kit);
+    assert_int_equal(before.stores, 4); /* a run and a tail, twice */
+    hearth_clear(kit.cache, tenant.space, HEARTH_TIER_COUNT);
+    hearth_space_close(&tenant.space);
+    struct kit other = kit_space(&kit, &model, "other", 0); /* opening removes empty spaces */
+    assert_int_equal(kit.cache->spaces.count, 2);
+    struct hearth_stats after = kit_stats(&kit);
+    assert_int_equal(after.stores, before.stores);
+    assert_int_equal(after.hits, before.hits);
+    assert_int_equal(after.tokens_reused, before.tokens_reused);
+    hearth_reset_stats(kit.cache);
+    assert_int_equal(kit_stats(&kit).stores, 0);
+    hearth_space_close(&other.space);
+    kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_counters_outlive_their_space), TEST(test_spaces_that_make_no_sense),
+           TEST(test_i97_i6_whatever_differs_shares_nothing),
            TEST(test_i97_the_block_size_and_the_installation_are_in_the_key),
            TEST(test_a_space_that_comes_back_finds_its_content),
            TEST(test_i108_a_flood_of_tenants_leaves_nothing_behind),
