@@ -46,6 +46,7 @@ enum {
     /* damaged files may use 1/8 of the cap */
     SSD_QUARANTINE_SHARE = 8,
     SSD_BLIND_DROPS_MAX = 1 << 16,
+    SSD_DROPPED_SPACES_MAX = 16,
     SSD_OWNERS_MAX = 64,  /* spaces with a share; the first slot is for all others */
     SSD_STAMP_MIN_S = 60, /* minimum time between updates of a file's time */
 };
@@ -163,6 +164,10 @@ struct tier_ssd {
     /* top directories that could not be listed: their content is unknown */
     bool unread[SSD_DIR_TOPS] GUARDED_BY(lock);
     unsigned unread_count GUARDED_BY(lock);
+    /* spaces that were dropped meanwhile (ssd_space_id; 0: all): their files are removed when they
+     * turn up */
+    uint64_t dropped_spaces[SSD_DROPPED_SPACES_MAX] GUARDED_BY(lock);
+    unsigned dropped_spaces_count GUARDED_BY(lock);
     unsigned reaping GUARDED_BY(lock);     /* files being removed */
     uint64_t reaped GUARDED_BY(lock);      /* attempts that ended */
     bool failing GUARDED_BY(lock);         /* the last write was lost */
@@ -213,6 +218,9 @@ void ssd_order_remove_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQU
 void ssd_order_use_locked(struct tier_ssd *ssd, struct ssd_entry *entry, uint64_t wall_ns)
     REQUIRES(lock);
 void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+/* Whether the entry, which has just turned up, is of a space that was dropped before. */
+bool ssd_was_dropped_locked(const struct tier_ssd *ssd, const struct ssd_entry *entry)
+    REQUIRES(lock);
 /* Dooms the least recently used entries, at most `count_max`, until they add up to `bytes`. The
  * room is for an object of `space`, which cannot evict within others' shares (NULL: no particular
  * space). Returns their number. */

@@ -205,6 +205,25 @@ unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uin
     return count;
 }
 
+/* Too many spaces: then all of them. */
+static void remember_dropped_locked(struct tier_ssd *ssd, uint64_t id) REQUIRES(lock)
+{
+    bool full = ssd->dropped_spaces_count == SSD_DROPPED_SPACES_MAX;
+
+    if (full)
+        ssd->dropped_spaces_count = 0;
+    ssd->dropped_spaces[ssd->dropped_spaces_count++] = full ? 0 : id;
+}
+
+bool ssd_was_dropped_locked(const struct tier_ssd *ssd, const struct ssd_entry *entry)
+{
+    lock_assert_held(&ssd->lock);
+    for (unsigned i = 0; entry->state == SSD_LIVE && i < ssd->dropped_spaces_count; i++)
+        if (ssd->dropped_spaces[i] == 0 || ssd->dropped_spaces[i] == entry->space)
+            return true;
+    return false;
+}
+
 void ssd_drop_space(struct tier *tier, const struct hash256 *space)
 {
     struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
@@ -218,6 +237,8 @@ void ssd_drop_space(struct tier *tier, const struct hash256 *space)
             ssd_doom_locked(ssd, entry, false);
             ssd->stats.drops++;
         }
+    if (ssd->unread_count > 0)
+        remember_dropped_locked(ssd, id);
     lock_leave(&ssd->lock);
 }
 

@@ -11,7 +11,7 @@
  *          damaged, cut, renamed, zeros ------------------------> DOOMED   into quarantine
  *          cannot be read now ----------------------------------> FOREIGN  retried by a later start
  *      a directory that cannot be listed: `unread`; nothing is stored until it can be, since its
- *      content is unknown (S3)
+ *      content is unknown (S3). What is dropped meanwhile is removed when it turns up
  *
  * A file's time is that of its last use. The image stays in memory until one `each` has gone
  * through all of it: that one takes its metadata from the image, later ones from the files.
@@ -134,9 +134,11 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     ssd->counters.records_used += found->by_record;
     ssd->counters.foreign += found->state == SSD_FOREIGN;
     ssd->counters.broken += found->state == SSD_DOOMED;
-    if (found->state != SSD_DOOMED)
+    if (found->state != SSD_DOOMED) {
         ssd_insert_locked(ssd, entry);
-    else if (ssd->dir.read_only)
+        if (ssd_was_dropped_locked(ssd, entry))
+            ssd_doom_locked(ssd, entry, false);
+    } else if (ssd->dir.read_only)
         mem_free(entry);
     else
         ssd_add_doomed_locked(ssd, entry);
@@ -188,6 +190,8 @@ static void scan_top(struct scan *scan, unsigned top)
     lock_enter(&ssd->lock);
     ssd->unread_count += (err != ERR_OK) - ssd->unread[top];
     ssd->unread[top] = err != ERR_OK;
+    if (ssd->unread_count == 0)
+        ssd->dropped_spaces_count = 0;
     lock_leave(&ssd->lock);
 }
 

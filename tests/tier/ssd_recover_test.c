@@ -458,6 +458,46 @@ static void test_unreadable_directory_is_looked_at_again(void **state)
     tier_close(&tier);
 }
 
+/* What is cleared stays cleared: files that could not be listed at that time are removed when they
+ * turn up. */
+static void test_unreadable_directory_is_cleared_as_well(void **state)
+{
+    static const uint32_t cases[] = {1, 40}; /* spaces; 40 are more than are remembered */
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const uint32_t cleared = cases[i];
+        const char *path = make_stored();
+        struct tier_ssd_options options = ssd_kit_options(path, ROOM);
+        struct file_fault fault;
+        file_fault_init(&fault, file_sys_real());
+        fault.calls = UINT64_C(1) << FILE_CALL_LIST;
+        fault.errnum = EIO;
+        fault_arm(&fault.when, 4, true);
+        options.fs = &fault.sys;
+        struct tier *tier = ssd_kit_open(&options);
+        for (uint32_t n = 0; n < cleared; n++) {
+            struct tier_meta meta = tier_suite_meta(n, BYTES); /* each has its own space */
+            tier->ops->drop_space(tier, &meta.space);
+        }
+        fault_arm(&fault.when, 0, false);
+        for (int wait = 0; wait < 200 && !tier_suite_put(tier, COUNT, BYTES); wait++)
+            clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
+        assert_true(has(tier, COUNT)); /* put after the clear */
+        assert_false(has(tier, 0));
+        if (cleared == 1)
+            assert_int_equal(stats_of(tier).objects, COUNT);
+        else
+            assert_false(has(tier, MIN(cleared, COUNT) - 1));
+        tier_close(&tier);
+        tier = open_again(path);
+        assert_false(has(tier, 0));
+        assert_true(has(tier, COUNT));
+        tier_ssd_check(tier);
+        tier_close(&tier);
+    }
+}
+
 static void test_directory_above_a_new_cap_shrinks(void **state)
 {
     const char *path = make_stored();
@@ -500,4 +540,5 @@ TEST_SUITE(TEST(test_catalogue_is_used_and_not_needed), TEST(test_damaged_catalo
            TEST(test_files_of_another_installation_are_left_alone),
            TEST(test_odd_and_damaged_entries_are_survived),
            TEST(test_unreadable_directory_is_looked_at_again),
+           TEST(test_unreadable_directory_is_cleared_as_well),
            TEST(test_directory_above_a_new_cap_shrinks), TEST(test_catalogue_is_tidied))
