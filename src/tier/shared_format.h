@@ -47,6 +47,7 @@ struct shared_digest {
 struct shared_head {
     struct tier_meta meta; /* of a decoded one, tokens point into `tokens` */
     uint8_t id[SHARED_ID_BYTES];
+    uint64_t seen_ns; /* when it was read or written; not stored */
     uint64_t part_bytes;
     uint32_t parts;
     struct shared_digest *digests; /* owned */

@@ -169,7 +169,10 @@ static enum tier_result decode_head(const struct shared_io *io, const struct has
 {
     if (op->result != KV_OK)
         return result_of(op->result);
-    return shared_head_decode(&io->format, key, op->dst, op->got, head) ? TIER_OK : TIER_DAMAGED;
+    if (!shared_head_decode(&io->format, key, op->dst, op->got, head))
+        return TIER_DAMAGED;
+    head->seen_ns = clock_mono_ns(clock_real());
+    return TIER_OK;
 }
 
 /* One that did not fit, and has said how large it is. */
@@ -292,6 +295,7 @@ enum tier_result shared_write(const struct shared_io *io, const struct tier_meta
     if (op.result != KV_MISSING)
         return result_of(op.result);
     shared_head_init(head, meta, io->part_bytes);
+    head->seen_ns = clock_mono_ns(clock_real());
     enum tier_result result = write_parts(io, head, data, step, arg);
     if (result == TIER_OK)
         result = write_head(io, head, existed);

@@ -1,8 +1,8 @@
 /*
  * shared_reader.c: gets, by some threads in order of arrival, and questions, by their callers.
  *
- * A get needs no look at a head that is known. An object that cannot be read whole is deleted, so
- * that it is written anew. Pages that were empty a moment ago are not asked for.
+ * A get needs no look at a head that is known, except to renew it. An object that cannot be read
+ * whole is deleted, so that it is written anew. Pages that were empty a moment ago are not asked for.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "tier/shared_impl.h"
 
-enum { READS_MAX = 1 << 16, FIND_MAX = 256 };
+enum { READS_MAX = 1 << 16, FIND_MAX = 256, RENEWALS = 8 /* per time to live */ };
 
 struct get {
     struct list_node link;
@@ -38,6 +38,23 @@ static bool get_goes_on(void *arg)
     return goes_on;
 }
 
+/* A read renews the time to live of the parts. The head that was known is read as well now and then,
+ * so that it does not end before them: other machines could not find the object any more. Without it,
+ * the parts may still be there. */
+static void renew_head(struct tier_shared *shared, const struct shared_head *known)
+{
+    uint64_t age_max_ns = shared->io.ttl_s * NS_PER_S / RENEWALS;
+    struct shared_head head;
+
+    if (age_max_ns == 0 || clock_mono_ns(clock_real()) < known->seen_ns + age_max_ns ||
+        shared_read_head(&shared->io, &known->meta.key,
+                         clock_deadline_ns(clock_real(), shared->io.timeout_ns), &head) != TIER_OK)
+        return;
+    lock_enter(&shared->lock);
+    shared_known_add(&shared->known, &head);
+    lock_leave(&shared->lock);
+}
+
 /* One attempt, with the head that is known or a new one (*fresh). An object whose head is new and
  * which cannot be read whole is removed, so that it is written anew. */
 static enum tier_result try_read(struct tier_shared *shared, struct get *get, bool *fresh)
@@ -48,7 +65,9 @@ static enum tier_result try_read(struct tier_shared *shared, struct get *get, bo
     lock_enter(&shared->lock);
     *fresh = *fresh || !shared_known_copy(&shared->known, &get->key, &head);
     lock_leave(&shared->lock);
-    if (*fresh)
+    if (!*fresh)
+        renew_head(shared, &head);
+    else
         result = shared_read_head(&shared->io, &get->key,
                                   clock_deadline_ns(clock_real(), shared->io.timeout_ns), &head);
     if (result == TIER_DAMAGED) {

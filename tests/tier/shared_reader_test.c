@@ -4,6 +4,7 @@
  */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -160,6 +161,37 @@ static void test_object_that_was_stored_anew(void **state)
     tier_close(&b);
 }
 
+/* A head that is known is not needed for a read. It is read now and then all the same: else it would
+ * end by its time to live, and no other machine would find an object that is in use. */
+static void test_reads_renew_heads(void **state)
+{
+    const struct tier_meta meta = tier_suite_meta(100, BYTES);
+    char url[64], name[KV_NAME_BYTES], command[KV_NAME_BYTES + 16];
+    struct shared_format format;
+    struct tier *tier;
+
+    (void)state;
+    fleet_start(&server, "valkey-server", "");
+    snprintf(url, sizeof(url), "valkey://127.0.0.1:%u/test", server.port);
+    const struct tier_shared_options options = {.kv = {.url = url, .ttl_s = 8}, .key = {{1}}};
+    assert_ok(tier_shared_open(&tier, &options, NULL));
+    put_now(tier, &meta);
+    shared_format_init(&format, &options.key, NULL);
+    shared_head_name(&format, "test:", &meta.key, name, sizeof(name));
+    snprintf(command, sizeof(command), "EXPIRE %s 5", name);
+    assert_string_equal(fleet_ask(&server, command), ":1");
+    clock_sleep_ns(clock_real(), NS_PER_S + NS_PER_S / 10); /* an eighth of its time */
+    assert_int_equal(get_now(tier, &meta.key), TIER_OK);
+    snprintf(command, sizeof(command), "TTL %s", name);
+    assert_true(strtol(fleet_ask(&server, command) + 1, NULL, 10) > 5);
+    /* without its head, parts that are there are still good */
+    snprintf(command, sizeof(command), "DEL %s", name);
+    assert_string_equal(fleet_ask(&server, command), ":1");
+    clock_sleep_ns(clock_real(), NS_PER_S + NS_PER_S / 10);
+    assert_int_equal(get_now(tier, &meta.key), TIER_OK);
+    tier_close(&tier);
+}
+
 static struct tier_shared_stats stats_of(struct tier *tier)
 {
     struct tier_shared_stats stats;
@@ -273,5 +305,5 @@ static void test_many_pages(void **state)
 }
 
 TEST_SUITE(TEST(test_reads_overtake_writes), TEST(test_a_running_read_is_cancelled),
-           TEST(test_object_that_was_stored_anew), TEST(test_empty_pages_are_remembered),
-           TEST(test_unread_pages), TEST(test_many_pages))
+           TEST(test_object_that_was_stored_anew), TEST(test_reads_renew_heads),
+           TEST(test_empty_pages_are_remembered), TEST(test_unread_pages), TEST(test_many_pages))
