@@ -84,6 +84,25 @@ struct index_match {
     uint32_t tokens; /* matching tokens in total */
 };
 
+/* The nodes that match, wholly or in part, from the first block on. */
+static inline size_t index_match_length(const struct index_match *match)
+{
+    return match->nodes_count + (match->partial != NULL);
+}
+
+static inline struct node *index_match_node(const struct index_match *match, size_t i)
+{
+    return i < match->nodes_count ? match->path[i] : match->partial;
+}
+
+/* NULL: nothing matches. */
+static inline struct node *index_match_last(const struct index_match *match)
+{
+    size_t length = index_match_length(match);
+
+    return length > 0 ? index_match_node(match, length - 1) : NULL;
+}
+
 /* O(tokens) comparing plus O(log children) per block. Changes nothing (keeps I33). */
 struct index_match index_match(struct index *index, const int32_t *tokens, size_t count);
 

@@ -31,17 +31,6 @@ struct view {
     uint32_t limit;
 };
 
-/* Node `i` of the matched path; the partial one comes last. */
-static struct node *path_node(const struct index_match *match, size_t i)
-{
-    return i < match->nodes_count ? match->path[i] : match->partial;
-}
-
-static size_t path_length(const struct index_match *match)
-{
-    return match->nodes_count + (match->partial != NULL);
-}
-
 /* How far the prompt matches inside node i. */
 static uint32_t path_end(const struct index_match *match, size_t i)
 {
@@ -58,8 +47,8 @@ static struct view look(struct hearth_plan *plan)
         view.rows_end = view.match.tokens;
         return view;
     }
-    for (size_t i = 0; i < path_length(&view.match); i++) {
-        uint32_t held = node_rows_end(path_node(&view.match, i));
+    for (size_t i = 0; i < index_match_length(&view.match); i++) {
+        uint32_t held = node_rows_end(index_match_node(&view.match, i));
         view.rows_end = MIN(held, path_end(&view.match, i));
         if (held < path_end(&view.match, i))
             break;
@@ -72,8 +61,8 @@ static struct view look(struct hearth_plan *plan)
 /* The last snapshot at or below `at` on the path; NULL when none. */
 static struct object *snapshot_below(const struct view *view, uint32_t at)
 {
-    for (size_t i = path_length(&view->match); i-- > 0;) {
-        struct node *node = path_node(&view->match, i);
+    for (size_t i = index_match_length(&view->match); i-- > 0;) {
+        struct node *node = index_match_node(&view->match, i);
         uint32_t end = MIN(path_end(&view->match, i), at);
         if (end <= node_begin(node))
             continue;
@@ -90,8 +79,8 @@ static struct hearth_retained window_run(const struct view *view, uint32_t at, u
     /* A window covers every chunk that ends with it, so this works for chunked layers as well. */
     struct hearth_retained run = {.kind = HEARTH_KIND_SLIDING, .window = window};
 
-    for (size_t i = path_length(&view->match); i-- > 0;) {
-        const struct node *node = path_node(&view->match, i);
+    for (size_t i = index_match_length(&view->match); i-- > 0;) {
+        const struct node *node = index_match_node(&view->match, i);
         uint32_t end = MIN(node_end(node), at), held = MIN(node_sliding_end(node), end);
         if (run.length > 0 && held < end)
             break;
@@ -160,8 +149,8 @@ static bool rows_lost(const struct hearth_plan *plan, const struct view *view)
 {
     if (!space_has_rows(plan->space))
         return false;
-    for (size_t i = 0; i < path_length(&view->match); i++)
-        if (node_rows(path_node(&view->match, i)) == NULL)
+    for (size_t i = 0; i < index_match_length(&view->match); i++)
+        if (node_rows(index_match_node(&view->match, i)) == NULL)
             return true;
     return false;
 }
@@ -186,8 +175,7 @@ static bool was_evicted(const struct hearth_plan *plan, const struct view *view)
 /* Whether the cached tokens continue after the last matching one. */
 static bool goes_on(const struct view *view)
 {
-    size_t length = path_length(&view->match);
-    const struct node *last = length ? path_node(&view->match, length - 1) : NULL;
+    const struct node *last = index_match_last(&view->match);
 
     return last != NULL && (node_end(last) > view->match.tokens || node_has_children(last));
 }
@@ -265,13 +253,13 @@ static bool gather(const struct hearth_space *space, const struct view *view, ui
     const struct hearth_model *model = &space->model;
     uint32_t from = boundary > model->window ? boundary - model->window : 0;
 
-    for (size_t i = 0; space_has_rows(space) && i < path_length(&view->match); i++) {
-        struct node *node = path_node(&view->match, i);
+    for (size_t i = 0; space_has_rows(space) && i < index_match_length(&view->match); i++) {
+        struct node *node = index_match_node(&view->match, i);
         if (node_begin(node) < boundary && !add(arg, node_rows(node)))
             return false;
     }
-    for (size_t i = 0; model->captures_sliding && i < path_length(&view->match); i++) {
-        struct node *node = path_node(&view->match, i);
+    for (size_t i = 0; model->captures_sliding && i < index_match_length(&view->match); i++) {
+        struct node *node = index_match_node(&view->match, i);
         if (node_begin(node) < boundary && node_end(node) > from && !add(arg, node_sliding(node)))
             return false;
     }
@@ -292,7 +280,7 @@ static void fill_views(struct hearth_plan *plan)
     for (size_t i = 0; i < plan->objects_count; i++) {
         const struct object *object = plan->objects[i];
         plan->views[i] = (struct hearth_object){
-            .kind = (enum hearth_object_kind)object->kind,
+            .kind = object->kind,
             .begin = object->begin,
             .end = object->end,
             .bytes = object->bytes,
@@ -545,7 +533,7 @@ size_t hearth_continuation(struct hearth_space *space, const int32_t *tokens, si
 static enum hearth_tier tier_of_node(const struct hearth_plan *plan, const struct view *view,
                                      size_t i, const struct object *snapshot)
 {
-    const struct node *node = path_node(&view->match, i);
+    const struct node *node = index_match_node(&view->match, i);
 
     if (!space_has_rows(plan->space))
         return snapshot != NULL && node_begin(node) < snapshot->end ? plan_tier_of(snapshot)
@@ -558,9 +546,9 @@ static void fill_blocks(const struct hearth_plan *plan, const struct view *view,
                         const struct object *snapshot, struct hearth_probe *probe,
                         struct hearth_block *blocks, size_t max)
 {
-    probe->blocks_count = path_length(&view->match);
+    probe->blocks_count = index_match_length(&view->match);
     for (size_t i = 0; i < probe->blocks_count; i++) {
-        const struct node *node = path_node(&view->match, i);
+        const struct node *node = index_match_node(&view->match, i);
         struct hearth_block block = {.begin = node_begin(node),
                                      .end = path_end(&view->match, i),
                                      .tier = tier_of_node(plan, view, i, snapshot)};

@@ -168,9 +168,7 @@ static struct object *make_object(struct hearth_space *space, const struct tier_
 
 struct object *recover_object(const struct index_match *match, const struct tier_meta *meta)
 {
-    struct node *last = match->partial       ? match->partial
-                        : match->nodes_count ? match->path[match->nodes_count - 1]
-                                             : NULL;
+    struct node *last = index_match_last(match);
 
     if (last == NULL || match->tokens < meta->end)
         return NULL;

@@ -68,8 +68,8 @@ void replace_snapshots(struct hearth_store *store, const struct object *snapshot
     if (snapshot->end <= store->hints.resumed || !is_good_hit(store))
         return;
     struct index_match match = store_match(store, store->hints.resumed);
-    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
-        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+    for (size_t i = 0; i < index_match_length(&match); i++) {
+        struct node *node = index_match_node(&match, i);
         uint32_t at = MIN(node_end(node), store->hints.resumed);
         struct object *old;
         while (at > node_begin(node) && (old = node_snapshot_below(node, at)) != NULL) {
@@ -125,10 +125,8 @@ static size_t release(struct hearth_space *space, const int32_t *tokens, size_t 
     cache_enter(space->cache, &deferred);
     manage_expire_due(space->cache, &deferred);
     struct index_match match = index_match(space->index, tokens, count);
-    for (size_t i = 0; i < match.nodes_count; i++)
-        released += release_node(match.path[i], keep, to);
-    if (match.partial != NULL)
-        released += release_node(match.partial, keep, to);
+    for (size_t i = 0; i < index_match_length(&match); i++)
+        released += release_node(index_match_node(&match, i), keep, to);
     cache_leave(space->cache, &deferred);
     return released;
 }

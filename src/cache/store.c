@@ -46,8 +46,8 @@ static void note_turn(struct hearth_store *store)
         return;
     store->mark = reuse_note(cache->reuse, &turn);
     struct index_match match = store_match(store, (uint32_t)store->count);
-    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
-        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+    for (size_t i = 0; i < index_match_length(&match); i++) {
+        struct node *node = index_match_node(&match, i);
         struct object *rows[] = {node_rows(node), node_sliding(node)};
         for (size_t j = 0; j < COUNT_OF(rows); j++)
             if (rows[j] != NULL) {
@@ -71,8 +71,8 @@ static void keep_path(struct hearth_store *store)
     if (store->hints.ttl_s == 0)
         return;
     struct index_match match = store_match(store, (uint32_t)store->count);
-    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
-        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+    for (size_t i = 0; i < index_match_length(&match); i++) {
+        struct node *node = index_match_node(&match, i);
         uint32_t at = MIN(node_end(node), match.tokens);
         struct object *snapshot;
         keep_until(node_rows(node), ns);
@@ -120,9 +120,7 @@ static uint32_t pin_end(struct hearth_store *store)
         return store->committed;
     lock_enter(&cache->lock);
     struct index_match match = store_match(store, (uint32_t)store->count);
-    const struct node *last = match.partial       ? match.partial
-                              : match.nodes_count ? match.path[match.nodes_count - 1]
-                                                  : NULL;
+    const struct node *last = index_match_last(&match);
     bool pinned = last == NULL || node_pinned(last);
     lock_leave(&cache->lock);
     return pinned ? 0 : (uint32_t)store->count;
@@ -223,9 +221,7 @@ static struct node *node_at(struct hearth_store *store, uint32_t count)
 {
     struct index_match match = store_match(store, count);
 
-    if (match.tokens < count)
-        return NULL;
-    return match.partial ? match.partial : match.path[match.nodes_count - 1];
+    return match.tokens < count ? NULL : index_match_last(&match);
 }
 
 static bool snapshot_held(struct hearth_store *store, uint32_t at)
@@ -308,8 +304,8 @@ static bool rows_exist(struct hearth_store *store, const struct object *piece)
     uint32_t block = store->space->cache->block_tokens;
     struct index_match match = store_match(store, piece->end);
 
-    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
-        const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+    for (size_t i = 0; i < index_match_length(&match); i++) {
+        const struct node *node = index_match_node(&match, i);
         uint32_t held =
             piece->kind == HEARTH_OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
         uint32_t wanted = MIN(piece->end, node_begin(node) + block);
@@ -373,19 +369,18 @@ static void unguard(struct guard *guard, struct deferred *deferred)
 }
 
 /* The tokens before a piece. */
-static uint32_t path_before(enum hearth_object_kind kind, uint32_t begin, uint32_t end)
+static uint32_t path_before(const struct object *piece)
 {
-    return kind == HEARTH_OBJECT_SNAPSHOT ? end : begin;
+    return piece->kind == HEARTH_OBJECT_SNAPSHOT ? piece->end : piece->begin;
 }
 
 static bool evict_for(struct hearth_store *store, const struct object *piece)
 {
-    uint32_t path = path_before(piece->kind, piece->begin, piece->end);
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
     enter(store, &deferred);
-    struct guard guard = guard_path(store, path);
+    struct guard guard = guard_path(store, path_before(piece));
     bool evicted = !room_declines(piece) && room_evict_one(cache, store->space, &deferred);
     unguard(&guard, &deferred);
     cache_leave(cache, &deferred);
@@ -422,8 +417,7 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     if (error == HEARTH_OK && room_is_full(store->space, charge) && room_declines(piece))
         error = HEARTH_ERROR_REFUSED;
     if (error == HEARTH_OK) {
-        uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
-        struct guard guard = guard_path(store, path);
+        struct guard guard = guard_path(store, path_before(piece));
         if (!ledger_record(store->space, &deferred)) {
             error = HEARTH_ERROR_MEMORY;
         } else if (!ledger_reserve(store->space, charge, &deferred)) {
@@ -540,7 +534,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     uint64_t now = cache_now_ns(store->space->cache);
 
     *object = (struct object){
-        .kind = (enum hearth_object_kind)store->kind,
+        .kind = store->kind,
         .begin = store->begin,
         .end = store->end,
         .bytes = bytes,
@@ -641,11 +635,11 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
 static int insert(struct hearth_store *store, struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = store->space;
-    struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
+    struct guard guard = guard_path(store, path_before(object));
+
     if (object->kind == HEARTH_OBJECT_ROWS)
         replace_tail(store, deferred);
     int error = store_attach(object, store->tokens, &store->hint, deferred);
-
     unguard(&guard, deferred);
     if (error != HEARTH_OK) {
         cache_note_free(deferred, object->data);
