@@ -12,7 +12,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/seal.h"
 #include "cache/cache.h"
 #include "tier/tier_shared.h"
 #include "tier/tier_ssd.h"
@@ -43,6 +42,7 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
     return (struct tier_ssd_options){
         .path = options->path,
         .key = cache->key,
+        .seal_key = cache_key_of(options->seal_key),
         .bytes_max = options->bytes_max > 0 ? options->bytes_max : BYTES_MAX_DEFAULT,
         .free_min = options->free_min,
         .day_bytes_max = options->day_bytes_max,
@@ -93,13 +93,7 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     if (options.path == NULL || options.path[0] == '\0')
         return cache_say(message, HEARTH_ERROR_INVALID, "no folder given");
     struct tier_ssd_options ssd = to_tier(cache, &options);
-    struct hash256 seal_key;
-    if (options.seal_key != NULL) {
-        memcpy(seal_key.bytes, options.seal_key, sizeof(seal_key.bytes));
-        ssd.seal_key = &seal_key;
-    }
     enum err err = tier_ssd_open(&tier, &ssd, &info);
-    seal_wipe(&seal_key, sizeof(seal_key));
     if (err != ERR_OK)
         return cache_say(message, error_of(err), info.text);
     cache->tiers[HEARTH_TIER_SSD].sealed = options.seal_key != NULL;
@@ -114,7 +108,6 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
 {
     struct hearth_shared_options options = {0};
     struct errinfo info = {0};
-    struct hash256 seal_key;
     struct tier *tier;
 
     if (given == NULL || given->struct_size < offsetof(struct hearth_shared_options, ttl_s))
@@ -128,15 +121,11 @@ int hearth_attach_shared(struct hearth_cache *cache, const struct hearth_shared_
                .ca_file = options.ca_file,
                .log = cache->disk_log},
         .key = cache->key,
+        .seal_key = cache_key_of(options.seal_key),
         .timeout_ns = options.timeout_ms * NS_PER_MS,
         .tenant_percent = options.tenant_percent,
     };
-    if (options.seal_key != NULL) {
-        memcpy(seal_key.bytes, options.seal_key, sizeof(seal_key.bytes));
-        shared.seal_key = &seal_key;
-    }
     enum err err = tier_shared_open(&tier, &shared, &info);
-    seal_wipe(&seal_key, sizeof(seal_key));
     if (err != ERR_OK)
         return cache_say(message, error_of(err), info.text);
     cache->tiers[HEARTH_TIER_REMOTE].sealed = options.seal_key != NULL;
@@ -152,36 +141,26 @@ static struct tier *shared_tier(const struct hearth_cache *cache)
     return tier != NULL && tier->ops->find != NULL ? tier : NULL;
 }
 
-static struct hash256 note_key(const unsigned char *key)
-{
-    struct hash256 hash;
-
-    memcpy(hash.bytes, key, sizeof(hash.bytes));
-    return hash;
-}
-
 void hearth_put_note(struct hearth_cache *cache, const unsigned char *key, const void *data,
                      size_t len)
 {
     struct tier *tier = shared_tier(cache);
-    struct hash256 hash = note_key(key);
 
     if (tier != NULL && len <= NOTE_BYTES_MAX)
-        tier_shared_put_note(tier, &hash, data, len);
+        tier_shared_put_note(tier, cache_key_of(key), data, len);
 }
 
 int hearth_get_note(struct hearth_cache *cache, const unsigned char *key, uint32_t timeout_ms,
                     void **data, size_t *len)
 {
     struct tier *tier = shared_tier(cache);
-    struct hash256 hash = note_key(key);
     struct buf note;
 
     *data = NULL;
     buf_init(&note, NOTE_BYTES_MAX);
     if (tier != NULL &&
-        tier_shared_get_note(tier, &hash, clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS),
-                             &note)) {
+        tier_shared_get_note(tier, cache_key_of(key),
+                             clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS), &note)) {
         *len = note.len;
         *data = buf_take(&note);
     }

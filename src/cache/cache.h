@@ -259,5 +259,13 @@ struct hearth_stats cache_sum_stats(const struct hearth_cache *cache) REQUIRES(l
 struct hearth_event cache_object_event(const struct object *object, enum hearth_event_kind kind,
                                        enum hearth_tier tier);
 
+/* A key of the public header (HEARTH_KEY_BYTES, or NULL) as a hash, where it is. */
+static inline const struct hash256 *cache_key_of(const unsigned char *key)
+{
+    _Static_assert(sizeof(struct hash256) == HEARTH_KEY_BYTES && _Alignof(struct hash256) == 1,
+                   "a hash is its bytes");
+    return (const struct hash256 *)key;
+}
+
 /* Copies the text to the caller's message, unless that is NULL; returns the error. */
 int cache_say(char *message, int error, const char *text);

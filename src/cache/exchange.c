@@ -25,7 +25,6 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/seal.h"
 #include "cache/cache.h"
 #include "tier/tier_ssd.h"
 
@@ -35,11 +34,11 @@ static int open_folder(const struct hearth_cache *cache,
                        const struct hearth_folder_options *options, bool read_only,
                        struct tier **tier, char *message)
 {
-    struct hash256 seal_key;
     struct errinfo info = {0};
     struct tier_ssd_options ssd = {
         .path = options->path,
         .key = cache->key,
+        .seal_key = cache_key_of(options->seal_key),
         .bytes_max = UINT64_MAX / 4, /* the operator limits the folder's size */
         .keep_all = true,
         .read_only = read_only,
@@ -49,12 +48,7 @@ static int open_folder(const struct hearth_cache *cache,
 
     if (options->path == NULL || options->path[0] == '\0')
         return cache_say(message, HEARTH_ERROR_INVALID, "no folder given");
-    if (options->seal_key != NULL) {
-        memcpy(seal_key.bytes, options->seal_key, sizeof(seal_key.bytes));
-        ssd.seal_key = &seal_key;
-    }
     enum err err = tier_ssd_open(tier, &ssd, &info);
-    seal_wipe(&seal_key, sizeof(seal_key));
     if (err == ERR_OK)
         return HEARTH_OK;
     return cache_say(message, err == ERR_BUSY ? HEARTH_ERROR_BUSY : HEARTH_ERROR_SYSTEM, info.text);
