@@ -26,7 +26,7 @@
  * Limits: there is no recursion, since a path may be as long as a prompt. The index never frees an
  * object, nor keeps one in the tree because it is leased (X5): that is between the cache and its
  * readers. Among siblings it picks the one that shares the most tokens with a prompt, and on a tie
- * the one with rows, but it does not search for rows: a sibling without rows may hide one that
+ * one with rows, but it does not search for rows further: a sibling without rows may hide one that
  * shares less and has them. That shortens a hit and never falsifies one. It is rare, because a
  * leaf that loses its rows is removed unless it has a snapshot.
  */
@@ -90,6 +90,26 @@ struct child {
     uint32_t common;
 };
 
+/* Of the children that begin with all of these tokens, one whose rows (or sliding rows) cover them;
+ * NULL when there is none. */
+static struct node *child_with(const struct node *parent, const int32_t *tokens, uint32_t count,
+                               enum hearth_object_kind kind)
+{
+    struct treap_place place = treap_find(parent->children, tokens, count);
+    bool equal = place.before != NULL && place.before_common == count;
+    struct treap_node *link = equal ? place.before : place.after;
+
+    for (;
+         link != NULL && link->count >= count && treap_common(link->tokens, tokens, count) == count;
+         link = treap_next(parent->children, link)) {
+        struct node *node = node_of_link(link);
+        uint32_t end = kind == HEARTH_OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
+        if (end >= node->begin + count)
+            return node;
+    }
+    return NULL;
+}
+
 /* The child that shares the most tokens with `tokens`; on a tie, one with rows. */
 static struct child best_child(const struct node *parent, const int32_t *tokens, uint32_t count)
 {
@@ -99,6 +119,11 @@ static struct child best_child(const struct node *parent, const int32_t *tokens,
 
     if (before.common == 0 && after.common == 0)
         return (struct child){0};
+    if (after.common == count && node_rows_end(after.node) < after.node->begin + count) {
+        /* several children may begin with these tokens */
+        struct node *other = child_with(parent, tokens, count, HEARTH_OBJECT_ROWS);
+        after.node = other != NULL ? other : after.node;
+    }
     if (before.common == after.common)
         return before.node->rows == NULL && after.node->rows != NULL ? after : before;
     return before.common > after.common ? before : after;
@@ -531,8 +556,11 @@ bool index_may_attach(const struct index *index, const struct node *last,
         if (held >= MIN(end, node_end(node)))
             return false;
         if (node->begin == object->begin)
-            return true;
+            break;
     }
+    /* A tail has one key, whichever of the nodes that begin with its tokens it is stored through. */
+    return end == node_end(last) ||
+           child_with(last->parent, last->tokens, end - last->begin, object->kind) == NULL;
 }
 
 void index_attach(struct index *index, struct node *last, struct object *object, index_drop_fn drop,

@@ -17,7 +17,8 @@
  *      rows       an object that covers this block; one object may cover a run of whole blocks
  *                 along a path. If it covers a single node, it may end early (object->end <
  *                 node_end): the rows of a tail, in a node that has grown or was longer from the
- *                 start
+ *                 start. Of siblings that share these tokens only one has such rows: they have
+ *                 the same key for all
  *      sliding    captured rows of sliding layers, likewise
  *      snapshots  objects at exact token counts in (begin, end]. Siblings may share their first
  *                 tokens: a snapshot of those tokens is visible from each of them, whichever one

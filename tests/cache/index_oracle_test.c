@@ -283,6 +283,19 @@ static struct node *insert(struct bench *bench, const struct string *s)
     return node;
 }
 
+/* Whether rows of these tokens, which end inside a node, are held by any node that begins with them. */
+static bool tail_is_elsewhere(const struct bench *bench, const struct object *object,
+                              const struct string *s)
+{
+    for (size_t i = 0; i < OBJECTS; i++) {
+        const struct held *h = &bench->held[i];
+        if (h->live && h->object.kind == object->kind && h->object.begin <= object->begin &&
+            h->object.end >= object->end && begins_with(&h->cover, s))
+            return true;
+    }
+    return false;
+}
+
 /* Whether the model would take it; marks what it would displace. */
 static bool model_may_attach(struct bench *bench, const struct object *object,
                              const struct string *s, const struct string *cover)
@@ -300,7 +313,11 @@ static bool model_may_attach(struct bench *bench, const struct object *object,
         if (h != NULL)
             h->leaving = true;
     }
-    return true;
+    if (s->count == cover->count || !tail_is_elsewhere(bench, object, s))
+        return true;
+    for (size_t i = 0; i < OBJECTS; i++)
+        bench->held[i].leaving = false;
+    return false;
 }
 
 static void step_store(struct bench *bench, struct held *h)

@@ -79,6 +79,31 @@ static void test_match_prefers_rows(void **state)
     tree_fini(&tree);
 }
 
+/* Rows of a tail are found and stored once, however many siblings begin with its tokens: all of
+ * them would have the same key. */
+static void test_rows_of_a_tail_are_there_once(void **state)
+{
+    static const enum hearth_object_kind kinds[] = {HEARTH_OBJECT_ROWS, HEARTH_OBJECT_SLIDING};
+    struct tree tree;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        tree_init(&tree, 4);
+        struct object *rows = tree_store(&tree, kinds[i], 0, "a");
+        tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "a777"); /* the tail grows */
+        tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "a111");
+        tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "a333");
+        tree_store(&tree, HEARTH_OBJECT_SNAPSHOT, 0, "a999");
+        assert_null(tree_store(&tree, kinds[i], 0, "a"));
+        assert_non_null(tree_store(&tree, kinds[i], 0, "a9")); /* of other tokens */
+        if (kinds[i] == HEARTH_OBJECT_ROWS)
+            assert_ptr_equal(node_rows(tree_match(&tree, "a").partial), rows);
+        tree_detach(&tree, rows);
+        assert_null(tree_store(&tree, kinds[i], 0, "a")); /* a9 has it */
+        tree_fini(&tree);
+    }
+}
+
 static void test_insert_returns_the_node_that_covers(void **state)
 {
     struct tree tree;
@@ -666,7 +691,8 @@ static void test_misuse_aborts(void **state)
 }
 
 TEST_SUITE(TEST(test_empty), TEST(test_match_goes_as_far_as_tokens_agree),
-           TEST(test_match_prefers_rows), TEST(test_insert_returns_the_node_that_covers),
+           TEST(test_match_prefers_rows), TEST(test_rows_of_a_tail_are_there_once),
+           TEST(test_insert_returns_the_node_that_covers),
            TEST(test_rows_may_end_inside_a_longer_node),
            TEST(test_tail_grows_and_keeps_what_it_has), TEST(test_run_is_one_object),
            TEST(test_marker_tells_evicted_from_never_seen), TEST(test_children_are_evicted_first),
