@@ -259,8 +259,4 @@ bool policy_restore_pays(double fetch_s, double compute_s)
     return !is_known(compute_s) || fetch_s < compute_s;
 }
 
-const char *const policy_names[] = {
-#define X(value, name) [value] = (name),
-    POLICY_TABLE(X)
-#undef X
-        [POLICY_COUNT] = NULL};
+const char *const policy_names[] = {POLICY_TABLE(TABLE_NAME)[POLICY_COUNT] = NULL};

@@ -32,18 +32,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+
 /* X(value, name) */
 #define POLICY_TABLE(X)                          \
     X(POLICY_EXPECTED_REUSE, "expected-reuse")   \
     X(POLICY_SAVING_PER_BYTE, "saving-per-byte") \
     X(POLICY_LRU_TAIL, "lru-tail")
 
-enum policy {
-#define X(value, name) value,
-    POLICY_TABLE(X)
-#undef X
-        POLICY_COUNT
-};
+enum policy { POLICY_TABLE(TABLE_VALUE) POLICY_COUNT };
 
 extern const char *const policy_names[]; /* ended by NULL */
 /* false: no such policy, *policy is unchanged */

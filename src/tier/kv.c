@@ -11,8 +11,9 @@
  * must never arrive in memory that it has taken back. Only a connection without operations in
  * flight goes back to the pool.
  *
- * An operation is tried again on another connection at most once. All verbs allow that: a value is
- * never changed, only replaced by an equal one.
+ * An operation is tried again on another connection at most once. A value is never changed, only
+ * replaced by an equal one. An addition whose reply was lost may count twice: a share is then refused
+ * early, which is better than late.
  */
 #include "tier/kv.h"
 
@@ -796,11 +797,7 @@ void kv_server_stats(struct kv *kv, size_t index, struct kv_server_stats *stats)
 
 const char *kv_breaker_name(enum kv_breaker breaker)
 {
-    static const char *const names[] = {
-#define X(value, name) [value] = name,
-        KV_BREAKER_TABLE(X)
-#undef X
-    };
+    static const char *const names[] = {KV_BREAKER_TABLE(TABLE_NAME)};
 
     return names[breaker];
 }

@@ -80,11 +80,7 @@ struct kv_op {
     X(KV_HALF_OPEN, "half-open") \
     X(KV_OPEN, "open")
 
-enum kv_breaker {
-#define X(value, name) value,
-    KV_BREAKER_TABLE(X)
-#undef X
-};
+enum kv_breaker { KV_BREAKER_TABLE(TABLE_VALUE) };
 
 struct kv_server_stats {
     char name[KV_HOST_BYTES + 8]; /* host:port */

@@ -266,8 +266,8 @@ enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes
 
 /* Fills the table. */
 void ssd_recover(struct tier_ssd *ssd);
-/* Retries directories that could not be listed; true when none are left. */
-bool ssd_rescan(struct tier_ssd *ssd);
+/* Retries directories that could not be listed. */
+void ssd_rescan(struct tier_ssd *ssd);
 void ssd_each(struct tier *tier, bool (*fn)(const struct tier_meta *meta, void *arg), void *arg);
 /* When closing: removes records of missing objects from the catalogue if they are the larger
  * part. */

@@ -212,7 +212,7 @@ static bool work(struct tier_ssd *ssd)
     if (reap)
         (void)ssd_reap_one(ssd, NULL);
     if (rescan)
-        (void)ssd_rescan(ssd);
+        ssd_rescan(ssd);
     ssd_stamp_some(ssd);
     return records || reap;
 }

@@ -252,7 +252,7 @@ static void scan_all(struct tier_ssd *ssd)
     mem_free(scans);
 }
 
-bool ssd_rescan(struct tier_ssd *ssd)
+void ssd_rescan(struct tier_ssd *ssd)
 {
     struct scan scan = {.ssd = ssd};
 
@@ -266,10 +266,6 @@ bool ssd_rescan(struct tier_ssd *ssd)
             scan_top(&scan, top);
     }
     scan_fini(&scan);
-    lock_enter(&ssd->lock);
-    bool complete = ssd->unread_count == 0;
-    lock_leave(&ssd->lock);
-    return complete;
 }
 
 /* ---- in the order of use ---- */
