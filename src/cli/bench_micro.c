@@ -140,8 +140,10 @@ static bool run_child(struct bench *bench, const char *out)
         return bench_fail(bench, "hearth cannot find itself");
     fill_argv(bench->cli, self, argv);
     /* Its folder is below ours: if it dies, we clean up. */
-    const struct process_options options = {
-        .argv = argv, .variable = "TMPDIR", .value = bench->scratch, .out = out};
+    char folder[SERVER_PATH_BYTES + 8];
+    const char *const env[] = {folder, NULL};
+    const struct process_options options = {.argv = argv, .env = env, .out = out};
+    snprintf(folder, sizeof(folder), "TMPDIR=%s", bench->scratch);
     enum err err = process_start(&process, &options, &info);
     if (err == ERR_OK) {
         await(bench, process, out);

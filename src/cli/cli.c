@@ -21,7 +21,7 @@
 #include "cli/config.h"
 
 /* LOG_BURST equal lines per second are enough to show that something repeats. */
-enum { ARENA_BYTES_MAX = 8 << 20, LOG_BURST = 20 };
+enum { ARENA_BYTES_MAX = 8 << 20, LOG_BURST = 20, SETTING_BYTES_MAX = 4096 };
 
 static void print_error(const struct cli *cli, const char *fmt, va_list args)
 {
@@ -277,6 +277,18 @@ enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...)
     else
         fputs("Try 'hearth --help'.\n", cli->err);
     return CLI_EXIT_USAGE;
+}
+
+const char *cli_show_value(struct arena *arena, const struct option_desc *desc, const void *values)
+{
+    const char *value = NULL;
+    struct buf text;
+
+    buf_init(&text, SETTING_BYTES_MAX);
+    if (option_show(desc, values, &text) == ERR_OK)
+        value = arena_strdup(arena, buf_text(&text));
+    buf_fini(&text);
+    return value;
 }
 
 const char *cli_env(const struct cli_setup *setup, const char *name)

@@ -126,6 +126,9 @@ const struct command *cli_find_command(const struct cli *cli, const char *name);
 enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
                         struct errinfo *info) NODISCARD;
 
+/* A setting as text, as option_show; in the arena, NULL without memory. */
+const char *cli_show_value(struct arena *arena, const struct option_desc *desc, const void *values);
+
 /* A variable of setup->env, or NULL when it is not set or empty. */
 const char *cli_env(const struct cli_setup *setup, const char *name);
 const char *cli_env_of(const char *name, void *setup); /* the same, as a callback */

@@ -19,10 +19,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json_scan.h"
+#include "base/mem.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/remote.h"
+#include "lab/bench_process.h"
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
  *
@@ -563,38 +565,20 @@ static const char **make_args(const struct launch *launch)
     return argv;
 }
 
-static const struct launch_env *find_env(const struct launch_client *client, const char *entry)
-{
-    for (const struct launch_env *env = client->env; env->name != NULL; env++) {
-        size_t len = strlen(env->name);
-        if (strncmp(entry, env->name, len) == 0 && entry[len] == '=')
-            return env;
-    }
-    return NULL;
-}
-
-/* The current environment without the variables that the row names; then the row's. */
+/* The current environment with the variables of the row; NULL without memory. */
 static const char **make_env(const struct launch *launch)
 {
-    const char *const *old = launch->cli->setup->env;
-    size_t count = 0, kept = 0;
+    const char *changes[LAUNCH_ENV_MAX + 1] = {NULL};
+    size_t count = 0;
 
-    while (old != NULL && old[count] != NULL)
-        count++;
-    const char **env =
-        arena_alloc_array(launch->cli->arena, count + LAUNCH_ENV_MAX + 1, sizeof(*env));
-    if (env == NULL)
-        return NULL;
-    for (size_t i = 0; i < count; i++)
-        if (find_env(launch->client, old[i]) == NULL)
-            env[kept++] = old[i];
-    for (const struct launch_env *row = launch->client->env; row->name != NULL; row++) {
+    for (const struct launch_env *row = launch->client->env; row->name != NULL; row++, count++) {
         const char *value = row->value != NULL ? filled(launch, row->value) : NULL;
-        if (value != NULL &&
-            (env[kept++] = arena_printf(launch->cli->arena, "%s=%s", row->name, value)) == NULL)
+        changes[count] =
+            value != NULL ? arena_printf(launch->cli->arena, "%s=%s", row->name, value) : row->name;
+        if (changes[count] == NULL || (row->value != NULL && value == NULL))
             return NULL;
     }
-    return env;
+    return process_make_env(launch->cli->setup->env, changes);
 }
 
 /* Does not return on success. */
@@ -617,6 +601,7 @@ static enum cli_exit start(struct launch *launch)
     fflush(launch->cli->out);
     fflush(launch->cli->err);
     execve(path, (char *const *)argv, (char *const *)env);
+    mem_free(env);
     return cli_error(launch->cli, "%s cannot be started: %s", path, strerror(errno));
 }
 

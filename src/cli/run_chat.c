@@ -11,7 +11,6 @@
  * Ctrl-C stops an answer, and Ctrl-D ends the conversation. A second Ctrl-C during an answer kills.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/json_write.h"
 #include "base/units.h"
 #include "cli/run.h"
@@ -30,7 +28,6 @@ enum {
     HISTORY_BYTES_MAX = 64 << 20,
     PROMPT_BYTES_MAX = 16 << 20,
     CHAT_TOKENS = 2048,
-    FORWARD_MAX = 2 * 64,
 };
 
 struct chat {
@@ -39,7 +36,6 @@ struct chat {
     struct remote remote;
     struct server server; /* our own; its process is NULL if there is none */
     char scratch[SERVER_PATH_BYTES];
-    const char *config;  /* of our own server; in the arena */
     const char *model;   /* NULL: the server's default */
     struct buf messages; /* JSON objects with commas between them */
     bool shows;          /* a person looks at standard output */
@@ -88,84 +84,51 @@ static enum err ask_running(struct chat *chat, const char *name, struct errinfo 
     return found ? ERR_OK : err_set(info, ERR_NOT_FOUND, "the server has no such model");
 }
 
-/* The value of an option as its text; in the arena. NULL: it has none, as a list. */
-static const char *value_text(const struct cli *cli, const struct option_desc *desc)
+/* Appends "--NAME=TEXT" to the arguments; without a name, their end. */
+static enum err push(const struct cli *cli, const char *name, const char *text,
+                     struct option_list *args, struct errinfo *info)
 {
-    const char *at = (const char *)cli->values + desc->offset;
+    const char **items = arena_push(cli->arena, args->items, args->count, sizeof(*items));
+    const char *item = text != NULL ? arena_printf(cli->arena, "--%s=%s", name, text) : NULL;
 
-    switch (desc->type) {
-    case OPTION_TEXT:
-        return *(const char *const *)(const void *)at;
-    case OPTION_ENUM:
-        return desc->names[*(const int *)(const void *)at];
-    case OPTION_INT:
-        return arena_printf(cli->arena, "%lld", (long long)*(const int64_t *)(const void *)at);
-    case OPTION_FLOAT:
-        return arena_printf(cli->arena, "%.17g", *(const double *)(const void *)at);
-    case OPTION_UINT:
-    case OPTION_SIZE:
-        return arena_printf(cli->arena, "%llu",
-                            (unsigned long long)*(const uint64_t *)(const void *)at);
-    default:
-        return NULL;
-    }
+    if (items == NULL || (name != NULL && item == NULL))
+        return err_set(info, ERR_NOMEM, "no memory for the options of the server");
+    items[args->count++] = item;
+    args->items = items;
+    return ERR_OK;
 }
 
-static void forward(const struct cli *cli, const struct option_desc *desc, const char **out,
-                    size_t *count)
+static enum err forward(const struct cli *cli, const struct option_desc *desc,
+                        struct option_list *args, struct errinfo *info)
 {
-    const char *at = (const char *)cli->values + desc->offset;
-    const struct option_list *list = (const void *)at;
-    const char *value = value_text(cli, desc);
+    const void *at = (const char *)cli->values + desc->offset;
+    const struct option_list *list = at;
 
-    if (desc->type == OPTION_FLAG) {
-        out[(*count)++] =
-            arena_printf(cli->arena, "--%s%s", *(const bool *)at ? "" : "no-", desc->name);
-        return;
-    }
-    for (size_t i = 0; i < (desc->type == OPTION_LIST ? list->count : 1); i++) {
-        out[(*count)++] = arena_printf(cli->arena, "--%s", desc->name);
-        out[(*count)++] = desc->type == OPTION_LIST ? list->items[i] : value;
-    }
+    if (desc->type == OPTION_SIZE) /* shown, it would be rounded */
+        return push(cli, desc->name,
+                    arena_printf(cli->arena, "%llu", (unsigned long long)*(const uint64_t *)at),
+                    args, info);
+    if (desc->type != OPTION_LIST)
+        return push(cli, desc->name, cli_show_value(cli->arena, desc, cli->values), args, info);
+    for (size_t i = 0; i < list->count; i++)
+        TRY(push(cli, desc->name, list->items[i], args, info));
+    return ERR_OK;
 }
 
-/* The settings of the model that were given here, for our own server. */
-static const char *const *forwarded(const struct chat *chat)
+/* The settings of the model that were given here, for our own server; ended by NULL. */
+static enum err forward_all(const struct cli *cli, struct option_list *args, struct errinfo *info)
 {
-    const struct cli *cli = chat->cli;
     static const struct run_options layout;
     size_t begin = offsetof(struct run_options, model), end = begin + sizeof(layout.model);
-    const char **out = arena_alloc_array(cli->arena, FORWARD_MAX, sizeof(*out));
-    size_t count = 0;
-    const char *const always[] = {"--ssd-dir", "none",     "--host",
-                                  "127.0.0.1", "--config", chat->config};
 
-    if (out == NULL)
-        return NULL;
-    for (; count < COUNT_OF(always); count++)
-        out[count] = always[count];
-    for (size_t i = 0; i < cli->table->count && count + 4 < FORWARD_MAX; i++) {
+    TRY(push(cli, "ssd-dir", "none", args, info));
+    for (size_t i = 0; i < cli->table->count; i++) {
         const struct option_desc *desc = &cli->table->options[i];
         if (desc->offset >= begin && desc->offset < end && cli->sources[i] >= OPTION_FROM_FILE &&
             cli->sources[i] != OPTION_FROM_ENV) /* which the child has as well */
-            forward(cli, desc, out, &count);
+            TRY(forward(cli, desc, args, info));
     }
-    out[count] = NULL;
-    return out;
-}
-
-/* Empty: what the user configured for `serve` is not for this one. */
-static bool make_config(struct chat *chat)
-{
-    chat->config = arena_printf(chat->cli->arena, "%s/hearth.ini", chat->scratch);
-    const struct file_sys *fs = chat->cli->setup->fs;
-    int fd = FILE_NO;
-
-    if (chat->config == NULL ||
-        file_open_at(fs, AT_FDCWD, chat->config, O_WRONLY | O_CREAT, 0600, &fd, NULL) != ERR_OK)
-        return false;
-    file_close(fs, &fd);
-    return true;
+    return push(cli, NULL, NULL, args, info);
 }
 
 /* What our own server said last. */
@@ -189,6 +152,7 @@ static enum err explain(const struct chat *chat, struct errinfo *info)
 
 static enum err start_own(struct chat *chat, const char *model, struct errinfo *info)
 {
+    struct option_list more = {0};
     struct server_setup setup = {
         .scratch = chat->scratch,
         .name = "run",
@@ -198,9 +162,10 @@ static enum err start_own(struct chat *chat, const char *model, struct errinfo *
         .threads = (uint32_t)chat->options->model.threads,
     };
 
-    if (!process_make_scratch(chat->scratch, sizeof(chat->scratch)) || !make_config(chat))
+    TRY(forward_all(chat->cli, &more, info));
+    if (!process_make_scratch(chat->scratch, sizeof(chat->scratch)))
         return err_set_errno(info, errno, "no place for temporary files");
-    setup.more = forwarded(chat);
+    setup.more = more.items;
     if (chat->shows)
         fprintf(chat->cli->err, "loading %s ...\n", model);
     enum err err = server_start_hearth(&chat->server, &setup, info);

@@ -36,10 +36,7 @@
 
 #define AT(field) offsetof(struct serve_options, field)
 
-enum {
-    FILES_BESIDE = 1024, /* descriptors for everything but connections */
-    SETTING_BYTES_MAX = 4096
-};
+enum { FILES_BESIDE = 1024 }; /* descriptors for everything but connections */
 
 /* in the order of enum engine_sharing */
 static const char *const sharing_names[] = {"build", "release", NULL};
@@ -405,19 +402,6 @@ static const char *name_of(struct arena *arena, const char *option)
     return name;
 }
 
-/* NULL when out of memory: it is then shown as none. */
-static const char *value_of(struct arena *arena, const struct option_desc *desc, const void *values)
-{
-    struct buf text;
-    const char *value = NULL;
-
-    buf_init(&text, SETTING_BYTES_MAX);
-    if (option_show(desc, values, &text) == ERR_OK)
-        value = arena_strdup(arena, (struct str){buf_str(&text), text.len});
-    buf_fini(&text);
-    return value;
-}
-
 /* Everything that the server was started with, in the arena, as /admin/settings shows it: names as
  * in JSON, values as in the help; secrets are masked. */
 static struct admin_setting *settings_of(const struct cli *cli, const struct option_table *table,
@@ -434,7 +418,7 @@ static struct admin_setting *settings_of(const struct cli *cli, const struct opt
             continue;
         settings[(*count)++] = (struct admin_setting){
             .name = name,
-            .value = value_of(cli->arena, desc, values),
+            .value = cli_show_value(cli->arena, desc, values), /* NULL is shown as none */
             .initial = desc->initial,
             .help = desc->help,
         };

@@ -29,8 +29,41 @@ struct process {
     int status;
 };
 
+static size_t count_of(const char *const *list)
+{
+    size_t count = 0;
+
+    while (list[count] != NULL)
+        count++;
+    return count;
+}
+
+/* Whether both are about the same variable. */
+static bool same_name(const char *a, const char *b)
+{
+    return str_eq((struct str){a, strcspn(a, "=")}, (struct str){b, strcspn(b, "=")});
+}
+
+const char **process_make_env(const char *const *old, const char *const *changes)
+{
+    const char **env = mem_alloc_array(count_of(old) + count_of(changes) + 1, sizeof(*env));
+    size_t count = 0;
+
+    for (; *old != NULL; old++) {
+        const char *const *change = changes;
+        while (*change != NULL && !same_name(*change, *old))
+            change++;
+        if (*change == NULL)
+            env[count++] = *old;
+    }
+    for (; *changes != NULL; changes++)
+        if (strchr(*changes, '=') != NULL)
+            env[count++] = *changes;
+    return env;
+}
+
 /* In the child: only functions that are safe between fork and exec. */
-static void become(const struct process_options *options, int out, int err, pid_t parent)
+static void become(const char *const *argv, const char **env, int out, int err, pid_t parent)
 {
     sigset_t none;
 
@@ -41,7 +74,7 @@ static void become(const struct process_options *options, int out, int err, pid_
     if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0 ||
         (err != FILE_NO && dup2(err, STDERR_FILENO) < 0))
         _exit(126);
-    execv(options->argv[0], (char *const *)(uintptr_t)options->argv);
+    execve(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
     _exit(127);
 }
 
@@ -54,6 +87,7 @@ static enum err open_output(const char *path, int flags, int *fd, struct errinfo
 enum err process_start(struct process **out_process, const struct process_options *options,
                        struct errinfo *info)
 {
+    static const char *const unchanged[] = {NULL};
     int out = FILE_NO, err_fd = FILE_NO;
     pid_t parent = getpid();
 
@@ -61,15 +95,14 @@ enum err process_start(struct process **out_process, const struct process_option
     enum err err = open_output(options->out, O_TRUNC, &out, info);
     if (err == ERR_OK && options->err != NULL)
         err = open_output(options->err, O_APPEND, &err_fd, info);
-    if (err == ERR_OK && options->variable != NULL) /* before the fork: the child may not */
-        setenv(options->variable, options->value, 1);
+    const char **env = process_make_env((const char *const *)environ,
+                                        options->env != NULL ? options->env : unchanged);
     pid_t pid = err == ERR_OK ? fork() : -1;
     if (pid == 0)
-        become(options, out, err_fd, parent);
-    if (options->variable != NULL)
-        unsetenv(options->variable);
+        become(options->argv, env, out, err_fd, parent);
     if (err == ERR_OK && pid < 0)
         err = err_set_errno(info, errno, "fork");
+    mem_free(env);
     file_close(file_sys_real(), &out);
     file_close(file_sys_real(), &err_fd);
     if (err != ERR_OK)

@@ -15,8 +15,8 @@
 struct process;
 
 struct process_options {
-    const char *const *argv;      /* a path, arguments, NULL */
-    const char *variable, *value; /* added to the environment; NULL = nothing */
+    const char *const *argv; /* a path, arguments, NULL */
+    const char *const *env;  /* changes of our environment, as for process_make_env; NULL = none */
     /* files for its output: `out` is truncated, `err` appended to; may be the same; `err` NULL =
      * ours */
     const char *out, *err;
@@ -24,6 +24,10 @@ struct process_options {
 
 enum err process_start(struct process **process, const struct process_options *options,
                        struct errinfo *info) NODISCARD;
+
+/* `old` with the changes "NAME=value", and without a variable of which there is only the "NAME"; all
+ * end with NULL. The array, but not its texts, is freed with mem_free. */
+const char **process_make_env(const char *const *old, const char *const *changes);
 
 /* Does not wait. */
 bool process_runs(struct process *process);

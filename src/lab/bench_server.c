@@ -31,17 +31,25 @@ enum {
     STARTS_MAX = 3,
 };
 
+/* Of the environment: whom a server is for, what it serves, and what it leaves elsewhere. */
+static const char *const private_env[] = {"HEARTH_MODEL",        "HEARTH_HF_REPO",
+                                          "HEARTH_MODELS_DIR",   "HEARTH_ALIAS",
+                                          "HEARTH_PIN_MODEL",    "HEARTH_API_KEY",
+                                          "HEARTH_API_KEY_FILE", "HEARTH_TLS_CERT",
+                                          "HEARTH_TLS_KEY",      "HEARTH_SHARED",
+                                          "HEARTH_RECORD",       "HEARTH_SLOT_SAVE_PATH",
+                                          "HEARTH_MEDIA_PATH",   NULL};
+
 struct args {
-    const char *items[SERVER_ARGS_MAX + 1];
-    size_t count;
+    const char **items;
+    size_t count, cap;
     char numbers[5][16];
 };
 
 static void add(struct args *args, const char *item)
 {
-    if (args->count < SERVER_ARGS_MAX)
-        args->items[args->count++] = item;
-    args->items[args->count] = NULL;
+    mem_reserve_one(&args->items, args->count, &args->cap, sizeof(*args->items));
+    args->items[args->count++] = item;
 }
 
 static void add_pair(struct args *args, const char *name, const char *value)
@@ -103,21 +111,20 @@ static enum err explain(const struct server *server, struct errinfo *info)
     return err;
 }
 
-static enum err spawn(struct server *server, const struct args *args, struct errinfo *info)
+/* Frees the arguments. */
+static enum err spawn(struct server *server, struct args *args, const char *const *env,
+                      struct errinfo *info)
 {
     char out[SERVER_PATH_BYTES], log[SERVER_PATH_BYTES];
-    bool backend = server->backend[0] != '\0';
 
     file_path(server, "out", out);
     file_path(server, "log", log);
+    add(args, NULL); /* their end */
     const struct process_options options = {
-        .argv = args->items,
-        .variable = backend ? "GGML_BACKEND_PATH" : NULL,
-        .value = server->backend,
-        .out = out,
-        .err = log,
-    };
-    return process_start(&server->process, &options, info);
+        .argv = args->items, .env = env, .out = out, .err = log};
+    enum err err = process_start(&server->process, &options, info);
+    mem_free(args->items);
+    return err;
 }
 
 /* ---- hearth ---- */
@@ -186,21 +193,27 @@ static enum err await(struct server *server, bool (*is_up)(struct server *server
 enum err server_start_hearth(struct server *server, const struct server_setup *setup,
                              struct errinfo *info)
 {
-    char program[SERVER_PATH_BYTES];
+    char program[SERVER_PATH_BYTES], config[SERVER_PATH_BYTES];
     struct args args = {.count = 0};
+    int fd = FILE_NO;
 
     *server = (struct server){.setup = *setup};
     TRY(client_parse_url("http://127.0.0.1:1", &server->url, info));
     if (!process_own_path(program, sizeof(program)))
         return err_set(info, ERR_NOT_FOUND, "hearth cannot find itself");
+    file_path(server, "ini", config);
+    TRY(file_open_at(file_sys_real(), AT_FDCWD, config, O_WRONLY | O_CREAT, 0600, &fd, info));
+    file_close(file_sys_real(), &fd);
     add(&args, program);
     add(&args, "serve");
     add(&args, setup->model);
+    add_pair(&args, "--config", config);
+    add_pair(&args, "--host", "127.0.0.1");
     add_pair(&args, "--port", "0");
     if (setup->chunk > 0)
         add_number(&args, 3, "-ub", setup->chunk);
     add_common(&args, setup);
-    TRY(spawn(server, &args, info));
+    TRY(spawn(server, &args, private_env, info));
     return await(server, read_banner, info);
 }
 
@@ -270,7 +283,10 @@ static enum err start_llama_once(struct server *server, struct errinfo *info)
     const struct server_setup *setup = &server->setup;
     struct args args = {.count = 0};
     uint32_t chunk = setup->chunk > 0 ? setup->chunk : 512;
+    char backend[SERVER_PATH_BYTES + 32];
+    const char *const env[] = {server->backend[0] != '\0' ? backend : NULL, NULL};
 
+    snprintf(backend, sizeof(backend), "GGML_BACKEND_PATH=%s", server->backend);
     TRY(choose_port(server, info));
     if (server->loader[0] != '\0') {
         add(&args, server->loader);
@@ -283,7 +299,7 @@ static enum err start_llama_once(struct server *server, struct errinfo *info)
     add_number(&args, 4, "-b", chunk);
     add(&args, "--no-webui");
     add_common(&args, setup);
-    TRY(spawn(server, &args, info));
+    TRY(spawn(server, &args, env, info));
     return await(server, answers, info);
 }
 

@@ -4,6 +4,7 @@
  *
  *      scratch/NAME.out   its standard output
  *      scratch/NAME.log   its log, of all its starts
+ *      scratch/NAME.ini   settings of hearth: none
  *
  * Owner: the main thread.
  */
@@ -20,7 +21,7 @@
 struct buf;
 struct process;
 
-enum { SERVER_PATH_BYTES = 1024, SERVER_ARGS_MAX = 48 };
+enum { SERVER_PATH_BYTES = 1024 };
 
 struct server_setup {
     const char *scratch; /* folder */
@@ -41,7 +42,8 @@ struct server {
     char backend[SERVER_PATH_BYTES]; /* the ggml backend that it must use */
 };
 
-/* Starts hearth serve on a port chosen by the system; returns when it answers. */
+/* Starts hearth serve on a port chosen by the system; returns when it answers. It is private: the
+ * user's INI file, keys and models are not for it. */
 enum err server_start_hearth(struct server *server, const struct server_setup *setup,
                              struct errinfo *info) NODISCARD;
 

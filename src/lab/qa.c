@@ -170,7 +170,7 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
     const struct qa_options *options = stage->options;
     char ram[32], second[SERVER_PATH_BYTES + 16];
     /* clang-format off */
-    const char *more[SERVER_ARGS_MAX / 2] = {
+    const char *more[24] = {
         "--log-level", "debug",
         "--ssd-free", "1MiB",
         "--ram-cache", ram,

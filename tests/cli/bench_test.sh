@@ -47,6 +47,17 @@ test_i26_prefix() {
     left_nothing
 }
 
+# What the user has set for the own server is not for one that is measured: neither keys nor an address.
+test_settings_of_the_user_do_not_count() {
+    make_model
+    export HEARTH_API_KEY=secret HEARTH_MODEL=none.gguf HEARTH_TLS_CERT=none.pem XDG_CONFIG_HOME=$PWD/config
+    mkdir -p config/hearth
+    printf '[serve]\nhost = localhost\napi-key = other\nstrict-model = on\nalias = x\n' >config/hearth/hearth.ini
+    bench prefix -m m.gguf -t 1 --size 300 -n 2 -ub 256
+    expect_status 0
+    left_nothing
+}
+
 test_serve_starts_a_server() {
     make_model
     bench serve -m m.gguf -t 1 -j 1,3 --prompt-tokens 64 --generation-tokens 4 --requests 6 --csv t.csv --json -

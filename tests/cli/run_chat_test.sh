@@ -35,6 +35,18 @@ test_one_answer_with_a_server_of_its_own() {
     return 0
 }
 
+# All of them reach the server, however many there are.
+test_settings_reach_a_server_of_its_own() {
+    make_model
+    no_server
+    set -- -t 1 -c 2048 -ub 256 --parallel 2 --threads-batch 1 -ctk f16 -ctv f16 -fa off --pooling auto --gpu-layers 0 \
+        --rope-freq-base 10000 --rope-freq-scale 1 --image-min-tokens 1 --image-max-tokens 9 --max-memory 4GiB --no-mmap
+    run "$HEARTH" run "$@" -n 2 m.gguf 'The fire'
+    expect_status 0
+    run "$HEARTH" run "$@" --backends "$PWD/none" -n 2 m.gguf 'The fire'
+    expect_status 1
+}
+
 test_a_running_server_is_used() {
     make_model
     start

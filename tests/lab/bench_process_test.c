@@ -22,11 +22,11 @@ static struct process *start_shell(const char *script)
 
     snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
     snprintf(err_path, sizeof(err_path), "%s/err", test_dir());
-    const struct process_options options = {.argv = argv,
-                                            .variable = "HEARTH_TEST_WORD",
-                                            .value = "fire",
-                                            .out = out_path,
-                                            .err = err_path};
+    const struct process_options options = {
+        .argv = argv,
+        .env = (const char *const[]){"HEARTH_TEST_WORD=fire", "HEARTH_TEST_GONE", NULL},
+        .out = out_path,
+        .err = err_path};
     assert_ok(process_start(&process, &options, &info));
     return process;
 }
@@ -46,14 +46,20 @@ static void test_output_and_environment(void **state)
     struct errinfo info = {0};
 
     (void)state;
-    struct process *process = start_shell("echo $HEARTH_TEST_WORD; echo said >&2");
+    setenv("HEARTH_TEST_WORD", "ours", 1);
+    setenv("HEARTH_TEST_GONE", "ours", 1);
+    setenv("HEARTH_TEST_GONE_NOT", "kept", 1); /* its name only begins like one */
+    struct process *process =
+        start_shell("echo $HEARTH_TEST_WORD ${HEARTH_TEST_GONE-none} $HEARTH_TEST_GONE_NOT; "
+                    "echo said >&2");
     while (process_runs(process))
         usleep(1000);
     assert_ok(process_stop(&process, 1000, &info));
     assert_null(process);
-    expect_file(out_path, "fire\n");
+    expect_file(out_path, "fire none kept\n");
     expect_file(err_path, "said\n");
-    assert_null(getenv("HEARTH_TEST_WORD"));
+    assert_string_equal(getenv("HEARTH_TEST_WORD"), "ours");
+    assert_string_equal(getenv("HEARTH_TEST_GONE"), "ours");
 }
 
 static void test_ends(void **state)
