@@ -99,13 +99,14 @@ enum err option_set(struct option_run *run, const struct option_desc *desc,
         .whole = run->parse->whole,
         .checked = origin->source != OPTION_FROM_TABLE,
     };
-    bool one_text = origin->source == OPTION_FROM_TABLE || origin->source == OPTION_FROM_ENV;
+    bool one_text =
+        desc->commas || origin->source == OPTION_FROM_TABLE || origin->source == OPTION_FROM_ENV;
     enum err err;
 
     assert(index < run->table->count && run->sources[index] <= origin->source);
     if (desc->type == OPTION_LIST && run->sources[index] != origin->source)
         memset((char *)run->values + desc->offset, 0, sizeof(struct option_list));
-    if (desc->type == OPTION_LIST && one_text)
+    if (desc->type == OPTION_LIST && one_text && text.len > 0)
         err = set_items(desc, text, run->values, &from, run->info);
     else
         err = option_value_parse(desc, text, run->values, &from, run->info);

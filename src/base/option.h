@@ -82,6 +82,7 @@ struct option_desc {
     const char *group;        /* heading in the help; NULL = the previous one */
     /* a second long name ("np"); matched with one or two dashes; or NULL */
     const char *alias;
+    bool commas;      /* LIST: they separate items on the command line and in the file, too */
     bool secret;      /* its value is never shown */
     bool not_in_file; /* not a key of the INI file */
     bool hidden;      /* not in the help: for internal tools */

@@ -20,7 +20,7 @@
 #include "cli/model_settings.h"
 #include "engine/model_make.h"
 
-enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
+enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000, COUNT_MAX = 10 * 1000 * 1000 };
 
 #define AT(field) offsetof(struct bench_options, field)
 
@@ -36,8 +36,8 @@ static const struct option_desc options_table[] = {
      .help = "Maximum tokens per prefill chunk of the servers."},
     {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1,
      .max = 1 << 20, HERE, .help = "prefix: tokens to generate."},
-    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", HERE,
-     .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
+    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", .commas = true,
+     HERE, .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
     {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
      HERE, .help = "peer, drafts: number of rounds; the median counts."},
     {"answer-tokens", 0, OPTION_UINT, AT(tokens), .value = "N", .initial = "128", .min = 8,
@@ -50,7 +50,7 @@ static const struct option_desc options_table[] = {
      .help =
          "drafts: edits to use, as JSON lines with `input` and `output`: a file, or a folder of "
          "*.jsonl files; default: changes of hearth's own code."},
-    {"rows", 0, OPTION_LIST, AT(rows), .value = "NAMES", HERE,
+    {"rows", 0, OPTION_LIST, AT(rows), .value = "NAMES", .commas = true, HERE,
      .help = "drafts: rows to measure, of nothing, regenerate, branch, edit, predict and streams; "
              "default: all."},
     {"row-time", 0, OPTION_DURATION, AT(row_ns), .value = "TIME", .initial = "0", HERE,
@@ -67,12 +67,12 @@ static const struct option_desc options_table[] = {
     {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", HERE,
      .help = "Name of the model on that server."},
     {"chat", 0, OPTION_FLAG, AT(chat), HERE, .help = "Send chat requests instead of completions."},
-    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4", HERE,
-     .help = "Concurrent requests."},
-    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512", HERE,
-     .help = "Approximate prompt size in tokens."},
-    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64", HERE,
-     .help = "Tokens to generate."},
+    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4",
+     .commas = true, HERE, .help = "Concurrent requests."},
+    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512", .commas = true,
+     HERE, .help = "Approximate prompt size in tokens."},
+    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64",
+     .commas = true, HERE, .help = "Tokens to generate."},
     {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1,
      .max = 1 << 20, HERE, .help = "Requests per row."},
     {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h", HERE,
@@ -130,26 +130,25 @@ void bench_step(struct bench *bench)
 static bool parse_count(struct str text, uint32_t *count)
 {
     bool thousands = str_ends(text, STR("K")) || str_ends(text, STR("k"));
-    uint64_t number = 0;
+    uint64_t number = 0, unit = thousands ? 1000 : 1;
 
     text.len -= thousands;
-    if (!str_to_u64(text, &number) || number == 0 || number > 10u * 1000 * 1000)
+    if (!str_to_u64(text, &number) || number == 0 || number > COUNT_MAX / unit)
         return false;
-    *count = (uint32_t)(thousands ? number * 1000 : number);
+    *count = (uint32_t)(number * unit);
     return true;
 }
 
 bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
                    struct bench_list *out)
 {
-    out->count = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        struct str rest = str_from(list->items[i]), item;
-        while (str_next(&rest, ',', &item) && out->count < COUNT_OF(out->items))
-            if (!parse_count(item, &out->items[out->count++]))
-                return bench_fail(bench, "--%s " STR_FMT ": expected a number such as 512 or 20K",
-                                  option, STR_ARG(item));
-    }
+    if (list->count > COUNT_OF(out->items))
+        return bench_fail(bench, "--%s: more than %zu numbers", option, COUNT_OF(out->items));
+    out->count = list->count;
+    for (size_t i = 0; i < list->count; i++)
+        if (!parse_count(str_from(list->items[i]), &out->items[i]))
+            return bench_fail(bench, "--%s %s: expected a number such as 512 or 20K, at most %dK",
+                              option, list->items[i], COUNT_MAX / 1000);
     return true;
 }
 

@@ -53,8 +53,7 @@ struct bench_list {
     size_t count;
 };
 
-/* Numbers of a list whose items may have several: "2K,20K" is 2,000 and 20,000. Prints an error
- * and returns false on failure. */
+/* Numbers of a list: "2K" is 2,000. Prints an error and returns false on failure. */
 bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
                    struct bench_list *out) NODISCARD;
 

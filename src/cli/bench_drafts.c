@@ -744,19 +744,15 @@ static bool choose_shapes(struct bench *bench, bool *wanted)
     for (size_t i = 0; i < COUNT_OF(shapes); i++)
         wanted[i] = list->count == 0;
     for (size_t i = 0; i < list->count; i++) {
-        struct str rest = str_from(list->items[i]), item;
-        while (str_next(&rest, ',', &item)) {
-            size_t at = 0;
-            while (at < COUNT_OF(shapes) && !str_eq(item, str_from(shapes[at].name)))
-                at++;
-            if (at == COUNT_OF(shapes))
-                return bench_fail(bench,
-                                  "--rows " STR_FMT
-                                  ": known are nothing, regenerate, branch, edit, predict and "
-                                  "streams",
-                                  STR_ARG(item));
-            wanted[at] = true;
-        }
+        size_t at = 0;
+        while (at < COUNT_OF(shapes) && strcmp(list->items[i], shapes[at].name) != 0)
+            at++;
+        if (at == COUNT_OF(shapes))
+            return bench_fail(bench,
+                              "--rows %s: known are nothing, regenerate, branch, edit, predict and "
+                              "streams",
+                              list->items[i]);
+        wanted[at] = true;
     }
     return true;
 }

@@ -27,51 +27,33 @@ static int engine_layers(int64_t layers)
     return layers < 0 ? 0 : layers == 0 ? -1 : (int)layers;
 }
 
-static enum err parse_adapter(struct str text, struct arena *arena, struct engine_adapter *adapter,
+static enum err parse_adapter(const char *text, struct arena *arena, struct engine_adapter *adapter,
                               struct errinfo *info)
 {
-    const char *equals = memrchr(text.ptr, '=', text.len);
+    const char *equals = strrchr(text, '=');
+    size_t len = equals != NULL ? (size_t)(equals - text) : strlen(text);
     double scale = 1;
 
-    size_t len = equals ? (size_t)(equals - text.ptr) : text.len;
-    struct str factor = {text.ptr + len + 1, equals ? text.len - len - 1 : 0};
-    if (len == 0 || (equals != NULL && !str_to_f64(factor, &scale)) || fabs(scale) > FLT_MAX)
-        return err_set(info, ERR_INVALID, "--lora " STR_FMT ": expected FILE or FILE=SCALE",
-                       STR_ARG(text));
+    if (len == 0 || (equals != NULL && !str_to_f64(str_from(equals + 1), &scale)) ||
+        fabs(scale) > FLT_MAX)
+        return err_set(info, ERR_INVALID, "--lora %s: expected FILE or FILE=SCALE", text);
     adapter->scale = (float)scale;
-    adapter->path = arena_strdup(arena, (struct str){text.ptr, len});
+    adapter->path = arena_strdup(arena, (struct str){text, len});
     return adapter->path ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for --lora");
-}
-
-/* "FILE,FILE=SCALE": what str_next finds. */
-static size_t count_items(const char *text)
-{
-    struct str rest = str_from(text), item;
-    size_t count = 0;
-
-    while (str_next(&rest, ',', &item))
-        count++;
-    return count;
 }
 
 static enum err fill_adapters(const struct cli *cli, const struct model_settings *settings,
                               struct engine_options *options, struct errinfo *info)
 {
-    struct engine_adapter *adapters;
-    size_t count = 0;
+    size_t count = settings->adapters.count;
+    struct engine_adapter *adapters = arena_alloc_array(cli->arena, count, sizeof(*adapters));
 
-    for (size_t i = 0; i < settings->adapters.count; i++)
-        count += count_items(settings->adapters.items[i]);
-    adapters = arena_alloc_array(cli->arena, count, sizeof(*adapters));
     if (adapters == NULL)
         return err_set(info, ERR_NOMEM, "no memory for --lora");
-    for (size_t i = 0; i < settings->adapters.count; i++) {
-        struct str rest = str_from(settings->adapters.items[i]), item;
-
-        while (str_next(&rest, ',', &item))
-            TRY(parse_adapter(item, cli->arena, &adapters[options->adapters_count++], info));
-    }
+    for (size_t i = 0; i < count; i++)
+        TRY(parse_adapter(settings->adapters.items[i], cli->arena, &adapters[i], info));
     options->adapters = adapters;
+    options->adapters_count = count;
     return ERR_OK;
 }
 

@@ -87,6 +87,7 @@ extern const char *const model_settings_layers[]; /* auto, all */
     {"rope-freq-scale", 0, OPTION_FLOAT, offsetof(type, field.rope_scale), .value = "N", \
      .fmax = 1e6, .help = "RoPE frequency scale; 0 = the model's."}, \
     {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]", \
+     .commas = true, \
      .help = "LoRA adapters to apply: FILE or FILE=SCALE, separated by commas."}, \
     {"mmproj", 0, OPTION_TEXT, offsetof(type, field.projector), .value = "FILE", .alias = "mm", \
      .help = "Projector of a model that sees pictures: a GGUF file."}, \

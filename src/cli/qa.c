@@ -48,7 +48,7 @@ static const struct option_desc options_table[] = {
      .help = "Timeout of a request."},
     {"prove", 0, OPTION_FLAG, AT(prove), HERE, .group = "Faults",
      .help = "Run servers with one injected fault each; succeed if every fault is detected."},
-    {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", HERE,
+    {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", .commas = true, HERE,
      .help = "With --prove: only these faults. Alone: run with one fault, which must fail."},
     {"keep", 0, OPTION_FLAG, AT(keep), HERE,
      .help = "Keep the folder with logs and models, and print its path."},

@@ -51,14 +51,15 @@ struct replay_options {
 
 static const struct option_desc options_table[] = {
     {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
-     .initial = "lru-tail,expected-reuse,opt", HERE, .group = "Comparison",
+     .initial = "lru-tail,expected-reuse,opt", .commas = true, HERE, .group = "Comparison",
      .help = "Eviction policy: expected-reuse, saving-per-byte (no better than lru-tail), "
              "lru-tail, or opt (knows the future)."},
-    {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
+    {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", .commas = true, HERE,
      .help = "Capacity in blocks of the trace; default: 1/64, 1/16, 1/4 and all of the distinct "
              "blocks."},
-    {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE, .help = "Capacity in tokens."},
-    {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", HERE,
+    {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", .commas = true, HERE,
+     .help = "Capacity in tokens."},
+    {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", .commas = true, HERE,
      .help = "Capacity in bytes of the whole cache, including metadata and fragmentation."},
     {"snapshots", 0, OPTION_ENUM, AT(place), .value = "WHERE", .initial = "policy",
      .names = sim_place_names, HERE,

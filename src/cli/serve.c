@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -96,13 +97,14 @@ static const struct option_desc options_table[] = {
     {"allow-host", 0, OPTION_LIST, AT(hosts), .value = "NAME",
      .help = "Host name that clients may use, besides localhost."},
     {"cors-origins", 0, OPTION_LIST, AT(origins), .value = "ORIGIN", .initial = HTTP_ORIGIN_LOCAL,
+     .commas = true,
      .help = "Origin of web pages that may call the server: SCHEME://HOST[:PORT], localhost (all "
              "pages of this machine, but not to /admin), * (any), or none."},
     {"strict-model", 0, OPTION_FLAG, AT(strict_model),
      .help = "Reject requests that name a model that is not served."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
      .help = "Jinja chat template to use instead of the one in the model."},
-    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "SERVER",
+    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "SERVER", .commas = true,
      .help = "Also export /metrics under the names of another server: llamacpp, vllm."},
     {"public-metrics", 0, OPTION_FLAG, AT(public_metrics),
      .help = "Serve /metrics without a key. It contains totals over all tenants."},
@@ -238,7 +240,6 @@ struct server {
     struct memory *memory;
     struct model_share *shares;
     unsigned metrics_compat;
-    struct option_list origins; /* of --cors-origins, one by one */
     struct admin *admin;
     struct api *api;
     struct http_server *http;
@@ -270,50 +271,41 @@ static bool read_drafts(struct server *server, uint32_t *drafts)
     return true;
 }
 
-/* People write "--metrics-compat llamacpp,vllm", although a list is one item per option. */
 static bool read_metrics_compat(struct server *server)
 {
     const struct option_list *whose = &server->options->metrics_compat;
 
-    for (size_t i = 0; i < whose->count; i++) {
-        struct str rest = str_from(whose->items[i]), name;
-        while (str_next(&rest, ',', &name)) {
-            if (stats_compat_add(name, &server->metrics_compat))
-                continue;
-            cli_usage_error(server->cli, "--metrics-compat %.*s: expected llamacpp or vllm",
-                            (int)name.len, name.ptr);
+    for (size_t i = 0; i < whose->count; i++)
+        if (!stats_compat_add(str_from(whose->items[i]), &server->metrics_compat)) {
+            cli_usage_error(server->cli, "--metrics-compat %s: expected llamacpp or vllm",
+                            whose->items[i]);
             return false;
         }
-    }
     return true;
 }
 
-/* llama-server separates origins by commas. `none` disables CORS. */
-static bool read_origins(struct server *server)
+/* Those of --cors-origins; `none`, alone, disables CORS. */
+static struct option_list origins_of(const struct serve_options *options)
 {
-    const struct option_list *given = &server->options->origins;
-    struct arena *arena = server->cli->arena;
+    const struct option_list *given = &options->origins;
+    bool none =
+        given->count == 1 && (given->items[0][0] == '\0' || strcmp(given->items[0], "none") == 0);
 
-    for (size_t i = 0; i < given->count; i++) {
-        struct str rest = str_from(given->items[i]), origin;
-        while (str_next(&rest, ',', &origin)) {
-            if (str_eq(origin, STR("none")))
-                continue;
-            const char **names =
-                arena_push(arena, server->origins.items, server->origins.count, sizeof(*names));
-            if (names == NULL ||
-                (names[server->origins.count] = arena_strdup(arena, origin)) == NULL)
-                return cli_error(server->cli, "no memory for the options"), false;
-            server->origins = (struct option_list){names, server->origins.count + 1};
-            if (http_origin_valid(origin))
-                continue;
+    return none ? (struct option_list){0} : *given;
+}
+
+static bool check_origins(struct server *server)
+{
+    struct option_list origins = origins_of(server->options);
+
+    for (size_t i = 0; i < origins.count; i++)
+        if (!http_origin_valid(str_from(origins.items[i]))) {
             cli_usage_error(server->cli,
-                            "--cors-origins %.*s: expected SCHEME://HOST[:PORT] in lower case, "
+                            "--cors-origins %s: expected SCHEME://HOST[:PORT] in lower case, "
                             "localhost, * or none",
-                            (int)origin.len, origin.ptr);
+                            origins.items[i]);
             return false;
         }
-    }
     return true;
 }
 
@@ -338,7 +330,7 @@ static enum cli_exit check(struct server *server)
         return cli_usage_error(cli, "--exact needs state of this build and device: it cannot be "
                                     "combined with --share-state release");
     uint32_t drafts;
-    if (!read_metrics_compat(server) || !read_origins(server) || !read_drafts(server, &drafts))
+    if (!read_metrics_compat(server) || !check_origins(server) || !read_drafts(server, &drafts))
         return CLI_EXIT_USAGE;
     if (options->model.draft != NULL && (drafts == 0 || options->exact))
         return cli_usage_error(cli, "--model-draft would not be used: there are no drafts with %s",
@@ -520,6 +512,7 @@ static enum cli_exit open_http(struct server *server)
     struct errinfo info = {0};
     size_t count;
     const struct http_route *routes = api_routes(server->api, &count);
+    struct option_list origins = origins_of(options);
     struct http_options http = {
         .host = local ? NULL : options->host,
         .port = (uint16_t)options->port,
@@ -529,7 +522,7 @@ static enum cli_exit open_http(struct server *server)
         .limits = {.connections_max = (uint32_t)options->connections,
                    .connections_per_address_max = (uint32_t)options->connections_per_address},
         .allowed_hosts = {options->hosts.items, options->hosts.count},
-        .cors_origins = {server->origins.items, server->origins.count},
+        .cors_origins = {origins.items, origins.count},
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
         .error_body = api_http_error,

@@ -227,6 +227,39 @@ static void test_lists_grow_and_are_replaced(void **state)
     }
 }
 
+/* A row that says so has commas between items wherever they come from. */
+static void test_lists_with_commas(void **state)
+{
+    static const struct option_desc rows[] = {
+        {"size", 0, OPTION_LIST, 0, .initial = "1,2", .commas = true, .help = "Sizes."}};
+    static const struct option_table table = {"test", rows, 1};
+    char name[] = "--size", two[] = "3, 4", one[] = "--size=5", none[] = "--size=";
+    char *line[] = {name, two, one}, *empty[] = {none};
+    struct option_list sizes;
+    struct errinfo info = {0};
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, 1 << 16);
+    struct option_parse parse = {.arena = &arena};
+    assert_ok(option_parse(&table, 0, NULL, &sizes, &parse, &info));
+    assert_int_equal(sizes.count, 2);
+    assert_ok(option_parse(&table, 3, line, &sizes, &parse, &info));
+    assert_int_equal(sizes.count, 3);
+    assert_string_equal(sizes.items[0], "3");
+    assert_string_equal(sizes.items[1], "4");
+    assert_string_equal(sizes.items[2], "5");
+    assert_ok(
+        option_parse(&table, 1, empty, &sizes, &parse, &info)); /* for the command to refuse */
+    assert_int_equal(sizes.count, 1);
+    assert_string_equal(sizes.items[0], "");
+    parse.ini_text = "size = 6,7\nsize = 8\n";
+    assert_ok(option_parse(&table, 0, NULL, &sizes, &parse, &info));
+    assert_int_equal(sizes.count, 3);
+    assert_string_equal(sizes.items[1], "7");
+    arena_fini(&arena);
+}
+
 static void test_help_wins_over_mistakes(void **state)
 {
     (void)state;
@@ -355,6 +388,6 @@ TEST_SUITE(TEST(test_table_gives_every_type_its_value), TEST(test_command_line_s
            TEST(test_a_value_is_never_an_option_by_mistake),
            TEST(test_unknown_options_name_the_nearest), TEST(test_nearest),
            TEST(test_stronger_sources_win), TEST(test_environment),
-           TEST(test_lists_grow_and_are_replaced), TEST(test_help_wins_over_mistakes),
-           TEST(test_survives_every_failed_allocation), TEST(test_a_small_arena_is_an_error),
-           TEST(test_inconsistent_tables_abort))
+           TEST(test_lists_grow_and_are_replaced), TEST(test_lists_with_commas),
+           TEST(test_help_wins_over_mistakes), TEST(test_survives_every_failed_allocation),
+           TEST(test_a_small_arena_is_an_error), TEST(test_inconsistent_tables_abort))

@@ -58,6 +58,17 @@ test_settings_of_the_user_do_not_count() {
     left_nothing
 }
 
+test_numbers_have_limits() {
+    bench prefix --size 10000000K
+    expect_status 2
+    expect_err '--size 10000000K: expected a number such as 512 or 20K, at most 10000K'
+    bench prefix --size 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+    expect_status 2
+    expect_err '--size: more than 16 numbers'
+    bench prefix --size ''
+    expect_status 2
+}
+
 test_serve_starts_a_server() {
     make_model
     bench serve -m m.gguf -t 1 -j 1,3 --prompt-tokens 64 --generation-tokens 4 --requests 6 --csv t.csv --json -

@@ -24,8 +24,14 @@ static enum cli_exit run_show(struct cli *cli, const void *options)
     (void)options;
     buf_init(&text, sizeof(settings));
     for (size_t i = 0; i < cli->table->count; i++) {
-        buf_appendf(&text, "\n%s=", cli->table->options[i].name);
-        option_show(&cli->table->options[i], cli->values, &text);
+        const struct option_desc *desc = &cli->table->options[i];
+        const struct option_list *list = (const void *)((const char *)cli->values + desc->offset);
+        buf_appendf(&text, "\n%s=", desc->name);
+        if (desc->type != OPTION_LIST || list->count == 0)
+            option_show(desc, cli->values, &text);
+        else /* ", " is between settings */
+            for (size_t item = 0; item < list->count; item++)
+                buf_appendf(&text, "%s%s", item > 0 ? "," : "", list->items[item]);
     }
     buf_append_char(&text, '\n');
     assert_int_equal(text.err, ERR_OK);

@@ -47,6 +47,14 @@ test_json_and_svg_are_written() {
     grep -q '<polyline' plot.svg || fail 'no line in the plot'
 }
 
+test_lists_have_commas() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --blocks 8,4 --policy lru-tail,opt --csv -
+    expect_status 0
+    expect_out 'lru-tail,536870912,8,'
+    expect_out 'opt,268435456,4,'
+}
+
 test_bytes_are_a_capacity_too() {
     write_trace
     run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv -
