@@ -47,8 +47,7 @@ struct doctor_options {
 
 struct doctor {
     struct cli *cli;
-    struct doctor_options settings;
-    const struct doctor_options *options; /* &settings */
+    struct doctor_options options; /* settings of [serve] included */
     int failures;
 };
 
@@ -207,7 +206,7 @@ static enum err register_shared(struct errinfo *info)
 
 static void check_pinned(struct doctor *doctor)
 {
-    if (!host_memory_can_pin(doctor->options->backends)) {
+    if (!host_memory_can_pin(doctor->options.backends)) {
         doctor_say(doctor, VERDICT_WARN, "pinned",
                    "this backend has no pinned memory: restores "
                    "from RAM are several times slower");
@@ -239,8 +238,8 @@ static void check_gpu(struct doctor *doctor, const struct engine_backend_info *d
 static void check_devices(struct doctor *doctor)
 {
     struct engine_backend_info list[DEVICES_MAX];
-    const char *dir = engine_backends_dir(doctor->options->backends);
-    size_t count = engine_backends(doctor->options->backends, list, DEVICES_MAX);
+    const char *dir = engine_backends_dir(doctor->options.backends);
+    size_t count = engine_backends(doctor->options.backends, list, DEVICES_MAX);
 
     if (count == 0) {
         doctor_say(doctor, VERDICT_FAIL, "backends",
@@ -395,7 +394,7 @@ static void take_settings(struct doctor *doctor, const struct cli *serve)
         if (its == NULL || doctor->cli->sources[i] != OPTION_FROM_TABLE)
             continue;
         assert(its->type == mine->type);
-        memcpy((char *)&doctor->settings + mine->offset, (const char *)serve->values + its->offset,
+        memcpy((char *)&doctor->options + mine->offset, (const char *)serve->values + its->offset,
                mine->type == OPTION_TEXT ? sizeof(const char *) : sizeof(uint64_t));
     }
 }
@@ -475,8 +474,8 @@ static enum err try_port(const char *host, uint16_t port, struct errinfo *info)
 
 static void check_port(struct doctor *doctor)
 {
-    const char *host = doctor->options->host;
-    unsigned port = (unsigned)doctor->options->port;
+    const char *host = doctor->options.host;
+    unsigned port = (unsigned)doctor->options.port;
     bool literal = strchr(host, ':') != NULL;
     struct errinfo info = {0};
 
@@ -513,9 +512,12 @@ static bool nearest_folder(const char *path, char out[PATH_MAX], bool *exists)
     while (stat(out, &st) != 0) {
         char *slash = strrchr(out, '/');
         *exists = false;
-        if (slash == NULL || slash == out)
+        if (strcmp(out, "/") == 0 || strcmp(out, ".") == 0)
             return false;
-        *slash = '\0';
+        if (slash == NULL)
+            snprintf(out, PATH_MAX, ".");
+        else
+            slash[slash == out] = '\0'; /* the root keeps its slash */
     }
     return S_ISDIR(st.st_mode);
 }
@@ -575,8 +577,8 @@ static void check_room(struct doctor *doctor, int dir)
     if (file_free_bytes(fs, dir, &bytes, NULL) != ERR_OK)
         return;
     units_format_size(bytes, have);
-    units_format_size(doctor->options->ssd_free, wanted);
-    if (bytes <= doctor->options->ssd_free)
+    units_format_size(doctor->options.ssd_free, wanted);
+    if (bytes <= doctor->options.ssd_free)
         doctor_say(doctor, VERDICT_WARN, "room",
                    "only %s free on the SSD cache's disk and --ssd-free is %s: nothing will be "
                    "stored. Free some space, lower --ssd-free, or choose another --ssd-dir",
@@ -668,7 +670,7 @@ static void check_speed(struct doctor *doctor, int dir)
     struct measure measure = {.fs = doctor->cli->setup->fs,
                               .clock = doctor->cli->setup->clock,
                               .fd = FILE_NO,
-                              .bytes_max = doctor->options->disk_bytes};
+                              .bytes_max = doctor->options.disk_bytes};
     struct errinfo info = {0};
 
     if (measure.bytes_max == 0)
@@ -695,8 +697,8 @@ static void check_speed(struct doctor *doctor, int dir)
 static void check_folders(struct doctor *doctor)
 {
     const struct file_sys *fs = doctor->cli->setup->fs;
-    const char *state = folders_state(doctor->cli, doctor->options->state_dir);
-    const char *cache = folders_ssd(doctor->cli, doctor->options->ssd_dir);
+    const char *state = folders_state(doctor->cli, doctor->options.state_dir);
+    const char *cache = folders_ssd(doctor->cli, doctor->options.ssd_dir);
     char folder[PATH_MAX];
     int dir;
 
@@ -721,9 +723,7 @@ static void check_folders(struct doctor *doctor)
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    struct doctor doctor = {.cli = cli, .settings = *(const struct doctor_options *)options};
-
-    doctor.options = &doctor.settings;
+    struct doctor doctor = {.cli = cli, .options = *(const struct doctor_options *)options};
     const char *problem = read_settings(&doctor);
     check_libraries(&doctor);
     check_devices(&doctor);

@@ -148,6 +148,19 @@ test_folders_of_others() {
     expect_line '^ok    cache      in memory only$'
 }
 
+# As `hearth serve` makes them: below the current folder, or in the root.
+test_folders_without_a_parent_in_their_name() {
+    run "$HEARTH" doctor --ssd-dir new --state-dir new/state --ssd-free 1MiB
+    expect_status 0
+    expect_line '^ok    cache      new .created by the first `hearth serve`.$'
+    expect_line '^ok    state      new/state .created by the first `hearth serve`.$'
+    expect_line '^ok    room '
+    [ ! -e new ] || fail 'it made the folder'
+    [ "$(id -u)" = 0 ] || return 0
+    run "$HEARTH" doctor --state-dir /hearth-has-no-such-folder
+    expect_line '^ok    state      /hearth-has-no-such-folder .created '
+}
+
 test_no_room() {
     here
     run "$HEARTH" doctor --ssd-free 100TiB --disk-test 0
