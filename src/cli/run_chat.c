@@ -282,6 +282,22 @@ static enum err take_event(struct reply *reply, struct str data, struct errinfo 
     return err;
 }
 
+/* An answer that is not a stream is an error message. */
+static enum err read_refusal(struct client *client, struct errinfo *info)
+{
+    struct buf body;
+
+    buf_init(&body, PROMPT_BYTES_MAX);
+    enum err err = client_read_all(client, &body, info);
+    yyjson_doc *doc = err == ERR_OK ? yyjson_read(buf_str(&body), body.len, 0) : NULL;
+    if (err == ERR_OK)
+        err = err_set(info, ERR_INVALID, "%s",
+                      fields_text(yyjson_doc_get_root(doc), "error.message", "the server refused"));
+    yyjson_doc_free(doc);
+    buf_fini(&body);
+    return err;
+}
+
 static enum err read_reply(struct reply *reply, struct client *client, struct errinfo *info)
 {
     struct client_head head;
@@ -289,16 +305,8 @@ static enum err read_reply(struct reply *reply, struct client *client, struct er
     bool end = false;
 
     TRY(client_read_head(client, &head, info));
-    if (head.status != 200) {
-        struct str piece;
-        TRY(client_read(client, &piece, info));
-        yyjson_doc *doc = yyjson_read(piece.ptr, piece.len, 0);
-        enum err err =
-            err_set(info, ERR_INVALID, "%s",
-                    fields_text(yyjson_doc_get_root(doc), "error.message", "the server refused"));
-        yyjson_doc_free(doc);
-        return err;
-    }
+    if (head.status != 200)
+        return read_refusal(client, info);
     while (!interrupted && !ferror(reply->chat->cli->out)) {
         TRY(client_read_event(client, &data, &end, info));
         if (end || str_eq(data, STR("[DONE]")))

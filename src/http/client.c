@@ -486,23 +486,30 @@ enum err client_read_event(struct client *client, struct str *data, bool *end, s
     }
 }
 
+enum err client_read_all(struct client *client, struct buf *out, struct errinfo *info)
+{
+    struct str piece;
+
+    do {
+        TRY(client_read(client, &piece, info));
+        TRY(buf_append(out, piece.ptr, piece.len));
+    } while (piece.len > 0);
+    return ERR_OK;
+}
+
 enum err client_fetch(const struct client_request *request, int *status, struct buf *out,
                       struct errinfo *info)
 {
     struct client *client;
     struct client_head head = {0};
-    struct str piece = {"", 1};
 
     TRY(client_open(&client, request->url, request->timeout_ms, info));
     enum err err =
         client_send(client, request->method, request->path, request->key, request->body, info);
     if (err == ERR_OK)
         err = client_read_head(client, &head, info);
-    while (err == ERR_OK && piece.len > 0) {
-        err = client_read(client, &piece, info);
-        if (err == ERR_OK && piece.len > 0)
-            err = buf_append(out, piece.ptr, piece.len);
-    }
+    if (err == ERR_OK)
+        err = client_read_all(client, out, info);
     if (err == ERR_OK)
         *status = head.status;
     client_close(&client);

@@ -68,6 +68,8 @@ enum err client_read_head(struct client *client, struct client_head *head,
 /* The next decoded bytes of the body, valid until the next call; an empty piece is the end.
  * ERR_CORRUPT: not HTTP; ERR_CLOSED: the connection broke. */
 enum err client_read(struct client *client, struct str *piece, struct errinfo *info) NODISCARD;
+/* The rest of the body, appended to `out`. Also fails as buf_append does. */
+enum err client_read_all(struct client *client, struct buf *out, struct errinfo *info) NODISCARD;
 /* The data of the next server-sent event, valid until the next call. Comments are skipped. `end` is
  * set when there are no more events. */
 enum err client_read_event(struct client *client, struct str *data, bool *end,

@@ -203,16 +203,10 @@ static enum err listen_to(struct listener *listener, struct client *client, stru
 /* An answer that is not a stream is an error message. */
 static enum err read_refusal(struct ask_result *result, struct client *client, struct errinfo *info)
 {
-    struct str piece = {"", 1};
     struct buf body;
-    enum err err = ERR_OK;
 
     buf_init(&body, TEXT_BYTES_MAX);
-    while (err == ERR_OK && piece.len > 0) {
-        err = client_read(client, &piece, info);
-        if (err == ERR_OK && piece.len > 0)
-            err = buf_append(&body, piece.ptr, piece.len);
-    }
+    enum err err = client_read_all(client, &body, info);
     yyjson_doc *doc = yyjson_read(buf_str(&body), body.len, 0);
     read_error(result, yyjson_obj_get(yyjson_doc_get_root(doc), "error"));
     if (result->error[0] == '\0')
