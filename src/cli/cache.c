@@ -100,10 +100,8 @@ static enum cli_exit show(const struct cache_run *run, const struct buf *json)
         return CLI_EXIT_OK;
     }
     doc = yyjson_read(buf_str(json), json->len, 0);
-    if (doc == NULL) {
-        cli_error(run->cli, "the response is not JSON; is this a hearth server?");
-        return CLI_EXIT_FAILURE;
-    }
+    if (doc == NULL)
+        return cli_error(run->cli, "the response is not JSON; is this a hearth server?");
     buf_init(&text, ANSWER_BYTES_MAX);
     run->action->print(yyjson_doc_get_root(doc), &text);
     cli_put_text(run->cli, &text);
@@ -131,14 +129,10 @@ static enum cli_exit run_action(struct cli *cli, const struct cache_options *opt
     buf_init(&json, ANSWER_BYTES_MAX);
     if (err == ERR_OK)
         err = fn(&run, &json, &info);
-    if (err == ERR_OK)
-        err = json.err == ERR_OK ? ERR_OK : err_set(&info, json.err, "%s", err_sentence(json.err));
-    enum cli_exit status = err == ERR_OK ? show(&run, &json) : CLI_EXIT_FAILURE;
+    if (err == ERR_OK && json.err != ERR_OK)
+        err = err_set(&info, json.err, "%s", err_sentence(json.err));
+    enum cli_exit status = err == ERR_OK ? show(&run, &json) : cli_fail(cli, err, &info);
     buf_fini(&json);
-    if (err == ERR_INVALID)
-        return cli_usage_error(cli, "%s", info.text);
-    if (err != ERR_OK)
-        cli_error(cli, "%s", info.text);
     return status;
 }
 

@@ -164,6 +164,6 @@ enum cli_exit cache_dump(struct cli *cli, const struct cache_options *options)
     file_close(cli->setup->fs, &dump.fd);
     mem_free(dump.header);
     if (err != ERR_OK)
-        cli_error(cli, "%s", info.text);
-    return err == ERR_OK && result == SSD_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+        return cli_error(cli, "%s", info.text);
+    return result == SSD_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
@@ -21,16 +22,32 @@
 #include "cli/config.h"
 
 /* LOG_BURST equal lines per second are enough to show that something repeats. */
-enum { ARENA_BYTES_MAX = 8 << 20, LOG_BURST = 20, SETTING_BYTES_MAX = 4096 };
+enum {
+    ARENA_BYTES_MAX = 8 << 20,
+    LOG_BURST = 20,
+    SETTING_BYTES_MAX = 4096,
+    ERROR_BYTES_MAX = 4096
+};
 
+/* A character that may go to a terminal. */
+static char cleaned(char c)
+{
+    return iscntrl((unsigned char)c) && c != '\n' && c != '\t' ? '?' : c;
+}
+
+/* What it quotes may come from anywhere. One write, so that no line of the log comes between. */
 static void print_error(const struct cli *cli, const char *fmt, va_list args)
 {
-    fputs("hearth", cli->err);
-    if (cli->command != NULL)
-        fprintf(cli->err, " %s", cli->command->name);
-    fputs(": ", cli->err);
-    vfprintf(cli->err, fmt, args);
-    fputc('\n', cli->err);
+    const char *command = cli->command != NULL ? cli->command->name : "";
+    char text[ERROR_BYTES_MAX];
+
+    size_t len =
+        (size_t)snprintf(text, sizeof(text), "hearth%s%s: ", command[0] ? " " : "", command);
+    vsnprintf(text + len, sizeof(text) - len - 1, fmt, args);
+    for (len = 0; text[len] != '\0'; len++)
+        text[len] = cleaned(text[len]);
+    text[len] = '\n';
+    fwrite(text, 1, len + 1, cli->err);
 }
 
 /* Without a list of all names: each is compared with the best so far. */
@@ -61,13 +78,10 @@ static enum cli_exit wrong_first_option(const struct cli *cli, const char *arg)
     return cli_usage_error(cli, "unknown option \"%s\"", arg);
 }
 
-static enum cli_exit fail(const struct cli *cli, enum err err, const struct errinfo *info)
+enum cli_exit cli_fail(const struct cli *cli, enum err err, const struct errinfo *info)
 {
-    bool asked_wrongly = err == ERR_INVALID || err == ERR_LIMIT || err == ERR_UNSUPPORTED;
-
-    if (asked_wrongly)
-        return cli_usage_error(cli, "%s", info->text);
-    return cli_error(cli, "%s", info->text);
+    return err == ERR_INVALID ? cli_usage_error(cli, "%s", info->text)
+                              : cli_error(cli, "%s", info->text);
 }
 
 /* The tables of all commands but this one, ended by NULL; NULL without memory. */
@@ -191,8 +205,10 @@ static enum cli_exit run_command(struct cli *cli, int argc, char **argv)
     struct errinfo info = {0};
 
     enum err err = read_options(cli, argc, argv, &parse, &info);
+    if (err == ERR_LIMIT || err == ERR_UNSUPPORTED)
+        err = ERR_INVALID; /* of the options */
     if (err != ERR_OK)
-        return fail(cli, err, &info);
+        return cli_fail(cli, err, &info);
     if (parse.help)
         return cli_print_help(cli, cli->command);
     enum cli_exit status = check_args(cli, &parse);
@@ -250,6 +266,12 @@ enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...)
     print_error(cli, fmt, args);
     va_end(args);
     return CLI_EXIT_FAILURE;
+}
+
+void cli_put_text(const struct cli *cli, const struct buf *text)
+{
+    for (size_t i = 0; i < text->len; i++)
+        fputc(cleaned(text->data[i]), cli->out);
 }
 
 struct progress *cli_progress(const struct cli *cli, const char *label, enum progress_unit unit)

@@ -100,7 +100,8 @@ struct command {
  * a write error has been reported and made the status a failure. */
 int cli_main(const struct cli_setup *setup, int argc, char **argv);
 
-/* "hearth serve: <fmt>" and a newline on cli->err. Returns CLI_EXIT_FAILURE. */
+/* "hearth serve: <fmt>" and a newline on cli->err, cleaned as by cli_put_text. Returns
+ * CLI_EXIT_FAILURE. */
 enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
 
 /* A bar on standard error, as progress_create. */
@@ -108,6 +109,13 @@ struct progress *cli_progress(const struct cli *cli, const char *label, enum pro
 
 /* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
 enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+
+/* Reports the message of an error: a usage error for ERR_INVALID, else a failure. */
+enum cli_exit cli_fail(const struct cli *cli, enum err err, const struct errinfo *info);
+
+/* Writes text from a server to cli->out: control characters other than line ends and tabs become
+ * '?', so that it cannot move the cursor. */
+void cli_put_text(const struct cli *cli, const struct buf *text);
 
 /* Prints the text, or why it could not be written, and frees it. */
 enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text);

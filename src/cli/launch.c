@@ -493,9 +493,7 @@ static enum cli_exit print(struct launch *launch)
     cli_put_text(launch->cli, &out);
     enum err err = out.err;
     buf_fini(&out);
-    if (err != ERR_OK)
-        cli_error(launch->cli, "%s", err_sentence(err));
-    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return err == ERR_OK ? CLI_EXIT_OK : cli_error(launch->cli, "%s", err_sentence(err));
 }
 
 /* ---- starting ---- */
@@ -633,10 +631,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     enum err err = ask_server(&launch, &info);
     if (err == ERR_OK)
         err = choose_file(&launch, &info);
-    if (err == ERR_INVALID)
-        return cli_usage_error(cli, "%s", info.text);
     if (err != ERR_OK)
-        return cli_error(cli, "%s", info.text);
+        return cli_fail(cli, err, &info);
     return launch.options->print || launch.client->program == NULL ? print(&launch)
                                                                    : start(&launch);
 }

@@ -132,14 +132,11 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
     progress_finish(&progress, err == ERR_OK);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
-    if (err != ERR_OK) {
-        cli_error(cli,
-                  err == ERR_NO_SPACE
-                      ? "%s: %s; free some space, or choose another place with --out"
-                      : "%s: %s",
-                  make.out, err == ERR_NO_SPACE ? err_sentence(err) : info.text);
-        return CLI_EXIT_FAILURE;
-    }
+    if (err == ERR_NO_SPACE)
+        return cli_error(cli, "%s: %s; free some space, or choose another place with --out",
+                         make.out, err_sentence(err));
+    if (err != ERR_OK)
+        return cli_error(cli, "%s: %s", make.out, info.text);
     print_made(cli, &make, clock_mono_ns(cli->setup->clock) - start_ns);
     return CLI_EXIT_OK;
 }

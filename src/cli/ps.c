@@ -109,20 +109,17 @@ static enum cli_exit run(struct cli *cli, const void *options)
     struct remote remote;
 
     enum err err = remote_open(&remote, cli, &settings->remote, &info);
-    if (err != ERR_OK)
-        return cli_usage_error(cli, "%s", info.text);
-    err = remote_ask_json(&remote, "/admin/models", NULL, &models, &info);
+    if (err == ERR_OK)
+        err = remote_ask_json(&remote, "/admin/models", NULL, &models, &info);
     if (err == ERR_OK)
         err = remote_ask_json(&remote, "/admin/requests", NULL, &requests, &info);
-    if (err != ERR_OK)
-        cli_error(cli, "%s", info.text);
-    else
+    if (err == ERR_OK)
         (settings->json ? print_json
                         : print_tables)(cli, fields_get(yyjson_doc_get_root(models), "models"),
                                         fields_get(yyjson_doc_get_root(requests), "requests"));
     yyjson_doc_free(models);
     yyjson_doc_free(requests);
-    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return err == ERR_OK ? CLI_EXIT_OK : cli_fail(cli, err, &info);
 }
 
 const struct command command_ps = {

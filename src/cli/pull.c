@@ -26,12 +26,6 @@ enum err pull_model(const struct cli *cli, const char *name, char path[MODEL_FIL
     return hub_pull(&hub, name, path, info);
 }
 
-static enum cli_exit report(const struct cli *cli, enum err err, const struct errinfo *info)
-{
-    return err == ERR_INVALID ? cli_usage_error(cli, "%s", info->text)
-                              : cli_error(cli, "%s", info->text);
-}
-
 static enum cli_exit run_pull(struct cli *cli, const void *options)
 {
     char path[MODEL_FILE_PATH_BYTES];
@@ -40,7 +34,7 @@ static enum cli_exit run_pull(struct cli *cli, const void *options)
     (void)options;
     enum err err = pull_model(cli, cli->args[0], path, &info);
     if (err != ERR_OK)
-        return report(cli, err, &info);
+        return cli_fail(cli, err, &info);
     fprintf(cli->out, "%s\n", path);
     return CLI_EXIT_OK;
 }
@@ -68,7 +62,7 @@ static enum cli_exit run_list(struct cli *cli, const void *options)
     (void)options;
     enum err err = hub_list(&hub, print_model, &listing, &info);
     if (err != ERR_OK)
-        return report(cli, err, &info);
+        return cli_fail(cli, err, &info);
     if (!listing.any)
         fputs("no models; download one with 'hearth pull USER/REPO[:QUANT]'\n", cli->err);
     return CLI_EXIT_OK;
@@ -84,7 +78,7 @@ static enum cli_exit run_rm(struct cli *cli, const void *options)
     (void)options;
     enum err err = hub_remove(&hub, cli->args[0], &freed, &info);
     if (err != ERR_OK)
-        return report(cli, err, &info);
+        return cli_fail(cli, err, &info);
     fprintf(cli->out, "%s: removed, %s freed\n", cli->args[0], units_format_size(freed, size));
     return CLI_EXIT_OK;
 }

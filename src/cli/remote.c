@@ -2,6 +2,7 @@
 #include "cli/remote.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -318,19 +319,9 @@ void fields_print(const struct fields_table *table, yyjson_val *array, struct bu
     sheet_destroy(&sheet);
 }
 
-static char clean(char c)
-{
-    return ((unsigned char)c < 0x20 && c != '\n') || c == 0x7f ? '?' : c;
-}
-
 void fields_clean(char *text)
 {
     for (; *text != '\0'; text++)
-        *text = clean(*text);
-}
-
-void cli_put_text(const struct cli *cli, const struct buf *text)
-{
-    for (size_t i = 0; i < text->len; i++)
-        fputc(clean(text->data[i]), cli->out);
+        if (iscntrl((unsigned char)*text) && *text != '\n')
+            *text = '?';
 }

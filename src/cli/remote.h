@@ -113,8 +113,5 @@ struct fields_table {
 };
 void fields_print(const struct fields_table *table, yyjson_val *array, struct buf *out);
 
-/* Writes text from a server to cli->out: control characters other than line ends become '?'. */
-void cli_put_text(const struct cli *cli, const struct buf *text);
-
-/* The same in place. */
+/* Text for a cell, in place: control characters other than line ends become '?'. */
 void fields_clean(char *text);

@@ -152,9 +152,8 @@ static enum cli_exit run_live(struct top *top)
 {
     enum err err = renew_all(top);
 
-    if (err == ERR_DENIED) { /* retrying does not help */
+    if (err == ERR_DENIED) /* retrying does not help */
         return cli_error(top->cli, "%s", top->trouble.text);
-    }
     take_terminal(top);
     do {
         draw(top, true);
@@ -182,8 +181,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
     struct top top = {.cli = cli, .options = options};
     struct errinfo info = {0};
 
-    if (remote_open(&top.remote, cli, &top.options->remote, &info) != ERR_OK)
-        return cli_usage_error(cli, "%s", info.text);
+    enum err err = remote_open(&top.remote, cli, &top.options->remote, &info);
+    if (err != ERR_OK)
+        return cli_fail(cli, err, &info);
     client_url_text(&top.remote.url, top.url);
     /* a slow server must not freeze the picture */
     top.remote.timeout_ms = MIN(top.remote.timeout_ms, (uint64_t)ANSWER_MS_MAX);

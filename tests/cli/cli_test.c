@@ -25,6 +25,15 @@ static void test_failure_is_said_and_returned(void **state)
     assert_string_equal(cli_got.err, "hearth fail: no luck\n");
 }
 
+/* Messages quote servers, files and arguments, which must not move the cursor. */
+static void test_errors_are_cleaned(void **state)
+{
+    (void)state;
+    assert_int_equal(cli_run("greet a b \x1b]0;c\a"), CLI_EXIT_USAGE);
+    assert_string_equal(cli_got.err, "hearth greet: unexpected argument \"?]0;c?\"\n"
+                                     "Try 'hearth greet --help'.\n");
+}
+
 static void test_arguments_are_counted(void **state)
 {
     (void)state;
@@ -60,4 +69,5 @@ static void test_every_failed_allocation_is_a_failure(void **state)
 }
 
 TEST_SUITE(TEST(test_command_gets_options_and_arguments), TEST(test_failure_is_said_and_returned),
-           TEST(test_arguments_are_counted), TEST(test_every_failed_allocation_is_a_failure))
+           TEST(test_errors_are_cleaned), TEST(test_arguments_are_counted),
+           TEST(test_every_failed_allocation_is_a_failure))
