@@ -258,9 +258,11 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
     return bench.failed && status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
 }
 
-static const char *const words[] = {"prefix", "serve",  "peer",  "drafts", "state",
-                                    "cache",  "tier",   "jinja", "tokens", "pages",
-                                    "decode", "worker", "fleet", NULL};
+static const char *name_of(size_t number)
+{
+    return number < COUNT_OF(kinds) ? kinds[number]->name
+                                    : bench_micro_name(number - COUNT_OF(kinds));
+}
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
@@ -284,6 +286,6 @@ const struct command command_bench = {
     .options_size = sizeof(struct bench_options),
     .args_min = 1,
     .args_max = ARGS_MAX,
-    .words = words,
+    .word = name_of,
     .run = run,
 };

@@ -40,6 +40,7 @@ struct bench {
 
 /* The microbenchmarks, by the name that is the first argument. */
 bool bench_is_micro(const char *name) NODISCARD;
+const char *bench_micro_name(size_t number); /* NULL after the last */
 enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) NODISCARD;
 
 /* Sets the number of steps (0 = unknown), and counts one as done. */

@@ -88,6 +88,11 @@ bool bench_is_micro(const char *name)
     return find_micro(name) != NULL;
 }
 
+const char *bench_micro_name(size_t number)
+{
+    return number < COUNT_OF(micros) ? micros[number].name : NULL;
+}
+
 /* Runs it in this process; its output goes to the user, its temporary files into the folder. */
 static enum cli_exit run_raw(struct bench *bench, const struct micro *micro)
 {

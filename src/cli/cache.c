@@ -76,6 +76,11 @@ static const struct cache_action *find_action(const char *name)
     return NULL;
 }
 
+static const char *action_name(size_t number)
+{
+    return number < COUNT_OF(actions) ? actions[number].name : NULL;
+}
+
 static enum cli_exit unknown(const struct cli *cli)
 {
     const char *names[COUNT_OF(actions)], *nearest;
@@ -86,7 +91,8 @@ static enum cli_exit unknown(const struct cli *cli)
     if (nearest != NULL)
         return cli_usage_error(cli, "unknown cache command \"%s\"; did you mean %s?", cli->args[0],
                                nearest);
-    return cli_usage_error(cli, "unknown cache command \"%s\"", cli->args[0]);
+    return cli_usage_error(cli, "unknown cache command \"%s\"; expected %s", cli->args[0],
+                           cli_list_words(cli));
 }
 
 static enum cli_exit show(const struct cache_run *run, const struct buf *json)
@@ -160,5 +166,6 @@ const struct command command_cache = {
     .options_size = sizeof(struct cache_options),
     .args_min = 1,
     .args_max = 3,
+    .word = action_name,
     .run = run,
 };

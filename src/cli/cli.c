@@ -350,6 +350,15 @@ const struct command *cli_find_command(const struct cli *cli, const char *name)
     return NULL;
 }
 
+const char *cli_list_words(const struct cli *cli)
+{
+    const char *list = "", *word;
+
+    for (size_t i = 0; list != NULL && (word = cli->command->word(i)) != NULL; i++)
+        list = arena_printf(cli->arena, "%s%s%s", list, i > 0 ? ", " : "", word);
+    return list != NULL ? list : "";
+}
+
 int cli_main(const struct cli_setup *setup, int argc, char **argv)
 {
     struct arena arena;

@@ -87,8 +87,9 @@ struct command {
     struct option_table table; /* its own options; table.command is `name` */
     size_t options_size;       /* of the struct that the table describes; 0 without options */
     size_t args_min, args_max; /* positional arguments */
-    /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
-    const char *const *words;
+    /* what the first one can be, by number, then NULL, for completion and errors; NULL: a file, or
+     * anything */
+    const char *(*word)(size_t number);
     /* option_parse.foreign, with a struct cli_foreign; NULL = none */
     enum err (*foreign)(void *arg, struct option_foreign *option, struct errinfo *info);
     bool ignores_config; /* reads no INI file, so that a broken one cannot stop it */
@@ -123,6 +124,9 @@ enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *te
 /* Prints the general help (`hearth --help`), or that of one command, on cli->out. */
 void cli_print_overview(const struct cli_setup *setup, FILE *to);
 enum cli_exit cli_print_help(const struct cli *cli, const struct command *command);
+
+/* The words of the command, "stats, ls, show", in the arena. */
+const char *cli_list_words(const struct cli *cli);
 
 /* NULL: there is none. */
 const struct command *cli_command_named(const struct cli_setup *setup, const char *name);

@@ -83,16 +83,18 @@ static void append_commands(struct buf *out, const struct cli_setup *setup)
  * it is a file, or anything. */
 static bool has_words(const struct command *command)
 {
-    return command->words != NULL || strcmp(command->name, "help") == 0;
+    return command->word != NULL || strcmp(command->name, "help") == 0;
 }
 
 static void append_words(struct buf *out, const struct cli_setup *setup,
                          const struct command *command)
 {
-    if (command->words != NULL)
-        append_names(out, command->words);
-    else
+    const char *word;
+
+    if (command->word == NULL)
         append_commands(out, setup);
+    for (size_t i = 0; command->word != NULL && (word = command->word(i)) != NULL; i++)
+        buf_appendf(out, "%s%s", i ? " " : "", word);
 }
 
 /* ---- bash ---- */
@@ -336,8 +338,11 @@ static const struct shell shells[] = {
     {"zsh", zsh_head, zsh_command, zsh_tail},
     {"fish", fish_head, fish_command, ""},
 };
-static const char *const shell_names[] = {"bash", "zsh", "fish", NULL};
-_Static_assert(COUNT_OF(shell_names) == COUNT_OF(shells) + 1, "a shell has no name");
+
+static const char *shell_name(size_t number)
+{
+    return number < COUNT_OF(shells) ? shells[number].name : NULL;
+}
 
 static enum err write_script(const struct cli *cli, const struct shell *shell, struct buf *out)
 {
@@ -377,7 +382,7 @@ const struct command command_completion = {
     .table = {.command = "completion"},
     .args_min = 1,
     .args_max = 1,
-    .words = shell_names,
+    .word = shell_name,
     .ignores_config = true,
     .run = run,
 };

@@ -605,19 +605,19 @@ static enum cli_exit start(struct launch *launch)
 
 /* ---- the command ---- */
 
+static const char *client_name(size_t number)
+{
+    return number < COUNT_OF(launch_clients) ? launch_clients[number].name : NULL;
+}
+
 static const struct launch_client *find_client(const struct cli *cli)
 {
-    struct buf all;
-
     for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
         if (strcmp(launch_clients[i].name, cli->args[0]) == 0 ||
             (launch_clients[i].alias != NULL && strcmp(launch_clients[i].alias, cli->args[0]) == 0))
             return &launch_clients[i];
-    buf_init(&all, TEXT_BYTES_MAX);
-    for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
-        buf_appendf(&all, "%s%s", i > 0 ? ", " : "", launch_clients[i].name);
-    cli_usage_error(cli, "unknown client \"%s\"; known clients: %s", cli->args[0], buf_str(&all));
-    buf_fini(&all);
+    cli_usage_error(cli, "unknown client \"%s\"; known clients: %s", cli->args[0],
+                    cli_list_words(cli));
     return NULL;
 }
 
@@ -645,5 +645,6 @@ const struct command command_launch = {
     .options_size = sizeof(struct launch_options),
     .args_min = 1,
     .args_max = USER_ARGS_MAX,
+    .word = client_name,
     .run = run,
 };

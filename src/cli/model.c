@@ -365,7 +365,12 @@ static enum cli_exit run(struct cli *cli, const void *arg)
                            cli->args[0]);
 }
 
-static const char *const words[] = {"make", "show", "quantize", NULL};
+static const char *word(size_t number)
+{
+    static const char *const words[] = {"make", "show", "quantize", NULL};
+
+    return words[number];
+}
 
 const struct command command_model = {
     .name = "model",
@@ -375,6 +380,6 @@ const struct command command_model = {
     .options_size = sizeof(struct model_options),
     .args_min = 1,
     .args_max = 4,
-    .words = words,
+    .word = word,
     .run = run,
 };

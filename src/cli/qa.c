@@ -235,6 +235,11 @@ static const char *make_model(struct session *session, const struct kind *kind)
     return NULL;
 }
 
+static const char *kind_name(size_t number)
+{
+    return number < COUNT_OF(kinds) ? kinds[number].name : NULL;
+}
+
 static const struct kind *find_kind(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
@@ -342,10 +347,8 @@ static bool is_known(const char *name, void *arg)
 
     if (find_kind(name) != NULL || split_files(cli, name, &first, &second))
         return true;
-    cli_usage_error(cli,
-                    "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, moe-sliding, "
-                    "moe-hybrid, multi, multi-moe) nor a file nor FILE+FILE",
-                    name);
+    cli_usage_error(cli, "'%s' is neither a scenario (%s) nor a file nor FILE+FILE", name,
+                    cli_list_words(cli));
     return false;
 }
 
@@ -444,5 +447,6 @@ const struct command command_qa = {
     .options_size = sizeof(struct qa_command),
     .args_min = 0,
     .args_max = SCENARIOS_MAX,
+    .word = kind_name,
     .run = run,
 };

@@ -37,6 +37,14 @@ test_bash_commands_and_options() {
     expect_no_offer --fault
     bash_offers hearth model ''
     expect_offer make show
+    bash_offers hearth cache ''
+    expect_offer stats unpin dump
+    bash_offers hearth launch c
+    expect_offer claude codex
+    bash_offers hearth bench ''
+    expect_offer prefix peer fleet
+    bash_offers hearth qa m
+    expect_offer moe-dense multi
     bash_offers hearth help ser
     expect_offer serve
 }
