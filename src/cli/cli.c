@@ -301,6 +301,37 @@ enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...)
     return CLI_EXIT_USAGE;
 }
 
+enum option_source cli_source(const struct cli *cli, const char *name)
+{
+    size_t i = 0;
+
+    while (i < cli->table->count && strcmp(cli->table->options[i].name, name) != 0)
+        i++;
+    assert(i < cli->table->count);
+    return cli->sources[i];
+}
+
+bool cli_is_set(const struct cli *cli, const char *name)
+{
+    return cli_source(cli, name) != OPTION_FROM_TABLE;
+}
+
+volatile sig_atomic_t cli_interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    cli_interrupted = 1;
+}
+
+struct sigaction cli_catch(int signal, int flags)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = flags}, before;
+
+    sigaction(signal, &action, &before);
+    return before;
+}
+
 const char *cli_show_value(struct arena *arena, const struct option_desc *desc, const void *values)
 {
     const char *value = NULL;

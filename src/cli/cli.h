@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -121,6 +122,11 @@ void cli_put_text(const struct cli *cli, const struct buf *text);
 /* Prints the text, or why it could not be written, and frees it. */
 enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text);
 
+/* Lets a signal set cli_interrupted, with flags of sigaction(2). Returns what it did before. A
+ * handler can only access globals; the command clears it before it waits for the next one. */
+extern volatile sig_atomic_t cli_interrupted;
+struct sigaction cli_catch(int signal, int flags);
+
 /* Prints the general help (`hearth --help`), or that of one command, on cli->out. */
 void cli_print_overview(const struct cli_setup *setup, FILE *to);
 enum cli_exit cli_print_help(const struct cli *cli, const struct command *command);
@@ -137,6 +143,10 @@ const struct command *cli_find_command(const struct cli *cli, const char *name);
  * their values live in the arena. */
 enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
                         struct errinfo *info) NODISCARD;
+
+/* Where the setting of an option, which must be one of cli->table, comes from. */
+enum option_source cli_source(const struct cli *cli, const char *name);
+bool cli_is_set(const struct cli *cli, const char *name); /* not by the table */
 
 /* A setting as text, as option_show; in the arena, NULL without memory. */
 const char *cli_show_value(struct arena *arena, const struct option_desc *desc, const void *values);

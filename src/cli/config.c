@@ -81,24 +81,40 @@ bool common_has(struct str name)
     return str_eq(name, STR("no-color"));
 }
 
-/* ---- the INI file ---- */
+/* ---- folders ---- */
 
-/* The user's own file, or NULL with ERR_OK when there is no folder to look in. Its specification
- * says to ignore a relative XDG_CONFIG_HOME. */
-static enum err default_path(const struct cli_setup *setup, struct arena *arena, const char **path,
-                             struct errinfo *info)
+const char folders_key_name[] = "key";
+
+/* $VARIABLE/hearth, else ~/FALLBACK/hearth; NULL: there is neither, or no memory. The specification
+ * says to ignore a variable that is not an absolute path. */
+static const char *home_folder(const struct cli_setup *setup, struct arena *arena,
+                               const char *variable, const char *fallback)
 {
-    const char *base = cli_env(setup, "XDG_CONFIG_HOME"), *home = cli_env(setup, "HOME");
+    const char *base = cli_env(setup, variable), *home = cli_env(setup, "HOME");
 
-    *path = NULL;
     if (base != NULL && base[0] == '/')
-        *path = arena_printf(arena, "%s/hearth/hearth.ini", base);
-    else if (home != NULL && home[0] == '/')
-        *path = arena_printf(arena, "%s/.config/hearth/hearth.ini", home);
-    else
-        return ERR_OK;
-    return *path ? ERR_OK : err_set(info, arena->err, "no memory for the configuration's name");
+        return arena_printf(arena, "%s/hearth", base);
+    return home != NULL && home[0] == '/' ? arena_printf(arena, "%s/%s/hearth", home, fallback)
+                                          : NULL;
 }
+
+const char *folders_state(const struct cli *cli, const char *named)
+{
+    return named != NULL ? named
+                         : home_folder(cli->setup, cli->arena, "XDG_STATE_HOME", ".local/state");
+}
+
+const char *folders_ssd(const struct cli *cli, const char *named)
+{
+    const char *folder;
+
+    if (named != NULL)
+        return strcmp(named, "none") != 0 ? named : NULL;
+    folder = home_folder(cli->setup, cli->arena, "XDG_CACHE_HOME", ".cache");
+    return folder != NULL ? arena_printf(cli->arena, "%s/ssd", folder) : NULL;
+}
+
+/* ---- the INI file ---- */
 
 static enum err read_text(const struct cli_setup *setup, const char *path, struct arena *arena,
                           struct config *config, struct errinfo *info)
@@ -129,11 +145,13 @@ static enum err read_text(const struct cli_setup *setup, const char *path, struc
 enum err config_read(const struct cli_setup *setup, const char *named, struct arena *arena,
                      struct config *config, struct errinfo *info)
 {
-    const char *path = named;
+    const char *folder =
+                   named != NULL ? NULL : home_folder(setup, arena, "XDG_CONFIG_HOME", ".config"),
+               *path = folder != NULL ? arena_printf(arena, "%s/hearth.ini", folder) : named;
 
     *config = (struct config){0};
-    if (path == NULL)
-        TRY(default_path(setup, arena, &path, info));
+    if (arena->err != ERR_OK)
+        return err_set(info, arena->err, "no memory for the configuration's name");
     if (path == NULL)
         return ERR_OK;
     enum err err = read_text(setup, path, arena, config, info);
@@ -142,34 +160,4 @@ enum err config_read(const struct cli_setup *setup, const char *named, struct ar
         return ERR_OK;
     }
     return err;
-}
-
-/* ---- folders ---- */
-
-const char folders_key_name[] = "key";
-
-/* $VARIABLE/hearth, else ~/FALLBACK/hearth. The specification says to ignore a variable that is
- * not an absolute path. */
-static const char *home_folder(const struct cli *cli, const char *variable, const char *fallback)
-{
-    const char *base = cli_env(cli->setup, variable), *home = cli_env(cli->setup, "HOME");
-
-    if (base != NULL && base[0] == '/')
-        return arena_printf(cli->arena, "%s/hearth", base);
-    return home != NULL ? arena_printf(cli->arena, "%s/%s/hearth", home, fallback) : NULL;
-}
-
-const char *folders_state(const struct cli *cli, const char *named)
-{
-    return named != NULL ? named : home_folder(cli, "XDG_STATE_HOME", ".local/state");
-}
-
-const char *folders_ssd(const struct cli *cli, const char *named)
-{
-    const char *folder;
-
-    if (named != NULL)
-        return strcmp(named, "none") != 0 ? named : NULL;
-    folder = home_folder(cli, "XDG_CACHE_HOME", ".cache");
-    return folder != NULL ? arena_printf(cli->arena, "%s/ssd", folder) : NULL;
 }

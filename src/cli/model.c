@@ -286,23 +286,14 @@ static enum cli_exit run_show(struct cli *cli, const struct model_settings *sett
 
 /* ---- quantize ---- */
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
 static bool on_quantized(float done, void *bar)
 {
     progress_part(done, bar);
-    return !interrupted;
+    return !cli_interrupted;
 }
 
 static enum cli_exit run_quantize(struct cli *cli, const struct model_options *options)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
     struct errinfo info = {0};
 
     if (cli->args_count != 4)
@@ -318,8 +309,8 @@ static enum cli_exit run_quantize(struct cli *cli, const struct model_options *o
         .fs = cli->setup->fs,
         .on_progress = on_quantized,
     };
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    cli_catch(SIGINT, 0);
+    cli_catch(SIGTERM, 0);
     const uint64_t start_ns = clock_mono_ns(cli->setup->clock);
     struct progress *bar = cli_progress(cli, "quantizing", PROGRESS_UNIT_NONE);
     quantize.arg = bar;

@@ -1,8 +1,6 @@
 /* run.c: `hearth run [MODEL] [PROMPT]`: the options, and which of its two ways is taken. */
 #include "cli/run.h"
 
-#include <string.h>
-
 #define AT(field) offsetof(struct run_options, field)
 
 static const struct option_desc options_table[] = {
@@ -27,28 +25,13 @@ static const struct option_desc options_table[] = {
     REMOTE_OPTIONS(struct run_options, remote),
 };
 
-static bool is_set(const struct cli *cli, const char *name)
+static enum cli_exit run(struct cli *cli, const void *options)
 {
-    for (size_t i = 0; i < cli->table->count; i++)
-        if (strcmp(cli->table->options[i].name, name) == 0)
-            return cli->sources[i] != OPTION_FROM_TABLE;
-    return false;
-}
-
-static enum cli_exit run(struct cli *cli, const void *values)
-{
-    struct run_options options = *(const struct run_options *)values;
-
-    options.tokens_set = is_set(cli, "predict");
-    options.temperature_set = is_set(cli, "temp");
-    options.top_p_set = is_set(cli, "top-p");
-    options.min_p_set = is_set(cli, "min-p");
-    options.top_k_set = is_set(cli, "top-k");
-    if (!options.raw)
-        return run_chat(cli, &options);
+    if (!((const struct run_options *)options)->raw)
+        return run_chat(cli, options);
     if (cli->args_count < 2)
         return cli_usage_error(cli, "missing argument. Usage: hearth run --raw FILE PROMPT");
-    return run_raw(cli, &options);
+    return run_raw(cli, options);
 }
 
 const struct command command_run = {

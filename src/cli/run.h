@@ -20,9 +20,6 @@ struct run_options {
     int64_t seed;
     const char *system;
     bool ignore_end, raw;
-
-    /* Whether these were set at all; by the command, after parsing. */
-    bool tokens_set, temperature_set, top_p_set, min_p_set, top_k_set;
 };
 
 enum cli_exit run_raw(struct cli *cli, const struct run_options *options);

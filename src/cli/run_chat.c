@@ -52,15 +52,6 @@ struct reply {
     double ttft_ms, speed;
 };
 
-/* Set by Ctrl-C: a signal handler can only access globals. */
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
 /* ---- the server ---- */
 
 static bool is_file(const char *path)
@@ -189,16 +180,19 @@ static enum err find_server(struct chat *chat, struct errinfo *info)
 
 /* ---- one answer ---- */
 
-static void write_sampling(struct json *json, const struct run_options *options)
+static void write_sampling(struct json *json, const struct chat *chat)
 {
-    json_key_uint(json, "max_tokens", options->tokens_set ? options->tokens : CHAT_TOKENS);
-    if (options->temperature_set)
+    const struct run_options *options = chat->options;
+
+    json_key_uint(json, "max_tokens",
+                  cli_is_set(chat->cli, "predict") ? options->tokens : CHAT_TOKENS);
+    if (cli_is_set(chat->cli, "temp"))
         json_key_float(json, "temperature", options->temperature);
-    if (options->top_p_set)
+    if (cli_is_set(chat->cli, "top-p"))
         json_key_float(json, "top_p", options->top_p);
-    if (options->min_p_set)
+    if (cli_is_set(chat->cli, "min-p"))
         json_key_float(json, "min_p", options->min_p);
-    if (options->top_k_set)
+    if (cli_is_set(chat->cli, "top-k"))
         json_key_int(json, "top_k", options->top_k);
     if (options->seed >= 0)
         json_key_int(json, "seed", options->seed);
@@ -220,7 +214,7 @@ static void write_request(const struct chat *chat, struct buf *out)
     json_key_bool(&json, "include_usage", true);
     json_close(&json, '}');
     json_key_bool(&json, "return_progress", true); /* Ctrl-C is noticed between two events */
-    write_sampling(&json, chat->options);
+    write_sampling(&json, chat);
     json_close(&json, '}');
 }
 
@@ -307,7 +301,7 @@ static enum err read_reply(struct reply *reply, struct client *client, struct er
     TRY(client_read_head(client, &head, info));
     if (head.status != 200)
         return read_refusal(client, info);
-    while (!interrupted && !ferror(reply->chat->cli->out)) {
+    while (!cli_interrupted && !ferror(reply->chat->cli->out)) {
         TRY(client_read_event(client, &data, &end, info));
         if (end || str_eq(data, STR("[DONE]")))
             return ERR_OK;
@@ -360,14 +354,13 @@ static enum err exchange(struct reply *reply, struct errinfo *info)
 /* Adds the message and its answer to the conversation. After a failure it is as before. */
 static enum err say(struct chat *chat, struct str text, struct errinfo *info)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND}, old;
     struct reply reply = {.chat = chat};
     size_t before = chat->messages.len;
 
-    interrupted = 0;
+    cli_interrupted = 0;
     buf_init(&reply.text, PROMPT_BYTES_MAX);
     add_message(chat, "user", text);
-    sigaction(SIGINT, &action, &old);
+    struct sigaction old = cli_catch(SIGINT, SA_RESETHAND);
     enum err err = exchange(&reply, info);
     sigaction(SIGINT, &old, NULL);
     if (err == ERR_OK) {
@@ -420,7 +413,7 @@ static enum err read_line(struct buf *out)
 
     for (;;) {
         if (fgets(piece, sizeof(piece), stdin) == NULL) {
-            bool again = errno == EINTR && interrupted;
+            bool again = errno == EINTR && cli_interrupted;
             clearerr(stdin);
             return again ? ERR_CANCELLED : ERR_CLOSED;
         }
@@ -439,7 +432,7 @@ static bool read_prompt(const struct chat *chat, struct buf *prompt)
     for (;;) {
         fputs(prompt->len > 0 ? "... " : ">>> ", chat->cli->out);
         fflush(chat->cli->out);
-        interrupted = 0;
+        cli_interrupted = 0;
         errno = 0;
         enum err err = read_line(prompt);
         if (err == ERR_CLOSED)
@@ -458,12 +451,11 @@ static bool read_prompt(const struct chat *chat, struct buf *prompt)
 /* Until the end of the input. An error ends an answer, not the conversation. */
 static void talk(struct chat *chat)
 {
-    struct sigaction action = {.sa_handler = on_interrupt}, old; /* reading must return */
+    struct sigaction old = cli_catch(SIGINT, 0); /* reading must return */
     struct buf prompt;
     bool end = false;
 
     buf_init(&prompt, PROMPT_BYTES_MAX);
-    sigaction(SIGINT, &action, &old);
     fprintf(chat->cli->err, "/help lists commands, Ctrl-D ends.\n");
     while (!end && read_prompt(chat, &prompt)) {
         struct str text = str_trim(buf_text(&prompt));
@@ -502,7 +494,8 @@ static enum err answer_once(struct chat *chat, struct errinfo *info)
     if (err == ERR_OK)
         err = prompt.len > 0 ? say(chat, prompt, info)
                              : err_set(info, ERR_INVALID, "the prompt is empty");
-    if (err == ERR_OK && interrupted) /* a script must not take half an answer for a whole one */
+    if (err == ERR_OK &&
+        cli_interrupted) /* a script must not take half an answer for a whole one */
         err = err_set(info, ERR_CANCELLED, "interrupted");
     buf_fini(&text);
     return err;

@@ -35,15 +35,6 @@ struct answer {
     uint64_t started_ns, first_ns, ended_ns;
 };
 
-/* Set by Ctrl-C: a signal handler can only access globals. */
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
 static enum err tokenize(struct answer *answer, const char *text, struct errinfo *info)
 {
     size_t max = strlen(text) + 8;
@@ -86,7 +77,7 @@ static enum err prefill(struct answer *answer, struct errinfo *info)
     struct progress *bar = cli_progress(answer->cli, "prefill", PROGRESS_UNIT_TOKENS);
     enum err err = ERR_OK;
 
-    for (uint32_t at = 0; at < schedule.count && err == ERR_OK && !interrupted;) {
+    for (uint32_t at = 0; at < schedule.count && err == ERR_OK && !cli_interrupted;) {
         uint32_t end = schedule_next(&schedule, at);
         struct engine_item item = {answer->seq, answer->prompt + at, end - at,
                                    end == schedule.count};
@@ -95,7 +86,7 @@ static enum err prefill(struct answer *answer, struct errinfo *info)
         progress_update(bar, at, schedule.count);
     }
     progress_finish(&bar, err == ERR_OK);
-    if (err == ERR_OK && interrupted)
+    if (err == ERR_OK && cli_interrupted)
         err = err_set(info, ERR_CANCELLED, "interrupted");
     return err;
 }
@@ -107,9 +98,9 @@ static void print_piece(struct answer *answer, struct buf *piece)
     buf_clear(piece);
 }
 
-static uint64_t tokens_max(const struct run_options *options)
+static uint64_t tokens_max(const struct answer *answer)
 {
-    return options->tokens_set ? options->tokens : RAW_TOKENS;
+    return cli_is_set(answer->cli, "predict") ? answer->options->tokens : RAW_TOKENS;
 }
 
 static enum err generate(struct answer *answer, struct buf *piece, struct errinfo *info)
@@ -120,7 +111,7 @@ static enum err generate(struct answer *answer, struct buf *piece, struct errinf
 
     detok_init(&detok, engine, false);
     /* An answer that can no longer be written is not worth computing. */
-    while (answer->generated < tokens_max(answer->options) && !interrupted &&
+    while (answer->generated < tokens_max(answer) && !cli_interrupted &&
            !ferror(answer->cli->out)) {
         TRY(sampler_pick(answer->sampler, 0, &pick, info));
         if (answer->generated == 0)
@@ -189,9 +180,7 @@ enum cli_exit run_raw(struct cli *cli, const struct run_options *settings)
     if (status != CLI_EXIT_OK)
         return status;
     /* A second one kills. SA_RESTART: a write that waits for a slow reader must not fail. */
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
-                     old;
-    sigaction(SIGINT, &action, &old);
+    struct sigaction old = cli_catch(SIGINT, SA_RESETHAND | SA_RESTART);
     enum err err = answer_prompt(&answer, cli->args[1], &info);
     sigaction(SIGINT, &old, NULL);
     if (err == ERR_OK)

@@ -62,21 +62,13 @@ static void reload_certificate(const struct serve_wait *wait)
 }
 
 /* Settings of the command line and the environment still take precedence. */
-static bool is_of_the_file(const struct cli *cli, const char *option)
-{
-    for (size_t i = 0; i < cli->table->count; i++)
-        if (strcmp(cli->table->options[i].name, option) == 0)
-            return cli->sources[i] <= OPTION_FROM_SECTION;
-    return false;
-}
-
 static void reload_log_level(const struct cli *cli)
 {
     struct errinfo info = {0};
     struct arena arena;
     struct cli again;
 
-    if (cli->config == NULL || !is_of_the_file(cli, "log-level"))
+    if (cli->config == NULL || cli_source(cli, "log-level") > OPTION_FROM_SECTION)
         return;
     arena_init(&arena, ARENA_BYTES_MAX);
     if (cli_read_again(cli, &arena, &again, &info) == ERR_OK) {
