@@ -159,8 +159,8 @@ enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info) N
  * not. For starting a server. */
 enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 
-/* Reports the progress of every load; set it before the first one. NULL ends it. On the loader's
- * thread. */
+/* Reports the progress of every load, on the loader's thread; set it before the first one. NULL ends
+ * it. Until then failed loads are not logged: the caller waits for them. */
 void pool_on_progress(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
                       void *arg);
 

@@ -185,8 +185,9 @@ static void fail_locked(struct pool *pool, struct pool_entry *entry, const struc
     entry->failed_ns = clock_mono_ns(pool->clock);
     entry->by_hand = false;
     pool_set_state_locked(pool, entry, POOL_FAILED);
-    LOG_WARN(pool->options.log, "models", "cannot be loaded", LOG_STR("model", entry->spec.name),
-             LOG_STR("error", info->text));
+    if (pool->progress_fn == NULL) /* a server that starts reports it itself (pool_wait_ready) */
+        LOG_WARN(pool->options.log, "models", "cannot be loaded",
+                 LOG_STR("model", entry->spec.name), LOG_STR("error", info->text));
     finish_waits_locked(pool, entry);
 }
 

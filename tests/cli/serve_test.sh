@@ -201,6 +201,14 @@ test_what_is_missing_is_said() {
 }
 
 # It serves all the same, and says why nothing is stored, and what to do.
+test_a_failed_start_is_said_once() {
+    echo 'no model at all' >m.gguf
+    run "$HEARTH" serve m.gguf --port 0 --state-dir state --ssd-dir none
+    expect_status 1
+    expect_err 'hearth serve: m.gguf has only 16 bytes: it is not a model'
+    [ "$(grep -c 'it is not a model' "$scratch/err")" = 1 ] || fail 'it is said twice'
+}
+
 test_a_full_disk() {
     make_model
     start --ssd-dir "$PWD/ssd" --ssd-free 100TiB
