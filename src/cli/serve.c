@@ -483,8 +483,7 @@ static enum cli_exit open_api(struct server *server)
                   .key = server->store.key,
                   .seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL},
         .cache = server->store.cache,
-        .discover_ms =
-            options->shared != NULL ? (uint32_t)(options->shared_wait_ns / NS_PER_MS) : 0,
+        .discover_ms = server->store.shared_wait_ms,
         .memory = server->memory,
         .public_metrics = options->public_metrics,
         .version = HEARTH_VERSION,
@@ -574,7 +573,6 @@ static void print_banner(struct server *server)
     struct serve_place place = {
         .host = options->host,
         .port = http_server_port(server->http),
-        .model = server->models.list[0].name,
         .models = &server->models,
         .keys = options->keys.count > 0 || options->key_file != NULL,
         .tls = options->tls_cert != NULL,

@@ -95,8 +95,10 @@ struct serve_store {
     uint32_t shared_wait_ms;       /* 0: there is no shared store */
 };
 
-/* The memory ceiling: --max-memory, or derived from the machine. *guessed: the latter. */
-uint64_t serve_ceiling(const struct serve_options *options, bool *guessed);
+/* The memory ceiling: --max-memory, or derived from the machine; and how much of it is the RAM
+ * tier's. */
+uint64_t serve_ceiling(const struct serve_options *options);
+uint64_t serve_ram_bytes(const struct serve_options *options);
 
 /* The account under it; its RAM tier is the store's. */
 struct memory *serve_memory_open(const struct cli *cli, const struct serve_options *options,
@@ -158,7 +160,6 @@ enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
 struct serve_place {
     const char *host; /* as bound; a path ending in .sock is a local socket */
     uint16_t port;
-    const char *model;
     const struct serve_models *models;
     bool keys; /* are wanted */
     bool tls;

@@ -27,8 +27,9 @@ static void print_model(FILE *out, const struct serve_place *place,
 
     fprintf(out,
             "\nhearth serves %s (%s, %s), loaded in %.1f s: %u tokens of context, %u sequences\n",
-            place->model, facts->description, kind_set_names(facts->kinds, kinds, sizeof(kinds)),
-            load_s, facts->context, facts->sequences);
+            place->models->list[0].name, facts->description,
+            kind_set_names(facts->kinds, kinds, sizeof(kinds)), load_s, facts->context,
+            facts->sequences);
 }
 
 /* They are loaded on first use. */

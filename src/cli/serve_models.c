@@ -91,19 +91,6 @@ static const char *find_file(struct reading *reading, const char *name)
     return NULL;
 }
 
-/* Downloads a model of --hf-repo that is not there: the only way in which a server fetches one. */
-static bool pull(struct reading *reading, const char *name)
-{
-    char pulled[MODEL_FILE_PATH_BYTES];
-    struct errinfo info = {0};
-    const char *path;
-
-    enum err err = cli_find_model(reading->cli, NULL, name, &path, &info);
-    if (err == ERR_NOT_FOUND)
-        err = pull_model(reading->cli, name, pulled, &info);
-    return err == ERR_OK || complain(reading, err, &info);
-}
-
 static bool is_taken(const struct serve_models *models, const char *name)
 {
     for (size_t i = 0; i < models->count; i++)
@@ -159,6 +146,22 @@ static void add_spelled(struct reading *reading, const char *text, const char *a
         alias = text;
     if (path != NULL)
         add(reading, alias, path);
+}
+
+/* A model of --hf-repo, downloaded unless it is there: the only way in which a server fetches one. */
+static void add_pulled(struct reading *reading, const char *name, const char *alias)
+{
+    char pulled[MODEL_FILE_PATH_BYTES];
+    const char *path = pulled;
+    struct errinfo info = {0};
+
+    enum err err = cli_find_model(reading->cli, NULL, name, &path, &info);
+    if (err == ERR_NOT_FOUND)
+        err = pull_model(reading->cli, name, pulled, &info);
+    if (err == ERR_OK)
+        add(reading, alias, path);
+    else
+        complain(reading, err, &info);
 }
 
 static void add_from_dir(const char *name, const char *path, void *arg)
@@ -278,9 +281,7 @@ static void set_sequences(struct model_settings *settings, bool exact)
 static uint64_t room_of(const struct serve_options *options)
 {
     struct backend_memory device = {0, 0};
-    bool guessed;
-    uint64_t ceiling = serve_ceiling(options, &guessed);
-    uint64_t ram = options->ram_bytes > 0 ? options->ram_bytes : ceiling / 4;
+    uint64_t ceiling = serve_ceiling(options), ram = serve_ram_bytes(options);
 
     if (options->model.gpu_layers != 0) {
         backend_init(options->model.backends);
@@ -371,8 +372,7 @@ static void read_all(struct reading *reading)
         add_spelled(reading, cli->args[i], alias);
     for (size_t i = 0; i < options->pulled.count && reading->status == CLI_EXIT_OK;
          i++, alias = NULL)
-        if (pull(reading, options->pulled.items[i]))
-            add_spelled(reading, options->pulled.items[i], alias);
+        add_pulled(reading, options->pulled.items[i], alias);
     for (size_t i = 0; i < options->models.count && reading->status == CLI_EXIT_OK;
          i++, alias = NULL)
         add_spelled(reading, options->models.items[i], alias);
@@ -500,8 +500,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
 
 static uint64_t memory_of(const struct serve_models *models)
 {
-    bool guessed;
-    uint64_t ceiling = serve_ceiling(models->options, &guessed), cache = models->store->ram_bytes;
+    uint64_t ceiling = serve_ceiling(models->options), cache = models->store->ram_bytes;
 
     if (models->options->models_bytes > 0 || models->count == 1)
         return models->options->models_bytes;

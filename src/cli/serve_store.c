@@ -49,12 +49,16 @@ enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes *
 
 /* ---- how much memory the server may use ---- */
 
-uint64_t serve_ceiling(const struct serve_options *options, bool *guessed)
+uint64_t serve_ceiling(const struct serve_options *options)
 {
-    *guessed = options->model.memory_max == 0;
-    if (!*guessed)
+    if (options->model.memory_max > 0)
         return options->model.memory_max;
     return guard_ceiling_of(sysinfo_memory_total(), sysinfo_memory_available());
+}
+
+uint64_t serve_ram_bytes(const struct serve_options *options)
+{
+    return options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options) / 4;
 }
 
 static uint64_t process_bytes(void *arg)
@@ -75,13 +79,14 @@ struct memory *serve_memory_open(const struct cli *cli, const struct serve_optio
     struct memory_options memory = {
         .cache = store->cache,
         .ram_bytes = store->ram_bytes,
+        .ceiling = serve_ceiling(options),
+        .guessed = options->model.memory_max == 0,
         .process = process_bytes,
         .available = available_bytes,
         .clock = cli->setup->clock,
         .log = cli->log,
     };
 
-    memory.ceiling = serve_ceiling(options, &memory.guessed);
     /* Shares are promised: the RAM tier is not made smaller than twice their sum. */
     for (size_t i = 0; i < options->shares.count; i++)
         memory.ram_floor += 2 * shares[i].bytes;
@@ -247,11 +252,9 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
                        const struct serve_options *options)
 {
     char message[HEARTH_MESSAGE_BYTES];
-    bool guessed;
     struct hearth_options cache = {
         .struct_size = sizeof(cache),
-        .ram_bytes =
-            options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
+        .ram_bytes = serve_ram_bytes(options),
         .block_tokens = (uint32_t)options->block_tokens,
         .tail_bytes = options->tail_bytes,
         .snapshot_bytes = options->snapshot_bytes,

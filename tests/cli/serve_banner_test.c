@@ -14,7 +14,7 @@ static char *banner(const struct engine_facts *facts, size_t models_count, bool 
 {
     struct serve_model list[2] = {{.name = "first"}, {.name = "second"}};
     struct serve_models models = {.list = list, .count = models_count};
-    struct serve_place place = {.host = "127.0.0.1", .port = 1, .model = "m", .models = &models};
+    struct serve_place place = {.host = "127.0.0.1", .port = 1, .models = &models};
     /* The cache itself is not looked at. */
     struct serve_store store = {.cache = cached ? (void *)&models : NULL, .ram_bytes = 1 << 30};
     struct cli cli = {0};
