@@ -138,13 +138,11 @@ endif
 
 ifdef DEPS_MODE
 pkg_cflags := $(llama_cflags) $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_prompt) $(LIBS_http) $(LIBS_engine) $(LIBS_test)))
-libs_base   = $(shell $(pkg) --libs $(LIBS_base))
-libs_prompt = $(shell $(pkg) --libs $(LIBS_prompt))
-libs_http   = $(shell $(pkg) --libs $(LIBS_http))
-libs_engine = $(if $(LLAMA),$(llama_libs),$(shell $(pkg) --libs $(LIBS_engine)))
-libs_test   = $(shell $(pkg) --libs $(LIBS_test))
-LIBS       := $(sysfirst) $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
-LIBS_T     := $(libs_test)
+libs_base   := $(shell $(pkg) --libs $(LIBS_base))
+libs_prompt := $(shell $(pkg) --libs $(LIBS_prompt))
+libs_http   := $(shell $(pkg) --libs $(LIBS_http))
+libs_engine := $(if $(LLAMA),$(llama_libs),$(shell $(pkg) --libs $(LIBS_engine)))
+LIBS_T      := $(shell $(pkg) --libs $(LIBS_test))
 endif
 
 # xxHash chooses vector code at run time through functions that only x86 builds of the library have.
@@ -157,10 +155,8 @@ endif
 ifdef need_deps
 mtmd := $(shell printf '\043include <mtmd-helper.h>\nint main(void) { return &mtmd_tokenize_from_parts == 0; }' | \
     $(CC) $(sysflags) $(llama_cflags) $(ldflags) -x c -o /dev/null - -lmtmd $(libs_engine) 2>/dev/null && echo 1)
-ifdef mtmd
-LIBS := $(sysfirst) -lmtmd $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
 endif
-endif
+LIBS := $(sysfirst) $(if $(mtmd),-lmtmd) $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
 
 # ---- flags -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +216,6 @@ $(B)/%.o: %.c $(B)/flags
 	$(call step,CC,$<)
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o $(B)/src/cli/man.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
 $(B)/src/cli/bench_drafts.o: bench/edits.jsonl # .incbin
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 $(B)/src/engine/backend.o $(B)/src/engine/projector.o: defines += $(if $(mtmd),-DHEARTH_MTMD)
@@ -275,10 +270,12 @@ $(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
 
 TIMEOUT ?= $(if $(SAN),600)
 tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIONS)
+# What suites find in their environment.
+test_env = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_GGML='$(DEPS_BACKENDS)' \
+    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds; a sanitizer needs more. Several tests install at the same time: what they share is made before.
 test: all $(suites) $(B)/tests/run $(B)/tests/worker $(B)/tests/libcuda.so.1 $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
-	    HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' HEARTH_GGML='$(DEPS_BACKENDS)' \
+	@$(test_env) CC='$(CC)' HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
 ifdef COV
 	@tools/coverage.sh $(B)
@@ -291,7 +288,7 @@ test: .deps/vulkan/shaders/warm
 .deps/vulkan/shaders/warm: | $(vulkan_suite) $(B)/models.stamp
 	$(call step,WARM,.deps/vulkan/shaders)
 	@mkdir -p $(@D)
-	@HEARTH_BUILD=$(CURDIR)/$(B) $(vulkan_suite) >/dev/null 2>&1 || true
+	@$(test_env) $(vulkan_suite) >/dev/null 2>&1 || true
 	@touch $@
 endif
 
@@ -323,7 +320,7 @@ format: ## lay the C sources out with clang-format
 ROUNDS ?= 20
 fidelity_suites := $(filter-out %/families_test,$(filter $(B)/tests/fidelity/%,$(suites)))
 fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/fidelity/families_test $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones, and a table of all architectures (ROUNDS=, FAMILY=)
-	@export HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_GGML='$(DEPS_BACKENDS)'; status=0; \
+	@export $(test_env); status=0; \
 	HEARTH_FIDELITY_ROUNDS=$(ROUNDS) $(B)/tests/run --timeout 3600 $(fidelity_suites) || status=1; \
 	HEARTH_FIDELITY_TABLE=$(FAMILY) $(B)/tests/fidelity/families_test --run test_table && exit $$status
 
@@ -340,42 +337,40 @@ formats: $(B)/tests/chat/template_learn_test ## read back what the chat template
 FILES ?= 500
 damaged_suite := $(B)/tests/scenario/aborts_test
 damaged: $(B)/hearth $(damaged_suite) $(B)/models.stamp ## ask for damaged model files, with and without --isolate (FILES=500)
-	@for how in '' _isolated; do HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_DAMAGED=$(FILES) \
+	@for how in '' _isolated; do $(test_env) HEARTH_DAMAGED=$(FILES) \
 	    $(damaged_suite) --run test_damaged_files$$how || exit 1; done
 
 # N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
 N ?= 100000
 malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malformed_test)
 malformed: $(B)/hearth $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_MALFORMED_N=$(N) \
-	    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') $(B)/tests/run --timeout 7200 $(malformed_suites)
+	@$(test_env) HEARTH_MALFORMED_N=$(N) $(B)/tests/run --timeout 7200 $(malformed_suites)
 
 # Whether times to the first token, and of endpoints that read text, tell a tenant what another one has asked: PAIRS pairs, and a statistical test of them.
 PAIRS ?= 2000
 timing_suites := $(B)/tests/sched/timing_test $(B)/tests/serve/timing_test
 timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
-	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
+	@$(test_env) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
 
 LIES ?= 10000
 lies: $(B)/tests/cache/discover_test $(B)/tests/run ## a shared store that lies, LIES=10000 times
-	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_LIES=$(LIES) $(B)/tests/cache/discover_test --run test_lies
+	@$(test_env) HEARTH_LIES=$(LIES) $(B)/tests/cache/discover_test --run test_lies
 
 # Servers and a cluster of Valkey, which fails in every way while conversations move. N times each; about 20 s on two cores.
 fleet: N = 3
 fleet: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers and a Valkey cluster: kills, fail-over, resharding, full, N=3 times
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_ROUNDS=$(N) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
-	    $(B)/tests/soak/fleet_test --run test_faults
+	@$(test_env) HEARTH_FLEET_ROUNDS=$(N) $(B)/tests/soak/fleet_test --run test_faults
 
 # On a quiet machine: GET and SET beside valkey-benchmark; a restore from the store, from RAM, and computing; hit rates of one server and of three.
 fleet-figures: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## figures of a fleet (docs/fleet.md), on a quiet machine
 	@$(B)/hearth bench fleet
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_figures
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_beside
+	@$(test_env) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_figures
+	@$(test_env) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_beside
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread, threads are checked as well.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)
 stress: $(stress_suites) ## the random suites of the cache, one seed after the other (HEARTH_STRESS_S=, SAN=)
-	@HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') tools/stress.sh $(B)
+	@$(test_env) tools/stress.sh $(B)
 
 # libFuzzer where clang has it, else the driver of our own with gcc; both with the address sanitizer. FUZZ_SECONDS is per target, ONLY=name
 # takes some of them. What libFuzzer learns stays below build/; a finding is a file there, to be fixed and then kept in fuzz/corpus/<name>.
@@ -396,36 +391,34 @@ fuzz-run: $(fuzz_wanted:%=$(B)/fuzz/%_fuzz)
 else
 fuzz-run: $(fuzz_wanted:%=$(B)/tests/fuzz/%_test)
 	@for name in $(fuzz_wanted); do echo "fuzz $$name, driver, $(FUZZ_SECONDS) s" && \
-	    HEARTH_BUILD=$(B) $(B)/tests/fuzz/$${name}_test --seconds $(FUZZ_SECONDS) || exit 1; done
+	    $(test_env) $(B)/tests/fuzz/$${name}_test --seconds $(FUZZ_SECONDS) || exit 1; done
 endif
 
 # The long proof of the disk: what takes too long for `make test`, with bounded defaults. Seeds and tables are printed as they come.
-disk_run = HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 faults: $(B)/tests/tier/ssd_faults_test ## every file call of the disk tier fails in every way; prints the table
-	@$(disk_run) HEARTH_SSD_FAULTS=1 $<
+	@$(test_env) HEARTH_SSD_FAULTS=1 $<
 
 kills: N = 1000
 kills: $(B)/tests/tier/ssd_kills_test ## SIGKILL in every write, rename and unlink of five workloads, and N= random ones
-	@$(disk_run) HEARTH_KILLS=$(N) $<
+	@$(test_env) HEARTH_KILLS=$(N) $<
 
 powerloss: N = 100000
 powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ## N= images of a disk that lost its power
-	@for suite in $^; do $(disk_run) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
+	@for suite in $^; do $(test_env) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
 
 # The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are also in soak.json.
-soak_run = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 SOAK_MINUTES ?= 10
 soak: $(B)/hearth $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
-	@$(soak_run) $(if $(SOAK_PARK),HEARTH_SOAK_PARK=1) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
+	@$(test_env) $(if $(SOAK_PARK),HEARTH_SOAK_PARK=1) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
 	    nice -n 5 $(B)/tests/soak/soak_test
 
 soak-streams: N = 10000
 soak-streams: $(B)/hearth $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
-	@$(soak_run) HEARTH_SOAK_STREAMS=64 HEARTH_SOAK_IDLE=1000 HEARTH_SOAK_DISCONNECTS=$(N) nice -n 5 $(B)/tests/soak/streams_test
+	@$(test_env) HEARTH_SOAK_STREAMS=64 HEARTH_SOAK_IDLE=1000 HEARTH_SOAK_DISCONNECTS=$(N) nice -n 5 $(B)/tests/soak/streams_test
 
 soak-kills: N = 100
 soak-kills: $(B)/hearth $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
-	@$(soak_run) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
+	@$(test_env) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
 
 bench: $(B)/hearth ## run the micro-benchmarks
 	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done
