@@ -43,9 +43,9 @@ bool bench_is_micro(const char *name) NODISCARD;
 const char *bench_micro_name(size_t number); /* NULL after the last */
 enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) NODISCARD;
 
-/* Sets the number of steps (0 = unknown), and counts one as done. */
 /* Prints a line to standard error at once: a row that was measured, before the table is whole. */
 void bench_tell(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
+/* Sets the number of steps (0 = unknown), and counts one as done. */
 void bench_expect(struct bench *bench, const char *label, uint64_t steps);
 void bench_step(struct bench *bench);
 

@@ -104,7 +104,6 @@ struct question {
     size_t count;
     const char *grammar, *prediction; /* NULL: none */
     uint32_t tokens;
-    struct buf *text; /* NULL: the answer is not needed */
 };
 
 /* Asks; *out has the time per token after the first. */
@@ -131,8 +130,6 @@ static bool say(struct side *side, const struct question *question, struct outco
         out->tokens = tokens;
         out->accepted = (double)MAX(result.accepted, 0);
     }
-    if (question->text != NULL)
-        buf_append(question->text, buf_str(&result.text), result.text.len);
     if (answered && !good)
         err_set(&side->error, ERR_ENGINE, "status %d, %d tokens: %s", result.status,
                 (int)result.generated, result.error);
@@ -143,16 +140,15 @@ static bool say(struct side *side, const struct question *question, struct outco
 /* One token: the prompt is cached then, so that only decoding is measured. */
 static bool prepare(struct side *side, const struct ask_message *messages, size_t count)
 {
-    return say(side, &(struct question){messages, count, NULL, NULL, 1, NULL}, NULL);
+    return say(side, &(struct question){messages, count, NULL, NULL, 1}, NULL);
 }
 
 static bool chat(struct side *side, const struct ask_message *messages, size_t count,
-                 struct buf *text, struct outcome *out)
+                 struct outcome *out)
 {
-    return say(side,
-               &(struct question){messages, count, NULL, NULL,
-                                  (uint32_t)side->bench->options->tokens, text},
-               out);
+    uint32_t tokens = (uint32_t)side->bench->options->tokens;
+
+    return say(side, &(struct question){messages, count, NULL, NULL, tokens}, out);
 }
 
 static struct buf words(size_t bytes, uint64_t seed)
@@ -170,7 +166,7 @@ static bool nothing(struct side *side, struct outcome *out)
 {
     struct buf prompt = words(PROMPT_BYTES, side->seed);
     const struct ask_message message = {"user", buf_str(&prompt)};
-    bool good = prepare(side, &message, 1) && chat(side, &message, 1, NULL, out);
+    bool good = prepare(side, &message, 1) && chat(side, &message, 1, out);
 
     buf_fini(&prompt);
     return good;
@@ -252,12 +248,9 @@ static bool edit_prepare(struct side *side, struct edit *edit)
 
 static bool edit_force(struct side *side, const struct edit *edit, struct outcome *out)
 {
-    const struct question question = {edit->messages,
-                                      edit->count,
-                                      buf_str(&edit->grammar),
+    const struct question question = {edit->messages, edit->count, buf_str(&edit->grammar),
                                       edit->prediction.len > 0 ? buf_str(&edit->prediction) : NULL,
-                                      edit->tokens,
-                                      NULL};
+                                      edit->tokens};
 
     return say(side, &question, out);
 }
@@ -317,8 +310,7 @@ static bool branch(struct side *side, struct outcome *out)
     const struct ask_message messages[] = {
         fresh.messages[0], {"assistant", buf_str(&fresh.answer)}, {"user", "and then"}};
     bool good = edit_prepare(side, &fresh) && edit_force(side, &fresh, out) &&
-                chat(side, messages, COUNT_OF(messages), NULL, out) &&
-                edit_force(side, &fresh, out);
+                chat(side, messages, COUNT_OF(messages), out) && edit_force(side, &fresh, out);
     edit_end(&fresh);
     return good;
 }
