@@ -443,7 +443,7 @@ static enum err find_folder(const struct hub *hub, const char *name, struct repo
 
     if (!resolve_split_hub(str_from(name), &repo->user, &repo->name, &repo->quant))
         return err_set(info, ERR_INVALID, "%s: expected user/repo or user/repo:QUANT", name);
-    if (!resolve_hub_root(&hub->where, root))
+    if (!resolve_hub_root(&hub->where, &(size_t){0}, root))
         return err_set(info, ERR_INVALID, "neither HF_HOME nor HOME says where models go");
     if (snprintf(repo->folder, sizeof(repo->folder), "%s/models--" STR_FMT "--" STR_FMT, root,
                  STR_ARG(repo->user), STR_ARG(repo->name)) >= (int)sizeof(repo->folder) / 2)
@@ -539,21 +539,44 @@ static void list_repo(const char *name, unsigned char d_type, void *arg)
         listing->err = ERR_OK;
 }
 
+/* The models of listing->root; a cache that does not exist has none. */
+static enum err list_root(struct listing *listing)
+{
+    const struct file_sys *fs = listing->hub->where.fs;
+    int dir;
+
+    enum err err = file_open_dir(fs, listing->root, false, &dir, listing->info);
+    if (err != ERR_OK)
+        return err == ERR_NOT_FOUND ? ERR_OK : err;
+    err = file_list(fs, dir, list_repo, listing, listing->info);
+    file_close(fs, &dir);
+    return err == ERR_OK ? listing->err : err;
+}
+
+/* Whether an earlier place is the same folder: HOME may be that of XDG_CACHE_HOME. */
+static bool was_listed(const struct hub *hub, size_t place, const char *root)
+{
+    char earlier[MODEL_FILE_PATH_BYTES];
+
+    for (size_t at = 0; resolve_hub_root(&hub->where, &at, earlier) && at < place;)
+        if (strcmp(earlier, root) == 0)
+            return true;
+    return false;
+}
+
 enum err hub_list(const struct hub *hub,
                   void (*fn)(const char *repo, const char *file, uint64_t bytes, void *arg),
                   void *arg, struct errinfo *info)
 {
     struct listing listing = {.hub = hub, .fn = fn, .arg = arg, .info = info};
-    int dir;
+    size_t place = 0;
 
-    if (!resolve_hub_root(&hub->where, listing.root))
-        return err_set(info, ERR_INVALID, "neither HF_HOME nor HOME says where models are");
-    enum err err = file_open_dir(hub->where.fs, listing.root, false, &dir, info);
-    if (err != ERR_OK)
-        return err == ERR_NOT_FOUND ? ERR_OK : err;
-    err = file_list(hub->where.fs, dir, list_repo, &listing, info);
-    file_close(hub->where.fs, &dir);
-    return err == ERR_OK ? listing.err : err;
+    while (resolve_hub_root(&hub->where, &place, listing.root))
+        if (!was_listed(hub, place, listing.root))
+            TRY(list_root(&listing));
+    return listing.root[0] != '\0'
+               ? ERR_OK
+               : err_set(info, ERR_INVALID, "neither HF_HOME nor HOME says where models are");
 }
 
 /* Folders that are empty now, from the inside out; others stay. */

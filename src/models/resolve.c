@@ -418,13 +418,15 @@ static const struct {
     {"HOME", "/.cache/huggingface/hub"},
 };
 
-bool resolve_hub_root(const struct resolve_options *options, char out[MODEL_FILE_PATH_BYTES])
+bool resolve_hub_root(const struct resolve_options *options, size_t *place,
+                      char out[MODEL_FILE_PATH_BYTES])
 {
-    for (size_t i = 0; i < COUNT_OF(places); i++) {
-        const char *value = env(options, places[i].variable);
-        if (value != NULL)
-            return snprintf(out, MODEL_FILE_PATH_BYTES, "%s%s", value, places[i].below) <
-                   MODEL_FILE_PATH_BYTES;
+    while (*place < COUNT_OF(places)) {
+        const char *value = env(options, places[*place].variable),
+                   *below = places[(*place)++].below;
+        if (value != NULL &&
+            snprintf(out, MODEL_FILE_PATH_BYTES, "%s%s", value, below) < MODEL_FILE_PATH_BYTES)
+            return true;
     }
     return false;
 }
@@ -439,13 +441,10 @@ static enum err use_hugging_face(const struct resolve_options *options, struct s
     if (!resolve_split_hub(name, &user, &repo, &quant))
         return err_set(info, ERR_NOT_FOUND, STR_FMT " is not of the form user/repo", STR_ARG(name));
     snprintf(folder, sizeof(folder), "models--" STR_FMT "--" STR_FMT, STR_ARG(user), STR_ARG(repo));
-    for (size_t i = 0; i < COUNT_OF(places); i++) {
-        const char *value = env(options, places[i].variable);
+    for (size_t place = 0; resolve_hub_root(options, &place, root);) {
         struct search search = {.quant = quant.len > 0 ? quant : STR(RESOLVE_QUANT_DEFAULT),
                                 .named = quant.len > 0};
-        if (value != NULL &&
-            snprintf(root, sizeof(root), "%s%s", value, places[i].below) < (int)sizeof(root) &&
-            search_hub(options->fs, root, folder, &search, out, info) == ERR_OK)
+        if (search_hub(options->fs, root, folder, &search, out, info) == ERR_OK)
             return ERR_OK;
     }
     return err_set(info, ERR_NOT_FOUND, STR_FMT " is not in the cache", STR_ARG(name));

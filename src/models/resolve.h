@@ -69,8 +69,10 @@ enum err resolve_list(const struct file_sys *fs, const char *dir,
 
 #define RESOLVE_QUANT_DEFAULT "Q4_K_M"
 
-/* The folder of the cache that this user's environment names; false: it names none. */
-bool resolve_hub_root(const struct resolve_options *options, char out[MODEL_FILE_PATH_BYTES]);
+/* The next folder of the cache that this user's environment names, in order of preference; false:
+ * there is none. *place is 0 before the first call. */
+bool resolve_hub_root(const struct resolve_options *options, size_t *place,
+                      char out[MODEL_FILE_PATH_BYTES]);
 /* "user/repo[:QUANT]"; false when it is not of that form. Without QUANT, `quant` is empty. */
 bool resolve_split_hub(struct str name, struct str *user, struct str *repo, struct str *quant);
 /* The snapshot of a repository's folder that is current. */

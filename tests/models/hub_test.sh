@@ -23,7 +23,7 @@ start_hub() {
     hub=$!
     await 'the port' test -s port
     HF_ENDPOINT=http://127.0.0.1:$(cat port)
-    export HF_ENDPOINT HF_HUB_CACHE=$PWD/hub
+    export HF_ENDPOINT HF_HUB_CACHE=$PWD/hub HOME=$PWD/home
     unset HF_TOKEN LLAMA_CACHE http_proxy HTTP_PROXY
 }
 
@@ -73,6 +73,20 @@ test_pull_list_rm() {
     expect_status 0
     expect_no_out
     expect_err "no models; download one with 'hearth pull"
+}
+
+# `serve` and `rm` find a model in every cache, so `list` shows them all, and each once.
+test_list_shows_every_cache() {
+    other=home/.cache/huggingface/hub/models--user--other-GGUF/snapshots/1
+    export HF_HUB_CACHE=$PWD/hub XDG_CACHE_HOME=$PWD/home/.cache HOME=$PWD/home
+    unset LLAMA_CACHE HF_HOME HUGGINGFACE_HUB_CACHE
+    mkdir -p $root/snapshots/1 $other
+    make_model qwen3 $root/snapshots/1/tiny-Q4_K_M.gguf
+    make_model qwen3 $other/other-Q4_K_M.gguf
+    run "$HEARTH" list
+    expect_status 0
+    expect_out tiny-Q4_K_M.gguf
+    [ "$(grep -c other-Q4_K_M.gguf "$scratch/out")" = 1 ] || fail 'the other cache is not listed once'
 }
 
 # A name is found in any case and in every cache, so that is where it is removed.
