@@ -119,14 +119,14 @@ static void carry_over(struct text_run *run, const struct chat_text *whole,
     while (run->spans_passed < whole->span_count &&
            whole->spans[run->spans_passed].end <= segment->begin)
         run->spans_passed++;
-    for (size_t i = run->spans_passed; i < whole->span_count; i++) {
+    for (size_t i = run->spans_passed;
+         i < whole->span_count && whole->spans[i].begin < segment->end; i++) {
         size_t begin = MAX(whole->spans[i].begin, segment->begin);
         size_t end = MIN(whole->spans[i].end, segment->end);
 
-        if (begin >= end)
-            break;
-        run->spans[run->text.span_count++] =
-            (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
+        if (begin < end)
+            run->spans[run->text.span_count++] =
+                (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
     }
     for (size_t *i = &run->marks_taken; *i < whole->mark_count; (*i)++) {
         struct mark mark = whole->marks[*i];
