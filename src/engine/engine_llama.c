@@ -129,7 +129,9 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
     llama_memory_seq_rm(llama->memory, seq, -1, -1);
     cells_cut(&llama->cells, seq, 0);
     llama->shares[seq] = false;
-    if ((llama->tainted || llama->cells.lost) && seqs_live_count(&engine->seqs) <= 1) {
+    /* This one may be broken, and then it is not among the live ones. */
+    uint32_t others = seqs_live_count(&engine->seqs) - seqs_live(&engine->seqs, seq);
+    if ((llama->tainted || llama->cells.lost) && others == 0) {
         llama_memory_clear(llama->memory, llama->tainted);
         cells_reset(&llama->cells);
         llama->tainted = llama->lost = false;

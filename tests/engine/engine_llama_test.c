@@ -306,6 +306,64 @@ static void test_abort_breaks_what_cannot_be_cut(void **state)
     abort_and_go_on("qwen35", false);
 }
 
+struct aborter {
+    struct engine *engine; /* NULL: nothing is aborted */
+};
+
+static void abort_at_once(void *arg)
+{
+    const struct aborter *aborter = arg;
+
+    if (aborter->engine != NULL)
+        engine_abort(aborter->engine);
+}
+
+/* The next token of the sequence. */
+static void keep_next(struct engine *engine, seq_id seq, float *logits)
+{
+    token_id next = 'n';
+
+    assert_ok(run_one(engine, seq, &next, 1, NULL));
+    memcpy(logits, engine_logits(engine, 0), engine_facts(engine)->vocab * sizeof(float));
+}
+
+static void test_releasing_a_broken_sequence_leaves_others_alone(void **state)
+{
+    struct aborter aborter = {NULL};
+    struct engine_options options = {.context = 1024,
+                                     .sequences = 3,
+                                     .chunk = 64,
+                                     .threads = 1,
+                                     .on_tick = abort_at_once,
+                                     .tick_arg = &aborter};
+    struct engine *engine = test_engine("qwen35", &options);
+    uint32_t vocab = engine_facts(engine)->vocab;
+    float *cold = mem_alloc(vocab * sizeof(float)), *now = mem_alloc(vocab * sizeof(float));
+    token_id tokens[50];
+    seq_id seq, broken;
+
+    (void)state;
+    fill_tokens(tokens, COUNT_OF(tokens), 5);
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_ok(run_one(engine, seq, tokens, COUNT_OF(tokens), NULL));
+    keep_next(engine, seq, cold);
+    engine_seq_release(engine, &seq);
+
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_ok(run_one(engine, seq, tokens, COUNT_OF(tokens), NULL));
+    assert_ok(engine_seq_acquire(engine, &broken, NULL));
+    aborter.engine = engine;
+    assert_err(run_one(engine, broken, tokens, COUNT_OF(tokens), NULL), ERR_CANCELLED);
+    aborter.engine = NULL;
+    engine_seq_release(engine, &broken);
+    keep_next(engine, seq, now);
+    assert_memory_equal(now, cold, vocab * sizeof(float));
+    engine_seq_release(engine, &seq);
+    mem_free(cold);
+    mem_free(now);
+    engine_close(&engine);
+}
+
 /* ---- forks with a cache per sequence ---- */
 
 enum { STREAM_TOKENS = 40 };
@@ -407,4 +465,5 @@ TEST_SUITE(TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_c
            TEST(test_sequences_and_cells_have_limits), TEST(test_small_engines_keep_their_promise),
            TEST(test_batched_sequences_do_not_mix), TEST(test_several_outputs_equal_single_steps),
            TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
+           TEST(test_releasing_a_broken_sequence_leaves_others_alone),
            TEST(test_forks_of_streams_are_copies_at_once))
