@@ -113,11 +113,12 @@ static bool op_seq_copy(struct engine *engine, seq_id from, seq_id to)
     return true;
 }
 
+/* The library refuses what a recurrent state does not allow. It does not check whether all of a
+ * window is still there: engine.c does, but for windows that were imported again meanwhile. */
 static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
-    /* The library refuses what a recurrent state does not allow. It does not check whether all of a
-     * window is still there: engine.c does. */
-    return sections_rows_cut(engine, seq, length);
+    return (length == 0 || !engine_llama_of(engine)->unshared[seq]) &&
+           sections_rows_cut(engine, seq, length);
 }
 
 static void op_seq_clear(struct engine *engine, seq_id seq)
@@ -128,7 +129,7 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
         return;
     llama_memory_seq_rm(llama->memory, seq, -1, -1);
     cells_cut(&llama->cells, seq, 0);
-    llama->shares[seq] = false;
+    llama->shares[seq] = llama->unshared[seq] = false;
     /* This one may be broken, and then it is not among the live ones. */
     uint32_t others = seqs_live_count(&engine->seqs) - seqs_live(&engine->seqs, seq);
     if ((llama->tainted || llama->cells.lost) && others == 0) {
@@ -210,8 +211,10 @@ static int32_t decode(struct engine_llama *llama)
 
     if (result != 0 && result != DECODE_NO_ROOM)
         cells_lose(&llama->cells);
-    for (int32_t i = 0; result == 0 && i < llama->batch.n_tokens; i++)
+    for (int32_t i = 0; result == 0 && i < llama->batch.n_tokens; i++) {
         cells_place(&llama->cells, llama->batch.seq_id[i][0], (uint32_t)llama->batch.pos[i]);
+        llama->unshared[llama->batch.seq_id[i][0]] = false;
+    }
     return result;
 }
 

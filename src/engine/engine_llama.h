@@ -69,6 +69,9 @@ struct engine_llama {
     bool streams; /* the library has a cache per sequence */
     bool ring;    /* the sliding cache has fewer cells than the context: sections_unshare */
     bool shares[SEQS_SLOTS_MAX]; /* ring only: the sequence was forked, or is a fork */
+    /* ring only: its window was imported again after its last run, without the rows that it would
+     * need if tokens of that run were removed */
+    bool unshared[SEQS_SLOTS_MAX];
     bool lost; /* windows are lost: nothing runs until all sequences have been released */
     /* the library refused an import: free cells may hold anything until they are zeroed */
     bool tainted;

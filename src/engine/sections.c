@@ -217,7 +217,10 @@ bool sections_unshare(struct engine_llama *llama)
 
     if (count == 0)
         return false;
-    memset(llama->shares, 0, sizeof(llama->shares));
+    for (size_t i = 0; i < count; i++) {
+        llama->shares[windows[i].seq] = false;
+        llama->unshared[windows[i].seq] = true;
+    }
     if (put_windows(llama, windows, count) == 0)
         return true;
     llama->tainted = true;

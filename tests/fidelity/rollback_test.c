@@ -275,6 +275,37 @@ static void test_batches_of_several(void **state)
     }
 }
 
+/* Forks share the cells of a window, until the library has no room: then each gets its own, with
+ * the rows that the window needs at its present end. None before that can be the end any more. */
+static void test_a_window_that_was_imported_again_is_not_cut(void **state)
+{
+    enum { LONG = 600, MORE = 32 };
+    struct engine *engine = test_engine("gemma3", &options);
+    token_id tokens[LONG + 1 + MORE];
+    uint64_t seed = 11;
+    seq_id seq, fork;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(tokens); i++)
+        tokens[i] = (token_id)test_random_below(&seed, engine_facts(engine)->vocab);
+    assert_true(engine_facts(engine)->rollback >= MORE);
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    for (uint32_t at = 0, n; at < LONG; at += n) {
+        n = MIN(LONG - at, engine_facts(engine)->chunk);
+        assert_ok(engine_run(engine, &(struct engine_item){seq, tokens + at, n, 0}, 1, NULL));
+    }
+    assert_ok(engine_seq_fork(engine, seq, &fork, NULL));
+    struct engine_item item = {fork, tokens + LONG, 1 + MORE, 0};
+    assert_ok(engine_run(engine, &item, 1, NULL));
+    for (int i = 0; i < 4; i++) { /* beyond the cells of the sliding cache */
+        struct engine_item other = {seq, tokens, 50, 0};
+        assert_ok(engine_run(engine, &other, 1, NULL));
+    }
+    assert_err(engine_seq_truncate(engine, fork, LONG + 1, NULL), ERR_UNSUPPORTED);
+    assert_int_equal(engine_seq_length(engine, fork), LONG + 1 + MORE);
+    engine_close(&engine);
+}
+
 static void expect_none(const char *family, struct engine_options wish, enum rollback why)
 {
     struct engine *engine = test_engine(family, &wish);
@@ -306,4 +337,5 @@ static void test_models_that_cannot_say_why(void **state)
 }
 
 TEST_SUITE(TEST(test_removed_tokens_leave_no_trace), TEST(test_other_cuts_are_refused),
-           TEST(test_batches_of_several), TEST(test_models_that_cannot_say_why))
+           TEST(test_batches_of_several), TEST(test_a_window_that_was_imported_again_is_not_cut),
+           TEST(test_models_that_cannot_say_why))
