@@ -396,6 +396,15 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
     return ERR_OK;
 }
 
+/* In a run that failed the library may have begun to move states of other sequences that were rolled
+ * back. */
+static void break_rolled(struct engine *engine)
+{
+    for (seq_id seq = 0; seq < (seq_id)engine->seqs.slots_count; seq++)
+        if (engine->rolled[seq] && seqs_live(&engine->seqs, seq))
+            seqs_break(&engine->seqs, seq);
+}
+
 /* After a failure or an abort the library keeps the micro-batches that it finished. A state that
  * cannot be truncated may then be half written: the sequence is broken and can only be released. */
 static void account_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
@@ -410,10 +419,7 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
             seqs_append(&engine->seqs, items[i].seq, now - before);
         engine->whole_from[items[i].seq] = UINT32_MAX;
     }
-    /* Of other sequences the library may have begun to move states that were rolled back. */
-    for (seq_id seq = 0; seq < (seq_id)engine->seqs.slots_count; seq++)
-        if (engine->rolled[seq] && seqs_live(&engine->seqs, seq))
-            seqs_break(&engine->seqs, seq);
+    break_rolled(engine);
 }
 
 /* Whether tokens of the run can be removed again. A batch of more than a chunk is computed in parts:
@@ -484,15 +490,21 @@ enum err engine_run_picture(struct engine *engine, seq_id seq, const struct pict
         return err_set(info, ERR_LIMIT, "no room for a picture of %u tokens: %u are free",
                        piece->count, room);
     enum err err = engine->ops->run_picture(engine, seq, piece, info);
-    if (err == ERR_OK) {
-        uint32_t length = seqs_length(&engine->seqs, seq);
-        seqs_append(&engine->seqs, seq, piece->count);
-        if (engine->facts.mrope)
-            seqs_fold(&engine->seqs, seq,
-                      (struct seqs_fold){length, length + piece->count, piece->positions});
-    } else if (err != ERR_LIMIT)
+    if (err == ERR_LIMIT)
+        return err;
+    engine->whole_from[seq] = UINT32_MAX; /* it is computed in steps of its own */
+    if (err != ERR_OK) {
         seqs_break(&engine->seqs, seq); /* a part of the piece may be in the library's memory */
-    return err;
+        break_rolled(engine);
+        return err;
+    }
+    uint32_t length = seqs_length(&engine->seqs, seq);
+    engine->rolled[seq] = false;
+    seqs_append(&engine->seqs, seq, piece->count);
+    if (engine->facts.mrope)
+        seqs_fold(&engine->seqs, seq,
+                  (struct seqs_fold){length, length + piece->count, piece->positions});
+    return ERR_OK;
 }
 
 const float *engine_logits(struct engine *engine, size_t index)

@@ -12,6 +12,7 @@
 
 #include "support/engine_fake.h"
 #include "engine/engine_ops.h"
+#include "engine/picture.h"
 #include "support/test.h"
 
 enum { CONTEXT = 100, SEQUENCES = 4, CHUNK = 40 };
@@ -532,6 +533,58 @@ static void test_failed_run_breaks_its_sequences_alone(void **state)
     engine_close(&engine);
 }
 
+/* ---- pictures ---- */
+
+static enum err answer_picture(struct engine *engine, seq_id seq, const struct picture_piece *piece,
+                               struct errinfo *info)
+{
+    (void)engine, (void)seq, (void)piece;
+    return answer.result == ERR_OK ? ERR_OK : err_set(info, answer.result, "as the test wants it");
+}
+
+static void test_a_picture_is_a_run_as_well(void **state)
+{
+    struct engine *engine = create((struct engine_fake_options){
+        .kinds = KIND_BIT(KIND_SLIDING), .window = 16, .rollback = 20});
+    const struct picture_piece piece = {.count = 3, .positions = 3};
+    seq_id seq = grow(engine, 10);
+
+    (void)state;
+    assert_ok(run(engine, seq, 8, NULL));
+    bend(engine)->run_picture = answer_picture;
+    answer.result = ERR_OK;
+    assert_ok(engine_run_picture(engine, seq, &piece, NULL));
+    assert_int_equal(engine_seq_length(engine, seq), 21);
+    /* Tokens of the run before it cannot be removed any more: rows may be overwritten. */
+    assert_err(engine_seq_truncate(engine, seq, 14, NULL), ERR_UNSUPPORTED);
+    engine_close(&engine);
+}
+
+/* What a failed run does to states that were rolled back, a failed picture does as well. */
+static void test_failed_pictures(void **state)
+{
+    static const enum err results[] = {ERR_LIMIT, ERR_CANCELLED, ERR_ENGINE};
+    const struct picture_piece piece = {.count = 3, .positions = 3};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(results); i++) {
+        bool fails = results[i] != ERR_LIMIT;
+        struct engine *engine = create((struct engine_fake_options){
+            .kinds = KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT), .rollback = 5});
+        seq_id seq = grow(engine, 10), rolled = grow(engine, 10), other = grow(engine, 10);
+        assert_ok(engine_seq_truncate(engine, rolled, 8, NULL));
+        const struct engine_ops *right = engine->ops;
+        bend(engine)->run_picture = answer_picture;
+        answer.result = results[i];
+        assert_err(engine_run_picture(engine, seq, &piece, NULL), results[i]);
+        engine->ops = right;
+        assert_int_equal(broken(engine, seq), fails);
+        assert_int_equal(broken(engine, rolled), fails);
+        assert_false(broken(engine, other));
+        engine_close(&engine);
+    }
+}
+
 /* ---- our own bugs ---- */
 
 static void use_broken(struct engine *engine, seq_id seq, int how)
@@ -579,5 +632,5 @@ TEST_SUITE(TEST(test_names_of_kv_types_are_choices), TEST(test_tokenize),
            TEST(test_streams_are_rooms_of_their_own), TEST(test_forks_that_fail),
            TEST(test_aborted_run_keeps_what_was_computed),
            TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_books_after_every_answer),
-           TEST(test_failed_run_breaks_its_sequences_alone),
-           TEST(test_using_a_broken_sequence_aborts))
+           TEST(test_failed_run_breaks_its_sequences_alone), TEST(test_a_picture_is_a_run_as_well),
+           TEST(test_failed_pictures), TEST(test_using_a_broken_sequence_aborts))
