@@ -142,20 +142,18 @@ const float *embed_llama_vector(struct engine *engine, size_t index);
 /* sections.c */
 
 uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens);
-uint64_t sections_snapshot_bytes(struct engine *engine, seq_id seq);
-uint64_t sections_whole_bytes(struct engine *engine, seq_id seq);
 uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
                               void *dst, uint64_t capacity);
-uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
-uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
-bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+uint64_t sections_end_bytes(struct engine *engine, seq_id seq, enum state_kind kind);
+uint64_t sections_export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
+                             uint64_t capacity);
+bool sections_import(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
+                     uint64_t bytes);
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length);
-bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_settle(struct engine *engine, seq_id seq);
 /* Gives every forked sequence its own window. False: there is none, or it failed; in the latter
  * case the engine may be `lost`. */
 bool sections_unshare(struct engine_llama *llama);
-bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 /* With a cache per sequence. False: there is no memory, or the library refused. */
 bool sections_copy_whole(struct engine *engine, seq_id from, seq_id to);
 void sections_close(struct engine_llama *llama);

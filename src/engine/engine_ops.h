@@ -60,20 +60,19 @@ struct engine_ops {
     uint64_t (*beats)(const struct engine *engine); /* optional */
     /* state; sizes are exact, `dst` is large enough; 0 = failed */
     uint64_t (*rows_capacity)(const struct engine *engine, uint32_t tokens);
-    uint64_t (*snapshot_bytes)(struct engine *engine, seq_id seq);
-    uint64_t (*whole_bytes)(struct engine *engine, seq_id seq);
     uint64_t (*export_rows)(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
                             void *dst, uint64_t capacity);
-    uint64_t (*export_snapshot)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
-    uint64_t (*export_whole)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
+    /* the state at the present length: a snapshot, or all of it */
+    uint64_t (*end_bytes)(struct engine *engine, seq_id seq, enum state_kind kind);
+    uint64_t (*export_end)(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
+                           uint64_t capacity);
     /* into a sequence that is empty (first) or holds [0, begin) (later rows); false: refused, the
      * sequence is poisoned */
-    bool (*import_rows)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    bool (*import)(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
+                   uint64_t bytes);
     /* Shortens imported rows before the snapshot is set; optional: then only sequences that can be
      * cut at all can be. */
     bool (*rows_cut)(struct engine *engine, seq_id seq, uint32_t length);
-    bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
-    bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
     uint64_t (*device_free)(struct engine *engine); /* optional */
     /* of an engine in another process; all or none */
     bool (*alive)(struct engine *engine);

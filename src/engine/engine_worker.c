@@ -282,14 +282,17 @@ static uint64_t worker_rows_capacity(const struct engine *engine, uint32_t token
                    .op = WORKER_ROWS_CAPACITY, .seq = SEQ_NONE, .other = SEQ_NONE, .end = tokens});
 }
 
-static uint64_t worker_snapshot_bytes(struct engine *engine, seq_id seq)
-{
-    return ask_about(engine, WORKER_SNAPSHOT_BYTES, seq, 0);
-}
+static const struct {
+    enum worker_op bytes, export, import;
+} state_ops[] = {
+    [STATE_ROWS] = {WORKER_ROWS_CAPACITY, WORKER_EXPORT_ROWS, WORKER_IMPORT_ROWS},
+    [STATE_SNAPSHOT] = {WORKER_SNAPSHOT_BYTES, WORKER_EXPORT_SNAPSHOT, WORKER_IMPORT_SNAPSHOT},
+    [STATE_WHOLE] = {WORKER_WHOLE_BYTES, WORKER_EXPORT_WHOLE, WORKER_IMPORT_WHOLE},
+};
 
-static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
+static uint64_t worker_end_bytes(struct engine *engine, seq_id seq, enum state_kind kind)
 {
-    return ask_about(engine, WORKER_WHOLE_BYTES, seq, 0);
+    return ask_about(engine, state_ops[kind].bytes, seq, 0);
 }
 
 /* `call` says what to export; the destination is found here. */
@@ -328,27 +331,21 @@ static uint64_t worker_export_rows(struct engine *engine, seq_id seq, uint32_t b
     return export_to(worker_of(engine), &call, dst, capacity);
 }
 
-static uint64_t worker_export_snapshot(struct engine *engine, seq_id seq, void *dst,
-                                       uint64_t capacity)
+static uint64_t worker_export_end(struct engine *engine, seq_id seq, enum state_kind kind,
+                                  void *dst, uint64_t capacity)
 {
-    struct worker_call call = {.op = WORKER_EXPORT_SNAPSHOT, .seq = seq};
+    struct worker_call call = {.op = state_ops[kind].export, .seq = seq};
 
     return export_to(worker_of(engine), &call, dst, capacity);
 }
 
-static uint64_t worker_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+static bool import_now(struct engine_worker *worker, seq_id seq, enum state_kind kind,
+                       const void *data, uint64_t bytes)
 {
-    struct worker_call call = {.op = WORKER_EXPORT_WHOLE, .seq = seq};
-
-    return export_to(worker_of(engine), &call, dst, capacity);
-}
-
-static bool import_now(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
-                       uint64_t bytes)
-{
-    struct engine_worker *worker = worker_of(engine);
-    struct worker_call call = {
-        .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq)};
+    struct worker_call call = {.op = state_ops[kind].import,
+                               .seq = seq,
+                               .other = SEQ_NONE,
+                               .length = length_of(worker, seq)};
 
     if (!worker_link_show(&worker->link, data, bytes, &call.place)) {
         void *staging = worker_link_stage(&worker->link, bytes, &call.place);
@@ -359,34 +356,18 @@ static bool import_now(struct engine *engine, enum worker_op op, seq_id seq, con
     return worker_link_ask(&worker->link, &call) != 0;
 }
 
-static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
-                        uint64_t bytes)
+static bool worker_import(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
+                          uint64_t bytes)
 {
     worker_link_begin(&worker_of(engine)->link);
-    bool ok = import_now(engine, op, seq, data, bytes);
+    bool ok = import_now(worker_of(engine), seq, kind, data, bytes);
     worker_link_end(&worker_of(engine)->link);
     return ok;
-}
-
-static bool worker_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import_from(engine, WORKER_IMPORT_ROWS, seq, data, bytes);
 }
 
 static bool worker_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     return ask_about(engine, WORKER_ROWS_CUT, seq, length) != 0;
-}
-
-static bool worker_import_snapshot(struct engine *engine, seq_id seq, const void *data,
-                                   uint64_t bytes)
-{
-    return import_from(engine, WORKER_IMPORT_SNAPSHOT, seq, data, bytes);
-}
-
-static bool worker_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import_from(engine, WORKER_IMPORT_WHOLE, seq, data, bytes);
 }
 
 /* ---- the child's life ---- */
@@ -575,15 +556,11 @@ static const struct engine_ops worker_ops = {
     .beats = worker_beats,
     .device_free = worker_device_free,
     .rows_capacity = worker_rows_capacity,
-    .snapshot_bytes = worker_snapshot_bytes,
-    .whole_bytes = worker_whole_bytes,
     .export_rows = worker_export_rows,
-    .export_snapshot = worker_export_snapshot,
-    .export_whole = worker_export_whole,
-    .import_rows = worker_import_rows,
+    .end_bytes = worker_end_bytes,
+    .export_end = worker_export_end,
+    .import = worker_import,
     .rows_cut = worker_rows_cut,
-    .import_snapshot = worker_import_snapshot,
-    .import_whole = worker_import_whole,
     .alive = worker_alive,
     .memory = worker_memory_bytes,
     .host_memory = worker_host_memory,

@@ -195,11 +195,8 @@ struct sizes {
 
 static struct sizes measure(struct engine_llama *llama, seq_id seq)
 {
-    return (struct sizes){
-        .full = llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_NONE),
-        .partial =
-            llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY),
-    };
+    return (struct sizes){.full = sections_end_bytes(&llama->base, seq, STATE_WHOLE),
+                          .partial = sections_end_bytes(&llama->base, seq, STATE_SNAPSHOT)};
 }
 
 /* Sizes of rows [0, n) alone, without recurrent state. */
@@ -235,8 +232,8 @@ static bool take_empty(struct engine_llama *llama)
     sections->empty_bytes = none.partial;
     sections->empty = mem_try_alloc(none.partial);
     return sections->empty != NULL &&
-           llama_state_seq_get_data_ext(llama->ctx, sections->empty, none.partial, llama->empty,
-                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) == none.partial;
+           sections_export_end(&llama->base, llama->empty, STATE_SNAPSHOT, sections->empty,
+                               none.partial) == none.partial;
 }
 
 static bool measure_sections(struct engine_llama *llama, seq_id seq)
@@ -419,10 +416,10 @@ static enum engine_fault try_restore(struct probe *probe, const struct objects *
 /* The library's whole state of a sequence; false when it cannot be exported. */
 static bool hash_sequence(struct engine_llama *llama, seq_id seq, struct hash128 *hash)
 {
-    size_t bytes = measure(llama, seq).full;
+    uint64_t bytes = measure(llama, seq).full;
     unsigned char *data = mem_try_alloc(bytes);
-    bool ok = data != NULL && llama_state_seq_get_data_ext(llama->ctx, data, bytes, seq,
-                                                           LLAMA_STATE_SEQ_FLAGS_NONE) == bytes;
+    bool ok =
+        data != NULL && sections_export_end(&llama->base, seq, STATE_WHOLE, data, bytes) == bytes;
 
     if (ok)
         *hash = hash128_of(data, bytes);

@@ -61,22 +61,19 @@ static void call_state(void *arg)
                                                                  call->seq, call->flags);
 }
 
-/* Both return the bytes that were taken, 0 on failure. */
-static uint64_t get_state(struct engine_llama *llama, seq_id seq, void *to, uint64_t size,
-                          llama_state_seq_flags flags)
+/* An image of rows is all of a sequence that has nothing else. */
+static llama_state_seq_flags flags_of(enum state_kind kind)
 {
-    struct state_call call = {llama->ctx, to, NULL, size, 0, seq, flags};
-
-    assert(to != NULL);
-    return catch_call(call_state, &call) == ERR_OK ? call.done : 0;
+    return kind == STATE_SNAPSHOT ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : LLAMA_STATE_SEQ_FLAGS_NONE;
 }
 
-static uint64_t set_state(struct engine_llama *llama, seq_id seq, const void *from, uint64_t size,
-                          llama_state_seq_flags flags)
+/* False: what it wrote before it refused is unknown. */
+static bool set_state(struct engine_llama *llama, seq_id seq, enum state_kind kind,
+                      const void *from, uint64_t size)
 {
-    struct state_call call = {llama->ctx, NULL, from, size, 0, seq, flags};
+    struct state_call call = {llama->ctx, NULL, from, size, 0, seq, flags_of(kind)};
 
-    return catch_call(call_state, &call) == ERR_OK ? call.done : 0;
+    return catch_call(call_state, &call) == ERR_OK && call.done == size;
 }
 
 /* What follows the rows of an image: P_empty. */
@@ -102,16 +99,19 @@ uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens)
     return bytes + (engine->facts.window > 0 ? sections->part_fixed + sliding : 0);
 }
 
-uint64_t sections_snapshot_bytes(struct engine *engine, seq_id seq)
+uint64_t sections_end_bytes(struct engine *engine, seq_id seq, enum state_kind kind)
 {
-    return llama_state_seq_get_size_ext(engine_llama_of(engine)->ctx, seq,
-                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+    return llama_state_seq_get_size_ext(engine_llama_of(engine)->ctx, seq, flags_of(kind));
 }
 
-uint64_t sections_whole_bytes(struct engine *engine, seq_id seq)
+uint64_t sections_export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
+                             uint64_t capacity)
 {
-    return llama_state_seq_get_size_ext(engine_llama_of(engine)->ctx, seq,
-                                        LLAMA_STATE_SEQ_FLAGS_NONE);
+    struct engine_llama *llama = engine_llama_of(engine);
+    struct state_call call = {llama->ctx, dst, NULL, capacity, 0, seq, flags_of(kind)};
+
+    assert(dst != NULL);
+    return !llama->lost && catch_call(call_state, &call) == ERR_OK ? call.done : 0;
 }
 
 uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
@@ -124,33 +124,21 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
     llama_memory_seq_cp(llama->memory, seq, llama->temp, (llama_pos)begin, (llama_pos)end);
     if (engine->facts.kinds & KIND_BIT(KIND_RECURRENT))
         llama_memory_seq_cp(llama->memory, llama->empty, llama->temp, -1, -1);
-    uint64_t full = sections_whole_bytes(engine, llama->temp);
+    uint64_t full = sections_end_bytes(engine, llama->temp, STATE_WHOLE);
     if (engine->facts.mrope) /* more cells than positions */
-        rows = full - (sections->no_partial
-                           ? 0
-                           : sections_snapshot_bytes(engine, llama->temp) - sections->header);
+        rows = full -
+               (sections->no_partial
+                    ? 0
+                    : sections_end_bytes(engine, llama->temp, STATE_SNAPSHOT) - sections->header);
     uint64_t written = 0;
     if (full >= rows && full <= capacity)
-        written = get_state(llama, llama->temp, dst, full, LLAMA_STATE_SEQ_FLAGS_NONE);
+        written = sections_export_end(engine, llama->temp, STATE_WHOLE, dst, full);
     clear(llama, llama->temp);
     if (written != full || written == 0)
         return 0;
     if (rows + tail_bytes(llama) > capacity)
         return 0;
     return rows + put_tail(llama, (unsigned char *)dst + rows);
-}
-
-uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
-{
-    if (engine_llama_of(engine)->lost)
-        return 0;
-    return get_state(engine_llama_of(engine), seq, dst, capacity,
-                     LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
-}
-
-uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
-{
-    return get_state(engine_llama_of(engine), seq, dst, capacity, LLAMA_STATE_SEQ_FLAGS_NONE);
 }
 
 /* ---- rings ---- */
@@ -178,10 +166,11 @@ static size_t take_windows(struct engine_llama *llama, struct window *windows)
     for (seq_id seq = 0; seq < llama->temp; seq++) {
         if (!llama->shares[seq])
             continue;
-        uint64_t bytes = sections_snapshot_bytes(&llama->base, seq);
+        uint64_t bytes = sections_end_bytes(&llama->base, seq, STATE_SNAPSHOT);
         unsigned char *data = mem_try_alloc(bytes);
         windows[count++] = (struct window){seq, data, bytes};
-        if (data == NULL || sections_export_snapshot(&llama->base, seq, data, bytes) != bytes) {
+        if (data == NULL ||
+            sections_export_end(&llama->base, seq, STATE_SNAPSHOT, data, bytes) != bytes) {
             while (count > 0)
                 mem_free(windows[--count].data);
             return 0;
@@ -199,8 +188,7 @@ static size_t put_windows(struct engine_llama *llama, struct window *windows, si
         struct window *window = &windows[i];
         if (window->data == NULL)
             continue;
-        if (set_state(llama, window->seq, window->data, window->bytes,
-                      LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) != window->bytes) {
+        if (!set_state(llama, window->seq, STATE_SNAPSHOT, window->data, window->bytes)) {
             left++;
             continue;
         }
@@ -237,14 +225,14 @@ bool sections_unshare(struct engine_llama *llama)
 /* set_data first empties the destination; what it wrote before it refused is unknown. Free cells
  * may then hold NaN, which attention multiplies by a weight of zero: they are zeroed as soon as
  * there is no live sequence (engine_llama.c). */
-static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
-                   llama_state_seq_flags flags)
+static bool import(struct engine_llama *llama, seq_id seq, enum state_kind kind, const void *data,
+                   uint64_t bytes)
 {
-    bool ok = set_state(llama, seq, data, bytes, flags) == bytes;
+    bool ok = set_state(llama, seq, kind, data, bytes);
 
     /* Perhaps for lack of room in a ring. */
     if (!ok && sections_unshare(llama))
-        ok = set_state(llama, seq, data, bytes, flags) == bytes;
+        ok = set_state(llama, seq, kind, data, bytes);
     if (!ok) {
         llama->tainted = true;
         cells_lose(&llama->cells);
@@ -254,7 +242,7 @@ static bool import(struct engine_llama *llama, seq_id seq, const void *data, uin
 
 static bool import_image(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes)
 {
-    bool ok = import(llama, llama->temp, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
+    bool ok = import(llama, llama->temp, STATE_ROWS, data, bytes);
 
     if (ok)
         llama_memory_seq_cp(llama->memory, llama->temp, seq, -1, -1);
@@ -323,9 +311,8 @@ static bool import_piece(struct engine_llama *llama, seq_id seq, const struct ro
     return true;
 }
 
-bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+static bool import_rows(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes)
 {
-    struct engine_llama *llama = engine_llama_of(engine);
     uint64_t tail = tail_bytes(llama);
     struct rows_image image;
     uint32_t begin = 0, piece = 0;
@@ -341,6 +328,15 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
         begin += piece;
     } while (begin < image.count);
     return true;
+}
+
+bool sections_import(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
+                     uint64_t bytes)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    return kind == STATE_ROWS ? import_rows(llama, seq, data, bytes)
+                              : import(llama, seq, kind, data, bytes);
 }
 
 void sections_close(struct engine_llama *llama)
@@ -361,11 +357,6 @@ bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
     return cut;
 }
 
-bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
-}
-
 /* A window that is exported and imported again is compact and in order, as after a restore, and a
  * recurrent state that was rolled back is where the library looks first. Without either, no layout
  * can differ. */
@@ -377,7 +368,7 @@ bool sections_settle(struct engine *engine, seq_id seq)
 
     if ((!windows && llama->states == 0) || engine->facts.slicing == ENGINE_SLICING_NONE)
         return true;
-    uint64_t bytes = sections_snapshot_bytes(engine, seq);
+    uint64_t bytes = sections_end_bytes(engine, seq, STATE_SNAPSHOT);
     if (bytes > llama->staging_bytes) {
         unsigned char *staging = mem_try_realloc(llama->staging, bytes);
         if (staging == NULL)
@@ -385,13 +376,8 @@ bool sections_settle(struct engine *engine, seq_id seq)
         llama->staging = staging;
         llama->staging_bytes = bytes;
     }
-    return sections_export_snapshot(engine, seq, llama->staging, bytes) == bytes &&
-           sections_import_snapshot(engine, seq, llama->staging, bytes);
-}
-
-bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
+    return sections_export_end(engine, seq, STATE_SNAPSHOT, llama->staging, bytes) == bytes &&
+           import(llama, seq, STATE_SNAPSHOT, llama->staging, bytes);
 }
 
 /* The library copies from one cache to another in its next run only. Until then an export of the
@@ -399,13 +385,14 @@ bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, 
  * by the copy. */
 bool sections_copy_whole(struct engine *engine, seq_id from, seq_id to)
 {
-    uint64_t bytes = sections_whole_bytes(engine, from);
+    uint64_t bytes = sections_end_bytes(engine, from, STATE_WHOLE);
 
     if (seqs_length(&engine->seqs, from) == 0)
         return true;
     void *data = mem_try_alloc(bytes);
-    bool ok = data != NULL && sections_export_whole(engine, from, data, bytes) == bytes &&
-              sections_import_whole(engine, to, data, bytes);
+    bool ok = data != NULL &&
+              sections_export_end(engine, from, STATE_WHOLE, data, bytes) == bytes &&
+              import(engine_llama_of(engine), to, STATE_WHOLE, data, bytes);
     mem_free(data);
     return ok;
 }

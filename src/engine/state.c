@@ -50,13 +50,13 @@ uint64_t state_range_capacity(const struct engine *engine, seq_id seq, uint32_t 
 uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq)
 {
     assert(seqs_live(&engine->seqs, seq));
-    return engine->ops->snapshot_bytes(engine, seq);
+    return engine->ops->end_bytes(engine, seq, STATE_SNAPSHOT);
 }
 
 uint64_t state_whole_bytes(struct engine *engine, seq_id seq)
 {
     assert(seqs_live(&engine->seqs, seq));
-    return engine->ops->whole_bytes(engine, seq);
+    return engine->ops->end_bytes(engine, seq, STATE_WHOLE);
 }
 
 static void fill_shape(const struct engine *engine, struct state_shape *shape, enum state_kind kind,
@@ -114,19 +114,17 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
 static enum err export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
                            uint64_t capacity, struct state_shape *shape, struct errinfo *info)
 {
-    bool whole = kind == STATE_WHOLE;
     uint32_t length = seqs_length(&engine->seqs, seq);
 
     engine_check_owner(engine);
     if (length == 0)
         return err_set(info, ERR_INVALID, "an empty sequence has no state");
-    uint64_t need = whole ? state_whole_bytes(engine, seq) : state_snapshot_bytes(engine, seq);
+    uint64_t need = engine->ops->end_bytes(engine, seq, kind);
     if (capacity < need)
         return too_small(need, capacity, info);
-    uint64_t bytes =
-        (whole ? engine->ops->export_whole : engine->ops->export_snapshot)(engine, seq, dst, need);
+    uint64_t bytes = engine->ops->export_end(engine, seq, kind, dst, need);
     if (bytes == 0 || bytes != need)
-        return export_failed(whole ? "a sequence" : "a snapshot", info);
+        return export_failed(kind == STATE_WHOLE ? "a sequence" : "a snapshot", info);
     fill_shape(engine, shape, kind, 0, length, dst, bytes);
     return ERR_OK;
 }
@@ -369,7 +367,7 @@ static enum err append_rows(struct engine *engine, seq_id *seq, const struct sta
         return err_set(info, ERR_LIMIT, "%u tokens to import, %u are free", rows->shape.end - begin,
                        engine_cells_free(engine));
     if ((rows->shape.bytes != NO_ROWS_BYTES &&
-         !ops->import_rows(engine, *seq, rows->data, rows->shape.bytes)) ||
+         !ops->import(engine, *seq, STATE_ROWS, rows->data, rows->shape.bytes)) ||
         (rows->shape.end > end && !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(
                                       engine, *seq, seqs_position(&engine->seqs, *seq, end))))
         return refused(engine, seq, end, info);
@@ -383,12 +381,10 @@ static enum err import_object(struct engine *engine, const struct state_restore 
 {
     const struct state_object *object =
         index < restore->rows_count ? &restore->rows[index] : restore->snapshot;
-    const struct engine_ops *ops = engine->ops;
 
     if (object->shape.kind == STATE_ROWS)
         return append_rows(engine, seq, object, rows_use_end(restore, index), info);
-    if (!(object->shape.kind == STATE_WHOLE ? ops->import_whole : ops->import_snapshot)(
-            engine, *seq, object->data, object->shape.bytes))
+    if (!engine->ops->import(engine, *seq, object->shape.kind, object->data, object->shape.bytes))
         return refused(engine, seq, restore->length, info);
     /* A model without rows has no length before this. */
     seqs_append(&engine->seqs, *seq, restore->length - seqs_length(&engine->seqs, *seq));

@@ -368,27 +368,17 @@ static enum err run(struct worker *worker, const struct worker_call *call, struc
     return err;
 }
 
-static uint64_t export(struct worker *worker, const struct worker_call *call)
+static uint64_t export_end(struct worker *worker, const struct worker_call *call,
+                           enum state_kind kind)
 {
-    const struct engine_ops *ops = worker->engine->ops;
-    void *at = resolve(worker, &call->place);
-
-    if (call->op == WORKER_EXPORT_ROWS)
-        return ops->export_rows(worker->engine, call->seq, call->begin, call->end, at,
-                                call->place.bytes);
-    return (call->op == WORKER_EXPORT_SNAPSHOT ? ops->export_snapshot : ops->export_whole)(
-        worker->engine, call->seq, at, call->place.bytes);
+    return worker->engine->ops->export_end(worker->engine, call->seq, kind,
+                                           resolve(worker, &call->place), call->place.bytes);
 }
 
-static uint64_t import(struct worker *worker, const struct worker_call *call)
+static uint64_t import(struct worker *worker, const struct worker_call *call, enum state_kind kind)
 {
-    const struct engine_ops *ops = worker->engine->ops;
-    void *at = resolve(worker, &call->place);
-
-    return (call->op == WORKER_IMPORT_ROWS ? ops->import_rows
-            : call->op == WORKER_IMPORT_SNAPSHOT
-                ? ops->import_snapshot
-                : ops->import_whole)(worker->engine, call->seq, at, call->place.bytes);
+    return worker->engine->ops->import(worker->engine, call->seq, kind,
+                                       resolve(worker, &call->place), call->place.bytes);
 }
 
 /* ---- pictures ---- */
@@ -457,17 +447,24 @@ static uint64_t about_sequence(struct worker *worker, const struct worker_call *
     case WORKER_SEQ_SETTLE:
         return ops->seq_settle == NULL || ops->seq_settle(engine, call->seq);
     case WORKER_SNAPSHOT_BYTES:
-        return ops->snapshot_bytes(engine, call->seq);
+        return ops->end_bytes(engine, call->seq, STATE_SNAPSHOT);
     case WORKER_WHOLE_BYTES:
-        return ops->whole_bytes(engine, call->seq);
+        return ops->end_bytes(engine, call->seq, STATE_WHOLE);
     case WORKER_ROWS_CUT:
         return (ops->rows_cut != NULL ? ops->rows_cut : ops->seq_cut)(engine, call->seq, call->end);
     case WORKER_EXPORT_ROWS:
+        return ops->export_rows(engine, call->seq, call->begin, call->end,
+                                resolve(worker, &call->place), call->place.bytes);
     case WORKER_EXPORT_SNAPSHOT:
+        return export_end(worker, call, STATE_SNAPSHOT);
     case WORKER_EXPORT_WHOLE:
-        return export(worker, call);
+        return export_end(worker, call, STATE_WHOLE);
+    case WORKER_IMPORT_ROWS:
+        return import(worker, call, STATE_ROWS);
+    case WORKER_IMPORT_SNAPSHOT:
+        return import(worker, call, STATE_SNAPSHOT);
     default:
-        return import(worker, call);
+        return import(worker, call, STATE_WHOLE);
     }
 }
 

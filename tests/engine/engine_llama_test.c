@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "engine/engine_llama.h"
 #include "engine/state.h"
 #include "support/models.h"
 #include "support/test.h"
@@ -452,6 +453,29 @@ static void check_forks_of_streams(const char *family)
     engine_close(&engine);
 }
 
+/* When windows are lost, nothing that has one is stored. */
+static void test_lost_windows_are_not_exported(void **state)
+{
+    struct engine_options options = {.context = 1024, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine *engine = test_engine("gemma3", &options);
+    token_id tokens[STREAM_TOKENS];
+    struct state_shape shape;
+    seq_id seq;
+
+    (void)state;
+    fill_tokens(tokens, STREAM_TOKENS, 9);
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_ok(run_one(engine, seq, tokens, STREAM_TOKENS, NULL));
+    uint64_t bytes = state_whole_bytes(engine, seq);
+    void *data = mem_alloc(bytes);
+    assert_ok(state_export_whole(engine, seq, data, bytes, &shape, NULL));
+    engine_llama_of(engine)->lost = true;
+    assert_err(state_export_whole(engine, seq, data, bytes, &shape, NULL), ERR_ENGINE);
+    assert_err(state_export_snapshot(engine, seq, data, bytes, &shape, NULL), ERR_ENGINE);
+    mem_free(data);
+    engine_close(&engine);
+}
+
 static void test_forks_of_streams_are_copies_at_once(void **state)
 {
     static const char *const families[] = {"qwen3", "qwen35", "gemma3", "mamba2"};
@@ -466,4 +490,4 @@ TEST_SUITE(TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_c
            TEST(test_batched_sequences_do_not_mix), TEST(test_several_outputs_equal_single_steps),
            TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
            TEST(test_releasing_a_broken_sequence_leaves_others_alone),
-           TEST(test_forks_of_streams_are_copies_at_once))
+           TEST(test_forks_of_streams_are_copies_at_once), TEST(test_lost_windows_are_not_exported))

@@ -432,23 +432,20 @@ static uint64_t fake_rows_capacity(const struct engine *engine, uint32_t tokens)
     return bytes + (kind_set_sliceable(fake->options.kinds) ? 0 : SCRIBBLE_BYTES);
 }
 
-static uint64_t image_bytes(struct engine *engine, seq_id seq, enum fake_image image)
+static enum fake_image image_of(enum state_kind kind)
+{
+    return kind == STATE_ROWS       ? FAKE_IMAGE_ROWS
+           : kind == STATE_SNAPSHOT ? FAKE_IMAGE_SNAPSHOT
+                                    : FAKE_IMAGE_WHOLE;
+}
+
+static uint64_t fake_end_bytes(struct engine *engine, seq_id seq, enum state_kind kind)
 {
     uint32_t length = fake_seq_length(engine, seq);
 
-    return fake_memory_image_bytes(fake_of(engine)->memory, image, length, length);
-}
-
-static uint64_t fake_snapshot_bytes(struct engine *engine, seq_id seq)
-{
-    return kind_set_needs_snapshot(fake_of(engine)->options.kinds)
-               ? image_bytes(engine, seq, FAKE_IMAGE_SNAPSHOT)
-               : 0;
-}
-
-static uint64_t fake_whole_bytes(struct engine *engine, seq_id seq)
-{
-    return image_bytes(engine, seq, FAKE_IMAGE_WHOLE);
+    if (kind == STATE_SNAPSHOT && !kind_set_needs_snapshot(fake_of(engine)->options.kinds))
+        return 0;
+    return fake_memory_image_bytes(fake_of(engine)->memory, image_of(kind), length, length);
 }
 
 /* Counts an export of that many ranges that is about to happen; 0 when it is to fail. */
@@ -482,37 +479,26 @@ static uint64_t fake_export_rows(struct engine *engine, seq_id seq, uint32_t beg
     return bytes;
 }
 
-static uint64_t export_image(struct engine *engine, seq_id seq, enum fake_image image, void *dst,
-                             uint64_t capacity)
+static uint64_t fake_export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
+                                uint64_t capacity)
 {
-    uint64_t bytes = image_bytes(engine, seq, image);
+    uint64_t bytes = fake_end_bytes(engine, seq, kind);
 
     assert(capacity >= bytes);
     bytes = begin_export(fake_of(engine), bytes, 0);
     if (bytes > 0)
-        fake_memory_export(fake_of(engine)->memory, seq, image, 0, fake_seq_length(engine, seq),
-                           dst);
+        fake_memory_export(fake_of(engine)->memory, seq, image_of(kind), 0,
+                           fake_seq_length(engine, seq), dst);
     return bytes;
 }
 
-static uint64_t fake_export_snapshot(struct engine *engine, seq_id seq, void *dst,
-                                     uint64_t capacity)
-{
-    return export_image(engine, seq, FAKE_IMAGE_SNAPSHOT, dst, capacity);
-}
-
-static uint64_t fake_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
-{
-    return export_image(engine, seq, FAKE_IMAGE_WHOLE, dst, capacity);
-}
-
-static bool import_image(struct engine *engine, seq_id seq, enum fake_image image, const void *data,
-                         uint64_t bytes)
+static bool fake_import(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
+                        uint64_t bytes)
 {
     struct engine_fake *fake = fake_of(engine);
     bool fail = fault_fires(fake->options.fault_import);
 
-    if (!fake_memory_import(fake->memory, seq, image, data, bytes, fail))
+    if (!fake_memory_import(fake->memory, seq, image_of(kind), data, bytes, fail))
         return false;
     if (fake->options.clock != NULL)
         clock_sleep_ns(fake->options.clock, fake->options.import_ns);
@@ -521,26 +507,10 @@ static bool import_image(struct engine *engine, seq_id seq, enum fake_image imag
     return true;
 }
 
-static bool fake_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import_image(engine, seq, FAKE_IMAGE_ROWS, data, bytes);
-}
-
 static bool fake_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     fake_memory_cut_rows(fake_of(engine)->memory, seq, length);
     return true;
-}
-
-static bool fake_import_snapshot(struct engine *engine, seq_id seq, const void *data,
-                                 uint64_t bytes)
-{
-    return import_image(engine, seq, FAKE_IMAGE_SNAPSHOT, data, bytes);
-}
-
-static bool fake_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
-{
-    return import_image(engine, seq, FAKE_IMAGE_WHOLE, data, bytes);
 }
 
 /* ---- life ---- */
@@ -583,15 +553,11 @@ static const struct engine_ops fake_ops = {
     .beats = fake_beats,
     .device_free = fake_device_free,
     .rows_capacity = fake_rows_capacity,
-    .snapshot_bytes = fake_snapshot_bytes,
-    .whole_bytes = fake_whole_bytes,
     .export_rows = fake_export_rows,
-    .export_snapshot = fake_export_snapshot,
-    .export_whole = fake_export_whole,
-    .import_rows = fake_import_rows,
+    .end_bytes = fake_end_bytes,
+    .export_end = fake_export_end,
+    .import = fake_import,
     .rows_cut = fake_rows_cut,
-    .import_snapshot = fake_import_snapshot,
-    .import_whole = fake_import_whole,
 };
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
