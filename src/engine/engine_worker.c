@@ -51,42 +51,44 @@ static struct engine_worker *worker_of(const struct engine *engine)
     return (struct engine_worker *)engine;
 }
 
-/* With a turn of its own. */
-static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
-{
-    worker_link_begin(&worker->link);
-    uint64_t value = worker_link_ask(&worker->link, call);
-    worker_link_end(&worker->link);
-    return value;
-}
-
 /* For the child, which counts positions. */
 static uint32_t length_of(const struct engine_worker *worker, seq_id seq)
 {
     return seqs_position(&worker->base.seqs, seq, seqs_length(&worker->base.seqs, seq));
 }
 
+/* An op that is not about a sequence. */
+static struct worker_call call_of(enum worker_op op)
+{
+    return (struct worker_call){.op = op, .seq = SEQ_NONE, .other = SEQ_NONE};
+}
+
+static struct worker_call call_about(const struct engine *engine, enum worker_op op, seq_id seq)
+{
+    struct worker_call call = call_of(op);
+
+    call.seq = seq;
+    call.length = length_of(worker_of(engine), seq);
+    return call;
+}
+
 /* Ops about one sequence that need nothing but a number. */
 static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id seq, uint32_t end)
 {
-    struct engine_worker *worker = worker_of(engine);
+    struct worker_call call = call_about(engine, op, seq);
 
-    return ask(
-        worker,
-        &(struct worker_call){
-            .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq), .end = end});
+    call.end = end;
+    return worker_link_ask(&worker_of(engine)->link, &call);
 }
 
 /* ---- sequences ---- */
 
 static bool worker_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
-    struct engine_worker *worker = worker_of(engine);
+    struct worker_call call = call_about(engine, WORKER_SEQ_COPY, from);
 
-    return ask(worker, &(struct worker_call){.op = WORKER_SEQ_COPY,
-                                             .seq = from,
-                                             .other = to,
-                                             .length = length_of(worker, from)}) != 0;
+    call.other = to;
+    return worker_link_ask(&worker_of(engine)->link, &call) != 0;
 }
 
 static bool worker_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
@@ -141,9 +143,10 @@ static enum err run_error(const struct worker_reply *reply, struct errinfo *info
 
 static bool worker_set_lora(struct engine *engine, const struct lora_set *set)
 {
-    return ask(worker_of(engine),
-               &(struct worker_call){
-                   .op = WORKER_SET_LORA, .seq = SEQ_NONE, .other = SEQ_NONE, .lora = *set}) != 0;
+    struct worker_call call = call_of(WORKER_SET_LORA);
+
+    call.lora = *set;
+    return worker_link_ask(&worker_of(engine)->link, &call) != 0;
 }
 
 static enum err run(struct engine *engine, enum worker_op op, const struct engine_item *items,
@@ -151,16 +154,15 @@ static enum err run(struct engine *engine, enum worker_op op, const struct engin
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_item list[SEQS_SLOTS_MAX];
-    struct worker_call call = {
-        .op = op, .seq = SEQ_NONE, .other = SEQ_NONE, .items = list, .items_count = count};
+    struct worker_call call = call_of(op);
     struct worker_reply reply;
 
+    call.items = list;
+    call.items_count = count;
     fill_run(worker, items, count, list);
     /* Relaxed: the flag orders no other memory, and an early abort finds no run to end. */
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
-    worker_link_begin(&worker->link);
-    enum err err = worker_link_call(&worker->link, &call, &reply, info);
-    worker_link_end(&worker->link);
+    enum err err = worker_link_call(&worker->link, &call, NULL, 0, &reply, info);
     return err != ERR_OK || reply.err == ERR_OK ? err : run_error(&reply, info);
 }
 
@@ -177,12 +179,7 @@ static enum err send_file(struct engine_worker *worker, struct worker_call *call
         return err_set(info, ERR_NOMEM, "no shared memory for a picture of %zu bytes", file.len);
     memcpy(*memory, file.ptr, file.len);
     call->end = (uint32_t)file.len;
-    worker_link_begin(&worker->link);
-    enum err err = worker_link_show(&worker->link, *memory, bytes, &call->place)
-                       ? worker_link_call(&worker->link, call, reply, info)
-                       : err_set(info, ERR_ENGINE, "the process of the model died");
-    worker_link_end(&worker->link);
-    return err;
+    return worker_link_call(&worker->link, call, *memory, bytes, reply, info);
 }
 
 static enum err worker_run_picture(struct engine *engine, seq_id seq,
@@ -190,14 +187,11 @@ static enum err worker_run_picture(struct engine *engine, seq_id seq,
 {
     struct engine_worker *worker = worker_of(engine);
     const struct picture *picture = piece->picture;
-    struct worker_call call = {.op = WORKER_RUN_PICTURE,
-                               .seq = seq,
-                               .other = SEQ_NONE,
-                               .length = length_of(worker, seq),
-                               .begin = (uint32_t)piece->chunk};
+    struct worker_call call = call_about(engine, WORKER_RUN_PICTURE, seq);
     struct worker_reply reply;
     void *memory;
 
+    call.begin = (uint32_t)piece->chunk;
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
     enum err err = send_file(worker, &call, (struct str){picture->file, picture->file_len},
                              picture->file_len, &memory, &reply, info);
@@ -209,7 +203,7 @@ static enum err worker_read_picture(const struct engine *engine, struct str file
                                     struct picture **out, struct errinfo *info)
 {
     struct engine_worker *worker = worker_of(engine);
-    struct worker_call call = {.op = WORKER_READ_PICTURE, .seq = SEQ_NONE, .other = SEQ_NONE};
+    struct worker_call call = call_of(WORKER_READ_PICTURE);
     uint64_t bytes = MAX(file.len, worker_picture_bytes_max(engine->seqs.cells));
     struct worker_reply reply;
     void *memory;
@@ -277,9 +271,10 @@ static uint64_t worker_beats(const struct engine *engine)
 
 static uint64_t worker_rows_capacity(const struct engine *engine, uint32_t tokens)
 {
-    return ask(worker_of(engine),
-               &(struct worker_call){
-                   .op = WORKER_ROWS_CAPACITY, .seq = SEQ_NONE, .other = SEQ_NONE, .end = tokens});
+    struct worker_call call = call_of(WORKER_ROWS_CAPACITY);
+
+    call.end = tokens;
+    return worker_link_ask(&worker_of(engine)->link, &call);
 }
 
 static const struct {
@@ -295,74 +290,30 @@ static uint64_t worker_end_bytes(struct engine *engine, seq_id seq, enum state_k
     return ask_about(engine, state_ops[kind].bytes, seq, 0);
 }
 
-/* `call` says what to export; the destination is found here. */
-static uint64_t export_now(struct engine_worker *worker, struct worker_call *call, void *dst,
-                           uint64_t capacity)
-{
-    bool shared = worker_link_show(&worker->link, dst, capacity, &call->place);
-    void *staging = shared ? NULL : worker_link_stage(&worker->link, capacity, &call->place);
-
-    call->other = SEQ_NONE;
-    call->length = length_of(worker, call->seq);
-    if (!shared && staging == NULL)
-        return 0;
-    uint64_t bytes = worker_link_ask(&worker->link, call);
-    if (bytes > capacity)
-        return 0;
-    if (!shared)
-        memcpy(dst, staging, bytes);
-    return bytes;
-}
-
-static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
-                          uint64_t capacity)
-{
-    worker_link_begin(&worker->link);
-    uint64_t bytes = export_now(worker, call, dst, capacity);
-    worker_link_end(&worker->link);
-    return bytes;
-}
-
 static uint64_t worker_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
                                    void *dst, uint64_t capacity)
 {
-    struct worker_call call = {.op = WORKER_EXPORT_ROWS, .seq = seq, .begin = begin, .end = end};
+    struct worker_call call = call_about(engine, WORKER_EXPORT_ROWS, seq);
 
-    return export_to(worker_of(engine), &call, dst, capacity);
+    call.begin = begin;
+    call.end = end;
+    return worker_link_export(&worker_of(engine)->link, &call, dst, capacity);
 }
 
 static uint64_t worker_export_end(struct engine *engine, seq_id seq, enum state_kind kind,
                                   void *dst, uint64_t capacity)
 {
-    struct worker_call call = {.op = state_ops[kind].export, .seq = seq};
+    struct worker_call call = call_about(engine, state_ops[kind].export, seq);
 
-    return export_to(worker_of(engine), &call, dst, capacity);
-}
-
-static bool import_now(struct engine_worker *worker, seq_id seq, enum state_kind kind,
-                       const void *data, uint64_t bytes)
-{
-    struct worker_call call = {.op = state_ops[kind].import,
-                               .seq = seq,
-                               .other = SEQ_NONE,
-                               .length = length_of(worker, seq)};
-
-    if (!worker_link_show(&worker->link, data, bytes, &call.place)) {
-        void *staging = worker_link_stage(&worker->link, bytes, &call.place);
-        if (staging == NULL)
-            return false;
-        memcpy(staging, data, bytes);
-    }
-    return worker_link_ask(&worker->link, &call) != 0;
+    return worker_link_export(&worker_of(engine)->link, &call, dst, capacity);
 }
 
 static bool worker_import(struct engine *engine, seq_id seq, enum state_kind kind, const void *data,
                           uint64_t bytes)
 {
-    worker_link_begin(&worker_of(engine)->link);
-    bool ok = import_now(worker_of(engine), seq, kind, data, bytes);
-    worker_link_end(&worker_of(engine)->link);
-    return ok;
+    struct worker_call call = call_about(engine, state_ops[kind].import, seq);
+
+    return worker_link_import(&worker_of(engine)->link, &call, data, bytes) != 0;
 }
 
 static bool worker_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
@@ -460,9 +411,9 @@ static uint64_t worker_memory_bytes(struct engine *engine)
 
 static uint64_t worker_device_free(struct engine *engine)
 {
-    struct worker_call call = {.op = WORKER_DEVICE_FREE, .seq = SEQ_NONE, .other = SEQ_NONE};
+    struct worker_call call = call_of(WORKER_DEVICE_FREE);
 
-    return worker_alive(engine) ? ask(worker_of(engine), &call) : 0;
+    return worker_alive(engine) ? worker_link_ask(&worker_of(engine)->link, &call) : 0;
 }
 
 static struct host_memory_stats worker_host_memory(const struct engine *engine)

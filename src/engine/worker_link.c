@@ -2,6 +2,7 @@
 #include "engine/worker_link.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -40,7 +41,7 @@ void worker_link_end(struct worker_link *link)
     lock_leave(&link->lock);
 }
 
-/* ---- calls ---- */
+/* ---- messages ---- */
 
 /* `fd` goes to the child as well, unless it is FILE_NO. */
 static enum err send_call(struct worker_link *link, struct worker_call *call, int fd,
@@ -61,13 +62,7 @@ static enum err send_call(struct worker_link *link, struct worker_call *call, in
                                info);
 }
 
-enum err worker_link_call(struct worker_link *link, struct worker_call *call,
-                          struct worker_reply *reply, struct errinfo *info)
-{
-    return send_call(link, call, FILE_NO, reply, info);
-}
-
-uint64_t worker_link_ask(struct worker_link *link, struct worker_call *call)
+static uint64_t ask(struct worker_link *link, struct worker_call *call)
 {
     struct worker_reply reply;
 
@@ -131,16 +126,16 @@ void worker_link_detach_freed(struct worker_link *link)
         if (worker_memory_has(link->memory, id))
             link->attached[kept++] = id;
         else
-            worker_link_ask(link, &(struct worker_call){.op = WORKER_DETACH,
-                                                        .seq = SEQ_NONE,
-                                                        .other = SEQ_NONE,
-                                                        .place = {id, 0, 0}});
+            ask(link,
+                &(struct worker_call){
+                    .op = WORKER_DETACH, .seq = SEQ_NONE, .other = SEQ_NONE, .place = {id, 0, 0}});
     }
     link->attached_count = kept;
 }
 
-bool worker_link_show(struct worker_link *link, const void *ptr, uint64_t bytes,
-                      struct worker_place *place)
+/* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */
+static bool show(struct worker_link *link, const void *ptr, uint64_t bytes,
+                 struct worker_place *place)
 {
     struct worker_segment segment;
 
@@ -152,7 +147,8 @@ bool worker_link_show(struct worker_link *link, const void *ptr, uint64_t bytes,
     return true;
 }
 
-void *worker_link_stage(struct worker_link *link, uint64_t bytes, struct worker_place *place)
+/* For memory that is not shared: the staging memory to copy through, or NULL. */
+static void *stage(struct worker_link *link, uint64_t bytes, struct worker_place *place)
 {
     if (bytes > link->staging_bytes_max)
         return NULL;
@@ -161,6 +157,58 @@ void *worker_link_stage(struct worker_link *link, uint64_t bytes, struct worker_
         link->staging = worker_memory_alloc(bytes, link->memory);
         link->staging_bytes = link->staging != NULL ? bytes : 0;
     }
-    bool shown = link->staging != NULL && worker_link_show(link, link->staging, bytes, place);
+    bool shown = link->staging != NULL && show(link, link->staging, bytes, place);
     return shown ? link->staging : NULL;
+}
+
+/* ---- calls ---- */
+
+enum err worker_link_call(struct worker_link *link, struct worker_call *call, const void *memory,
+                          uint64_t bytes, struct worker_reply *reply, struct errinfo *info)
+{
+    worker_link_begin(link);
+    enum err err = memory == NULL || show(link, memory, bytes, &call->place)
+                       ? send_call(link, call, FILE_NO, reply, info)
+                       : err_set(info, ERR_ENGINE, "the process of the model died");
+    worker_link_end(link);
+    return err;
+}
+
+uint64_t worker_link_ask(struct worker_link *link, struct worker_call *call)
+{
+    worker_link_begin(link);
+    uint64_t value = ask(link, call);
+    worker_link_end(link);
+    return value;
+}
+
+uint64_t worker_link_export(struct worker_link *link, struct worker_call *call, void *dst,
+                            uint64_t capacity)
+{
+    uint64_t bytes = 0;
+
+    worker_link_begin(link);
+    bool shared = show(link, dst, capacity, &call->place);
+    const void *staging = shared ? NULL : stage(link, capacity, &call->place);
+    if (shared || staging != NULL)
+        bytes = ask(link, call);
+    if (bytes > capacity)
+        bytes = 0;
+    if (!shared && bytes > 0)
+        memcpy(dst, staging, bytes);
+    worker_link_end(link);
+    return bytes;
+}
+
+uint64_t worker_link_import(struct worker_link *link, struct worker_call *call, const void *data,
+                            uint64_t bytes)
+{
+    worker_link_begin(link);
+    bool shared = show(link, data, bytes, &call->place);
+    void *staging = shared ? NULL : stage(link, bytes, &call->place);
+    if (staging != NULL)
+        memcpy(staging, data, bytes);
+    uint64_t value = shared || staging != NULL ? ask(link, call) : 0;
+    worker_link_end(link);
+    return value;
 }

@@ -4,8 +4,8 @@
  *
  * TURNS. All ops of an engine belong to its thread but read_picture, which any thread may call. So
  * what uses the child takes a turn first, in order of arrival: without it, a thread would wait for
- * as long as the engine's thread has batches to run. Every function below is called within a turn
- * unless it says otherwise.
+ * as long as the engine's thread has batches to run. Calls take their turn; the functions for
+ * segments are called within one.
  *
  * SEGMENTS are attached to the child when they are first needed and detached after the parent has
  * freed them, both between two calls (at the latest when the child's memory is measured). A child
@@ -47,14 +47,21 @@ void worker_link_init(struct worker_link *link);
 /* Stops the process as well. */
 void worker_link_fini(struct worker_link *link);
 
-/* Without a turn. */
 void worker_link_begin(struct worker_link *link);
 void worker_link_end(struct worker_link *link);
 
-enum err worker_link_call(struct worker_link *link, struct worker_call *call,
-                          struct worker_reply *reply, struct errinfo *info) NODISCARD;
-/* The value of the reply; 0 when the child is dead or reports a failure. */
+/* Unless `memory` is NULL, the child gets the `bytes` bytes there as call->place. They are in shared
+ * memory. */
+enum err worker_link_call(struct worker_link *link, struct worker_call *call, const void *memory,
+                          uint64_t bytes, struct worker_reply *reply,
+                          struct errinfo *info) NODISCARD;
+/* These return the value of the reply; 0 when the child is dead or reports a failure. */
 uint64_t worker_link_ask(struct worker_link *link, struct worker_call *call);
+/* Through the staging memory where `dst` or `data` is not shared. */
+uint64_t worker_link_export(struct worker_link *link, struct worker_call *call, void *dst,
+                            uint64_t capacity);
+uint64_t worker_link_import(struct worker_link *link, struct worker_call *call, const void *data,
+                            uint64_t bytes);
 
 /* `work`: it is the segment for tokens and logits. False: the child does not have it. */
 bool worker_link_attach(struct worker_link *link, const struct worker_segment *segment, bool work);
@@ -62,8 +69,3 @@ bool worker_link_attach(struct worker_link *link, const struct worker_segment *s
 void worker_link_attach_early(struct worker_link *link);
 /* Detaches freed segments from the child. */
 void worker_link_detach_freed(struct worker_link *link);
-/* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */
-bool worker_link_show(struct worker_link *link, const void *ptr, uint64_t bytes,
-                      struct worker_place *place);
-/* For memory that is not shared: the staging memory to copy through, or NULL. */
-void *worker_link_stage(struct worker_link *link, uint64_t bytes, struct worker_place *place);
