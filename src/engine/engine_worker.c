@@ -536,20 +536,6 @@ static enum err load_vocab(struct engine_worker *worker, const struct engine_opt
     return engine_llama_load_vocab(&worker->vocab, options, info);
 }
 
-static enum err make_load(struct engine_worker *worker, const struct engine_options *options,
-                          struct errinfo *info)
-{
-    struct worker_load *load = mem_alloc(sizeof(*load));
-
-    load->options = *options;
-    worker->load_len = worker_load_encode(load, worker->load);
-    mem_free(load);
-    return worker->load_len > 0
-               ? ERR_OK
-               : err_set(info, ERR_LIMIT,
-                         "the paths and adapters of a model are too long for its process");
-}
-
 /* Texts of the reply are valid only until the next one. */
 static enum err take_facts(struct engine_worker *worker, const struct worker_facts *from,
                            struct errinfo *info)
@@ -584,7 +570,10 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
 {
     struct worker_reply reply;
 
-    TRY(make_load(worker, options, info));
+    worker->load_len = worker_load_encode(options, worker->load);
+    if (worker->load_len == 0)
+        return err_set(info, ERR_LIMIT,
+                       "the paths and adapters of a model are too long for its process");
     /* until the child reports its own */
     worker->link.name = worker->name = mem_strdup(file_base_name(options->path));
     worker->control = worker_memory_alloc(sizeof(*worker->control), worker->link.memory);

@@ -45,8 +45,8 @@ struct vet {
     struct hash256 passes[PASSES_MAX]; /* the oldest first */
     size_t passes_count;
     struct refusal refusals[REFUSALS_MAX];
-    size_t refusals_made; /* a ring */
-    struct worker_load load;
+    size_t refusals_made;       /* a ring */
+    struct engine_options load; /* as the child is told to */
     unsigned char message[WORKER_MESSAGE_BYTES_MAX];
 };
 
@@ -149,7 +149,7 @@ static enum err hash_adapter(const char *path, struct hash256_state *state, stru
 static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len,
                          struct hash256 *key, struct errinfo *info)
 {
-    const struct engine_options *options = &vet->load.options;
+    const struct engine_options *options = &vet->load;
     struct hash256_state state;
 
     begin_key(&state, "hearth vet: file");
@@ -210,10 +210,8 @@ static enum err run_child(struct vet *vet, size_t len, const struct engine_optio
 {
     struct worker_memory *memory = worker_memory_create();
     struct worker_control *control = worker_memory_alloc(sizeof(*control), memory);
-    const char *slash = strrchr(options->path, '/');
     struct worker_process_options process_options = {.program = vet->options.program,
-                                                     .name =
-                                                         slash != NULL ? slash + 1 : options->path,
+                                                     .name = file_base_name(options->path),
                                                      .control = control,
                                                      .log = vet->options.log};
     struct worker_process *process = NULL;
@@ -305,7 +303,7 @@ static enum err ask(struct vet *vet, const struct engine_options *options,
     if (err != ERR_OK)
         return err;
     add_pass(vet, key);
-    if (!vet->load.options.dry)
+    if (!vet->load.dry)
         add_pass(vet, form);
     save_passes(vet);
     return ERR_OK;
@@ -317,8 +315,8 @@ static enum err load_file(struct vet *vet, const struct engine_options *options,
 {
     struct hash256 form = form_key(file), key;
 
-    vet->load = (struct worker_load){.options = *options};
-    vet->load.options.dry = false; /* how it is vetted is not part of the key */
+    vet->load = *options;
+    vet->load.dry = false; /* how it is vetted is not part of the key */
     size_t len = worker_load_encode(&vet->load, vet->message);
     if (len == 0)
         return err_set(info, ERR_LIMIT,
@@ -335,8 +333,8 @@ static enum err load_file(struct vet *vet, const struct engine_options *options,
     if (alone && usual)
         return load_guarded(vet, options, file, &key, engine, info);
     /* Adapters are applied to weights, so they need them. */
-    vet->load.options.dry = usual && options->adapters_count == 0;
-    vet->load.options.trial = true;
+    vet->load.dry = usual && options->adapters_count == 0;
+    vet->load.trial = true;
     TRY(ask(vet, options, file, &key, &form, info));
     return engine_load(engine, options, info);
 }

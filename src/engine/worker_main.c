@@ -58,7 +58,6 @@ struct worker {
     token_id *tokens;  /* in the work segment: those of a run, and then ... */
     float *logits;     /* ... `vocab` floats per output, or ... */
     float *vectors;    /* ... a vector per item */
-    uint32_t number;   /* of the call that is being served */
     uint64_t progress; /* last reported, in parts per million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
     struct worker_item items[SEQS_SLOTS_MAX];
@@ -133,8 +132,7 @@ static bool on_progress(float done, void *arg)
     on_tick(worker);
     if (parts >= worker->progress + 1000 || parts >= 1000000) { /* as fine as a bar can show */
         worker->progress = parts;
-        send_reply(worker, &(struct worker_reply){
-                               .kind = WORKER_PROGRESS, .number = worker->number, .value = parts});
+        send_reply(worker, &(struct worker_reply){.kind = WORKER_PROGRESS, .value = parts});
     }
     return true;
 }
@@ -275,10 +273,9 @@ static void serve_load(struct worker *worker, size_t len, int fd)
     struct worker_reply reply = {.kind = WORKER_REPLY};
     struct errinfo info = {0};
 
-    if (worker->engine != NULL || worker_load_decode(worker->in, len, what) != ERR_OK)
+    if (worker_load_decode(worker->in, len, what) != ERR_OK)
         give_up("a message that is not valid");
     worker->control = map(fd, sizeof(*worker->control));
-    worker->number = reply.number = what->number;
     reply.err = load(worker, what, &info);
     snprintf(reply.text, sizeof(reply.text), "%s", info.text);
     if (reply.err == ERR_OK && what->options.dry) {
@@ -514,8 +511,7 @@ static void serve_call(struct worker *worker, size_t len, int fd)
     struct worker_call call;
     struct errinfo info = {0};
 
-    if (worker->engine == NULL ||
-        worker_call_decode(worker->in, len, &call, worker->items) != ERR_OK)
+    if (worker_call_decode(worker->in, len, &call, worker->items) != ERR_OK)
         give_up("a message that is not valid");
     on_tick(worker);
     reply.number = call.number;
@@ -548,7 +544,6 @@ int worker_main(int socket,
 {
     struct worker *worker = mem_alloc(sizeof(*worker));
     struct thread exit_thread = {0};
-    enum worker_op op;
     size_t len;
     int fd;
 
@@ -560,14 +555,8 @@ int worker_main(int socket,
     if (thread_start(&exit_thread, "worker-exit", exit_with_parent, &worker->socket, NULL) !=
         ERR_OK)
         give_up("no thread can be started");
-    while ((len = receive(worker, &fd)) > 0) {
-        if (worker_peek_op(worker->in, len, &op) != ERR_OK)
-            give_up("a message that is not valid");
-        if (op == WORKER_LOAD)
-            serve_load(worker, len, fd);
-        else
-            serve_call(worker, len, fd);
-    }
+    while ((len = receive(worker, &fd)) > 0)
+        (worker->engine == NULL ? serve_load : serve_call)(worker, len, fd);
     /* The system frees everything; cleaning up the library may hang. */
     _exit(0);
 }

@@ -4,7 +4,7 @@
  *      message         0  4  magic "HWK1" (the 1 is the version)
  *                      4  2  kind: CALL, LOAD, REPLY
  *                      6  2  op of a call, or kind of a reply
- *                      8  4  number
+ *                      8  4  number of the call; 0: a load
  *                     12  4  bytes of the whole message
  *                     16 16  XXH3-128 of the message with these 16 bytes zero
  *                     32  .  body
@@ -13,7 +13,7 @@
  *                          segment 8 | offset 8 | bytes 8 | of SET_LORA: LORA_MAX scales * 4
  *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 4 )
  *      body of a load      the fields of the options in the order of the functions below
- *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_put
+ *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_fields
  *
  *      a text              bytes 4 (UINT32_MAX: NULL) | bytes | 0
  *
@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/le.h"
 
 enum { HEAD_BYTES = 32, HASH_AT = 16, WORK_ALIGN = 4096 };
 #define NO_TEXT UINT32_MAX
@@ -80,32 +81,20 @@ static unsigned char *next(struct wire *wire, size_t len)
     return at;
 }
 
-static uint64_t load_number(const unsigned char *at, size_t len)
-{
-    uint64_t value = 0;
-
-    for (size_t i = len; i > 0; i--)
-        value = value << 8 | at[i - 1];
-    return value;
-}
-
-static void store_number(unsigned char *at, uint64_t value, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
 /* A number of `len` bytes, at most `max`. */
 static void field_number(struct wire *wire, uint64_t *value, size_t len, uint64_t max)
 {
-    unsigned char *at = next(wire, len);
+    unsigned char *at = next(wire, len), bytes[8] = {0};
 
     if (at == NULL)
         return;
-    if (wire->reading)
-        *value = load_number(at, len);
-    else
-        store_number(at, *value, len);
+    if (wire->reading) {
+        memcpy(bytes, at, len);
+        *value = le_get_u64(bytes);
+    } else {
+        le_put_u64(bytes, *value);
+        memcpy(at, bytes, len);
+    }
     if (*value > max)
         wire->bad = true;
 }
@@ -266,10 +255,9 @@ static size_t end_writing(const struct wire *wire, unsigned char *out, struct he
     if (wire->bad)
         return 0;
     memcpy(out, magic, sizeof(magic));
-    store_number(out + 4, head.kind, 2);
-    store_number(out + 6, head.op, 2);
-    store_number(out + 8, head.number, 4);
-    store_number(out + 12, len, 4);
+    le_put_u32(out + 4, (uint32_t)head.kind | head.op << 16);
+    le_put_u32(out + 8, head.number);
+    le_put_u32(out + 12, (uint32_t)len);
     struct hash128 hash = hash_of(out, len);
     memcpy(out + HASH_AT, &hash, HEAD_BYTES - HASH_AT);
     return len;
@@ -280,14 +268,14 @@ static enum err begin_reading(const unsigned char *message, size_t len, struct h
                               struct wire *wire)
 {
     if (len < HEAD_BYTES || len > WORKER_MESSAGE_BYTES_MAX ||
-        memcmp(message, magic, sizeof(magic)) != 0 || load_number(message + 12, 4) != len)
+        memcmp(message, magic, sizeof(magic)) != 0 || le_get_u32(message + 12) != len)
         return ERR_CORRUPT;
     struct hash128 hash = hash_of(message, len);
     if (memcmp(message + HASH_AT, &hash, HEAD_BYTES - HASH_AT) != 0)
         return ERR_CORRUPT;
-    *head = (struct head){.kind = (enum message_kind)load_number(message + 4, 2),
-                          .op = (uint32_t)load_number(message + 6, 2),
-                          .number = (uint32_t)load_number(message + 8, 4)};
+    uint32_t kinds = le_get_u32(message + 4);
+    *head =
+        (struct head){(enum message_kind)(kinds & 0xFFFF), kinds >> 16, le_get_u32(message + 8)};
     /* Reading never writes: the cast lets one struct serve both directions. */
     *wire = (struct wire){
         .at = (unsigned char *)message + HEAD_BYTES, .left = len - HEAD_BYTES, .reading = true};
@@ -297,19 +285,6 @@ static enum err begin_reading(const unsigned char *message, size_t len, struct h
 static enum err end_reading(const struct wire *wire)
 {
     return wire->bad || wire->left > 0 ? ERR_CORRUPT : ERR_OK;
-}
-
-enum err worker_peek_op(const unsigned char *message, size_t len, enum worker_op *op)
-{
-    struct head head;
-    struct wire wire;
-
-    TRY(begin_reading(message, len, &head, &wire));
-    if ((head.kind != MESSAGE_CALL && head.kind != MESSAGE_LOAD) || head.op >= WORKER_OP_COUNT ||
-        (head.kind == MESSAGE_LOAD) != (head.op == WORKER_LOAD))
-        return ERR_CORRUPT;
-    *op = (enum worker_op)head.op;
-    return ERR_OK;
 }
 
 /* ---- calls ---- */
@@ -446,13 +421,13 @@ static void load_fields(struct wire *wire, struct worker_load *load)
     adapters_fields(wire, load);
 }
 
-size_t worker_load_encode(const struct worker_load *load, unsigned char *out)
+size_t worker_load_encode(const struct engine_options *options, unsigned char *out)
 {
     struct wire wire = begin_writing(out);
-    struct worker_load copy = *load;
+    struct worker_load load = {.options = *options};
 
-    load_fields(&wire, &copy);
-    return end_writing(&wire, out, (struct head){MESSAGE_LOAD, WORKER_LOAD, load->number});
+    load_fields(&wire, &load);
+    return end_writing(&wire, out, (struct head){MESSAGE_LOAD, WORKER_LOAD, 0});
 }
 
 enum err worker_load_decode(const unsigned char *message, size_t len, struct worker_load *load)
@@ -461,9 +436,9 @@ enum err worker_load_decode(const unsigned char *message, size_t len, struct wor
     struct wire wire;
 
     TRY(begin_reading(message, len, &head, &wire));
-    if (head.kind != MESSAGE_LOAD || head.op != WORKER_LOAD)
+    if (head.kind != MESSAGE_LOAD || head.op != WORKER_LOAD || head.number != 0)
         return ERR_CORRUPT;
-    *load = (struct worker_load){.number = head.number};
+    *load = (struct worker_load){0};
     load_fields(&wire, load);
     return end_reading(&wire);
 }

@@ -112,11 +112,9 @@ struct worker_call {
     size_t items_count; /* at most SEQS_SLOTS_MAX */
 };
 
-/* How the child makes its engine. Texts are borrowed: of the caller when encoding, of the message
- * when decoded. */
+/* How the child makes its engine. The texts are the message's. */
 struct worker_load {
-    uint32_t number;
-    struct engine_options options; /* adapters point into the array below once decoded */
+    struct engine_options options; /* its adapters are those below */
     struct engine_adapter adapters[LORA_MAX];
 };
 
@@ -131,7 +129,7 @@ enum worker_reply_kind { WORKER_PROGRESS, WORKER_REPLY };
 
 struct worker_reply {
     enum worker_reply_kind kind;
-    uint32_t number;
+    uint32_t number; /* of the call; 0: of the load */
     enum err err;
     uint64_t value; /* a length, a size, a truth; of progress: parts of a million */
     char text[sizeof(((struct errinfo *)0)->text)];
@@ -142,12 +140,8 @@ struct worker_reply {
 /* Writes a whole message into `out`, WORKER_MESSAGE_BYTES_MAX bytes; returns its length, or 0 when
  * it does not fit or a text is too long. */
 size_t worker_call_encode(const struct worker_call *call, unsigned char *out) NODISCARD;
-size_t worker_load_encode(const struct worker_load *load, unsigned char *out) NODISCARD;
+size_t worker_load_encode(const struct engine_options *options, unsigned char *out) NODISCARD;
 size_t worker_reply_encode(const struct worker_reply *reply, unsigned char *out) NODISCARD;
-
-/* The op of a message that the child received, which selects the decoder. ERR_CORRUPT when it is
- * not valid. */
-enum err worker_peek_op(const unsigned char *message, size_t len, enum worker_op *op) NODISCARD;
 
 /* `items` has room for SEQS_SLOTS_MAX; call->items points there. ERR_CORRUPT: not valid, and
  * *call is undefined. */

@@ -35,30 +35,29 @@ static const struct worker_call a_call = {.op = WORKER_RUN,
                                           .items = two,
                                           .items_count = 2};
 
-static struct worker_load make_load(void)
+static struct engine_options make_load(void)
 {
     static const struct engine_adapter adapters[] = {{"a.gguf", 0.5f}, {"b.gguf", 1.0f}};
 
-    return (struct worker_load){.number = 1,
-                                .options = {.path = "model.gguf",
-                                            .context = 1000,
-                                            .sequences = 3,
-                                            .chunk = 128,
-                                            .threads = 1,
-                                            .threads_prefill = 2,
-                                            .kv_k = ENGINE_KV_Q8_0,
-                                            .kv_v = ENGINE_KV_Q4_0,
-                                            .flash = -1,
-                                            .gpu_layers = -1,
-                                            .devices = "CPU",
-                                            .streams = true,
-                                            .dry = true,
-                                            .no_cache = true,
-                                            .rope_base = 10000,
-                                            .sharing = ENGINE_SHARING_BITS,
-                                            .adapters = adapters,
-                                            .adapters_count = 2,
-                                            .memory_max = UINT64_MAX - 1}};
+    return (struct engine_options){.path = "model.gguf",
+                                   .context = 1000,
+                                   .sequences = 3,
+                                   .chunk = 128,
+                                   .threads = 1,
+                                   .threads_prefill = 2,
+                                   .kv_k = ENGINE_KV_Q8_0,
+                                   .kv_v = ENGINE_KV_Q4_0,
+                                   .flash = -1,
+                                   .gpu_layers = -1,
+                                   .devices = "CPU",
+                                   .streams = true,
+                                   .dry = true,
+                                   .no_cache = true,
+                                   .rope_base = 10000,
+                                   .sharing = ENGINE_SHARING_BITS,
+                                   .adapters = adapters,
+                                   .adapters_count = 2,
+                                   .memory_max = UINT64_MAX - 1};
 }
 
 static struct worker_reply make_reply(void)
@@ -128,7 +127,7 @@ static void reseal(unsigned char *message, size_t len)
 
 static size_t encode(int which)
 {
-    struct worker_load load = make_load();
+    struct engine_options load = make_load();
     struct worker_reply reply = make_reply();
     size_t len = which == 0   ? worker_call_encode(&a_call, out)
                  : which == 1 ? worker_load_encode(&load, out)
@@ -143,13 +142,11 @@ static size_t encode(int which)
 static void test_calls_come_back(void **state)
 {
     struct worker_call call;
-    enum worker_op op;
     size_t len = encode(0);
 
     (void)state;
-    assert_ok(worker_peek_op(out, len, &op));
-    assert_int_equal(op, WORKER_RUN);
     assert_ok(worker_call_decode(out, len, &call, items));
+    assert_int_equal(call.op, WORKER_RUN);
     assert_int_equal(call.number, 77);
     assert_int_equal(call.seq, 3);
     assert_int_equal(call.other, SEQ_NONE);
@@ -177,13 +174,10 @@ static void test_adapters_come_back(void **state)
 static void test_loads_come_back(void **state)
 {
     static struct worker_load load;
-    struct worker_load from = make_load();
-    enum worker_op op;
+    struct engine_options from = make_load();
     size_t len = encode(1);
 
     (void)state;
-    assert_ok(worker_peek_op(out, len, &op));
-    assert_int_equal(op, WORKER_LOAD);
     assert_ok(worker_load_decode(out, len, &load));
     assert_string_equal(load.options.path, "model.gguf");
     assert_string_equal(load.options.devices, "CPU");
@@ -191,7 +185,7 @@ static void test_loads_come_back(void **state)
     assert_true(load.options.kv_k == ENGINE_KV_Q8_0 && load.options.kv_v == ENGINE_KV_Q4_0);
     assert_true(load.options.flash == -1 && load.options.gpu_layers == -1 && load.options.streams &&
                 load.options.dry && load.options.no_cache);
-    assert_true(load.options.rope_base == from.options.rope_base);
+    assert_true(load.options.rope_base == from.rope_base);
     assert_int_equal(load.options.adapters_count, 2);
     assert_string_equal(load.options.adapters[1].path, "b.gguf");
     assert_true(load.options.adapters[0].scale == 0.5f);
@@ -313,21 +307,21 @@ static void test_what_does_not_fit_is_not_written(void **state)
     static char path[WORKER_TEXT_BYTES_MAX + 2];
     static struct worker_item many[SEQS_SLOTS_MAX + 1];
     static struct engine_adapter adapters[LORA_MAX + 1];
-    struct worker_load load = make_load();
+    struct engine_options load = make_load();
     struct worker_call call = a_call;
 
     (void)state;
     memset(path, 'x', sizeof(path) - 1);
-    load.options.path = path;
+    load.path = path;
     assert_int_equal(worker_load_encode(&load, out), 0);
     path[WORKER_TEXT_BYTES_MAX] = '\0';
     assert_true(worker_load_encode(&load, out) > 0);
     for (size_t i = 0; i < COUNT_OF(adapters); i++)
         adapters[i].path = path; /* 32 times 4,096 bytes are more than a message */
-    load.options.adapters = adapters;
-    load.options.adapters_count = COUNT_OF(adapters) - 1;
+    load.adapters = adapters;
+    load.adapters_count = COUNT_OF(adapters) - 1;
     assert_int_equal(worker_load_encode(&load, out), 0);
-    load.options.adapters_count = COUNT_OF(adapters);
+    load.adapters_count = COUNT_OF(adapters);
     assert_int_equal(worker_load_encode(&load, out), 0);
     call.items = many;
     call.items_count = SEQS_SLOTS_MAX;
