@@ -56,23 +56,13 @@ struct grammar {
 
 /* ---- asking ---- */
 
-/* The text of a token; empty: no grammar allows it. */
-static struct str text_of(const struct grammar *grammar, token_id token,
-                          char bytes[static PIECE_BYTES_MAX])
-{
-    size_t len = engine_token_bytes(grammar->engine, token, true, bytes, PIECE_BYTES_MAX);
-    bool usable = len > 0 && len <= PIECE_BYTES_MAX && bytes[0] != '\0';
-
-    return (struct str){bytes, usable ? len : 0};
-}
-
 static bool allows(const struct grammar *grammar, token_id token)
 {
     char bytes[PIECE_BYTES_MAX];
 
     if (engine_token_is_end(grammar->engine, token))
         return gbnf_match_whole(grammar->match);
-    struct str text = text_of(grammar, token, bytes);
+    struct str text = piece_text(grammar->engine, token, bytes);
     return text.len > 0 && gbnf_match_push_token(grammar->match, token, text);
 }
 
@@ -82,7 +72,8 @@ static bool can_be_named(const struct grammar *grammar, token_id token)
     char bytes[PIECE_BYTES_MAX];
 
     return engine_token_valid(grammar->engine, token) &&
-           !engine_token_is_end(grammar->engine, token) && text_of(grammar, token, bytes).len > 0;
+           !engine_token_is_end(grammar->engine, token) &&
+           piece_text(grammar->engine, token, bytes).len > 0;
 }
 
 static void mark(struct grammar *grammar, token_id token)

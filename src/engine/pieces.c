@@ -23,13 +23,13 @@ static int by_bytes(const void *a, const void *b)
     return order != 0 ? order : (x->token > y->token) - (x->token < y->token);
 }
 
-/* As the inference library has it: a token whose text is empty or begins with NUL is never
- * allowed. */
-static size_t text_of(const struct engine *engine, token_id token, char bytes[PIECE_BYTES_MAX])
+struct str piece_text(const struct engine *engine, token_id token,
+                      char bytes[static PIECE_BYTES_MAX])
 {
     size_t len = engine_token_bytes(engine, token, true, bytes, PIECE_BYTES_MAX);
+    bool usable = len <= PIECE_BYTES_MAX && len > 0 && bytes[0] != '\0';
 
-    return len <= PIECE_BYTES_MAX && len > 0 && bytes[0] != '\0' ? len : 0;
+    return (struct str){bytes, usable ? len : 0};
 }
 
 static bool allocate(struct pieces *pieces, const struct engine *engine)
@@ -42,7 +42,7 @@ static bool allocate(struct pieces *pieces, const struct engine *engine)
         if (engine_token_is_end(engine, token))
             ends++;
         else
-            total += text_of(engine, token, bytes);
+            total += piece_text(engine, token, bytes).len;
     }
     pieces->list = mem_try_alloc_array((size_t)vocab, sizeof(*pieces->list));
     pieces->ends = mem_try_alloc_array(ends, sizeof(*pieces->ends));
@@ -60,7 +60,7 @@ static void fill(struct pieces *pieces, const struct engine *engine)
             pieces->ends[pieces->ends_count++] = token;
             continue;
         }
-        size_t len = text_of(engine, token, bytes);
+        size_t len = piece_text(engine, token, bytes).len;
         if (len == 0)
             continue;
         memcpy(at, bytes, len);

@@ -35,6 +35,11 @@ struct pieces {
     char *bytes;
 };
 
+/* The text of a token, into `bytes`; empty: no grammar allows it. As the inference library has it,
+ * that is also so when it begins with NUL. */
+struct str piece_text(const struct engine *engine, token_id token,
+                      char bytes[static PIECE_BYTES_MAX]);
+
 /* Returns the engine's pieces and builds them on first use. ERR_NOMEM. */
 enum err pieces_of(const struct engine *engine, const struct pieces **pieces,
                    struct errinfo *info) NODISCARD;
