@@ -14,7 +14,9 @@
 
 #include <assert.h>
 
+#include "base/mem.h"
 #include "engine/engine_ops.h"
+#include "engine/fingerprint.h"
 #include "engine/picture.h"
 #include "engine/pieces.h"
 
@@ -36,11 +38,15 @@ void engine_close(struct engine **engine)
 {
     if (*engine == NULL)
         return;
-    struct seqs *seqs = &(*engine)->seqs;
-    struct pieces *pieces = (*engine)->pieces;
+    struct engine *old = *engine;
+    struct pieces *pieces = old->pieces;
+    if (old->measured_per_s > 0)
+        fingerprint_note_speed(old->state_dir, &old->facts.fingerprint, old->measured_per_s,
+                               old->log);
+    mem_free(old->state_dir);
     pieces_destroy(&pieces);
-    seqs_fini(seqs);
-    (*engine)->ops->close(*engine);
+    seqs_fini(&old->seqs);
+    old->ops->close(old);
     *engine = NULL;
 }
 

@@ -7,7 +7,6 @@
  * count before.
  */
 #include "engine/engine_llama.h"
-#include "engine/fingerprint.h"
 
 #include <assert.h>
 
@@ -316,9 +315,6 @@ static void op_close(struct engine *engine)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    if (engine->measured_per_s > 0)
-        fingerprint_note_speed(llama->state_dir, &engine->facts.fingerprint, engine->measured_per_s,
-                               llama->log);
     projector_close(&llama->projector);
     sections_close(llama);
     context_llama_free(llama);
@@ -330,7 +326,6 @@ static void op_close(struct engine *engine)
     mem_free(llama->architecture);
     mem_free(llama->description);
     mem_free(llama->chat_template);
-    mem_free(llama->state_dir);
     mem_free(llama);
 }
 

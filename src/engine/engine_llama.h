@@ -93,8 +93,6 @@ struct engine_llama {
     uint64_t staging_bytes;
     enum ggml_type type_k, type_v;
     char *name, *architecture, *description, *chat_template;
-    char *state_dir; /* NULL: nothing is remembered there */
-    struct log *log;
     char backend[128];
 };
 

@@ -19,7 +19,6 @@
 #include "base/sysinfo.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
-#include "engine/fingerprint.h"
 #include "engine/host_memory.h"
 #include "engine/projector.h"
 #include "engine/worker_link.h"
@@ -31,14 +30,12 @@ static const uint64_t staging_bytes_max = UINT64_C(1) << 30;
 struct engine_worker {
     struct engine base;
     struct engine_worker_options options;
-    struct log *log;
     struct engine *vocab;             /* tokenizes in this process: base.vocab */
     struct worker_memory *own_memory; /* unless the options have one */
     struct worker_link link;
     struct worker_control *control; /* these two live as long as the engine: */
     char *work;                     /* engine_abort and borrowed logits survive restarts */
     char *name, *architecture, *description, *backend;
-    char *state_dir; /* for the speed; NULL: nothing is remembered */
     /* the message that makes the child's engine, for restarts */
     unsigned char load[WORKER_MESSAGE_BYTES_MAX];
     size_t load_len;
@@ -337,7 +334,7 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
     struct worker_process_options process = {.program = worker->options.program,
                                              .name = worker->name,
                                              .control = worker->control,
-                                             .log = worker->log};
+                                             .log = worker->base.log};
     struct worker_wait wait = {.what = worker_op_name(WORKER_LOAD),
                                .silence_ms = hang_ms > 0 ? hang_ms : LOAD_HANG_MS,
                                .on_progress = options != NULL ? options->on_progress : NULL,
@@ -455,7 +452,8 @@ static enum err restart_now(struct engine *engine, struct errinfo *info)
         worker_process_stop(&worker->link.process);
         return ERR_ENGINE;
     }
-    LOG_INFO(worker->log, "worker", "an engine has a new process", LOG_STR("model", worker->name),
+    LOG_INFO(worker->base.log, "worker", "an engine has a new process",
+             LOG_STR("model", worker->name),
              LOG_INT("pid", worker_process_pid(worker->link.process)));
     return ERR_OK;
 }
@@ -472,9 +470,6 @@ static void worker_close(struct engine *engine)
 {
     struct engine_worker *worker = worker_of(engine);
 
-    if (engine->measured_per_s > 0)
-        fingerprint_note_speed(worker->state_dir, &engine->facts.fingerprint,
-                               engine->measured_per_s, worker->log);
     worker_link_fini(&worker->link);
     if (worker->vocab != NULL)
         engine_close(&worker->vocab);
@@ -485,7 +480,6 @@ static void worker_close(struct engine *engine)
     mem_free(worker->architecture);
     mem_free(worker->description);
     mem_free(worker->backend);
-    mem_free(worker->state_dir);
     mem_free(worker);
 }
 
@@ -601,9 +595,9 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     *engine = NULL;
     *own = *worker_options;
     worker->base.ops = &worker_ops;
-    worker->log = options->log;
+    worker->base.log = options->log;
     if (options->state_dir != NULL && !options->no_cache)
-        worker->state_dir = mem_strdup(options->state_dir);
+        worker->base.state_dir = mem_strdup(options->state_dir);
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
     worker->link.memory = own->memory != NULL ? own->memory : worker->own_memory;
