@@ -102,16 +102,11 @@ uint64_t engine_device_free(struct engine *engine)
 
 enum err engine_restart(struct engine *engine, struct errinfo *info)
 {
-    struct seqs *seqs = &engine->seqs;
-    uint32_t slots = seqs->slots_count, cells = seqs->cells;
-    bool streams = seqs->streams;
-
-    assert(engine->ops->restart != NULL && seqs_live_count(seqs) == 0 && seqs->cells_used == 0);
+    /* Retired sequences became free when the last one was released. */
+    assert(engine->ops->restart != NULL && seqs_live_count(&engine->seqs) == 0 &&
+           engine->seqs.cells_used == 0);
     engine->run_items = 0;
     TRY(engine->ops->restart(engine, info));
-    /* Sequences that were unusable in the old process can be used again. */
-    seqs_fini(seqs);
-    seqs_init(seqs, slots, cells, streams);
     engine->lora = lora_set_before(&engine->facts.lora, &engine->facts.lora.initial);
     return ERR_OK;
 }

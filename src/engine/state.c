@@ -156,12 +156,12 @@ static bool fits_range(const struct engine *engine, const struct state_shape *sh
 {
     const struct engine_facts *facts = &engine->facts;
 
-    if (!facts->mrope || shape->bytes == NO_ROWS_BYTES)
-        return shape->bytes ==
-               (facts->mrope ? NO_ROWS_BYTES : state_rows_bytes(engine, shape->end - shape->begin));
-    return shape->bytes > facts->rows_bytes_fixed &&
-           shape->bytes <= state_rows_bytes(engine, shape->end) &&
-           (shape->bytes - facts->rows_bytes_fixed) % facts->rows_bytes_per_token == 0;
+    if (!facts->mrope)
+        return shape->bytes == state_rows_bytes(engine, shape->end - shape->begin);
+    return shape->bytes == NO_ROWS_BYTES ||
+           (shape->bytes > facts->rows_bytes_fixed &&
+            shape->bytes <= state_rows_bytes(engine, shape->end) &&
+            (shape->bytes - facts->rows_bytes_fixed) % facts->rows_bytes_per_token == 0);
 }
 
 static enum err check_shape(const struct engine *engine, const struct state_shape *shape,
