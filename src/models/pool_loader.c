@@ -203,19 +203,25 @@ static void fail_for_room_locked(struct pool *pool, struct pool_entry *entry) RE
     fail_locked(pool, entry, &info);
 }
 
-/* The load was cancelled, but may have been requested again since. */
+/* A load that was cancelled may have been requested again since. */
+static bool is_wanted_locked(const struct pool_entry *entry) REQUIRES(lock)
+{
+    if (!entry->cancel || entry->by_hand)
+        return true;
+    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
+        if (!wait->cancelled)
+            return true;
+    return false;
+}
+
 static void drop_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
-    bool wanted = entry->by_hand;
-
-    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
-        wanted = wanted || !wait->cancelled;
-    if (wanted)
+    if (is_wanted_locked(entry)) {
         pool_queue_locked(pool, entry);
-    else
-        pool_set_state_locked(pool, entry, POOL_KNOWN);
-    if (!wanted)
-        finish_waits_locked(pool, entry);
+        return;
+    }
+    pool_set_state_locked(pool, entry, POOL_KNOWN);
+    finish_waits_locked(pool, entry);
 }
 
 static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct model *model,
@@ -340,13 +346,14 @@ static void load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
     info.code = err;
     lock_enter(&pool->lock);
     pool->loading = NULL;
+    bool wanted = is_wanted_locked(entry);
     if (err == ERR_OK)
         succeed_locked(pool, entry, model, started_ns);
     else if (entry->cancel)
         drop_locked(pool, entry);
     else
         fail_locked(pool, entry, &info);
-    if (entry->cancel && entry->state == POOL_READY) /* cancelled too late */
+    if (!wanted && entry->state == POOL_READY) /* cancelled too late */
         pool_retire_locked(pool, entry);
 }
 

@@ -164,6 +164,28 @@ static void test_i90_unload_while_loading(void **state)
     pool_kit_close(&kit);
 }
 
+/* The last word counts: a model that is unloaded and loaded again while it loads stays, also if the
+ * load is too far to be ended. */
+static void test_load_again_while_loading(void **state)
+{
+    struct pool_kit kit;
+
+    (void)state;
+    pool_kit_open(&kit, &(struct pool_options){0}, 2);
+    kit.deaf = true;
+    pool_kit_set_gate(&kit, true);
+    assert_ok(pool_load(kit.pool, STR("a"), NULL));
+    pool_kit_wait_gate(&kit);
+    assert_ok(pool_unload(kit.pool, STR("a"), NULL));
+    assert_ok(pool_load(kit.pool, STR("a"), NULL));
+    pool_kit_set_gate(&kit, false);
+    assert_ok(pool_load(kit.pool, STR("b"), NULL)); /* unloads come before it */
+    assert_ok(pool_wait_ready(kit.pool, STR("b"), NULL));
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_READY);
+    assert_int_equal(pool_kit_view(&kit, "a").loads, 1);
+    pool_kit_close(&kit);
+}
+
 static void test_a_failure_is_remembered_for_a_while(void **state)
 {
     struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -671,12 +693,13 @@ static void test_faults(void **state)
 
 TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_unknown_names),
            TEST(test_loads_on_demand_with_progress), TEST(test_load_and_unload_by_hand),
-           TEST(test_i90_unload_while_loading), TEST(test_a_failure_is_remembered_for_a_while),
-           TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
-           TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling),
-           TEST(test_pinned_models_stay), TEST(test_nobody_leaves_for_what_cannot_come),
-           TEST(test_a_busy_model_gives_way), TEST(test_i68_idle_models_leave_under_pressure),
-           TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
-           TEST(test_i83_a_missing_file_is_reported), TEST(test_the_cache_outlives_an_unload),
-           TEST(test_numbers_stay_while_a_model_leaves), TEST(test_i6_models_share_nothing),
-           TEST(test_ends_with_waits), TEST(test_ends_while_loading), TEST(test_faults))
+           TEST(test_i90_unload_while_loading), TEST(test_load_again_while_loading),
+           TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel),
+           TEST(test_too_many_wait), TEST(test_the_least_recently_used_leaves),
+           TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
+           TEST(test_nobody_leaves_for_what_cannot_come), TEST(test_a_busy_model_gives_way),
+           TEST(test_i68_idle_models_leave_under_pressure), TEST(test_ttl),
+           TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
+           TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
+           TEST(test_i6_models_share_nothing), TEST(test_ends_with_waits),
+           TEST(test_ends_while_loading), TEST(test_faults))

@@ -59,6 +59,14 @@ static enum err stand_at_gate(struct pool_kit *kit, bool warm,
     return err;
 }
 
+static bool is_deaf(struct pool_kit *kit)
+{
+    lock_enter(&kit->lock);
+    bool deaf = kit->deaf;
+    lock_leave(&kit->lock);
+    return deaf;
+}
+
 static enum err load(const struct pool_spec *spec, bool warm,
                      bool (*progress)(float done, void *arg), void *progress_arg,
                      struct model **model, struct errinfo *info, void *arg)
@@ -73,7 +81,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
     if (!progress(0.25F, progress_arg))
         return err_set(info, ERR_CANCELLED, "cancelled");
     TRY(stand_at_gate(kit, warm, progress, progress_arg));
-    if (!progress(0.5F, progress_arg))
+    if (!progress(0.5F, progress_arg) && !is_deaf(kit))
         return err_set(info, ERR_CANCELLED, "cancelled");
     TRY(engine_fake_create(&options.engine, &fake, info));
     return model_open(model, &options, info);

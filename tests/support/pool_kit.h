@@ -27,6 +27,7 @@ struct pool_kit {
     struct cond changed;
     struct pool_kit_file files[POOL_KIT_FILES] GUARDED_BY(lock); /* "0", "1", ... are their paths */
     bool gate_closed GUARDED_BY(lock), ending GUARDED_BY(lock);
+    bool deaf GUARDED_BY(lock); /* after the gate, loads do not notice that they are cancelled */
     enum err fail_load GUARDED_BY(lock);
     unsigned at_gate GUARDED_BY(lock), loads GUARDED_BY(lock),
         warm_loads GUARDED_BY(lock), inspects GUARDED_BY(lock);
