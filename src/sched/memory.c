@@ -505,8 +505,8 @@ enum guard_verdict memory_claim(struct memory_member *member, const struct guard
         return GUARD_ADMIT;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    enum guard_verdict verdict =
-        guard_admit(&memory->limits, &memory->reading, need, memory->claimants == 0);
+    bool alone = memory->claimants == 0 && memory->reading.claims == 0; /* nor is a text charged */
+    enum guard_verdict verdict = guard_admit(&memory->limits, &memory->reading, need, alone);
     if (verdict == GUARD_ADMIT) {
         memory->claimants++;
         memory->reading.claims += need->claim;
@@ -518,18 +518,28 @@ enum guard_verdict memory_claim(struct memory_member *member, const struct guard
     return verdict;
 }
 
-void memory_unclaim(struct memory_member *member, uint64_t bytes)
+static void take_back(struct memory_member *member, uint64_t bytes, size_t claimants)
 {
     if (member == NULL)
         return;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    assert(memory->claimants > 0 && member->claimed >= bytes);
-    memory->claimants--;
+    assert(memory->claimants >= claimants && member->claimed >= bytes);
+    memory->claimants -= claimants;
     member->claimed -= bytes;
     memory->reading.claims -= bytes;
     memory->epoch++;
     account_and_leave(memory);
+}
+
+void memory_unclaim(struct memory_member *member, uint64_t bytes)
+{
+    take_back(member, bytes, 1);
+}
+
+void memory_uncharge(struct memory_member *member, uint64_t bytes)
+{
+    take_back(member, bytes, 0);
 }
 
 enum err memory_charge(struct memory_member *member, uint64_t bytes, struct errinfo *info)
@@ -561,19 +571,6 @@ enum err memory_charge(struct memory_member *member, uint64_t bytes, struct erri
                    "ceiling is %s",
                    units_format_size(bytes, wanted),
                    units_format_size(view.limits.ceiling, ceiling));
-}
-
-void memory_uncharge(struct memory_member *member, uint64_t bytes)
-{
-    if (member == NULL)
-        return;
-    struct memory *memory = member->memory;
-    lock_enter(&memory->lock);
-    assert(member->claimed >= bytes);
-    member->claimed -= bytes;
-    memory->reading.claims -= bytes;
-    memory->epoch++;
-    account_and_leave(memory);
 }
 
 void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records)
