@@ -66,14 +66,6 @@ struct pool {
          entry##_at < (pool)->entries + (pool)->entries_count && ((entry) = *entry##_at, 1); \
          entry##_at++)
 
-/* Weights and cells of a loaded model in this machine's memory. */
-static inline uint64_t pool_host_bytes(const struct engine_facts *facts)
-{
-    uint64_t all = facts->weights_bytes + facts->kv_bytes;
-
-    return all - MIN(facts->device_bytes, all);
-}
-
 /* ---- pool.c ---- */
 
 /* Whether the loaded model matches its file (I83), whose absence is noted. Leaves the lock. */
@@ -91,6 +83,12 @@ void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum poo
 /* Aborts unless the table's invariants hold, as they must whenever the lock is free. A no-op
  * without HEARTH_DEBUG. */
 void pool_check_state_locked(const struct pool *pool) REQUIRES(lock);
+
+/* ---- pool_loader.c ---- */
+
+/* The next model to unload for others: an idle one if there is one, the least recently used first.
+ * NULL: none but pinned ones is ready. */
+struct pool_entry *pool_victim_locked(struct pool *pool) REQUIRES(lock);
 
 /* ---- threads; arg is the pool ---- */
 void pool_loader_run(void *arg);

@@ -86,29 +86,9 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
     pool_retire_locked(pool, entry);
 }
 
-/* Loaded, used by nothing, and allowed to leave. */
-static bool is_idle(const struct pool_entry *entry)
-{
-    return entry->state == POOL_READY && entry->uses == 0 && !entry->spec.pinned;
-}
-
-/* The idle model that was used least recently; NULL: none, or it is the last one that is loaded.
- * Unloading that one frees memory for no other, and its next request would load it again. */
-static struct pool_entry *next_idle_locked(struct pool *pool) REQUIRES(lock)
-{
-    struct pool_entry *oldest = NULL;
-    size_t ready = 0;
-
-    POOL_FOREACH (entry, pool) {
-        ready += entry->state == POOL_READY;
-        if (is_idle(entry) && (oldest == NULL || entry->used_ns < oldest->used_ns))
-            oldest = entry;
-    }
-    return ready > 1 ? oldest : NULL;
-}
-
-/* Memory is short although the RAM tier has shrunk. One model per check: the next check sees what
- * that freed. */
+/* Memory is short although the RAM tier has shrunk. One idle model per check: the next check sees
+ * what that freed. Never the last one that is loaded: that frees memory for no other, and its next
+ * request would load it again. */
 static void relieve(struct pool *pool)
 {
     struct memory_view view;
@@ -119,8 +99,11 @@ static void relieve(struct pool *pool)
     if (view.level < GUARD_HARD)
         return;
     lock_enter(&pool->lock);
-    struct pool_entry *entry = next_idle_locked(pool);
-    if (entry != NULL) {
+    size_t ready = 0;
+    POOL_FOREACH (entry, pool)
+        ready += entry->state == POOL_READY;
+    struct pool_entry *entry = pool_victim_locked(pool);
+    if (ready > 1 && entry != NULL && entry->uses == 0) {
         LOG_INFO(pool->options.log, "models", "unloading because memory is short",
                  LOG_STR("model", entry->spec.name),
                  LOG_STR("pressure", guard_level_name(view.level)));

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "sched/memory.h"
 
 enum { PERCENT = 100 };
 
@@ -144,7 +145,7 @@ static bool leaves_before(const struct pool_entry *a, const struct pool_entry *b
     return a->ticket < b->ticket;
 }
 
-static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
+struct pool_entry *pool_victim_locked(struct pool *pool)
 {
     struct pool_entry *victim = NULL;
 
@@ -164,7 +165,7 @@ static enum room make_room_locked(struct pool *pool, const struct pool_entry *en
               entry->bytes)) /* do not unload in vain */
         return ROOM_NEVER;
     while (!fits(&pool->options, sum_locked(pool, SUM_READY), entry->bytes)) {
-        struct pool_entry *victim = victim_locked(pool);
+        struct pool_entry *victim = pool_victim_locked(pool);
 
         assert(victim != NULL);
         LOG_INFO(pool->options.log, "models", "unloading to make room",
@@ -224,6 +225,13 @@ static void drop_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
     finish_waits_locked(pool, entry);
 }
 
+static uint64_t host_bytes(const struct engine_facts *facts)
+{
+    struct guard_model model = memory_model_of(facts);
+
+    return guard_model_fixed(&model);
+}
+
 static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct model *model,
                            uint64_t started_ns) REQUIRES(lock)
 {
@@ -234,7 +242,7 @@ static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct m
     lock_assert_held(&pool->lock);
     entry->model = model;
     if (facts->weights_bytes > 0) /* else keep the estimate */
-        entry->bytes = pool_host_bytes(facts) + (draft != NULL ? pool_host_bytes(draft) : 0);
+        entry->bytes = host_bytes(facts) + (draft != NULL ? host_bytes(draft) : 0);
     entry->loads++;
     entry->load_s = (double)(clock_mono_ns(pool->clock) - started_ns) / (double)NS_PER_S;
     entry->used_ns = clock_mono_ns(pool->clock);
