@@ -138,7 +138,7 @@ static bool must_wait(const struct sched *sched, const struct job *job)
 /* Whether the next tokens of a job belong into a batch for vectors. */
 static bool wants_vector(const struct job *job)
 {
-    return job->vector != NULL && (sched_embeds_all(job->sched) || job->done + 1 == job->target);
+    return job->vector != NULL && (sched_embeds_all(job->sched) || job->done + 1 == job->count);
 }
 
 /* The piece of a picture that the job computes next; NULL: text. */
@@ -201,7 +201,7 @@ static bool choose_vectors(struct sched *sched)
 static uint32_t chunk_end(const struct job *job)
 {
     const struct sched *sched = job->sched;
-    uint32_t last = job->target;
+    uint32_t last = job->count;
 
     if (sched->facts->embed.whole)
         return last;
@@ -261,7 +261,7 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
         count = MIN(count, left);
         if (scores(job))
             count = MIN(count, outputs_left(sched) + 1);
-        bool last = job->vector == NULL && job->done + count == job->target;
+        bool last = job->vector == NULL && job->done + count == job->count;
         add_item(sched, job, count, scores(job) ? count : last);
         left -= count;
     }
@@ -317,10 +317,8 @@ static bool take_token(struct job *job, const struct sample_pick *pick)
     }
     token.text = buf_text(&job->text);
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
-    if (more && job->count < job->room) {
-        job->target = job->count;
+    if (more && job->count < job->room)
         return true;
-    }
     if (!more && job_cancelled(job)) /* the client disconnected, and the sink noticed first */
         job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else
@@ -397,7 +395,7 @@ static void show_progress(struct job *job)
 
     if (job->gen->sink.progress != NULL && job->started)
         job->gen->sink.progress(job->gen->sink.arg, &job->usage, MIN(job->done, job->prompt));
-    if (!sched->options.progress || job->target - job->resumed < BAR_TOKENS_MIN)
+    if (!sched->options.progress || job->count - job->resumed < BAR_TOKENS_MIN)
         return;
     if (sched->bar == NULL) {
         sched->bar = progress_create(2, PROGRESS_STYLE_AUTO, "prefill", PROGRESS_UNIT_TOKENS,
@@ -406,8 +404,8 @@ static void show_progress(struct job *job)
     }
     if (sched->bar_id != job->id)
         return;
-    progress_update(sched->bar, job->done, job->target);
-    if (job->done == job->target)
+    progress_update(sched->bar, job->done, job->count);
+    if (job->done == job->count)
         batch_end_bar(job, true);
 }
 
@@ -450,14 +448,14 @@ static bool add_vector(struct job *job, size_t index, uint32_t count)
     const struct sched *sched = job->sched;
     const float *vector = engine_embedding(sched->engine, index);
     struct errinfo info = {0};
-    float weight = (float)count / (float)job->target;
+    float weight = (float)count / (float)job->count;
 
     if (vector == NULL) {
         err_set(&info, ERR_ENGINE, "the library computed no vector");
         job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
         return false;
     }
-    bool parts = sched_embeds_all(sched) && count < job->target;
+    bool parts = sched_embeds_all(sched) && count < job->count;
     for (uint32_t i = 0; i < sched->facts->embed.size; i++)
         job->vector[i] =
             parts ? (job->done == count ? 0 : job->vector[i]) + weight * vector[i] : vector[i];
@@ -469,14 +467,14 @@ static void after_prefill(struct job *job, size_t index, uint32_t count)
     if (scores(job) && !score(job, index, count))
         return;
     job->done += count;
-    assert(job->done <= job->target && job->target == job->count);
-    if (job->done < job->target && !settle(job))
+    assert(job->done <= job->count);
+    if (job->done < job->count && !settle(job))
         return;
     if (job->sched->vectors && !add_vector(job, index, count))
         return;
     show_progress(job);
     /* The last token is run for its logits. The state that includes it is stored at the end. */
-    if (job->done < job->target) {
+    if (job->done < job->count) {
         retain_on_the_way(job);
         device_keep_prompt(job);
         return;
@@ -591,7 +589,6 @@ void job_put_back(struct job *job)
     engine_seq_release(sched->engine, &job->seq);
     job->reached = job->done;
     job->done = 0;
-    job->target = job->count;
     job->active = false;
     sched->active--;
     job_set_phase(job, GEN_QUEUED);

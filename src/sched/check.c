@@ -5,11 +5,11 @@
  *      QUEUED       -      -    -      -        -        done = 0
  *      DEFERRED     x      -    -      -      maybe      done = 0
  *      RESTORE      x      -    x      x        -        done = 0; an object is not imported yet
- *      PREFILL      x      x  beside   x        -        done < target
- *      DECODE       x      x    -      x        -        done = target - 1
+ *      PREFILL      x      x  beside   x        -        done < count
+ *      DECODE       x      x    -      x        -        done = count - 1
  *
  * `claimed` applies to schedulers under a ceiling. All other phases end within a turn. Always: done
- * < target = count < room, prompt <= count <= capacity.
+ * < count < room, prompt <= count <= capacity.
  */
 #include <assert.h>
 
@@ -30,8 +30,7 @@ static void check_tokens(const struct job *job)
     assert(job->prompt > 0 && job->prompt == usage->prompt);
     assert(job->prompt <= job->count && job->count <= job->capacity);
     assert(job->count < job->room + (job->vector != NULL) && job->room <= job->sched->room);
-    assert(job->target == job->count); /* sampled tokens are computed next */
-    assert(job->done < job->target);
+    assert(job->done < job->count);
     assert(job->count - job->prompt == usage->generated);
     assert(job->started == (job->times.restored > 0));
     assert(!job->started || usage->prompt == gen_usage_reused(usage) + usage->computed);
@@ -49,7 +48,7 @@ static void check_phase(const struct job *job)
     assert(runs || job->done == 0);
     assert(!runs || ((job->started || job->restore.beside) && job->resumed <= job->done &&
                      job->keep.stored <= job->done));
-    assert(phase != GEN_DECODE || (job->done + 1 == job->target && job->usage.generated > 0));
+    assert(phase != GEN_DECODE || (job->done + 1 == job->count && job->usage.generated > 0));
     assert(job->memory.claimed == (job->sched->memory != NULL && (runs || restores)));
     assert(!job->keep.unsaved && job->keep.store == NULL); /* the job has not ended */
 }
@@ -80,7 +79,7 @@ static void check_leader(const struct job *job)
         return;
     assert(job->phase == GEN_DEFERRED && leader != job && leader->sched == job->sched);
     assert(leader->active && leader->space == job->space);
-    assert(job->wait.until < job->target && job->wait.until <= leader->target);
+    assert(job->wait.until < job->count && job->wait.until <= leader->count);
 }
 
 static void job_check(const struct sched *sched, const struct job *job)

@@ -98,7 +98,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
 
 struct device_match device_find(struct job *job)
 {
-    struct sched_prompt prompt = {job->space, job->tenant->name, job->tokens, job->target,
+    struct sched_prompt prompt = {job->space, job->tenant->name, job->tokens, job->count,
                                   &job->lora.before};
 
     return reads_device(job) ? find(job->sched, &prompt, job) : (struct device_match){0};
@@ -130,7 +130,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
             (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
             !same_owner(owner_of(job), owner_of(other)))
             continue;
-        uint32_t shared = sched_common(job->tokens, job->target - 1, other->tokens, other->target);
+        uint32_t shared = sched_common(job->tokens, job->count - 1, other->tokens, other->count);
         if (shared > *until && shared > other->done) {
             best = other;
             *until = shared;
@@ -258,9 +258,9 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
         if (other == job || other->seq != SEQ_NONE ||
             !same_owner(owner_of(other), resident_owner(resident)))
             continue;
-        struct sched_prompt prompt = {.tokens = other->tokens, .count = other->target};
+        struct sched_prompt prompt = {.tokens = other->tokens, .count = other->count};
         uint32_t shared =
-            sched_common(other->tokens, other->target, resident->tokens, resident->count);
+            sched_common(other->tokens, other->count, resident->tokens, resident->count);
         if (usable(sched, shared, resident->count, &prompt) >= SCHED_FLIGHT_MIN)
             return true;
     }
@@ -298,7 +298,7 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
                          uint32_t length)
 {
     const struct sched *sched = job->sched;
-    uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
+    uint64_t work = job->count - have + MIN(job->room - job->count, SCHED_RESERVE);
     uint32_t cells = resident->count - length;
     double patience = until_restored(sched);
     bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
@@ -364,7 +364,7 @@ bool device_take(struct job *job, const struct device_match *match)
     const struct resident *keep = match->resident;
     seq_id source = keep != NULL ? keep->seq : match->job->seq;
 
-    assert(match->length > 0 && match->length < job->target && source != SEQ_NONE);
+    assert(match->length > 0 && match->length < job->count && source != SEQ_NONE);
     inherit(job, match);
     if (keep != NULL && (match->length == keep->count ||
                          should_leave(job, match->length, match->resident, match->length)))
@@ -474,7 +474,7 @@ void device_keep_prompt(struct job *job)
     struct sched *sched = job->sched;
 
     if (sched->cuttable || !sched->options.park || !reads_device(job) || !job->keep.stores ||
-        job->usage.generated > 0 || job->done + 1 != job->target || job->done < SCHED_FLIGHT_MIN)
+        job->usage.generated > 0 || job->done + 1 != job->count || job->done < SCHED_FLIGHT_MIN)
         return;
     struct resident *copy = copy_of(job);
     if (copy != NULL)

@@ -80,7 +80,7 @@ struct job_keep {
 struct device_match {
     struct resident *resident; /* or */
     struct job *job;
-    uint32_t length; /* usable tokens, < target; 0 = none */
+    uint32_t length; /* usable tokens, fewer than the prompt has; 0 = none */
     uint32_t shared; /* tokens in common with the sequence that shares most */
     bool ends;       /* that sequence ends there, rather than diverging */
 };

@@ -85,7 +85,7 @@ void fair_charge(struct job *job, uint32_t tokens)
 
 static uint32_t rest_of(const struct job *job)
 {
-    return job->target - MIN(job->done, job->target);
+    return job->count - MIN(job->done, job->count);
 }
 
 void fair_count_backlogs(struct sched *sched)

@@ -47,7 +47,7 @@ bool faults_store(struct sched *sched, const struct gen *gen)
 void faults_shorten(struct job *job)
 {
     if (job->sched->options.drill == DRILL_WHOLE_ONLY &&
-        hearth_plan_info(job->restore.plan)->boundary + 1 < job->target)
+        hearth_plan_info(job->restore.plan)->boundary + 1 < job->count)
         hearth_plan_lower(job->restore.plan, 0);
 }
 

@@ -81,9 +81,9 @@ static void end_youngest(struct sched *sched, bool full)
     err_set(&info, ERR_ENGINE,
             "the engine has no room for this request (%u tokens); send it again, or use a larger "
             "context",
-            job->target);
+            job->count);
     LOG_ERROR(sched->options.log, "sched", "a request was ended: the engine has no room for it",
-              LOG_UINT("request", job->id), LOG_UINT("tokens", job->target),
+              LOG_UINT("request", job->id), LOG_UINT("tokens", job->count),
               LOG_UINT("done", job->done));
     job_give_up(job, ERR_ENGINE, &info);
 }

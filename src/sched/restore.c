@@ -232,7 +232,7 @@ uint32_t restore_peek(struct job *job)
 {
     if (job->gen->cache.no_read || job->sched->options.exact)
         return 0;
-    return restore_cached(job->space, job->tokens, job->target);
+    return restore_cached(job->space, job->tokens, job->count);
 }
 
 static void note_plan(struct job *job)
@@ -295,7 +295,7 @@ void restore_lookup(struct job *job)
         return;
     hearth_space_set_speed(job->space, job->sched->prefill_per_s,
                            expected_import_speed(job->sched));
-    if (hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
+    if (hearth_lookup(job->space, job->tokens, job->count, &options, &job->restore.plan) !=
         HEARTH_OK)
         return;
     faults_shorten(job);

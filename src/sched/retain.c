@@ -96,7 +96,7 @@ static uint32_t length_for_policy(const struct job *job, uint32_t length, bool e
 {
     if (ends)
         return length;
-    return job->sched->options.exact ? lasting_floor(job, job->target) + 1 : job->target;
+    return job->sched->options.exact ? lasting_floor(job, job->count) + 1 : job->count;
 }
 
 /* ---- a store in pieces ---- */
@@ -294,8 +294,8 @@ static bool is_halfway(const struct job *job)
 
     if (job->gen->marks_count > 0 || job->done % chunk != 0)
         return false;
-    for (uint32_t rest = job->target / 2; rest >= chunk; rest /= 2)
-        if ((job->target - rest) / chunk * chunk == job->done)
+    for (uint32_t rest = job->count / 2; rest >= chunk; rest /= 2)
+        if ((job->count - rest) / chunk * chunk == job->done)
             return true;
     return false;
 }

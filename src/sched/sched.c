@@ -74,7 +74,7 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
     for (size_t i = 0; i < gen->pictures_count; i++)
         job->runs[job->runs_count++] = (struct schedule_run){
             gen->pictures[i].at, gen->pictures[i].at + gen->pictures[i].count};
-    job->prompt = job->count = job->target = gen->tokens_count;
+    job->prompt = job->count = gen->tokens_count;
     const struct lora_facts *lora = &job->sched->facts->lora;
     job->lora = lora_plan_make(lora, gen->lora != NULL ? gen->lora : &lora->initial, job->tokens,
                                job->prompt);

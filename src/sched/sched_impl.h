@@ -28,7 +28,7 @@
  *      job->tokens   | prompt ........................ | sampled ... |
  *                    0         done                  prompt        count
  *
- * `target` is the number of tokens that must be computed before sampling continues.
+ * All `count` tokens are computed before the next one is sampled.
  *
  * Owner of everything here: the scheduler's thread, except the fields guarded by `lock`.
  */
@@ -103,7 +103,7 @@ struct job {
     token_id *tokens; /* owned; as the cache sees them: salted after an invocation (lora.h) */
     struct lora_plan lora;
     token_id *unsalted; /* of the next item, if it has salted tokens; NULL until then */
-    uint32_t prompt, count, capacity, target;
+    uint32_t prompt, count, capacity;
     uint32_t done;
     uint32_t room; /* maximum tokens, prompt included */
     seq_id seq;

@@ -185,7 +185,7 @@ static enum step step_queued(struct job *job)
         job->admitted = true;
         atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
         job->times.admitted = sched_now_ns(job->sched);
-        again_submitted(&job->sched->again, job->space, job->tokens, job->target);
+        again_submitted(&job->sched->again, job->space, job->tokens, job->count);
         again_crowd(&job->sched->again,
                     job->sched->active +
                         atomic_load_explicit(&job->sched->waiting, memory_order_relaxed));
@@ -198,7 +198,7 @@ static enum step step_queued(struct job *job)
 /* Cells that the job will still take, as promised at admission. */
 static uint32_t claim_of(const struct job *job)
 {
-    uint32_t all = MIN(job->room, job->target + SCHED_RESERVE);
+    uint32_t all = MIN(job->room, job->count + SCHED_RESERVE);
     uint32_t taken = MAX(job->done, restore_done(job));
 
     return all > taken ? all - taken : 0;
@@ -235,12 +235,12 @@ bool job_alone(const struct job *job)
  * the one it continues from. */
 static bool fits(struct job *job, const struct device_match *match)
 {
-    uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
+    uint32_t need = MIN(job->room, job->count + SCHED_RESERVE) - match->length;
     uint32_t others = claimed_by_others(job);
 
     if (device_make_room(job->sched, need + others, match->resident))
         return true;
-    return job_alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
+    return job_alone(job) && engine_cells_free(job->sched->engine) > job->count - match->length;
 }
 
 /* Whether the job can start now: from the device as given by `match`, or from the cache if that
@@ -271,8 +271,8 @@ static bool has_room(struct job *job, struct device_match *match, uint32_t held)
 static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
 {
     struct sched *sched = job->sched;
-    uint32_t answer = MIN(job->room - job->target, SCHED_RESERVE);
-    struct guard_need need = memory_need(sched->memory, cached, job->target - cached, answer);
+    uint32_t answer = MIN(job->room - job->count, SCHED_RESERVE);
+    struct guard_need need = memory_need(sched->memory, cached, job->count - cached, answer);
     enum guard_verdict verdict = memory_claim(sched->memory, &need);
 
     assert(!job->memory.claimed);
@@ -386,7 +386,7 @@ static void make_schedule(struct job *job)
 
     sort_marks(job->marks, count);
     job->schedule = (struct schedule){
-        .count = job->target,
+        .count = job->count,
         .grid = job->sched->facts->chunk,
         .marks = job->marks,
         .marks_count = count,
@@ -455,7 +455,7 @@ static void log_device_hit(const struct job *job)
 static void note_device(struct job *job, const struct device_match *match)
 {
     struct gen_usage *usage = &job->usage;
-    bool all = match->shared >= job->target - 1;
+    bool all = match->shared >= job->count - 1;
 
     usage->device = match->length;
     usage->first_difference = match->shared;

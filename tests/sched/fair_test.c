@@ -5,7 +5,7 @@
 
 static struct job job_of(struct sched *sched, const char *tenant, uint32_t rest)
 {
-    struct job job = {.sched = sched, .tenant = fair_tenant(sched, tenant), .target = rest};
+    struct job job = {.sched = sched, .tenant = fair_tenant(sched, tenant), .count = rest};
 
     job.tenant->jobs++;
     return job;
