@@ -616,31 +616,18 @@ bool batch_preempt(struct sched *sched)
 }
 
 /* Memory use is above the ceiling although everything else has been reduced. A job that runs beside
- * others is requeued, the only one ends; the state computed so far is kept. */
+ * others is requeued, the only one ends; the state computed so far is kept. Without a running job
+ * the signal is left to other schedulers under the ceiling: one may have something to stop. */
 static void relieve(struct sched *sched)
 {
+    struct job *job = ladder_youngest(sched);
     struct errinfo info = {0};
 
-    if (batch_preempt(sched))
+    if (job == NULL || !memory_take_over(sched->memory) || batch_preempt(sched))
         return;
-    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
-        if (job->seq == SEQ_NONE)
-            continue;
-        err_set(&info, ERR_NOMEM,
-                "ended for lack of memory; what was computed is kept, try again later");
-        job_give_up(job, ERR_NOMEM, &info);
-    }
-}
-
-/* A scheduler without running jobs must not consume the over-limit signal: the ceiling is shared,
- * and another model's scheduler may have something to stop. */
-static bool runs_something(const struct sched *sched)
-{
-    LIST_FOREACH (struct job, job, &sched->jobs, link) {
-        if (job->seq != SEQ_NONE)
-            return true;
-    }
-    return false;
+    err_set(&info, ERR_NOMEM,
+            "ended for lack of memory; what was computed is kept, try again later");
+    job_give_up(job, ERR_NOMEM, &info);
 }
 
 static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
@@ -666,8 +653,7 @@ bool batch_run(struct sched *sched)
 {
     struct errinfo info = {0};
 
-    if (runs_something(sched) && memory_take_over(sched->memory))
-        relieve(sched);
+    relieve(sched);
     sched->batch_count = 0;
     choose_lora(sched);
     sched->vectors = choose_vectors(sched);

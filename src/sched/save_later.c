@@ -62,7 +62,7 @@ static void end(struct resident *resident)
     resident->unsaved = NULL;
     job->seq = SEQ_NONE; /* both now belong to the resident alone */
     job->tokens = NULL;
-    job_forget(job);
+    job_free(job);
 }
 
 void save_begin(struct resident *resident, struct job *job)

@@ -84,6 +84,7 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
     return ERR_OK;
 }
 
+/* A job that was not submitted. */
 static void free_job(struct job *job)
 {
     memory_drop(job->sched->memory, job->memory.records);
@@ -289,11 +290,19 @@ static bool enter_queue(struct sched *sched)
     return false;
 }
 
-static enum err refuse(struct sched *sched, struct job *job, enum err err, struct errinfo *info,
-                       const char *text)
+void job_free(struct job *job)
 {
-    if (job != NULL)
-        free_job(job);
+    struct sched *sched = job->sched;
+
+    free_job(job);
+    lock_enter(&sched->lock);
+    if (--sched->jobs_left == 0)
+        cond_broadcast(&sched->idle);
+    lock_leave(&sched->lock);
+}
+
+static enum err refuse(struct sched *sched, enum err err, struct errinfo *info, const char *text)
+{
     lock_enter(&sched->lock);
     sched->stats.refused++;
     lock_leave(&sched->lock);
@@ -302,14 +311,17 @@ static enum err refuse(struct sched *sched, struct job *job, enum err err, struc
 
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info)
 {
+    static const char closed[] = "the server is shutting down";
     struct job *job;
 
     if (atomic_load_explicit(&sched->draining, memory_order_relaxed))
-        return refuse(sched, NULL, ERR_CLOSED, info, "the server is shutting down");
+        return refuse(sched, ERR_CLOSED, info, closed);
     TRY(check(sched, gen, info));
     TRY(make_job(sched, gen, &job, info));
-    if (!enter_queue(sched))
-        return refuse(sched, job, ERR_BUSY, info, "too many requests are waiting; try again later");
+    if (!enter_queue(sched)) {
+        free_job(job);
+        return refuse(sched, ERR_BUSY, info, "too many requests are waiting; try again later");
+    }
     lock_enter(&sched->lock);
     sched->stats.submitted++;
     sched->jobs_left++;
@@ -317,10 +329,8 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
     if (queue_try_push(sched->inbox, job))
         return ERR_OK;
     atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
-    lock_enter(&sched->lock);
-    sched->jobs_left--;
-    lock_leave(&sched->lock);
-    return refuse(sched, job, ERR_CLOSED, info, "the server is shutting down");
+    job_free(job);
+    return refuse(sched, ERR_CLOSED, info, closed);
 }
 
 /* ---- turns ---- */
@@ -659,23 +669,6 @@ void job_unlist(struct job *job)
     job->active = false;
     list_remove(&sched->jobs, &job->link);
     job->tenant->jobs--;
-}
-
-void job_forget(struct job *job)
-{
-    struct sched *sched = job->sched;
-
-    free_job(job);
-    lock_enter(&sched->lock);
-    if (--sched->jobs_left == 0)
-        cond_broadcast(&sched->idle);
-    lock_leave(&sched->lock);
-}
-
-void job_free(struct job *job)
-{
-    job_unlist(job);
-    job_forget(job);
 }
 
 /* ---- numbers ---- */

@@ -155,8 +155,8 @@ struct sched {
     struct thread thread;
     atomic_uint waiting; /* submitted, not admitted yet */
     atomic_bool draining, stopping;
-    /* start of the current turn; 0: the thread is idle. Read by other threads to detect a hang */
     atomic_ullong drill_first; /* of a drill: the first conversation, as a number */
+    /* start of the current turn; 0: the thread is idle. Read by other threads to detect a hang */
     atomic_ullong turn_ns;
 
     struct list jobs; /* oldest first */
@@ -213,12 +213,10 @@ bool sched_embeds_all(const struct sched *sched);
 bool job_cancelled(const struct job *job);
 /* Also logs it. */
 void job_set_phase(struct job *job, enum gen_phase phase);
-/* Unlists and frees the job. Its sequence is left to the caller. */
-void job_free(struct job *job);
-/* The two halves of job_free: remove the job from the list and all accounts; free it and wake a
- * drain. */
+/* Removes the job from the list and all accounts. */
 void job_unlist(struct job *job);
-void job_forget(struct job *job);
+/* Frees the job and wakes a drain. Its sequence is left to the caller. */
+void job_free(struct job *job);
 /* Returns the job's claim on memory; a no-op without one. */
 void job_unclaim(struct job *job);
 

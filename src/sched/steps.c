@@ -154,6 +154,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         retain_all(job, STORE_ANY_PRICE);
     save_unmark(job);
     engine_seq_release(sched->engine, &job->seq);
+    job_unlist(job);
     job_free(job);
 }
 
