@@ -593,9 +593,7 @@ void job_put_back(struct job *job)
     sched->active--;
     job_set_phase(job, GEN_QUEUED);
     sched->epoch++;
-    lock_enter(&sched->lock);
-    sched->stats.preempted++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.preempted, 1);
 }
 
 bool batch_preempt(struct sched *sched)

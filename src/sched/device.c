@@ -375,9 +375,7 @@ bool device_take(struct job *job, const struct device_match *match)
         list_move_back(&sched->residents, &match->resident->link);
         match->resident->since = sched->computed;
     }
-    lock_enter(&sched->lock);
-    sched->stats.forks++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.forks, 1);
     return true;
 }
 
@@ -400,12 +398,14 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
  * conversations may share is stored. */
 static void release_earlier(struct sched *sched, const struct job *job, const struct resident *last)
 {
+    uint32_t anchor = job->keep.hints.anchor;
+
     LIST_FOREACH_SAFE (struct resident, old, &sched->residents, link) {
-        if (old == last || old->prompt <= job->anchor ||
+        if (old == last || old->prompt <= anchor ||
             !same_owner(resident_owner(old), resident_owner(last)) ||
             sched_common(old->tokens, old->prompt, last->tokens, last->count) < old->prompt)
             continue;
-        save_at_most(old, job->anchor);
+        save_at_most(old, anchor);
         list_remove(&sched->residents, &old->link);
         list_push_front(&sched->residents, &old->link);
     }
@@ -445,9 +445,7 @@ bool device_park(struct job *job)
         release_earlier(sched, job, resident);
     save_begin(resident, job);
     forget_shorter(sched, resident);
-    lock_enter(&sched->lock);
-    sched->stats.parked++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.parked, 1);
     return true;
 }
 
@@ -484,9 +482,7 @@ void device_keep_prompt(struct job *job)
 static void evict(struct sched *sched, struct resident *resident, enum store_price price)
 {
     free_resident(sched, resident, price);
-    lock_enter(&sched->lock);
-    sched->stats.reclaimed++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.reclaimed, 1);
 }
 
 static bool reclaim(struct sched *sched, const struct resident *keep, enum store_price price)

@@ -7,17 +7,11 @@
 
 #include "sched/sched_impl.h"
 
-/* Prompt tokens that were not computed. */
-static uint32_t reused(const struct gen_usage *usage)
-{
-    return usage->prompt - usage->computed;
-}
-
 /* Whether all other state of the space is dropped when this job ends. */
 static bool forgets(const struct job *job, enum gen_end end)
 {
     const struct gen_usage *usage = &job->usage;
-    bool begins_anew = reused(usage) < usage->prompt / 2;
+    bool begins_anew = gen_usage_reused(usage) < usage->prompt / 2;
 
     switch (job->sched->options.drill) {
     case DRILL_FORGET_OTHERS:
@@ -53,7 +47,7 @@ void faults_shorten(struct job *job)
 
 bool faults_keep(struct job *job, enum gen_end end)
 {
-    if (job->sched->options.drill == DRILL_FORGET_MODELS && reused(&job->usage) == 0)
+    if (job->sched->options.drill == DRILL_FORGET_MODELS && gen_usage_reused(&job->usage) == 0)
         hearth_clear(job->sched->options.cache, NULL, HEARTH_TIER_COUNT);
     if (job->space == NULL || !forgets(job, end))
         return true;

@@ -504,9 +504,7 @@ static enum err import(struct job *job, struct errinfo *info)
         job->restore.imported++;
         measure_import(sched, job->restore.objects[index].shape.bytes, ns);
     }
-    lock_enter(&sched->lock);
-    sched->stats.restore_ns += ns;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.restore_ns, ns);
     return err;
 }
 

@@ -118,9 +118,9 @@ static bool begin_store(struct job *job, uint32_t length, bool snapshot, bool en
     assert(keep->store == NULL && length > 0 && length <= job->done && job->seq != SEQ_NONE);
     keep->hints.prompt = length_for_policy(job, length, ends);
     keep->hints.generated = ends; /* final state is worth keeping up to its last token */
-    keep->hints.entry = length > job->prompt                       ? HEARTH_ENTRY_ASSISTANT
-                        : job->anchor > 0 && length <= job->anchor ? HEARTH_ENTRY_SYSTEM
-                                                                   : HEARTH_ENTRY_USER;
+    keep->hints.entry = length > job->prompt           ? HEARTH_ENTRY_ASSISTANT
+                        : length <= keep->hints.anchor ? HEARTH_ENTRY_SYSTEM
+                                                       : HEARTH_ENTRY_USER;
     keep->hints.resumed = job->resumed;
     if (hearth_store_open(job->space, job->tokens, length, &keep->hints, &keep->store) != HEARTH_OK)
         return false;

@@ -126,8 +126,6 @@ bool revive_engine(struct sched *sched)
         return false;
     }
     revival->dead = false;
-    lock_enter(&sched->lock);
-    sched->stats.restarts++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.restarts, 1);
     return true;
 }

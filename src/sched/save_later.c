@@ -76,15 +76,11 @@ void save_begin(struct resident *resident, struct job *job)
 
 void save_lose(struct resident *resident)
 {
-    struct sched *sched;
-
     if (resident->unsaved == NULL)
         return;
-    sched = resident->unsaved->sched;
+    struct sched *sched = resident->unsaved->sched;
     end(resident);
-    lock_enter(&sched->lock);
-    sched->stats.unsaved_lost++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.unsaved_lost, 1);
 }
 
 /* Gives up the part that is not stored, and counts it. */

@@ -39,6 +39,13 @@ uint32_t sched_common(const token_id *a, uint32_t a_count, const token_id *b, ui
     return at;
 }
 
+void sched_count(struct sched *sched, uint64_t *counter, uint64_t amount)
+{
+    lock_enter(&sched->lock);
+    *counter += amount;
+    lock_leave(&sched->lock);
+}
+
 double sched_compute_ns(const struct sched *sched, uint32_t tokens)
 {
     return sched->prefill_per_s > 0 ? tokens * (double)NS_PER_S / sched->prefill_per_s : 0;
@@ -104,8 +111,6 @@ static void free_job(struct job *job)
 
 static void fill_hints(struct job *job, const struct gen *gen)
 {
-    job->anchor = gen->anchor;
-    job->last_user = gen->last_user;
     job->isolated = gen->cache.isolated;
     /* exact state is computed in the chunks of its schedule, scores in smaller ones */
     job->keep.stores = gen->space != NULL && !gen->cache.no_write &&
@@ -303,9 +308,7 @@ void job_free(struct job *job)
 
 static enum err refuse(struct sched *sched, enum err err, struct errinfo *info, const char *text)
 {
-    lock_enter(&sched->lock);
-    sched->stats.refused++;
-    lock_leave(&sched->lock);
+    sched_count(sched, &sched->stats.refused, 1);
     return err_set(info, err, "%s", text);
 }
 
@@ -585,7 +588,6 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     /* less than the context when each sequence has its own cells */
     sched->room = engine_cells_free(options->engine);
     sched->whole = sched->facts->slicing == ENGINE_SLICING_WHOLE;
-    kind_set_names(sched->facts->kinds, sched->kinds, sizeof(sched->kinds));
     list_init(&sched->jobs);
     list_init(&sched->residents);
     lock_init(&sched->lock, "sched", LOCK_RANK_SCHED);

@@ -111,7 +111,7 @@ struct job {
     struct schedule_run *runs; /* its pictures */
     size_t runs_count;
     struct schedule schedule;
-    uint32_t anchor, last_user, junction, resumed;
+    uint32_t junction, resumed;
     uint32_t scored;  /* tokens of the prompt whose log-probabilities the sink has */
     uint32_t reached; /* tokens computed before it was preempted; 0 = it was not */
 
@@ -147,7 +147,6 @@ struct sched {
     const struct engine_facts *facts;
     struct memory_member *memory; /* NULL: no ceiling */
     uint32_t room;                /* maximum tokens of a sequence */
-    char kinds[64];
     bool cuttable; /* state can be truncated at any token: no snapshots, no cuts but the grid */
     bool whole;    /* state moves only as a whole: the cache calls it a snapshot */
     bool vectors;  /* batch.c: the batch is for vectors */
@@ -206,6 +205,8 @@ struct sched {
 uint64_t sched_now_ns(const struct sched *sched);
 /* Updates a smoothed speed per second with one more measurement; one without time is ignored. */
 void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns);
+/* Adds to a counter of sched->stats. */
+void sched_count(struct sched *sched, uint64_t *counter, uint64_t amount);
 /* What computing that many tokens takes; 0 = not known. */
 double sched_compute_ns(const struct sched *sched, uint32_t tokens);
 /* Vectors need the rows of all tokens, which are not part of the state: no prefix is reused. */

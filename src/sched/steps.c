@@ -26,7 +26,7 @@ bool sched_is_miss(enum hearth_reason reason)
 static uint32_t count_twice(const struct gen_usage *usage)
 {
     uint32_t known = MIN(usage->first_difference, MAX(usage->prompt, 1) - 1);
-    uint32_t reused = usage->prompt - usage->computed;
+    uint32_t reused = gen_usage_reused(usage);
     bool promised =
         usage->reason != HEARTH_REASON_EVICTED && usage->reason != HEARTH_REASON_DISABLED;
 
@@ -37,7 +37,7 @@ static uint32_t count_twice(const struct gen_usage *usage)
 static void cut_usage(struct job *job)
 {
     struct gen_usage *usage = &job->usage;
-    uint32_t reused = usage->prompt - usage->computed, twice = count_twice(usage);
+    uint32_t reused = gen_usage_reused(usage), twice = count_twice(usage);
     uint32_t end = MAX(reused, MIN(MAX(job->done, job->reached), usage->prompt));
 
     usage->cut = usage->prompt - end;
@@ -171,11 +171,12 @@ static void log_route(const struct job *job)
 {
     const struct sched *sched = job->sched;
     bool exact = sched->options.exact;
+    char kinds[64];
 
     log_text(sched->options.log, LOG_LEVEL_DEBUG, "route",
              "%llu model=%s route=%s reason=%s kinds=%s", (unsigned long long)job->id,
              sched->options.model, exact ? "single" : "continuous", exact ? "exact" : "batch",
-             sched->kinds);
+             kind_set_names(sched->facts->kinds, kinds, sizeof(kinds)));
 }
 
 static enum step step_queued(struct job *job)
@@ -363,8 +364,8 @@ static size_t collect_marks(struct job *job)
         return count;
     for (size_t i = 0; i < gen->cache.breakpoints_count; i++)
         job->marks[count++] = gen->cache.breakpoints[i];
-    job->marks[count++] = job->anchor;
-    job->marks[count++] = job->last_user;
+    job->marks[count++] = gen->anchor;
+    job->marks[count++] = gen->last_user;
     job->marks[count++] = gen->transient;
     job->marks[count++] = job->junction;
     return count;
@@ -399,12 +400,8 @@ static void make_schedule(struct job *job)
 /* A preempted job computes tokens again that it had computed already. */
 static void count_again(struct job *job, uint32_t tokens)
 {
-    struct sched *sched = job->sched;
-
     job->usage.twice += tokens;
-    lock_enter(&sched->lock);
-    sched->stats.tokens_twice += tokens;
-    lock_leave(&sched->lock);
+    sched_count(job->sched, &job->sched->stats.tokens_twice, tokens);
 }
 
 void job_announce(struct job *job)
@@ -415,8 +412,7 @@ void job_announce(struct job *job)
         return;
     usage->computed = usage->prompt - gen_usage_reused(usage);
     usage->twice += count_twice(usage);
-    usage->compute_s =
-        sched_compute_ns(job->sched, usage->prompt - usage->computed) / (double)NS_PER_S;
+    usage->compute_s = sched_compute_ns(job->sched, gen_usage_reused(usage)) / (double)NS_PER_S;
     job->times.restored = sched_now_ns(job->sched);
     job->started = true;
     if (job->gen->sink.started != NULL)
@@ -483,13 +479,9 @@ static bool start_from_device(struct job *job, const struct device_match *match)
 
 static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
 {
-    struct sched *sched = job->sched;
-
     job->wait.leader = leader;
     job->wait.until = until;
-    lock_enter(&sched->lock);
-    sched->stats.waits++;
-    lock_leave(&sched->lock);
+    sched_count(job->sched, &job->sched->stats.waits, 1);
     job_set_phase(job, GEN_DEFERRED);
     return STEP_PARKED;
 }
