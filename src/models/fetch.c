@@ -1,8 +1,7 @@
 /* fetch.c: libcurl by dlopen. Names of options are numbers of its stable interface. */
 #include "models/fetch.h"
 
-#include <stdio.h>
-
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/library.h"
 
@@ -28,6 +27,7 @@ enum {
     CODE_WRITE_ERROR = 23,
     CODE_RANGE_ERROR = 33, /* the server ignores ranges */
     ERROR_BYTES = 256,
+    HEADER_BYTES_MAX = 64 << 10,
     STALL_S = 30,
 };
 
@@ -111,21 +111,35 @@ static void set_options(const struct fetch *fetch, struct transfer *transfer, vo
         curl.setopt(transfer->easy, OPT_RESUME_FROM_LARGE, (int64_t)fetch->from);
 }
 
+/* Without a token there are none: NULL. */
+static enum err make_headers(const struct fetch *fetch, void **headers, struct errinfo *info)
+{
+    struct buf header;
+
+    *headers = NULL;
+    if (fetch->token == NULL)
+        return ERR_OK;
+    buf_init(&header, HEADER_BYTES_MAX);
+    buf_appendf(&header, "Authorization: Bearer %s", fetch->token);
+    enum err err = header.err;
+    if (err == ERR_OK && (*headers = curl.append(NULL, buf_str(&header))) == NULL)
+        err = ERR_NOMEM;
+    buf_fini(&header);
+    return err == ERR_OK ? err : err_set(info, err, "the token: %s", err_sentence(err));
+}
+
 enum err fetch_run(const struct fetch *fetch, long *status, struct errinfo *info)
 {
     struct transfer transfer = {.fetch = fetch};
-    char error[ERROR_BYTES] = "", header[1024];
-    void *headers = NULL;
+    char error[ERROR_BYTES] = "";
+    void *headers;
 
     *status = 0;
     if (curl.describe == NULL)
         TRY(load(info));
+    TRY(make_headers(fetch, &headers, info));
     transfer.easy = curl.easy_init();
-    if (fetch->token != NULL) {
-        snprintf(header, sizeof(header), "Authorization: Bearer %s", fetch->token);
-        headers = curl.append(NULL, header);
-    }
-    if (transfer.easy == NULL || (fetch->token != NULL && headers == NULL)) {
+    if (transfer.easy == NULL) {
         curl.free_list(headers);
         return err_set(info, ERR_NOMEM, "no memory for a download");
     }

@@ -214,6 +214,11 @@ test_tokens_stay_with_the_hub() {
     grep -q '^localhost /cdn.* -$' repos/log || fail "the other host got it, or was not asked: $(cat repos/log)"
     expect_no_secret=$(grep -c secret "$scratch/err" "$scratch/out" | grep -v ':0' || :)
     [ -z "$expect_no_secret" ] || fail 'the token is shown'
+    HF_TOKEN=$(printf 'x%.0s' $(seq 3000)) # as long as those that are signed claims
+    faults "token=$HF_TOKEN"
+    run "$HEARTH" pull user/tiny-GGUF:q8_0
+    expect_status 0
+    same tiny-Q8_0.gguf
 }
 
 test_mistakes_are_sentences() {
