@@ -624,8 +624,9 @@ static enum err remove_file(const struct repo *repo, const char *path, uint64_t 
     char blob[PATH_MAX], real[PATH_MAX];
     struct stat st = {0};
 
-    const bool inside = realpath(repo->folder, real) != NULL && realpath(path, blob) != NULL &&
-                        strncmp(blob, real, strlen(real)) == 0 && strcmp(blob, path) != 0;
+    const bool known = realpath(repo->folder, real) != NULL && realpath(path, blob) != NULL;
+    const bool inside = known && strncmp(blob, real, strlen(real)) == 0 &&
+                        blob[strlen(real)] == '/' && strcmp(blob, path) != 0;
     if (unlink(path) != 0)
         return err_set_errno(info, errno, "cannot remove %s", path);
     if (inside && !is_linked(repo, blob) && stat(blob, &st) == 0 && unlink(blob) == 0)

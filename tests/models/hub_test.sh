@@ -129,6 +129,20 @@ test_a_shared_blob_stays_until_its_last_file_goes() {
     return 0
 }
 
+# A repository whose name begins like another one's is another one.
+test_a_blob_of_another_repository_stays() {
+    mkdir -p $root/snapshots/abcdef0 $root/refs $root-2/blobs
+    export HF_HUB_CACHE=$PWD/hub
+    unset LLAMA_CACHE
+    printf abcdef0 >$root/refs/main
+    echo bytes >$root-2/blobs/1
+    ln -s ../../../models--user--tiny-GGUF-2/blobs/1 $root/snapshots/abcdef0/tiny-Q8_0.gguf
+    run "$HEARTH" rm user/tiny-GGUF:Q8_0
+    expect_status 0
+    expect_out '0 B freed'
+    [ -e $root-2/blobs/1 ] || fail 'the other repository has lost its blob'
+}
+
 test_a_broken_download_continues() {
     start_hub
     faults cut=100000
