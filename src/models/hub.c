@@ -49,13 +49,6 @@ struct repo {
     char folder[MODEL_FILE_PATH_BYTES]; /* in the cache */
 };
 
-static const char *env(const struct hub *hub, const char *name)
-{
-    const char *value = hub->where.env(name, hub->where.env_arg);
-
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 /* ---- what the hub has ---- */
 
 static bool take_body(long status, const void *data, size_t len, void *arg)
@@ -73,7 +66,7 @@ static const char url_plain[] = "-._~/";
 static void begin_url(const struct hub *hub, const struct repo *repo, const char *below,
                       struct buf *url)
 {
-    const char *endpoint = env(hub, "HF_ENDPOINT");
+    const char *endpoint = resolve_env(&hub->where, "HF_ENDPOINT");
 
     buf_init(url, 4 * MODEL_FILE_PATH_BYTES);
     buf_appendf(url, "%s/%s", endpoint != NULL ? endpoint : ENDPOINT_DEFAULT, below);
@@ -104,7 +97,7 @@ static bool is_hex(const char *text, size_t least, size_t most)
 
 static enum err ask(const struct hub *hub, struct repo *repo, struct errinfo *info)
 {
-    const char *token = env(hub, "HF_TOKEN");
+    const char *token = resolve_env(&hub->where, "HF_TOKEN");
     char what[2 * RESOLVE_NAME_BYTES + 2];
     struct buf url, body;
     long status;
@@ -282,7 +275,7 @@ static enum err take_over(struct download *download)
 /* One request for what is missing. ERR_CLOSED: try again. */
 static enum err fetch_rest(struct download *download, const char *url)
 {
-    const char *token = env(download->hub, "HF_TOKEN");
+    const char *token = resolve_env(&download->hub->where, "HF_TOKEN");
     const struct fetch fetch = {
         .url = url, .token = token, .from = download->at, .on_data = take_bytes, .arg = download};
     long status;

@@ -228,7 +228,7 @@ enum err resolve_list(const struct file_sys *fs, const char *dir,
     return err;
 }
 
-static const char *env(const struct resolve_options *options, const char *name)
+const char *resolve_env(const struct resolve_options *options, const char *name)
 {
     const char *value = options->env != NULL ? options->env(name, options->env_arg) : NULL;
 
@@ -422,7 +422,7 @@ bool resolve_hub_root(const struct resolve_options *options, size_t *place,
                       char out[MODEL_FILE_PATH_BYTES])
 {
     while (*place < COUNT_OF(places)) {
-        const char *value = env(options, places[*place].variable),
+        const char *value = resolve_env(options, places[*place].variable),
                    *below = places[(*place)++].below;
         if (value != NULL &&
             snprintf(out, MODEL_FILE_PATH_BYTES, "%s%s", value, below) < MODEL_FILE_PATH_BYTES)
@@ -517,7 +517,8 @@ static bool split_ollama(struct str text, struct ollama_name *out)
 static enum err use_ollama(const struct resolve_options *options, struct str name,
                            struct resolved *out, struct errinfo *info)
 {
-    const char *models = env(options, "OLLAMA_MODELS"), *home = env(options, "HOME");
+    const char *models = resolve_env(options, "OLLAMA_MODELS"),
+               *home = resolve_env(options, "HOME");
     char root[MODEL_FILE_PATH_BYTES] = "", manifests[MODEL_FILE_PATH_BYTES],
          path[MODEL_FILE_PATH_BYTES];
     struct names hosts = {0};
@@ -619,7 +620,7 @@ static enum err use_demo(const struct resolve_options *options, struct resolved 
     static const char *const beside[] = {"../share/hearth/demo.gguf",
                                          "../../share/hearth/demo.gguf",
                                          "../../tools/demo-model/demo.gguf"};
-    const char *named = env(options, "HEARTH_DEMO");
+    const char *named = resolve_env(options, "HEARTH_DEMO");
     char program[MODEL_FILE_PATH_BYTES] = "";
 
     out->kind = RESOLVE_DEMO;

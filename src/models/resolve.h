@@ -69,6 +69,8 @@ enum err resolve_list(const struct file_sys *fs, const char *dir,
 
 #define RESOLVE_QUANT_DEFAULT "Q4_K_M"
 
+/* The value of a variable; NULL when it is not set, or empty. */
+const char *resolve_env(const struct resolve_options *options, const char *name);
 /* The next folder of the cache that this user's environment names, in order of preference; false:
  * there is none. *place is 0 before the first call. */
 bool resolve_hub_root(const struct resolve_options *options, size_t *place,
