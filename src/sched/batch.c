@@ -11,7 +11,6 @@
  * Vectors need their own batches. They take turns with all others, and count as prefill beside
  * decoding. An encoder and a mean need vectors of all tokens; `last` and `rank` those of the last
  * one, after a prefill like any other.
-
  */
 #include <assert.h>
 #include <string.h>
@@ -227,12 +226,6 @@ static uint32_t outputs_left(const struct sched *sched)
     return sched->facts->outputs - MIN(taken, sched->facts->outputs);
 }
 
-/* Whether the logits of every token of the prompt are wanted. */
-static bool scores(const struct job *job)
-{
-    return job->gen->score_prompt;
-}
-
 /* `decoding` tokens of the batch belong to answers. */
 static void add_prefilling(struct sched *sched, uint32_t decoding)
 {
@@ -259,10 +252,11 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
         if (count > left && fixed)
             return;
         count = MIN(count, left);
-        if (scores(job))
+        bool scores = job->gen->score_prompt;
+        if (scores)
             count = MIN(count, outputs_left(sched) + 1);
         bool last = job->vector == NULL && job->done + count == job->count;
-        add_item(sched, job, count, scores(job) ? count : last);
+        add_item(sched, job, count, scores ? count : last);
         left -= count;
     }
 }
@@ -464,7 +458,7 @@ static bool add_vector(struct job *job, size_t index, uint32_t count)
 
 static void after_prefill(struct job *job, size_t index, uint32_t count)
 {
-    if (scores(job) && !score(job, index, count))
+    if (job->gen->score_prompt && !score(job, index, count))
         return;
     job->done += count;
     assert(job->done <= job->count);
@@ -628,8 +622,20 @@ static void relieve(struct sched *sched)
     job_give_up(job, ERR_NOMEM, &info);
 }
 
-static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
+/* The batch did not run. On return something has changed, so that the next one is another. */
+static void failed(struct sched *sched, uint64_t tokens, enum err err, struct errinfo *info)
 {
+    if (err == ERR_LIMIT) {
+        ladder_refused(sched, tokens);
+        return;
+    }
+    if (err == ERR_CANCELLED) {
+        watchdog_ran(sched, 0); /* only these jobs end */
+        err_set(
+            info, err,
+            "the model computed nothing for %d s, and its batch was ended; send the request again",
+            SCHED_STALL_S);
+    }
     LOG_ERROR(sched->options.log, "sched", "a batch failed", LOG_STR("error", info->text),
               LOG_UINT("jobs", sched->batch_count));
     for (size_t i = 0; i < sched->batch_count; i++)
@@ -645,6 +651,18 @@ static uint64_t tokens_of(const struct sched *sched)
     for (size_t i = 0; i < sched->batch_count; i++)
         tokens += sched->items[i].count;
     return tokens;
+}
+
+static enum err compute(struct sched *sched, const struct picture_piece *piece,
+                        struct errinfo *info)
+{
+    struct engine *engine = sched->engine;
+
+    TRY(engine_set_lora(engine, &sched->lora, info));
+    if (piece != NULL)
+        return engine_run_picture(engine, sched->batch[0]->seq, piece, info);
+    return (sched->vectors ? engine_embed : engine_run)(engine, sched->items, sched->batch_count,
+                                                        info);
 }
 
 bool batch_run(struct sched *sched)
@@ -669,24 +687,9 @@ bool batch_run(struct sched *sched)
         return false;
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
     uint64_t tokens = tokens_of(sched);
-    enum err err = engine_set_lora(sched->engine, &sched->lora, &info);
-    if (err == ERR_OK)
-        err = piece != NULL ? engine_run_picture(sched->engine, sched->batch[0]->seq, piece, &info)
-                            : (sched->vectors ? engine_embed : engine_run)(
-                                  sched->engine, sched->items, sched->batch_count, &info);
-    if (err == ERR_LIMIT) {
-        ladder_refused(sched, tokens);
-        return true;
-    }
-    if (err == ERR_CANCELLED) {
-        watchdog_ran(sched, 0); /* only these jobs end */
-        err_set(
-            &info, err,
-            "the model computed nothing for %d s, and its batch was ended; send the request again",
-            SCHED_STALL_S);
-    }
+    enum err err = compute(sched, piece, &info);
     if (err != ERR_OK) {
-        all_failed(sched, err, &info);
+        failed(sched, tokens, err, &info);
         return true;
     }
     ladder_ran(sched);
