@@ -397,12 +397,14 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
     return ERR_OK;
 }
 
-/* In a run that failed the library may have begun to move states of other sequences that were rolled
- * back. */
-static void break_rolled(struct engine *engine)
+/* While it computes, the library moves recurrent states of other sequences as well, to make room or
+ * where they were rolled back. After a run that did not end, any of them may be in the wrong place. */
+static void break_recurrent(struct engine *engine)
 {
-    for (seq_id seq = 0; seq < (seq_id)engine->seqs.slots_count; seq++)
-        if (engine->rolled[seq] && seqs_live(&engine->seqs, seq))
+    bool recurrent = engine->facts.kinds & KIND_BIT(KIND_RECURRENT);
+
+    for (seq_id seq = 0; recurrent && seq < (seq_id)engine->seqs.slots_count; seq++)
+        if (seqs_live(&engine->seqs, seq) && seqs_length(&engine->seqs, seq) > 0)
             seqs_break(&engine->seqs, seq);
 }
 
@@ -420,7 +422,7 @@ static void account_failed_run(struct engine *engine, const struct engine_item *
             seqs_append(&engine->seqs, items[i].seq, now - before);
         engine->whole_from[items[i].seq] = UINT32_MAX;
     }
-    break_rolled(engine);
+    break_recurrent(engine);
 }
 
 /* Whether tokens of the run can be removed again. A batch of more than a chunk is computed in parts:
@@ -496,7 +498,7 @@ enum err engine_run_picture(struct engine *engine, seq_id seq, const struct pict
     engine->whole_from[seq] = UINT32_MAX; /* it is computed in steps of its own */
     if (err != ERR_OK) {
         seqs_break(&engine->seqs, seq); /* a part of the piece may be in the library's memory */
-        break_rolled(engine);
+        break_recurrent(engine);
         return err;
     }
     uint32_t length = seqs_length(&engine->seqs, seq);

@@ -282,7 +282,8 @@ enum err engine_set_lora(struct engine *engine, const struct lora_set *set,
  *                  be half written
  *   ERR_INVALID    a token or sequence that does not exist; nothing has changed
  *   ERR_ENGINE     the library failed; the sequences of this call are broken and can only be
- *                  released */
+ *                  released
+ * Recurrent state: after ERR_CANCELLED and ERR_ENGINE all sequences that have tokens are broken. */
 enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info) NODISCARD;
 

@@ -630,7 +630,7 @@ static void failed(struct sched *sched, uint64_t tokens, enum err err, struct er
         return;
     }
     if (err == ERR_CANCELLED) {
-        watchdog_ran(sched, 0); /* only these jobs end */
+        watchdog_ran(sched, 0); /* the youngest job need not end as well */
         err_set(
             info, err,
             "the model computed nothing for %d s, and its batch was ended; send the request again",
@@ -640,6 +640,9 @@ static void failed(struct sched *sched, uint64_t tokens, enum err err, struct er
               LOG_UINT("jobs", sched->batch_count));
     for (size_t i = 0; i < sched->batch_count; i++)
         job_end(sched->batch[i], GEN_END_ERROR, err, info);
+    if ((err == ERR_CANCELLED || err == ERR_ENGINE) &&
+        (sched->facts->kinds & KIND_BIT(KIND_RECURRENT)))
+        revive_lose_all(sched, info); /* engine_run broke the other sequences, too */
 }
 
 /* ---- the batch ---- */

@@ -38,14 +38,11 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
     return true;
 }
 
-/* Drops everything that lived in the dead process. */
-static void forget_all(struct sched *sched)
+void revive_lose_all(struct sched *sched, const struct errinfo *info)
 {
-    static const struct errinfo dead = {.text = "its process died"}; /* job_end has a better text */
-
     LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
-            end_job(job, &dead);
+            end_job(job, info);
         else
             restore_lose(job);
     }
@@ -109,6 +106,7 @@ static bool restart(struct sched *sched, struct errinfo *info)
 
 bool revive_engine(struct sched *sched)
 {
+    static const struct errinfo dead = {.text = "its process died"}; /* job_end has a better text */
     struct revival *revival = &sched->revival;
     struct errinfo info = {0};
 
@@ -117,7 +115,7 @@ bool revive_engine(struct sched *sched)
     if (!revival->dead) {
         revival->dead = true;
         note_death(sched);
-        forget_all(sched);
+        revive_lose_all(sched, &dead);
     }
     if (!restart(sched, &info)) {
         LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {

@@ -277,6 +277,8 @@ bool batch_preempt(struct sched *sched);
 
 /* Makes sure that the engine is usable. False: it is dead and was not restarted; no job is left. */
 bool revive_engine(struct sched *sched);
+/* All sequences of the engine are lost: ends the jobs that have one, and frees residents. */
+void revive_lose_all(struct sched *sched, const struct errinfo *info);
 /* True: the request was in a process that is dead, which explains any failed call; `info` says so
  * to the user. */
 bool revive_explain(const struct job *job, enum err err, struct errinfo *info);

@@ -438,7 +438,8 @@ static void test_abort_breaks_what_cannot_be_cut(void **state)
         pieces = 0;
         assert_err(run(engine, seq, 32, NULL), ERR_CANCELLED);
         assert_true(broken(engine, seq));
-        assert_false(broken(engine, other));
+        /* The library moves recurrent states of all sequences while it computes. */
+        assert_int_equal(broken(engine, other), uncuttable[i] == KIND_BIT(KIND_RECURRENT));
         engine_seq_release(engine, &seq);
         engine_seq_release(engine, &other);
         assert_int_equal(engine_cells_free(engine), CONTEXT);

@@ -216,5 +216,52 @@ static void test_turns_without_computing(void **state)
     sem_destroy(&refusals.gate.go);
 }
 
-TEST_SUITE(TEST(test_a_call_that_hangs), TEST(test_slow_is_not_stalled),
-           TEST(test_turns_without_computing))
+/* ---- what a batch that was aborted leaves ---- */
+
+static void abort_when_armed(struct engine *engine, void *arg)
+{
+    if (atomic_load((atomic_bool *)arg))
+        engine_abort(engine);
+}
+
+/* A finished sequence stays on the device, then a batch of another one is aborted. */
+static uint32_t device_after_abort(kind_set kinds)
+{
+    atomic_bool armed = false;
+    struct engine_fake_options fake = {.kinds = kinds,
+                                       .chunk = PROMPT,
+                                       .piece = PIECE,
+                                       .on_piece = abort_when_armed,
+                                       .arg = &armed};
+    static struct kit_gen gen, other, again;
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &fake, 0, &(struct sched_options){.park = true});
+    kit_gen_init(&gen, &kit, 1, PROMPT, 1);
+    kit_gen_run(&kit, &gen);
+    atomic_store(&armed, true);
+    kit_gen_init(&other, &kit, 2, PROMPT, ANSWER);
+    kit_gen_run(&kit, &other);
+    assert_int_equal(other.result.end, GEN_END_ERROR);
+    atomic_store(&armed, false);
+    kit_gen_init(&again, &kit, 1, PROMPT + PIECE, ANSWER); /* goes on where the first one ended */
+    kit_gen_run(&kit, &again);
+    assert_int_equal(again.result.end, GEN_END_LENGTH);
+    uint32_t device = again.result.usage.device;
+    kit_gen_fini(&gen);
+    kit_gen_fini(&other);
+    kit_gen_fini(&again);
+    sched_kit_close(&kit);
+    return device;
+}
+
+/* The library moves recurrent states of all sequences while it computes: none is used again. */
+static void test_an_abort_and_other_sequences(void **state)
+{
+    (void)state;
+    assert_int_equal(device_after_abort(KIND_BIT(KIND_FULL)), PROMPT);
+    assert_int_equal(device_after_abort(KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT)), 0);
+}
+
+TEST_SUITE(TEST(test_an_abort_and_other_sequences), TEST(test_a_call_that_hangs),
+           TEST(test_slow_is_not_stalled), TEST(test_turns_without_computing))
