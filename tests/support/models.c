@@ -15,18 +15,19 @@
 #include "engine/model_make.h"
 #include "support/test.h"
 
-const char *test_model(const char *family)
+static const char *make(const char *family, const char *suffix, struct model_shape shape)
 {
     const char *build = getenv("HEARTH_BUILD");
     static char path[1024];
     char temporary[1100];
 
-    snprintf(path, sizeof(path), "%s/%s%s.gguf", build ? build : test_dir(), build ? "models/" : "",
-             family);
+    snprintf(path, sizeof(path), "%s/%s%s%s.gguf", build ? build : test_dir(),
+             build ? "models/" : "", family, suffix);
     if (access(path, R_OK) == 0)
         return path;
     snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
-    struct model_make_options options = {.family = family, .out = temporary, .seed = 1};
+    struct model_make_options options = {
+        .family = family, .out = temporary, .shape = shape, .seed = 1};
     struct errinfo info = {0};
     if (model_make(&options, &info) != ERR_OK) {
         /* Only the pinned release is known to have every family. */
@@ -39,6 +40,21 @@ const char *test_model(const char *family)
         (errno != EEXIST || unlink(temporary) != 0))
         fail_msg("%s cannot be renamed", temporary);
     return path;
+}
+
+const char *test_model(const char *family)
+{
+    return make(family, "", (struct model_shape){0});
+}
+
+const char *test_model_narrow(const char *family)
+{
+    bool experts = strstr(family, "moe") != NULL || strcmp(family, "deepseek2") == 0;
+    struct model_shape shape = {.width = 128};
+
+    if (experts)
+        shape.experts = shape.experts_used = 4;
+    return make(family, "-narrow", shape);
 }
 
 struct engine *test_engine(const char *family, const struct engine_options *options)
