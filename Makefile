@@ -205,7 +205,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet fleet-figures stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet fleet-figures stress faults kills powerloss soak soak-streams soak-kills truth fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -419,6 +419,15 @@ soak-streams: $(B)/hearth $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 s
 soak-kills: N = 100
 soak-kills: $(B)/hearth $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
 	@$(test_env) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
+
+# Answers from reused state against cold ones: walks of several sequences in an engine, then conversations with a server, for each family and setting. About an hour on two cores.
+TRUTH_ANSWERS ?= 200
+TRUTH_STEPS ?= 1000
+truth: $(B)/hearth $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## every answer from reused state is that of a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
+	@status=0; $(if $(SETTING),,for walk in $$($(B)/tests/fidelity/walk_test --list | grep '^test_$(FAMILY)'); do \
+	    HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_WALK_STEPS=$(TRUTH_STEPS) nice -n 5 $(B)/tests/fidelity/walk_test --run $$walk || status=1; done;) \
+	$(soak_run) HEARTH_TRUTH_ANSWERS=$(TRUTH_ANSWERS) HEARTH_TRUTH_POWER=1 HEARTH_TRUTH_FAMILY=$(FAMILY) HEARTH_TRUTH_SETTING=$(SETTING) \
+	    nice -n 5 $(B)/tests/soak/truth_test --run test_all && exit $$status
 
 bench: $(B)/hearth ## run the micro-benchmarks
 	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done
