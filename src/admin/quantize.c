@@ -29,6 +29,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sysinfo.h"
 #include "engine/quantize.h"
 #include "models/pool.h"
 
@@ -189,10 +190,7 @@ static void follow(void *arg)
 static enum err spawn(struct admin_quantize *task, const struct order *order, int fd,
                       struct errinfo *info)
 {
-    const char *own = getenv("HEARTH_PROGRAM");
-    const char *program = task->program != NULL           ? task->program
-                          : own != NULL && own[0] != '\0' ? own
-                                                          : "/proc/self/exe";
+    const char *program = task->program != NULL ? task->program : sysinfo_program();
     const char *argv[] = {"hearth",
                           "model",
                           "quantize",

@@ -183,3 +183,10 @@ const char *sysinfo_origin(void *function)
 
     return dladdr(function, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "the program";
 }
+
+const char *sysinfo_program(void)
+{
+    const char *own = getenv("HEARTH_PROGRAM");
+
+    return own != NULL && own[0] != '\0' ? own : "/proc/self/exe";
+}

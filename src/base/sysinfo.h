@@ -33,3 +33,7 @@ uint64_t sysinfo_memory_of(pid_t pid);
 /* The file that a function was loaded from, for people; "the program" when it is our own or
  * unknown. Valid as long as the file is loaded. */
 const char *sysinfo_origin(void *function);
+
+/* The file that starts this program again: HEARTH_PROGRAM of the environment, else the link of the
+ * system. The tarball's program is started by its own loader, which that link names then. */
+const char *sysinfo_program(void);

@@ -76,9 +76,8 @@ void backend_wait_briefly(char **argv)
         return;
     /* Its path, because a process is shown by the last name of what it was started as. If it cannot
      * be started, threads spin as long as libgomp lets them. */
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    path[MAX(len, 0)] = '\0';
-    (void)execv(path, argv);
+    if (realpath(sysinfo_program(), path) != NULL)
+        (void)execv(path, argv);
 }
 
 static void init_once(void)

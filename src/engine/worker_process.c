@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sysinfo.h"
 
 enum {
     LINE_BYTES_MAX = LOG_TEXT_BYTES_MAX, /* longer ones are cut into several */
@@ -189,11 +190,8 @@ pid_t worker_process_pid(const struct worker_process *process)
 /* Move the output first: the socket's target descriptor may be the one of the pipe. */
 static int spawn(struct worker_process *process, int socket, int pipe)
 {
-    /* The tarball's program is started by its own loader, which /proc/self/exe names then. */
-    const char *own = getenv("HEARTH_PROGRAM");
-    const char *program = process->options.program != NULL ? process->options.program
-                          : own != NULL && own[0] != '\0'  ? own
-                                                           : "/proc/self/exe";
+    const char *program =
+        process->options.program != NULL ? process->options.program : sysinfo_program();
     char name[] = "hearth", argument[] = WORKER_ARGUMENT;
     char *argv[] = {name, argument, NULL};
     posix_spawn_file_actions_t actions;

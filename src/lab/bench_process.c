@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/sysinfo.h"
 #include "lab/micro.h"
 
 enum { PROC_BYTES_MAX = 16 << 20, WALK_FILES = 16, PAUSE_MS = 5 };
@@ -213,15 +215,9 @@ bool process_find_file(const struct process *process, const char *text, char *ou
 
 bool process_own_path(char *out, size_t size)
 {
-    const char *own = getenv("HEARTH_PROGRAM"); /* of the tarball, see worker_process.c */
+    char path[PATH_MAX];
 
-    if (own != NULL && own[0] != '\0')
-        return snprintf(out, size, "%s", own) < (int)size;
-    ssize_t len = readlink("/proc/self/exe", out, size - 1);
-    if (len <= 0 || (size_t)len >= size - 1)
-        return false;
-    out[len] = '\0';
-    return true;
+    return realpath(sysinfo_program(), path) != NULL && snprintf(out, size, "%s", path) < (int)size;
 }
 
 /* ---- scratch ---- */

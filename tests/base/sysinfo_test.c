@@ -151,7 +151,18 @@ static void test_origin_names_the_library(void **state)
     assert_string_equal(sysinfo_origin(NULL), "the program");
 }
 
+static void test_program(void **state)
+{
+    (void)state;
+    unsetenv("HEARTH_PROGRAM");
+    assert_string_equal(sysinfo_program(), "/proc/self/exe");
+    setenv("HEARTH_PROGRAM", "", 1);
+    assert_string_equal(sysinfo_program(), "/proc/self/exe");
+    setenv("HEARTH_PROGRAM", "/opt/hearth/bin/hearth", 1);
+    assert_string_equal(sysinfo_program(), "/opt/hearth/bin/hearth");
+}
+
 TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
            TEST(test_memory_is_plausible), TEST(test_a_limit_of_the_own_group_counts),
            TEST(test_a_process_grows_by_what_it_touches), TEST(test_memory_of_another_process),
-           TEST(test_origin_names_the_library))
+           TEST(test_origin_names_the_library), TEST(test_program))
