@@ -33,6 +33,7 @@ enum {
     CLIENTS = 6,
     PENDING_MAX = 64,
     ANSWERS = 16, /* in `make test` */
+    MORE_MAX = 20,
     CLEAR_EVERY = 60,
     RESTART_EVERY = 20,
     POWER_PROMPTS = 4,
@@ -322,9 +323,22 @@ static void disturb(struct campaign *campaign)
     serve_proc_restart(&campaign->server);
 }
 
+/* Tokens that were reused. */
+static uint64_t reused(const struct counts *counts)
+{
+    return counts->device + counts->ram + counts->ssd;
+}
+
+/* In few answers nothing may be reused by chance: then there are some more. */
+static bool is_over(const struct counts *counts, uint64_t answers)
+{
+    return counts->failures >= FAILURES_MAX || counts->answers >= MORE_MAX * answers ||
+           (counts->answers >= answers && reused(counts) > 0);
+}
+
 static void talk(struct campaign *campaign, uint64_t answers)
 {
-    while (campaign->counts.answers < answers && campaign->counts.failures < FAILURES_MAX) {
+    while (!is_over(&campaign->counts, answers)) {
         for (int i = 0; i < CLIENTS; i++)
             if (!campaign->clients[i].open) {
                 disturb(campaign);
@@ -407,7 +421,7 @@ static uint64_t run_campaign(const char *family, const struct setting *setting, 
     fflush(stdout);
     uint64_t failures = counts->failures;
     assert_true(counts->judged > 0);
-    assert_true(counts->device + counts->ram + counts->ssd > 0);
+    assert_true(reused(counts) > 0);
     serve_proc_stop(&campaign->server);
     if (setting->exact)
         serve_proc_stop(&campaign->reference);
