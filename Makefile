@@ -425,8 +425,8 @@ TRUTH_ANSWERS ?= 200
 TRUTH_STEPS ?= 1000
 truth: $(B)/hearth $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## every answer from reused state is that of a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
 	@status=0; $(if $(SETTING),,for walk in $$($(B)/tests/fidelity/walk_test --list | grep '^test_$(FAMILY)'); do \
-	    HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_WALK_STEPS=$(TRUTH_STEPS) nice -n 5 $(B)/tests/fidelity/walk_test --run $$walk || status=1; done;) \
-	$(soak_run) HEARTH_TRUTH_ANSWERS=$(TRUTH_ANSWERS) HEARTH_TRUTH_POWER=1 HEARTH_TRUTH_FAMILY=$(FAMILY) HEARTH_TRUTH_SETTING=$(SETTING) \
+	    $(test_env) HEARTH_WALK_STEPS=$(TRUTH_STEPS) nice -n 5 $(B)/tests/fidelity/walk_test --run $$walk || status=1; done;) \
+	$(test_env) HEARTH_TRUTH_ANSWERS=$(TRUTH_ANSWERS) HEARTH_TRUTH_POWER=1 HEARTH_TRUTH_FAMILY=$(FAMILY) HEARTH_TRUTH_SETTING=$(SETTING) \
 	    nice -n 5 $(B)/tests/soak/truth_test --run test_all && exit $$status
 
 bench: $(B)/hearth ## run the micro-benchmarks
