@@ -32,9 +32,9 @@
 
 #include <yyjson.h>
 
-#include "base/json_alc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_alc.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/progress.h"

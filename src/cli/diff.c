@@ -323,10 +323,8 @@ static enum err diff_here(struct diff *diff, struct found *found, struct errinfo
 /* The common prefix of both texts, in whole characters. */
 static size_t common_prefix(const char *a, const char *b)
 {
-    size_t len = 0;
+    size_t len = str_common(str_from(a), str_from(b));
 
-    while (a[len] != '\0' && a[len] == b[len])
-        len++;
     while (len > 0 && ((unsigned char)a[len] & 0xc0) == 0x80)
         len--;
     return len;

@@ -389,6 +389,7 @@ static size_t append_place(const struct launch *launch, const char *text, struct
 /* In the arena; NULL without memory. */
 static const char *filled(const struct launch *launch, const char *text)
 {
+    struct str result;
     struct buf out;
 
     buf_init(&out, TEXT_BYTES_MAX);
@@ -398,11 +399,7 @@ static const char *filled(const struct launch *launch, const char *text)
             buf_append_char(&out, *text);
         text += MAX(len, 1);
     }
-    const char *result =
-        out.err == ERR_OK ? arena_strdup(launch->cli->arena, (struct str){buf_str(&out), out.len})
-                          : NULL;
-    buf_fini(&out);
-    return result;
+    return buf_move(&out, launch->cli->arena, &result) == ERR_OK ? result.ptr : NULL;
 }
 
 /* ---- for people ---- */

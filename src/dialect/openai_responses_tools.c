@@ -196,12 +196,7 @@ enum err openai_wrap_input(struct gen_request *request, struct str *text)
     json_open(&json, '{');
     json_key_str(&json, "input", *text);
     json_close(&json, '}');
-    enum err err = wrapped.err;
-    *text = (struct str){NULL, wrapped.len};
-    if (err == ERR_OK && (text->ptr = arena_strdup(&request->arena, buf_text(&wrapped))) == NULL)
-        err = request->arena.err;
-    buf_fini(&wrapped);
-    return err;
+    return buf_move(&wrapped, &request->arena, text);
 }
 
 /* ---- the list for the model ---- */

@@ -211,7 +211,7 @@ static bool is_all(const char *digits, char digit)
     return digits[strspn(digits, (char[]){digit, '\0'})] == '\0';
 }
 
-/* What is left of a number: all digits before the point, any number of those after it. */
+/* The digits that are still to be written: all before the point, and any number of those after it. */
 struct rest {
     const char *low, *high; /* the same digits of the bounds; NULL = no bound on that side */
     unsigned whole, fraction;

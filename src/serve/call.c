@@ -259,12 +259,10 @@ enum err call_query(struct call *call, const char *name, struct str *value, stru
     buf_init(&text, QUERY_VALUE_BYTES_MAX);
     enum err err = http_query_get(buf_text(&call->query), str_from(name), &text);
     *value = STR_NONE;
-    if (err == ERR_OK) {
-        value->ptr = arena_strdup(&call->request.arena, buf_text(&text));
-        value->len = text.len;
-        err = value->ptr ? ERR_OK : call->request.arena.err;
-    }
-    buf_fini(&text);
+    if (err == ERR_OK)
+        err = buf_move(&text, &call->request.arena, value);
+    else
+        buf_fini(&text);
     return err == ERR_OK || err == ERR_NOT_FOUND ? ERR_OK : api_error_from(error, err, NULL);
 }
 
@@ -343,11 +341,11 @@ static enum err parse(struct call *call, struct api_error *error)
     if (call->endpoint->method != HTTP_METHOD_POST) /* the target has all parameters */
         return call->query.err != ERR_OK ? call->query.err : call->capture.err;
     TRY(read_body(call, error));
-    yyjson_val *root = yyjson_doc_get_root(call->request.body);
-    if (!dialect)
-        return json_read_str(&(struct json_reader){root, "", error, NULL}, "model",
-                             &call->request.model);
-    if (dialect->continues)
+    if (!dialect) {
+        struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
+        return json_read_str(&reader, "model", &call->request.model);
+    }
+    if (dialect->continues) /* this may replace the body */
         TRY(stored_load(call->api->options.stored, call->who, &call->request, error));
     TRY(dialect->parse(&call->request, yyjson_doc_get_root(call->request.body), error));
     call->request.store = call->request.store && call->api->options.stored != NULL;
