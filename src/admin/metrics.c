@@ -63,9 +63,10 @@ static const struct metric_desc table[] = {
     [STATS_CALLS] = {"hearth_api_calls_total", METRIC_COUNTER, NULL, "Calls answered, by outcome.",
                      .label = "outcome", .values = kinds},
     [STATS_GONE] = {"hearth_api_clients_gone_total", METRIC_COUNTER, NULL,
-                    "Calls whose client disconnected before the answer was complete."},
+                    "Calls whose client disconnected before the answer was complete.",
+                    .label = NULL},
     [STATS_DENIED] = {"hearth_api_denied_total", METRIC_COUNTER, NULL,
-                      "Requests without a valid API key."},
+                      "Requests without a valid API key.", .label = NULL},
     [STATS_SECONDS] = {"hearth_api_call_seconds", METRIC_HISTOGRAM, "seconds",
                        "Time from the first byte of a call to the end of its answer.",
                        .buckets = metric_buckets_latency},
@@ -89,8 +90,10 @@ static const struct metric_desc table[] = {
                       .values = lengths, .buckets = buckets_tokens},
     [STATS_ENDS] = {"hearth_api_generations_total", METRIC_COUNTER, NULL,
                     "Generations, by how they ended.", .label = "end", .values = ends},
-    [STATS_ACTIVE] = {"hearth_api_calls_active", METRIC_GAUGE, NULL, "Calls on their way."},
-    [STATS_QUEUED] = {"hearth_api_calls_queued", METRIC_GAUGE, NULL, "Calls waiting for a worker."},
+    [STATS_ACTIVE] = {"hearth_api_calls_active", METRIC_GAUGE, NULL, "Calls on their way.",
+                      .label = NULL},
+    [STATS_QUEUED] = {"hearth_api_calls_queued", METRIC_GAUGE, NULL, "Calls waiting for a worker.",
+                      .label = NULL},
 };
 
 struct metric_set *stats_create(void)

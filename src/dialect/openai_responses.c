@@ -362,7 +362,7 @@ static void write_output(struct json *json, const struct answer *answer)
 {
     const struct answer_choice *choice = &answer->choices[CHOICE];
     enum response_status status = status_of(answer);
-    struct item item = {.status = COMPLETED, .logprobs = {0, choice->logprobs_count}};
+    struct item item = {.status = COMPLETED, .logprobs = {.to = choice->logprobs_count}};
 
     if (choice->reasoning.len > 0) {
         item.text = text_of(&choice->reasoning, 0);
@@ -489,7 +489,7 @@ static struct item open_item(const struct answer *answer, enum response_status s
     struct item item = {.kind = (enum item_kind)choice->block_kind,
                         .index = choice->block,
                         .status = status,
-                        .logprobs = {choice->block_logprobs, choice->logprobs_sent}};
+                        .logprobs = {.from = choice->block_logprobs, .to = choice->logprobs_sent}};
 
     assert(choice->block >= 0);
     if (item.kind == ITEM_CALL)

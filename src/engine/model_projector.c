@@ -52,7 +52,7 @@ static const struct tensor_row common_rows[] = {
     {"v.blk.%d.ffn_up.bias", {VISION_FF}},
     {"v.blk.%d.ffn_down.weight", {VISION_FF, VISION_WIDTH}},
     {"v.blk.%d.ffn_down.bias", {VISION_WIDTH}},
-    {NULL},
+    {.name = NULL},
 };
 
 /* Qwen's. */
@@ -62,7 +62,7 @@ static const struct tensor_row merger_rows[] = {
     {"mm.0.bias", {4 * VISION_WIDTH}},
     {"mm.2.weight", {4 * VISION_WIDTH, DIM_TEXT}},
     {"mm.2.bias", {DIM_TEXT}},
-    {NULL},
+    {.name = NULL},
 };
 
 static const struct model_projector {
@@ -82,7 +82,7 @@ static const struct model_projector {
               {"mm.0.bias", {DIM_TEXT}},
               {"mm.2.weight", {DIM_TEXT, DIM_TEXT}},
               {"mm.2.bias", {DIM_TEXT}},
-              {NULL}}},
+              {.name = NULL}}},
     /* not causal: the rows of a picture see each other; 16 of them */
     {.name = "mmproj-gemma3",
      .type = "gemma3",
@@ -91,7 +91,7 @@ static const struct model_projector {
               {"v.patch_embd.bias", {VISION_WIDTH}},
               {"mm.input_projection.weight", {DIM_TEXT, VISION_WIDTH}},
               {"mm.soft_emb_norm.weight", {VISION_WIDTH}},
-              {NULL}}},
+              {.name = NULL}}},
     /* M-RoPE: rows have a place in two dimensions, and their number follows the picture's size */
     {.name = "mmproj-qwen2vl",
      .type = "qwen2vl_merger",
@@ -117,7 +117,7 @@ static const struct model_projector {
               {"v.deepstack.0.fc1.bias", {4 * VISION_WIDTH}},
               {"v.deepstack.0.fc2.weight", {4 * VISION_WIDTH, DIM_TEXT}},
               {"v.deepstack.0.fc2.bias", {DIM_TEXT}},
-              {NULL}},
+              {.name = NULL}},
      .fused = true},
 };
 
