@@ -187,6 +187,8 @@ void json_members(struct json *json, yyjson_val *object, const char *const *skip
     size_t i, count;
     yyjson_val *key, *value;
 
+    if (object == NULL)
+        return;
     yyjson_obj_foreach(object, i, count, key, value)
     {
         bool skipped = false;

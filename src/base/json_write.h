@@ -38,7 +38,8 @@ void json_bool(struct json *json, bool value);
 void json_null(struct json *json);
 void json_raw(struct json *json, struct str value);    /* already JSON */
 void json_value(struct json *json, yyjson_val *value); /* NULL: null */
-/* The members of an object, inside an open one, except those named in `skip` (ends with NULL). */
+/* The members of an object, inside an open one, except those named in `skip` (ends with NULL).
+ * NULL has none. */
 void json_members(struct json *json, yyjson_val *object, const char *const *skip);
 
 /* key and value in one call. */

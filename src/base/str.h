@@ -67,6 +67,8 @@ struct str str_trim(struct str text);
 static inline struct str str_skip(struct str text, size_t count)
 {
     assert(count <= text.len);
+    if (count == 0) /* an empty text may be NULL, to which C adds nothing, not even 0 */
+        return text;
     return (struct str){text.ptr + count, text.len - count};
 }
 

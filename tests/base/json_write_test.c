@@ -180,6 +180,19 @@ static void test_failures_stick_in_the_buffer(void **state)
     assert_true(failures >= 2);
 }
 
+static void test_no_object_has_no_members(void **state)
+{
+    static const char *const none[] = {NULL};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 1000);
+    struct json json = {.out = &out};
+    json_members(&json, NULL, none);
+    assert_string_equal(buf_str(&out), "");
+    buf_fini(&out);
+}
+
 static void test_events_cannot_be_forged(void **state)
 {
     struct buf out;
@@ -199,5 +212,5 @@ static void test_events_cannot_be_forged(void **state)
 
 TEST_SUITE(TEST(test_commas_stand_where_they_belong), TEST(test_text_is_escaped_and_mended),
            TEST(test_random_text_reads_back), TEST(test_numbers_are_short_and_never_nan),
-           TEST(test_times), TEST(test_values_are_copied), TEST(test_events_cannot_be_forged),
-           TEST(test_failures_stick_in_the_buffer))
+           TEST(test_times), TEST(test_values_are_copied), TEST(test_no_object_has_no_members),
+           TEST(test_events_cannot_be_forged), TEST(test_failures_stick_in_the_buffer))
