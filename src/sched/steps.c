@@ -313,10 +313,19 @@ static bool may_go_on(const struct job *job)
            job->wait.memory_epoch != memory_epoch(job->sched->memory);
 }
 
+/* The deadline is for reads. Once all bytes have arrived, only the threads that verify them can let
+ * the job continue, and they nudge the scheduler. */
+static uint64_t restore_sleep_ns(const struct job_restore *restore, uint64_t now_ns)
+{
+    if (restore->paused)
+        return 0;
+    if (restore->fetched == restore->objects_count && restore->verified < restore->fetched)
+        return UINT64_MAX;
+    return restore->deadline_ns > now_ns ? restore->deadline_ns - now_ns : 0;
+}
+
 uint64_t job_sleep_ns(const struct job *job)
 {
-    uint64_t now_ns = sched_now_ns(job->sched);
-
     switch (job->phase) {
     case GEN_QUEUED: /* until a place is free: another job's end, which takes a turn */
         return UINT64_MAX;
@@ -326,9 +335,7 @@ uint64_t job_sleep_ns(const struct job *job)
         return job->wait.leader == NULL && job->sched->memory != NULL ? SCHED_MEMORY_MS * NS_PER_MS
                                                                       : UINT64_MAX;
     case GEN_RESTORE:
-        if (job->restore.paused)
-            return 0;
-        return job->restore.deadline_ns > now_ns ? job->restore.deadline_ns - now_ns : 0;
+        return restore_sleep_ns(&job->restore, sched_now_ns(job->sched));
     default:
         return 0;
     }

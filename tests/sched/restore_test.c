@@ -6,7 +6,10 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cache/cache.h"
+#include "engine/state.h"
+#include "engine/state_digest.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "support/sched_kit.h"
@@ -14,11 +17,22 @@
 #include "support/tier_fault.h"
 #include "support/tier_ram.h"
 
-enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000, HELD = 400, NEW = 32 };
+enum {
+    FULL = 1,
+    RAM = 8 << 20,
+    RAM_LARGE = 128 << 20,
+    ROWS_LARGE = 80 << 10, /* 64 tokens are then verified by other threads, in two pieces */
+    CELLS = 1024,
+    CHUNK = 64,
+    TURNS_MAX = 2000,
+    HELD = 400,
+    NEW = 32,
+};
 
 /* For the next rig_open. */
 static kind_set kinds = FULL;
 static enum hearth_tier slow_tier = HEARTH_TIER_SSD;
+static uint32_t rows_bytes; /* of a token; 0: the engine's default */
 
 struct rig {
     struct clock *clock;
@@ -61,9 +75,11 @@ static void rig_open(struct rig *rig, bool counts_turns)
                                        .chunk = CHUNK,
                                        .context = CELLS,
                                        .sequences = 4,
+                                       .rows_bytes = rows_bytes,
                                        .on_piece = on_piece,
                                        .arg = rig};
-    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+    uint64_t ram = rows_bytes > 0 ? RAM_LARGE : RAM;
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = ram});
 
     rig->pieces = rig->let_go_at = 0;
     atomic_store(&rig->asked, false);
@@ -73,11 +89,12 @@ static void rig_open(struct rig *rig, bool counts_turns)
     if (counts_turns)
         rig->memory = memory_create(
             &(struct memory_options){.process = count_turn, .arg = rig, .poll_ns = 1});
-    sched_kit_open(&rig->kit, &fake, RAM,
+    sched_kit_open(&rig->kit, &fake, ram,
                    &(struct sched_options){.clock = rig->clock, .memory = rig->memory});
     cache_attach_tier(rig->kit.cache, slow_tier, rig->slow, 1e9);
     kinds = FULL;
     slow_tier = HEARTH_TIER_SSD;
+    rows_bytes = 0;
 }
 
 static void rig_close(struct rig *rig)
@@ -231,6 +248,76 @@ static void test_it_sleeps_while_bytes_are_read(void **state)
     assert_true(atomic_load(&rig.turns) - before < 10);
     tier_fault_hold(rig.slow, false);
     kit_gen_wait(&gen);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+/* Digests whose callbacks wait: no thread verifies anything until digests_release. */
+enum { DIGESTS = 8, DIGEST_BYTES = 5 << 20 };
+
+struct digests {
+    sem_t go;
+    struct state_shape shape;
+    struct state_digest_task *tasks[DIGESTS];
+    char *data;
+};
+
+static void wait_to_go(void *arg)
+{
+    struct digests *digests = arg;
+
+    while (sem_wait(&digests->go) != 0)
+        ;
+}
+
+static void digests_block(struct digests *digests)
+{
+    *digests = (struct digests){.shape = {.bytes = DIGEST_BYTES}, .data = mem_alloc(DIGEST_BYTES)};
+    sem_init(&digests->go, 0, 0);
+    for (size_t i = 0; i < DIGESTS; i++)
+        digests->tasks[i] = state_digest_start(&digests->shape, digests->data, wait_to_go, digests);
+}
+
+static void digests_release(struct digests *digests)
+{
+    for (size_t i = 0; i < DIGESTS; i++)
+        sem_post(&digests->go);
+    for (size_t i = 0; i < DIGESTS; i++)
+        (void)state_digest_finish(&digests->tasks[i]);
+    sem_destroy(&digests->go);
+    mem_free(digests->data);
+}
+
+/* All bytes came in time, and their verification takes longer than the deadline: the thread sleeps
+ * until it is nudged, and the bytes are used. */
+static void test_it_sleeps_while_bytes_are_verified(void **state)
+{
+    static struct kit_gen gen;
+    struct digests digests;
+    struct rig rig;
+
+    (void)state;
+    rows_bytes = ROWS_LARGE;
+    rig_open(&rig, true);
+    rig_wait_for_bytes(&rig, &gen);
+    digests_block(&digests);
+    tier_fault_hold(rig.slow, false);
+    while (tier_fault_waiting(rig.slow) > 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    mover_drain(rig.kit.cache, 60000);
+    assert_ok(sched_wait_turn(rig.kit.sched, 60000, NULL)); /* the job has taken all bytes */
+    clock_fake_advance(rig.clock, 60 * NS_PER_S);
+    assert_ok(sched_wait_turn(rig.kit.sched, 60000, NULL));
+    rig_wait_parked(&rig, 1);
+    unsigned before = atomic_load(&rig.turns);
+    clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
+    unsigned turns = atomic_load(&rig.turns) - before;
+    uint64_t begin_ns = clock_mono_ns(clock_real());
+    digests_release(&digests);
+    kit_gen_wait(&gen);
+    expect_within(begin_ns, 20);
+    assert_int_equal(gen.result.usage.ssd, HELD - 1);
+    assert_true(turns < 10);
     kit_gen_fini(&gen);
     rig_close(&rig);
 }
@@ -543,6 +630,7 @@ TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
            TEST(test_one_slow_import_is_no_rule), TEST(test_others_get_their_turn_between_imports),
            TEST(test_restores_share_a_turn), TEST(test_a_short_restore_ends_first),
            TEST(test_the_last_import_begins_early), TEST(test_it_sleeps_while_bytes_are_read),
+           TEST(test_it_sleeps_while_bytes_are_verified),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler), TEST(test_one_deadline_for_all_objects),
            TEST(test_a_store_that_failed_is_not_asked_again),
