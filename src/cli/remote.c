@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/serve.h"
 #include "lab/sheet.h"
 
 enum {
@@ -24,19 +25,49 @@ enum {
 
 /* ---- where, and with which key ---- */
 
-/* As `hearth serve` would listen here; in the arena. */
-static const char *default_url(const struct cli *cli)
+/* What the settings file says to `hearth serve`; its environment has keys and models that are no
+ * business of a client. NULL: there is no file. */
+static enum err read_serve(const struct cli *cli, const struct serve_options **options,
+                           struct errinfo *info)
+{
+    static const char *const none[] = {NULL};
+    struct cli_setup setup = *cli->setup;
+    struct cli serve = *cli, again;
+
+    *options = NULL;
+    if (cli->config == NULL)
+        return ERR_OK;
+    setup.env = none;
+    serve.setup = &setup;
+    serve.command = &command_serve;
+    TRY(cli_read_again(&serve, cli->arena, &again, info));
+    *options = again.values;
+    return ERR_OK;
+}
+
+/* As `hearth serve` would listen here; in the arena. The environment has precedence. */
+static enum err default_url(const struct cli *cli, const char **url, struct errinfo *info)
 {
     const char *host = cli_env(cli->setup, "HEARTH_HOST"),
                *port = cli_env(cli->setup, "HEARTH_PORT");
-    bool everywhere = host == NULL || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    const struct serve_options *file;
 
-    if (!everywhere && str_ends(str_from(host), STR(".sock")))
-        return host;
+    TRY(read_serve(cli, &file, info));
+    if (host == NULL && file != NULL)
+        host = file->host;
+    if (port == NULL && file != NULL && file->port != 0) /* 0: any free one */
+        port = arena_printf(cli->arena, "%u", (unsigned)file->port);
+    bool everywhere = host == NULL || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    if (!everywhere && str_ends(str_from(host), STR(".sock"))) {
+        *url = host;
+        return ERR_OK;
+    }
     bool literal = !everywhere && strchr(host, ':') != NULL;
-    return arena_printf(cli->arena, "http://%s%s%s:%s", literal ? "[" : "",
-                        everywhere ? "127.0.0.1" : host, literal ? "]" : "",
+    *url = arena_printf(cli->arena, "%s://%s%s%s:%s",
+                        file != NULL && file->tls_cert != NULL ? "https" : "http",
+                        literal ? "[" : "", everywhere ? "127.0.0.1" : host, literal ? "]" : "",
                         port != NULL ? port : "4327");
+    return *url != NULL ? ERR_OK : err_set(info, cli->arena->err, "no memory for the address");
 }
 
 static enum err read_key_file(const struct cli *cli, const char *name, const char **key,
@@ -71,11 +102,11 @@ static const char *first_key(const struct cli *cli, const char *text)
 enum err remote_open(struct remote *remote, const struct cli *cli,
                      const struct remote_options *options, struct errinfo *info)
 {
-    const char *url = options->url != NULL ? options->url : default_url(cli);
+    const char *url = options->url;
 
     *remote = (struct remote){.cli = cli, .timeout_ms = options->timeout_ns / NS_PER_MS};
     if (url == NULL)
-        return err_set(info, cli->arena->err, "no memory for the address");
+        TRY(default_url(cli, &url, info));
     if (options->api_keys.count > 0)
         remote->api_key = first_key(cli, options->api_keys.items[0]);
     remote->key = remote->api_key;

@@ -3,7 +3,8 @@
  * request.
  *
  * The address is --url or HEARTH_URL; else where `hearth serve` listens with the HEARTH_HOST and
- * HEARTH_PORT of this environment, which is http://127.0.0.1:4327 without them. The key is
+ * HEARTH_PORT of this environment and with the settings file, which is http://127.0.0.1:4327 without
+ * them. The key is
  * --admin-key, the first line of --admin-key-file, or the first --api-key, each also from the
  * environment. A key is never shown.
  *

@@ -20,12 +20,14 @@ struct bench {
 
 static void start(struct bench *bench, const char *const *env)
 {
-    bench->setup = (struct cli_setup){.fs = file_sys_real(), .clock = clock_real(), .env = env};
+    bench->setup = (struct cli_setup){
+        .fs = file_sys_real(), .clock = clock_real(), .env = env, .commands = cli_commands};
     arena_init(&bench->arena, 1 << 20);
     bench->cli = (struct cli){.setup = &bench->setup, .arena = &bench->arena};
 }
 
-static void expect_url(const char *const *env, const char *option, const char *url)
+static void expect_url_with(const char *const *env, const char *config, const char *option,
+                            const char *url)
 {
     const struct remote_options options = {.url = option, .timeout_ns = NS_PER_S};
     char text[CLIENT_URL_BYTES];
@@ -33,9 +35,15 @@ static void expect_url(const char *const *env, const char *option, const char *u
     struct bench bench;
 
     start(&bench, env);
+    bench.cli.config = config;
     assert_ok(remote_open(&remote, &bench.cli, &options, NULL));
     assert_string_equal(client_url_text(&remote.url, text), url);
     arena_fini(&bench.arena);
+}
+
+static void expect_url(const char *const *env, const char *option, const char *url)
+{
+    expect_url_with(env, NULL, option, url);
 }
 
 static void test_where_it_is(void **state)
@@ -52,6 +60,39 @@ static void test_where_it_is(void **state)
     expect_url(six, NULL, "http://[::1]:4327");
     expect_url(socket, NULL, "unix:/run/h.sock");
     expect_url(socket, "http://there:9/base", "http://there:9/base");
+}
+
+/* What `hearth serve` reads from its file holds for its clients, and the environment is stronger. */
+static void test_where_the_file_says(void **state)
+{
+    static const char *const none[] = {NULL}, *const port[] = {"HEARTH_PORT=81", NULL};
+    static const struct {
+        const char *text, *url, *with_port;
+    } cases[] = {
+        {"[serve]\nport = 4400\n", "http://127.0.0.1:4400", "http://127.0.0.1:81"},
+        {"port = 4401\n", "http://127.0.0.1:4401", "http://127.0.0.1:81"},
+        {"[serve]\nhost = ::1\n", "http://[::1]:4327", "http://[::1]:81"},
+        {"[serve]\nhost = 0.0.0.0\nport = 9\n", "http://127.0.0.1:9", "http://127.0.0.1:81"},
+        {"[serve]\nhost = /run/h.sock\n", "unix:/run/h.sock", "unix:/run/h.sock"},
+        {"[ps]\ntimeout = 1s\n", "http://127.0.0.1:4327", "http://127.0.0.1:81"},
+    };
+    struct errinfo info = {0};
+    struct remote remote;
+    struct bench bench;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *file = cli_write_file("hearth.ini", cases[i].text, strlen(cases[i].text));
+        expect_url_with(none, file, NULL, cases[i].url);
+        expect_url_with(port, file, NULL, cases[i].with_port);
+        expect_url_with(port, file, "http://there:9", "http://there:9");
+    }
+    start(&bench, none);
+    bench.cli.config = cli_write_file("hearth.ini", "[serve]\nport = x\n", 17);
+    const struct remote_options options = {.timeout_ns = NS_PER_S};
+    assert_err(remote_open(&remote, &bench.cli, &options, &info), ERR_INVALID);
+    assert_non_null(strstr(info.text, "hearth.ini:2: port"));
+    arena_fini(&bench.arena);
 }
 
 static const char *key_with(struct bench *bench, const char *admin, const char *file,
@@ -165,5 +206,5 @@ static void test_refusals_have_a_way_out(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_where_it_is), TEST(test_which_key), TEST(test_answers),
-           TEST(test_refusals_have_a_way_out))
+TEST_SUITE(TEST(test_where_it_is), TEST(test_where_the_file_says), TEST(test_which_key),
+           TEST(test_answers), TEST(test_refusals_have_a_way_out))
