@@ -36,16 +36,22 @@ enum err api_error_set(struct api_error *error, enum api_error_kind kind, const 
 }
 
 enum err api_error_set_context(struct api_error *error, size_t prompt_tokens, bool counted,
-                               uint32_t context)
+                               struct api_context context)
 {
+    char share[96] = "";
+
     if (error == NULL)
         return ERR_INVALID;
+    if (context.one < context.all)
+        snprintf(share, sizeof(share),
+                 "; with --kv-streams, one request gets %u of the %u tokens of the context",
+                 (unsigned)context.one, (unsigned)context.all);
     api_error_set(error, API_ERROR_CONTEXT, NULL,
                   "request (%s%zu tokens) exceeds the available context size (%u tokens), "
-                  "try increasing it or shorten the conversation",
-                  counted ? "" : "at least ", prompt_tokens, (unsigned)context);
+                  "try increasing it or shorten the conversation%s",
+                  counted ? "" : "at least ", prompt_tokens, (unsigned)context.one, share);
     error->prompt_tokens = (uint32_t)MIN(prompt_tokens, UINT32_MAX);
-    error->context = context;
+    error->context = context.one;
     return ERR_INVALID;
 }
 

@@ -45,6 +45,11 @@ struct api_error {
     uint32_t retry_after_s;          /* of BUSY and UNAVAILABLE */
 };
 
+/* Tokens for one request, and for all of them together: more than for one with --kv-streams. */
+struct api_context {
+    uint32_t one, all;
+};
+
 /* Fills `error` and returns ERR_INVALID for every kind, so that parsers can `return
  * api_error_set(...)`. `param` and `error` may be NULL. */
 enum err api_error_set(struct api_error *error, enum api_error_kind kind, const char *param,
@@ -53,7 +58,7 @@ enum err api_error_set(struct api_error *error, enum api_error_kind kind, const 
  * the numbers). Returns ERR_INVALID. `counted`: the token count is exact; otherwise it is a lower
  * bound. */
 enum err api_error_set_context(struct api_error *error, size_t prompt_tokens, bool counted,
-                               uint32_t context);
+                               struct api_context context);
 
 /* Translates a failure below the API for the client: fills `error` unless it is already set.
  * Returns ERR_INVALID like api_error_set. */

@@ -64,10 +64,11 @@ enum err prepare_render(struct prepare_run *run)
 
 enum err prepare_check_length(struct prepare_run *run, size_t bytes)
 {
-    uint32_t context = engine_facts(run->tools->model.engine)->context;
+    const struct engine *engine = run->tools->model.engine;
+    struct api_context context = {engine_seq_length_max(engine), engine_facts(engine)->context};
     size_t tokens = tokens_at_least(run->tools->model.tokens, bytes);
 
-    if (run->tools->any_length || tokens <= context)
+    if (run->tools->any_length || tokens <= context.one)
         return ERR_OK;
     return api_error_set_context(run->error, tokens, false, context);
 }

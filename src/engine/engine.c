@@ -290,6 +290,11 @@ uint32_t engine_seq_length(const struct engine *engine, seq_id seq)
     return seqs_length(&engine->seqs, seq);
 }
 
+uint32_t engine_seq_length_max(const struct engine *engine)
+{
+    return engine->seqs.cells;
+}
+
 uint32_t engine_cells_free(const struct engine *engine)
 {
     return seqs_cells_free(&engine->seqs);

@@ -477,6 +477,11 @@ struct engine *model_engine(const struct model *model)
     return model->engine;
 }
 
+uint32_t model_request_context(const struct model *model)
+{
+    return engine_seq_length_max(model->engine);
+}
+
 struct sched *model_sched(const struct model *model)
 {
     return model->sched;

@@ -51,6 +51,8 @@ const char *model_name(const struct model *model);
 const struct engine_facts *model_facts(const struct model *model);
 /* only for tokenizer functions: the scheduler owns the rest */
 struct engine *model_engine(const struct model *model);
+/* Tokens that one request can have: less than facts.context with --kv-streams. */
+uint32_t model_request_context(const struct model *model);
 struct sched *model_sched(const struct model *model);
 const struct chat_template *model_template(const struct model *model);
 struct tokens *model_tokens(const struct model *model);

@@ -472,6 +472,8 @@ static const struct token_prompt *prompt_at(const struct call *call, size_t inde
 
 static enum err preflight_one(struct call *call, size_t count, struct api_error *error)
 {
+    struct api_context context = {model_request_context(call->model),
+                                  model_facts(call->model)->context};
     struct errinfo info = {0};
     enum err err = ERR_LIMIT;
 
@@ -481,7 +483,7 @@ static enum err preflight_one(struct call *call, size_t count, struct api_error 
     if (err == ERR_OK)
         return ERR_OK;
     if (err == ERR_LIMIT)
-        return api_error_set_context(error, count, true, model_facts(call->model)->context);
+        return api_error_set_context(error, count, true, context);
     if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
         return api_error_set(error, API_ERROR_TOO_LARGE, NULL,
                              "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);

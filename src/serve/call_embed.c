@@ -32,7 +32,8 @@ struct reading {
     struct call *call;
     const struct engine_facts *facts;
     struct api_error *error;
-    token_id *scratch; /* as many as the context */
+    uint32_t context;  /* tokens that one input can have */
+    token_id *scratch; /* as many */
     size_t count;
     bool uncounted; /* `count` is the least that it can be */
 };
@@ -40,17 +41,22 @@ struct reading {
 static enum err too_long(const struct reading *reading, const char *field, size_t index, bool list,
                          size_t count)
 {
-    uint32_t context = reading->facts->context;
-    char name[API_PARAM_BYTES];
+    uint32_t context = reading->context, all = reading->facts->context;
+    char name[API_PARAM_BYTES], share[96] = "";
 
     snprintf(name, sizeof(name), list ? "%s[%zu]" : "%s", field, index);
+    if (context < all)
+        snprintf(share, sizeof(share),
+                 " With --kv-streams, one input gets %u of the %u tokens of the context.", context,
+                 all);
     api_error_set(reading->error, API_ERROR_CONTEXT, name,
-                  "'%s' has %s%zu tokens, but the context of the model has %u. Shorten the "
-                  "input%s.",
-                  name, reading->uncounted ? "at least " : "", count, context,
+                  "'%s' has %s%zu tokens, but %s %u. Shorten the input%s.%s", name,
+                  reading->uncounted ? "at least " : "", count,
+                  context < all ? "an input can have" : "the context of the model has", context,
                   context < reading->facts->context_trained ? ", or start the server with a larger "
                                                               "--ctx-size"
-                                                            : "");
+                                                            : "",
+                  share);
     reading->error->prompt_tokens = (uint32_t)MIN(count, UINT32_MAX);
     reading->error->context = context;
     return ERR_LIMIT;
@@ -79,7 +85,7 @@ static enum err add_beginning(const struct reading *reading, struct str text, un
 
 static enum err tokenize(struct reading *reading, struct str text, unsigned flags)
 {
-    size_t room = reading->facts->context - MIN(reading->count, reading->facts->context), count;
+    size_t room = reading->context - MIN(reading->count, reading->context), count;
     struct errinfo info = {0};
     enum err err = engine_tokenize(model_engine(reading->call->model), text, flags,
                                    reading->scratch + reading->count, room, &count, &info);
@@ -102,7 +108,7 @@ static enum err add_text(struct reading *reading, struct str text, unsigned flag
     struct errinfo info = {0};
     enum err err = ERR_OK;
 
-    if (least > reading->facts->context && !reading->call->request.embed->truncate) {
+    if (least > reading->context && !reading->call->request.embed->truncate) {
         reading->uncounted = true;
         reading->count += least;
         return ERR_LIMIT;
@@ -126,7 +132,7 @@ static void add_token(struct reading *reading, token_id token)
 {
     if (token == TOKEN_NONE)
         return;
-    if (reading->count < reading->facts->context)
+    if (reading->count < reading->context)
         reading->scratch[reading->count] = token;
     reading->count++;
 }
@@ -141,7 +147,7 @@ static enum err add_tokens(struct reading *reading, const struct embed_request *
                                  request->field, input->tokens[i]);
         add_token(reading, input->tokens[i]);
     }
-    return reading->count > reading->facts->context ? ERR_LIMIT : ERR_OK;
+    return reading->count > reading->context ? ERR_LIMIT : ERR_OK;
 }
 
 /* A reranker's own form of a pair. Control tokens count in it, but not in the client's texts. */
@@ -180,7 +186,7 @@ static enum err add_form(struct reading *reading, struct str form, struct str qu
     buf_fini(&all);
     if (err != ERR_OK)
         return api_error_from(reading->error, err, &info);
-    return reading->count > reading->facts->context ? ERR_LIMIT : ERR_OK;
+    return reading->count > reading->context ? ERR_LIMIT : ERR_OK;
 }
 
 static enum err add_pair(struct reading *reading, struct str query, struct str document)
@@ -199,7 +205,7 @@ static enum err add_pair(struct reading *reading, struct str query, struct str d
     if (second != ERR_OK && second != ERR_LIMIT)
         return second;
     add_token(reading, embed->rank_end);
-    return reading->count > reading->facts->context ? ERR_LIMIT : ERR_OK;
+    return reading->count > reading->context ? ERR_LIMIT : ERR_OK;
 }
 
 /* What the engine is to make a vector of: a pair for a reranker, else one text; the texts of queries
@@ -240,7 +246,7 @@ static enum err read_prompt(struct reading *reading, size_t index, struct gen *g
         return too_long(reading, field, at, list, reading->count);
     if (err != ERR_OK && err != ERR_LIMIT)
         return err;
-    reading->count = MIN(reading->count, reading->facts->context);
+    reading->count = MIN(reading->count, reading->context);
     if (reading->count == 0)
         return api_error_set(reading->error, API_ERROR_INVALID, field, "'%s' must not be empty.",
                              field);
@@ -394,13 +400,16 @@ static enum err prepare_inputs(struct call *call, struct api_error *error)
 {
     const struct engine_facts *facts = model_facts(call->model);
     const struct embed_request *request = call->request.embed;
-    struct reading reading = {.call = call, .facts = facts, .error = error};
+    struct reading reading = {.call = call,
+                              .facts = facts,
+                              .error = error,
+                              .context = model_request_context(call->model)};
     bool texts = request->queries_count > 0 && facts->embed.pooling != ENGINE_POOLING_RANK;
     size_t count = request->count + (texts ? request->queries_count : 0);
     enum err err = ERR_OK;
 
     make_choices(call, count);
-    reading.scratch = mem_alloc_array(facts->context, sizeof(*reading.scratch));
+    reading.scratch = mem_alloc_array(reading.context, sizeof(*reading.scratch));
     for (size_t i = 0; i < count && err == ERR_OK; i++)
         err = read_prompt(&reading, i, &call->choices[i].gen);
     mem_free(reading.scratch);

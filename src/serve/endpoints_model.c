@@ -37,12 +37,12 @@ static void write_facts(struct json *json, const struct model *model)
     const struct engine_facts *facts = model_facts(model);
     char kinds[64];
 
-    json_key_uint(json, "context_length", facts->context);
-    json_key_uint(json, "max_model_len", facts->context);
+    json_key_uint(json, "context_length", model_request_context(model));
+    json_key_uint(json, "max_model_len", model_request_context(model));
     json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
     write_uses(json, &facts->embed);
     json_key_open(json, "meta", '{');
-    json_key_uint(json, "n_ctx", facts->context);
+    json_key_uint(json, "n_ctx", model_request_context(model));
     json_key_uint(json, "n_ctx_train", facts->context_trained);
     json_key_uint(json, "n_vocab", facts->vocab);
     json_key_uint(json, "n_embd", facts->embed.size);
@@ -356,7 +356,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     const struct engine_facts *facts = model_facts(model);
 
     json_key_open(json, "default_generation_settings", '{');
-    json_key_uint(json, "n_ctx", facts->context);
+    json_key_uint(json, "n_ctx", model_request_context(model));
     write_sampling(json, &api->sample);
     json_close(json, '}');
     json_key_uint(json, "total_slots", facts->sequences);

@@ -56,7 +56,7 @@ static struct about about_loaded(const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
     struct about about = {.parameters = facts->parameters,
-                          .context = facts->context,
+                          .context = model_request_context(model),
                           .layers = facts->layers,
                           .vocab = facts->vocab,
                           .modified_s = model_loaded_s(model),
@@ -219,7 +219,7 @@ enum err endpoint_ollama_ps(const struct loop_request *req, struct json *json,
         write_model(json, view.name, model, &about, view.bytes);
         json_key_time(json, "expires_at", expires_s(req->api, &view));
         json_key_uint(json, "size_vram", model_facts(model)->device_bytes);
-        json_key_uint(json, "context_length", model_facts(model)->context);
+        json_key_uint(json, "context_length", model_request_context(model));
         json_close(json, '}');
         pool_unpeek(pool, model);
     }

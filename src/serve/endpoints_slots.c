@@ -94,7 +94,7 @@ static void write_progress(struct json *json, const struct sched_view *view)
 
 /* Ids of generations and sequences reveal what others do, so they are for admins only. */
 static void write_slot(struct json *json, const struct listing *listing, size_t id,
-                       const struct engine_facts *facts, const struct shown *gen)
+                       uint32_t context, const struct shown *gen)
 {
     const struct sched_view *view = gen != NULL ? &gen->view : NULL;
     bool admin = listing->req->auth.admin;
@@ -102,7 +102,7 @@ static void write_slot(struct json *json, const struct listing *listing, size_t 
     json_open(json, '{');
     json_key_uint(json, "id", id);
     json_key_int(json, "id_task", view == NULL ? -1 : admin ? (int64_t)view->id : 0);
-    json_key_uint(json, "n_ctx", facts->context);
+    json_key_uint(json, "n_ctx", context);
     json_key_bool(json, "speculative", false);
     json_key_bool(json, "is_processing",
                   view != NULL && view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
@@ -154,7 +154,7 @@ static void write_slots(struct json *json, struct listing *listing, struct pool 
         mem_alloc_array(facts->sequences + listing->count, sizeof(*places));
     size_t end = place(listing, places, facts->sequences);
     for (size_t i = 0; i < end; i++)
-        write_slot(json, listing, i, facts, places[i]);
+        write_slot(json, listing, i, model_request_context(model), places[i]);
     mem_free(places);
 }
 

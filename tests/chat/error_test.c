@@ -39,13 +39,20 @@ static void test_context_sentence(void **state)
     struct api_error error;
 
     (void)state;
-    assert_err(api_error_set_context(&error, 5000, true, 4096), ERR_INVALID);
+    assert_err(api_error_set_context(&error, 5000, true, (struct api_context){4096, 4096}),
+               ERR_INVALID);
     assert_int_equal(error.kind, API_ERROR_CONTEXT);
     assert_int_equal(error.prompt_tokens, 5000);
     assert_int_equal(error.context, 4096);
     assert_non_null(strstr(error.message, "request (5000 tokens) exceeds the available context "
                                           "size (4096 tokens)"));
-    assert_err(api_error_set_context(NULL, 1, true, 1), ERR_INVALID);
+    assert_null(strstr(error.message, "--kv-streams"));
+    assert_err(api_error_set_context(&error, 5000, true, (struct api_context){1024, 4096}),
+               ERR_INVALID);
+    assert_int_equal(error.context, 1024);
+    assert_non_null(strstr(error.message, "size (1024 tokens)"));
+    assert_non_null(strstr(error.message, "one request gets 1024 of the 4096 tokens"));
+    assert_err(api_error_set_context(NULL, 1, true, (struct api_context){1, 1}), ERR_INVALID);
 }
 
 static void test_long_messages_are_cut_between_characters(void **state)

@@ -382,7 +382,7 @@ static void test_prompt_is_too_long(void **state)
 
     (void)state;
     buf_init(&out, OUT_BYTES);
-    api_error_set_context(&error, 200001, true, 131072);
+    api_error_set_context(&error, 200001, true, (struct api_context){131072, 131072});
     dialect->error(&error, NULL, &out);
     assert_string_equal(
         buf_str(&out),

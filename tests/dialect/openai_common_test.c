@@ -103,7 +103,7 @@ static void test_error_bodies(void **state)
 
     (void)state;
     buf_init(&out, 10000);
-    api_error_set_context(&error, 5000, true, 4096);
+    api_error_set_context(&error, 5000, true, (struct api_context){4096, 4096});
     dialect_openai_chat.error(&error, "id", &out);
     assert_string_equal(buf_str(&out),
                         api_quote("{'error':{'message':'request (5000 tokens) exceeds the "

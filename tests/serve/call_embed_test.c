@@ -118,6 +118,31 @@ static void test_a_long_input_is_refused(void **state)
     api_kit_close(&kit);
 }
 
+/* With --kv-streams, an input can have as many tokens as the share of one sequence. */
+static void test_a_long_input_of_one_stream(void **state)
+{
+    struct api_kit_options options = {.fake = {.context = 2048, .sequences = 4, .streams = true}};
+    char body[BODY_BYTES], text[600];
+    struct api_kit kit;
+
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    api_kit_open(&kit, &options);
+    snprintf(body, sizeof(body), "{\"input\":\"%s\"}", text);
+    yyjson_doc *doc = api_kit_post(&kit, "/v1/embeddings", body, 400);
+    assert_string_equal(json_at(doc, "/error/code"), "context_length_exceeded");
+    assert_int_equal(json_number_at(doc, "/error/n_prompt_tokens"), 599);
+    assert_int_equal(json_number_at(doc, "/error/n_ctx"), 512);
+    assert_non_null(strstr(json_at(doc, "/error/message"),
+                           "one input gets 512 of the 2048 tokens of the context"));
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/api/embed", body, 200);
+    assert_int_equal(json_number_at(doc, "/prompt_eval_count"), 512);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* Ollama cuts long inputs: the vector is that of the tokens that fit. */
 static void test_a_long_input_is_cut(void **state)
 {
@@ -305,8 +330,8 @@ static void test_requests_are_shown_to_admins(void **state)
 }
 
 TEST_SUITE(TEST(test_a_list_comes_in_order), TEST(test_dimensions),
-           TEST(test_a_long_input_is_refused), TEST(test_a_long_input_is_cut),
-           TEST(test_texts_have_limits), TEST(test_scores_are_cosines),
-           TEST(test_a_reranker_scores_pairs), TEST(test_an_encoder_does_not_chat),
-           TEST(test_a_client_that_leaves), TEST(test_i109_a_server_that_ends),
-           TEST(test_requests_are_shown_to_admins))
+           TEST(test_a_long_input_is_refused), TEST(test_a_long_input_of_one_stream),
+           TEST(test_a_long_input_is_cut), TEST(test_texts_have_limits),
+           TEST(test_scores_are_cosines), TEST(test_a_reranker_scores_pairs),
+           TEST(test_an_encoder_does_not_chat), TEST(test_a_client_that_leaves),
+           TEST(test_i109_a_server_that_ends), TEST(test_requests_are_shown_to_admins))

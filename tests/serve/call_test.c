@@ -581,6 +581,56 @@ static void test_i72_context_overflow(void **state)
     api_kit_close(&kit);
 }
 
+static void expect_share(struct api_kit *kit, const char *path, const char *body,
+                         const char *pointer, const char *words)
+{
+    yyjson_doc *doc = api_kit_post(kit, path, body, 400);
+
+    if (strstr(json_at(doc, pointer), words) == NULL)
+        fail_msg("%s: '%s' does not say '%s'", path, json_at(doc, pointer), words);
+    if (strncmp(path, "/v1/chat", 8) == 0)
+        assert_int_equal(json_number_at(doc, "/error/n_ctx"), 256);
+    yyjson_doc_free(doc);
+}
+
+/* With --kv-streams, a request can use the share of one sequence: that is the size in the errors of
+ * all dialects, whether the prompt was counted or is too long in any case. */
+static void test_context_overflow_of_one_stream(void **state)
+{
+    static const char size[] = "available context size (256 tokens)";
+    static const char share[] = "with --kv-streams, one request gets 256 of the 1024 tokens";
+    static const size_t lengths[] = {600, 200000};
+    struct api_kit kit;
+    struct buf body;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){
+                           .fake = {.context = 1024, .sequences = 4, .streams = true}});
+    buf_init(&body, 1 << 20);
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        buf_clear(&body);
+        buf_append_str(&body, "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\","
+                              "\"content\":\"");
+        memset(buf_reserve(&body, lengths[i]), 'x', lengths[i]);
+        buf_commit(&body, lengths[i]);
+        buf_append_str(&body, "\"}]}");
+        expect_share(&kit, CHAT, buf_str(&body), "/error/message", size);
+        expect_share(&kit, CHAT, buf_str(&body), "/error/message", share);
+        expect_share(&kit, "/v1/messages", buf_str(&body), "/error/message", "> 256 maximum");
+        expect_share(&kit, "/api/chat", buf_str(&body), "/error", size);
+        buf_clear(&body);
+        buf_append_str(&body, "{\"input\":\"");
+        memset(buf_reserve(&body, lengths[i]), 'x', lengths[i]);
+        buf_commit(&body, lengths[i]);
+        buf_append_str(&body, "\"}");
+        expect_share(&kit, "/v1/responses", buf_str(&body), "/error/message", size);
+    }
+    assert_ok(body.err);
+    assert_true(api_kit_metric(&kit, "hearth_sched_submitted_total") == 0);
+    buf_fini(&body);
+    api_kit_close(&kit);
+}
+
 static void test_unknown_models(void **state)
 {
     struct api_kit kit;
@@ -1012,8 +1062,8 @@ TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects)
            TEST(test_three_choices), TEST(test_logprobs_only_when_asked_for), TEST(test_stop_texts),
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
-           TEST(test_unknown_models), TEST(test_an_engine_that_fails),
-           TEST(test_the_queue_of_the_scheduler_is_full),
+           TEST(test_context_overflow_of_one_stream), TEST(test_unknown_models),
+           TEST(test_an_engine_that_fails), TEST(test_the_queue_of_the_scheduler_is_full),
            TEST(test_the_queue_of_the_workers_is_full),
            TEST(test_i109_client_leaves_while_its_call_waits_for_a_worker),
            TEST(test_i109_client_leaves_while_its_prompt_is_made),

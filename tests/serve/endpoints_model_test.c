@@ -50,6 +50,32 @@ static void test_a_model_by_its_name(void **state)
     api_kit_close(&kit);
 }
 
+/* With --kv-streams: what one request can have, since clients shorten their conversations by it. */
+static void test_context_of_one_stream(void **state)
+{
+    static const struct {
+        const char *path, *pointer;
+    } shown[] = {{"/v1/models", "/data/0/context_length"},
+                 {"/v1/models", "/data/0/max_model_len"},
+                 {"/v1/models", "/data/0/meta/n_ctx"},
+                 {"/props", "/default_generation_settings/n_ctx"},
+                 {"/slots", "/0/n_ctx"},
+                 {"/api/ps", "/models/0/context_length"}};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){
+                           .fake = {.context = 2048, .sequences = 4, .streams = true}});
+    for (size_t i = 0; i < COUNT_OF(shown); i++) {
+        yyjson_doc *doc = api_kit_get(&kit, shown[i].path, 200);
+        if (json_number_at(doc, shown[i].pointer) != 512)
+            fail_msg("%s %s: %d", shown[i].path, shown[i].pointer,
+                     (int)json_number_at(doc, shown[i].pointer));
+        yyjson_doc_free(doc);
+    }
+    api_kit_close(&kit);
+}
+
 static void test_props(void **state)
 {
     struct api_kit_options options = {.prompts = true, .ram_bytes = 1 << 20, .api = {.queue = 17}};
@@ -83,4 +109,5 @@ static void test_props(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_models), TEST(test_a_model_by_its_name), TEST(test_props))
+TEST_SUITE(TEST(test_models), TEST(test_a_model_by_its_name), TEST(test_context_of_one_stream),
+           TEST(test_props))
