@@ -257,8 +257,7 @@ enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *in
 /* sets it to SEQ_NONE; a no-op on SEQ_NONE */
 void engine_seq_release(struct engine *engine, seq_id *seq);
 uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
-/* How many tokens a sequence can have: less than facts.context when each has its own cells. Any
- * thread. */
+/* Most tokens of a sequence: less than facts.context if each has its own cells. Any thread. */
 uint32_t engine_seq_length_max(const struct engine *engine);
 
 /* Free cells: how many more tokens fit. */
