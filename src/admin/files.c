@@ -43,7 +43,7 @@ static enum err read_path(const struct call *call, const struct json_reader *bod
     TRY(admin_need_cache(call, body->error));
     if (!options->files)
         return api_error_set(body->error, API_ERROR_PERMISSION, NULL,
-                             "Files are off: start the server with --admin-files DIR.");
+                             "Export and import are off: start the server with --admin-files DIR.");
     TRY(json_read_str(body, "path", &name));
     if (!file_is_plain_name(name))
         return json_read_error(

@@ -51,7 +51,9 @@ static bool is_on(const struct option_desc *desc)
 
 struct option_spelling option_spelling(const struct option_desc *desc)
 {
-    enum { ALIAS_SHORT = 3 }; /* aliases up to this length are written as in llama.cpp: -np, -ngl */
+    enum {
+        ALIAS_SHORT = 4
+    }; /* aliases up to this length are written as in llama.cpp: -np, -ngld */
     bool one_dash = desc->alias != NULL && strlen(desc->alias) <= ALIAS_SHORT;
 
     return (struct option_spelling){.negative = is_on(desc), .alias_dashes = one_dash ? "-" : "--"};

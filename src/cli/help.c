@@ -62,8 +62,8 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
     struct buf text;
 
     buf_init(&text, HELP_BYTES_MAX);
-    buf_appendf(&text, "usage: hearth %s %s\n\n%s\n\n", command->name, command->usage,
-                command->summary);
+    buf_appendf(&text, "usage: hearth %s%s%s\n\n%s\n\n", command->name,
+                command->usage[0] != '\0' ? " " : "", command->usage, command->summary);
     return cli_print_text(
         cli, table ? option_help(table, &text, columns_of(cli->out)) : cli->arena->err, &text);
 }

@@ -92,9 +92,9 @@ extern const char *const model_settings_layers[]; /* auto, all */
     {"mmproj", 0, OPTION_TEXT, offsetof(type, field.projector), .value = "FILE", .alias = "mm", \
      .help = "Projector of a model that sees pictures: a GGUF file."}, \
     {"image-min-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_min), .value = "N", \
-     .max = 1u << 16, .help = "Least tokens of a picture; 0 = as the projector says."}, \
+     .max = 1u << 16, .help = "Minimum tokens per picture; 0 = as the projector says."}, \
     {"image-max-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_max), .value = "N", \
-     .max = 1u << 16, .help = "Most tokens of a picture; 0 = as the projector says."}, \
+     .max = 1u << 16, .help = "Maximum tokens per picture; 0 = as the projector says."}, \
     {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE", \
      .help = "Memory limit of the server; 0 = what the machine allows."}, \
     {"mmap", 0, OPTION_FLAG, offsetof(type, field.mmap), .initial = "on", \

@@ -153,13 +153,14 @@ static enum err refused(const struct remote *remote, const char *path, int statu
     client_url_text(&remote->url, url);
     server_words(text, words, sizeof(words));
     const char *colon = words[0] != '\0' ? ": " : "";
+    /* Not for a 403 that no key changes, such as a folder that the server does not allow. */
+    const char *hint = status == 401 || words[0] == '\0' || strstr(words, "key") != NULL
+                           ? "; pass the key with --admin-key-file FILE or HEARTH_ADMIN_KEY"
+                           : "";
     switch (status) {
     case 401:
     case 403:
-        return err_set(
-            info, ERR_DENIED,
-            "access denied by %s%s%s; pass the key with --admin-key-file FILE or HEARTH_ADMIN_KEY",
-            url, colon, words);
+        return err_set(info, ERR_DENIED, "access denied by %s%s%s%s", url, colon, words, hint);
     case 404:
         return err_set(info, ERR_NOT_FOUND, "%s knows no %.80s%s%s", url, path, colon, words);
     case 400:

@@ -699,7 +699,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_serve = {
     .name = "serve",
-    .summary = "Serve models to OpenAI and Anthropic clients.",
+    .summary = "Serve models to clients of OpenAI, Anthropic and Ollama.",
     .usage = "[options] MODEL",
     .table = {.command = "serve", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct serve_options),

@@ -105,6 +105,19 @@ test_pin_and_unpin() {
     cache pin "${key:0:16}"
     expect_status 0
     key=
+    cache pin zz
+    expect_status 1
+    expect_err "\"zz\" is neither a file nor a key of 8 to 64 hex digits, as shown by 'hearth cache ls'"
+    stop
+}
+
+# No key would help there.
+test_export_that_is_off_does_not_ask_for_a_key() {
+    start_warm
+    cache export out
+    expect_status 1
+    expect_err '--admin-files DIR'
+    ! grep -q HEARTH_ADMIN_KEY "$scratch/err" || fail "$(cat "$scratch/err")"
     stop
 }
 
