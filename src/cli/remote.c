@@ -139,9 +139,11 @@ static enum err no_server(const struct remote *remote, enum err err, struct erri
 static void server_words(const char *text, char *out, size_t size)
 {
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
-    const char *message = fields_text(yyjson_doc_get_root(doc), "error.message", NULL);
+    struct str words = str_from(fields_text(yyjson_doc_get_root(doc), "error.message", ""));
 
-    snprintf(out, size, "%s", message != NULL ? message : "");
+    if (str_ends(words, STR("."))) /* the sentence goes on */
+        words.len--;
+    snprintf(out, size, STR_FMT, STR_ARG(words));
     yyjson_doc_free(doc);
 }
 
@@ -153,10 +155,11 @@ static enum err refused(const struct remote *remote, const char *path, int statu
     client_url_text(&remote->url, url);
     server_words(text, words, sizeof(words));
     const char *colon = words[0] != '\0' ? ": " : "";
-    /* Not for a 403 that no key changes, such as a folder that the server does not allow. */
-    const char *hint = status == 401 || words[0] == '\0' || strstr(words, "key") != NULL
+    /* None for a 403 that no key changes, such as a folder that the server does not allow. */
+    const char *hint = status == 403 && words[0] != '\0' && strstr(words, "key") == NULL ? ""
+                       : str_starts(str_from(path), STR("/admin"))
                            ? "; pass the key with --admin-key-file FILE or HEARTH_ADMIN_KEY"
-                           : "";
+                           : "; pass the key with --api-key or HEARTH_API_KEY";
     switch (status) {
     case 401:
     case 403:

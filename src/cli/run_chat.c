@@ -72,7 +72,9 @@ static enum err ask_running(struct chat *chat, const char *name, struct errinfo 
     FIELDS_FOREACH (model, fields_get(yyjson_doc_get_root(doc), "data"))
         found = found || name == NULL || strcmp(fields_text(model, "id", ""), name) == 0;
     yyjson_doc_free(doc);
-    return found ? ERR_OK : err_set(info, ERR_NOT_FOUND, "the server has no such model");
+    return found ? ERR_OK
+                 : err_set(info, ERR_NOT_FOUND,
+                           "the server has no model '%s': 'hearth ps' lists its models", name);
 }
 
 /* Appends "--NAME=TEXT" to the arguments; without a name, their end. */
@@ -171,11 +173,15 @@ static enum err start_own(struct chat *chat, const char *model, struct errinfo *
 static enum err find_server(struct chat *chat, struct errinfo *info)
 {
     const char *name = chat->cli->args_count > 0 ? chat->cli->args[0] : NULL;
+    bool only = cli_source(chat->cli, "url") == OPTION_FROM_COMMAND; /* this one or none */
 
     TRY(remote_open(&chat->remote, chat->cli, &chat->options->remote, info));
     chat->model = name;
-    enum err err = name != NULL && is_file(name) ? ERR_NOT_FOUND : ask_running(chat, name, info);
-    return err == ERR_OK || name == NULL ? err : start_own(chat, name, info);
+    if (name != NULL && is_file(name) && !only)
+        return start_own(chat, name, info);
+    enum err err = ask_running(chat, name, info);
+    return err == ERR_OK || name == NULL || only || err == ERR_DENIED ? err
+                                                                      : start_own(chat, name, info);
 }
 
 /* ---- one answer ---- */

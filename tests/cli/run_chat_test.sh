@@ -89,6 +89,25 @@ test_what_is_missing_is_said() {
     expect_err 'hearth run: the prompt is empty'
 }
 
+# A model of this machine must not answer in the place of a server that was named, or that refuses.
+test_another_server_does_not_answer_instead() {
+    make_model
+    start --api-key secret
+    run "$HEARTH" run -n 2 m.gguf hello # a file: no server is asked
+    expect_status 0
+    cp m.gguf other
+    run "$HEARTH" run --url "$HEARTH_URL" -n 2 other hello
+    expect_status 1
+    expect_err "access denied by $HEARTH_URL: An API key is needed"
+    run "$HEARTH" run -n 2 m hello
+    expect_status 1
+    expect_err "'x-api-key: KEY'; pass the key with --api-key or HEARTH_API_KEY"
+    stop
+    run "$HEARTH" run --url http://127.0.0.1:1 -n 2 m.gguf hello
+    expect_status 1
+    expect_err 'no server at http://127.0.0.1:1'
+}
+
 # Keys are written to fd 4, the screen is a file.
 terminal() { # COMMAND
     mkfifo keys
