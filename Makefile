@@ -294,7 +294,7 @@ endif
 
 # The simulation of a system that has every library: pkg-config answers from copies that point into the sysroot, and the
 # newer C library that this takes comes in by CPPFLAGS and LDFLAGS, as a stranger would do it.
-test-system: ## run every test with libraries "of the system" (they are the sysroot's, if the system has none)
+test-system: ## run every test with the system's libraries (with those of .deps as if they were, if it has none)
 ifeq ($(DEPS_MODE),sysroot)
 	@mkdir -p $(B)-system/pkgconfig
 	@for pc in $(DEPS_LIBDIR)/pkgconfig/*.pc; do \
@@ -423,7 +423,7 @@ soak-kills: $(B)/hearth $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 
 # Answers from reused state against cold ones: walks of several sequences in an engine, then conversations with a server, for each family and setting. About an hour on two cores.
 TRUTH_ANSWERS ?= 200
 TRUTH_STEPS ?= 1000
-truth: $(B)/hearth $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## every answer from reused state is that of a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
+truth: $(B)/hearth $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## compare every answer from reused state with a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
 	@status=0; $(if $(SETTING),,for walk in $$($(B)/tests/fidelity/walk_test --list | grep '^test_$(FAMILY)'); do \
 	    $(test_env) HEARTH_WALK_STEPS=$(TRUTH_STEPS) nice -n 5 $(B)/tests/fidelity/walk_test --run $$walk || status=1; done;) \
 	$(test_env) HEARTH_TRUTH_ANSWERS=$(TRUTH_ANSWERS) HEARTH_TRUTH_POWER=1 HEARTH_TRUTH_FAMILY=$(FAMILY) HEARTH_TRUTH_SETTING=$(SETTING) \

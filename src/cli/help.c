@@ -101,21 +101,24 @@ static const char *const serve_examples[] = {
 
 static const struct page_text texts[] = {
     {"",
-     "hearth serves GGUF models to OpenAI and Anthropic clients. It keeps the state of the prompt "
+     "hearth serves GGUF models to clients of OpenAI, Anthropic and Ollama. It keeps the state of "
+     "the prompt "
      "prefixes it has computed: on the device, in RAM and on SSD. One log line per request says "
      "what was reused, and why the rest was computed.",
      overview_examples},
     {"serve",
      "Loads the models, prints the addresses and settings for clients, and serves until SIGINT or "
-     "SIGTERM. Running answers then have the time of --drain to finish; a second signal ends the "
-     "server at once. SIGHUP reads the key files, the TLS "
-     "certificate and the log level again.\n"
+     "SIGTERM. Running answers may then take as long as --drain says; a second signal ends the "
+     "server at once. SIGHUP reads the key files, the TLS certificate and the log level again.\n"
      "A model is a file, a folder, user/repo[:QUANT] of the Hugging Face cache, or the name of an "
      "Ollama model.\n"
      "The server notifies systemd when it is ready and, with WatchdogSec=, while its engines are "
      "alive.",
      serve_examples},
-    {"cache", "Works on the cache of a running server, or on a folder of the SSD tier.", NULL},
+    {"cache",
+     "A REQUEST is a file with the body of a request, or plain text, which is a prompt; - is "
+     "standard input. A KEY is shown by ls, and may be abbreviated as long as it is unique.",
+     NULL},
     {"bench", "docs/bench.md explains the figures.", NULL},
     {"help", "--man prints manual pages, --ini a commented file of settings.", NULL},
 };
@@ -291,13 +294,13 @@ static enum err write_ini(const struct cli_setup *setup, struct arena *arena, st
     append_paragraphs(
         out,
         "Lines \"name = value\", sections \"[name]\", and comments that begin with # or ;. A "
-        "line has 198 bytes at most.\nKeys in a section with a command's name are that "
-        "command's; keys before any section are those of every command that has them. The "
+        "line has 198 bytes at most.\nA section with the name of a command has the settings of "
+        "that command. Keys before any section apply to every command that has them. The "
         "environment and the command line take precedence.\nA section \"[model NAME]\" has the "
-        "settings of one model, and takes precedence over settings for all models, even on "
-        "the command line. A list has one line for each item.\nSizes are written as 4096, 64K, "
-        "8GiB (all "
-        "powers of 1024), or as a percentage of the machine's memory; times as 90, 90s, "
+        "settings of one model. They take precedence over settings for all models, even over "
+        "those on the command line. A list has one line for each item.\nSizes are written as "
+        "4096, 64K, 8GiB (all powers of 1024), or as a percentage of the machine's memory; times "
+        "as 90, 90s, "
         "1h30m, 250ms; flags as on and off. Unknown names are errors.");
     for (const struct command *const *command = setup->commands; *command != NULL; command++) {
         if (!has_keys(&(*command)->table))
