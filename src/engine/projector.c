@@ -215,7 +215,7 @@ static enum err make_picture(const struct projector *projector, struct mtmd_inpu
             cells > projector->options.chunk)
             return err_set(info, ERR_LIMIT,
                            "the picture takes %u tokens, which must be computed at once; start the "
-                           "server with --chunk %u",
+                           "server with --ubatch-size %u",
                            cells, cells);
         add_chunk(picture, i, identity);
     }

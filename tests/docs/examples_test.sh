@@ -103,20 +103,36 @@ test_python_is_python() {
     done
 }
 
-# Every option that the documentation names exists.
-test_options_in_the_documentation_exist() {
+# Writes "known": the options of all commands, and those of llama-server that are understood.
+know_options() {
     for command in $("$HEARTH" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
         "$HEARTH" help --man "$command"
-    done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >known
-    sed 's/^--no-/--/' known | sort -u - known >all
-    printf -- '--version\n--fault\n--provider\n' >>all # the last one is Pi's
-    # docs/cli.md names options of llama-server that are understood.
-    sed -n 's/^ *{"\([^"]*\)".*/\1/p' "$top/src/cli/foreign.c" | tr ' ' '\n' | sed 's/^/--/' >>all
+    done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >all
+    sed 's/^--no-/--/' all | sort -u - all >known
+    printf -- '--version\n--fault\n--provider\n' >>known # the last one is Pi's
+    sed -n 's/^ *{"\([^"]*\)".*/\1/p' "$top/src/cli/foreign.c" | tr ' ' '\n' | sed 's/^/--/' >>known
+    sort -u -o known known
+}
+
+# Every option that the documentation names exists.
+test_options_in_the_documentation_exist() {
+    know_options
     # In backquotes and after `hearth`: options of hearth.
     grep -hoE '`(hearth [a-z]+[^`]*|--[a-z][^`]*)`' "$top"/README.md "$top"/docs/{admin,api,bench,cache,cli,clients,dashboard,models,operations,qa,replay-traces,request-life}.md |
         grep -v 'git\|systemd\|systemctl\|docker' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >named
     [ "$(wc -l <named)" -gt 20 ] || fail 'hardly any options are named'
-    comm -23 named <(sort -u all) >unknown
+    comm -23 named known >unknown
+    [ ! -s unknown ] || fail "no such options: $(tr '\n' ' ' <unknown)"
+}
+
+# So does every one that a message of the program names.
+test_options_in_messages_exist() {
+    know_options
+    # Of Pi, aider, curl and ld.so.
+    printf -- '--%s\n' extension model-metadata-file unix-socket library-path >>known
+    find "$top/src" -name '*.[ch]' -exec grep -hoE '"([^"\\]|\\.)*"' {} + | grep -oE -- '--[a-z][a-z0-9-]+' | sort -u >named
+    [ "$(wc -l <named)" -gt 50 ] || fail 'hardly any options are named'
+    comm -23 named <(sort -u known) >unknown
     [ ! -s unknown ] || fail "no such options: $(tr '\n' ' ' <unknown)"
 }
 
