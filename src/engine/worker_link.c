@@ -7,6 +7,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+/* A copy gives no sign of life until it ends. No memory that a model can use is slower than this. */
+enum { COPY_BYTES_PER_MS = 64 << 10 };
+
 void worker_link_init(struct worker_link *link)
 {
     lock_init(&link->lock, "engine turns", LOCK_RANK_ENGINE);
@@ -43,12 +46,17 @@ void worker_link_end(struct worker_link *link)
 
 /* ---- messages ---- */
 
+static uint32_t silence_ms(const struct worker_link *link, const struct worker_call *call)
+{
+    return (uint32_t)MIN(link->hang_ms + call->place.bytes / COPY_BYTES_PER_MS, INT32_MAX);
+}
+
 /* `fd` goes to the child as well, unless it is FILE_NO. */
 static enum err send_call(struct worker_link *link, struct worker_call *call, int fd,
                           struct worker_reply *reply, struct errinfo *info)
 {
     struct worker_wait wait = {.what = worker_op_name(call->op),
-                               .silence_ms = link->hang_ms,
+                               .silence_ms = silence_ms(link, call),
                                .on_sent = link->on_sent,
                                .sent_arg = link->arg};
 

@@ -623,6 +623,39 @@ static void test_a_slow_run_is_not_a_hang(void **state)
     engine_close(&engine);
 }
 
+/* An export gives no sign of life until it ends, and takes longer the more it copies. A process that
+ * is stopped in one is still noticed. */
+static void test_a_long_export_is_not_a_hang(void **state)
+{
+    enum { ROWS_BYTES = 1 << 20, TOKENS = 64 };
+    struct engine_fake_options fake = {.rows_bytes = ROWS_BYTES,
+                                       .context = TOKENS,
+                                       .piece = 1,
+                                       .kib_ns = NS_PER_S / (ROWS_BYTES >> 10) / TOKENS};
+    struct trap trap = {.signal = SIGSTOP};
+    struct engine_worker_options worker = {
+        .hang_ms = 500, .on_call = on_call, .arg = &trap, .memory = worker_memory_create()};
+    struct errinfo info = {0};
+    struct state_shape shape;
+    struct engine *engine;
+    seq_id seq;
+
+    (void)state;
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_true(run_range(engine, seq, 0, TOKENS, &info));
+    uint64_t bytes = state_rows_capacity(engine, TOKENS);
+    void *image = worker_memory_alloc(bytes, worker.memory);
+    assert_ok(state_export_rows(engine, seq, 0, TOKENS, image, bytes, &shape, &info)); /* 1 s */
+    trap.fire_at = trap.calls + 1;
+    assert_err(state_export_rows(engine, seq, 0, TOKENS, image, bytes, &shape, &info), ERR_ENGINE);
+    assert_false(engine_alive(engine));
+    engine_seq_release(engine, &seq);
+    engine_close(&engine);
+    worker_memory_free(image, worker.memory);
+    worker_memory_destroy(&worker.memory);
+}
+
 /* Also one that is stopped can be closed. */
 static void test_a_stopped_child_can_be_closed(void **state)
 {
@@ -1004,10 +1037,11 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_a_sliding_model_is_the_same_there),
            TEST(test_tokens_and_grammars_need_no_child), TEST(test_death_in_every_call),
            TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
-           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_stopped_child_can_be_closed),
-           TEST(test_a_model_comes_back), TEST(test_the_speed_is_remembered),
-           TEST(test_no_vector_is_an_error), TEST(test_a_child_ends_with_its_parent),
-           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
-           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
-           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
-           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))
+           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_long_export_is_not_a_hang),
+           TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
+           TEST(test_the_speed_is_remembered), TEST(test_no_vector_is_an_error),
+           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
+           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
+           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child),
+           TEST(test_staging_is_bounded), TEST(test_no_memory_in_the_parent),
+           TEST(test_the_child_measures_its_devices))
