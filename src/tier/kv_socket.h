@@ -1,5 +1,6 @@
 /*
- * kv_socket.h: a TCP connection that never blocks, in plain text or with TLS (base/tls.h).
+ * kv_socket.h: a TCP connection that never blocks, in plain text or with TLS (base/tls.h). Nor does
+ * looking up its host's name.
  *
  * Threads: a socket belongs to one thread at a time.
  */
@@ -14,10 +15,13 @@
 #include "base/err.h"
 #include "base/tls.h"
 
+struct kv_lookup;
+
 struct kv_socket {
-    int fd;                  /* -1: closed */
-    struct tls_session *tls; /* NULL: plain */
-    bool connected;          /* TCP, and TLS where it is used */
+    int fd;                   /* to be polled; -1: closed */
+    struct kv_lookup *lookup; /* of the host's name; NULL: it has ended */
+    struct tls_session *tls;  /* NULL: plain */
+    bool connected;           /* TCP, and TLS where it is used */
     short wants; /* poll events that the last call needs, beside those of the caller; 0 */
 };
 

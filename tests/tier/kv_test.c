@@ -5,6 +5,8 @@
 #include "tier/kv.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -469,6 +471,58 @@ static void test_breaker(void **state)
     script_stop(&script);
 }
 
+/* The system's resolver, which may be slow. */
+static const char name_of_server[] = "store.hearth.test";
+static atomic_bool resolver_hangs;
+static atomic_int resolving;
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **found)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+    *(void **)&real = dlsym(RTLD_NEXT, __func__);
+    if (strcmp(host, name_of_server) != 0 || (hints->ai_flags & AI_NUMERICHOST))
+        return real(host, port, hints, found);
+    atomic_fetch_add(&resolving, 1);
+    while (atomic_load(&resolver_hangs))
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    atomic_fetch_sub(&resolving, 1);
+    return real("127.0.0.1", port, hints, found);
+}
+
+static void let_resolve(void *arg)
+{
+    (void)arg;
+    clock_sleep_ns(clock_real(), 5 * NS_PER_S);
+    atomic_store(&resolver_hangs, false);
+}
+
+/* Waits for the name of a server end at the deadline, and closing does not wait at all. */
+static void test_slow_names(void **state)
+{
+    struct script script;
+    struct thread thread = {0};
+    char url[64], dst[8];
+
+    (void)state;
+    script_start(&script, "$4\r\nabcd\r\n");
+    snprintf(url, sizeof(url), "valkey://%s:%u/t", name_of_server, script.port);
+    struct kv *kv = open_kv(url, NS_PER_S);
+    assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_OK);
+    kv_close(&kv);
+    atomic_store(&resolver_hangs, true);
+    assert_ok(thread_start(&thread, "resolver", let_resolve, NULL, NULL));
+    kv = open_kv(url, NS_PER_S);
+    assert_int_equal(run_until(kv, KV_GET, false, dst, 4, SHORT_MS).result, KV_TIMEOUT);
+    kv_close(&kv);
+    assert_true(atomic_load(&resolver_hangs)); /* still */
+    thread_join(&thread);
+    while (atomic_load(&resolving) > 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    script_stop(&script);
+}
+
 static void run_silent(void *arg)
 {
     struct kv_op op = {.verb = KV_GET, .name = "name"};
@@ -535,4 +589,4 @@ static void test_urls(void **state)
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
            TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_slow_values),
            TEST(test_moved_storm), TEST(test_asked_with_password), TEST(test_breaker),
-           TEST(test_half_open), TEST(test_urls))
+           TEST(test_half_open), TEST(test_slow_names), TEST(test_urls))
