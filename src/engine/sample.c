@@ -70,7 +70,7 @@ struct sampler {
     uint32_t vocab;
     uint32_t seed;
     uint32_t logprobs;
-    bool logprob;
+    bool logprob, ignore_end;
     /* so many of the largest logits are enough for the chain; 0 = it needs all of them */
     uint32_t narrow;
     size_t memory; /* tokens that penalties look back; 0 = none is on */
@@ -547,6 +547,21 @@ static enum err fill_allowed(struct sampler *sampler, const float *logits,
     return ERR_OK;
 }
 
+/* A complete grammar allows nothing but the end, which ignore_end forbids: the grammar decides. */
+static token_id allowed_end(const struct sampler *sampler, const float *logits)
+{
+    token_id best = TOKEN_NONE;
+
+    for (size_t i = 0; sampler->ignore_end && i < sampler->biases_count; i++) {
+        token_id token = sampler->biases[i].token;
+        if (engine_token_is_end(sampler->engine, token) &&
+            grammar_allows(sampler->grammar, token) &&
+            (best == TOKEN_NONE || logits[token] > logits[best]))
+            best = token;
+    }
+    return best;
+}
+
 static enum err draw(struct sampler *sampler, const float *logits, bool masked, token_id *token,
                      struct errinfo *info)
 {
@@ -558,6 +573,8 @@ static enum err draw(struct sampler *sampler, const float *logits, bool masked, 
         TRY((masked ? fill_allowed : fill)(sampler, logits, &array, info));
         drop_forbidden(&array);
     }
+    if (array.size == 0 && masked && (*token = allowed_end(sampler, logits)) != TOKEN_NONE)
+        return ERR_OK;
     if (array.size == 0)
         return err_set(info, ERR_INVALID,
                        masked ? "the grammar allows nothing more"
@@ -628,6 +645,7 @@ enum err sampler_create(struct sampler **out, struct engine *engine,
     sampler->seed = choose_seed(params->seed);
     sampler->logprobs = params->logprobs;
     sampler->logprob = params->logprob;
+    sampler->ignore_end = params->ignore_end;
     enum err err = build(sampler, params, info);
     if (err != ERR_OK)
         sampler_destroy(&sampler);

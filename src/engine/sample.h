@@ -52,7 +52,8 @@ struct sample_params {
     /* several for one token add up, a -infinity among them wins */
     const struct sample_bias *biases;
     size_t biases_count;
-    bool ignore_end;     /* end-of-generation tokens are never picked */
+    /* end-of-generation tokens are picked only where the grammar allows nothing else */
+    bool ignore_end;
     const char *grammar; /* GBNF (gbnf.h) that starts with "root"; NULL = none */
     /* lazy: it starts with the first of these texts that is generated; NULL = at once */
     const char *const *grammar_triggers;

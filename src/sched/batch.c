@@ -288,7 +288,7 @@ static void end_with(struct job *job, enum gen_end end)
 static bool take_token(struct job *job, const struct sample_pick *pick)
 {
     const struct engine *engine = job->sched->engine;
-    bool last = engine_token_is_end(engine, pick->token) && !job->gen->sample.ignore_end;
+    bool last = engine_token_is_end(engine, pick->token);
     struct gen_token token = {.token = pick->token,
                               .pick = pick,
                               .index = job->usage.generated,

@@ -305,6 +305,21 @@ static void test_a_finished_grammar_allows_only_the_end(void **state)
     params.ignore_end = true;
     sampler = model_sampler(&model, &params);
     assert_int_equal(pick(sampler), byte_token(model.engine, 'x'));
+    assert_true(engine_token_is_end(model.engine, pick(sampler)));
+    sampler_destroy(&sampler);
+
+    params.grammar = "root ::= \"x\"*"; /* may end at once */
+    sampler = model_sampler(&model, &params);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(pick(sampler), byte_token(model.engine, 'x'));
+    sampler_destroy(&sampler);
+
+    struct sample_bias never = {byte_token(model.engine, 'y'), -INFINITY};
+    params.grammar = "root ::= \"xy\"";
+    params.biases = &never;
+    params.biases_count = 1;
+    sampler = model_sampler(&model, &params);
+    assert_int_equal(pick(sampler), byte_token(model.engine, 'x'));
     assert_err(sampler_pick(sampler, 0, &result, &info), ERR_INVALID);
     assert_non_null(strstr(info.text, "grammar"));
     sampler_destroy(&sampler);
