@@ -241,7 +241,7 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
     struct bench bench = {.cli = cli, .options = options};
     int turn = cli_take_turn(cli);
 
-    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
+    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch), options->keep))
         return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
     bench.sheet = sheet_create(kind->columns, kind->columns_count);
     cli_note_machine(cli, bench.sheet);

@@ -193,7 +193,7 @@ enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options)
     const struct micro *micro = find_micro(cli->args[0]);
     struct bench bench = {.cli = cli, .options = options};
 
-    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch)))
+    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch), false))
         return cli_error(cli, "no folder for temporary files: %s", bench.scratch);
     enum cli_exit status = options->raw ? run_raw(&bench, micro) : run_sheet(&bench, micro);
     process_remove_tree(bench.scratch);

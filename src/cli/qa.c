@@ -421,7 +421,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (status != CLI_EXIT_OK)
         return status;
     int turn = cli_take_turn(cli);
-    if (!process_make_scratch(session.scratch, sizeof(session.scratch)))
+    if (!process_make_scratch(session.scratch, sizeof(session.scratch), session.options->keep))
         return cli_error(cli, "no folder for temporary files: %s", session.scratch);
     session.sheet = sheet_create(columns, COUNT_OF(columns));
     buf_init(&session.report, REPORT_BYTES_MAX);

@@ -156,7 +156,7 @@ static enum err start_own(struct chat *chat, const char *model, struct errinfo *
     };
 
     TRY(forward_all(chat->cli, &more, info));
-    if (!process_make_scratch(chat->scratch, sizeof(chat->scratch)))
+    if (!process_make_scratch(chat->scratch, sizeof(chat->scratch), false))
         return err_set_errno(info, errno, "no place for temporary files");
     setup.more = more.items;
     if (chat->shows)

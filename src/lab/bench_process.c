@@ -261,12 +261,6 @@ void process_unlock(int lock)
         file_close(file_sys_real(), &lock);
 }
 
-bool process_make_scratch(char *out, size_t size)
-{
-    snprintf(out, size, "%s/hearth.XXXXXX", temp_dir());
-    return mkdtemp(out) != NULL;
-}
-
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st;
@@ -279,4 +273,38 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 void process_remove_tree(const char *path)
 {
     nftw(path, remove_entry, WALK_FILES, FTW_DEPTH | FTW_PHYS);
+}
+
+/* In the child: waits until the parent has ended. Servers of the parent end with it, but may still
+ * write for a moment. */
+NORETURN static void clean_up(const char *path, int parent)
+{
+    enum { TRIES = 300, TRY_MS = 100 };
+    char byte;
+
+    setsid(); /* Ctrl-C is for the parent */
+    dup2(parent, STDIN_FILENO);
+    (void)close_range(STDIN_FILENO + 1, ~0u, 0);
+    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
+        ;
+    for (int i = 0; i < TRIES && access(path, F_OK) == 0; i++) {
+        process_remove_tree(path);
+        clock_sleep_ns(clock_real(), TRY_MS * NS_PER_MS);
+    }
+    _exit(0);
+}
+
+bool process_make_scratch(char *out, size_t size, bool keep)
+{
+    int ends[2]; /* ours stays open until this process ends */
+
+    snprintf(out, size, "%s/hearth.XXXXXX", temp_dir());
+    if (mkdtemp(out) == NULL)
+        return false;
+    if (!keep && pipe2(ends, O_CLOEXEC) == 0) {
+        if (fork() == 0)
+            clean_up(out, ends[0]);
+        close(ends[0]);
+    }
+    return true;
 }

@@ -47,6 +47,19 @@ test_i26_prefix() {
     left_nothing
 }
 
+has_a_log() { [ -n "$(find hearth.* -name "*.log" -size +0 2>/dev/null)" ]; }
+has_left_nothing() { [ -z "$(find . -name 'hearth.*' -type d)" ]; }
+
+# Neither does one that is killed: Ctrl-C must not fill /tmp with caches and models.
+test_a_killed_one_leaves_nothing() {
+    make_model
+    TMPDIR=$PWD "$HEARTH" bench prefix -m m.gguf -t 1 --size 4K -n 2 -ub 256 >/dev/null 2>&1 &
+    await 'a server' has_a_log
+    kill -9 $!
+    wait $! 2>/dev/null
+    await 'the end of its folder' has_left_nothing
+}
+
 # What the user has set for the own server is not for one that is measured: neither keys nor an address.
 test_settings_of_the_user_do_not_count() {
     make_model

@@ -126,7 +126,7 @@ static void test_scratch(void **state)
 
     (void)state;
     setenv("TMPDIR", test_dir(), 1);
-    assert_true(process_make_scratch(path, sizeof(path)));
+    assert_true(process_make_scratch(path, sizeof(path), false));
     snprintf(file, sizeof(file), "%s/deep", path);
     assert_int_equal(mkdir(file, 0700), 0);
     snprintf(file, sizeof(file), "%s/deep/file", path);
