@@ -183,23 +183,22 @@ void engine_disown(struct engine *engine);
 
 /* An engine in a child process (engine_worker.h) can die on its own. On the engine's thread. */
 bool engine_isolated(const struct engine *engine);
-/* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE,
- * until it is restarted. */
+/* False: its process and all sequences are lost; calls fail with ERR_ENGINE until a restart. */
 bool engine_alive(struct engine *engine);
 /* Bytes of memory that the child process uses and does not share with this one; 0: there is no
  * child, or it is dead. Also unmaps in the child what was freed here. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
-/* Bytes of the RAM cache that the engine's device reaches at full speed, and bytes that could not be
- * pinned; both 0 without a GPU. On the engine's thread. */
+/* Bytes of the RAM cache that are pinned for a GPU, and that cannot be. On the engine's thread. */
 struct host_memory_stats engine_host_memory(const struct engine *engine);
 /* Free bytes of facts.device_total now, as drivers say; 0 = unknown. On the engine's thread. */
 uint64_t engine_device_free(struct engine *engine);
 /* The speed of prefills as measured so far: remembered for the next process. */
 void engine_note_speed(struct engine *engine, double tokens_per_s);
-/* Replaces a dead process with a new one, with the same model and options. All sequences must
- * have been released; facts stay as they are. ERR_ENGINE: it failed, or the model is another one
- * now; the engine is still dead and this may be tried again. */
-enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
+/* Replaces a dead process with one that has the same model, options and facts. No sequence may be
+ * live. ERR_ENGINE: it failed, `goes_on` (may be NULL) returned false, or the model is another one
+ * now; the engine is still dead, and this may be tried again. */
+enum err engine_restart(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
+                        struct errinfo *info) NODISCARD;
 
 const struct engine_facts *engine_facts(const struct engine *engine);
 bool engine_has_fim(const struct engine_facts *facts); /* it can fill in the middle */

@@ -326,8 +326,9 @@ static bool find_block(struct engine_worker *worker, const void *ptr,
     return worker_memory_find(worker->link.memory, ptr, 0, segment);
 }
 
-/* Starts a child and loads the model; the reply has the facts. On failure there is no child. */
-static enum err start_child(struct engine_worker *worker, const struct engine_options *options,
+/* Starts a child and loads the model; the reply has the facts. On failure there is no child. The
+ * caller sets how `wait` can be cancelled. */
+static enum err start_child(struct engine_worker *worker, struct worker_wait *wait,
                             struct worker_reply *reply, struct errinfo *info)
 {
     uint32_t hang_ms = worker->options.load_hang_ms;
@@ -335,12 +336,10 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
                                              .name = worker->name,
                                              .control = worker->control,
                                              .log = worker->base.log};
-    struct worker_wait wait = {.what = worker_op_name(WORKER_LOAD),
-                               .silence_ms = hang_ms > 0 ? hang_ms : LOAD_HANG_MS,
-                               .on_progress = options != NULL ? options->on_progress : NULL,
-                               .progress_arg = options != NULL ? options->arg : NULL};
     struct worker_segment control;
 
+    wait->what = worker_op_name(WORKER_LOAD);
+    wait->silence_ms = hang_ms > 0 ? hang_ms : LOAD_HANG_MS;
     bool found = find_block(worker, worker->control, &control);
     assert(found);
     worker->link.attached_count = 0;
@@ -351,7 +350,7 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
     atomic_store_explicit(&worker->control->plain, 0, memory_order_relaxed);
     TRY(worker_process_start(&worker->link.process, &process, info));
     enum err err = worker_process_call(worker->link.process, worker->load, worker->load_len,
-                                       control.fd, 0, &wait, reply, info);
+                                       control.fd, 0, wait, reply, info);
     if (err == ERR_OK && reply->err != ERR_OK)
         err = err_set(info, reply->err, "%s", reply->text);
     else if (err == ERR_OK && !reply->has_facts)
@@ -436,13 +435,15 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
            engine->seqs.streams == now->streams;
 }
 
-static enum err restart_now(struct engine *engine, struct errinfo *info)
+static enum err restart_now(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
+                            struct errinfo *info)
 {
     struct engine_worker *worker = worker_of(engine);
+    struct worker_wait wait = {.goes_on = goes_on, .goes_on_arg = arg};
     struct worker_reply reply;
 
     worker_process_stop(&worker->link.process);
-    enum err err = start_child(worker, NULL, &reply, info);
+    enum err err = start_child(worker, &wait, &reply, info);
     if (err == ERR_OK && !is_same(engine, &reply.facts))
         err = err_set(info, ERR_ENGINE,
                       "the file of model %s is another one now; restart the server", worker->name);
@@ -458,10 +459,11 @@ static enum err restart_now(struct engine *engine, struct errinfo *info)
     return ERR_OK;
 }
 
-static enum err worker_restart(struct engine *engine, struct errinfo *info)
+static enum err worker_restart(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
+                               struct errinfo *info)
 {
     worker_link_begin(&worker_of(engine)->link);
-    enum err err = restart_now(engine, info);
+    enum err err = restart_now(engine, goes_on, arg, info);
     worker_link_end(&worker_of(engine)->link);
     return err;
 }
@@ -562,6 +564,7 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
 static enum err load_all(struct engine_worker *worker, const struct engine_options *options,
                          struct errinfo *info)
 {
+    struct worker_wait wait = {.on_progress = options->on_progress, .progress_arg = options->arg};
     struct worker_reply reply;
 
     worker->load_len = worker_load_encode(options, worker->load);
@@ -574,7 +577,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
     /* The child first: a file that crashes the library must not be opened in this process. */
-    TRY(start_child(worker, options, &reply, info));
+    TRY(start_child(worker, &wait, &reply, info));
     TRY(load_vocab(worker, options, info));
     worker->base.vocab = worker->vocab;
     TRY(take_facts(worker, &reply.facts, info));

@@ -27,6 +27,7 @@
 enum {
     LINE_BYTES_MAX = LOG_TEXT_BYTES_MAX, /* longer ones are cut into several */
     POLITE_MS = 1000,                    /* to exit before it is killed */
+    CANCEL_MS = 100,
     /* for the status of a killed child, which is only used in the message */
     STATUS_MS = 1000,
 };
@@ -326,25 +327,28 @@ static enum arrival receive(struct worker_process *process, uint32_t number,
     return reply->kind == WORKER_PROGRESS ? ARRIVED_PROGRESS : ARRIVED_REPLY;
 }
 
-static void wait_for_more(struct worker_process *process, uint64_t deadline_ns, uint32_t silence_ms)
+static void wait_for_more(struct worker_process *process, uint64_t deadline_ns, uint32_t poll_ms)
 {
     struct pollfd fds[] = {{.fd = process->socket, .events = POLLIN},
                            {.fd = process->pipe, .events = POLLIN}};
     uint64_t now = clock_mono_ns(clock_real());
     uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS + 1 : 0;
 
-    if (poll(fds, 2, (int)MIN(left_ms, silence_ms / 4 + 1)) > 0 && fds[1].revents != 0)
+    if (poll(fds, 2, (int)MIN(left_ms, poll_ms)) > 0 && fds[1].revents != 0)
         read_output(process);
 }
 
-static bool progress_goes_on(const struct worker_wait *wait, const struct worker_reply *reply)
+static bool is_cancelled(const struct worker_wait *wait, enum arrival arrival,
+                         const struct worker_reply *reply)
 {
-    return wait->on_progress == NULL ||
-           wait->on_progress((float)MIN(reply->value, 1000000) / 1e6f, wait->progress_arg);
+    if (arrival == ARRIVED_PROGRESS && wait->on_progress != NULL &&
+        !wait->on_progress((float)MIN(reply->value, 1000000) / 1e6f, wait->progress_arg))
+        return true;
+    return wait->goes_on != NULL && !wait->goes_on(wait->goes_on_arg);
 }
 
-/* What arrived, or ARRIVED_NOTHING after a timeout; ARRIVED_PROGRESS only when the call is to
- * end there. */
+/* What arrived, or ARRIVED_NOTHING after a timeout; ARRIVED_PROGRESS only when the call is
+ * cancelled. */
 static enum arrival await_reply(struct worker_process *process, uint32_t number,
                                 const struct worker_wait *wait, struct worker_reply *reply)
 {
@@ -355,10 +359,10 @@ static enum arrival await_reply(struct worker_process *process, uint32_t number,
     for (;;) {
         enum arrival arrival = receive(process, number, reply);
         unsigned now = atomic_load_explicit(&process->options.control->ticks, memory_order_relaxed);
-        if (arrival == ARRIVED_PROGRESS && !progress_goes_on(wait, reply))
-            return ARRIVED_PROGRESS;
         if (arrival != ARRIVED_NOTHING && arrival != ARRIVED_PROGRESS)
             return arrival;
+        if (is_cancelled(wait, arrival, reply))
+            return ARRIVED_PROGRESS;
         if (now != ticks || arrival == ARRIVED_PROGRESS) {
             ticks = now;
             deadline_ns = clock_deadline_ns(clock_real(), silence_ns);
@@ -366,7 +370,8 @@ static enum arrival await_reply(struct worker_process *process, uint32_t number,
             return ARRIVED_NOTHING;
         }
         if (arrival == ARRIVED_NOTHING)
-            wait_for_more(process, deadline_ns, wait->silence_ms);
+            wait_for_more(process, deadline_ns,
+                          wait->goes_on != NULL ? CANCEL_MS : wait->silence_ms / 4 + 1);
     }
 }
 

@@ -76,6 +76,13 @@ static unsigned seconds_left(const struct revival *revival, uint64_t now)
                                   : 1;
 }
 
+static bool goes_on(void *arg)
+{
+    const struct sched *sched = arg;
+
+    return !atomic_load_explicit(&sched->stopping, memory_order_relaxed);
+}
+
 static bool restart(struct sched *sched, struct errinfo *info)
 {
     struct revival *revival = &sched->revival;
@@ -93,7 +100,7 @@ static bool restart(struct sched *sched, struct errinfo *info)
         info->retry_s = seconds;
         return false;
     }
-    if (engine_restart(sched->engine, info) != ERR_OK) {
+    if (engine_restart(sched->engine, goes_on, sched, info) != ERR_OK) {
         LOG_ERROR(sched->options.log, "sched", "an engine could not be restarted",
                   LOG_STR("model", sched->options.model), LOG_STR("reason", info->text));
         note_death(sched);

@@ -533,7 +533,7 @@ static bool survive_death_in_call(struct engine *engine, struct trap *trap, stru
     if (strstr(info.text, "signal 9") == NULL || strstr(info.text, "fake") == NULL)
         fail_msg("'%s' does not say who died of what", info.text);
     engine_seq_release(engine, &seq);
-    assert_ok(engine_restart(engine, NULL));
+    assert_ok(engine_restart(engine, NULL, NULL, NULL));
     assert_true(engine_alive(engine));
     if (!restored_is_exact(engine, kept, &info) || !workload(engine, kept, &info))
         fail_msg("after a restart: %s", info.text);
@@ -578,7 +578,7 @@ static void test_a_hang_is_noticed_and_ended(void **state)
     if (strstr(info.text, "no sign of life for 300 ms") == NULL)
         fail_msg("'%s' does not say that it hung", info.text);
     engine_seq_release(engine, &seq);
-    assert_ok(engine_restart(engine, NULL));
+    assert_ok(engine_restart(engine, NULL, NULL, NULL));
     if (!workload(engine, &kept, &info) || !restored_is_exact(engine, &kept, &info))
         fail_msg("%s", info.text);
     engine_close(&engine);
@@ -699,7 +699,7 @@ static void test_a_model_comes_back(void **state)
     /* the error of the library is not reported */
     assert_non_null(strstr(info.text, " died"));
     engine_seq_release(engine, &seq);
-    assert_ok(engine_restart(engine, NULL));
+    assert_ok(engine_restart(engine, NULL, NULL, NULL));
     if (!restored_is_exact(engine, &kept, &info))
         fail_msg("%s", info.text);
     engine_close(&engine);

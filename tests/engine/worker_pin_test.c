@@ -216,7 +216,7 @@ static void test_a_new_process_pins_again(void **state)
     kill(engine_worker_pid(kit.engine), SIGKILL);
     while (engine_alive(kit.engine))
         clock_sleep_ns(clock_real(), NS_PER_MS);
-    assert_ok(engine_restart(kit.engine, NULL));
+    assert_ok(engine_restart(kit.engine, NULL, NULL, NULL));
     fake_cuda_expect("register 64, register 65, register 64, register 65");
     expect_bytes(&kit, A + B, 0);
     compute(&kit);

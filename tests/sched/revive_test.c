@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -249,6 +250,36 @@ static void test_a_restart_that_fails_is_tried_again_later(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* Nor does the end of a server wait for a process that is still loading. */
+static void test_a_restart_ends_with_the_scheduler(void **state)
+{
+    static struct kit_gen gen;
+    struct trap trap = {0};
+    struct sched_kit kit;
+    char program[1024], loading[1024];
+
+    (void)state;
+    snprintf(program, sizeof(program), "%s/hearth", test_dir());
+    snprintf(loading, sizeof(loading), "%s/loading", test_dir());
+    assert_int_equal(symlink(fake_worker_program(), program), 0);
+    open_kit(&kit, &trap, program, clock_real());
+    assert_int_equal(unlink(program), 0);
+    FILE *script = fopen(program, "w");
+    assert_non_null(script);
+    fprintf(script, "#!/bin/sh\n: >'%s'\nexec sleep 1000\n", loading);
+    assert_int_equal(fclose(script), 0);
+    assert_int_equal(chmod(program, 0700), 0);
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    kit_gen_init(&gen, &kit, 1, PROMPT, ANSWER);
+    kit_gen_submit(&kit, &gen);
+    while (access(loading, F_OK) != 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    sched_kit_close(&kit); /* a load may be silent for two minutes, the time that a test has */
+    kit_gen_wait(&gen);
+    assert_int_not_equal(gen.result.end, GEN_END_LENGTH);
+    kit_gen_fini(&gen);
+}
+
 /* What kills every process is not fed for ever. */
 static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
 {
@@ -280,4 +311,5 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
 TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing),
            TEST(test_death_in_a_restore_costs_no_state),
            TEST(test_a_restart_that_fails_is_tried_again_later),
+           TEST(test_a_restart_ends_with_the_scheduler),
            TEST(test_an_engine_that_dies_again_and_again_is_given_up))
