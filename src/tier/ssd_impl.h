@@ -286,7 +286,6 @@ enum ssd_reap { SSD_REAP_DONE, SSD_REAP_NONE, SSD_REAP_FAILED };
 /* Removes the file of one doomed entry whose key is not busy, or equals `mine`, which the caller
  * has set busy (NULL: none). */
 enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine);
-/* Waits for a limited time until a file removal ends. True when one ended after `reaped` was
- * read. */
+/* Waits until a file removal ends. True when one ended after `reaped` was read. */
 bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped);
 void ssd_reap_rest(struct tier_ssd *ssd); /* when closing */

@@ -16,9 +16,6 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-/* How long a writer waits for another thread to remove a file. */
-#define REAPER_WAIT_NS NS_PER_S
-
 /* ---- unlinks ---- */
 
 /* S2: skips busy keys, whose files another thread is changing. */
@@ -98,14 +95,12 @@ enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine)
     return err == ERR_OK ? SSD_REAP_DONE : SSD_REAP_FAILED;
 }
 
+/* A disk that hangs holds up a write as well, so there is no limit. */
 bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
 {
-    uint64_t deadline = clock_deadline_ns(clock_real(), REAPER_WAIT_NS);
-    bool in_time = true;
-
     lock_enter(&ssd->lock);
-    while (ssd->reaping > 0 && ssd->reaped == reaped && in_time)
-        in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    while (ssd->reaping > 0 && ssd->reaped == reaped)
+        cond_wait(&ssd->for_idle, &ssd->lock);
     bool progress = ssd->reaped != reaped;
     lock_leave(&ssd->lock);
     return progress;

@@ -97,8 +97,12 @@ static struct tier *open_in_child(const struct tier_ssd_options *options)
 static void store(struct tier *tier, uint32_t n, uint32_t version)
 {
     tell(NEWS_BEGIN, n, version);
-    if (ssd_kit_put(tier, n, version, size_of(n)) != TIER_OK)
+    enum tier_result result = ssd_kit_put(tier, n, version, size_of(n));
+    if (result != TIER_OK) {
+        fprintf(stderr, "object %u, version %u: %s\n", n, version,
+                result < TIER_RESULT_COUNT ? tier_result_name(result) : "refused");
         _exit(4);
+    }
     tell(NEWS_STORED, n, version);
 }
 

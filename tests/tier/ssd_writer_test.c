@@ -144,6 +144,12 @@ static int gate_renameat(void *ctx, int from_dir, const char *from, int to_dir, 
     return file_sys_real()->ops->renameat(NULL, from_dir, from, to_dir, to);
 }
 
+static int gate_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
+{
+    gate_pass(ctx);
+    return file_sys_real()->ops->unlinkat(NULL, dir, name, is_dir);
+}
+
 static void gate_init(struct gate *gate)
 {
     *gate = (struct gate){.ops = *file_sys_real()->ops};
@@ -203,6 +209,35 @@ static void test_i60_unlinks_do_not_wait_for_writes(void **state)
     gate_set(&gate, false);
     tier_close(&tier);
     assert_int_equal(atomic_load(&count.done[TIER_OK]), 10);
+    gate_fini(&gate);
+}
+
+/* A disk that is busy removes a file late: the put that needs its room waits, and is not lost. */
+static void test_a_late_unlink_loses_no_put(void **state)
+{
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 15 * BYTES);
+    struct count count = {0};
+    struct gate gate;
+
+    (void)state;
+    gate_init(&gate);
+    gate.ops.pwrite = file_sys_real()->ops->pwrite;
+    gate.ops.unlinkat = gate_unlinkat;
+    options.fs = &gate.sys;
+    struct tier *tier = ssd_kit_open(&options);
+    for (uint32_t n = 0; ssd_kit_stats(tier).evicted == 0; n++)
+        assert_true(tier_suite_put(tier, n, BYTES));
+    flush(tier);
+    gate_set(&gate, true);
+    drop(tier, 1);
+    gate_wait(&gate, 1); /* the janitor removes it */
+    assert_true(start_put(tier, 100, &count));
+    clock_sleep_ns(clock_real(), 11 * NS_PER_S / 10); /* it was lost after 1 s */
+    assert_int_equal(atomic_load(&count.done[TIER_FULL]), 0);
+    gate_set(&gate, false);
+    flush(tier);
+    assert_int_equal(atomic_load(&count.done[TIER_OK]), 1);
+    tier_close(&tier);
     gate_fini(&gate);
 }
 
@@ -774,7 +809,7 @@ static void test_writers_do_not_rest_while_flushed(void **state)
 
 TEST_SUITE(TEST(test_i98_writers_rest), TEST(test_writers_do_not_rest_while_flushed),
            TEST(test_i63_full_queue_refuses_and_counts), TEST(test_queue_is_bounded_in_bytes),
-           TEST(test_i60_unlinks_do_not_wait_for_writes),
+           TEST(test_i60_unlinks_do_not_wait_for_writes), TEST(test_a_late_unlink_loses_no_put),
            TEST(test_i55_i56_i58_drop_ends_pending_puts), TEST(test_i55_drop_during_the_rename),
            TEST(test_i67_found_when_it_is_stored), TEST(test_later_put_wins),
            TEST(test_close_flushes_within_its_deadline), TEST(test_same_is_not_written_again),
