@@ -48,6 +48,7 @@ struct setting {
     struct engine_options cold; /* what changes values */
     uint32_t longest;           /* tokens of a prompt; 0 = LONGEST */
     bool exact, disk, lora;     /* disk: the server is restarted, too */
+    bool drafts;                /* answers are guessed */
 };
 
 static const struct setting settings[] = {
@@ -61,7 +62,7 @@ static const struct setting settings[] = {
      .args = "-ctk q8_0 -ctv q8_0",
      .cold = {.kv_k = ENGINE_KV_Q8_0, .kv_v = ENGINE_KV_Q8_0}},
     {.name = "k-q8", .args = "-ctk q8_0", .cold = {.kv_k = ENGINE_KV_Q8_0}, .without = "deepseek2"},
-    {.name = "drafts", .args = "--drafts 4 -np 4"},
+    {.name = "drafts", .args = "--drafts 4 -np 4", .drafts = true},
     {.name = "no-drafts", .args = "--drafts off"},
     {.name = "chunks", .args = "-ub 32"},
     {.name = "flash-off", .args = "-fa off", .cold = {.flash = -1}},
@@ -240,6 +241,12 @@ static void judge_one(struct campaign *campaign)
     truth_answer_fini(answer);
 }
 
+static void judge_all(struct campaign *campaign)
+{
+    while (campaign->pending_count > 0)
+        judge_one(campaign);
+}
+
 /* With --exact: the digits of a server that has no cache. */
 static void compare(struct campaign *campaign, struct client *client)
 {
@@ -296,11 +303,8 @@ static void drain(struct campaign *campaign)
     while (!is_quiet(campaign)) {
         wait_for_clients(campaign, 10);
         take_ended(campaign);
-        if (campaign->pending_count > 0)
-            judge_one(campaign);
     }
-    while (campaign->pending_count > 0)
-        judge_one(campaign);
+    judge_all(campaign);
 }
 
 static void disturb(struct campaign *campaign)
@@ -336,6 +340,8 @@ static bool is_over(const struct counts *counts, uint64_t answers)
            (counts->answers >= answers && reused(counts) > 0);
 }
 
+/* Judging takes longer than answering, and no client asks meanwhile. So many answers are judged at
+ * once: otherwise the server would seldom have several requests at a time. */
 static void talk(struct campaign *campaign, uint64_t answers)
 {
     while (!is_over(&campaign->counts, answers)) {
@@ -344,10 +350,10 @@ static void talk(struct campaign *campaign, uint64_t answers)
                 disturb(campaign);
                 ask(campaign, &campaign->clients[i]);
             }
-        wait_for_clients(campaign, campaign->pending_count > 0 ? 0 : 10);
+        wait_for_clients(campaign, 10);
         take_ended(campaign);
-        if (campaign->pending_count > 0)
-            judge_one(campaign);
+        if (campaign->pending_count + CLIENTS > PENDING_MAX)
+            judge_all(campaign);
     }
     drain(campaign);
 }
@@ -381,7 +387,8 @@ static void open_campaign(struct campaign *campaign)
     campaign->talks = (struct truth_talks){.cold = &campaign->cold,
                                            .seed = campaign->seed,
                                            .longest = setting->longest ? setting->longest : LONGEST,
-                                           .lora = setting->lora};
+                                           .lora = setting->lora,
+                                           .drafts = setting->drafts};
     if (setting->exact)
         serve_proc_start(&campaign->reference, model, "-c 16384 --ssd-dir none --exact --no-cache");
 }

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "support/test.h"
 
-enum { BODY_MAX = 1 << 20, TOPS = 10, SYSTEMS = 3, CHAT_MESSAGES_MAX = 12 };
+enum { BODY_MAX = 1 << 20, TOPS = 10, SYSTEMS = 3, CHAT_MESSAGES_MAX = 12, WRONG_EACH = 16 };
 
 static uint32_t below(struct truth_talks *talks, uint64_t n)
 {
@@ -60,7 +60,8 @@ static void choose_tokens(struct truth_talks *talks, struct truth_known *prompt,
     const struct truth_known *known = &talks->known[below(talks, TRUTH_KNOWN_MAX)];
     uint32_t how = below(talks, 12);
 
-    talks->again = known->count > 0 && (how == 1 || how > 9) ? known : NULL;
+    bool again = how == 1 || how > (talks->drafts ? 3 : 9);
+    talks->again = known->count > 0 && again ? known : NULL;
 
     *prompt = *known;
     if (known->count == 0 || how == 0) {
@@ -123,7 +124,7 @@ static void write_messages(struct json *json, const struct talk *talk)
 
 /* ---- requests ---- */
 
-/* A guess of the answer: that of the same prompt, or text that some answer had, with an error. */
+/* A guess of the answer: that of the same prompt, or text that some answer had, with errors. */
 static void write_prediction(struct json *json, struct truth_talks *talks)
 {
     const struct truth_known *known =
@@ -136,8 +137,8 @@ static void write_prediction(struct json *json, struct truth_talks *talks)
                    (size_t)64);
     for (size_t i = 0; i < len; i++)
         text[i] = text[i] >= ' ' && text[i] < 127 ? text[i] : ' ';
-    if (len > 0)
-        text[below(talks, len)] = '#';
+    for (size_t i = below(talks, WRONG_EACH); i < len; i += 1 + below(talks, 2 * WRONG_EACH))
+        text[i] = '#';
     json_key_open(json, "prediction", '{');
     json_key_text(json, "type", "content");
     json_key_str(json, "content", (struct str){text, len});
@@ -147,7 +148,7 @@ static void write_prediction(struct json *json, struct truth_talks *talks)
 static void write_settings(struct json *json, struct truth_ask *ask, struct truth_talks *talks)
 {
     uint32_t tokens = 1 + below(talks, TRUTH_ANSWER_MAX);
-    bool random = below(talks, 2) == 0;
+    bool random = below(talks, talks->drafts ? 8 : 2) == 0;
 
     json_key_uint(json, ask->chat ? "max_tokens" : "n_predict", ask->stream ? 200 : tokens);
     json_key_bool(json, "ignore_eos", true);
@@ -158,7 +159,7 @@ static void write_settings(struct json *json, struct truth_ask *ask, struct trut
         json_key_text(json, "cache_salt", below(talks, 2) ? "a" : "b");
     if (below(talks, 10) == 0)
         json_key_text(json, "grammar", "root ::= [a-z ]*");
-    if (below(talks, talks->again != NULL ? 2 : 4) == 0)
+    if (below(talks, talks->again == NULL ? 4 : talks->drafts ? 1 : 2) == 0)
         write_prediction(json, talks);
     if (talks->lora) {
         ask->adapter = below(talks, 2) == 0;

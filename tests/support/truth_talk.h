@@ -34,6 +34,7 @@ struct truth_talks {
     uint64_t seed;
     uint32_t longest; /* tokens of a prompt */
     bool lora;        /* requests choose an adapter */
+    bool drafts;      /* most requests guess their answers */
     struct truth_known known[TRUTH_KNOWN_MAX];
     struct talk chats[TRUTH_KNOWN_MAX];
     const struct truth_known *again; /* whose prompt is asked again; NULL: none */
