@@ -56,43 +56,28 @@ static enum err add_thought(struct prepare_run *run, struct message *message)
 
 /* ---- system text after the first user message ----
  *
- *      system, user, SYSTEM, assistant, ...   ->   system + SYSTEM, user, assistant, ...
+ *      system, user, SYSTEM, assistant, ...   ->   system, SYSTEM, user, assistant, ...
  *
- * Claude Code describes its agents there, the same text in each conversation. After the user's
- * words no other conversation could reuse it. Only a long text moves: a short one may be about the
- * words before it ("answer the above in French"). Text that comes later never moves, because the
- * prompt before it is cached. */
+ * Claude Code describes its agents and the folder there, the same text in many conversations. After
+ * the user's words no other conversation could reuse it. It does not become part of the system
+ * prompt: most templates show tools after that, and a new day or folder would change the prompt
+ * before them. Only a long text moves: a short one may be about the words before it ("answer the
+ * above in French"). Text that comes later never moves, because the prompt before it is cached. */
 
 enum { LATE_SYSTEM_BYTES_MIN = 2048 };
 
-static void move_breakpoints(struct gen_request *request, size_t from, size_t to)
+/* Swaps a message and the next one. */
+static void swap(struct gen_request *request, size_t at)
 {
+    struct message *messages = request->conversation.messages, first = messages[at];
+
+    messages[at] = messages[at + 1];
+    messages[at + 1] = first;
     for (size_t i = 0; i < request->breakpoints_count; i++) {
-        int *at = &request->breakpoints[i];
-        if (*at == (int)from)
-            *at = (int)to;
-        else if (*at > (int)from)
-            --*at;
+        int *breakpoint = &request->breakpoints[i];
+        if (*breakpoint == (int)at || *breakpoint == (int)at + 1)
+            *breakpoint = (int)(2 * at + 1) - *breakpoint;
     }
-}
-
-/* Appends the message at `from` to the one at `to`, and removes it. */
-static enum err merge(struct gen_request *request, size_t to, size_t from, struct str late)
-{
-    struct conversation *talk = &request->conversation;
-    struct texts texts = {0};
-    struct str text;
-
-    TRY(message_text(&talk->messages[to], talk->arena, STR("\n"), &text));
-    TRY(texts_add(&texts, talk->arena, STR(""), text));
-    TRY(texts_add(&texts, talk->arena, STR("\n\n"), late));
-    TRY(texts_join(&texts, talk->arena, &text));
-    TRY(message_set_text(&talk->messages[to], talk->arena, text));
-    talk->count--;
-    memmove(&talk->messages[from], &talk->messages[from + 1],
-            (talk->count - from) * sizeof(*talk->messages));
-    move_breakpoints(request, from, to);
-    return ERR_OK;
 }
 
 static enum err move_late_system(struct prepare_run *run)
@@ -110,7 +95,8 @@ static enum err move_late_system(struct prepare_run *run)
     if (late.len < LATE_SYSTEM_BYTES_MIN)
         return ERR_OK;
     neutral_count(run->tools->neutral, &run->out->changed, NEUTRAL_LATE_SYSTEM, 1);
-    return merge(run->request, user - 1, user + 1, late);
+    swap(run->request, user);
+    return ERR_OK;
 }
 
 /* ---- results of tools ----

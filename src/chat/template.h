@@ -48,6 +48,7 @@ struct chat_span {
 struct chat_caps {
     bool system;           /* shows system messages */
     bool system_late;      /* and those after the first user message, in place */
+    bool system_twice;     /* and a second one before it, as further on */
     bool tools;            /* shows tools */
     bool calls;            /* shows tool_calls of assistants */
     bool calls_parallel;   /* more than one of them */

@@ -130,6 +130,31 @@ static bool shows_late_system(struct prober *p)
            at < str_find(text.text, STR("needle_answer"));
 }
 
+/* The second of two system messages at the beginning follows the same text as the second of two
+ * further on. Templates may refuse it, leave it out, or take it for the question that they show the
+ * tools with. */
+static bool shows_two_systems(struct prober *p, bool tools)
+{
+    const struct message list[] = {{CHAT_SAID(ROLE_SYSTEM, "needle_system")},
+                                   {CHAT_SAID(ROLE_SYSTEM, "needle_second")},
+                                   USER,
+                                   {CHAT_SAID(ROLE_SYSTEM, "needle_third")},
+                                   {CHAT_SAID(ROLE_SYSTEM, "needle_fourth")}};
+    const struct str third = STR("needle_third");
+    struct chat_text text;
+
+    if (!ask(p, TRIAL(list), tools, &text))
+        return false;
+    size_t second = str_find(text.text, STR("needle_second"));
+    size_t begin = str_find(text.text, third), end = str_find(text.text, STR("needle_fourth"));
+    if (second == SIZE_MAX || begin == SIZE_MAX || end == SIZE_MAX || begin > end)
+        return false;
+    begin += third.len;
+    return second < str_find(text.text, STR("needle_user")) &&
+           str_ends((struct str){text.text.ptr, second},
+                    (struct str){text.text.ptr + begin, end - begin});
+}
+
 static void probe_roles(struct prober *p, struct chat_caps *caps)
 {
     const struct message system[] = {{CHAT_SAID(ROLE_SYSTEM, "needle_system")}, USER};
@@ -137,6 +162,7 @@ static void probe_roles(struct prober *p, struct chat_caps *caps)
     caps->system = shows(p, TRIAL(system), false, "needle_system");
     caps->tools = shows(p, TRIAL(just_user), true, "needle_tool");
     caps->system_late = caps->system && shows_late_system(p);
+    caps->system_twice = caps->system_late && shows_two_systems(p, caps->tools);
 }
 
 /* A hash of the text without white space, the only difference between two ways to write JSON. */
@@ -220,6 +246,7 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
 
     tmpl->caps = (struct chat_caps){.system = true,
                                     .system_late = true,
+                                    .system_twice = true,
                                     .tools = true,
                                     .calls = true,
                                     .calls_parallel = true,

@@ -7,6 +7,7 @@
  *      tool_calls       -> <tool_call>{...}</tool_call> in the content !caps.calls
  *      role tool        -> a user's <tool_response>...</tool_response> !caps.tool_role
  *      role system      -> the beginning of the next user's message    !caps.system
+ *        several        -> one message                                 !caps.system_twice
  *        further on     -> the end of the user message before it, or
  *                          a separate one                            !caps.system_late
  *      user after tool  -> the end of the tool's message               !caps.user_after_tool
@@ -233,42 +234,59 @@ static enum err describe_tools(struct shaper *s, struct str *out)
     return shaper_take_text(s, &buf, out);
 }
 
-/* Describes tools as system text for a template without tool support, after the first message's
- * text if that is a system message. Sets *used if the first message has been consumed. */
-static enum err add_described_tools(struct shaper *s, const struct message *first, bool *used)
+static enum err hold_back_message(struct shaper *s, uint32_t message)
 {
-    struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = ROLE_SYSTEM};
-    struct jinja_value dict;
-    struct str tools, text;
+    struct str text;
 
-    *used = first->role == ROLE_SYSTEM;
-    begin_source(s, *used ? 0 : CHAT_FROM_TOOLS);
-    TRY(describe_tools(s, &tools));
-    if (*used) {
-        item.message = 0;
-        TRY(shaper_flat_text(s, first, &text));
-        TRY(shaper_join(s, text, STR("\n\n"), tools, &tools));
+    TRY(shaper_flat_text(s, &s->request->messages[message], &text));
+    return hold_back(s, text);
+}
+
+/* The system text at the beginning, if the template cannot show the messages as they are: tools
+ * that we describe come after the first message's text, and other messages after them. Sets *taken
+ * to the number of messages in it. */
+static enum err add_opening(struct shaper *s, uint32_t *taken)
+{
+    const struct chat_caps *caps = &s->tmpl->caps;
+    uint32_t leading = s->shape->leading;
+    bool describe = s->request->tools_count > 0 && !caps->tools;
+    struct chat_item item = {.role = ROLE_SYSTEM};
+    struct jinja_value dict;
+    struct str text;
+
+    *taken = leading > 1 && !caps->system_twice ? leading : leading > 0 && describe;
+    if (*taken == 0 && !describe)
+        return ERR_OK;
+    item.message = *taken > 0 ? 0 : CHAT_FROM_TOOLS;
+    begin_source(s, item.message);
+    if (*taken > 0)
+        TRY(hold_back_message(s, 0));
+    if (describe) {
+        TRY(describe_tools(s, &text));
+        TRY(hold_back(s, text));
     }
-    return s->tmpl->caps.system ? add_text(s, "system", tools, item, &dict) : hold_back(s, tools);
+    for (uint32_t i = 1; i < *taken; i++)
+        TRY(hold_back_message(s, i));
+    if (!caps->system)
+        return ERR_OK;
+    text = s->pending;
+    s->pending = STR_NONE;
+    return add_text(s, "system", text, item, &dict);
 }
 
 static enum err shape_messages(struct shaper *s, size_t count)
 {
     const struct message *messages = s->request->messages;
     struct chat_item item = {0};
-    bool begun = false, leading = true;
     struct jinja_value dict;
 
-    if (s->request->tools_count > 0 && !s->tmpl->caps.tools)
-        TRY(add_described_tools(s, messages, &begun));
+    while (s->shape->leading < count && messages[s->shape->leading].role == ROLE_SYSTEM)
+        s->shape->leading++;
+    TRY(add_opening(s, &item.message));
     for (; item.message < count; item.message++) {
         bool more = item.message + 1 < s->request->messages_count;
         s->next = more ? messages[item.message + 1].role : ROLE_NONE;
         item.role = messages[item.message].role;
-        leading = leading && item.role == ROLE_SYSTEM;
-        s->shape->leading += leading;
-        if (begun && item.message == 0)
-            continue;
         begin_source(s, item.message);
         TRY(shape_message(s, &messages[item.message], item));
     }

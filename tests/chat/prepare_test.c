@@ -669,6 +669,48 @@ static void test_grammars_that_cannot_be(void **state)
     bench_close(&bench);
 }
 
+/* Claude Code describes the folder and the day after the first question. That comes before the
+ * question, which other conversations do not share, and after the tools, which they do. */
+static void test_i106_late_system_text_comes_after_the_tools(void **state)
+{
+    enum { LATE_BYTES = 2048 };
+    static const char *const order[] = {"Be brief.", "look", "lllll", "Hi", "Ho"};
+    struct bench bench;
+    struct prompt prompt;
+    struct buf body;
+    size_t at = 0;
+
+    (void)state;
+    bench_open(&bench, false);
+    buf_init(&body, 1 << 20);
+    buf_append_str(&body, "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+                          "{\"role\":\"user\",\"content\":\"Hi\"},"
+                          "{\"role\":\"system\",\"content\":\"");
+    for (size_t i = 0; i < LATE_BYTES; i++)
+        buf_append_char(&body, 'l');
+    buf_append_str(&body, "\"},{\"role\":\"assistant\",\"content\":\"Ho\"},"
+                          "{\"role\":\"user\",\"content\":\"Yes?\"}]," TOOLS "}");
+    assert_ok(body.err);
+    read_request(&prompt, buf_str(&body));
+    prompt.request.breakpoints[0] = 1; /* after the question */
+    prompt.request.breakpoints[1] = 2; /* after the late text */
+    prompt.request.breakpoints_count = 2;
+    assert_ok(make(&prompt, &bench));
+    struct str text = prompt.prepared.text.text;
+    for (size_t i = 0; i < COUNT_OF(order); i++) {
+        size_t next = str_find_from(text, at, str_from(order[i]));
+        if (next == SIZE_MAX)
+            fail_msg("%s: " STR_FMT, order[i], STR_ARG(text));
+        at = next;
+    }
+    assert_int_equal(prompt.prepared.breakpoints_count, 2);
+    assert_true(prompt.prepared.breakpoints[0] > LATE_BYTES);
+    assert_true(prompt.prepared.breakpoints[1] - prompt.prepared.breakpoints[0] < 32);
+    buf_fini(&body);
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 /* ---- failures ---- */
 
 /* A tool that was found in the second turn: the prompt of the first one is still the beginning, and
@@ -891,6 +933,7 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_call_ids), TEST(test_results_follow_their_calls), TEST(test_text_and_tokens),
            TEST(test_context), TEST(test_infill), TEST(test_infill_that_cannot_be),
            TEST(test_grammars), TEST(test_grammars_that_cannot_be),
-           TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail),
-           TEST(test_a_long_text_is_copied_twice), TEST(test_predictions),
-           TEST(test_places_in_one_long_piece))
+           TEST(test_i106_tools_that_come_later),
+           TEST(test_i106_late_system_text_comes_after_the_tools),
+           TEST(test_every_allocation_may_fail), TEST(test_a_long_text_is_copied_twice),
+           TEST(test_predictions), TEST(test_places_in_one_long_piece))

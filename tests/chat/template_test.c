@@ -135,6 +135,7 @@ static void test_capabilities(void **state)
         {"built-in",
          {.system = true,
           .system_late = true,
+          .system_twice = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
@@ -142,7 +143,8 @@ static void test_capabilities(void **state)
           .user_after_tool = true,
           .content_string = true}},
         {"turns", {.content_string = true}},
-        {"inside", {.system = true, .system_late = true, .content_string = true}},
+        {"inside",
+         {.system = true, .system_late = true, .system_twice = true, .content_string = true}},
         {"gathers", {.system = true, .content_string = true}},
         {"strict",
          {.system = true,
@@ -154,6 +156,7 @@ static void test_capabilities(void **state)
         {"late tools",
          {.system = true,
           .system_late = true,
+          .system_twice = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
@@ -165,6 +168,7 @@ static void test_capabilities(void **state)
         {"parts",
          {.system = true,
           .system_late = true,
+          .system_twice = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
@@ -173,7 +177,8 @@ static void test_capabilities(void **state)
           .ids_named = true,
           .content_parts = true,
           .thinking = true}},
-        {"plain", {.system = true, .system_late = true, .content_string = true}},
+        {"plain",
+         {.system = true, .system_late = true, .system_twice = true, .content_string = true}},
     };
     struct chat chat;
 
@@ -251,6 +256,32 @@ static void test_system_text_further_on(void **state)
         str_ends(chat.text.text, STR("[INST]Hello[/INST][CALLS]look{\"at\":1}</s>[RESULT]seen\n"
                                      "It rains.\nHello[/RESULT]Hi</s>[INST]Hello[/INST]")));
     close_chat(&chat);
+}
+
+/* Codex sends its instructions in two system messages. Any template shows both, in their order and
+ * before the question. */
+static void try_two_systems(const char *name, const char *source, void *arg)
+{
+    struct chat chat;
+
+    (void)arg;
+    open_source(&chat, source);
+    for (int tools = 0; tools < 2; tools++) {
+        chat.tools = tools ? chat_kit_tools : NULL;
+        if (render(&chat, "[" SYSTEM "," LATE "," HELLO "]") != ERR_OK)
+            fail_msg("%s, tools %d: %s", name, tools, chat.info.text);
+        size_t first = str_find(chat.text.text, STR("Be brief."));
+        size_t second = str_find(chat.text.text, STR("It rains."));
+        if (first > second || second > str_find(chat.text.text, STR("Hello")))
+            fail_msg("%s, tools %d: " STR_FMT, name, tools, STR_ARG(chat.text.text));
+    }
+    close_chat(&chat);
+}
+
+static void test_two_system_messages_in_any_template(void **state)
+{
+    (void)state;
+    chat_kit_each(try_two_systems, NULL);
 }
 
 /* From the user's words to those. */
@@ -757,7 +788,7 @@ static void test_arena_limit(void **state)
 
 TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_what_a_template_cannot_do_is_done_around_it),
-           TEST(test_system_text_further_on),
+           TEST(test_system_text_further_on), TEST(test_two_system_messages_in_any_template),
            TEST(test_i106_system_text_further_on_stays_in_any_template),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
