@@ -48,6 +48,24 @@ static size_t count_digits(struct str text, size_t at)
 
 /* ---- billing-header: the whole line, with its end ---- */
 
+/* Where the header ends whose value is at `at`. Gateways that send Claude Code's requests on in
+ * another dialect put the next text directly after the value, " NAME=VALUE; NAME=VALUE;". */
+static size_t billing_end(struct str text, size_t at)
+{
+    size_t end = at, line_end = str_find_from(text, at, STR("\n"));
+    struct str rest = str_skip(text, at), pair;
+
+    if (line_end != SIZE_MAX)
+        rest.len = line_end++ - at;
+    while (str_next(&rest, ';', &pair)) {
+        pair = str_trim(pair);
+        if (str_find(pair, STR("=")) == SIZE_MAX || str_find(pair, STR(" ")) != SIZE_MAX)
+            return end > at && pair.len > 0 ? end : line_end;
+        end = (size_t)(pair.ptr + pair.len - text.ptr) + 1;
+    }
+    return line_end;
+}
+
 static bool find_billing(struct str text, size_t from, struct match *match)
 {
     static const struct str name = {"x-anthropic-billing-header:", 27};
@@ -58,8 +76,8 @@ static bool find_billing(struct str text, size_t from, struct match *match)
             begin--;
         if (begin > 0 && text.ptr[begin - 1] != '\n')
             continue; /* text that merely mentions the header */
-        size_t end = str_find_from(text, at, STR("\n"));
-        *match = (struct match){begin, end == SIZE_MAX ? text.len : end + 1, STR("")};
+        size_t end = billing_end(text, at + name.len);
+        *match = (struct match){begin, end == SIZE_MAX ? text.len : end, STR("")};
         return true;
     }
     return false;

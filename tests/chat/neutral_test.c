@@ -39,6 +39,9 @@ static void test_i106_rules(void **state)
         {"x-anthropic-billing-header: a\nYou are", "You are"},
         {"Hi.\n  x-anthropic-billing-header: a\nYou", "Hi.\nYou"},
         {"x-anthropic-billing-header: a\nx-anthropic-billing-header: b\n", ""},
+        {"x-anthropic-billing-header: cc_version=2.1.150.52e; cch=b9480;You are", "You are"},
+        {"x-anthropic-billing-header: a=1; b=2; You are; x=1\nBe", " You are; x=1\nBe"},
+        {"x-anthropic-billing-header: a=1; b=2 \nBe", "Be"},
         {"Never send x-anthropic-billing-header: a", "Never send x-anthropic-billing-header: a"},
         {"v=1; cch=a1b2c; e", "v=1; cch=0; e"},
         {"cch=00000", "cch=0"},
@@ -81,7 +84,7 @@ static void test_i106_rules(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         assert_becomes(neutral, rows[i][0], rows[i][1]);
-    assert_int_equal(neutral_info(neutral, NEUTRAL_BILLING).count, 5);
+    assert_int_equal(neutral_info(neutral, NEUTRAL_BILLING).count, 8);
     assert_int_equal(neutral_info(neutral, NEUTRAL_CCH).count, 3);
     assert_int_equal(neutral_info(neutral, NEUTRAL_CLOCK).count, 14);
     neutral_destroy(&neutral);
