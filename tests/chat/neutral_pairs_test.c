@@ -3,6 +3,7 @@
  *
  *      dialect         of both requests
  *      rules           that make the prompts alike
+ *      keep            rules that are off, as with --keep-volatile
  *      alike           text that the common part of both prompts reaches with these rules, and does
  *                      not reach without them
  *      transient       true: the prompts are not changed; the first one has a place to store at
@@ -10,8 +11,7 @@
  *      first, second   the requests, as they were sent one after the other
  *
  * `about` says which client a pair was recorded from. No client that could be run has the habits of
- * the other pairs, which are written by hand: cch (Claude Code 2.1.50 always sends 00000, later
- * versions none), template-clock, and <environment_details>.
+ * the other pairs, which are written by hand: template-clock and <environment_details>.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -184,6 +184,7 @@ static void check_pair(const char *name, bool on)
     struct neutral *neutral = neutral_create();
     struct prompt first, second;
 
+    switch_all(neutral, yyjson_obj_get(pair, "keep"), false);
     switch_all(neutral, rules, on);
     make(&first, pair, "first", neutral);
     make(&second, pair, "second", neutral);
@@ -204,10 +205,16 @@ static void check_pair(const char *name, bool on)
 
 static void test_i106_pairs_of_requests(void **state)
 {
-    static const char *const names[] = {
-        "tools.json",          "parameters.json",           "codex.json",    "environment.json",
-        "claude-code.json",    "claude-code-reminder.json", "checksum.json", "clock.json",
-        "template-clock.json", "claude-code-mcp.json"};
+    static const char *const names[] = {"tools.json",
+                                        "parameters.json",
+                                        "codex.json",
+                                        "environment.json",
+                                        "claude-code.json",
+                                        "claude-code-reminder.json",
+                                        "claude-code-checksum.json",
+                                        "clock.json",
+                                        "template-clock.json",
+                                        "claude-code-mcp.json"};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
