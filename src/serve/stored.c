@@ -13,6 +13,9 @@
 enum {
     CHAIN_MAX = 4096, /* responses */
     CHAIN_BYTES_MAX = 512 * 1024 * 1024,
+    REFERENCES_BYTES_MAX = 64 * 1024 * 1024, /* of a body without them: as much as http accepts */
+    REFERENCES_WORK_MAX = 256 * 1024 * 1024, /* bytes read for them */
+    ITEM_WORK = 16,                          /* one that is looked at counts as so many bytes */
     LIST_DEFAULT = 20,
     LIST_MAX = 100,
 };
@@ -156,60 +159,87 @@ static bool has_references(yyjson_val *input)
     return false;
 }
 
+/* What is read to replace references. They come in the order of the conversation, so those to items of
+ * one response follow each other, and its record is read once. */
+struct source {
+    struct shelf *shelf;
+    const char *tenant;
+    char id[SHELF_ID_BYTES]; /* of the record */
+    yyjson_doc *record;      /* NULL: it is not there */
+    uint64_t work;
+};
+
+static yyjson_doc *open_record(struct source *source, struct str id)
+{
+    id = plain_id(id);
+    if (id.len >= sizeof(source->id))
+        return NULL;
+    if (!str_eq(id, str_from(source->id))) {
+        yyjson_doc_free(source->record);
+        source->record = read_record(source->shelf, source->tenant, id);
+        source->work += yyjson_doc_get_read_size(source->record);
+        snprintf(source->id, sizeof(source->id), STR_FMT, STR_ARG(id));
+    }
+    return source->record;
+}
+
 /* The record that has the item: "msg_ID_0" names it, "fc_CALL" is the id of a call. */
-static yyjson_doc *read_record_of(struct shelf *shelf, const char *tenant, struct str item)
+static yyjson_doc *open_record_of(struct source *source, struct str item)
 {
     struct str rest = item, prefix;
     yyjson_doc *record = NULL;
     struct buf response;
 
-    if (shelf == NULL || !str_next(&rest, '_', &prefix) || rest.len == 0)
+    if (source->shelf == NULL || !str_next(&rest, '_', &prefix) || rest.len == 0)
         return NULL;
     const char *last = memrchr(rest.ptr, '_', rest.len);
     if (last != NULL)
-        return read_record(shelf, tenant, (struct str){rest.ptr, (size_t)(last - rest.ptr)});
+        return open_record(source, (struct str){rest.ptr, (size_t)(last - rest.ptr)});
     buf_init(&response, SHELF_ID_BYTES);
-    if (shelf_get(shelf, tenant, rest, &response))
-        record = read_record(shelf, tenant, buf_text(&response));
+    if (shelf_get(source->shelf, source->tenant, rest, &response))
+        record = open_record(source, buf_text(&response));
     buf_fini(&response);
     return record;
 }
 
-static yyjson_val *find_item(yyjson_val *items, struct str id)
+static yyjson_val *find_item(struct source *source, yyjson_val *items, struct str id)
 {
     yyjson_val *item;
     size_t i, count;
 
     yyjson_arr_foreach(items, i, count, item)
     {
+        source->work += ITEM_WORK;
         if (str_eq(json_get_text(yyjson_obj_get(item, "id")), id))
             return item;
     }
     return NULL;
 }
 
-static enum err write_reference(struct json *json, struct shelf *shelf, const char *tenant,
-                                struct str id, struct api_error *error)
+static enum err write_reference(struct json *json, struct source *source, struct str id,
+                                struct api_error *error)
 {
-    yyjson_doc *record = read_record_of(shelf, tenant, id);
-    yyjson_val *root = yyjson_doc_get_root(record);
-    yyjson_val *item = find_item(yyjson_obj_get(yyjson_obj_get(root, "response"), "output"), id);
+    yyjson_val *root = yyjson_doc_get_root(open_record_of(source, id));
+    yyjson_val *output = yyjson_obj_get(yyjson_obj_get(root, "response"), "output");
+    yyjson_val *item = find_item(source, output, id);
 
     if (item == NULL)
-        item = find_item(yyjson_obj_get(root, "input"), id);
-    if (item != NULL)
-        json_value(json, item);
-    yyjson_doc_free(record);
-    return item != NULL
-               ? ERR_OK
-               : api_error_set(error, API_ERROR_NOT_FOUND, "input",
-                               "Item with id '" STR_FMT "' not found. Items of responses with "
-                               "store: false are not kept.",
-                               (int)MIN(id.len, SHELF_ID_BYTES), id.ptr);
+        item = find_item(source, yyjson_obj_get(root, "input"), id);
+    if (item == NULL)
+        return api_error_set(error, API_ERROR_NOT_FOUND, "input",
+                             "Item with id '" STR_FMT "' not found. Items of responses with "
+                             "store: false are not kept.",
+                             (int)MIN(id.len, SHELF_ID_BYTES), id.ptr);
+    json_value(json, item);
+    if (source->work <= REFERENCES_WORK_MAX && json->out->err != ERR_LIMIT)
+        return ERR_OK;
+    return api_error_set(error, API_ERROR_TOO_LARGE, "input",
+                         "'input' refers to items of responses that are too large together. "
+                         "Continue the last response with 'previous_response_id' instead.");
 }
 
-static enum err write_resolved(struct json *json, struct shelf *shelf, const char *tenant,
-                               yyjson_val *body, struct api_error *error)
+static enum err write_resolved(struct json *json, struct source *source, yyjson_val *body,
+                               struct api_error *error)
 {
     static const char *const skip[] = {"input", NULL};
     yyjson_val *item;
@@ -220,8 +250,7 @@ static enum err write_resolved(struct json *json, struct shelf *shelf, const cha
     yyjson_arr_foreach(yyjson_obj_get(body, "input"), i, count, item)
     {
         if (is_reference(item))
-            TRY(write_reference(json, shelf, tenant, json_get_text(yyjson_obj_get(item, "id")),
-                                error));
+            TRY(write_reference(json, source, json_get_text(yyjson_obj_get(item, "id")), error));
         else
             json_value(json, item);
     }
@@ -232,11 +261,13 @@ static enum err write_resolved(struct json *json, struct shelf *shelf, const cha
 static enum err resolve(struct shelf *shelf, const char *tenant, struct gen_request *request,
                         struct api_error *error)
 {
+    struct source source = {.shelf = shelf, .tenant = tenant};
     yyjson_doc *resolved = NULL;
     struct buf text;
-    struct json json = json_begin(&text, CHAIN_BYTES_MAX, '{');
-    enum err err = write_resolved(&json, shelf, tenant, yyjson_doc_get_root(request->body), error);
+    struct json json = json_begin(&text, REFERENCES_BYTES_MAX, '{');
+    enum err err = write_resolved(&json, &source, yyjson_doc_get_root(request->body), error);
 
+    yyjson_doc_free(source.record);
     json_close(&json, '}');
     if (err == ERR_OK)
         err = text.err;

@@ -175,6 +175,107 @@ static void test_items_by_reference(void **state)
     close_place(&place);
 }
 
+/* A response whose input has an item that is not shown to the model. It is large (`item`), or only
+ * the record around it is. */
+static void store_large(struct place *place, bool item, char id[64])
+{
+    struct buf body;
+    char text[200 * 1000];
+
+    memset(text, 'y', sizeof(text));
+    struct json json = json_begin(&body, 1 << 20, '{');
+    json_key_uint(&json, "max_output_tokens", 1);
+    if (!item)
+        json_key_str(&json, "user", (struct str){text, sizeof(text)});
+    json_key_open(&json, "input", '[');
+    json_raw(&json, STR("{\"role\":\"user\",\"content\":\"one\"}"));
+    json_open(&json, '{');
+    json_key_text(&json, "type", "web_search_call");
+    if (item)
+        json_key_str(&json, "action", (struct str){text, sizeof(text)});
+    json_close(&json, '}');
+    json_close(&json, ']');
+    json_close(&json, '}');
+    assert_ok(body.err);
+    yyjson_doc *doc = api_kit_post(&place->kit, RESPONSES, buf_str(&body), 200);
+    snprintf(id, 64, "in_%s_1", json_at(doc, "/id") + strlen("resp_"));
+    yyjson_doc_free(doc);
+    buf_fini(&body);
+}
+
+/* A message, and `count` references that alternate between two items. */
+static yyjson_doc *post_references(struct place *place, size_t count, const char *one,
+                                   const char *other, int status)
+{
+    struct buf body;
+    struct json json = json_begin(&body, 1 << 20, '{');
+
+    json_key_uint(&json, "max_output_tokens", 1);
+    json_key_open(&json, "input", '[');
+    json_raw(&json, STR("{\"role\":\"user\",\"content\":\"two\"}"));
+    for (size_t i = 0; i < count; i++) {
+        json_open(&json, '{');
+        json_key_text(&json, "id", i % 2 ? one : other);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    json_close(&json, '}');
+    assert_ok(body.err);
+    yyjson_doc *doc = api_kit_post(&place->kit, RESPONSES, buf_str(&body), status);
+    buf_fini(&body);
+    return doc;
+}
+
+/* A reference has 60 bytes, what it refers to may have megabytes: reading and writing that again and
+ * again has a limit. (With a record of 40 MB, 100 references kept a worker busy for 40 s.) */
+static void test_references_have_a_cost(void **state)
+{
+    struct place place;
+    char a[64], b[64], large[64];
+
+    (void)state;
+    open_place(&place, FILE_NO, false);
+    store_large(&place, false, a);
+    store_large(&place, false, b);
+    store_large(&place, true, large);
+    yyjson_doc_free(post_references(&place, 2000, a, a, 200)); /* the record is read once */
+    yyjson_doc_free(post_references(&place, 100, a, b, 200));
+    yyjson_doc *refused = post_references(&place, 2000, a, b, 413);
+    assert_string_equal(json_at(refused, "/error/param"), "input");
+    assert_non_null(strstr(json_at(refused, "/error/message"), "previous_response_id"));
+    yyjson_doc_free(refused);
+    yyjson_doc_free(post_references(&place, 100, large, large, 200));
+    yyjson_doc_free(post_references(&place, 400, large, large, 413));
+    close_place(&place);
+}
+
+/* Ids that are looked for in a long input, from its end. */
+static void test_references_to_a_long_input(void **state)
+{
+    struct buf body;
+    struct place place;
+    char id[64];
+
+    (void)state;
+    open_place(&place, FILE_NO, false);
+    struct json json = json_begin(&body, 1 << 20, '{');
+    json_key_uint(&json, "max_output_tokens", 1);
+    json_key_open(&json, "input", '[');
+    json_raw(&json, STR("{\"role\":\"user\",\"content\":\"one\"}"));
+    for (size_t i = 1; i < 8000; i++)
+        json_raw(&json, STR("{\"type\":\"mcp_\"}"));
+    json_close(&json, ']');
+    json_close(&json, '}');
+    assert_ok(body.err);
+    yyjson_doc *doc = api_kit_post(&place.kit, RESPONSES, buf_str(&body), 200);
+    snprintf(id, 64, "in_%s_7999", json_at(doc, "/id") + strlen("resp_"));
+    yyjson_doc_free(doc);
+    buf_fini(&body);
+    yyjson_doc_free(post_references(&place, 100, id, id, 200));
+    yyjson_doc_free(post_references(&place, 8000, id, id, 413));
+    close_place(&place);
+}
+
 /* A reference is good for its tenant only. */
 static void test_i100_items_of_other_tenants(void **state)
 {
@@ -367,7 +468,8 @@ static void test_off(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_items_by_reference), TEST(test_i100_items_of_other_tenants),
+TEST_SUITE(TEST(test_items_by_reference), TEST(test_references_have_a_cost),
+           TEST(test_references_to_a_long_input), TEST(test_i100_items_of_other_tenants),
            TEST(test_a_chain_is_the_conversation_in_full), TEST(test_no_further_input),
            TEST(test_a_stream_is_stored), TEST(test_store_false), TEST(test_items),
            TEST(test_tenants), TEST(test_a_restart), TEST(test_off))
