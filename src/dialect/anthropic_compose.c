@@ -370,6 +370,11 @@ static void write_error(struct json *json, const struct api_error *error, const 
     json_key_open(json, "error", '{');
     json_key_text(json, "type", api_error_anthropic_type(error->kind));
     write_error_message(json, error);
+    if (error->code != NULL) {
+        json_key_open(json, "details", '{');
+        json_key_text(json, "error_code", error->code);
+        json_close(json, '}');
+    }
     json_close(json, '}');
     json_key_text(json, "request_id", request_id);
 }

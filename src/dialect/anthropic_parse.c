@@ -4,9 +4,9 @@
  *
  * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
  * stop_sequences, thinking, output_config (effort, format), output_format, cache_control,
- * diagnostics, context_management; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Features that only
- * Anthropic's servers have and that change the answer (mcp_servers, container) are refused.
- * Everything else (metadata, service_tier, ...) is ignored.
+ * diagnostics, context_management; and, as in the other dialects, cache_salt, prompt_cache_key and
+ * chat_template_kwargs. Features that only Anthropic's servers have and that change the answer
+ * (mcp_servers, thread) are refused. Everything else (metadata, service_tier, ...) is ignored.
  *
  * thinking: `adaptive` and `between_tools` enable thinking, like `enabled` without a budget.
  * `display` is ignored: a client that receives the thought can send it back, and then the prompt of
@@ -299,16 +299,27 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
     return json_read_object(body, "chat_template_kwargs", &request->kwargs);
 }
 
-/* An empty list asks for nothing. */
+/* An empty list asks for nothing. A request that continues a thread has only the new messages. The
+ * SDK's runner of tools asks for threads by itself; at this code it sends the conversation whole. */
 static enum err refuse_features(const struct json_reader *body)
 {
-    static const char *const features[] = {"mcp_servers", "container"};
+    static const struct {
+        const char *key, *why, *code;
+    } features[] = {
+        {"mcp_servers", "tools run on the client only", NULL},
+        {"container", "tools run on the client only", NULL},
+        {"thread", "send the whole conversation", "thread_unsupported_request"},
+        {"compaction", "ask for a summary in a message", NULL},
+    };
 
     for (size_t i = 0; i < COUNT_OF(features); i++) {
-        yyjson_val *value = json_read_get(body, features[i]);
-        if (value != NULL && !(yyjson_is_arr(value) && yyjson_arr_size(value) == 0))
-            return json_read_error_kind(body, API_ERROR_UNSUPPORTED, features[i],
-                                        "is not supported: tools run on the client only");
+        yyjson_val *value = json_read_get(body, features[i].key);
+        if (value == NULL || (yyjson_is_arr(value) && yyjson_arr_size(value) == 0))
+            continue;
+        json_read_error_kind(body, API_ERROR_UNSUPPORTED, features[i].key, "is not supported: %s",
+                             features[i].why);
+        body->error->code = features[i].code;
+        return ERR_INVALID;
     }
     return ERR_OK;
 }

@@ -374,6 +374,23 @@ static void test_errors(void **state)
     }
 }
 
+static void test_code_of_an_error(void **state)
+{
+    struct api_error error;
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, OUT_BYTES);
+    api_error_set(&error, API_ERROR_UNSUPPORTED, "thread", "send it all");
+    error.code = "no_threads";
+    dialect->error(&error, "req_7", &out);
+    assert_string_equal(
+        buf_str(&out),
+        json_quotes("{'type':'error','error':{'type':'invalid_request_error','message':'send it "
+                    "all','details':{'error_code':'no_threads'}},'request_id':'req_7'}"));
+    buf_fini(&out);
+}
+
 /* Agents look for this sentence to know that they must shorten their conversation. */
 static void test_prompt_is_too_long(void **state)
 {
@@ -611,6 +628,7 @@ static void test_every_allocation_fails_once(void **state)
 }
 
 TEST_SUITE(TEST(test_streams), TEST(test_bodies), TEST(test_error_in_a_stream),
-           TEST(test_keepalive), TEST(test_errors), TEST(test_prompt_is_too_long),
-           TEST(test_count_has_the_same_errors), TEST(test_i99_usage_adds_up),
-           TEST(test_random_streams_keep_the_rules), TEST(test_every_allocation_fails_once))
+           TEST(test_keepalive), TEST(test_errors), TEST(test_code_of_an_error),
+           TEST(test_prompt_is_too_long), TEST(test_count_has_the_same_errors),
+           TEST(test_i99_usage_adds_up), TEST(test_random_streams_keep_the_rules),
+           TEST(test_every_allocation_fails_once))

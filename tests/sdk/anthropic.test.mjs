@@ -112,6 +112,17 @@ test('a tool is used, and its result goes back', async () => {
     assert.ok(next.usage.cache_read_input_tokens >= prompt(first.usage), JSON.stringify(next.x_cache));
 });
 
+/* The runner asks for a thread, which would hold the first turn at the server. */
+test('the runner of tools sends the whole conversation', async () => {
+    const run = async () => 'rain';
+    const runner = client.beta.messages.toolRunner({ model, messages, tools: [{ ...tools[0], run }], tool_choice: { type: 'any', disable_parallel_tool_use: true },
+        thinking: { type: 'disabled' }, max_tokens: 1500, max_iterations: 2 });
+    const answers = [];
+    for await (const answer of runner) answers.push(answer);
+    assert.equal(answers.length, 2);
+    assert.ok(prompt(answers[1].usage) >= prompt(answers[0].usage) + answers[0].usage.output_tokens);
+});
+
 test('a tool as a stream', async () => {
     const done = await client.messages.stream({ model, messages, tools, tool_choice: { type: 'tool', name: 'get_weather', disable_parallel_tool_use: true }, thinking: { type: 'disabled' }, max_tokens: 1500 }).finalMessage();
     assert.equal(done.stop_reason, 'tool_use');
