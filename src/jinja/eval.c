@@ -326,9 +326,12 @@ static enum jinja_flow exec_captured_block(struct jinja_run *run, struct jinja_f
         return flow;
     if (node->block.filter != NULL && !apply_filters(run, frame, node->block.filter, &value))
         return FLOW_FAIL;
-    return ok_flow(node->kind == NODE_SET_BLOCK
-                       ? jinja_assign(run, frame, node->block.target, value)
-                       : jinja_write(run, &value));
+    if (node->kind == NODE_SET_BLOCK)
+        return ok_flow(jinja_assign(run, frame, node->block.target, value));
+    return ok_flow(value.kind == JINJA_STR
+                       ? jinja_write(run, &value)
+                       : jinja_fail(run, "a filter block gave %s instead of text",
+                                    jinja_kind_name(value.kind)));
 }
 
 static enum jinja_flow exec_if(struct jinja_run *run, struct jinja_frame *frame,

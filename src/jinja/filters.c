@@ -510,7 +510,8 @@ BUILTIN(filter_round)
     double scale = pow(10, (double)digits), scaled = value * scale;
     if (!isfinite(scaled) || scale == 0)
         return jinja_fail(run, "cannot convert float to integer");
-    *out = jinja_float((ceiling ? ceil(scaled) : floor(scaled)) / scale);
+    /* Python rounds to an integer, which has no -0. */
+    *out = jinja_float(((ceiling ? ceil(scaled) : floor(scaled)) + 0.0) / scale);
     return true;
 }
 

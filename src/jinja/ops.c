@@ -278,23 +278,25 @@ bool jinja_binary(struct jinja_run *run, enum jinja_op op, const struct jinja_va
 
 /* ---- comparisons ---- */
 
-/* -1, 0, 1; 2 if not comparable (NaN). Exact for large integers. */
+enum { NOT_ORDERED = 2 };
+
+/* -1, 0, 1; or NOT_ORDERED (NaN). Exact for large integers. */
 static int compare_numbers(const struct jinja_value *a, const struct jinja_value *b)
 {
     if (a->kind != JINJA_FLOAT && b->kind != JINJA_FLOAT)
         return (a->integer > b->integer) - (a->integer < b->integer);
     if (a->kind == JINJA_FLOAT && b->kind == JINJA_FLOAT) {
         if (isnan(a->number) || isnan(b->number))
-            return 2;
+            return NOT_ORDERED;
         return (a->number > b->number) - (a->number < b->number);
     }
     if (a->kind == JINJA_FLOAT) {
         int flipped = compare_numbers(b, a);
-        return flipped == 2 ? 2 : -flipped;
+        return flipped == NOT_ORDERED ? NOT_ORDERED : -flipped;
     }
     double number = b->number;
     if (isnan(number))
-        return 2;
+        return NOT_ORDERED;
     if (number >= 9223372036854775808.0)
         return -1;
     if (number < -9223372036854775808.0)
@@ -312,8 +314,6 @@ static const char *order_name(enum jinja_op op)
 
 static bool apply_order(enum jinja_op op, int order)
 {
-    if (order == 2)
-        return false;
     return op == OP_LT   ? order < 0
            : op == OP_LE ? order <= 0
            : op == OP_GT ? order > 0
@@ -345,9 +345,10 @@ static bool order_lists(struct jinja_run *run, enum jinja_op op, const struct ji
 static bool order(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
                   const struct jinja_value *b, bool *out)
 {
-    if (jinja_is_number(a) && jinja_is_number(b))
-        *out = apply_order(op, compare_numbers(a, b));
-    else if (a->kind == JINJA_STR && b->kind == JINJA_STR) {
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        int result = compare_numbers(a, b);
+        *out = result != NOT_ORDERED && apply_order(op, result);
+    } else if (a->kind == JINJA_STR && b->kind == JINJA_STR) {
         *out = apply_order(op, str_compare(jinja_text(*a), jinja_text(*b)));
         return jinja_spend(run, MIN(a->len, b->len));
     } else if (jinja_is_seq(a) && a->kind == b->kind)
