@@ -1,6 +1,5 @@
 /*
- * cache_bench.c: what the cache costs beside the bytes that it moves. CSV on stdout, one row a
- * point; `#` lines describe the run.
+ * cache_bench.c: what the cache costs beside the bytes that it moves. One row a point.
  *
  *      hearth bench cache [BLOCKS_MAX]       1,000,000 blocks by default, which takes 3 GB
  *
@@ -162,13 +161,13 @@ static void print_row(const char *part, uint32_t block, size_t blocks, size_t ch
                       struct sample *sample, struct sample *flat)
 {
     double us = sample_percentile(sample, 50);
+    char name[64], ratio[32] = "";
 
-    printf("%s_%" PRIu32 ",%" PRIu32 ",%zu,%zu,%.2f,%.2f,", part, block, block, blocks, children,
-           us, sample_percentile(sample, 99));
+    snprintf(name, sizeof(name), "%s_%" PRIu32, part, block);
     if (flat != NULL)
-        printf("%.2f", us / sample_percentile(flat, 50));
-    printf("\n");
-    fflush(stdout);
+        snprintf(ratio, sizeof(ratio), "%.2f", us / sample_percentile(flat, 50));
+    micro_row(name, "%" PRIu32 ",%zu,%zu,%.2f,%.2f,%s", block, blocks, children, us,
+              sample_percentile(sample, 99), ratio);
 }
 
 /* Makes the tokens of a random prompt anew, so that neither its nodes nor its flat copy are read;
@@ -229,10 +228,10 @@ static void print_memory(const struct corpus *corpus)
 {
     double per_block = (double)index_bytes(corpus->index) / (double)index_nodes(corpus->index);
 
-    printf("# block_tokens %" PRIu32 ": %.0f bytes a block, %.2f times its tokens, %.4f %% of "
-           "rows of %d bytes a token\n",
-           corpus->block, per_block, per_block / (corpus->block * sizeof(int32_t)),
-           100 * per_block / ((double)corpus->block * ROW_BYTES), ROW_BYTES);
+    micro_note("block_tokens %" PRIu32 ": %.0f bytes a block, %.2f times its tokens, %.4f %% of "
+               "rows of %d bytes a token",
+               corpus->block, per_block, per_block / (corpus->block * sizeof(int32_t)),
+               100 * per_block / ((double)corpus->block * ROW_BYTES), ROW_BYTES);
 }
 
 static void bench_corpus(uint32_t block, size_t blocks)
@@ -392,10 +391,10 @@ static void api_print_memory(const struct api *api)
     hearth_get_stats(api->cache, NULL, &stats);
     double books = (double)(stats.bytes_budget - stats.objects * 4096),
            blocks = (double)api->blocks;
-    printf("# %.0f blocks in %" PRIu64
-           " objects: %.0f bytes of books a block, %.4f %% of rows of %d bytes a token\n",
-           blocks, stats.objects, books / blocks, 100 * books / (blocks * API_BLOCK * ROW_BYTES),
-           ROW_BYTES);
+    micro_note("%.0f blocks in %" PRIu64
+               " objects: %.0f bytes of books a block, %.4f %% of rows of %d bytes a token",
+               blocks, stats.objects, books / blocks,
+               100 * books / (blocks * API_BLOCK * ROW_BYTES), ROW_BYTES);
 }
 
 static void api_bench(size_t blocks_max)
@@ -453,9 +452,9 @@ static void api_bench_get(void)
         sample_add(&copy, now_us() - start);
     }
     print_row("api_get", API_BLOCK, GET_OBJECTS, 1, &get, &copy);
-    printf("# %.1f GB/s out of the cache, %.1f GB/s by memcpy\n",
-           (double)bytes / sample_percentile(&get, 50) / 1e3,
-           (double)bytes / sample_percentile(&copy, 50) / 1e3);
+    micro_note("%.1f GB/s out of the cache, %.1f GB/s by memcpy",
+               (double)bytes / sample_percentile(&get, 50) / 1e3,
+               (double)bytes / sample_percentile(&copy, 50) / 1e3);
     hearth_plan_release(&plan);
     api_close(&api);
     mem_free(plain);
@@ -463,11 +462,10 @@ static void api_bench_get(void)
     mem_free(tokens);
 }
 
-int micro_cache(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     size_t blocks_max = argc > 1 ? (size_t)strtoull(argv[1], NULL, 10) : 1000000;
 
-    printf("part,block_tokens,blocks,children,us_p50,us_p99,vs_memcmp\n");
     for (size_t blocks = 10000; blocks <= blocks_max; blocks *= 10)
         bench_corpus(16, blocks);
     for (size_t blocks = 1000; blocks <= blocks_max / 10; blocks *= 10)
@@ -478,3 +476,22 @@ int micro_cache(int argc, char **argv)
     api_bench_get();
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(part, SHEET_TEXT), MICRO_COLUMN(block_tokens, 0), MICRO_COLUMN(blocks, 0),
+    MICRO_COLUMN(children, 0),      MICRO_COLUMN(us_p50, 2),       MICRO_COLUMN(us_p99, 2),
+    MICRO_COLUMN(vs_memcmp, 2),
+};
+
+const struct micro micro_cache = {
+    .name = "cache",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.kind = PLOT_LINES,
+             .title = "microseconds over blocks held",
+             .series = "part",
+             .x = "blocks",
+             .y = "us_p50",
+             .logarithmic = true},
+    .run = run_bench,
+};

@@ -186,12 +186,11 @@ static void report(struct bench *bench)
     struct window beside = median_of(bench->beside, NULL, bench->windows);
     struct window ratio = median_of(bench->beside, bench->alone, bench->windows);
 
-    printf("# %d windows of %d tokens, %.1f GiB stored\n", bench->windows, TOKENS,
-           (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
-    printf("what,wall_ms_per_token,cpu_ms_per_token,wall_ratio,cpu_ratio\n");
-    printf("alone,%.3f,%.3f,,\n", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
-    printf("beside,%.3f,%.3f,%.3f,%.3f\n", beside.wall_s * 1e3 / TOKENS,
-           beside.cpu_s * 1e3 / TOKENS, ratio.wall_s, ratio.cpu_s);
+    micro_note("%d windows of %d tokens, %.1f GiB stored", bench->windows, TOKENS,
+               (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
+    micro_row("alone", "%.3f,%.3f,,", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
+    micro_row("beside", "%.3f,%.3f,%.3f,%.3f", beside.wall_s * 1e3 / TOKENS,
+              beside.cpu_s * 1e3 / TOKENS, ratio.wall_s, ratio.cpu_s);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -202,7 +201,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int micro_decode(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     static struct bench bench;
     uint64_t mib = argc > 2 ? strtoull(argv[2], NULL, 10) : 512;
@@ -226,3 +225,19 @@ int micro_decode(int argc, char **argv)
     nftw(bench.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(what, SHEET_TEXT),    MICRO_COLUMN(wall_ms_per_token, 3),
+    MICRO_COLUMN(cpu_ms_per_token, 3), MICRO_COLUMN(wall_ratio, 3),
+    MICRO_COLUMN(cpu_ratio, 3),
+};
+
+const struct micro micro_decode = {
+    .name = "decode",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "decoding alone and beside writes to disk, ms per token",
+             .labels = {"what"},
+             .values = {"wall_ms_per_token", "cpu_ms_per_token"}},
+    .run = run_bench,
+};

@@ -9,7 +9,7 @@
  *      *_cpu                    processor time of this process, which is more reliable on a busy
  *                               machine
  *
- * CSV, one row per point, the best of TURNS turns; `ratio` of set and get is to theirs, that of the
+ * One row per point, the best of TURNS turns; `ratio` of set and get is to theirs, that of the
  * tier to memcpy. The server is started here, on loopback and without persistence: valkey-server and
  * valkey-benchmark of PATH or of .deps/fleet (`tools/deps.sh --fleet`).
  *
@@ -255,20 +255,21 @@ static void print_points(const struct bench *bench, const double *best, const do
                   [PUT_TIER] = {"put_tier", MEMCPY},
                   [GET_TIER] = {"get_tier", MEMCPY},
                   [MEMCPY] = {"memcpy", MEMCPY}};
+    char cpu[32];
 
-    printf("what,count,value,unit,ratio\n");
     for (int i = 0; i < POINTS; i++) {
         bool parts = i < PUT_TIER;
         double bytes = parts ? (double)bench->requests * VALUE_BYTES : OBJECT_BYTES;
         unsigned count = parts ? bench->requests : 1;
-        printf("%s,%u,%.3f,GB/s,%.3f\n", points[i].name, count, bytes / best[i] / 1e9,
-               best[points[i].than] / best[i]);
+        micro_row(points[i].name, "%u,%.3f,GB/s,%.3f", count, bytes / best[i] / 1e9,
+                  best[points[i].than] / best[i]);
+        snprintf(cpu, sizeof(cpu), "%s_cpu", points[i].name);
         if (i >= SET)
-            printf("%s_cpu,%u,%.3f,s/GB,\n", points[i].name, count, best_cpu[i] / (bytes / 1e9));
+            micro_row(cpu, "%u,%.3f,s/GB,", count, best_cpu[i] / (bytes / 1e9));
     }
 }
 
-int micro_fleet(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     static struct bench bench;
     double best[POINTS], best_cpu[POINTS];
@@ -310,3 +311,18 @@ int micro_fleet(int argc, char **argv)
     mem_free(bench.dst);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(what, SHEET_TEXT), MICRO_COLUMN(count, 0), MICRO_COLUMN(value, 3),
+    MICRO_COLUMN(unit, SHEET_TEXT), MICRO_COLUMN(ratio, 3),
+};
+
+const struct micro micro_fleet = {
+    .name = "fleet",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "a shared store beside valkey-benchmark",
+             .labels = {"what"},
+             .values = {"ratio"}},
+    .run = run_bench,
+};

@@ -87,10 +87,10 @@ static bool measure(const char *name, const struct jinja *tmpl, uint64_t compile
     }
     if (ok) {
         qsort(times, ROUNDS, sizeof(times[0]), compare_u64);
-        printf("%s,%zu,%.0f,%.0f,%.0f\n", name, text.len, (double)compile_ns / 1e3,
-               (double)times[ROUNDS / 2] / 1e3, (double)times[0] / 1e3);
+        micro_row(name, "%zu,%.0f,%.0f,%.0f", text.len, (double)compile_ns / 1e3,
+                  (double)times[ROUNDS / 2] / 1e3, (double)times[0] / 1e3);
     } else {
-        printf("# %s: %s\n", name, error.message);
+        micro_note("%s: %s", name, error.message);
     }
     buf_fini(&text);
     arena_fini(&arena);
@@ -109,7 +109,7 @@ static void bench(const char *name, struct str source)
     if (err == ERR_OK)
         measure(name, tmpl, compile_ns);
     else
-        printf("# %s: %s\n", name, error.message);
+        micro_note("%s: %s", name, error.message);
     jinja_destroy(&tmpl);
 }
 
@@ -126,10 +126,9 @@ static const char own[] =
     "{{- '<|im_end|>\n' -}}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}";
 
-int micro_jinja(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
-    printf("# %d messages of %d bytes\n", MESSAGES, MESSAGE_BYTES);
-    printf("template,output_bytes,compile_us,render_us_median,render_us_best\n");
+    micro_note("%d messages of %d bytes", MESSAGES, MESSAGE_BYTES);
     if (argc == 1)
         bench("own", STR(own));
     for (int i = 1; i < argc; i++) {
@@ -146,3 +145,20 @@ int micro_jinja(int argc, char **argv)
     }
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(template, SHEET_TEXT), MICRO_COLUMN(output_bytes, 0),
+    MICRO_COLUMN(compile_us, 0),        MICRO_COLUMN(render_us_median, 0),
+    MICRO_COLUMN(render_us_best, 0),
+};
+
+const struct micro micro_jinja = {
+    .name = "jinja",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "rendering 200 messages, microseconds",
+             .labels = {"template"},
+             .values = {"compile_us", "render_us_median"},
+             .logarithmic = true},
+    .run = run_bench,
+};

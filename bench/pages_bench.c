@@ -1,7 +1,7 @@
 /*
  * pages_bench.c: what memory for objects costs: pages.h on its own, and beside a plain memcpy.
  *
- * CSV, one row per point. All rows of one size are measured in turns within one run, the best of
+ * One row per point. All rows of one size are measured in turns within one run, the best of
  * the turns is printed: the ratio to memcpy is then a property of the code, not of what else the
  * machine did.
  *
@@ -98,8 +98,8 @@ static void bench_copies(uint64_t bytes)
         for (size_t r = 0; r < COUNT_OF(runs); r++)
             best[r] = MIN(best[r], seconds(runs[r].run, &bench));
     for (size_t r = 0; r < COUNT_OF(runs); r++)
-        printf("%s,%llu,%.2f,GB/s,%.2f\n", runs[r].name, (unsigned long long)bytes,
-               (double)(bench.count * bytes) / best[r] / 1e9, best[0] / best[r]);
+        micro_row(runs[r].name, "%llu,%.2f,GB/s,%.2f", (unsigned long long)bytes,
+                  (double)(bench.count * bytes) / best[r] / 1e9, best[0] / best[r]);
     pages_destroy(&bench.pages);
     mem_free(bench.objects);
     mem_free(bench.src);
@@ -129,23 +129,37 @@ static void bench_pages(uint64_t bytes)
         *slot = *slot ? NULL : pages_alloc(pages, bytes / 2 + (random >> 40) % bytes);
     }
     double took = (double)(clock_mono_ns(clock_real()) - start) / 1e9;
-    printf("alloc_free,%llu,%.2f,Mops/s,\n", (unsigned long long)bytes, ROUNDS / took / 1e6);
+    micro_row("alloc_free", "%llu,%.2f,Mops/s,", (unsigned long long)bytes, ROUNDS / took / 1e6);
     for (int i = 0; i < OTHERS; i++)
         if (others[i] != NULL)
             pages_free(pages, others[i]);
     pages_destroy(&pages);
 }
 
-int micro_pages(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     static const uint64_t sizes[] = {64 << 10, 1 << 20, 8 << 20, 28 << 20};
 
     (void)argc;
     (void)argv;
-    printf("what,bytes,value,unit,of_memcpy\n");
     bench_pages(16 << 10);
     bench_pages(1 << 20);
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         bench_copies(sizes[i]);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(what, SHEET_TEXT), MICRO_COLUMN(bytes, 0),     MICRO_COLUMN(value, 2),
+    MICRO_COLUMN(unit, SHEET_TEXT), MICRO_COLUMN(of_memcpy, 2),
+};
+
+const struct micro micro_pages = {
+    .name = "pages",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "memory for objects beside memcpy",
+             .labels = {"what", "bytes"},
+             .values = {"of_memcpy"}},
+    .run = run_bench,
+};

@@ -8,7 +8,7 @@
  * small, so that it takes seconds: what is measured is moving state. What capture takes of a real
  * prefill is seen with a preset (qwen3-0.6b).
  *
- * CSV on stdout: one row per model and object size; ratios are to memcpy; capture is
+ * One row per model and object size; ratios are to memcpy; capture is
  * the time of the export in percent of the prefill's. Each figure is the best of several rounds: what the code can
  * do, not what the neighbours of this machine were doing.
  */
@@ -161,13 +161,12 @@ static void bench_model(const char *name, const char *path)
     }
     for (uint32_t size = 256; size <= TOKENS && facts->rows_bytes_per_token > 0; size *= 4) {
         struct times times = move(&bench, size);
-        printf("%s,%u,%.1f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.0f,%.1f\n", name, size,
-               (double)times.bytes / 1e6, (double)times.bytes / 1e9 / times.memcpy_s,
-               (double)times.bytes / 1e9 / times.export_s,
-               (double)times.bytes / 1e9 / times.import_s, times.memcpy_s / times.export_s,
-               times.memcpy_s / times.import_s, times.memcpy_s / times.checked_s,
-               TOKENS / prefill_s, 100 * times.export_s / prefill_s);
-        fflush(stdout);
+        micro_row(name, "%u,%.1f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.0f,%.1f", size,
+                  (double)times.bytes / 1e6, (double)times.bytes / 1e9 / times.memcpy_s,
+                  (double)times.bytes / 1e9 / times.export_s,
+                  (double)times.bytes / 1e9 / times.import_s, times.memcpy_s / times.export_s,
+                  times.memcpy_s / times.import_s, times.memcpy_s / times.checked_s,
+                  TOKENS / prefill_s, 100 * times.export_s / prefill_s);
     }
     engine_seq_release(bench.engine, &bench.seq);
     host_memory_free(bench.memory, NULL);
@@ -237,14 +236,35 @@ void micro_each_model(int argc, char **argv, micro_model_fn *fn)
         with_model(wides[i].name, wides[i].family, &wides[i].shape, fn);
 }
 
-int micro_state(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
-    printf("# export and import in GB/s beside memcpy of the same bytes; capture: the share of a "
-           "prefill of %d tokens that exporting its state takes\n",
-           TOKENS);
-    printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_"
-           "to_memcpy,checked_import_to_memcpy,"
-           "prefill_tok_s,capture_percent\n");
+    micro_note("export and import in GB/s beside memcpy of the same bytes; capture: the share of a "
+               "prefill of %d tokens that exporting its state takes",
+               TOKENS);
     micro_each_model(argc, argv, bench_model);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(model, SHEET_TEXT),
+    MICRO_COLUMN(tokens_per_object, 0),
+    MICRO_COLUMN(mb, 1),
+    MICRO_COLUMN(memcpy_gb_s, 2),
+    MICRO_COLUMN(export_gb_s, 2),
+    MICRO_COLUMN(import_gb_s, 2),
+    MICRO_COLUMN(export_to_memcpy, 2),
+    MICRO_COLUMN(import_to_memcpy, 2),
+    MICRO_COLUMN(checked_import_to_memcpy, 2),
+    MICRO_COLUMN(prefill_tok_s, 0),
+    MICRO_COLUMN(capture_percent, 1),
+};
+
+const struct micro micro_state = {
+    .name = "state",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "moving state: bandwidth beside memcpy of the same bytes",
+             .labels = {"model", "tokens_per_object"},
+             .values = {"export_to_memcpy", "import_to_memcpy", "checked_import_to_memcpy"}},
+    .run = run_bench,
+};

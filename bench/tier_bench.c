@@ -13,7 +13,7 @@
  *      recover       opening a directory of OBJECTS small objects, with the catalogue and without
  *                    it; seconds in `value`
  *
- * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio`
+ * One row per point, the best of TURNS turns, in turns with what it is compared with; `ratio`
  * is to the plain run. All write runs end with fsync of every file, so that what is measured is the
  * disk, not the page cache.
  *
@@ -218,13 +218,16 @@ static void bench_bytes(struct bench *bench, uint64_t mib)
             best_cpu[r] = MIN(best_cpu[r], cpu);
         }
     for (size_t r = 0; r < COUNT_OF(runs); r++)
-        printf("%s,%llu,%.3f,GB/s,%.2f\n", runs[r].name, (unsigned long long)bench->count,
-               (double)(bench->count * OBJECT_BYTES) / best[r] / 1e9,
-               best[r / PER_DIRECTION * PER_DIRECTION] / best[r]);
-    for (size_t r = 0; r < COUNT_OF(runs); r++)
-        printf("%s_cpu,%llu,%.3f,s/GB,%.2f\n", runs[r].name, (unsigned long long)bench->count,
-               best_cpu[r] / ((double)(bench->count * OBJECT_BYTES) / 1e9),
-               best_cpu[r / PER_DIRECTION * PER_DIRECTION] / best_cpu[r]);
+        micro_row(runs[r].name, "%llu,%.3f,GB/s,%.2f", (unsigned long long)bench->count,
+                  (double)(bench->count * OBJECT_BYTES) / best[r] / 1e9,
+                  best[r / PER_DIRECTION * PER_DIRECTION] / best[r]);
+    for (size_t r = 0; r < COUNT_OF(runs); r++) {
+        char cpu[32];
+        snprintf(cpu, sizeof(cpu), "%s_cpu", runs[r].name);
+        micro_row(cpu, "%llu,%.3f,s/GB,%.2f", (unsigned long long)bench->count,
+                  best_cpu[r] / ((double)(bench->count * OBJECT_BYTES) / 1e9),
+                  best_cpu[r / PER_DIRECTION * PER_DIRECTION] / best_cpu[r]);
+    }
     tier_close(&bench->clear);
     tier_close(&bench->sealed);
     mem_free(bench->data);
@@ -280,12 +283,12 @@ static void bench_recover(struct bench *bench, uint64_t objects)
             best_each = MIN(best_each, (double)(end - opened) / 1e9);
             tier_close(&tier);
         }
-        printf("recover%s_open,%llu,%.3f,s,\n", without ? "_files" : "",
-               (unsigned long long)objects, best_open);
-        printf("recover%s_each,%llu,%.3f,s,\n", without ? "_files" : "",
-               (unsigned long long)objects, best_each);
-        printf("recover%s_cpu,%llu,%.3f,s,\n", without ? "_files" : "", (unsigned long long)objects,
-               best_cpu);
+        micro_row(without ? "recover_files_open" : "recover_open", "%llu,%.3f,s,",
+                  (unsigned long long)objects, best_open);
+        micro_row(without ? "recover_files_each" : "recover_each", "%llu,%.3f,s,",
+                  (unsigned long long)objects, best_each);
+        micro_row(without ? "recover_files_cpu" : "recover_cpu", "%llu,%.3f,s,",
+                  (unsigned long long)objects, best_cpu);
     }
 }
 
@@ -297,7 +300,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int micro_tier(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     struct bench bench = {0};
 
@@ -306,9 +309,21 @@ int micro_tier(int argc, char **argv)
         perror("tier_bench");
         return 1;
     }
-    printf("what,count,value,unit,ratio\n");
     bench_bytes(&bench, argc > 2 ? strtoull(argv[2], NULL, 10) : 512);
     bench_recover(&bench, argc > 3 ? strtoull(argv[3], NULL, 10) : 100000);
     nftw(bench.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(what, SHEET_TEXT), MICRO_COLUMN(count, 0), MICRO_COLUMN(value, 3),
+    MICRO_COLUMN(unit, SHEET_TEXT), MICRO_COLUMN(ratio, 2),
+};
+
+const struct micro micro_tier = {
+    .name = "tier",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "the SSD tier beside plain files", .labels = {"what"}, .values = {"ratio"}},
+    .run = run_bench,
+};

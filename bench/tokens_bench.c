@@ -3,7 +3,7 @@
  * later, beside libllama's own call for the whole text. Takes a model file, or makes a small one
  * (its tokenizer has 777 tokens, so its texts have more of them).
  *
- * csv: one row per way; times in us, the median and the best of the rounds. `render` is the
+ * One row per way; times in us, the median and the best of the rounds. `render` is the
  * template, `whole` is libllama alone; the ratio is that of the median to the median of `whole`.
  */
 #include <stdio.h>
@@ -155,8 +155,9 @@ static void print_row(struct bench *b, const char *name, uint64_t times[ROUNDS],
     uint64_t median = times[ROUNDS / 2];
     if (b->baseline_ns == 0)
         b->baseline_ns = median;
-    printf("%s,%zu,%zu,%zu,%.0f,%.0f,%.4f\n", name, facts[0], facts[1], facts[2],
-           (double)median / 1e3, (double)times[0] / 1e3, (double)median / (double)b->baseline_ns);
+    micro_row(name, "%zu,%zu,%zu,%.0f,%.0f,%.4f", facts[0], facts[1], facts[2],
+              (double)median / 1e3, (double)times[0] / 1e3,
+              (double)median / (double)b->baseline_ns);
 }
 
 static void bench_whole(struct bench *b, const struct chat_text *text)
@@ -265,14 +266,13 @@ static void setup(struct bench *b, const char *path)
     gen_request_init(&b->request, ARENA_BYTES, NULL);
 }
 
-int micro_tokens(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     struct bench b = {0};
 
     setup(&b, argc > 1 ? argv[1] : NULL);
-    printf("# %s, %u tokens in the vocabulary\n", engine_facts(b.engine)->name,
-           engine_facts(b.engine)->vocab);
-    printf("way,bytes,tokens,tokenized,us_median,us_best,to_whole\n");
+    micro_note("%s, %u tokens in the vocabulary", engine_facts(b.engine)->name,
+               engine_facts(b.engine)->vocab);
     bench_all(&b);
     gen_request_fini(&b.request);
     mem_free(b.ids);
@@ -282,3 +282,20 @@ int micro_tokens(int argc, char **argv)
     engine_close(&b.engine);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(way, SHEET_TEXT), MICRO_COLUMN(bytes, 0),     MICRO_COLUMN(tokens, 0),
+    MICRO_COLUMN(tokenized, 0),    MICRO_COLUMN(us_median, 0), MICRO_COLUMN(us_best, 0),
+    MICRO_COLUMN(to_whole, 4),
+};
+
+const struct micro micro_tokens = {
+    .name = "tokens",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "a conversation as tokens, microseconds",
+             .labels = {"way"},
+             .values = {"us_median", "us_best"},
+             .logarithmic = true},
+    .run = run_bench,
+};

@@ -9,7 +9,7 @@
  * the worst case of decoding; a real share is seen with a preset (qwen3-0.6b). Both engines are
  * loaded at once; rounds alternate, so that the neighbours of this machine disturb both alike.
  *
- * CSV on stdout: one row per model. A ratio is that of worker to in-process, of the best that
+ * One row per model. A ratio is that of worker to in-process, of the best that
  * either did: above 1 the worker is slower per token, or faster per byte. Processor time (cpu) is
  * that of both processes; a trip is a call that does nothing. `shared` is memory that both
  * processes see (the cache's), `staged` any other.
@@ -237,17 +237,15 @@ static void print_row(const struct side *in, const struct side *out)
 {
     double gb = (double)in->bytes / 1e9;
 
-    printf("%s,%u,%.1f,%.4f,%.4f,%.1f", bench_name, engine_facts(in->engine)->vocab,
-           1 / in->decode.wall_s, out->decode.wall_s / in->decode.wall_s,
-           out->decode.cpu_s / in->decode.cpu_s, out->trip_s * 1e6);
-    printf(",%.1f,%.2f,%.3f,%.3f,%.3f,%.3f", gb * 1e3, gb / in->import[0].wall_s,
-           in->import[0].wall_s / out->import[0].wall_s, in->import[0].cpu_s / out->import[0].cpu_s,
-           in->import[1].wall_s / out->import[1].wall_s,
-           in->import[1].cpu_s / out->import[1].cpu_s);
-    printf(",%.2f,%.3f,%.3f\n", gb / in->export[0].wall_s,
-           in->export[0].wall_s / out->export[0].wall_s,
-           in->export[0].cpu_s / out->export[0].cpu_s);
-    fflush(stdout);
+    micro_row(
+        bench_name, "%u,%.1f,%.4f,%.4f,%.1f,%.1f,%.2f,%.3f,%.3f,%.3f,%.3f,%.2f,%.3f,%.3f",
+        engine_facts(in->engine)->vocab, 1 / in->decode.wall_s,
+        out->decode.wall_s / in->decode.wall_s, out->decode.cpu_s / in->decode.cpu_s,
+        out->trip_s * 1e6, gb * 1e3, gb / in->import[0].wall_s,
+        in->import[0].wall_s / out->import[0].wall_s, in->import[0].cpu_s / out->import[0].cpu_s,
+        in->import[1].wall_s / out->import[1].wall_s, in->import[1].cpu_s / out->import[1].cpu_s,
+        gb / in->export[0].wall_s, in->export[0].wall_s / out->export[0].wall_s,
+        in->export[0].cpu_s / out->export[0].cpu_s);
 }
 
 static void bench_model(const char *name, const char *path)
@@ -277,17 +275,41 @@ static void read_number(const char *variable, unsigned *value)
         *value = (unsigned)number;
 }
 
-int micro_worker(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
-    printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects "
-           "of %d\n",
-           rounds, TOKENS, TOKENS, OBJECT);
-    printf(
-        "model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,"
-        "restore_ratio,restore_cpu_ratio,"
-        "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
+    micro_note("best of %u rounds; decode after %d tokens, one thread; state of %d tokens in "
+               "objects of %d",
+               rounds, TOKENS, TOKENS, OBJECT);
     micro_each_model(argc, argv, bench_model);
     return 0;
 }
+
+static const struct sheet_column columns[] = {
+    MICRO_COLUMN(model, SHEET_TEXT),
+    MICRO_COLUMN(vocab, 0),
+    MICRO_COLUMN(decode_tok_s, 1),
+    MICRO_COLUMN(decode_time_ratio, 4),
+    MICRO_COLUMN(decode_cpu_ratio, 4),
+    MICRO_COLUMN(trip_us, 1),
+    MICRO_COLUMN(mb, 1),
+    MICRO_COLUMN(restore_gb_s, 2),
+    MICRO_COLUMN(restore_ratio, 3),
+    MICRO_COLUMN(restore_cpu_ratio, 3),
+    MICRO_COLUMN(restore_staged_ratio, 3),
+    MICRO_COLUMN(restore_staged_cpu_ratio, 3),
+    MICRO_COLUMN(store_gb_s, 2),
+    MICRO_COLUMN(store_ratio, 3),
+    MICRO_COLUMN(store_cpu_ratio, 3),
+};
+
+const struct micro micro_worker = {
+    .name = "worker",
+    .columns = columns,
+    .columns_count = COUNT_OF(columns),
+    .plot = {.title = "an engine in a child process, relative to one in this process",
+             .labels = {"model"},
+             .values = {"decode_time_ratio", "restore_ratio", "store_ratio"}},
+    .run = run_bench,
+};

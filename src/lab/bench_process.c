@@ -21,7 +21,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/sysinfo.h"
-#include "lab/micro.h"
 
 enum { PROC_BYTES_MAX = 16 << 20, WALK_FILES = 16, PAUSE_MS = 5 };
 
@@ -222,16 +221,11 @@ bool process_own_path(char *out, size_t size)
 
 /* ---- scratch ---- */
 
-static const char *temp_dir(void)
+const char *process_temp_dir(void)
 {
     const char *folder = getenv("TMPDIR");
 
     return folder != NULL && folder[0] != '\0' ? folder : "/tmp";
-}
-
-void micro_path(char out[MICRO_PATH_BYTES], const char *name)
-{
-    snprintf(out, MICRO_PATH_BYTES, "%s/%s.gguf", temp_dir(), name);
 }
 
 int process_lock(bool wait, bool *busy)
@@ -243,7 +237,7 @@ int process_lock(bool wait, bool *busy)
     int fd = -1;
 
     *busy = false;
-    snprintf(path, sizeof(path), "%s/hearth-bench-%u.lock", temp_dir(), (unsigned)getuid());
+    snprintf(path, sizeof(path), "%s/hearth-bench-%u.lock", process_temp_dir(), (unsigned)getuid());
     if (file_open_at(fs, AT_FDCWD, path, O_RDWR | O_CREAT, 0600, &fd, &info) != ERR_OK)
         return -1;
     enum err err;
@@ -298,7 +292,7 @@ bool process_make_scratch(char *out, size_t size, bool keep)
 {
     int ends[2]; /* ours stays open until this process ends */
 
-    snprintf(out, size, "%s/hearth.XXXXXX", temp_dir());
+    snprintf(out, size, "%s/hearth.XXXXXX", process_temp_dir());
     if (mkdtemp(out) == NULL)
         return false;
     if (!keep && pipe2(ends, O_CLOEXEC) == 0) {

@@ -53,7 +53,8 @@ bool process_own_path(char *out, size_t size);
 int process_lock(bool wait, bool *busy);
 void process_unlock(int lock); /* a no-op on -1 */
 
-/* A new folder below $TMPDIR or /tmp; and everything in it gone again. Unless `keep`, a child removes
- * what is left of it when this process ends, however it ends. */
+const char *process_temp_dir(void); /* $TMPDIR or /tmp */
+/* A new folder below it; and everything in it gone again. Unless `keep`, a child removes what is
+ * left of it when this process ends, however it ends. */
 bool process_make_scratch(char *out, size_t size, bool keep);
 void process_remove_tree(const char *path);

@@ -14,7 +14,6 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "base/str.h"
 
 struct buf;
 struct sheet;
@@ -38,9 +37,6 @@ struct sheet_column {
 
 /* The columns must outlive it. */
 struct sheet *sheet_create(const struct sheet_column *columns, size_t count);
-/* Parses text as written by sheet_write_csv: notes, names, rows of as many fields. A column is
- * numeric when all of its fields are. ERR_INVALID with the number of the line. */
-enum err sheet_read_csv(struct sheet **sheet, struct str text, struct errinfo *info) NODISCARD;
 void sheet_destroy(struct sheet **sheet);
 
 /* A line of the head: what was measured, with what, on which machine. */

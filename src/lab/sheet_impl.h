@@ -21,8 +21,7 @@ struct sheet_fact {
 struct sheet {
     const struct sheet_column *columns;
     size_t columns_count;
-    struct sheet_column *columns_own; /* of a sheet that was read; NULL = the caller's */
-    struct sheet_cell *cells;         /* row by row */
+    struct sheet_cell *cells; /* row by row */
     size_t count, capacity;
     struct sheet_fact *facts;
     size_t facts_count, facts_capacity;
