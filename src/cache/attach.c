@@ -36,9 +36,12 @@ static int error_of(enum err err)
     }
 }
 
-static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
+static struct tier_ssd_options to_tier(struct hearth_cache *cache,
                                        const struct hearth_ssd_options *options)
 {
+    lock_enter(&cache->lock);
+    uint64_t cap = cache->budget.cap;
+    lock_leave(&cache->lock);
     return (struct tier_ssd_options){
         .path = options->path,
         .key = cache->key,
@@ -51,7 +54,7 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .read_only = options->read_only,
         /* Objects waiting to be written cannot leave memory, so a paused writer may hold back
          * only a part of it. */
-        .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
+        .rest_bytes_max = MIN(cap / REST_PART, REST_BYTES_MAX),
         .fs = cache->fs,
         .clock = cache->clock,
         .log = cache->disk_log,
@@ -269,8 +272,8 @@ static void fill_ram(const struct hearth_cache *cache, const struct hearth_stats
     const struct tier_counts *counts = &cache->tiers[HEARTH_TIER_RAM].counts;
 
     stats->state = HEARTH_STATE_OK;
-    stats->used = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
-    stats->cap = budget_cap(cache->budget);
+    stats->used = pages_bytes_held(cache->pages) + cache->meta_budget.used;
+    stats->cap = cache->budget.cap;
     stats->stores = sum->stores;
     stats->evictions = counts->evictions;
     stats->errors = counts->errors;

@@ -274,16 +274,6 @@ static struct hearth_options take_options(const struct hearth_options *options)
     return mine;
 }
 
-static budget_owner add_owner(struct budget *budget, const char *name, uint64_t share)
-{
-    budget_owner owner = -1;
-    enum err err = budget_add_owner(budget, name, share, &owner, NULL);
-
-    assert(err == ERR_OK);
-    (void)err;
-    return owner;
-}
-
 /* The part of the cap for metadata. Rows of a block are some MiB and its metadata about 1 KiB,
  * so a small part is plenty, unless a slower tier holds thousands of times as much as memory
  * does. */
@@ -300,18 +290,13 @@ static void set_books(struct hearth_cache *cache, uint64_t cap)
 {
     uint64_t books = books_part(cache, cap);
 
-    budget_set_cap(cache->meta_budget, books);
-    budget_set_share(cache->meta_budget, cache->requests_owner, books / 4);
+    cache->meta_budget.cap = books;
+    budget_set_share(&cache->meta_budget, &cache->requests, books / 4);
 }
 
 static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
 {
-    cache->budget = budget_create(cap);
-    cache->owner_index = add_owner(cache->budget, "index", 0);
-    cache->owner_common = add_owner(cache->budget, "common", 0);
-    cache->meta_budget = budget_create(0);
-    cache->books_owner = add_owner(cache->meta_budget, "books", 0);
-    cache->requests_owner = add_owner(cache->meta_budget, "requests", 0);
+    cache->budget.cap = cap;
     set_books(cache, cap);
 }
 
@@ -408,9 +393,8 @@ void hearth_close(struct hearth_cache **out)
     heap_fini(&cache->heap);
     heap_fini(&cache->heap_slow);
     pages_destroy(&cache->pages);
-    budget_destroy(&cache->budget); /* aborts when bytes are still charged */
-    budget_release(cache->meta_budget, cache->books_owner, cache->places * ledger_place_bytes());
-    budget_destroy(&cache->meta_budget);
+    budget_release(&cache->meta_budget, &cache->books, cache->places * ledger_place_bytes());
+    assert(cache->budget.used == 0 && cache->meta_budget.used == 0);
     events_destroy(&cache->events);
     reuse_destroy(&cache->reuse);
     cond_fini(&cache->changed);
@@ -464,9 +448,9 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
     else
         LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
             add_held(each, &stats);
-    stats.bytes_budget = budget_used(cache->budget);
-    stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
-    stats.bytes_cap = budget_cap(cache->budget);
+    stats.bytes_budget = cache->budget.used;
+    stats.bytes_memory = pages_bytes_held(cache->pages) + cache->meta_budget.used;
+    stats.bytes_cap = cache->budget.cap;
     stats.tail_bytes_max = space == NULL || space_sliceable(space) ? cache->tail_bytes_max : 0;
     lock_leave(&cache->lock);
     stats.struct_size = size;
@@ -567,7 +551,7 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
-    budget_set_cap(cache->budget, ram_bytes);
+    cache->budget.cap = ram_bytes;
     set_books(cache, ram_bytes);
     space_fit_shares(cache);
     room_shrink(cache, &deferred);

@@ -41,11 +41,11 @@
 #include <hearth/hearth.h>
 
 #include "base/attr.h"
-#include "base/budget.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "cache/budget.h"
 #include "cache/events.h"
 #include "cache/heap.h"
 #include "cache/index.h"
@@ -64,7 +64,6 @@ enum {
     /* keys of evicted blocks, to distinguish "evicted" from "never seen" */
     CACHE_GHOSTS = 4096,
     CACHE_EVENTS = 4096,
-    CACHE_TENANTS_MAX = 48, /* with their own ledger line; the others share one */
     CACHE_TENANT_BYTES = 64,
     CACHE_TOKENS_MAX = 1 << 26,
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
@@ -93,10 +92,10 @@ struct hearth_space {
     struct list snapshots; /* in memory; and their bytes */
     uint64_t snapshot_bytes;
     uint64_t index_charged; /* charged to the ledger for the tree */
-    budget_owner owner;
-    uint64_t charged;  /* charged to the ledger for its objects: data, records, reservations */
+    /* of cache->budget, for its objects: data, records, reservations; its share is what the cap
+     * allows now of `promised` */
+    struct budget_line line;
     uint64_t promised; /* of memory, when it was opened */
-    uint64_t share;    /* of that, what the cap allows now */
     /* bytes of each slower tier that are reserved for this space */
     uint64_t slow_shares[HEARTH_TIER_COUNT];
     bool dormant;   /* recovered from a tier and not opened yet: model and tenant are unknown */
@@ -177,17 +176,16 @@ struct hearth_cache {
     size_t records GUARDED_BY(lock); /* of all spaces; each has a slot in the heaps */
     /* high-water mark of `records`: tables never shrink */
     size_t places GUARDED_BY(lock);
-    uint64_t shares GUARDED_BY(lock);   /* of all spaces together */
-    uint64_t books GUARDED_BY(lock);    /* charged to the ledger for trees and spaces */
-    uint64_t requests GUARDED_BY(lock); /* charged to meta_budget for plans and stores */
-    bool closing GUARDED_BY(lock);      /* slower tiers keep their objects */
+    bool closing GUARDED_BY(lock); /* slower tiers keep their objects */
     struct list spaces GUARDED_BY(lock);
-    struct budget *budget; /* the ledger: objects and trees, by owner; its cap is the cache's */
-    budget_owner owner_index, owner_common;
-    /* the part of the cap outside the arenas: trees, records, requests; see room.c */
-    struct budget *meta_budget;
-    budget_owner books_owner, requests_owner;
-    uint64_t books_bytes; /* as configured; 0 = derived from the cap */
+    /* the ledger: objects, in a line of each space, and trees; its cap is the cache's */
+    struct budget budget GUARDED_BY(lock);
+    struct budget_line trees GUARDED_BY(lock); /* and spaces */
+    /* the part of the cap outside the arenas; see room.c */
+    struct budget meta_budget GUARDED_BY(lock);
+    struct budget_line books GUARDED_BY(lock);    /* trees, spaces, records */
+    struct budget_line requests GUARDED_BY(lock); /* plans and stores */
+    uint64_t books_bytes;                         /* as configured; 0 = derived from the cap */
     struct pages *pages;
     struct events *events;
     struct cache_tier tiers[HEARTH_TIER_COUNT]; /* by level */

@@ -32,7 +32,7 @@ void ledger_unrecord(struct hearth_space *space)
     assert(space->records > 0 && space->cache->records > 0);
     space->records--;
     space->cache->records--;
-    budget_release(space->cache->meta_budget, space->cache->books_owner, sizeof(struct object));
+    budget_release(&space->cache->meta_budget, &space->cache->books, sizeof(struct object));
 }
 
 /* The cost of one more record. Slots are kept for the next object and charged once. */
@@ -48,7 +48,7 @@ bool ledger_record(struct hearth_space *space, struct deferred *deferred)
     if (!heap_reserve(&cache->heap, cache->records + 1) ||
         !heap_reserve(&cache->heap_slow, cache->records + 1))
         return false;
-    while (!budget_try_reserve(cache->meta_budget, cache->books_owner, next_record_bytes(cache)))
+    while (!budget_try_reserve(&cache->meta_budget, &cache->books, next_record_bytes(cache)))
         if (!room_forget_one(cache, space, deferred))
             return false;
     cache->places += cache->records == cache->places;
@@ -72,7 +72,7 @@ uint64_t ledger_data_bytes(const struct object *object)
 /* The most that a space can get, once every other tenant is reduced to its share. */
 static uint64_t most(const struct hearth_cache *cache, uint64_t share)
 {
-    uint64_t cap = budget_cap(cache->budget), others = cache->shares - share;
+    uint64_t cap = cache->budget.cap, others = cache->budget.shares - share;
 
     return cap > others ? cap - others : 0;
 }
@@ -82,29 +82,26 @@ bool ledger_reserve(struct hearth_space *space, uint64_t bytes, struct deferred 
     struct hearth_cache *cache = space->cache;
 
     lock_assert_held(&cache->lock);
-    if (bytes > most(cache, space->share))
+    if (bytes > most(cache, space->line.share))
         return false; /* would not fit even into an empty cache: evict nothing for it */
-    while (!budget_try_reserve(cache->budget, space->owner, bytes))
+    while (!budget_try_reserve(&cache->budget, &space->line, bytes))
         if (!room_evict_one(cache, space, deferred))
             return false;
-    space->charged += bytes;
     return true;
 }
 
 void ledger_release(struct hearth_space *space, uint64_t bytes)
 {
-    assert(space->charged >= bytes);
-    space->charged -= bytes;
-    budget_release(space->cache->budget, space->owner, bytes);
+    budget_release(&space->cache->budget, &space->line, bytes);
 }
 
 /* Charges bytes to the metadata part. */
-static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_t bytes,
+static bool reserve_part(struct hearth_cache *cache, struct budget_line *line, uint64_t bytes,
                          struct deferred *deferred)
 {
-    if (bytes > budget_cap(cache->meta_budget))
+    if (bytes > cache->meta_budget.cap)
         return false; /* can never fit: evict nothing for it */
-    while (!budget_try_reserve(cache->meta_budget, owner, bytes))
+    while (!budget_try_reserve(&cache->meta_budget, line, bytes))
         if (!room_forget_one(cache, NULL, deferred))
             return false;
     return true;
@@ -116,41 +113,32 @@ bool ledger_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct def
     if (bytes > most(cache, 0))
         return false;
     /* Trees of objects in memory may grow further: they shrink with them. */
-    while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
+    while (!budget_try_reserve(&cache->budget, &cache->trees, bytes))
         if (!room_evict_one(cache, NULL, deferred) && !room_forget_slow(cache, deferred))
             return false;
-    if (!reserve_part(cache, cache->books_owner, bytes, deferred)) {
-        budget_release(cache->budget, cache->owner_index, bytes);
-        return false;
-    }
-    cache->books += bytes;
-    return true;
+    if (reserve_part(cache, &cache->books, bytes, deferred))
+        return true;
+    budget_release(&cache->budget, &cache->trees, bytes);
+    return false;
 }
 
 void ledger_release_books(struct hearth_cache *cache, uint64_t bytes)
 {
     lock_assert_held(&cache->lock);
-    assert(cache->books >= bytes);
-    cache->books -= bytes;
-    budget_release(cache->budget, cache->owner_index, bytes);
-    budget_release(cache->meta_budget, cache->books_owner, bytes);
+    budget_release(&cache->budget, &cache->trees, bytes);
+    budget_release(&cache->meta_budget, &cache->books, bytes);
 }
 
 bool ledger_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
     lock_assert_held(&cache->lock);
-    if (!reserve_part(cache, cache->requests_owner, bytes, deferred))
-        return false;
-    cache->requests += bytes;
-    return true;
+    return reserve_part(cache, &cache->requests, bytes, deferred);
 }
 
 void ledger_release_request(struct hearth_cache *cache, uint64_t bytes)
 {
     lock_assert_held(&cache->lock);
-    assert(cache->requests >= bytes);
-    cache->requests -= bytes;
-    budget_release(cache->meta_budget, cache->requests_owner, bytes);
+    budget_release(&cache->meta_budget, &cache->requests, bytes);
 }
 
 /* The most that the tree will grow by: the missing nodes, and its path array. */

@@ -508,7 +508,7 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
         return false;
     if (wish->keep_slow && owner != wish->space && in_slow_share(object))
         return false;
-    return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
+    return !wish->keep_shares || owner == wish->space || owner->line.used > owner->line.share;
 }
 
 /* Expected rates change as objects grow older, but slowly: all are computed again after a time that
@@ -530,7 +530,7 @@ static void renew(struct hearth_cache *cache, struct heap *heap, uint64_t now)
 
 bool room_is_full(const struct hearth_space *space, uint64_t bytes)
 {
-    return budget_used(space->cache->budget) + bytes > budget_cap(space->cache->budget);
+    return space->cache->budget.used + bytes > space->cache->budget.cap;
 }
 
 bool room_declines(const struct object *piece)
@@ -541,7 +541,7 @@ bool room_declines(const struct object *piece)
 
     lock_assert_held(&cache->lock);
     if (cache->policy != POLICY_EXPECTED_REUSE || piece->keep_until_ns > now ||
-        space->charged < space->share)
+        space->line.used < space->line.share)
         return false;
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         if (cache->tiers[level].tier != NULL)
@@ -648,11 +648,11 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
     struct wish any = {NULL, false, false, false};
 
     lock_assert_held(&cache->lock);
-    while (budget_excess(cache->budget) > 0)
+    while (budget_excess(&cache->budget) > 0)
         if (!room_evict_one(cache, NULL, deferred) &&
             !evict_first(cache, &cache->heap, &any, evict, deferred) &&
             !room_forget_slow(cache, deferred))
             return; /* the rest is leased or pinned, and is evicted on release */
-    while (budget_excess(cache->meta_budget) > 0 && room_forget_one(cache, NULL, deferred))
+    while (budget_excess(&cache->meta_budget) > 0 && room_forget_one(cache, NULL, deferred))
         ;
 }

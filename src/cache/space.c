@@ -93,11 +93,10 @@ void space_remove(struct hearth_space *space)
     struct hearth_cache *cache = space->cache;
 
     lock_assert_held(&cache->lock);
-    assert(space->opens == 0 && space->objects == 0 && space->records == 0 && space->charged == 0);
+    assert(space->opens == 0 && space->objects == 0 && space->records == 0);
+    assert(space->line.used == 0);
     list_remove(&cache->spaces, &space->link);
-    if (space->owner != cache->owner_common)
-        budget_remove_owner(cache->budget, space->owner);
-    cache->shares -= space->share;
+    budget_set_share(&cache->budget, &space->line, 0);
     cache_add_stats(&cache->stats, &space->stats);
     ledger_release_books(cache, space->index_charged + sizeof(*space));
 }
@@ -158,43 +157,17 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
     return NULL;
 }
 
-/* Gives the space a ledger line; the common one when there are too many, unless a share is
- * requested: a share must never be promised in vain. */
-static bool own(struct hearth_space *space, uint64_t share)
-{
-    struct hearth_cache *cache = space->cache;
-    budget_owner owner = -1;
-
-    if ((cache->spaces.count >= CACHE_TENANTS_MAX && share == 0) ||
-        budget_add_owner(cache->budget, space->tenant[0] ? space->tenant : "space", share, &owner,
-                         NULL) != ERR_OK) {
-        if (share > 0)
-            return false;
-        owner = cache->owner_common;
-    }
-    budget_move(cache->budget, space->owner, owner, space->charged);
-    space->owner = owner;
-    space->promised = space->share = share;
-    cache->shares += share;
-    return true;
-}
-
 void space_fit_shares(struct hearth_cache *cache)
 {
-    uint64_t cap = budget_cap(cache->budget), most = cap - cap / REST_PART, promised = 0;
+    uint64_t cap = cache->budget.cap, most = cap - cap / REST_PART, promised = 0;
 
     lock_assert_held(&cache->lock);
     LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
         promised += space->promised;
     double part = promised > most ? (double)most / (double)promised : 1;
-    cache->shares = 0;
-    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link) {
-        if (space->promised == 0)
-            continue; /* it may have no ledger line */
-        space->share = part < 1 ? (uint64_t)(part * (double)space->promised) : space->promised;
-        budget_set_share(cache->budget, space->owner, space->share);
-        cache->shares += space->share;
-    }
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
+        budget_set_share(&cache->budget, &space->line,
+                         part < 1 ? (uint64_t)(part * (double)space->promised) : space->promised);
 }
 
 struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key,
@@ -214,7 +187,6 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     space->key = *key;
     space->dormant = true;
     space->index_charged = bytes;
-    space->owner = cache->owner_common;
     index_on_change(space->index, room_on_change, cache);
     list_init(&space->all);
     list_init(&space->tails);
@@ -228,8 +200,9 @@ static bool wake(struct hearth_space *space, const struct hearth_model *model, c
                  uint64_t share)
 {
     snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
-    if (!own(space, share))
+    if (!budget_try_share(&space->cache->budget, &space->line, share))
         return false;
+    space->promised = share;
     space->model = *model;
     space->dormant = false;
     return true;

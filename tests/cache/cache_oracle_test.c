@@ -352,8 +352,10 @@ static bool turned_away(const struct world *world, int error, struct seen *seen)
         return false;
     assert_int_equal(error, HEARTH_ERROR_MEMORY);
     assert_false(world->complete);
-    assert_true(budget_available(world->cache->meta_budget, world->cache->requests_owner) <
-                request_bytes_max());
+    lock_enter(&world->cache->lock);
+    uint64_t available = budget_available(&world->cache->meta_budget, &world->cache->requests);
+    lock_leave(&world->cache->lock);
+    assert_true(available < request_bytes_max());
     seen->turned_away++;
     return true;
 }
@@ -778,11 +780,20 @@ static void check_counts(const struct world *world, size_t space)
     assert_int_equal(tiers, stats.tokens_reused);
 }
 
+static struct budget budget_of(const struct world *world)
+{
+    lock_enter(&world->cache->lock);
+    struct budget budget = world->cache->budget;
+    lock_leave(&world->cache->lock);
+    return budget;
+}
+
 /* The cap may be exceeded only because it was lowered below the leased, pinned or moving bytes,
  * and never by more than before. */
 static void check_budget(struct world *world)
 {
-    uint64_t used = budget_used(world->cache->budget), cap = budget_cap(world->cache->budget);
+    struct budget budget = budget_of(world);
+    uint64_t used = budget.used, cap = budget.cap;
     bool excused = world->pinned || world->holding;
 
     for (size_t i = 0; i < PLANS; i++)
@@ -903,7 +914,7 @@ static void close_world(struct world *world, struct seen *seen)
 static void run_round(struct world *world, uint64_t seed, struct seen *seen)
 {
     open_world(world, seed);
-    world->used = budget_used(world->cache->budget);
+    world->used = budget_of(world).used;
     for (int i = 0; i < ROUND_STEPS && world->records_count < RECORDS_MAX; i++) {
         step(world, seen);
         check_budget(world);

@@ -253,7 +253,7 @@ static void test_i100_a_flood_leaves_the_shares_of_others(void **state)
     flood(&quiet, 10, 40);
     flood(&loud, 400, 200);
     check(&kit);
-    assert_true(quiet.space->charged <= 128 * 1024 && quiet.space->charged > 100 * 1024);
+    assert_true(quiet.space->line.used <= 128 * 1024 && quiet.space->line.used > 100 * 1024);
     hearth_space_close(&quiet.space);
     hearth_space_close(&loud.space);
     kit_close(&kit);

@@ -275,28 +275,28 @@ void cache_check(struct hearth_cache *cache)
         space_each_object(space, check_object, &check);
         assert(check.objects == space->objects && check.objects <= space->records);
         /* the rest is reserved, or dropped and still leased */
-        assert(check.bytes <= space->charged);
+        assert(check.bytes <= space->line.used);
         for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
             assert(check.held[tier] <= space->held[tier]);
         assert(space->index_charged == index_bytes(space->index));
         check_tails(space);
         books += space->index_charged + sizeof(*space);
-        charged += space->charged;
-        shares += space->share;
+        charged += space->line.used;
+        shares += space->line.share;
         records += space->records;
         in_heaps += check.in_heaps;
     }
-    assert(records == cache->records && shares == cache->shares);
+    assert(records == cache->records && shares == cache->budget.shares);
     assert(in_heaps == cache->heap.count + cache->heap_slow.count);
     check_expiring(cache);
     for (int level = 0; level < HEARTH_TIER_COUNT; level++) {
         list_check(&cache->tiers[level].declined);
         assert(cache->tiers[level].declined.count <= CACHE_DECLINED_MAX);
     }
-    assert(books == cache->books);
-    assert(books + charged == budget_used(cache->budget));
-    assert(books + cache->requests + records * sizeof(struct object) +
+    assert(books == cache->trees.used);
+    assert(books + charged == cache->budget.used);
+    assert(books + cache->requests.used + records * sizeof(struct object) +
                cache->places * ledger_place_bytes() ==
-           budget_used(cache->meta_budget));
+           cache->meta_budget.used);
     lock_leave(&cache->lock);
 }
