@@ -8,6 +8,7 @@
 #   banned            unsafe calls anywhere; raw memory, files and threads outside src/base
 #   format            clang-format would lay a line out differently (checked where clang-format 14 is installed)
 #   words             a text that users read has a phrase of the list in CONTRIBUTING.md
+#   width             a line of prose in a page is longer than 100 columns
 #   function-length   more than 70 lines, from the first line of the signature to the closing brace
 #   file-length       .c above 1200, .h above 300 lines
 #   typedef           no typedef hides a struct or a union
@@ -60,6 +61,20 @@ check_words() {
         grep -rnEi --include='*.[ch]' "\"([^\"]*[^A-Za-z\"])?$odd" src include 2>/dev/null || true
         grep -rnEi --include='*.js' "'([^']*[^A-Za-z'])?$odd" web 2>/dev/null || true
     } | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
+}
+
+# Prose of the pages. Tables, fenced and indented examples, and what has no blank to break at are left alone.
+check_width() {
+    for place in ./*.md docs/*.md docs/*/*.md examples/*.md; do
+        [ ! -e "$place" ] || awk -v place="${place#./}" '
+            /^ *```/ { fenced = !fenced; next }
+            { begins = blank; blank = $0 ~ /^ *$/ }
+            begins && /^    / { example = 1 }
+            !/^    / { example = 0 }
+            !fenced && !example && length($0) > 100 && /[^ ] [^ ]/ && !/^(\||#|!\[)/ {
+                print place ":" NR ": width: prose has 100 columns at most"
+            }' "$place"
+    done
 }
 
 status=0
@@ -673,7 +688,7 @@ END {
         printf "lint: %d failed\n", failures
     exit failures ? 1 : 0
 }' || status=$?
-found=$(check_words; check_format)
+found=$(check_words; check_width; check_format)
 if [ -n "$found" ]; then
     printf '%s\n' "$found"
     status=1

@@ -35,6 +35,7 @@ test_invariants_that_tests_name
 test_invariants_that_do_not_exist
 test_lock_ranks_are_documented
 test_measures
+test_prose_has_100_columns
 test_odd_words_in_texts_for_users
 '
 
@@ -510,6 +511,15 @@ test_lock_ranks_are_documented() {
     expect 'src/base/lock.h:3: lock-rank' 'src/base/lock.h:4: lock-rank'
 }
 
+test_prose_has_100_columns() {
+    line=$(printf ' word%.0s' $(seq 25))
+    line=${line# }
+    printf '# Page\n\n%s\n\n- %s\n' "$line" "$line" | put docs/page.md
+    printf '%s\n' "$line" | put README.md
+    # Tables and examples are as wide as they must be.
+    printf '| %s |\n\n```\n%s\n```\n\n- an item\n\n      %s\n' "$line" "$line" "$line" | put docs/decisions/001-a.md
+    expect 'README.md:1: width' 'docs/page.md:3: width' 'docs/page.md:5: width'
+}
 test_odd_words_in_texts_for_users() {
     put_clean base/a
     printf '/* nobody reads this */\nconst char *x = "nobody is there";\n' | put src/base/a.c
