@@ -11,7 +11,7 @@ import { differenceInWords, reasonHelp, reasonTitle, renewBar, renewLegend } fro
 
 const NAMES = { user: 'You', assistant: 'Answer', tool: 'Tool result' };
 const ENDS = {
-    length: 'Ended at the longest answer that is allowed (settings).', stopped: 'Stopped.', interrupted: 'The answer was interrupted.', error: 'The answer failed.',
+    length: 'The answer reached the longest length that the settings allow.', stopped: 'Stopped.', interrupted: 'The answer was interrupted.', error: 'The answer failed.',
 };
 
 const BUTTONS = {

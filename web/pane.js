@@ -108,7 +108,7 @@ function makeComposer() {
     const file = h('input', { type: 'file', accept: 'image/*', multiple: true, class: 'hidden', 'aria-label': 'Pictures', tabindex: '-1' });
     const form = h('form', { class: 'composer' }, h('div', { class: 'pictures' }), area, file,
         h('div', { class: 'composer-row' }, iconButton('attach', 'Attach a picture', { class: 'quiet round attach', hidden: true }),
-            h('span', { class: 'muted hint' }, 'Enter sends, Shift+Enter begins a line'),
+            h('span', { class: 'muted hint' }, 'Enter sends, Shift+Enter starts a new line'),
             h('button', { class: 'primary round send', type: 'submit', 'aria-label': 'Send', title: 'Send' }, icon('send')),
             h('button', { class: 'primary round stop', type: 'button', 'data-do': 'stop', 'aria-label': 'Stop', title: 'Stop (Escape)', hidden: true }, icon('stop'))));
     const grow = () => {

@@ -523,7 +523,7 @@ enum err admin_need_cache(const struct call *call, struct api_error *error)
     if (call->api->options.cache)
         return ERR_OK;
     return api_error_set(error, API_ERROR_UNSUPPORTED, NULL,
-                         "This server keeps nothing: it was started with --no-cache.");
+                         "The cache is off: the server was started with --no-cache.");
 }
 
 enum err admin_cache_error(struct api_error *error, int hearth_error, const char *param)

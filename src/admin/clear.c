@@ -107,9 +107,9 @@ static void clear_scope(struct clearing *clearing, struct api *api, const struct
 
     if (scope->model.len > 0 && pool_view(pool, pool_find(pool, scope->model, true), &view) &&
         view.state != POOL_READY)
-        note_failure(
-            clearing, scope->model,
-            "It is not loaded, and what it left cannot be told from the rest: load it first.");
+        note_failure(clearing, scope->model,
+                     "The model is not loaded, so its state cannot be told from that of others: "
+                     "load it first.");
     admin_each_space(api, scope, clear_space, clearing);
 }
 

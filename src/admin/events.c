@@ -49,8 +49,10 @@ void endpoint_admin_events(const struct loop_request *req)
     }
     /* Checked before the stream's head says 200; all readers arrive on this thread. */
     if (feed_readers(feed) >= FEED_READERS_MAX || api_is_draining(req->api)) {
-        api_error_set(&error, API_ERROR_BUSY, NULL,
-                      "Too many read the events (%d), or the server ends.", FEED_READERS_MAX);
+        api_error_set(
+            &error, API_ERROR_BUSY, NULL,
+            "The events have too many readers (at most %d), or the server is shutting down.",
+            FEED_READERS_MAX);
         error.retry_after_s = 2;
         loop_fail(req, &error);
         return;

@@ -51,7 +51,8 @@ static enum err read_path(const struct call *call, const struct json_reader *bod
             "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
     snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->files, STR_ARG(name));
     if (check_place(options, path, fresh) != ERR_OK)
-        return json_read_error(body, "path", fresh ? "is no folder" : "is no folder that is there");
+        return json_read_error(body, "path",
+                               fresh ? "is not a folder" : "does not exist, or is not a folder");
     return ERR_OK;
 }
 

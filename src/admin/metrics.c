@@ -470,7 +470,7 @@ void stats_write_memory(const struct memory_view *view, struct buf *out)
     static const char name[] = "hearth_memory_level";
 
     write_fields(view, memory_fields, COUNT_OF(memory_fields), out);
-    write_head(out, name, "Pressure: 1 at the level that it has.", true);
+    write_head(out, name, "Memory pressure: 1 for the current level.", true);
     for (int level = 0; level < GUARD_LEVEL_COUNT; level++)
         buf_appendf(out, "%s{level=\"%s\"} %d\n", name, guard_level_name((enum guard_level)level),
                     level == (int)view->level);

@@ -234,7 +234,7 @@ static enum err read_inspection(struct inspection *at, struct api_error *error)
     if (at->tokens && !admin_of(call->api)->options.show_text)
         return api_error_set(
             error, API_ERROR_PERMISSION, "tokens",
-            "Tokens are what people wrote: start the server with --admin-show-text to see them.");
+            "Tokens reveal prompts: start the server with --admin-show-text to see them.");
     return ERR_OK;
 }
 

@@ -141,13 +141,14 @@ static enum err continue_file(struct record *record, uint64_t size, const struct
     uint64_t end;
 
     if (size < head->len || head->len > sizeof(found))
-        return err_set(info, ERR_INVALID, "%s: is no record that can be continued", record->path);
+        return err_set(info, ERR_INVALID, "%s: is not a record that can be continued",
+                       record->path);
     TRY(file_read_at(record->fs, record->fd, found, head->len, 0, info));
     if (memcmp(found, head->data, head->len) != 0)
-        return err_set(
-            info, ERR_INVALID,
-            "%s: is no record of this installation with blocks of %u tokens; take another file",
-            record->path, record->block_tokens);
+        return err_set(info, ERR_INVALID,
+                       "%s: is not a record of this installation with blocks of %u tokens; choose "
+                       "another file",
+                       record->path, record->block_tokens);
     TRY(find_end(record, size, &end, info));
     TRY(file_truncate(record->fs, record->fd, end, info));
     atomic_store(&record->end, end);

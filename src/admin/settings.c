@@ -378,7 +378,8 @@ void admin_restore_settings(struct admin *admin, struct api *api)
         return;
     yyjson_doc *doc = err == ERR_OK ? yyjson_read(data, len, 0) : NULL;
     if (!yyjson_is_obj(yyjson_doc_get_root(doc)))
-        LOG_WARN(admin->log, "api", "the kept settings cannot be read: they are as configured",
+        LOG_WARN(admin->log, "api",
+                 "the saved settings cannot be read: the configured ones are used",
                  LOG_STR("file", file_name));
     for (int id = 0; id < ADMIN_SETTINGS; id++)
         restore(admin, api, (enum setting_id)id,

@@ -112,5 +112,5 @@ enum err media_file_read(const char *dir, struct str url, size_t max, struct are
     if (err == ERR_OK || err == ERR_LIMIT || (arena->err != ERR_OK && err == arena->err))
         return err;
     return err_set(info, ERR_INVALID,
-                   "is no file below the folder of --media-path (links are not followed)");
+                   "is not a file below the folder of --media-path (links are not followed)");
 }

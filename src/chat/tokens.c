@@ -189,7 +189,8 @@ static enum err check_stopped(struct walk *walk)
     if (walk->caller->stopped == NULL || !walk->caller->stopped(walk->caller->arg))
         return ERR_OK;
     atomic_fetch_add_explicit(&walk->tokens->stopped, 1, memory_order_relaxed);
-    return err_set(walk->info, ERR_CANCELLED, "the client has left while its text was tokenized");
+    return err_set(walk->info, ERR_CANCELLED,
+                   "the client disconnected while its text was tokenized");
 }
 
 /* ---- parts of a piece ---- */

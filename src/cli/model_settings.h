@@ -90,7 +90,7 @@ extern const char *const model_settings_layers[]; /* auto, all */
      .commas = true, \
      .help = "LoRA adapters to apply: FILE or FILE=SCALE, separated by commas."}, \
     {"mmproj", 0, OPTION_TEXT, offsetof(type, field.projector), .value = "FILE", .alias = "mm", \
-     .help = "Projector of a model that sees pictures: a GGUF file."}, \
+     .help = "Projector of a model that can see pictures: a GGUF file."}, \
     {"image-min-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_min), .value = "N", \
      .max = 1u << 16, .help = "Minimum tokens per picture; 0 = as the projector says."}, \
     {"image-max-tokens", 0, OPTION_UINT, offsetof(type, field.picture_tokens_max), .value = "N", \

@@ -404,8 +404,8 @@ static enum cli_exit check_policies(const struct replay *replay)
 
     for (size_t i = 0; replay->options->compare && i < policies->count; i++)
         if (strcmp(policies->items[i], SIM_OPT) == 0)
-            return cli_usage_error(replay->cli, "opt knows no snapshots: name other policies with "
-                                                "--policy");
+            return cli_usage_error(
+                replay->cli, "opt does not support snapshots: choose other policies with --policy");
     for (size_t i = 0; i < policies->count; i++)
         if (strcmp(policies->items[i], SIM_OPT) != 0 && !policy_find(policies->items[i], &policy))
             return cli_usage_error(replay->cli, "there is no policy \"%s\"", policies->items[i]);

@@ -68,7 +68,7 @@ static enum err parse(struct request_file *file, struct errinfo *info)
         return ERR_OK;
     file->doc = yyjson_read_opts(file->text, file->len, 0, NULL, &error);
     return file->doc != NULL ? ERR_OK
-                             : err_set(info, ERR_INVALID, "%s is no JSON: %s at byte %zu",
+                             : err_set(info, ERR_INVALID, "%s is not JSON: %s at byte %zu",
                                        file->name, error.msg, error.pos);
 }
 

@@ -404,8 +404,8 @@ static bool take_command(struct chat *chat, struct str line, bool *end)
         begin(chat, str_trim(rest));
         fprintf(chat->cli->err, "a new conversation with this system prompt\n");
     } else {
-        fprintf(chat->cli->err, "/system TEXT  begin anew with a system prompt\n"
-                                "/clear        begin anew\n"
+        fprintf(chat->cli->err, "/system TEXT  start again with this system prompt\n"
+                                "/clear        start a new conversation\n"
                                 "/bye          end (or Ctrl-D)\n"
                                 "Ctrl-C stops an answer. A line that ends in \\ is continued.\n");
     }

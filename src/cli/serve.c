@@ -217,7 +217,7 @@ static const struct option_desc options_table[] = {
     {"draft-max", 0, OPTION_UINT, AT(model.draft_max), .value = "N", .max = DRAFT_TOKENS_MAX,
      .help = "Maximum tokens that the draft model guesses at a time; 0 = as many as pay."},
     {"draft-min", 0, OPTION_UINT, AT(model.draft_min), .value = "N", .max = DRAFT_TOKENS_MAX,
-     .help = "Fewer guesses of the draft model are not used."},
+     .help = "Minimum tokens of a draft of the draft model; shorter ones are not used."},
     {"rpc", 0, OPTION_TEXT, AT(model.rpc), .value = "HOST:PORT,...",
      .help = "Split the model over these machines, which run `hearth worker`; implies --isolate."},
     {"fault", 0, OPTION_ENUM, AT(drill), .value = "NAME", .initial = "none", .names = drill_names,

@@ -141,8 +141,7 @@ static enum err read_bias_object(const struct json_reader *body, yyjson_val *obj
     yyjson_obj_foreach(object, i, count, key, value)
     {
         if (!str_to_u64(json_get_text(key), &token))
-            return json_read_error(body, "logit_bias",
-                                   "must have ids of tokens as names: texts are not taken");
+            return json_read_error(body, "logit_bias", "must have token ids as names, not text");
         TRY(set_bias(body, token, value, &biases[i]));
     }
     return ERR_OK;
@@ -158,9 +157,8 @@ static enum err read_bias_list(const struct json_reader *body, yyjson_val *list,
     {
         yyjson_val *token = yyjson_arr_get_first(pair);
         if (yyjson_arr_size(pair) != 2 || !yyjson_is_uint(token))
-            return json_read_error(
-                body, "logit_bias",
-                "must be a list of [token id, number] pairs: texts are not taken");
+            return json_read_error(body, "logit_bias",
+                                   "must be a list of [token id, number] pairs, not text");
         TRY(set_bias(body, yyjson_get_uint(token), yyjson_arr_get_last(pair), &biases[i]));
     }
     return ERR_OK;

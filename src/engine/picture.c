@@ -64,8 +64,8 @@ enum err picture_create(const struct engine *engine, struct str file, struct pic
     *out = NULL;
     if (!engine->facts.images || engine->ops->read_picture == NULL)
         return err_set(info, ERR_UNSUPPORTED,
-                       "this model takes text only. To send pictures, load a model that sees, with "
-                       "its projector: --mmproj FILE");
+                       "this model takes text only. To send pictures, load a model that can see, "
+                       "with its projector: --mmproj FILE");
     return engine->ops->read_picture(engine, file, out, info);
 }
 

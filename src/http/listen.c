@@ -61,8 +61,10 @@ enum err http_listen_tcp(uv_tcp_t *handle, const char *host, uint16_t port, uv_c
     char what[128];
 
     if (!parse_address(host, port, &address))
-        return err_set(info, ERR_INVALID,
-                       "'%s' is no address to listen on; 127.0.0.1, 0.0.0.0 and ::1 are", host);
+        return err_set(
+            info, ERR_INVALID,
+            "'%s' is not an address to listen on; use 127.0.0.1, 0.0.0.0 or ::1, for example",
+            host);
     snprintf(what, sizeof(what), "%s port %u", host, port);
     int rc = uv_tcp_bind(handle, (const struct sockaddr *)&address, 0);
     if (rc == 0)

@@ -118,7 +118,8 @@ static const struct metric_desc counters[] = {
                             .help = "Requests refused before they reached a handler.",
                             .label = "problem", .values = problem_names},
     [HTTP_STAT_DISCONNECTS] = {"hearth_http_disconnects_total", METRIC_COUNTER, NULL,
-                               .help = "Clients that left before their answer was complete."},
+                               .help =
+                                   "Clients that disconnected before their answer was complete."},
 };
 
 struct metric_set *http_stats_create(void)

@@ -122,7 +122,7 @@ static void test_nothing_else(void **state)
         const char *url = i < COUNT_OF(names) ? names[i] : outside[i - COUNT_OF(names)];
         if (read_url(dir, url, &file, &info) != ERR_INVALID)
             fail_msg("%s", url);
-        assert_non_null(strstr(info.text, "is no file below the folder of --media-path"));
+        assert_non_null(strstr(info.text, "is not a file below the folder of --media-path"));
     }
     assert_err(read_url(dir, "file://large.png", &file, &info), ERR_LIMIT);
     assert_err(read_url(NULL, "file://inner/c.png", &file, &info), ERR_UNSUPPORTED);

@@ -214,7 +214,7 @@ test_mistakes() {
     printf '{"messages": [}' >bad.json
     cache probe bad.json --url http://127.0.0.1:1
     expect_status 2
-    expect_err 'bad.json is no JSON'
+    expect_err 'bad.json is not JSON'
     cache pin abc --dir .
     expect_status 2
     expect_err 'pin needs a running server'

@@ -84,7 +84,7 @@ test_hybrids_show_snapshots_and_the_best() {
     expect_out 'lru-tail, dense '
     run "$HEARTH" replay trace.jsonl --compare-snapshots
     expect_status 2
-    expect_err 'opt knows no snapshots'
+    expect_err 'opt does not support snapshots'
 }
 
 test_a_model_file_says_what_state_costs() {
@@ -202,7 +202,7 @@ test_a_record_goes_on_and_ends() {
     expect_status 0
     run "$HEARTH" serve m.gguf --port 0 -c 512 --ssd-dir none --state-dir "$PWD/state" --record rec.jsonl --record-block 4
     expect_status 1
-    expect_err '--record: rec.jsonl: is no record of this installation with blocks of 4 tokens; take another file'
+    expect_err '--record: rec.jsonl: is not a record of this installation with blocks of 4 tokens; choose another file'
 }
 
 suite_main "$@"
