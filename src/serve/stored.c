@@ -379,29 +379,43 @@ static enum err read_params(struct call *call, struct list_params *params, struc
                              "'limit' must be a whole number from 1 to %d", LIST_MAX);
     TRY(call_query(call, "order", &order, error));
     params->ascending = str_eq(order, STR("asc"));
+    if (order.len > 0 && !params->ascending && !str_eq(order, STR("desc")))
+        return api_error_set(error, API_ERROR_INVALID, "order", "'order' must be asc or desc");
     return call_query(call, "after", &params->after, error);
 }
 
-/* As in OpenAI's lists, the content of a message is a list of parts. */
-static void write_item(struct json *json, yyjson_val *item)
+static void write_content(struct json *json, yyjson_val *item)
 {
-    static const char *const skip[] = {"content", "type", NULL};
     yyjson_val *content = yyjson_obj_get(item, "content");
+    bool assistant = yyjson_equals_str(yyjson_obj_get(item, "role"), "assistant");
 
+    json_key(json, "content");
     if (!yyjson_is_str(content)) {
-        json_value(json, item);
+        json_value(json, content);
         return;
     }
-    bool assistant = yyjson_equals_str(yyjson_obj_get(item, "role"), "assistant");
-    json_open(json, '{');
-    json_members(json, item, skip);
-    json_key_text(json, "type", "message");
-    json_key_open(json, "content", '[');
+    json_open(json, '[');
     json_open(json, '{');
     json_key_text(json, "type", assistant ? "output_text" : "input_text");
     json_key_str(json, "text", json_get_text(content));
     json_close(json, '}');
     json_close(json, ']');
+}
+
+/* As in OpenAI's lists, a message has its type, and a list of parts as its content. */
+static void write_item(struct json *json, yyjson_val *item)
+{
+    static const char *const skip[] = {"content", "type", NULL};
+    struct str type = json_get_text(yyjson_obj_get(item, "type"));
+
+    if (type.len > 0 && !str_eq(type, STR("message"))) {
+        json_value(json, item);
+        return;
+    }
+    json_open(json, '{');
+    json_members(json, item, skip);
+    json_key_text(json, "type", "message");
+    write_content(json, item);
     json_close(json, '}');
 }
 

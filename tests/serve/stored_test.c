@@ -382,6 +382,8 @@ static void test_items(void **state)
     doc = api_kit_get(&place.kit, path, 200);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/data")), 1);
     assert_string_equal(json_at(doc, "/first_id"), "mine");
+    assert_string_equal(json_at(doc, "/data/0/type"), "message"); /* was sent in the short form */
+    assert_string_equal(json_at(doc, "/data/0/content/0/text"), "b");
     assert_false(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/has_more")));
     yyjson_doc_free(doc);
     snprintf(path, sizeof(path), RESPONSES "/%s/input_items", two); /* the newest first */
@@ -389,6 +391,8 @@ static void test_items(void **state)
     assert_string_equal(json_at(doc, "/data/0/id"), "mine");
     yyjson_doc_free(doc);
     snprintf(path, sizeof(path), RESPONSES "/%s/input_items?limit=0", two);
+    yyjson_doc_free(api_kit_get(&place.kit, path, 400));
+    snprintf(path, sizeof(path), RESPONSES "/%s/input_items?order=up", two);
     yyjson_doc_free(api_kit_get(&place.kit, path, 400));
     yyjson_doc_free(api_kit_get(&place.kit, RESPONSES "/resp_0/input_items", 404));
     close_place(&place);
