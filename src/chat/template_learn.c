@@ -556,8 +556,10 @@ static enum chat_calls find_calls(struct learner *l)
         two = render_calls(l, 2);
     if (reads_calls(l, one, 1) && (count < 2 || reads_calls(l, two, 2)))
         return CHAT_CALLS_READ;
-    if (tries_table(l, one, two, count))
+    if (tries_table(l, one, two, count)) {
+        formats->also = shown; /* what the template asks for, though calls look different */
         return CHAT_CALLS_READ;
+    }
     formats->calls = shown;
     if (learn_calls(l, one, two) && reads_calls(l, one, 1) && (count < 2 || reads_calls(l, two, 2)))
         return CHAT_CALLS_READ;

@@ -77,6 +77,9 @@ static const struct format formats[REASONING_COUNT] = {
     [REASONING_THINK] = {{.open = STR("<think>"), .close = STR("</think>")}, {STR("</think>")}},
     [REASONING_THINKING] = {{.open = STR("<thinking>"), .close = STR("</thinking>")},
                             {STR("<thinking>"), STR("</thinking>")}},
+    /* no thoughts: Llama 4 encloses its calls, or what it says before them */
+    [REASONING_LLAMA] = {{.wraps = {STR("<|python_start|>"), STR("<|python_end|>")}},
+                         {STR("<|python_start|>"), STR("<|python_end|>")}},
 };
 
 struct reasoning {

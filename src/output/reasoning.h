@@ -54,11 +54,13 @@ enum reasoning_format {
     REASONING_APRIEL,   /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */
     REASONING_THINK,    /* <think> ... </think> */
     REASONING_THINKING, /* <thinking> ... </thinking> */
+    REASONING_LLAMA,    /* none, but marks around other text: <|python_start|> ... <|python_end|> */
     REASONING_LEARNED,  /* found in the template's own rendering of a thought */
     REASONING_COUNT
 };
 
-/* The marks of a format; all empty for REASONING_NONE and REASONING_HARMONY. */
+/* The marks of a format; open and close are empty if it has no thoughts, or for
+ * REASONING_HARMONY. */
 enum { REASONING_WRAPS_MAX = 4 };
 struct reasoning_marks {
     struct str open, close;
