@@ -25,7 +25,7 @@ struct special {
 
 struct token_controls {
     struct token_control *entries;
-    size_t count;
+    size_t count, longest; /* longest: bytes of one */
     char *texts;
     bool first[256]; /* bytes that some entry begins with */
     bool spare_words, strip;
@@ -172,8 +172,10 @@ static bool begins_a_marker(const struct scan *scan, struct str text)
     return false;
 }
 
-static enum err fill(struct token_controls *set, struct scan *scan)
+static enum err fill(struct token_controls *set, struct scan *scan, unsigned traits)
 {
+    bool cut = traits == ENGINE_TOKEN_CONTROL;
+
     if (!read_vocabulary(scan))
         return ERR_NOMEM;
     set->entries = mem_try_alloc_array(scan->count, sizeof(*set->entries));
@@ -185,14 +187,16 @@ static enum err fill(struct token_controls *set, struct scan *scan)
         struct str text = special_text(scan, special);
         set->spare_words &= spares_words(text, special->traits);
         set->strip |= special->traits & (ENGINE_TOKEN_STRIP_LEFT | ENGINE_TOKEN_STRIP_RIGHT);
-        if (!(special->traits & ENGINE_TOKEN_CONTROL))
+        if (!(special->traits & traits))
             continue;
+        set->longest = MAX(set->longest, text.len);
         set->first[(unsigned char)text.ptr[0]] = true;
-        set->entries[set->count++] =
-            (struct token_control){.text = text,
-                                   .token = special->token,
-                                   .cut = is_safe(scan, special) && !begins_a_marker(scan, text),
-                                   .strips = special->traits & ENGINE_TOKEN_STRIP_RIGHT};
+        set->entries[set->count++] = (struct token_control){
+            .text = text,
+            .token = special->token,
+            .cut = cut && is_safe(scan, special) && !begins_a_marker(scan, text),
+            .marker = special->traits & ENGINE_TOKEN_MARKER,
+            .strips = special->traits & ENGINE_TOKEN_STRIP_RIGHT};
     }
     qsort(set->entries, set->count, sizeof(*set->entries), compare_entries);
     link_parents(set);
@@ -200,13 +204,14 @@ static enum err fill(struct token_controls *set, struct scan *scan)
     return ERR_OK;
 }
 
-enum err token_controls_create(const struct engine *engine, struct token_controls **out)
+enum err token_controls_create(const struct engine *engine, unsigned traits,
+                               struct token_controls **out)
 {
     struct token_controls *set = mem_alloc(sizeof(*set));
     struct scan scan = {.engine = engine};
 
     buf_init(&scan.texts, TEXTS_BYTES_MAX);
-    enum err err = fill(set, &scan);
+    enum err err = fill(set, &scan, traits);
     buf_fini(&scan.texts);
     mem_free(scan.specials);
     if (err != ERR_OK)
@@ -258,6 +263,26 @@ size_t token_controls_find(const struct token_controls *controls, struct str tex
     }
     *found = NULL;
     return SIZE_MAX;
+}
+
+bool token_controls_alone(const struct token_controls *controls, struct str text, size_t begin,
+                          const struct token_control *control)
+{
+    const struct token_control *shorter = token_controls_shorter(controls, control), *other;
+    size_t end = begin + control->text.len;
+    bool spaced = str_is_space(text.ptr[begin]) || str_is_space(text.ptr[end - 1]);
+
+    if (control->strips || (spaced && controls->strip) || /* another may take its white space */
+        (shorter != NULL && str_eq(shorter->text, control->text)))
+        return false;
+    for (size_t at = begin - MIN(begin, controls->longest); at < end; at++) {
+        if (!controls->first[(unsigned char)text.ptr[at]])
+            continue;
+        other = match(controls, str_skip(text, at));
+        if (other != NULL && at + other->text.len > (at < begin ? begin : end))
+            return false;
+    }
+    return true;
 }
 
 const struct token_control *token_controls_shorter(const struct token_controls *controls,

@@ -30,8 +30,9 @@ struct tokens {
     const struct engine *engine;
     const struct engine_facts *facts;
     struct token_controls *controls;
+    struct token_controls *specials; /* with the markers */
     struct token_memo *memo;
-    size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes;
+    size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes, part_specials;
     size_t longest; /* most bytes of text that one token can represent; 0: unknown */
     bool words;     /* pieces are cut between words */
     struct str bos; /* its text; empty: none */
@@ -81,6 +82,7 @@ static struct tokens *create(const struct tokens_options *options)
     tokens->text_bytes_max = or_default(options->text_bytes_max, TOKENS_TEXT_BYTES);
     tokens->run_bytes_max = or_default(options->run_bytes_max, TOKENS_RUN_BYTES);
     tokens->part_bytes = or_default(options->part_bytes, TOKENS_PART_BYTES);
+    tokens->part_specials = or_default(options->part_specials, TOKENS_PART_SPECIALS);
     tokens->memo = token_memo_create(or_default(options->memory_bytes_max, MEMORY_BYTES));
     return tokens;
 }
@@ -91,7 +93,10 @@ enum err tokens_create(const struct tokens_options *options, struct tokens **out
     struct tokens *tokens = create(options);
 
     *out = NULL;
-    enum err err = token_controls_create(tokens->engine, &tokens->controls);
+    enum err err = token_controls_create(tokens->engine, ENGINE_TOKEN_CONTROL, &tokens->controls);
+    if (err == ERR_OK)
+        err = token_controls_create(tokens->engine, ENGINE_TOKEN_CONTROL | ENGINE_TOKEN_MARKER,
+                                    &tokens->specials);
     if (err != ERR_OK) {
         tokens_destroy(&tokens);
         return err_set(info, err, "no memory for the control tokens of the vocabulary");
@@ -110,6 +115,7 @@ void tokens_destroy(struct tokens **tokens)
     if (*tokens == NULL)
         return;
     token_controls_destroy(&(*tokens)->controls);
+    token_controls_destroy(&(*tokens)->specials);
     token_memo_destroy(&(*tokens)->memo);
     mem_free(*tokens);
     *tokens = NULL;
@@ -247,14 +253,56 @@ static enum err check_run(struct walk *walk, size_t bytes)
         bytes, max);
 }
 
+/* Shortens the part that the text begins with so that it has few special tokens. */
+static enum err cut_after_specials(struct walk *walk, struct str text, unsigned flags,
+                                   struct str *part)
+{
+    const struct tokens *tokens = walk->tokens;
+    const struct token_control *found;
+    size_t count = 0, at = 0;
+
+    while ((at = token_controls_find(tokens->specials, *part, at, &found)) != SIZE_MAX) {
+        bool parsed = found->marker || (flags & ENGINE_TOKENIZE_CONTROL);
+        size_t end = at + found->text.len;
+        count += parsed;
+        if (count > TOKENS_RUN_SPECIALS)
+            return err_set(walk->info, ERR_LIMIT,
+                           "the prompt has more than %d control tokens or markers of the model in "
+                           "a row",
+                           TOKENS_RUN_SPECIALS);
+        if (parsed && count >= tokens->part_specials &&
+            token_controls_alone(tokens->specials, text, at, found)) {
+            part->len = end;
+            return ERR_OK;
+        }
+        at = parsed ? end : at + 1;
+    }
+    return ERR_OK;
+}
+
+/* What the library gets next. A part of the usual size is looked at first: the end of a longer one may
+ * be far away. */
+static enum err next_part(struct walk *walk, struct str text, unsigned flags, struct str *part)
+{
+    size_t usual = MIN(text.len, walk->tokens->part_bytes);
+
+    *part = (struct str){text.ptr, usual};
+    TRY(cut_after_specials(walk, text, flags, part));
+    if (part->len < usual)
+        return ERR_OK;
+    part->len = part_length(walk->tokens, text);
+    TRY(cut_after_specials(walk, text, flags, part));
+    return check_run(walk, part->len);
+}
+
 static enum err ask_engine(struct walk *walk, struct str text, unsigned flags,
                            struct token_list *list)
 {
     while (text.len > 0) {
-        struct str part = {text.ptr, part_length(walk->tokens, text)};
+        struct str part;
         size_t charged;
 
-        TRY(check_run(walk, part.len));
+        TRY(next_part(walk, text, flags, &part));
         TRY(check_stopped(walk));
         TRY(charge(walk, part.len, TOKENS_COST, &charged));
         enum err err = ask_part(walk, part, flags, list);

@@ -17,6 +17,9 @@
  * span the cut. Text without such a place is passed as a whole, up to run_bytes_max, and is charged
  * to the caller.
  *
+ * The library's time grows with the square of the control tokens and markers in a text. So a part also
+ * ends after one of them, once it has some, if no other one overlaps it there.
+ *
  * Control tokens that the client wrote stay text (I105): nothing that a client's span touches is
  * cut out, and a piece in which the library would find one is tokenized without parsing control
  * tokens. Markers that the model's author declared as ordinary words (user-defined tokens) are not
@@ -46,12 +49,15 @@ struct tokens_options {
     size_t text_bytes_max;       /* of one text; 0: TOKENS_TEXT_BYTES */
     size_t run_bytes_max;        /* of text without a place to cut; 0: TOKENS_RUN_BYTES */
     size_t part_bytes;           /* a longer piece is cut; 0: TOKENS_PART_BYTES */
+    size_t part_specials;        /* one with more is cut after them; 0: TOKENS_PART_SPECIALS */
 };
 
 enum {
     TOKENS_TEXT_BYTES = 16 << 20,
     TOKENS_RUN_BYTES = 4 << 20,
     TOKENS_PART_BYTES = 64 << 10,
+    TOKENS_PART_SPECIALS = 256,
+    TOKENS_RUN_SPECIALS = 16 << 10,  /* without a place to cut: refused */
     TOKENS_CHARGE_BYTES = 256 << 10, /* shorter texts are not charged */
     TOKENS_COST = 64,  /* bytes of memory per byte of text, while the tokenizer has it */
     TOKENS_COPIES = 8, /* per byte of text: body, document, rendered text, and 4 for the tokens */

@@ -25,12 +25,15 @@ struct token_control {
     int32_t token;
     int32_t parent; /* index, -1: none */
     bool cut;
+    bool marker; /* the library finds it in any text */
     bool strips; /* strips the white space after it */
 };
 
 struct token_controls;
 
-enum err token_controls_create(const struct engine *engine, struct token_controls **out) NODISCARD;
+/* Of the tokens with one of these traits; `cut` is set only if they are the control tokens. */
+enum err token_controls_create(const struct engine *engine, unsigned traits,
+                               struct token_controls **out) NODISCARD;
 void token_controls_destroy(struct token_controls **controls);
 
 /* Is `at` between a letter and a blank that is followed by a letter? */
@@ -40,6 +43,10 @@ bool token_words_end(struct str text, size_t at);
  * longest one there. */
 size_t token_controls_find(const struct token_controls *controls, struct str text, size_t at,
                            const struct token_control **found);
+/* Does the library find this one, which is at `begin`, whatever the text around it is, and is the text
+ * after it tokenized by itself? Not if others overlap it, or if one of them strips white space. */
+bool token_controls_alone(const struct token_controls *controls, struct str text, size_t begin,
+                          const struct token_control *control);
 /* The next shorter one at the same place, or NULL. */
 const struct token_control *token_controls_shorter(const struct token_controls *controls,
                                                    const struct token_control *control);

@@ -37,7 +37,7 @@ static void assert_cuts(const struct row *rows, size_t count)
     size_t seen = 0;
 
     make(&toy, rows, count);
-    assert_ok(token_controls_create(toy_engine(&toy), &controls));
+    assert_ok(token_controls_create(toy_engine(&toy), ENGINE_TOKEN_CONTROL, &controls));
     for (size_t i = 0; i < token_controls_count(controls); i++) {
         const struct token_control *control = token_controls_get(controls, i);
         const struct row *row = &rows[control->token - TOY_SPECIAL];
@@ -106,7 +106,7 @@ static void test_finds_the_first_and_longest(void **state)
         }
         for (size_t i = 0; i < len; i++)
             text[i] = letters[test_random_below(&random, 4)];
-        assert_ok(token_controls_create(toy_engine(&toy), &controls));
+        assert_ok(token_controls_create(toy_engine(&toy), ENGINE_TOKEN_CONTROL, &controls));
         struct str guarded = {test_guarded(text, len), len};
         for (size_t at = 0; at <= len; at++) {
             size_t first = SIZE_MAX, longest = 0;
@@ -140,7 +140,7 @@ static void test_no_memory(void **state)
     make(&toy, rows, COUNT_OF(rows));
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
-        enum err err = token_controls_create(toy_engine(&toy), &controls);
+        enum err err = token_controls_create(toy_engine(&toy), ENGINE_TOKEN_CONTROL, &controls);
         assert_err(err, atomic_load(&fault.fired) ? ERR_NOMEM : ERR_OK);
         assert_true((controls != NULL) == (err == ERR_OK));
         token_controls_destroy(&controls);
@@ -148,7 +148,7 @@ static void test_no_memory(void **state)
     mem_set_fault(NULL);
     toy_engine(&toy);
     toy.engine.facts.vocab = 0;
-    assert_ok(token_controls_create(&toy.engine, &controls));
+    assert_ok(token_controls_create(&toy.engine, ENGINE_TOKEN_CONTROL, &controls));
     assert_int_equal(token_controls_count(controls), 0);
     token_controls_destroy(&controls);
 }

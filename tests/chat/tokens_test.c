@@ -110,7 +110,8 @@ static void test_pieces_are_the_whole(void **state)
         struct toy_tokenizer toy;
         random_specials(&toy, &random);
         struct tokens_options options = {.engine = toy_engine(&toy),
-                                         .part_bytes = test_random_below(&random, 3) * 4};
+                                         .part_bytes = test_random_below(&random, 3) * 4,
+                                         .part_specials = test_random_below(&random, 3)};
         struct tokens *tokens;
         assert_ok(tokens_create(&options, &tokens, NULL));
         for (int i = 0; i < 10; i++) {
@@ -132,6 +133,42 @@ static void test_pieces_are_the_whole(void **state)
     }
     assert_true(used > 1000); /* else nothing was cut or remembered */
     assert_true(cuts > 100);
+}
+
+/* The library's time grows with the square of the markers in a text: 40,000 took 2.9 s, and whatever
+ * the client writes may have them. */
+static void test_few_markers_are_tokenized_at_a_time(void **state)
+{
+    enum { PARTS = 4, COUNT = PARTS * TOKENS_PART_SPECIALS };
+    struct toy_tokenizer toy;
+    struct token_prompt prompt;
+    struct buf text;
+
+    (void)state;
+    make_chat(&toy);
+    struct tokens *tokens = create(&toy, 0);
+    buf_init(&text, 1 << 20);
+    for (int i = 0; i < COUNT; i++)
+        buf_append_str(&text, "<think>");
+    struct str whole = {buf_str(&text), text.len};
+    assert_ok(tokens_from_string(tokens, NULL, whole, 0, &prompt, NULL));
+    assert_whole(&toy, &prompt, whole);
+    assert_int_equal(prompt.count, COUNT);
+    assert_int_equal(tokens_stats(tokens).parts, PARTS);
+    token_prompt_fini(&prompt);
+    tokens_destroy(&tokens);
+
+    /* Runs of spaces: only their beginning says where one token ends. */
+    set_special(&toy, 4, "  ", ENGINE_TOKEN_MARKER);
+    set_special(&toy, 5, "   ", ENGINE_TOKEN_MARKER);
+    tokens = create(&toy, 0);
+    buf_clear(&text);
+    for (int i = 0; i <= TOKENS_RUN_SPECIALS; i++)
+        buf_append_str(&text, "   ");
+    whole = (struct str){buf_str(&text), text.len};
+    assert_err(tokens_from_string(tokens, NULL, whole, 0, &prompt, NULL), ERR_LIMIT);
+    tokens_destroy(&tokens);
+    buf_fini(&text);
 }
 
 /* ---- I105 ---- */
@@ -764,11 +801,12 @@ static void test_faults(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_clients_stay_text),
-           TEST(test_i105_by_hand), TEST(test_bos_is_there_once),
-           TEST(test_marks_are_between_tokens), TEST(test_only_what_is_new_is_tokenized),
-           TEST(test_memory_is_bounded), TEST(test_templates_with_their_own_control_tokens),
-           TEST(test_limit_of_tokens), TEST(test_long_texts_are_charged_and_cut),
+TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_few_markers_are_tokenized_at_a_time),
+           TEST(test_i105_control_tokens_of_clients_stay_text), TEST(test_i105_by_hand),
+           TEST(test_bos_is_there_once), TEST(test_marks_are_between_tokens),
+           TEST(test_only_what_is_new_is_tokenized), TEST(test_memory_is_bounded),
+           TEST(test_templates_with_their_own_control_tokens), TEST(test_limit_of_tokens),
+           TEST(test_long_texts_are_charged_and_cut),
            TEST(test_too_long_is_refused_before_it_is_tokenized),
            TEST(test_a_client_that_leaves_stops_the_work), TEST(test_i100_tenants_share_no_memory),
            TEST(test_threads_share_the_memory), TEST(test_faults))

@@ -235,7 +235,9 @@ static size_t try_model(struct llama_model *model, const struct vocab_kind *kind
                              .bos = 1,
                              .words = kind == NULL}},
         .vocab = vocab};
-    struct tokens_options options = {.engine = &engine.engine, .part_bytes = kind == NULL ? 12 : 0};
+    struct tokens_options options = {.engine = &engine.engine,
+                                     .part_bytes = kind == NULL ? 12 : 0,
+                                     .part_specials = 1 + test_random_below(random, 2)};
     int32_t expected[2 * TEXT_MAX];
     struct token_prompt prompt;
     struct tokens *tokens;
