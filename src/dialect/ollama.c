@@ -211,12 +211,13 @@ static enum err generate_parse(struct gen_request *request, yyjson_val *root,
 
     TRY(read_settings(request, &body, in_response));
     TRY(json_read_content(&body, "prompt", &request->prompt));
+    TRY(json_read_content(&body, "suffix", &request->suffix));
     TRY(json_read_content(&body, "system", &system));
     TRY(json_read_bool(&body, "raw", &raw));
     TRY(refuse_rest(&body));
     if (request->prompt.len == 0)
         return read_without_prompt(request, &body);
-    if (raw || json_get_text(json_read_get(&body, "suffix")).len > 0) {
+    if (raw || request->suffix.len > 0) {
         TRY(json_read_array(&body, "images", &images));
         if (yyjson_arr_size(images) > 0)
             return json_read_error_kind(&body, API_ERROR_UNSUPPORTED, "images",

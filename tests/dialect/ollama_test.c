@@ -173,6 +173,7 @@ static const struct api_bad bad_generates[] = {
     {"{'prompt':'x','images':['*']}", API_ERROR_INVALID, "images", "in base64"},
     {"{'prompt':'x','raw':true,'images':['AAAA']}", API_ERROR_UNSUPPORTED, "images", "'raw'"},
     {"{'prompt':'x','suffix':'y','images':['AAAA']}", API_ERROR_UNSUPPORTED, "images", "'suffix'"},
+    {"{'prompt':'x','suffix':5}", API_ERROR_INVALID, "suffix", "must be a string"},
     {"{'prompt':'x','context':[-1]}", API_ERROR_INVALID, "context", "ids of tokens only"},
 };
 
