@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "jinja/object.h"
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
@@ -297,6 +298,15 @@ static bool percent_text(struct percent *percent, struct spec *spec,
     return put_text(&percent->builder, spec, text);
 }
 
+/* The type has been read, or its first byte. */
+static bool fail_type(struct percent *percent)
+{
+    const char *type = percent->format.ptr + percent->at - 1, *end = type;
+
+    utf8_next(&end, percent->format.ptr + percent->format.len);
+    return jinja_fail(percent->run, "unsupported format character '%.*s'", (int)(end - type), type);
+}
+
 static bool percent_value(struct percent *percent, struct spec *spec,
                           const struct jinja_value *value)
 {
@@ -339,7 +349,7 @@ static bool percent_value(struct percent *percent, struct spec *spec,
         return put_float(&percent->builder, spec,
                          value->kind == JINJA_FLOAT ? value->number : (double)value->integer);
     default:
-        return jinja_fail(run, "unsupported format character '%c'", spec->type);
+        return fail_type(percent);
     }
     if (!jinja_is_int(value))
         return jinja_fail(run, "%%%c format: a real number is required", spec->type);

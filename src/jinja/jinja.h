@@ -8,9 +8,10 @@
  * The dialect is that of an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop
  * controls, `generation` blocks that only pass their body through, a tojson that is
  * json.dumps(ensure_ascii=False), raise_exception and strftime_now. Output is byte for byte
- * Python's. Refused, although Python accepts it: integers beyond 64 bits, list.pop and list.clear
- * (newer versions of Jinja also refuse them), autoescape blocks other than `false`, and other
- * templates (include, import, extends), because there are none.
+ * Python's. Refused, although Python accepts it: integers beyond 64 bits and complex numbers,
+ * list.pop and list.clear (newer versions of Jinja also refuse them), the methods casefold, encode,
+ * format_map and translate of strings, pprint of more than a line, autoescape blocks other than
+ * `false`, and other templates (include, import, extends), because there are none.
  *
  * A template comes inside a model file and is untrusted code: compile and render are bounded by the
  * limits in steps, depth, memory and output, and touch nothing but their arguments.

@@ -355,6 +355,12 @@ static void test_errors_have_their_place(void **state)
     assert_int_equal(r.error.line, 2);
     assert_string_equal(r.error.message, "roles must alternate");
     rendered_fini(&r);
+
+    render_text(&r, "{{ '%\xC3\xA9 %d' % 1 }}",
+                "{}"); /* whole characters: clients get it as JSON */
+    assert_err(r.err, ERR_INVALID);
+    assert_string_equal(r.error.message, "unsupported format character '\xC3\xA9'");
+    rendered_fini(&r);
 }
 
 static void test_refusals_have_their_code(void **state)
