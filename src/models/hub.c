@@ -2,7 +2,8 @@
  * hub.c: the hub's interface, and its cache folder.
  *
  * Names of files come from the hub and become paths: only those without "..", empty or hidden parts
- * are used. A sum is compared before a blob gets its name, so that whatever the cache shows is whole.
+ * and control characters are used. A sum is compared before a blob gets its name, so that whatever the
+ * cache shows is whole.
  */
 #include "models/hub.h"
 
@@ -110,7 +111,10 @@ static enum err ask(const struct hub *hub, struct repo *repo, struct errinfo *in
         .url = buf_str(&url), .token = token, .on_data = take_body, .arg = &body};
     enum err err = url.err == ERR_OK ? fetch_run(&fetch, &status, info)
                                      : err_set(info, url.err, "the address is too long");
-    if (err == ERR_OK && status != 200)
+    if (body.err == ERR_LIMIT)
+        err = err_set(info, body.err, "%s: the hub's answer is longer than %d MiB", what,
+                      INFO_BYTES_MAX >> 20);
+    else if (err == ERR_OK && status != 200)
         err = refused(status, what, token, info);
     else if (err != ERR_OK)
         err_wrap(info, err, "%s", what);
@@ -141,11 +145,14 @@ static enum err describe(const struct hub *hub, struct repo *repo, struct errinf
     return err;
 }
 
-/* Below its folder, and not hidden. */
+/* Below its folder, and not hidden. Without control characters: paths are shown in terminals. */
 static bool is_plain_path(const char *path)
 {
     struct str rest = str_from(path), part;
 
+    for (const char *at = path; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7F)
+            return false;
     if (path[0] == '\0' || path[0] == '/' || path[strlen(path) - 1] == '/')
         return false;
     while (str_next(&rest, '/', &part))
@@ -278,11 +285,13 @@ static enum err fetch_rest(struct download *download, const char *url)
     const char *token = resolve_env(&download->hub->where, "HF_TOKEN");
     const struct fetch fetch = {
         .url = url, .token = token, .from = download->at, .on_data = take_bytes, .arg = download};
+    struct errinfo info = {0};
     long status;
 
-    enum err err = fetch_run(&fetch, &status, download->info);
-    if (download->err != ERR_OK)
+    enum err err = fetch_run(&fetch, &status, &info);
+    if (download->err != ERR_OK) /* and its own words */
         return download->err;
+    *download->info = info;
     /* It has no ranges, or not this one: from the start. */
     if (fetch.from > 0 && (err == ERR_INVALID || status == 416 || (err == ERR_OK && status == 200)))
         return restart(download) == ERR_OK

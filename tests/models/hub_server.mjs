@@ -6,6 +6,7 @@
 //   cut=N     close each download after N bytes          norange   ignore ranges
 //   bad       one byte of each download is wrong         token=T   needs Authorization: Bearer T
 //   busy=N    answer the next N requests with 503        elsewhere redirect downloads to another host name
+//   more      downloads have a byte more than described  long      a description that never ends
 // FOLDER/log gets a line per request.
 import { createHash } from 'node:crypto';
 import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -37,7 +38,7 @@ function describe(repo) {
 function send(reply, data, range, fault) {
     const from = range && !fault.norange ? Number(/bytes=(\d+)-/.exec(range)[1]) : 0;
     if (from >= data.length && from > 0) return reply.writeHead(416).end();
-    const rest = Buffer.from(data.subarray(from));
+    const rest = Buffer.concat([data.subarray(from), Buffer.alloc(fault.more ? 1 : 0)]);
     if (fault.bad) rest[rest.length - 1] ^= 1;
     reply.writeHead(from ? 206 : 200, { 'Content-Length': rest.length, ...(from ? { 'Content-Range': `bytes ${from}-${data.length - 1}/${data.length}` } : {}) });
     if (fault.cut && rest.length > Number(fault.cut)) return reply.write(rest.subarray(0, Number(fault.cut)), () => reply.destroy());
@@ -54,6 +55,11 @@ const server = createServer((request, reply) => {
     const file = /^(?:\/cdn)?\/([^/]+\/[^/]+)\/resolve\/([0-9a-f]+)\/(.+)$/.exec(url.pathname);
     const repo = info?.[1] ?? file?.[1];
     if (!repo || !existsSync(join(folder, repo)) || (file && file[2] !== revisionOf(repo))) return reply.writeHead(404).end('none');
+    if (info && fault.long) {
+        reply.on('close', () => clearInterval(timer));
+        const timer = setInterval(() => reply.write(Buffer.alloc(16 << 20, ' ')), 1);
+        return reply.writeHead(200);
+    }
     if (info) return reply.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(describe(repo)));
     if (fault.elsewhere && !moved) return reply.writeHead(302, { Location: `http://localhost:${server.address().port}/cdn${url.pathname}` }).end();
     return send(reply, readFileSync(join(folder, repo, decodeURIComponent(file[3]))), request.headers.range, fault);

@@ -202,6 +202,29 @@ test_damage_is_found() {
     same tiny-Q8_0.gguf
 }
 
+test_too_much_is_refused() {
+    start_hub
+    faults more
+    run "$HEARTH" pull user/tiny-GGUF:Q8_0
+    expect_status 1
+    expect_err 'longer than the hub says'
+    faults long
+    run "$HEARTH" pull user/tiny-GGUF:Q8_0
+    expect_status 1
+    expect_err 'longer than 64 MiB'
+}
+
+# A terminal would do what such a name says.
+test_names_with_control_characters_are_skipped() {
+    start_hub
+    head -c 1000 "$HEARTH" >"repos/user/tiny-GGUF/"$'\e[31m-Q5_0.gguf'
+    run "$HEARTH" pull user/tiny-GGUF:Q5_0
+    expect_status 1
+    expect_err "no 'Q5_0'"
+    grep -q $'\e' "$scratch/out" "$scratch/err" && fail 'an escape sequence was printed'
+    [ -z "$(find hub -name '*Q5_0*' 2>/dev/null)" ] || fail "left: $(find hub)"
+}
+
 test_busy_servers_are_asked_again() {
     start_hub
     faults busy=2
