@@ -218,6 +218,17 @@ static bool is_system_end(const struct mark *mark)
     return mark->kind == MARK_SYSTEM_END && mark->role == ROLE_SYSTEM;
 }
 
+/* Will the next turn not have what opens the answer to this question? Then it continues before
+ * that. A span that clients remove cannot save more than the question, and most stay. */
+static bool loses_opening(const struct prepare_run *run)
+{
+    const struct prepared *out = run->out;
+    const struct mark *last = out->marks_count > 0 ? &out->marks[out->marks_count - 1] : NULL;
+
+    return last && last->kind == MARK_GENERATION && last->role != ROLE_TOOL &&
+           chat_template_caps(run->tools->model.tmpl)->opening_goes;
+}
+
 static enum err place_marks(struct prepare_run *run)
 {
     struct prepared *out = run->out;
@@ -247,6 +258,8 @@ static enum err place_marks(struct prepare_run *run)
     }
     if (out->transient > 0)
         neutral_count(run->tools->neutral, &out->changed, NEUTRAL_TRANSIENT, 1);
+    if (loses_opening(run))
+        out->transient = (uint32_t)out->marks[out->marks_count - 1].at;
     return ERR_OK;
 }
 

@@ -62,6 +62,7 @@ struct chat_caps {
     bool content_parts;  /* shows content that is a list of parts */
     bool content_string; /* shows content that is a string; nearly all do */
     bool thinking;       /* the prompt changes with enable_thinking */
+    bool opening_goes;   /* what opens an answer is not there after the next question */
 };
 
 struct chat_template_options {

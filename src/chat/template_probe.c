@@ -226,11 +226,27 @@ static void probe_calls(struct prober *p, struct chat_caps *caps)
         caps->calls && caps->tool_role && !shows(p, TRIAL(long_id), caps->tools, "needle_");
 }
 
+/* What opens an answer, a thought mostly, is not what it follows once another question came. */
+static bool opening_goes(struct prober *p)
+{
+    const struct message turns[] = {USER, {CHAT_SAID(ROLE_ASSISTANT, "needle_answer")}, USER};
+    const struct str user = STR("needle_user");
+    struct chat_text text;
+
+    if (!ask(p, TRIAL(turns), false, &text))
+        return false;
+    size_t first = str_find(text.text, user);
+    size_t last = str_find_from(text.text, str_find(text.text, STR("needle_answer")), user);
+    return first != SIZE_MAX && last != SIZE_MAX &&
+           !str_starts(str_skip(text.text, first + user.len), str_skip(text.text, last + user.len));
+}
+
 static void probe_thinking(struct prober *p, struct chat_caps *caps)
 {
     struct hash256 hashes[2];
     struct chat_text text;
 
+    caps->opening_goes = opening_goes(p);
     for (int i = 0; i < 2; i++) {
         p->thinking = i ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
         if (!ask(p, TRIAL(just_user), false, &text))

@@ -925,6 +925,35 @@ static void test_places_in_one_long_piece(void **state)
     bench_close(&bench);
 }
 
+/* Qwen3.5 opens a thought with the answer, and shows no thoughts of earlier answers. The next
+ * question continues before the opening; the results of a call continue after it. */
+static void test_place_before_an_opening_that_goes(void **state)
+{
+    static const char *const template_text =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
+    static const char *const requests[] = {
+        HI "}", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"
+                "{\"role\":\"assistant\",\"content\":\"Ho\"},"
+                "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"Hm\"}]}"};
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    for (int goes = 0; goes < 2; goes++) {
+        bench_open_template(&bench, false, goes ? template_text : NULL);
+        for (size_t i = 0; i < COUNT_OF(requests); i++) {
+            read_request(&prompt, requests[i]);
+            assert_ok(make(&prompt, &bench));
+            const struct prepared *p = &prompt.prepared;
+            assert_int_equal(p->marks[p->marks_count - 1].kind, MARK_GENERATION);
+            assert_int_equal(p->transient, goes && i == 0 ? p->marks[p->marks_count - 1].at : 0);
+            drop(&prompt);
+        }
+        bench_close(&bench);
+    }
+}
+
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
            TEST(test_a_breakpoint_inside_a_message),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
@@ -936,4 +965,5 @@ TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakp
            TEST(test_i106_tools_that_come_later),
            TEST(test_i106_late_system_text_comes_after_the_tools),
            TEST(test_every_allocation_may_fail), TEST(test_a_long_text_is_copied_twice),
-           TEST(test_predictions), TEST(test_places_in_one_long_piece))
+           TEST(test_predictions), TEST(test_places_in_one_long_piece),
+           TEST(test_place_before_an_opening_that_goes))
