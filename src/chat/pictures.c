@@ -132,7 +132,10 @@ static enum err fail(struct api_error *error, const struct request_picture *pict
 
     if (err == ERR_NOMEM || err == ERR_BUSY || err == ERR_ENGINE)
         return api_error_from(error, err, info);
-    return api_error_set(error, kind, picture->param, "'%s': %s.", picture->param, info->text);
+    /* Claude Code takes a picture out of the conversation if the message has these words, which are
+     * Anthropic's. Otherwise it sends the picture with every further request. */
+    return api_error_set(error, kind, picture->param, "'%s': could not process image: %s.",
+                         picture->param, info->text);
 }
 
 static enum err read_one(struct request_picture *picture, const struct prepare_tools *tools,

@@ -120,7 +120,8 @@ static void test_limits(void **state)
     end(&f);
 }
 
-/* A model that does not see: the error says what to do, and names the field. */
+/* A model that does not see: the error says what to do, names the field, and has the words that
+ * make Claude Code take the picture out of its conversation. */
 static void test_blind_model(void **state)
 {
     struct prepare_tools tools = {0};
@@ -135,6 +136,7 @@ static void test_blind_model(void **state)
     assert_int_equal(error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(error.param, "p");
     assert_non_null(strstr(error.message, "--mmproj"));
+    assert_non_null(strstr(error.message, "could not process image"));
     engine_close(&tools.model.engine);
     end(&f);
 }
