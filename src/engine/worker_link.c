@@ -48,7 +48,9 @@ void worker_link_end(struct worker_link *link)
 
 static uint32_t silence_ms(const struct worker_link *link, const struct worker_call *call)
 {
-    return (uint32_t)MIN(link->hang_ms + call->place.bytes / COPY_BYTES_PER_MS, INT32_MAX);
+    uint64_t copied = call->op != WORKER_ATTACH ? call->place.bytes : 0;
+
+    return (uint32_t)MIN(link->hang_ms + copied / COPY_BYTES_PER_MS, INT32_MAX);
 }
 
 /* `fd` goes to the child as well, unless it is FILE_NO. */

@@ -656,6 +656,34 @@ static void test_a_long_export_is_not_a_hang(void **state)
     worker_memory_destroy(&worker.memory);
 }
 
+/* Memory that is attached is not copied, however large it is. */
+static void test_a_hang_before_a_long_export(void **state)
+{
+    enum { BYTES = 64 << 20 };
+    struct trap trap = {.signal = SIGSTOP};
+    struct engine_worker_options worker = {
+        .hang_ms = 300, .on_call = on_call, .arg = &trap, .memory = worker_memory_create()};
+    void *image = worker_memory_alloc(BYTES, worker.memory);
+    struct engine *engine = open_fake(FULL, worker);
+    struct errinfo info = {0};
+    struct state_shape shape;
+    seq_id seq;
+
+    (void)state;
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_true(run_range(engine, seq, 0, CUT, &info));
+    trap.fire_at = trap.calls + 2; /* the first one asks for the size of the image */
+    assert_err(state_export_rows(engine, seq, 0, CUT, image, BYTES, &shape, NULL), ERR_ENGINE);
+    assert_false(run_range(engine, seq, CUT, PROMPT, &info));
+    /* the reply may be faster than the signal */
+    if (strstr(info.text, "for 300 ms in attach") == NULL && strstr(info.text, "in export") == NULL)
+        fail_msg("'%s' is not about the hang", info.text);
+    engine_seq_release(engine, &seq);
+    engine_close(&engine);
+    worker_memory_free(image, worker.memory);
+    worker_memory_destroy(&worker.memory);
+}
+
 /* Also one that is stopped can be closed. */
 static void test_a_stopped_child_can_be_closed(void **state)
 {
@@ -1038,10 +1066,10 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_tokens_and_grammars_need_no_child), TEST(test_death_in_every_call),
            TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
            TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_long_export_is_not_a_hang),
-           TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
-           TEST(test_the_speed_is_remembered), TEST(test_no_vector_is_an_error),
-           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
-           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
-           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child),
-           TEST(test_staging_is_bounded), TEST(test_no_memory_in_the_parent),
-           TEST(test_the_child_measures_its_devices))
+           TEST(test_a_hang_before_a_long_export), TEST(test_a_stopped_child_can_be_closed),
+           TEST(test_a_model_comes_back), TEST(test_the_speed_is_remembered),
+           TEST(test_no_vector_is_an_error), TEST(test_a_child_ends_with_its_parent),
+           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
+           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
+           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
+           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))
