@@ -100,14 +100,14 @@ uint64_t engine_device_free(struct engine *engine)
     return has ? MIN(engine->ops->device_free(engine), engine->facts.device_total) : 0;
 }
 
-enum err engine_restart(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
-                        struct errinfo *info)
+enum err engine_restart(struct engine *engine, bool (*on_progress)(float done, void *arg),
+                        void *arg, struct errinfo *info)
 {
     /* Retired sequences became free when the last one was released. */
     assert(engine->ops->restart != NULL && seqs_live_count(&engine->seqs) == 0 &&
            engine->seqs.cells_used == 0);
     engine->run_items = 0;
-    TRY(engine->ops->restart(engine, goes_on, arg, info));
+    TRY(engine->ops->restart(engine, on_progress, arg, info));
     engine->lora = lora_set_before(&engine->facts.lora, &engine->facts.lora.initial);
     return ERR_OK;
 }

@@ -195,10 +195,10 @@ uint64_t engine_device_free(struct engine *engine);
 /* The speed of prefills as measured so far: remembered for the next process. */
 void engine_note_speed(struct engine *engine, double tokens_per_s);
 /* Replaces a dead process with one that has the same model, options and facts. No sequence may be
- * live. ERR_ENGINE: it failed, `goes_on` (may be NULL) returned false, or the model is another one
- * now; the engine is still dead, and this may be tried again. */
-enum err engine_restart(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
-                        struct errinfo *info) NODISCARD;
+ * live. ERR_ENGINE: it failed, was cancelled as a load, or the model is another one now; the engine
+ * is still dead, and this may be tried again. */
+enum err engine_restart(struct engine *engine, bool (*on_progress)(float done, void *arg),
+                        void *arg, struct errinfo *info) NODISCARD;
 
 const struct engine_facts *engine_facts(const struct engine *engine);
 bool engine_has_fim(const struct engine_facts *facts); /* it can fill in the middle */

@@ -78,8 +78,8 @@ struct engine_ops {
     bool (*alive)(struct engine *engine);
     uint64_t (*memory)(struct engine *engine);
     struct host_memory_stats (*host_memory)(const struct engine *engine);
-    enum err (*restart)(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
-                        struct errinfo *info);
+    enum err (*restart)(struct engine *engine, bool (*on_progress)(float done, void *arg),
+                        void *arg, struct errinfo *info);
 };
 
 /* The tokens that a sequence has in the library's memory. */

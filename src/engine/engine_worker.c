@@ -435,11 +435,11 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
            engine->seqs.streams == now->streams;
 }
 
-static enum err restart_now(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
-                            struct errinfo *info)
+static enum err restart_now(struct engine *engine, bool (*on_progress)(float done, void *arg),
+                            void *arg, struct errinfo *info)
 {
     struct engine_worker *worker = worker_of(engine);
-    struct worker_wait wait = {.goes_on = goes_on, .goes_on_arg = arg};
+    struct worker_wait wait = {.on_progress = on_progress, .progress_arg = arg};
     struct worker_reply reply;
 
     worker_process_stop(&worker->link.process);
@@ -459,11 +459,11 @@ static enum err restart_now(struct engine *engine, bool (*goes_on)(void *arg), v
     return ERR_OK;
 }
 
-static enum err worker_restart(struct engine *engine, bool (*goes_on)(void *arg), void *arg,
-                               struct errinfo *info)
+static enum err worker_restart(struct engine *engine, bool (*on_progress)(float done, void *arg),
+                               void *arg, struct errinfo *info)
 {
     worker_link_begin(&worker_of(engine)->link);
-    enum err err = restart_now(engine, goes_on, arg, info);
+    enum err err = restart_now(engine, on_progress, arg, info);
     worker_link_end(&worker_of(engine)->link);
     return err;
 }

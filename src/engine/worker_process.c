@@ -338,15 +338,6 @@ static void wait_for_more(struct worker_process *process, uint64_t deadline_ns, 
         read_output(process);
 }
 
-static bool is_cancelled(const struct worker_wait *wait, enum arrival arrival,
-                         const struct worker_reply *reply)
-{
-    if (arrival == ARRIVED_PROGRESS && wait->on_progress != NULL &&
-        !wait->on_progress((float)MIN(reply->value, 1000000) / 1e6f, wait->progress_arg))
-        return true;
-    return wait->goes_on != NULL && !wait->goes_on(wait->goes_on_arg);
-}
-
 /* What arrived, or ARRIVED_NOTHING after a timeout; ARRIVED_PROGRESS only when the call is
  * cancelled. */
 static enum arrival await_reply(struct worker_process *process, uint32_t number,
@@ -355,13 +346,16 @@ static enum arrival await_reply(struct worker_process *process, uint32_t number,
     uint64_t silence_ns = wait->silence_ms * NS_PER_MS;
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), silence_ns);
     unsigned ticks = atomic_load_explicit(&process->options.control->ticks, memory_order_relaxed);
+    float done = 0;
 
     for (;;) {
         enum arrival arrival = receive(process, number, reply);
         unsigned now = atomic_load_explicit(&process->options.control->ticks, memory_order_relaxed);
         if (arrival != ARRIVED_NOTHING && arrival != ARRIVED_PROGRESS)
             return arrival;
-        if (is_cancelled(wait, arrival, reply))
+        if (arrival == ARRIVED_PROGRESS)
+            done = (float)MIN(reply->value, 1000000) / 1e6f;
+        if (wait->on_progress != NULL && !wait->on_progress(done, wait->progress_arg))
             return ARRIVED_PROGRESS;
         if (now != ticks || arrival == ARRIVED_PROGRESS) {
             ticks = now;
@@ -371,7 +365,7 @@ static enum arrival await_reply(struct worker_process *process, uint32_t number,
         }
         if (arrival == ARRIVED_NOTHING)
             wait_for_more(process, deadline_ns,
-                          wait->goes_on != NULL ? CANCEL_MS : wait->silence_ms / 4 + 1);
+                          wait->on_progress != NULL ? CANCEL_MS : wait->silence_ms / 4 + 1);
     }
 }
 

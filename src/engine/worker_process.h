@@ -62,12 +62,10 @@ struct worker_wait {
     /* Called between sending and waiting: tests. May be NULL. */
     void (*on_sent)(void *arg);
     void *sent_arg;
-    /* As engine_options.on_progress; false: the child is killed, ERR_CANCELLED. May be NULL. */
+    /* As engine_options.on_progress, and called again ten times a second; false: the child is
+     * killed, ERR_CANCELLED. May be NULL. */
     bool (*on_progress)(float done, void *arg);
     void *progress_arg;
-    /* Asked ten times a second; false: as above. May be NULL. */
-    bool (*goes_on)(void *arg);
-    void *goes_on_arg;
 };
 
 /* Sends `message`, with a file descriptor unless it is FILE_NO, and waits for its reply.

@@ -76,10 +76,11 @@ static unsigned seconds_left(const struct revival *revival, uint64_t now)
                                   : 1;
 }
 
-static bool goes_on(void *arg)
+static bool goes_on(float done, void *arg)
 {
     const struct sched *sched = arg;
 
+    (void)done;
     return !atomic_load_explicit(&sched->stopping, memory_order_relaxed);
 }
 

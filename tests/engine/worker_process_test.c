@@ -171,12 +171,27 @@ static void test_children_that_go_wrong(void **state)
     expect_death("empty", 0, "signal 9"); /* nothing is what a closed socket says as well */
 }
 
+struct progress {
+    int reports, calls;
+    float last;
+};
+
+/* The last report is repeated while nothing arrives. */
 static bool count_progress(float done, void *arg)
 {
-    int *calls = arg;
+    struct progress *progress = arg;
 
-    assert_true(done >= 0 && done <= 1);
-    return ++*calls != 5; /* the fifth ends it, for who counts from 0 */
+    assert_true(done >= progress->last && done <= 1);
+    progress->reports += done > progress->last;
+    progress->last = done;
+    return progress->reports != 5; /* the fifth ends it, for who counts from 0 */
+}
+
+static bool end_soon(float done, void *arg)
+{
+    struct progress *progress = arg;
+
+    return done == 0 && ++progress->calls < 3;
 }
 
 static void test_progress_can_end_it(void **state)
@@ -184,21 +199,33 @@ static void test_progress_can_end_it(void **state)
     struct fixture f;
     struct worker_reply reply;
     struct errinfo info = {0};
-    int calls = 0;
+    struct progress progress = {.last = -1};
 
     (void)state;
     open_process(&f, "progress");
-    assert_err(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls},
+    assert_err(call(&f,
+                    (struct worker_wait){.on_progress = count_progress, .progress_arg = &progress},
                     &reply, &info),
                ERR_CANCELLED);
-    assert_int_equal(calls, 5);
+    assert_int_equal(progress.reports, 5);
     assert_false(worker_process_alive(f.process));
     worker_process_stop(&f.process);
     open_process(&f, "progress");
-    calls = 10;
-    assert_ok(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls},
+    progress = (struct progress){.reports = 10, .last = -1};
+    assert_ok(call(&f,
+                   (struct worker_wait){.on_progress = count_progress, .progress_arg = &progress},
                    &reply, &info));
-    assert_int_equal(calls, 20);
+    assert_int_equal(progress.reports, 20);
+    worker_process_stop(&f.process);
+    /* Also without a report, long before it counts as hung. */
+    open_process(&f, "silent");
+    progress = (struct progress){0};
+    uint64_t begin_ns = clock_mono_ns(clock_real());
+    assert_err(call(&f, (struct worker_wait){.on_progress = end_soon, .progress_arg = &progress},
+                    &reply, &info),
+               ERR_CANCELLED);
+    assert_true(clock_mono_ns(clock_real()) - begin_ns < 15 * NS_PER_S);
+    assert_int_equal(progress.calls, 3);
     worker_process_stop(&f.process);
 }
 

@@ -259,7 +259,7 @@ static void test_a_restart_ends_with_the_scheduler(void **state)
     char program[1024], loading[1024];
 
     (void)state;
-    snprintf(program, sizeof(program), "%s/hearth", test_dir());
+    snprintf(program, sizeof(program), "%s/program", test_dir());
     snprintf(loading, sizeof(loading), "%s/loading", test_dir());
     assert_int_equal(symlink(fake_worker_program(), program), 0);
     open_kit(&kit, &trap, program, clock_real());
