@@ -34,7 +34,6 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     struct json_reader body = {root, "", error, &request->asked};
 
     request->source = GEN_SOURCE_MESSAGES;
-    request->dialect_data = root;
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));
     TRY(read_modalities(&body));

@@ -119,7 +119,7 @@ struct openai_tool_name {
 /* The name by which the model knows a function of a namespace, which may be empty; in the arena. */
 enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
-/* The reverse, using the tools of the request, whose dialect_data is its body. */
+/* The reverse, using the tools of the request. */
 struct openai_tool_name openai_tools_find(const struct gen_request *request, struct str flat);
 /* "tools" of a response: as sent, and functions completed by the members that they lack. */
 void openai_write_tools(struct json *json, yyjson_val *body);

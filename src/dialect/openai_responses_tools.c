@@ -12,7 +12,7 @@
  * are left out, so that the rest works.
  *
  * A call is reported as the client declared the tool, which is looked up by the name that the model
- * knows (openai_tools_find): with both names, and with a custom tool's text extracted from its
+ * knows (openai_tools_find; on the engine's thread, so not in the JSON): with both names, and with a custom tool's text extracted from its
  * argument. The text is sent whole, at the end, because the model writes it as a JSON string. Chat
  * has custom tools as well, and uses these functions for its calls.
  */
@@ -57,89 +57,23 @@ enum err openai_tools_name(struct gen_request *request, struct str space, struct
     return ERR_OK;
 }
 
-/* Strips the namespace and the separator from `flat`; false: it does not begin with them. */
-static bool cut_space(struct str space, struct str *flat)
-{
-    struct str separator = separator_of(space);
-    size_t skip = space.len + separator.len;
-
-    if (flat->len <= skip || !str_starts(*flat, space) ||
-        !str_starts(str_skip(*flat, space.len), separator))
-        return false;
-    *flat = str_skip(*flat, skip);
-    return true;
-}
-
-/* Chat has the name in a nested object. */
-static struct str name_of(yyjson_val *tool, enum tool_kind kind)
-{
-    yyjson_val *nested = yyjson_obj_get(tool, kind == TOOL_CUSTOM ? "custom" : "function");
-
-    return json_get_text(yyjson_obj_get(yyjson_is_obj(nested) ? nested : tool, "name"));
-}
-
-/* Finds a function or custom tool by name in the list of namespace `space`. */
-static bool find_named(yyjson_val *tools, struct str space, struct str name,
-                       struct openai_tool_name *out)
-{
-    size_t i, count;
-    yyjson_val *tool;
-
-    yyjson_arr_foreach(tools, i, count, tool)
-    {
-        enum tool_kind kind = kind_of(tool);
-        if ((kind == TOOL_FUNCTION || kind == TOOL_CUSTOM) && str_eq(name_of(tool, kind), name)) {
-            *out = (struct openai_tool_name){space, name, kind == TOOL_CUSTOM};
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool find_in_list(yyjson_val *tools, struct str flat, struct openai_tool_name *out)
-{
-    size_t i, count;
-    yyjson_val *tool;
-
-    if (find_named(tools, STR_NONE, flat, out))
-        return true;
-    yyjson_arr_foreach(tools, i, count, tool)
-    {
-        struct str space = json_get_text(yyjson_obj_get(tool, "name")), name = flat;
-        if (kind_of(tool) == TOOL_NAMESPACE && cut_space(space, &name) &&
-            find_named(yyjson_obj_get(tool, "tools"), space, name, out))
-            return true;
-    }
-    return false;
-}
-
 static bool is_tools_item(yyjson_val *item)
 {
     return yyjson_equals_str(yyjson_obj_get(item, "type"), "additional_tools");
 }
 
-static bool find_in_items(yyjson_val *holder, struct str flat, struct openai_tool_name *out)
-{
-    size_t i, count;
-    yyjson_val *item;
-
-    yyjson_arr_foreach(yyjson_obj_get(holder, "input"), i, count, item)
-    {
-        if (is_tools_item(item) && find_in_list(yyjson_obj_get(item, "tools"), flat, out))
-            return true;
-    }
-    return false;
-}
-
 struct openai_tool_name openai_tools_find(const struct gen_request *request, struct str flat)
 {
-    yyjson_val *body = (yyjson_val *)(uintptr_t)request->dialect_data;
-    struct openai_tool_name found = {.name = flat};
+    const struct conversation *talk = &request->conversation;
 
-    if (!find_in_list(yyjson_obj_get(body, "tools"), flat, &found) &&
-        !find_in_items(yyjson_doc_get_root(request->earlier), flat, &found))
-        (void)find_in_items(body, flat, &found);
-    return found;
+    for (size_t i = 0; i < talk->tools_count; i++) {
+        const struct tool *tool = &talk->tools[i];
+        size_t skip = tool->space.len + separator_of(tool->space).len;
+
+        if (str_eq(tool->name, flat))
+            return (struct openai_tool_name){tool->space, str_skip(flat, skip), tool->custom};
+    }
+    return (struct openai_tool_name){.name = flat};
 }
 
 /* ---- the list in a response ---- */

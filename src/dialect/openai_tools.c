@@ -20,7 +20,7 @@ enum err openai_read_function(struct gen_request *request, const struct json_rea
                               struct str space, bool custom)
 {
     struct conversation *talk = &request->conversation;
-    struct tool read = {0};
+    struct tool read = {.space = space, .custom = custom};
 
     TRY(openai_need_str(function, "name", &read.name));
     if (space.len + read.name.len > OPENAI_NAME_BYTES_MAX)

@@ -73,6 +73,44 @@ static void test_what_becomes_a_function(void **state)
     check(rows + 6, 1);
 }
 
+/* By the name that the model knows. Not in the body, which may be large: an engine's thread asks. */
+static void test_names_of_calls(void **state)
+{
+    static const struct {
+        const char *flat, *space, *name;
+        bool custom;
+    } rows[] = {
+        {"f", "", "f", false},
+        {"exec", "", "exec", true},
+        {"notes__read", "notes", "read", false},
+        {"web__read", "web__", "read", false},
+        {"late", "", "late", false},
+        {"notes__none", "", "notes__none", false},
+        {"notes", "", "notes", false},
+    };
+    struct api_parsed parsed;
+
+    (void)state;
+    api_parse(
+        &parsed, &dialect_openai_responses,
+        "{'tools':[{'type':'web_search'}," FLAT("f") ",{'type':'custom','name':'exec'}," SPACE(
+            "notes",
+            FLAT("read")) "," SPACE("web__",
+                                    FLAT("read")) "],"
+                                                  "'input':[{'role':'user','content':'x'},{'type':'"
+                                                  "additional_tools','tools':[" FLAT(
+                                                      "late") "]}]}");
+    assert_ok(parsed.err);
+    parsed.request.dialect_data = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct openai_tool_name found = openai_tools_find(&parsed.request, str_from(rows[i].flat));
+        assert_true(str_eq(found.space, str_from(rows[i].space)));
+        assert_true(str_eq(found.name, str_from(rows[i].name)));
+        assert_int_equal(found.custom, rows[i].custom);
+    }
+    api_parsed_fini(&parsed);
+}
+
 static void test_choices(void **state)
 {
     static const struct {
@@ -145,5 +183,5 @@ static void test_no_memory_for_the_text(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_no_memory_for_the_text), TEST(test_what_becomes_a_function),
-           TEST(test_choices), TEST(test_refusals))
+TEST_SUITE(TEST(test_no_memory_for_the_text), TEST(test_names_of_calls),
+           TEST(test_what_becomes_a_function), TEST(test_choices), TEST(test_refusals))
