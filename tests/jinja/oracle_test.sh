@@ -22,7 +22,7 @@ test_committed_results_are_those_of_jinja2() {
     # Those of the published templates take jinja2 half a minute; HEARTH_ORACLE=full looks at them as well.
     templates=
     if [ "${HEARTH_ORACLE:-}" = full ]; then
-        templates=${HEARTH_SHARED:-../shared}/templates
+        templates=${HEARTH_TEST_SHARED:-../shared}/templates
     fi
     # shellcheck disable=SC2086 # no argument at all when empty
     "$python" -W ignore "$here/oracle.py" check $templates

@@ -113,7 +113,7 @@ const char *test_guarded(const void *data, size_t len)
 const char *test_shared(const char *name)
 {
     static char path[1024];
-    const char *root = getenv("HEARTH_SHARED");
+    const char *root = getenv("HEARTH_TEST_SHARED");
 
     snprintf(path, sizeof(path), "%s/%s", root ? root : "../shared", name);
     return access(path, R_OK) == 0 ? path : NULL;
