@@ -195,13 +195,13 @@ static void test_the_line_names_ignored_fields(void **state)
     assert_true(got > 0);
     text[got] = '\0';
     close(ends[0]);
-    const char *first = strstr(text, "ignored: ");
-    assert_non_null(first);
-    assert_memory_equal(first, "ignored: temprature, mirostat\n", 30);
-    const char *second = strstr(first + 1, "ignored: ");
-    assert_non_null(second);
-    assert_memory_equal(second, "ignored: n\n", 11);
-    assert_null(strstr(second + 1, "ignored: "));
+    /* The end of a call may be logged after that of the next one. */
+    size_t lines = 0;
+    for (const char *at = text; (at = strstr(at, "ignored: ")) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, 2);
+    assert_non_null(strstr(text, "ignored: temprature, mirostat\n"));
+    assert_non_null(strstr(text, "ignored: n\n"));
 }
 
 TEST_SUITE(TEST(test_an_end_that_waits_stops_no_stream),
