@@ -12,9 +12,10 @@
  * are left out, so that the rest works.
  *
  * A call is reported as the client declared the tool, which is looked up by the name that the model
- * knows (openai_tools_find; on the engine's thread, so not in the JSON): with both names, and with a custom tool's text extracted from its
- * argument. The text is sent whole, at the end, because the model writes it as a JSON string. Chat
- * has custom tools as well, and uses these functions for its calls.
+ * knows (openai_tools_find; on the engine's thread, so not in the JSON): with both names, and with a
+ * custom tool's text extracted from its argument. The text is sent whole, at the end, because the
+ * model writes it as a JSON string. Chat has custom tools as well, and uses these functions for its
+ * calls.
  */
 #include "dialect/openai_impl.h"
 

@@ -169,7 +169,10 @@ static void test_no_room(void **state)
 static void test_a_tool_as_json(void **state)
 {
     yyjson_doc *doc = yyjson_read("{\"type\":\"object\"}", 17, 0);
-    const struct tool tools[] = {{STR("f"), STR("d\n"), yyjson_doc_get_root(doc), true, false},
+    const struct tool tools[] = {{.name = STR("f"),
+                                  .description = STR("d\n"),
+                                  .schema = yyjson_doc_get_root(doc),
+                                  .strict = true},
                                  {.name = STR("g")}};
     struct buf text;
 
