@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <ggml-backend.h>
 #include <ggml.h>
@@ -329,16 +330,33 @@ static enum err make(struct making *making, struct errinfo *info)
     return rc == 0 ? ERR_OK : err_set_errno(info, -rc, "cannot write '%s'", making->options->out);
 }
 
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* The new file gets the name of the old one: a device such as /dev/null would be gone. */
+static enum err check_target(const char *out, struct errinfo *info)
+{
+    const char *name = name_in(out);
+    struct stat st;
+
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return err_set(info, ERR_INVALID, "'%s' is not a name for a file", out);
+    if (stat(out, &st) == 0 && !S_ISREG(st.st_mode))
+        return err_set(info, ERR_INVALID, "'%s' is not a regular file: choose another name", out);
+    return ERR_OK;
+}
+
 /* Splits the target and opens its folder. */
 static enum err open_target(struct making *making, struct errinfo *info)
 {
-    const char *out = making->options->out;
+    const char *out = making->options->out, *name = name_in(out);
     const char *slash = strrchr(out, '/');
-    const char *name = slash != NULL ? slash + 1 : out;
     uint32_t unique;
 
-    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return err_set(info, ERR_INVALID, "'%s' is no name for a file", out);
     making->name = mem_strdup(name);
     making->dir_path = slash == NULL  ? mem_strdup(".")
                        : slash == out ? mem_strdup("/")
@@ -379,6 +397,7 @@ enum err model_make(const struct model_make_options *options, struct errinfo *in
     };
 
     assert(options->out != NULL);
+    TRY(check_target(options->out, info));
     const struct model_projector *projector =
         model_projector_find(options->family != NULL ? options->family : "");
     if (projector != NULL)

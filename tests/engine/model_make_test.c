@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/file_fault.h"
@@ -405,8 +406,8 @@ static void test_bad_target(void **state)
         const char *says;
     } cases[] = {
         {"/nonexistent/x.gguf", ERR_NOT_FOUND, "cannot write '/nonexistent/x.gguf'"},
-        {"/", ERR_INVALID, "'/' is no name for a file"},
-        {"..", ERR_INVALID, "'..' is no name for a file"},
+        {"/", ERR_INVALID, "'/' is not a name for a file"},
+        {"..", ERR_INVALID, "'..' is not a name for a file"},
     };
 
     (void)state;
@@ -416,10 +417,20 @@ static void test_bad_target(void **state)
         assert_err(model_make(&options, &info), cases[i].err);
         assert_non_null(strstr(info.text, cases[i].says));
     }
-    /* A folder cannot be replaced by a file: found at the very end, and nothing stays behind. */
-    struct model_make_options options = {.family = "llama", .out = test_dir(), .shape = TINY};
-    assert_int_not_equal(model_make(&options, NULL), ERR_OK);
-    assert_int_equal(files_in_dir(), 0);
+    /* Neither a folder nor a device is replaced: as root, /dev/null would be a model then. */
+    static const char *const families[] = {"llama", "mmproj-mlp"};
+    const char *pipe = path_of("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    for (size_t i = 0; i < 2 * COUNT_OF(families); i++) {
+        struct model_make_options options = {
+            .family = families[i / 2], .out = i % 2 ? pipe : test_dir(), .shape = TINY};
+        struct errinfo info = {0};
+        struct stat st;
+        assert_err(model_make(&options, &info), ERR_INVALID);
+        assert_non_null(strstr(info.text, "is not a regular file"));
+        assert_true(lstat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+        assert_int_equal(files_in_dir(), 1);
+    }
 }
 
 static bool keep_last(float done, void *arg)
