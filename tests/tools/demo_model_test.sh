@@ -24,7 +24,7 @@ test_it_talks() { talk talk; }
 test_it_talks_in_every_api() { talk apis; }
 
 test_it_talks_in_the_terminal() {
-    run "$HEARTH" run --url http://127.0.0.1:1 -t 1 -c 2048 --temp 0 demo 'Good morning! I am Ada.'
+    HEARTH_URL=http://127.0.0.1:1 run "$HEARTH" run -t 1 -c 2048 --temp 0 demo 'Good morning! I am Ada.'
     expect_status 0
     expect_out Ada
 }
