@@ -51,9 +51,8 @@ static bool is_on(const struct option_desc *desc)
 
 struct option_spelling option_spelling(const struct option_desc *desc)
 {
-    enum {
-        ALIAS_SHORT = 4
-    }; /* aliases up to this length are written as in llama.cpp: -np, -ngld */
+    /* aliases up to this length are written as in llama.cpp: -np, -ngld */
+    enum { ALIAS_SHORT = 4 };
     bool one_dash = desc->alias != NULL && strlen(desc->alias) <= ALIAS_SHORT;
 
     return (struct option_spelling){.negative = is_on(desc), .alias_dashes = one_dash ? "-" : "--"};
