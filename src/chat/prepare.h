@@ -58,7 +58,8 @@ struct prepared {
     size_t marks_count;
     uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
     uint32_t last_user; /* start of the last user message; 0 = not known */
-    /* start of text in the messages after the last answer that may be gone next turn; 0 = none */
+    /* start of text after the last answer, or of the opening of the next one, that may be gone next
+     * turn; 0 = none */
     uint32_t transient;
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;

@@ -265,14 +265,14 @@ enum err cache_remote_pin(struct cache_run *run, struct buf *json, struct errinf
     char key[CACHE_KEY_DIGITS + 1];
     struct buf body;
 
-    if (!cache_is_key(run->args[0]) && strcmp(run->args[0], "-") != 0 &&
-        access(run->args[0], F_OK) != 0 && errno == ENOENT)
-        return err_set(info, ERR_NOT_FOUND,
-                       "\"%s\" is neither a file nor a key of %d to %d hex digits, as shown by "
-                       "'hearth cache ls'",
-                       run->args[0], CACHE_KEY_DIGITS_MIN, (int)CACHE_KEY_DIGITS);
-    if (!cache_is_key(run->args[0]))
+    if (!cache_is_key(run->args[0])) {
+        if (strcmp(run->args[0], "-") != 0 && access(run->args[0], F_OK) != 0 && errno == ENOENT)
+            return err_set(info, ERR_NOT_FOUND,
+                           "\"%s\" is neither a file nor a key of %d to %d hex digits, as shown by "
+                           "'hearth cache ls'",
+                           run->args[0], CACHE_KEY_DIGITS_MIN, (int)CACHE_KEY_DIGITS);
         return cache_remote_prompt(run, json, info);
+    }
     TRY(complete_key(run, run->args[0], key, info));
     struct json out = begin(run, &body);
     json_key_text(&out, "key", key);

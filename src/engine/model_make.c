@@ -330,17 +330,10 @@ static enum err make(struct making *making, struct errinfo *info)
     return rc == 0 ? ERR_OK : err_set_errno(info, -rc, "cannot write '%s'", making->options->out);
 }
 
-static const char *name_in(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* The new file gets the name of the old one: a device such as /dev/null would be gone. */
 static enum err check_target(const char *out, struct errinfo *info)
 {
-    const char *name = name_in(out);
+    const char *name = file_base_name(out);
     struct stat st;
 
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -353,7 +346,7 @@ static enum err check_target(const char *out, struct errinfo *info)
 /* Splits the target and opens its folder. */
 static enum err open_target(struct making *making, struct errinfo *info)
 {
-    const char *out = making->options->out, *name = name_in(out);
+    const char *out = making->options->out, *name = file_base_name(out);
     const char *slash = strrchr(out, '/');
     uint32_t unique;
 

@@ -159,7 +159,7 @@ struct gen {
     size_t pictures_count;
     uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
     uint32_t last_user; /* start of the last user message; 0 = not known */
-    /* start of text in the last message that the next turn may not have; 0 = none */
+    /* start of text at the end of the prompt that the next turn may not have; 0 = none */
     uint32_t transient;
     uint32_t max_tokens;         /* 0 = as many as fit */
     const struct lora_set *lora; /* adapters; NULL = as the engine was loaded */
