@@ -230,6 +230,7 @@ static const struct option_desc options_table[] = {
 struct server {
     struct cli *cli;
     const struct serve_options *options;
+    bool keyed;               /* clients need a key */
     char media_dir[PATH_MAX]; /* of --media-path; for the api */
     struct serve_models models;
     sigset_t signals, signals_before;
@@ -309,18 +310,52 @@ static bool check_origins(struct server *server)
     return true;
 }
 
+static struct auth_options auth_of(const struct server *server)
+{
+    const struct serve_options *options = server->options;
+
+    return (struct auth_options){
+        .keys = options->keys.items,
+        .keys_count = options->keys.count,
+        .file = options->key_file,
+        .admin = options->admin_key,
+        .fs = server->cli->setup->fs,
+        .isolation = options->drill == DRILL_SHARE_TENANTS
+                         ? AUTH_ISOLATION_NONE
+                         : (enum auth_isolation)options->isolation,
+    };
+}
+
+/* Asks what is in force, not what was given: an admin key alone leaves the other endpoints open. */
+static enum cli_exit check_access(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct auth_options keys = auth_of(server);
+    struct errinfo info = {0};
+    struct auth *auth;
+
+    enum err err = auth_create(&auth, &keys, &info);
+    if (err != ERR_OK)
+        return cli_fail(server->cli, err, &info);
+    server->keyed = auth_wanted(auth);
+    auth_destroy(&auth);
+    if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !server->keyed &&
+        !options->open_to_all)
+        return cli_usage_error(server->cli,
+                               "--host %s exposes the server to the network: set --api-key, or "
+                               "--allow-any to run without one",
+                               options->host);
+    return CLI_EXIT_OK;
+}
+
 static enum cli_exit check(struct server *server)
 {
     const struct serve_options *options = server->options;
     struct cli *cli = server->cli;
 
-    bool keys = options->keys.count > 0 || options->key_file != NULL;
-    if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys &&
-        !options->open_to_all)
-        return cli_usage_error(cli,
-                               "--host %s exposes the server to the network: set --api-key, or "
-                               "--allow-any to run without one",
-                               options->host);
+    enum cli_exit exit = check_access(server);
+    if (exit != CLI_EXIT_OK)
+        return exit;
     if ((options->tls_cert != NULL) != (options->tls_key != NULL))
         return cli_usage_error(cli, "--tls-cert and --tls-key belong together");
     if (options->tls_cert != NULL && is_socket(options->host))
@@ -335,7 +370,7 @@ static enum cli_exit check(struct server *server)
     if (options->model.draft != NULL && (drafts == 0 || options->exact))
         return cli_usage_error(cli, "--model-draft would not be used: there are no drafts with %s",
                                drafts == 0 ? "--drafts off" : "--exact");
-    enum cli_exit exit = serve_models_read(&server->models, cli, options);
+    exit = serve_models_read(&server->models, cli, options);
     server->models.drafts = drafts;
     return exit;
 }
@@ -461,14 +496,7 @@ static enum cli_exit open_api(struct server *server)
 
     server->sample = sample_of(options);
     struct api_options api = {
-        .auth = {.keys = options->keys.items,
-                 .keys_count = options->keys.count,
-                 .file = options->key_file,
-                 .admin = options->admin_key,
-                 .fs = server->cli->setup->fs,
-                 .isolation = options->drill == DRILL_SHARE_TENANTS
-                                  ? AUTH_ISOLATION_NONE
-                                  : (enum auth_isolation)options->isolation},
+        .auth = auth_of(server),
         .workers = (uint32_t)options->workers,
         .queue = (uint32_t)options->queue,
         .sample = &server->sample,
@@ -492,6 +520,7 @@ static enum cli_exit open_api(struct server *server)
         .clock = server->cli->setup->clock,
         .drill = (enum drill)options->drill,
     };
+    api.auth.log = server->cli->log;
     api.media_dir =
         options->media_path != NULL ? realpath(options->media_path, server->media_dir) : NULL;
     if (options->media_path != NULL && api.media_dir == NULL)
@@ -574,7 +603,7 @@ static void print_banner(struct server *server)
         .host = options->host,
         .port = http_server_port(server->http),
         .models = &server->models,
-        .keys = options->keys.count > 0 || options->key_file != NULL,
+        .keys = server->keyed,
         .tls = options->tls_cert != NULL,
     };
 

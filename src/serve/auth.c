@@ -17,9 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 enum { KEY_BYTES_MAX = 1024, NAME_HASH_DIGITS = 16 };
@@ -112,14 +114,20 @@ static enum err add_key(struct auth *auth, struct str entry, const char *source,
     return ERR_OK;
 }
 
-/* Keys separated by commas. */
-static enum err add_list(struct auth *auth, const char *text, const char *source,
+/* Keys separated by commas. None at all is what "$KEY" gives when it is not set: without an error
+ * the server would be open to all, and look protected. */
+static enum err add_list(struct auth *auth, const char *text, const char *option,
                          struct errinfo *info)
 {
     struct str rest = str_from(text), entry;
+    size_t before = auth->count;
 
     while (str_next(&rest, ',', &entry))
-        TRY(add_key(auth, str_trim(entry), source, info));
+        TRY(add_key(auth, str_trim(entry), option, info));
+    if (auth->count == before)
+        return err_set(info, ERR_INVALID,
+                       "%s is set, but it has no key: set it to a key, or do not set it at all",
+                       option);
     return ERR_OK;
 }
 
@@ -136,6 +144,19 @@ static enum err add_lines(struct auth *auth, struct str rest, const char *path,
     return ERR_OK;
 }
 
+/* Only a warning, unlike the key of the SSD cache: containers mount secrets as 0444 or 0644. */
+static void check_mode(const struct file_sys *fs, const char *path, struct log *log)
+{
+    struct stat st;
+    char mode[8];
+
+    if (file_stat_at(fs, AT_FDCWD, path, &st, NULL) != ERR_OK || (st.st_mode & 077) == 0)
+        return;
+    snprintf(mode, sizeof(mode), "%04o", (unsigned)st.st_mode & 07777);
+    LOG_WARN(log, "api", "other users of this machine can use the file of API keys; chmod 600 it",
+             LOG_STR("file", path), LOG_STR("mode", mode));
+}
+
 static enum err add_file(struct auth *auth, const struct auth_options *options,
                          struct errinfo *info)
 {
@@ -150,6 +171,7 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
 
     if (err != ERR_OK)
         return err_wrap(info, err, "API keys");
+    check_mode(fs, path, options->log);
     err = add_lines(auth, (struct str){data, len}, options->file, info);
     explicit_bzero(data, len);
     mem_free(data);
@@ -159,7 +181,7 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
 static enum err add_all(struct auth *auth, const struct auth_options *options, struct errinfo *info)
 {
     for (size_t i = 0; i < options->keys_count; i++)
-        TRY(add_list(auth, options->keys[i], "the option", info));
+        TRY(add_list(auth, options->keys[i], "api-key", info));
     return options->file ? add_file(auth, options, info) : ERR_OK;
 }
 
@@ -170,7 +192,7 @@ static enum err add_admins(struct auth *auth, const struct auth_options *options
 
     if (!options->admin)
         return ERR_OK;
-    TRY(add_list(auth, options->admin, "the admin key", info));
+    TRY(add_list(auth, options->admin, "admin-key", info));
     for (size_t i = before; i < auth->count; i++)
         auth->keys[i].admin = true;
     auth->admins = auth->count - before;
@@ -183,8 +205,7 @@ enum err auth_create(struct auth **out, const struct auth_options *options, stru
     enum err err = add_all(auth, options, info);
 
     *out = NULL;
-    if (err == ERR_OK && options->file &&
-        auth->count == 0) /* a server configured with keys must not be open to all */
+    if (err == ERR_OK && options->file && auth->count == 0)
         err = err_set(info, ERR_INVALID, "%s has no API key", options->file);
     if (err == ERR_OK)
         err = add_admins(auth, options, info);

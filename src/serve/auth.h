@@ -26,6 +26,7 @@
 
 struct auth;
 struct file_sys;
+struct log;
 
 enum { AUTH_KEYS_MAX = 4096, AUTH_NAME_BYTES = 65, AUTH_FILE_BYTES_MAX = 1024 * 1024 };
 
@@ -45,11 +46,13 @@ struct auth_options {
     const char *file;          /* path; NULL = none */
     const char *admin;         /* admin keys, separated by commas; NULL = none */
     const struct file_sys *fs; /* for the file; NULL = the machine's */
+    struct log *log;           /* may be NULL */
     enum auth_isolation isolation;
 };
 
-/* ERR_INVALID: an empty key, or one that no header can carry; ERR_LIMIT: too many; or the error of
- * reading the file. The text never shows a key. */
+/* ERR_INVALID: an option without a key, an empty key, or one that no header can carry; ERR_LIMIT: too
+ * many; or the error of reading the file. So with `keys` or a `file`, auth_wanted is true after
+ * ERR_OK. The text never shows a key. */
 enum err auth_create(struct auth **auth, const struct auth_options *options,
                      struct errinfo *info) NODISCARD;
 void auth_destroy(struct auth **auth);

@@ -162,12 +162,65 @@ test_keys_are_wanted() {
     stop
 }
 
+# Everything that could be mistaken for a key, and every address that is not this machine's. A server that starts is
+# ended, and its status is not 2.
+refused() { # SENTENCE [VARIABLE=VALUE...] [options]
+    local sentence=$1 variables=()
+    shift
+    while [[ ${1-} == HEARTH_*=* ]]; do
+        variables+=("$1")
+        shift
+    done
+    run env "${variables[@]}" timeout 20 "$HEARTH" serve m.gguf --port 0 --ssd-dir none --state-dir state "$@"
+    expect_status 2
+    expect_err "$sentence"
+}
+
 test_open_to_the_world_needs_a_key() {
     make_model
-    run "$HEARTH" serve m.gguf --host 0.0.0.0 --port 0
-    expect_status 2
-    expect_err '--api-key'
-    expect_err '--allow-any'
+    printf '# nobody\n' >empty
+    printf '[serve]\napi-key =\n' >section.ini
+    printf 'api-key =\n' >plain.ini
+    printf '[serve]\nadmin-key =\napi-key = good\n' >admin.ini
+    local world='exposes the server to the network: set --api-key, or --allow-any' none='is set, but it has no key' host
+    for host in 0.0.0.0 :: '[::]' 192.0.2.1 example.org 127.1 '' a.sock/; do
+        refused "$world" --host "$host"
+        refused "$world" --host "$host" --admin-key secret
+        refused "$world" HEARTH_API_KEY= --host "$host"
+        refused "$none" --host "$host" --api-key ''
+    done
+    refused "$world" --host 127.0.0.1 --host 0.0.0.0
+    refused "$world" HEARTH_HOST=0.0.0.0
+    for host in 127.0.0.1 0.0.0.0 "$PWD/h.sock"; do
+        refused "api-key $none" --host "$host" --api-key ''
+        refused "api-key $none" --host "$host" --api-key '' --admin-key secret
+        refused "api-key $none" --host "$host" --api-key '' --allow-any
+        refused "api-key $none" --host "$host" --api-key good --api-key ''
+        refused "api-key $none" --host "$host" --config section.ini
+        refused "api-key $none" --host "$host" --config plain.ini
+        refused 'api-key has an API key that is empty' --host "$host" --api-key ,
+        refused "api-key $none" HEARTH_API_KEY=, --host "$host"
+        refused "admin-key $none" --host "$host" --api-key good --admin-key ''
+        refused "admin-key $none" --host "$host" --config admin.ini
+        refused 'empty has no API key' --host "$host" --api-key-file empty
+        refused 'empty has no API key' --host "$host" --api-key-file empty --admin-key secret
+    done
+}
+
+# A file that loses its keys while the server runs leaves the old ones in force.
+test_a_reload_does_not_open_the_server() {
+    make_model
+    printf 'k1\n' >keys
+    start --host 0.0.0.0 --api-key-file keys
+    for content in '' '# nobody'; do
+        printf '%s' "$content" >keys
+        : >log
+        kill -HUP "$server"
+        await 'the reload' grep -q 'the keys stay as they were' log
+        [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/models")" = 401 ] || fail 'open without a key'
+        [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/models" -H 'x-api-key: k1')" = 200 ] || fail 'the old key is not valid'
+    done
+    stop
 }
 
 test_a_port_in_use() {

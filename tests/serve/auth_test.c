@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "support/test.h"
 
@@ -263,6 +266,59 @@ static void test_a_file_without_keys_is_an_error(void **state)
     assert_non_null(strstr(info.text, "API keys"));
 }
 
+/* As --api-key "$UNSET" gives it. The server must not be open to all, and look protected. */
+static void test_an_option_without_a_key_is_an_error(void **state)
+{
+    static const struct {
+        const char *keys[2];
+        size_t count;
+        const char *admin;
+        enum err err;
+    } cases[] = {
+        {{""}, 1, NULL, ERR_INVALID},         {{","}, 1, NULL, ERR_INVALID},
+        {{" "}, 1, NULL, ERR_INVALID},        {{""}, 1, "secret", ERR_INVALID},
+        {{"good", ""}, 2, NULL, ERR_INVALID}, {{"", "good"}, 2, NULL, ERR_INVALID},
+        {{"good"}, 1, "", ERR_INVALID},       {{NULL}, 0, "", ERR_INVALID},
+        {{NULL}, 0, ",", ERR_INVALID},        {{"good"}, 1, NULL, ERR_OK},
+        {{"good"}, 1, "secret", ERR_OK},      {{NULL}, 0, "secret", ERR_OK},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct auth_options options = {
+            .keys = cases[i].keys, .keys_count = cases[i].count, .admin = cases[i].admin};
+        struct auth *auth;
+        struct errinfo info;
+
+        assert_err(auth_create(&auth, &options, &info), cases[i].err);
+        if (cases[i].err == ERR_OK)
+            assert_int_equal(auth_wanted(auth), cases[i].count > 0);
+        auth_destroy(&auth);
+    }
+}
+
+static void test_a_file_that_others_can_read_is_named(void **state)
+{
+    char path[4096], text[4096] = "";
+    struct auth_options options = {.file = write_file("k1\n")};
+    struct auth *auth;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/log", test_dir());
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    options.log =
+        log_create(&(struct log_options){.fd = fd, .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    for (mode_t mode = 0600; mode <= 0644; mode += 044) {
+        assert_int_equal(chmod(options.file, mode), 0);
+        assert_ok(auth_create(&auth, &options, NULL));
+        auth_destroy(&auth);
+        assert_true(pread(fd, text, sizeof(text) - 1, 0) >= 0);
+        assert_int_equal(strstr(text, "mode=0644") != NULL, mode == 0644);
+    }
+    log_destroy((struct log **)&options.log);
+    close(fd);
+}
+
 static void test_too_many_keys(void **state)
 {
     static char keys[AUTH_KEYS_MAX * 2 + 2];
@@ -303,5 +359,7 @@ TEST_SUITE(TEST(test_without_keys_all_may_ask), TEST(test_both_headers_and_their
            TEST(test_isolation), TEST(test_the_name_of_a_nameless_key_is_stable),
            TEST(test_files_and_options), TEST(test_a_file_behind_a_link),
            TEST(test_bad_keys_are_refused_and_not_shown),
-           TEST(test_a_file_without_keys_is_an_error), TEST(test_too_many_keys),
+           TEST(test_a_file_without_keys_is_an_error),
+           TEST(test_an_option_without_a_key_is_an_error),
+           TEST(test_a_file_that_others_can_read_is_named), TEST(test_too_many_keys),
            TEST(test_every_allocation_and_read_may_fail))
