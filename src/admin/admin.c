@@ -27,6 +27,7 @@ enum {
 #define GET(rest)    HTTP_METHOD_GET, "/admin/" rest, "admin", .admin = true
 #define POST(rest)   HTTP_METHOD_POST, "/admin/" rest, "admin", .admin = true
 #define PROMPT(rest) POST(rest), .dialect = &dialect_admin_prompt
+#define TARGET(rest) POST(rest), .dialect = &dialect_admin_target
 #define PLAIN        .plain = true
 #define SLOW         .plain = true, .slow = true
 
@@ -47,8 +48,8 @@ const struct endpoint admin_endpoints[] = {
     {GET("cache/tree"), PLAIN, .answer = endpoint_cache_tree},
     {POST("cache/clear"), SLOW, .answer = endpoint_cache_clear},
     {POST("cache/evict"), SLOW, .answer = endpoint_cache_evict},
-    {PROMPT("cache/pin"), .answer = endpoint_cache_pin},
-    {PROMPT("cache/unpin"), .answer = endpoint_cache_unpin},
+    {TARGET("cache/pin"), .answer = endpoint_cache_pin},
+    {TARGET("cache/unpin"), .answer = endpoint_cache_unpin},
     {POST("cache/ttl"), PLAIN, .answer = endpoint_cache_ttl},
     {POST("cache/verify"), SLOW, .answer = endpoint_cache_verify},
     {POST("cache/export"), SLOW, .answer = endpoint_cache_export},

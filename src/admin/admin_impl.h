@@ -136,8 +136,9 @@ enum err admin_cache_error(struct api_error *error, int hearth_error, const char
  * are messages, and completions otherwise. Every other field of a request of that dialect counts: a
  * recorded request can be sent as it is. */
 
-/* a prompt, or a "key" instead: then no model is needed (gen_request.no_model) */
 extern const struct dialect dialect_admin_prompt;
+/* a prompt, or a "key" instead: then there is no model (gen_request.no_model) */
+extern const struct dialect dialect_admin_target;
 /* a prompt that is computed and kept; nothing is generated */
 extern const struct dialect dialect_admin_warm;
 

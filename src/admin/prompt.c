@@ -54,7 +54,7 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struc
     return dialect->parse(request, root, error);
 }
 
-static enum err parse_prompt(struct gen_request *request, yyjson_val *root, struct api_error *error)
+static enum err parse_target(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     struct json_reader reader = {root, "", error, NULL};
 
@@ -62,10 +62,20 @@ static enum err parse_prompt(struct gen_request *request, yyjson_val *root, stru
     return request->no_model ? ERR_OK : admin_prompt_parse(request, root, error);
 }
 
+/* A key alone says nothing about tokens. */
+static enum err parse_prompt(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader reader = {root, "", error, NULL};
+
+    if (json_read_get(&reader, "key"))
+        return json_read_error(&reader, "key", "is not possible here: give a prompt");
+    return admin_prompt_parse(request, root, error);
+}
+
 /* Samples and discards one token, because the prompt's last token is computed separately. */
 static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    TRY(admin_prompt_parse(request, root, error));
+    TRY(parse_prompt(request, root, error));
     request->prefill_only = true;
     request->stream = false;
     request->choices = 1;
@@ -120,5 +130,7 @@ void admin_prompt_text(const struct model *model, const token_id *tokens, size_t
 
 const struct dialect dialect_admin_prompt = {
     .name = "admin", .parse = parse_prompt, .error = openai_error_body};
+const struct dialect dialect_admin_target = {
+    .name = "admin", .parse = parse_target, .error = openai_error_body};
 const struct dialect dialect_admin_warm = {
     .name = "admin", .parse = parse_warm, .error = openai_error_body, .body = write_warmed};

@@ -450,9 +450,12 @@ static enum err choose_lora(struct call *call, struct api_error *error)
 
 enum err call_prepare(struct call *call, struct api_error *error)
 {
-    struct prepare_tools tools = call_tools(call);
     size_t more = call->request.more_count;
 
+    if (call->model == NULL)
+        return api_error_set(error, API_ERROR_SERVER, NULL,
+                             "The request was prepared for no model.");
+    struct prepare_tools tools = call_tools(call);
     TRY(choose_lora(call, error));
     TRY(prepare(&call->prepared, &call->request, &tools, error));
     if (more > 0)
