@@ -7,7 +7,7 @@ import * as format from './format.js';
 import { measure } from './measure.js';
 
 /* The names are those of enum pool_state. */
-const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading: ['wait', 'unloading'], failed: ['bad', 'failed'], known: ['off', 'not loaded'] };
+const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading: ['wait', 'unloading'], failed: ['bad', 'failed'], dead: ['bad', 'no engine'], known: ['off', 'not loaded'] };
 
 /* What a model can do, for people who have not read docs/admin.md. */
 const FEATURES = { reuse: 'Reuses prompts', partial_reuse: 'Reuses to the last token', exact: 'Bit-exact mode', tools: 'Calls tools', thinking: 'Thinks' };
@@ -70,7 +70,7 @@ async function measureHere(button, id) {
 
 function renewButtons(element, { state }) {
     element.querySelector('[data-do=load]').hidden = !['known', 'failed'].includes(state);
-    element.querySelector('[data-do=unload]').hidden = state !== 'ready';
+    element.querySelector('[data-do=unload]').hidden = !['ready', 'dead'].includes(state);
     element.querySelector('[data-do=measure]').hidden = state !== 'ready';
 }
 
@@ -81,7 +81,7 @@ function renewModel(element, model) {
     const state = model.state === 'loading' && model.progress > 0 ? `${word} ${format.percent(model.progress)}` : word;
     put(badge, model.default ? `${state}, default` : state);
     putAttribute(badge, 'data-state', mark);
-    put(element.querySelector('.error'), model.error ? `${model.error}. Correct that, then press Load.` : '');
+    put(element.querySelector('.error'), model.error ? `${model.error}. ${model.state === 'dead' ? 'Its engine is restarted every half minute.' : 'Correct that, then press Load.'}` : '');
     sync(element.querySelector('.chips'), model.kinds ?? [], (kind) => kind, (kind) => h('span', { class: 'chip' }, kind));
     const values = element.querySelectorAll(':scope > dl dd'); /* not those of a measurement */
     FACTS.forEach(([, show], i) => {

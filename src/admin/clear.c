@@ -106,7 +106,7 @@ static void clear_scope(struct clearing *clearing, struct api *api, const struct
     struct pool_view view;
 
     if (scope->model.len > 0 && pool_view(pool, pool_find(pool, scope->model, true), &view) &&
-        view.state != POOL_READY)
+        view.state != POOL_READY && view.state != POOL_DEAD)
         note_failure(clearing, scope->model,
                      "The model is not loaded, so its state cannot be told from that of others: "
                      "load it first.");

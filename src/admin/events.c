@@ -159,7 +159,7 @@ static void publish_model(struct watch *watch, const struct pool_view *view)
     json_key_text(&json, "state", pool_state_name(view->state));
     json_key_uint(&json, "memory_bytes", view->bytes);
     json_key_float(&json, "load_s", view->load_s);
-    json_key_text(&json, "error", view->state == POOL_FAILED ? view->error.text : NULL);
+    json_key_text(&json, "error", view->error.code != ERR_OK ? view->error.text : NULL);
     publish(watch, FEED_MODEL, &json);
 }
 

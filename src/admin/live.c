@@ -144,7 +144,7 @@ static void write_model(struct json *json, struct api *api, struct pool *pool, s
     json_key_text(json, "state", pool_state_name(view.state));
     json_key_float(json, "progress",
                    view.state == POOL_LOADING ? (double)view.progress : view.state == POOL_READY);
-    json_key_text(json, "error", view.state == POOL_FAILED ? view.error.text : NULL);
+    json_key_text(json, "error", view.error.code != ERR_OK ? view.error.text : NULL);
     json_key_bool(json, "default", view.is_default);
     json_key_uint(json, "bytes", view.file_bytes);
     json_key_uint(json, "memory_bytes", view.bytes);

@@ -537,6 +537,24 @@ static void write_cache_by_model(struct pool *pool, struct buf *out)
         buf_fini(&labels[--count]);
 }
 
+/* One row per loaded model. */
+static void write_engines(struct pool *pool, struct buf *out)
+{
+    static const char name[] = "hearth_engine_dead";
+    struct pool_view view;
+    struct buf label;
+
+    write_head(out, name, "1: the engine of a loaded model died and is not restarted yet.", true);
+    for (size_t i = 0; pool_view(pool, i, &view); i++) {
+        if (view.state != POOL_READY && view.state != POOL_DEAD)
+            continue;
+        buf_init(&label, LABELS_BYTES_MAX);
+        metric_append_label(&label, "model", view.name);
+        buf_appendf(out, "%s{%s} %d\n", name, buf_str(&label), view.state == POOL_DEAD);
+        buf_fini(&label);
+    }
+}
+
 static void write_log_numbers(const struct log *log, struct buf *out)
 {
     static const struct metric_alias dropped = {
@@ -565,6 +583,8 @@ void endpoint_metrics(const struct loop_request *req)
     write_log_numbers(api->options.log, &body);
     struct pool *pool = api_pool(api, NULL);
     write_model_numbers(admin, pool, &body);
+    if (pool)
+        write_engines(pool, &body);
     if (api->options.cache) {
         write_cache_numbers(api->options.cache, &body);
         write_shared(api->options.cache, &body);

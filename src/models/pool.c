@@ -443,16 +443,25 @@ size_t pool_count(struct pool *pool)
     return count;
 }
 
+static bool is_dead_locked(struct pool_entry *entry, struct errinfo *info) REQUIRES(lock)
+{
+    return entry->state == POOL_READY && sched_is_dead(model_sched(entry->model), info);
+}
+
 static struct pool_view view_of_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     uint64_t now_ns = clock_mono_ns(pool->clock);
+    struct errinfo error = {0};
 
     lock_assert_held(&pool->lock);
+    bool dead = is_dead_locked(entry, &error);
+    if (entry->state == POOL_FAILED)
+        error = entry->error;
     return (struct pool_view){
         .name = entry->spec.name,
         .aliases = entry->spec.aliases,
         .path = entry->spec.path,
-        .state = entry->state,
+        .state = dead ? POOL_DEAD : entry->state,
         .progress = entry->progress,
         .pinned = entry->spec.pinned,
         .is_default = entry->index == 0,
@@ -465,7 +474,7 @@ static struct pool_view view_of_locked(struct pool *pool, struct pool_entry *ent
         .idle_ns = entry->uses > 0 || now_ns < entry->used_ns ? 0 : now_ns - entry->used_ns,
         .loads = entry->loads,
         .load_s = entry->load_s,
-        .error = entry->error,
+        .error = error,
     };
 }
 
@@ -546,6 +555,23 @@ void pool_run_watchdog(struct pool *pool)
 unsigned pool_stalled(const struct pool *pool)
 {
     return atomic_load_explicit(&pool->stalled, memory_order_relaxed);
+}
+
+unsigned pool_dead(struct pool *pool, bool *needed)
+{
+    struct errinfo info;
+    unsigned dead = 0;
+
+    *needed = false;
+    lock_enter(&pool->lock);
+    POOL_FOREACH (entry, pool) {
+        if (!is_dead_locked(entry, &info))
+            continue;
+        dead++;
+        *needed = *needed || entry->spec.pinned || pool->entries_count == 1;
+    }
+    lock_leave(&pool->lock);
+    return dead;
 }
 
 void pool_set_ttl(struct pool *pool, uint64_t ttl_ns)

@@ -57,7 +57,8 @@ struct pool_entry;
     X(POOL_LOADING, "loading")     \
     X(POOL_READY, "ready")         \
     X(POOL_UNLOADING, "unloading") \
-    X(POOL_FAILED, "failed")
+    X(POOL_FAILED, "failed")       \
+    X(POOL_DEAD, "dead") /* in views only: READY, but its engine died and is not restarted yet */
 
 enum pool_state { POOL_STATE_TABLE(TABLE_VALUE) POOL_STATE_COUNT };
 
@@ -186,7 +187,7 @@ struct pool_view {
     uint64_t ttl_ns, idle_ns;
     uint64_t loads;       /* number of loads */
     double load_s;        /* of the last load */
-    struct errinfo error; /* of FAILED */
+    struct errinfo error; /* of FAILED and DEAD; else its code is ERR_OK */
 };
 
 size_t pool_count(struct pool *pool);
@@ -212,3 +213,6 @@ bool pool_alive(struct pool *pool, uint64_t within_ns);
 void pool_run_watchdog(struct pool *pool);
 /* How many models were stalled at the last check. Takes no lock. */
 unsigned pool_stalled(const struct pool *pool);
+/* How many loaded models have no engine (POOL_DEAD). *needed: one of them is pinned, or the only
+ * model of the server. */
+unsigned pool_dead(struct pool *pool, bool *needed);

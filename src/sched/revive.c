@@ -15,12 +15,13 @@
  * the cache is found there; state that was only on the device is recomputed.
  *
  * An engine that dies repeatedly (a request that kills it, a broken driver) must not reload its
- * model forever: after REVIVALS_MAX deaths, each within STABLE_NS of its start, it stays dead until
- * the server is restarted.
+ * model all the time, and one whose worker is away (engine/rpc.h) must come back with it. So the
+ * delay has a maximum, and restarts never end. Deaths are in a row when each comes within stable_ns
+ * of its start. A failed restart lengthens the delay only until one succeeds.
  */
 #include "sched/sched_impl.h"
 
-enum { REVIVALS_MAX = 8, PAUSE_S_MAX = 30 };
+enum { PAUSE_S_MAX = 30 };
 static const uint64_t stable_ns = 60 * NS_PER_S;
 
 static void end_job(struct job *job, const struct errinfo *info)
@@ -50,23 +51,49 @@ void revive_lose_all(struct sched *sched, const struct errinfo *info)
     sched->epoch++;
 }
 
-static uint64_t pause_ns(uint32_t deaths)
+bool sched_is_dead(struct sched *sched, struct errinfo *info)
 {
-    uint64_t seconds = deaths < 2 ? 0 : UINT64_C(1) << MIN(deaths - 2, 5);
-
-    return MIN(seconds, PAUSE_S_MAX) * NS_PER_S;
+    lock_enter(&sched->lock);
+    *info = sched->death;
+    lock_leave(&sched->lock);
+    return info->code != ERR_OK;
 }
 
-/* Counts a death of the engine or a failed restart, and schedules the next attempt. */
+/* NULL: it lives. */
+static void publish_death(struct sched *sched, const struct errinfo *info)
+{
+    lock_enter(&sched->lock);
+    sched->death = info != NULL ? *info : (struct errinfo){0};
+    lock_leave(&sched->lock);
+}
+
+static void schedule_attempt(struct sched *sched)
+{
+    struct revival *revival = &sched->revival;
+    uint32_t count = revival->deaths + revival->failures;
+    uint64_t seconds = count < 2 ? 0 : UINT64_C(1) << MIN(count - 2, 5);
+
+    revival->next_ns = sched_now_ns(sched) + MIN(seconds, PAUSE_S_MAX) * NS_PER_S;
+}
+
 static void note_death(struct sched *sched)
 {
     struct revival *revival = &sched->revival;
     uint64_t now = sched_now_ns(sched);
 
+    revival->dead = true;
     revival->deaths =
         revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
-    revival->started_ns = 0; /* a failed attempt is not the end of a long life */
-    revival->next_ns = now + pause_ns(revival->deaths);
+    schedule_attempt(sched);
+}
+
+static void note_failure(struct sched *sched, const struct errinfo *info)
+{
+    LOG_ERROR(sched->options.log, "sched", "an engine could not be restarted",
+              LOG_STR("model", sched->options.model), LOG_STR("reason", info->text));
+    sched->revival.failures++;
+    schedule_attempt(sched);
+    publish_death(sched, info);
 }
 
 /* Whole seconds until the next attempt, at least 1: for Retry-After. */
@@ -89,11 +116,6 @@ static bool restart(struct sched *sched, struct errinfo *info)
     struct revival *revival = &sched->revival;
     uint64_t now = sched_now_ns(sched);
 
-    if (revival->deaths > REVIVALS_MAX) {
-        err_set(info, ERR_ENGINE, "model %s died %u times in a row and is not restarted any more",
-                sched->options.model, revival->deaths - 1);
-        return false;
-    }
     if (now < revival->next_ns) {
         unsigned seconds = seconds_left(revival, now);
         err_set(info, ERR_ENGINE, "model %s died and is restarted in %u s; try again later",
@@ -102,27 +124,28 @@ static bool restart(struct sched *sched, struct errinfo *info)
         return false;
     }
     if (engine_restart(sched->engine, goes_on, sched, info) != ERR_OK) {
-        LOG_ERROR(sched->options.log, "sched", "an engine could not be restarted",
-                  LOG_STR("model", sched->options.model), LOG_STR("reason", info->text));
-        note_death(sched);
+        note_failure(sched, info);
         info->retry_s = seconds_left(revival, sched_now_ns(sched));
         return false;
     }
     revival->started_ns = sched_now_ns(sched);
+    revival->failures = 0;
+    revival->dead = false;
+    publish_death(sched, NULL);
     return true;
 }
 
 bool revive_engine(struct sched *sched)
 {
-    static const struct errinfo dead = {.text = "its process died"}; /* job_end has a better text */
-    struct revival *revival = &sched->revival;
+    /* job_end has a better text */
+    static const struct errinfo dead = {.code = ERR_ENGINE, .text = "its process died"};
     struct errinfo info = {0};
 
     if (engine_alive(sched->engine))
         return true;
-    if (!revival->dead) {
-        revival->dead = true;
+    if (!sched->revival.dead) {
         note_death(sched);
+        publish_death(sched, &dead);
         revive_lose_all(sched, &dead);
     }
     if (!restart(sched, &info)) {
@@ -131,7 +154,6 @@ bool revive_engine(struct sched *sched)
         }
         return false;
     }
-    revival->dead = false;
     sched_count(sched, &sched->stats.restarts, 1);
     return true;
 }

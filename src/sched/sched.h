@@ -101,6 +101,9 @@ enum { SCHED_STALL_S = 30 };
 void sched_run_watchdog(struct sched *sched);
 /* Result of the last check. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);
+/* Whether the engine's process died and was not restarted yet; `info` says why, else its code is
+ * ERR_OK. Any thread; waits for no engine. */
+bool sched_is_dead(struct sched *sched, struct errinfo *info);
 
 /* The number of tokens that both begin with. */
 uint32_t sched_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);

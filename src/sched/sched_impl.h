@@ -136,8 +136,9 @@ struct job {
 struct revival {
     /* the death was noticed, and all state in the process was dropped */
     bool dead;
-    uint32_t deaths; /* in a row */
-    /* started_ns: 0 = by the loader of the engine, or the engine is dead */
+    uint32_t deaths;   /* in a row, of processes that had loaded the model */
+    uint32_t failures; /* attempts to restart it since the last death */
+    /* started_ns: the last restart; 0 = none yet */
     uint64_t started_ns, next_ns;
 };
 
@@ -199,7 +200,8 @@ struct sched {
     struct sched_stats stats GUARDED_BY(lock);
     struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
     size_t views_count GUARDED_BY(lock);
-    size_t jobs_left GUARDED_BY(lock); /* submitted and not freed yet */
+    size_t jobs_left GUARDED_BY(lock);     /* submitted and not freed yet */
+    struct errinfo death GUARDED_BY(lock); /* why there is no engine; ERR_OK: there is one */
 };
 
 uint64_t sched_now_ns(const struct sched *sched);

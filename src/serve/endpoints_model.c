@@ -68,7 +68,7 @@ static void write_state(struct json *json, const struct pool_view *view)
     json_key_text(json, "state", pool_state_name(view->state));
     if (view->state == POOL_LOADING)
         json_key_single(json, "progress", view->progress);
-    if (view->state == POOL_FAILED)
+    if (view->error.code != ERR_OK)
         json_key_text(json, "error", err_sentence(view->error.code));
     json_key_bool(json, "default", view->is_default);
     json_key_bool(json, "pinned", view->pinned);

@@ -27,24 +27,28 @@ static void respond_state(const struct loop_request *req, int status, const char
 }
 
 #define STATE_OK "{\"status\":\"ok\"}"
-/* The server is handling it (sched/watchdog.c): a supervisor should not restart it because of this
+/* The server is handling both (sched/watchdog.c, sched/revive.c): a supervisor should not restart it because of this
  * answer; load balancers use /ready. */
 #define STATE_STALLED "{\"status\":\"degraded\",\"reason\":\"an engine computes nothing\"}"
+#define STATE_DEAD    "{\"status\":\"degraded\",\"reason\":\"a model has no engine; it is restarted\"}"
 #define STATE_LOADING \
     "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
 #define STATE_DRAINING                                               \
     "{\"error\":{\"code\":503,\"message\":\"The server is shutting " \
     "down\",\"type\":\"unavailable_error\"}}"
 
-static void respond_health(const struct loop_request *req, int stalled_status)
+static void respond_health(const struct loop_request *req, int degraded_status)
 {
     struct api_error error = {0};
     struct pool *pool = api_pool(req->api, &error);
+    bool needed;
 
     if (pool == NULL)
         respond_state(req, 503, STATE_LOADING);
     else if (pool_stalled(pool) > 0)
-        respond_state(req, stalled_status, STATE_STALLED);
+        respond_state(req, degraded_status, STATE_STALLED);
+    else if (pool_dead(pool, &needed) > 0)
+        respond_state(req, needed ? degraded_status : 200, STATE_DEAD);
     else
         respond_state(req, 200, STATE_OK);
 }

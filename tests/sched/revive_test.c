@@ -280,30 +280,76 @@ static void test_a_restart_ends_with_the_scheduler(void **state)
     kit_gen_fini(&gen);
 }
 
-/* What kills every process is not fed for ever. */
-static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
+/* What kills every process: each restart comes after a longer pause, up to half a minute, and the
+ * last one is never made. */
+static void test_an_engine_that_dies_again_and_again_is_restarted_slowly(void **state)
 {
     static struct kit_gen gen;
     struct clock *clock = clock_create_fake(NS_PER_S, 0);
     struct trap trap = {.always = true};
     struct sched_kit kit;
-    int tries = 0;
-    bool given_up = false;
+    struct errinfo info;
+    unsigned longest_s = 0;
 
     (void)state;
     open_kit(&kit, &trap, fake_worker_program(), clock);
-    while (!given_up && tries++ < 100) {
+    while (restarts(&kit) < 20) {
         run(&kit, &gen, 1);
         assert_int_equal(gen.result.end, GEN_END_ERROR);
-        given_up = strstr(gen.result.info.text, "not restarted any more") != NULL;
+        longest_s = MAX(longest_s, gen.result.info.retry_s);
         /* Time goes on for a pause only: a death that is noticed late must not seem to come after a
          * long life. */
         if (strstr(gen.result.info.text, "is restarted in") != NULL)
-            clock_fake_advance(clock, 31 * NS_PER_S);
+            clock_fake_advance(clock, gen.result.info.retry_s * NS_PER_S);
         kit_gen_fini(&gen);
     }
-    assert_true(given_up);
-    assert_true(restarts(&kit) <= 8);
+    assert_int_equal(longest_s, 30);
+    atomic_store(&trap.always, false);
+    for (bool died = true; died;) { /* of the last death, perhaps */
+        clock_fake_advance(clock, 31 * NS_PER_S);
+        run(&kit, &gen, 1);
+        died = gen.result.end == GEN_END_ERROR;
+        kit_gen_fini(&gen);
+    }
+    assert_false(sched_is_dead(kit.sched, &info));
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+/* Its worker is away for an hour. Failed restarts are no deaths: the next death, soon after the
+ * restart that succeeds, is the second one, with a pause of a second. */
+static void test_failed_restarts_are_no_deaths(void **state)
+{
+    static struct kit_gen gen;
+    struct clock *clock = clock_create_fake(NS_PER_S, 0);
+    struct trap trap = {0};
+    struct sched_kit kit;
+    struct errinfo info;
+    char link[1024];
+
+    (void)state;
+    snprintf(link, sizeof(link), "%s/hearth", test_dir());
+    assert_int_equal(symlink(fake_worker_program(), link), 0);
+    open_kit(&kit, &trap, link, clock);
+    assert_int_equal(unlink(link), 0);
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    for (int i = 0; i < 120; i++) {
+        expect_error(&kit, "");
+        clock_fake_advance(clock, 30 * NS_PER_S);
+    }
+    assert_true(sched_is_dead(kit.sched, &info));
+    assert_true(strlen(info.text) > 0);
+    assert_int_equal(symlink(fake_worker_program(), link), 0);
+    clock_fake_advance(clock, 30 * NS_PER_S);
+    run(&kit, &gen, 1);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    kit_gen_fini(&gen);
+    assert_false(sched_is_dead(kit.sched, &info));
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    do
+        expect_error(&kit, "");
+    while (!sched_is_dead(kit.sched, &info));
+    expect_error(&kit, "is restarted in 1 s");
     sched_kit_close(&kit);
     clock_destroy_fake(&clock);
 }
@@ -312,4 +358,5 @@ TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_noth
            TEST(test_death_in_a_restore_costs_no_state),
            TEST(test_a_restart_that_fails_is_tried_again_later),
            TEST(test_a_restart_ends_with_the_scheduler),
-           TEST(test_an_engine_that_dies_again_and_again_is_given_up))
+           TEST(test_an_engine_that_dies_again_and_again_is_restarted_slowly),
+           TEST(test_failed_restarts_are_no_deaths))

@@ -1,7 +1,10 @@
 /* endpoints_status_test.c: health, version, numbers, what runs. */
 #include "serve/api_impl.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "admin/metrics.h"
 #include "base/clock.h"
@@ -63,6 +66,58 @@ static void test_health_of_a_stalled_engine(void **state)
     pool_run_watchdog(kit.pool);
     yyjson_doc_free(api_kit_get(&kit, "/ready", 200));
     http_client_close(&client);
+    api_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+static void expect_state(struct api_kit *kit, int ready, const char *health, const char *state)
+{
+    char metric[64];
+    yyjson_doc *doc = api_kit_get(kit, "/health", 200);
+
+    assert_string_equal(json_at(doc, "/status"), health);
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_get(kit, "/ready", ready));
+    doc = api_kit_get(kit, "/v1/models", 200);
+    assert_string_equal(json_at(doc, "/data/0/state"), state);
+    yyjson_doc_free(doc);
+    doc = api_kit_get(kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/state"), state);
+    assert_int_equal(strlen(json_at(doc, "/models/0/error")) > 0, ready != 200);
+    yyjson_doc_free(doc);
+    snprintf(metric, sizeof(metric), "hearth_engine_dead{model=\"fake\"}");
+    assert_true(api_kit_metric(kit, metric) == (ready != 200));
+}
+
+/* Its process is killed and its program is gone for a while: a server without an engine says so
+ * everywhere, without a request, and takes it back when it can be restarted. */
+static void test_ready_of_a_dead_engine(void **state)
+{
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_worker_options worker = {0};
+    struct api_kit kit;
+    char program[1024];
+    int attempts = 0;
+
+    (void)state;
+    snprintf(program, sizeof(program), "%s/program", test_dir());
+    assert_int_equal(symlink(fake_worker_program(), program), 0);
+    worker.program = program;
+    api_kit_open(&kit, &(struct api_kit_options){.worker = &worker, .sched = {.clock = clock}});
+    expect_state(&kit, 200, "ok", "ready");
+    assert_int_equal(unlink(program), 0);
+    kill(engine_worker_pid(model_engine(kit.model)), SIGKILL);
+    api_kit_wait_metric(&kit, "hearth_engine_dead{model=\"fake\"}", 1);
+    while (attempts++ < 20) { /* no number of failures ends the attempts */
+        clock_fake_advance(clock, 31 * NS_PER_S);
+        yyjson_doc_free(api_kit_post(&kit, CHAT, "{" MESSAGES "}", 503));
+    }
+    expect_state(&kit, 503, "degraded", "dead");
+    assert_int_equal(symlink(fake_worker_program(), program), 0);
+    clock_fake_advance(clock, 31 * NS_PER_S);
+    api_kit_wait_metric(&kit, "hearth_engine_dead{model=\"fake\"}", 0);
+    expect_state(&kit, 200, "ok", "ready");
+    yyjson_doc_free(api_kit_post(&kit, CHAT, "{" MESSAGES "}", 200));
     api_kit_close(&kit);
     clock_destroy_fake(&clock);
 }
@@ -179,6 +234,6 @@ static void test_metrics_under_other_names(void **state)
 }
 
 TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
-           TEST(test_health_of_a_stalled_engine), TEST(test_metrics_of_all_parts),
-           TEST(test_an_engine_that_hangs_is_noticed), TEST(test_metrics_of_hits_and_misses),
-           TEST(test_metrics_under_other_names))
+           TEST(test_health_of_a_stalled_engine), TEST(test_ready_of_a_dead_engine),
+           TEST(test_metrics_of_all_parts), TEST(test_an_engine_that_hangs_is_noticed),
+           TEST(test_metrics_of_hits_and_misses), TEST(test_metrics_under_other_names))

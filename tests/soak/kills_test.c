@@ -29,7 +29,7 @@ enum {
     LOAD = 6,
     ANSWER = 16,
     LOAD_MS_MAX = 600,
-    /* in one life of the server: more, and an engine is given up (sched/revive.c) */
+    /* in one life of the server: more, and a restart waits too long (sched/revive.c) */
     WORKER_KILLS_MAX = 3,
     TRIES_MAX = 200,
     SAME_PART = 10,

@@ -47,7 +47,7 @@ enum {
     SAMPLES_MAX = 20000,
     SEEN_BITS = 1 << 22,
     EXCUSE_S = 15, /* after a kill, an answer may be the engine's death */
-    /* an engine that lived so long may be killed without being given up (sched/revive.c) */
+    /* an engine that lived so long is restarted at once (sched/revive.c) */
     STABLE_S = 62,
     EARLY_KILLS = 2, /* these need not wait for it */
     GROWTH_BYTES = 16 << 20,

@@ -90,6 +90,8 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
     fake.arg = &kit->gate;
     if (options->family)
         model.engine = test_engine(options->family, options->engine);
+    else if (options->worker)
+        assert_ok(fake_worker_load(&model.engine, &options->fake, options->worker, &info));
     else
         assert_ok(engine_fake_create(&model.engine, &fake, &info));
     if (model_open(&kit->model, &model, &info) != ERR_OK)

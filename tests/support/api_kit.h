@@ -15,15 +15,16 @@
 #include "admin/admin.h"
 #include "serve/api.h"
 #include "base/lock.h"
-#include "support/engine_fake.h"
+#include "support/fake_worker.h"
 #include "http/server.h"
 #include "models/pool.h"
 #include "support/http_client.h"
 
 struct api_kit_options {
     struct engine_fake_options fake;
-    const char *family;                  /* a real, tiny model instead */
-    const struct engine_options *engine; /* of that; NULL = as usual */
+    const struct engine_worker_options *worker; /* the fake in its own process, without the gate */
+    const char *family;                         /* a real, tiny model instead */
+    const struct engine_options *engine;        /* of that; NULL = as usual */
     struct sched_options sched;
     struct api_options api;
     struct admin_options admin;
