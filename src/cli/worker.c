@@ -2,6 +2,7 @@
  * worker.c: `hearth worker`: offers the devices of this machine to a server elsewhere
  * (`hearth serve --rpc`, docs/fleet.md).
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ static enum cli_exit run(struct cli *cli, const void *given)
         fprintf(cli->out, "The protocol has no authentication and no encryption: keep this address "
                           "on a private network.\n");
     fflush(cli->out);
+    signal(SIGPIPE, SIG_IGN); /* a server that disconnects must not end the worker */
     (void)!rpc_serve(options->listen, options->backends, (unsigned)options->threads, &info);
     return cli_error(cli, "%s", info.text);
 }

@@ -2,13 +2,15 @@
  * backend.c: loading ggml's plug-ins, what they offer, and catching what the libraries log.
  *
  * The libraries report the reason for a failure only in their log, so the first error line is kept
- * per thread for our own error message. Everything else is dropped unless HEARTH_LLAMA_LOG is set.
+ * per thread for our own error message. Everything else is dropped unless HEARTH_LLAMA_LOG is set,
+ * or backend_show_log was called.
  */
 #include "engine/backend.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const char *) once_dir;
+static atomic_bool shows_log;
 static _Thread_local char last_error[256], taken_error[256];
 
 static void keep_error(const char *text)
@@ -63,8 +66,14 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
     (void)arg;
     if (level == GGML_LOG_LEVEL_ERROR)
         keep_error(text);
-    if (getenv("HEARTH_LLAMA_LOG") != NULL)
+    if ((atomic_load(&shows_log) && level >= GGML_LOG_LEVEL_INFO) ||
+        getenv("HEARTH_LLAMA_LOG") != NULL)
         show(text);
+}
+
+void backend_show_log(void)
+{
+    atomic_store(&shows_log, true);
 }
 
 void backend_wait_briefly(char **argv)

@@ -19,6 +19,8 @@ void backend_wait_briefly(char **argv);
 
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
+/* From now on what the libraries log goes to standard error, but for details. */
+void backend_show_log(void);
 
 /* The directory that is searched: HEARTH_BACKENDS in the environment, else the folder of the
  * build. */

@@ -1,6 +1,7 @@
 /*
- * rpc.c: the plug-in's functions, found by name. Servers are asked for a connection before the
- * plug-in is: it would end the process when there is none.
+ * rpc.c: the plug-in's functions, found by name. Before the plug-in uses a server, we ask for a sign
+ * of life: without a connection the plug-in ends the process, and it waits for ever for one that
+ * accepts (the kernel does that for a stopped process) and never answers.
  */
 #include "engine/rpc.h"
 
@@ -15,11 +16,18 @@
 #include <ggml-backend.h>
 #include <ggml-rpc.h>
 
+#include "base/attr.h"
+#include "base/le.h"
 #include "base/str.h"
 #include "base/sysinfo.h"
 #include "engine/backend.h"
 
-enum { SERVER_BYTES = 256, DEVICES_MAX = 16, CONNECT_MS = 3000 };
+enum { SERVER_BYTES = 256, DEVICES_MAX = 16, CONNECT_MS = 3000, ANSWER_MS = 3000 };
+
+/* The first message of a client: the command HELLO, the bytes that follow (little-endian), and as
+ * many zeros: no transport but TCP. A server with another version of the protocol closes the
+ * connection, which is a sign of life as well: the plug-in then names the versions. */
+static const unsigned char hello[1 + 8 + 24] = {14, 24};
 
 static const char missing[] =
     "there is no libggml-rpc.so in %s; install Debian's libggml0-backend-rpc, or build with "
@@ -40,18 +48,45 @@ static void *find_function(const char *name, struct errinfo *info)
     return function;
 }
 
-static bool connects(const struct addrinfo *address)
+static bool wait_for(int fd, short events, int ms)
+{
+    struct pollfd ready = {.fd = fd, .events = events};
+
+    return poll(&ready, 1, ms) == 1;
+}
+
+/* Reads the whole answer, a length and as many bytes: a server that still writes when we close may
+ * die of it. */
+static bool hears(int fd)
+{
+    unsigned char bytes[256];
+    size_t len = 0, wanted = 8;
+
+    while (len < wanted) {
+        if (!wait_for(fd, POLLIN, ANSWER_MS))
+            return false;
+        ssize_t got = recv(fd, bytes + len, wanted - len, 0);
+        if (got <= 0)
+            return true; /* it closed the connection */
+        len += (size_t)got;
+        if (len == 8)
+            wanted += MIN(le_get_u64(bytes), sizeof(bytes) - 8);
+    }
+    return true;
+}
+
+static bool answers(const struct addrinfo *address)
 {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = -1;
     socklen_t len = sizeof(error);
-    struct pollfd ready = {.fd = fd, .events = POLLOUT};
 
     if (fd < 0)
         return false;
     /* A failure at once (no route) is told only here; that of an attempt by poll. */
     bool begun = connect(fd, address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS;
-    bool up = begun && poll(&ready, 1, CONNECT_MS) == 1 &&
-              getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == 0;
+    bool up = begun && wait_for(fd, POLLOUT, CONNECT_MS) &&
+              getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == 0 &&
+              send(fd, hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) && hears(fd);
     close(fd);
     return up;
 }
@@ -68,10 +103,15 @@ static enum err check_server(const char *server, struct errinfo *info)
     snprintf(host, sizeof(host), "%.*s", (int)(colon - server), server);
     if (getaddrinfo(host, colon + 1, &hints, &found) == 0) {
         for (const struct addrinfo *each = found; each != NULL && !up; each = each->ai_next)
-            up = connects(each);
+            up = answers(each);
         freeaddrinfo(found);
     }
-    return up ? ERR_OK : err_set(info, ERR_IO, "the worker at %s does not answer", server);
+    return up ? ERR_OK
+              : err_set(
+                    info, ERR_IO,
+                    "the worker at %s does not answer: is it running, and not in use by another "
+                    "server?",
+                    server);
 }
 
 enum err rpc_add_servers(const char *servers, struct errinfo *info)
@@ -121,6 +161,7 @@ enum err rpc_serve(const char *listen, const char *backends, unsigned threads, s
     *(void **)&serve = find_function("ggml_backend_rpc_start_server", info);
     if (serve == NULL)
         return ERR_NOT_FOUND;
+    backend_show_log();
     size_t count = list_devices(devices);
     if (count == 0)
         return err_set(info, ERR_NOT_FOUND, "there is no device to offer");

@@ -21,7 +21,7 @@
  */
 #include "sched/sched_impl.h"
 
-enum { PAUSE_S_MAX = 30 };
+enum { PAUSE_S_MAX = 30, RETRY_S = 1 };
 static const uint64_t stable_ns = 60 * NS_PER_S;
 
 static void end_job(struct job *job, const struct errinfo *info)
@@ -36,6 +36,8 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
     err_set(info, ERR_ENGINE,
             "the process of model %s died while it worked on this request; send it again",
             job->sched->options.model);
+    info->retry_s =
+        RETRY_S; /* the engine may be back by then, and a proxy can try another server */
     return true;
 }
 
@@ -138,7 +140,8 @@ static bool restart(struct sched *sched, struct errinfo *info)
 bool revive_engine(struct sched *sched)
 {
     /* job_end has a better text */
-    static const struct errinfo dead = {.code = ERR_ENGINE, .text = "its process died"};
+    static const struct errinfo dead = {
+        .code = ERR_ENGINE, .retry_s = RETRY_S, .text = "its process died"};
     struct errinfo info = {0};
 
     if (engine_alive(sched->engine))

@@ -2,9 +2,13 @@
  * rpc_test.c: a model over two workers: state goes out and comes back, bit for bit, and a worker that
  * dies ends in an error, a reload when it is back, and a restore from the cache.
  */
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <yyjson.h>
 
@@ -165,6 +169,83 @@ static void test_sliding(void **state)
     check_family("gemma3");
 }
 
+/* A client that closes before it has read the answer: the worker then writes to a closed connection,
+ * as when its server ends in the middle of a batch. */
+static void close_early(const struct worker *worker)
+{
+    static const unsigned char hello[33] = {14, 24};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(worker->port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+    close(fd);
+}
+
+/* A worker outlives its clients, and says when they come and go. */
+static void test_a_worker_outlives_its_server(void **state)
+{
+    struct worker worker = {0};
+    struct scenario scenario;
+    struct talk talk = opening();
+    char args[256], command[1400];
+
+    (void)state;
+    if (access(".deps/fleet/backends/libggml-rpc.so", R_OK) != 0)
+        TEST_SKIP("no RPC plug-in here; tools/deps.sh --tools fetches it");
+    start_worker(&worker);
+    for (int i = 0; i < 20; i++)
+        close_early(&worker);
+    snprintf(args, sizeof(args), "--rpc 127.0.0.1:%u --backends %s", worker.port, backends);
+    scenario_open(&scenario, "qwen3", args);
+    struct detailed answer = ask(&scenario, &talk);
+    assert_int_equal(answer.status, 200);
+    free(answer.logprobs);
+    assert_int_equal(waitpid(worker.pid, NULL, WNOHANG), 0);
+    snprintf(command, sizeof(command),
+             "grep -q '^Accepted client connection' %s/worker.%u && "
+             "grep -q '^Client connection closed' %s/worker.%u",
+             test_dir(), worker.port, test_dir(), worker.port);
+    assert_int_equal(system(command), 0);
+    serve_proc_stop(&scenario.proc);
+}
+
+/* A worker that hangs (it is stopped: the kernel still accepts connections for it): an error soon,
+ * not when the load of the engine times out after two minutes. */
+static void test_a_worker_that_hangs(void **state)
+{
+    struct worker worker = {0};
+    struct scenario scenario;
+    struct talk talk = opening(), other = {0};
+    char args[256];
+
+    (void)state;
+    if (access(".deps/fleet/backends/libggml-rpc.so", R_OK) != 0)
+        TEST_SKIP("no RPC plug-in here; tools/deps.sh --tools fetches it");
+    start_worker(&worker);
+    snprintf(args, sizeof(args), "--rpc 127.0.0.1:%u --backends %s", worker.port, backends);
+    scenario_open(&scenario, "qwen3", args);
+    free(ask(&scenario, &talk).logprobs);
+    kill(worker.pid, SIGSTOP);
+    uint64_t begin_ns = clock_mono_ns(clock_real());
+    talk_say(&other, "user", talk_words(3, 40));
+    assert_int_equal(ask(&scenario, &other).status, 503);
+    assert_int_equal(ask(&scenario, &other).status, 503); /* of the restart that failed */
+    uint64_t took_s = (clock_mono_ns(clock_real()) - begin_ns) / NS_PER_S;
+    printf("503 after %llu s\n", (unsigned long long)took_s);
+    assert_true(took_s < 60);
+    kill(worker.pid, SIGCONT);
+    struct detailed answer = ask(&scenario, &other);
+    for (int i = 0; i < TRIES && answer.status != 200; i++) {
+        clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
+        answer = ask(&scenario, &other);
+    }
+    assert_int_equal(answer.status, 200);
+    free(answer.logprobs);
+    serve_proc_stop(&scenario.proc);
+}
+
 /* `doctor` says what RPC lacks. */
 static void test_doctor(void **state)
 {
@@ -185,4 +266,6 @@ static void test_doctor(void **state)
         fail_msg("%s", all);
 }
 
-TEST_SUITE(TEST(test_dense), TEST(test_hybrid), TEST(test_sliding), TEST(test_doctor))
+TEST_SUITE(TEST(test_dense), TEST(test_hybrid), TEST(test_sliding),
+           TEST(test_a_worker_outlives_its_server), TEST(test_a_worker_that_hangs),
+           TEST(test_doctor))
