@@ -278,6 +278,7 @@ static const struct stats_field memory_fields[] = {
     {GAUGE, MEMORY("fixed_bytes", reading.fixed), "Weights and cells of the models."},
     {GAUGE, MEMORY("claims_bytes", reading.claims), "Memory promised to running generations."},
     {GAUGE, MEMORY("queues_bytes", reading.queues), "Memory for the records of all generations."},
+    {GAUGE, MEMORY("bodies_bytes", reading.bodies), "Memory for the bodies of all requests."},
     {GAUGE, MEMORY("process_bytes", reading.process), "Memory of the process, as measured."},
     {GAUGE, MEMORY("device_used_bytes", device_used), "GPU memory in use, by any program."},
     {GAUGE, MEMORY("device_total_bytes", device_total), "GPU memory; 0 = no GPU."},

@@ -533,6 +533,11 @@ static enum cli_exit open_api(struct server *server)
     return cli_error(server->cli, "%s", info.text);
 }
 
+static uint64_t bodies_room(uint64_t bytes, void *memory)
+{
+    return memory_set_bodies(memory, bytes);
+}
+
 static enum cli_exit open_http(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -541,6 +546,7 @@ static enum cli_exit open_http(struct server *server)
     size_t count;
     const struct http_route *routes = api_routes(server->api, &count);
     struct option_list origins = origins_of(options);
+    struct memory_view memory;
     struct http_options http = {
         .host = local ? NULL : options->host,
         .port = (uint16_t)options->port,
@@ -553,8 +559,15 @@ static enum cli_exit open_http(struct server *server)
         .cors_origins = {origins.items, origins.count},
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
+        .bodies_room = bodies_room,
+        .bodies_arg = server->memory,
+        .check = api_http_check,
         .error_body = api_http_error,
     };
+    memory_get_view(server->memory, &memory);
+    http_limits_complete(&http.limits);
+    if (memory.limits.ceiling > 0)
+        http.limits.bodies_bytes_max = MIN(http.limits.bodies_bytes_max, memory.limits.bodies_max);
 
     enum err err = http_server_start(&http, routes, count, &server->http, &info);
     if (err != ERR_OK)

@@ -35,14 +35,15 @@ static struct http_frame frame_of(const struct http_shared *shared,
 
 /* Returns the content type. */
 static const char *write_body(const struct http_options *options, enum http_problem problem,
-                              struct str path, char id[HTTP_ID_BYTES], struct buf *body)
+                              const struct http_request *request, char id[HTTP_ID_BYTES],
+                              struct buf *body)
 {
     id[0] = '\0';
     if (options->error_body == NULL) {
         buf_appendf(body, "%s\n", http_problem_sentence(problem));
         return "text/plain; charset=utf-8";
     }
-    options->error_body(problem, path, id, body, options->error_arg);
+    options->error_body(problem, request, id, body, options->error_arg);
     return options->error_content_type != NULL ? options->error_content_type : "application/json";
 }
 
@@ -57,6 +58,8 @@ static size_t write_headers(const struct http_shared *shared, enum http_problem 
         headers[count++] = (struct http_header){STR("x-request-id"), str_from(id)};
         headers[count++] = (struct http_header){STR("request-id"), str_from(id)};
     }
+    if (http_problem_status(problem) == 401)
+        headers[count++] = (struct http_header){STR("www-authenticate"), STR("Bearer")};
     if (problem == HTTP_PROBLEM_BUSY)
         headers[count++] = (struct http_header){STR("retry-after"), STR("1")};
     if (problem == HTTP_PROBLEM_NO_METHOD) {
@@ -76,8 +79,7 @@ struct http_chunk *http_answer_problem(const struct http_shared *shared, enum ht
 
     buf_init(&body, ERROR_BYTES_MAX);
     buf_init(&allow, ALLOW_BYTES_MAX);
-    const char *type = write_body(&shared->options, problem,
-                                  request != NULL ? request->path : STR_NONE, id, &body);
+    const char *type = write_body(&shared->options, problem, request, id, &body);
     struct http_head head = {
         .status = http_problem_status(problem),
         .content_type = str_from(type),

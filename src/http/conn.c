@@ -108,10 +108,23 @@ static void detach_reply(struct http_conn *conn)
         count(conn, HTTP_STAT_DISCONNECTS, 0);
 }
 
+void http_conn_ask_room(struct http_shared *shared)
+{
+    const struct http_options *options = &shared->options;
+
+    shared->bodies_room = options->limits.bodies_bytes_max;
+    if (options->bodies_room != NULL)
+        shared->bodies_room = MIN(shared->bodies_room,
+                                  options->bodies_room(shared->bodies_bytes, options->bodies_arg));
+}
+
 static void hold_body(struct http_conn *conn, uint64_t bytes)
 {
+    if (bytes == conn->body_held)
+        return;
     conn->shared->bodies_bytes += bytes - conn->body_held;
     conn->body_held = bytes;
+    http_conn_ask_room(conn->shared);
 }
 
 static void die(struct http_conn *conn)
@@ -152,10 +165,12 @@ static void answer_problem(struct http_conn *conn, enum http_problem problem,
     queue_own(conn, http_answer_problem(conn->shared, problem, request, !conn->closing));
 }
 
-/* Answers input that is not a valid request; the connection ends after it. */
+/* Answers input that is not a valid request; the connection ends after it. Its body is freed now:
+ * the client has seconds to read the answer. */
 static void refuse(struct http_conn *conn, enum http_problem problem)
 {
     conn->closing = true;
+    http_parser_drop_body(conn->parser);
     hold_body(conn, 0);
     set_phase(conn, PHASE_LINGER);
     answer_problem(conn, problem, http_parser_known(conn->parser));
@@ -184,13 +199,26 @@ static enum http_problem check_request(struct http_conn *conn, struct http_reque
     }
 }
 
-/* Called before a body is read. */
-static enum http_problem on_head(struct http_request *request, bool expects, void *arg)
+/* Called before a body is read. Without a key, no more is received than a head may have. */
+static enum http_problem on_head(struct http_request *request, struct http_body_plan *plan,
+                                 void *arg)
 {
     struct http_conn *conn = arg;
+    const struct http_limits *limits = limits_of(conn);
+    const struct http_route *route;
     enum http_problem problem = check_request(conn, request);
 
-    if (problem == HTTP_PROBLEM_NONE && expects)
+    if (problem != HTTP_PROBLEM_NONE)
+        return problem;
+    route = request->route;
+    if (conn->shared->options.check != NULL)
+        problem = conn->shared->options.check(request);
+    bool has_use =
+        route != NULL && request->method != HTTP_METHOD_GET && request->method != HTTP_METHOD_HEAD;
+    plan->max = MIN(has_use ? plan->max : limits->head_bytes_max, limits->bodies_bytes_max);
+    if (problem == HTTP_PROBLEM_NONE && plan->length != UINT64_MAX && plan->length > plan->max)
+        problem = HTTP_PROBLEM_BODY;
+    if (problem == HTTP_PROBLEM_NONE && plan->expects)
         queue_own(conn,
                   http_chunk_create(STR("HTTP/1.1 100 Continue\r\n\r\n"), STR_NONE, STR_NONE));
     return problem;
@@ -252,15 +280,23 @@ static void keep_ahead(struct http_conn *conn, struct str bytes)
         die(conn);
 }
 
-/* Called after part of a request arrived. Small bodies are always received: otherwise a few large
- * ones that never end would keep out every other client. */
-static void update_progress(struct http_conn *conn)
+/* Small bodies are received up to twice the limit: otherwise a few large ones that never end would
+ * keep out every other client. */
+static bool is_without_room(const struct http_conn *conn)
 {
     const struct http_limits *limits = limits_of(conn);
+    const struct http_shared *shared = conn->shared;
 
+    if (shared->bodies_bytes / 2 > limits->bodies_bytes_max)
+        return conn->body_held > limits->head_bytes_max;
+    return shared->bodies_bytes > shared->bodies_room && conn->body_held > limits->body_bytes_small;
+}
+
+/* Called after part of a request arrived. */
+static void update_progress(struct http_conn *conn)
+{
     hold_body(conn, http_parser_body_bytes(conn->parser));
-    if (conn->shared->bodies_bytes > limits->bodies_bytes_max &&
-        conn->body_held > limits->body_bytes_small) {
+    if (is_without_room(conn)) {
         refuse(conn, HTTP_PROBLEM_BUSY);
         return;
     }
@@ -467,6 +503,8 @@ static void tick_input(struct http_conn *conn, uint64_t now)
                passed(now, conn->since_ns, NS_PER_MS * limits->head_ms)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD);
         refuse(conn, HTTP_PROBLEM_SLOW);
+    } else if (conn->phase == PHASE_BODY && is_without_room(conn)) {
+        refuse(conn, HTTP_PROBLEM_BUSY);
     } else if (conn->phase == PHASE_BODY && body_is_slow(conn, now)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY);
         refuse(conn, HTTP_PROBLEM_SLOW);
@@ -528,6 +566,7 @@ struct http_conn *http_conn_create(struct http_shared *shared, struct str peer, 
     buf_init(&conn->ahead, shared->options.limits.ahead_bytes_max);
     list_init(&conn->output);
     set_phase(conn, PHASE_IDLE);
+    http_conn_ask_room(shared);
     metric_add(shared->stats, HTTP_STAT_CONNECTIONS, 0, 1);
     return conn;
 }

@@ -33,9 +33,13 @@ struct http_shared {
     bool check_host;
     bool draining;
     uint64_t bodies_bytes; /* request bodies in memory: being received, or being answered */
+    uint64_t bodies_room;  /* the most that there may be now */
     struct metric_set *stats;
     struct http_mailbox *mailbox;
 };
+
+/* Sets bodies_room. The owner asks at each tick, a connection when it begins and its body grows. */
+void http_conn_ask_room(struct http_shared *shared);
 
 /* `peer` is copied. `owner` is what http_mailbox_next returns for replies of this connection. */
 struct http_conn *http_conn_create(struct http_shared *shared, struct str peer, void *owner);

@@ -319,25 +319,25 @@ static enum http_problem check_head(struct http_parser *parser)
     return check_framing(parser);
 }
 
-static bool expects_body(const struct http_parser *parser)
-{
-    struct str value;
-
-    return parser->llhttp.content_length > 0 ||
-           find_all(&parser->request, STR("transfer-encoding"), &value) > 0;
-}
-
 /* The client may be waiting for permission to send. That does not exist before HTTP/1.1. */
 static enum http_problem ask_for_body(struct http_parser *parser)
 {
     struct str value;
-    bool expects =
-        parser->request.version_minor >= 1 && find_all(&parser->request, STR("expect"), &value) > 0;
+    bool chunked = find_all(&parser->request, STR("transfer-encoding"), &value) > 0;
+    struct http_body_plan plan = {
+        .expects = parser->request.version_minor >= 1 &&
+                   find_all(&parser->request, STR("expect"), &value) > 0,
+        .length = chunked ? UINT64_MAX : parser->llhttp.content_length,
+        .max = parser->limits->body_bytes_max,
+    };
 
-    if (expects && !str_eq_nocase(value, STR("100-continue")))
+    if (plan.expects && !str_eq_nocase(value, STR("100-continue")))
         return HTTP_PROBLEM_EXPECT;
-    return expects_body(parser) ? parser->head_fn(&parser->request, expects, parser->head_arg)
-                                : HTTP_PROBLEM_NONE;
+    if (plan.length == 0)
+        return HTTP_PROBLEM_NONE;
+    enum http_problem problem = parser->head_fn(&parser->request, &plan, parser->head_arg);
+    buf_init(&parser->body, plan.max); /* still empty */
+    return problem;
 }
 
 static int on_headers_complete(llhttp_t *llhttp)

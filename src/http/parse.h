@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/attr.h"
 #include "base/str.h"
@@ -25,10 +26,16 @@ struct http_parser;
 
 enum http_parse { HTTP_PARSE_MORE, HTTP_PARSE_DONE, HTTP_PARSE_FAILED };
 
+struct http_body_plan {
+    bool expects;    /* the client waits for "100 Continue" */
+    uint64_t length; /* UINT64_MAX: not known */
+    uint64_t max;    /* of its bytes; to be lowered */
+};
+
 /* Called when the headers are complete and a body follows, before any of it is read. A result other
- * than HTTP_PROBLEM_NONE makes the request fail. `expects`: the client waits for "100 Continue". */
-typedef enum http_problem (*http_parse_head_fn)(struct http_request *request, bool expects,
-                                                void *arg);
+ * than HTTP_PROBLEM_NONE makes the request fail. */
+typedef enum http_problem (*http_parse_head_fn)(struct http_request *request,
+                                                struct http_body_plan *plan, void *arg);
 
 /* `limits` (without zeros) must outlive the parser. */
 struct http_parser *http_parser_create(const struct http_limits *limits, http_parse_head_fn fn,

@@ -16,6 +16,11 @@
       "The request needs exactly one valid Host header.")                                         \
     X(HTTP_PROBLEM_FRAMING, 400, "bad_framing",                                                   \
       "The length of the request body is ambiguous or invalid.")                                  \
+    X(HTTP_PROBLEM_KEY_MISSING, 401, "key_missing",                                               \
+      "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'.")     \
+    X(HTTP_PROBLEM_KEY_WRONG, 401, "key_wrong", "The API key is not valid.")                      \
+    X(HTTP_PROBLEM_KEY_ADMIN, 403, "key_not_admin",                                               \
+      "This concerns all users of the server: send an admin key (hearth serve --admin-key).")     \
     X(HTTP_PROBLEM_HOST, 403, "host_not_allowed",                                                 \
       "This server does not answer to that host name. --allow-host NAME allows it.")              \
     X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "Unknown endpoint.")                                \

@@ -539,6 +539,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct http_server *server = timer->data;
 
+    http_conn_ask_room(&server->shared);
     LIST_FOREACH (struct socket, socket, &server->sockets, node) {
         if (socket->closing)
             continue;

@@ -34,9 +34,10 @@ struct http_limits {
     uint32_t connections_per_address_max; /* 256; local sockets are not counted */
     uint32_t headers_max;                 /* 100 */
     uint32_t target_bytes_max;            /* 8 KiB */
-    uint32_t head_bytes_max;   /* 64 KiB: request line and headers; the same again for trailers */
-    uint64_t body_bytes_max;   /* 64 MiB */
-    uint64_t bodies_bytes_max; /* 512 MiB: bodies of all requests until they are answered */
+    uint32_t head_bytes_max; /* 64 KiB: request line and headers; the same again for trailers */
+    uint64_t body_bytes_max; /* 64 MiB */
+    /* 512 MiB: bodies of all requests until they are answered; also of each of them */
+    uint64_t bodies_bytes_max;
     uint32_t body_bytes_small; /* 1 MiB: bodies that are received even beyond bodies_bytes_max */
     /* 64 KiB: input from a client that awaits its answer; beyond it the connection is closed */
     uint32_t ahead_bytes_max;
@@ -69,11 +70,21 @@ struct http_options {
     const struct clock *clock;      /* NULL = the system clock. Used for all deadlines */
     uint32_t tick_ms;               /* how often deadlines are checked; 0 = 100 */
 
+    /* Asked with the head of a request that has a body, before any of the body is read, on the loop
+     * thread; request->route may be NULL (OPTIONS). Anything but HTTP_PROBLEM_NONE refuses the
+     * request, and the connection closes after the answer. NULL = all bodies are received. */
+    enum http_problem (*check)(const struct http_request *request);
+
+    /* Told how many bytes request bodies take, when that changes and at each tick. Returns how many
+     * they may take now, beside bodies_bytes_max. On the loop thread; NULL = no such limit. */
+    uint64_t (*bodies_room)(uint64_t bytes, void *arg);
+    void *bodies_arg;
+
     /* Writes the body of refusals by this layer, on the loop thread. NULL = the problem's sentence
-     * as plain text. `path` is that of the request as far as it could be read, else empty. `id` is
+     * as plain text. `request` is as far as it could be read; NULL = its path is not known. `id` is
      * sent in the headers x-request-id and request-id; a text may be written there. */
-    void (*error_body)(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
-                       struct buf *body, void *arg);
+    void (*error_body)(enum http_problem problem, const struct http_request *request,
+                       char id[HTTP_ID_BYTES], struct buf *body, void *arg);
     const char *error_content_type; /* of error_body; NULL = application/json */
     void *error_arg;
 };

@@ -12,6 +12,9 @@ enum {
     /* share of the ceiling for records; smaller than the gap between hard and ceiling, so that
      * requests that arrive after an admission do not push its sum above the ceiling */
     QUEUES_SHARE = 32,
+    /* share of the ceiling for bodies: the RAM tier may fill the rest up to soft, and shrinks
+     * only with the next reading */
+    BODIES_SHARE = 8,
     /* share of the ceiling left to other programs before the RAM tier grows */
     AVAILABLE_SHARE = 16,
 };
@@ -57,6 +60,7 @@ struct guard_limits guard_limits_of(uint64_t ceiling, uint64_t ram_wanted, uint6
         .ram_wanted = ram_wanted,
         .ram_floor = MIN(ram_floor, ram_wanted),
         .queues_max = ceiling / QUEUES_SHARE,
+        .bodies_max = ceiling / BODIES_SHARE,
         .available_min = ceiling / AVAILABLE_SHARE,
     };
 }
@@ -68,7 +72,9 @@ uint64_t guard_ceiling_of(uint64_t total, uint64_t available)
 
 static uint64_t ledger(const struct guard_reading *reading)
 {
-    return plus(plus(reading->fixed, reading->claims), plus(reading->queues, reading->ram_used));
+    uint64_t requests = plus(plus(reading->claims, reading->queues), reading->bodies);
+
+    return plus(plus(reading->fixed, requests), reading->ram_used);
 }
 
 uint64_t guard_idle(const struct guard_reading *reading)
@@ -164,6 +170,15 @@ bool guard_takes(const struct guard_limits *limits, const struct guard_reading *
     if (limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max)
         return true;
     return reading->queues == 0 && alone <= limits->ceiling;
+}
+
+uint64_t guard_bodies_room(const struct guard_limits *limits, const struct guard_reading *reading)
+{
+    uint64_t others = minus(plus(used_by_others(reading), limits->ram_floor), reading->bodies);
+
+    if (limits->ceiling == 0)
+        return UINT64_MAX;
+    return MIN(minus(limits->hard, others), limits->bodies_max);
 }
 
 /* What the machine leaves for the RAM tier, given other programs. */

@@ -2,13 +2,14 @@
  * guard.h: memory rules: levels, estimates and decisions, as pure functions of limits and readings.
  *
  *      0 ........................................... soft ........ hard ..... ceiling
- *      | weights, cells | requests | queues | RAM tier               |           |
+ *      | weights, cells | requests | queues | bodies | RAM tier      |           |
  *                                            shrinks above soft      |           |
  *                        no request is admitted beside others, chunks shrink     |
  *                                     the youngest request ends above it, twice in a row
  *
- * The measures, in this order: the RAM tier shrinks (guard_ram_cap), new work waits (guard_admit),
- * chunks shrink down to a floor (guard_chunk), a running request ends and its state is kept
+ * The measures, in this order: the RAM tier shrinks (guard_ram_cap), bodies that are still being
+ * received are refused (guard_bodies_room), new work waits (guard_admit), chunks shrink down to a
+ * floor (guard_chunk), a running request ends and its state is kept
  * (guard_is_over). A request that can never fit is refused before any of these.
  *
  * Admission and abort agree (keeps I70): every request that guard_admit accepts leaves the ledger
@@ -53,6 +54,7 @@ struct guard_limits {
     /* of the RAM tier: its size when there is room, and its guaranteed minimum */
     uint64_t ram_wanted, ram_floor;
     uint64_t queues_max; /* for the records of all requests together, unless one needs more */
+    uint64_t bodies_max; /* for the bodies of all requests together */
     /* of the machine's memory: left by the RAM tier to other programs */
     uint64_t available_min;
 };
@@ -70,6 +72,7 @@ struct guard_reading {
     uint64_t base;
     uint64_t claims;    /* promised to running requests */
     uint64_t queues;    /* records of all current requests */
+    uint64_t bodies;    /* of requests that are being received or answered */
     uint64_t ram_used;  /* by the RAM tier now */
     uint64_t process;   /* measured; 0 = not known */
     uint64_t available; /* on the machine; 0 = not known */
@@ -142,6 +145,10 @@ enum guard_verdict guard_admit(const struct guard_limits *limits,
  * all requests is taken while no other is there. */
 bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading,
                  uint64_t records);
+
+/* Bytes that bodies may take now: their share, or what is left below `hard` when the RAM tier has
+ * shrunk. */
+uint64_t guard_bodies_room(const struct guard_limits *limits, const struct guard_reading *reading);
 
 /* Size allowed for the RAM tier now, between its floor and the wanted size. */
 uint64_t guard_ram_cap(const struct guard_limits *limits, const struct guard_reading *reading);

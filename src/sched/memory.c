@@ -8,6 +8,7 @@
 #include "sched/memory.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/attr.h"
@@ -37,6 +38,8 @@ struct memory {
     uint64_t outside GUARDED_BY(lock); /* of all members: measured in their own processes */
     uint64_t device_used GUARDED_BY(lock), device_total GUARDED_BY(lock);
     uint64_t device_models GUARDED_BY(lock);
+    /* Relaxed: each is a figure of its own, for a thread that must not wait for the lock. */
+    _Atomic uint64_t bodies, bodies_room;
     uint64_t refused GUARDED_BY(lock), turned_away GUARDED_BY(lock), deferred GUARDED_BY(lock);
     uint64_t shrunk GUARDED_BY(lock), ended GUARDED_BY(lock), ram_moves GUARDED_BY(lock);
 };
@@ -68,6 +71,8 @@ struct memory *memory_create(const struct memory_options *options)
     own->ram_floor = own->ram_floor > 0 ? own->ram_floor : own->ram_bytes / RAM_FLOOR_SHARE;
     memory->limits = guard_limits_of(own->ceiling, own->ram_bytes, own->ram_floor);
     memory->ram_cap = own->ram_bytes;
+    atomic_init(&memory->bodies, 0);
+    atomic_init(&memory->bodies_room, guard_bodies_room(&memory->limits, &memory->reading));
     lock_init(&memory->lock, "memory", LOCK_RANK_BUDGET);
     return memory;
 }
@@ -108,6 +113,7 @@ static void take_reading_locked(struct memory *memory, const struct guard_readin
     reading->ram_used = now->ram_used;
     reading->process = now->process + memory->outside;
     reading->available = now->available;
+    reading->bodies = atomic_load_explicit(&memory->bodies, memory_order_relaxed);
     bool over = guard_level(&memory->limits, reading) == GUARD_OVER;
     reading->over = over ? reading->over + 1 : 0;
 }
@@ -194,6 +200,9 @@ static void account_and_leave(struct memory *memory)
 
     lock_assert_held(&memory->lock);
     memory->level = guard_level(&memory->limits, &memory->reading);
+    atomic_store_explicit(&memory->bodies_room,
+                          guard_bodies_room(&memory->limits, &memory->reading),
+                          memory_order_relaxed);
     memory->epoch += memory->level < before;
     move = choose_cap_locked(memory);
     fill_view_locked(memory, &view);
@@ -571,6 +580,14 @@ enum err memory_charge(struct memory_member *member, uint64_t bytes, struct erri
                    "ceiling is %s",
                    units_format_size(bytes, wanted),
                    units_format_size(view.limits.ceiling, ceiling));
+}
+
+uint64_t memory_set_bodies(struct memory *memory, uint64_t bytes)
+{
+    if (memory == NULL)
+        return UINT64_MAX;
+    atomic_store_explicit(&memory->bodies, bytes, memory_order_relaxed);
+    return atomic_load_explicit(&memory->bodies_room, memory_order_relaxed);
 }
 
 void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records)

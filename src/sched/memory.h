@@ -3,7 +3,7 @@
  * its models.
  *
  *      join:  weights and cells of a model   --.
- *      hold:  records of a request            >--  struct guard_reading  -->  guard.h decides
+ *      hold:  records of a request, bodies    >--  struct guard_reading  -->  guard.h decides
  *      claim: promised to a running request  --'        ^        |
  *      poll:  process and machine, measured ------------'        '--> hearth_set_ram_bytes
  *
@@ -100,6 +100,11 @@ void memory_uncharge(struct memory_member *member, uint64_t bytes);
 
 /* Aborts when less is promised than these sums of held and claimed bytes. For checks. */
 void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records);
+
+/* Sets how many bytes the bodies of all requests take. Returns how many they may take now
+ * (guard_bodies_room, as of the last change of the account; polls take `bytes` into it). Any thread;
+ * never blocks. */
+uint64_t memory_set_bodies(struct memory *memory, uint64_t bytes);
 
 /* Grows whenever memory is returned: deferred jobs may try again. */
 uint64_t memory_epoch(struct memory_member *member);

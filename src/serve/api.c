@@ -234,28 +234,44 @@ static struct str header(const struct http_request *request, const char *name)
 }
 
 /* Checks the key, unless the endpoint is open. */
+static enum http_problem check_key(struct api *api, const struct endpoint *endpoint,
+                                   const struct http_request *request, struct auth_result *auth)
+{
+    *auth =
+        auth_check(api_auth(api), header(request, "authorization"), header(request, "x-api-key"));
+    if (endpoint->open || (endpoint->metrics && api->options.public_metrics))
+        return HTTP_PROBLEM_NONE;
+    if (auth->verdict != AUTH_OK)
+        return auth->verdict == AUTH_MISSING ? HTTP_PROBLEM_KEY_MISSING : HTTP_PROBLEM_KEY_WRONG;
+    return endpoint->admin && !auth->admin ? HTTP_PROBLEM_KEY_ADMIN : HTTP_PROBLEM_NONE;
+}
+
+static enum api_error_kind kind_of_key(enum http_problem problem)
+{
+    return problem == HTTP_PROBLEM_KEY_ADMIN ? API_ERROR_PERMISSION : API_ERROR_AUTH;
+}
+
 static bool is_allowed(struct loop_request *req)
 {
-    struct api *api = req->api;
+    enum http_problem problem = check_key(req->api, req->endpoint, req->request, &req->auth);
 
-    req->auth = auth_check(api_auth(api), header(req->request, "authorization"),
-                           header(req->request, "x-api-key"));
-    bool open = req->endpoint->open || (req->endpoint->metrics && api->options.public_metrics);
-    bool known = open || req->auth.verdict == AUTH_OK;
-    if (open || (known && (!req->endpoint->admin || req->auth.admin)))
-        return true;
-    if (known) {
-        refuse(
-            req, API_ERROR_PERMISSION,
-            "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
-        return false;
-    }
-    refuse(
-        req, API_ERROR_AUTH,
-        req->auth.verdict == AUTH_MISSING
-            ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
-            : "The API key is not valid.");
-    return false;
+    if (problem != HTTP_PROBLEM_NONE)
+        refuse(req, kind_of_key(problem), http_problem_sentence(problem));
+    return problem == HTTP_PROBLEM_NONE;
+}
+
+enum http_problem api_http_check(const struct http_request *request)
+{
+    const struct api_route *route = request->route != NULL ? request->route->arg : NULL;
+    struct auth_result auth;
+
+    if (route == NULL)
+        return HTTP_PROBLEM_NONE;
+    const struct call_observer *observer = &route->api->options.observer;
+    enum http_problem problem = check_key(route->api, route->endpoint, request, &auth);
+    if (problem != HTTP_PROBLEM_NONE && observer->refused)
+        observer->refused(kind_of_key(problem), observer->arg);
+    return problem;
 }
 
 /* A check against cross-site request forgery: any page in a browser may post plain text without a
@@ -351,14 +367,21 @@ static enum api_error_kind kind_of_status(int status)
     return status < 500 ? API_ERROR_INVALID : API_ERROR_SERVER;
 }
 
-void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
-                    struct buf *body, void *arg)
+static const struct dialect *dialect_of_path(struct str path)
 {
-    bool anthropic = str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/"));
-    bool ollama = str_starts(path, STR("/api/"));
-    const struct dialect *dialect = anthropic ? &dialect_anthropic_messages
-                                    : ollama  ? &dialect_ollama
-                                              : &dialect_openai_chat;
+    if (str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/")))
+        return &dialect_anthropic_messages;
+    return str_starts(path, STR("/api/")) ? &dialect_ollama : &dialect_openai_chat;
+}
+
+void api_http_error(enum http_problem problem, const struct http_request *request,
+                    char id[HTTP_ID_BYTES], struct buf *body, void *arg)
+{
+    struct str path = request != NULL ? request->path : STR_NONE;
+    const struct api_route *route =
+        request != NULL && request->route != NULL ? request->route->arg : NULL;
+    const struct dialect *dialect =
+        route != NULL ? api_dialect(route->endpoint) : dialect_of_path(path);
     struct api_error error = {0};
 
     (void)arg;
@@ -371,7 +394,9 @@ void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_
     else
         api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
                       http_problem_sentence(problem));
-    error.code = http_problem_name(problem);
+    /* a wrong key looks the same with and without a body */
+    if (http_problem_status(problem) != 401 && problem != HTTP_PROBLEM_KEY_ADMIN)
+        error.code = http_problem_name(problem);
     make_request_id(id);
     dialect->error(&error, id, body);
 }

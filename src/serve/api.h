@@ -110,10 +110,13 @@ enum err api_reload_keys(struct api *api, struct errinfo *info) NODISCARD;
 /* For http_server_start. Valid for the lifetime of the api. */
 const struct http_route *api_routes(const struct api *api, size_t *count);
 
-/* For http_options.error_body: errors from http itself, in Anthropic's form below /v1/messages,
- * else in OpenAI's. `arg` is not used. */
-void api_http_error(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
-                    struct buf *body, void *arg);
+/* For http_options.check: a client without a key must not fill memory with a body. */
+enum http_problem api_http_check(const struct http_request *request);
+
+/* For http_options.error_body: errors from http itself, in the dialect of the endpoint or, without
+ * one, of the path. `arg` is not used. */
+void api_http_error(enum http_problem problem, const struct http_request *request,
+                    char id[HTTP_ID_BYTES], struct buf *body, void *arg);
 
 /* Reports not ready: new calls get a 503. Waits until running calls are answered. At the timeout it
  * ends the rest, each with its protocol's own ending (keeps I109), and waits for that. False: some

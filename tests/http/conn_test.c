@@ -220,9 +220,11 @@ static void test_problems(void **state)
     http_pair_fini(&pair);
 }
 
-static void write_json(enum http_problem problem, struct str path, char id[HTTP_ID_BYTES],
-                       struct buf *body, void *arg)
+static void write_json(enum http_problem problem, const struct http_request *request,
+                       char id[HTTP_ID_BYTES], struct buf *body, void *arg)
 {
+    struct str path = request != NULL ? request->path : STR_NONE;
+
     snprintf(id, HTTP_ID_BYTES, "req_7");
     buf_appendf(body, "{\"%s\":\"%s " STR_FMT "\"}", (const char *)arg, http_problem_name(problem),
                 STR_ARG(path));
@@ -270,6 +272,76 @@ static void test_expect(void **state)
     http_pair_reconnect(&pair);
     check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Expect: x\r\nContent-Length: 3\r\n\r\n", 417,
                  false);
+    http_pair_fini(&pair);
+}
+
+static enum http_problem check_key(const struct http_request *request)
+{
+    struct str key;
+
+    if (request->route == NULL || request->method != HTTP_METHOD_POST)
+        return HTTP_PROBLEM_NONE;
+    if (!http_request_header(request, STR("x-api-key"), &key))
+        return HTTP_PROBLEM_KEY_MISSING;
+    return str_eq(key, STR("k")) ? HTTP_PROBLEM_NONE : HTTP_PROBLEM_KEY_WRONG;
+}
+
+/* The rest of a refused request is never read as the next one. */
+static void test_a_key_is_checked_before_the_body(void **state)
+{
+    static const struct {
+        const char *head;
+        int status; /* 0: the body is awaited */
+    } cases[] = {
+        {"POST /echo HTTP/1.1\r\n" H "Content-Length: 50000000\r\n\r\n", 401},
+        {"POST /echo HTTP/1.1\r\n" H "x-api-key: no\r\nContent-Length: 9\r\n\r\n", 401},
+        {"POST /echo HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n", 401},
+        {"POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", 401},
+        {"POST /echo HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n", 403},
+        {"POST /echo HTTP/1.1\r\n" H "x-api-key: k\r\nContent-Length: 5\r\n\r\n", 0},
+        /* nor has a body what needs none */
+        {"GET /echo HTTP/1.1\r\n" H "Content-Length: 50000000\r\n\r\n", 413},
+        {"HEAD /echo HTTP/1.1\r\n" H "Content-Length: 50000000\r\n\r\n", 413},
+        {"OPTIONS * HTTP/1.1\r\n" H "Content-Length: 50000000\r\n\r\n", 413},
+        {"OPTIONS /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 50000000\r\n\r\n",
+         413},
+        {"GET /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\n", 0},
+    };
+    struct http_options options = {.check = check_key};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        http_pair_reconnect(&pair);
+        if (cases[i].status != 0) {
+            check_answer(&pair, cases[i].head, cases[i].status, false);
+            assert_int_equal(count_of(&pair.sent, "100 Continue"), 0);
+            http_pair_feed(&pair, GET("/echo"));
+            http_pair_pump(&pair);
+            assert_int_equal(count_of(&pair.sent, "\r\ndate: "), 1);
+        } else {
+            http_pair_feed(&pair, cases[i].head);
+            check_answer(&pair, "hello", 200, true);
+            check_answer(&pair, GET("/echo"), 200, true);
+        }
+    }
+    assert_int_equal(pair.handled, 4);
+    http_pair_fini(&pair);
+}
+
+/* A chunked body says its length only at its end. */
+static void test_a_chunked_body_that_is_of_no_use(void **state)
+{
+    struct http_options options = {.limits = {.head_bytes_max = 128}};
+    struct http_pair pair;
+    char text[512];
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    snprintf(text, sizeof(text),
+             "GET /echo HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n81\r\n%0129d", 0);
+    check_answer(&pair, text, 413, false);
     http_pair_fini(&pair);
 }
 
@@ -402,6 +474,43 @@ static void test_slow_head(void **state)
     check_sent(&pair, "HTTP/1.1 408 ");
     check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
+    http_pair_fini(&pair);
+}
+
+static uint64_t room_for(uint64_t bytes, void *arg)
+{
+    uint64_t *room = arg;
+
+    room[1] = bytes;
+    return room[0];
+}
+
+/* Bodies end when memory is short, also those that have stopped; small ones are received. */
+static void test_bodies_end_when_there_is_no_room(void **state)
+{
+    uint64_t room[2] = {100, 0};
+    struct http_options options = {
+        .limits = {.bodies_bytes_max = 1000, .body_bytes_small = 2, .head_bytes_max = 128},
+        .bodies_room = room_for,
+        .bodies_arg = room};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_feed(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 99\r\n\r\nabcdef");
+    http_pair_advance(&pair, 100);
+    check_action(&pair, HTTP_ACTION_NONE);
+    assert_int_equal(room[1], 6);
+    room[0] = 5; /* the next tick asks */
+    http_conn_ask_room(&pair.shared);
+    http_pair_advance(&pair, 100);
+    check_sent(&pair, "HTTP/1.1 503 ");
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
+    assert_int_equal(room[1], 0); /* at once, not when the client has read it */
+    http_pair_reconnect(&pair);
+    room[0] = 0;
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nab", 200, true);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", 503, false);
     http_pair_fini(&pair);
 }
 
@@ -669,8 +778,10 @@ static void test_no_memory(void **state)
 
 TEST_SUITE(TEST(test_keep_alive), TEST(test_old_clients), TEST(test_head), TEST(test_pipelining),
            TEST(test_pipelining_is_bounded), TEST(test_eof_behind_requests), TEST(test_problems),
-           TEST(test_error_body), TEST(test_expect), TEST(test_body_limits), TEST(test_host_check),
-           TEST(test_cors), TEST(test_silent_client), TEST(test_slow_head), TEST(test_slow_body),
-           TEST(test_a_body_that_stops), TEST(test_bodies_count_until_they_are_answered),
-           TEST(test_write_stall), TEST(test_linger), TEST(test_i80_keepalive),
-           TEST(test_i109_disconnect), TEST(test_drain), TEST(test_no_memory))
+           TEST(test_error_body), TEST(test_expect), TEST(test_a_key_is_checked_before_the_body),
+           TEST(test_a_chunked_body_that_is_of_no_use), TEST(test_bodies_end_when_there_is_no_room),
+           TEST(test_body_limits), TEST(test_host_check), TEST(test_cors), TEST(test_silent_client),
+           TEST(test_slow_head), TEST(test_slow_body), TEST(test_a_body_that_stops),
+           TEST(test_bodies_count_until_they_are_answered), TEST(test_write_stall),
+           TEST(test_linger), TEST(test_i80_keepalive), TEST(test_i109_disconnect),
+           TEST(test_drain), TEST(test_no_memory))

@@ -17,12 +17,13 @@ static const struct http_limits limits = {
     .body_bytes_max = 32,
 };
 
-static enum http_problem on_head(struct http_request *request, bool expects, void *arg)
+static enum http_problem on_head(struct http_request *request, struct http_body_plan *plan,
+                                 void *arg)
 {
     unsigned *calls = arg;
 
     (void)request;
-    *calls += expects ? 100 : 1;
+    *calls += plan->expects ? 100 : 1;
     return HTTP_PROBLEM_NONE;
 }
 

@@ -69,6 +69,31 @@ static void test_levels(void **state)
     assert_string_equal(guard_level_name(GUARD_LEVEL_COUNT), "unknown");
 }
 
+static void test_room_for_bodies(void **state)
+{
+    static const struct {
+        struct guard_reading reading;
+        uint64_t room;
+    } rows[] = {
+        {{.fixed = 40}, 12},
+        {{.fixed = 40, .bodies = 12}, 12},
+        {{.fixed = 40, .ram_used = 45, .process = 90}, 12}, /* the RAM tier shrinks */
+        {{.fixed = 40, .claims = 44, .bodies = 5}, 10},     /* 95 - 84, and 1 for the RAM tier */
+        {{.fixed = 40, .claims = 60, .bodies = 5}, 0},
+        {{.fixed = 40, .bodies = 5, .process = 96}, 3}, /* what is in no ledger is measured */
+        {{.process = 200}, 0},
+    };
+    struct guard_limits limits = guard_limits_of(100, 50, 1), none = {0};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        assert_int_equal(guard_bodies_room(&limits, &rows[i].reading), rows[i].room);
+        assert_true(guard_bodies_room(&none, &rows[i].reading) == UINT64_MAX);
+    }
+    /* A full RAM tier and the share of bodies fit under the ceiling together. */
+    assert_true(limits.soft + limits.bodies_max < limits.ceiling);
+}
+
 /* ---- estimates ---- */
 
 /* Cells are taken by use: none are taken at load. */
@@ -313,7 +338,8 @@ static void test_costs_are_measured(void **state)
 }
 
 TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_the_machine),
-           TEST(test_levels), TEST(test_i74_estimates), TEST(test_i74_estimates_do_not_wrap),
-           TEST(test_i70_admission), TEST(test_i76_what_is_not_known_refuses_nothing),
+           TEST(test_levels), TEST(test_room_for_bodies), TEST(test_i74_estimates),
+           TEST(test_i74_estimates_do_not_wrap), TEST(test_i70_admission),
+           TEST(test_i76_what_is_not_known_refuses_nothing),
            TEST(test_i70_what_is_admitted_is_never_over), TEST(test_the_ram_tier_gives_way_first),
            TEST(test_i77_chunks_shrink_to_a_floor), TEST(test_costs_are_measured))

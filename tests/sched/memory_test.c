@@ -83,6 +83,33 @@ static void test_i68_i78_models_share_one_ceiling(void **state)
     memory_destroy(&memory);
 }
 
+/* Bodies are in the account, and have less room when other memory is in use. */
+static void test_bodies_are_in_the_account(void **state)
+{
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 256 * MIB, NULL, 0);
+    struct memory_member *member;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    assert_true(memory_set_bodies(memory, 0) == 32 * MIB);
+    assert_true(memory_set_bodies(memory, 30 * MIB) == 32 * MIB);
+    memory_poll(member);
+    assert_true(view_of(memory).used == 130 * MIB && view_of(memory).reading.bodies == 30 * MIB);
+    atomic_store(&machine.process, 260 * MIB);
+    memory_poll(member);
+    assert_true(memory_set_bodies(memory, 30 * MIB) / MIB == 13); /* hard: 243.2 */
+    atomic_store(&machine.process, 300 * MIB);
+    memory_poll(member);
+    assert_true(memory_set_bodies(memory, 0) == 0);
+    atomic_store(&machine.process, 100 * MIB);
+    memory_poll(member);
+    assert_true(memory_set_bodies(memory, 0) == 32 * MIB);
+    assert_true(memory_set_bodies(NULL, 1) == UINT64_MAX);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
 /* The figures of a refusal add up to more than the ceiling. */
 static void test_i72_a_refusal_adds_up(void **state)
 {
@@ -609,10 +636,11 @@ static void test_i70_charged_texts_count_at_admission(void **state)
 
 TEST_SUITE(TEST(test_texts_are_charged), TEST(test_i70_charged_texts_count_at_admission),
            TEST(test_the_ram_tier_can_be_set), TEST(test_i68_i78_models_share_one_ceiling),
-           TEST(test_i72_a_refusal_adds_up), TEST(test_i70_i72_the_program_counts),
-           TEST(test_i70_the_process_is_above_the_ceiling), TEST(test_a_guessed_ceiling_is_lifted),
-           TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
-           TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
-           TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
-           TEST(test_devices_have_their_own_account), TEST(test_it_is_measured_now_and_then),
-           TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))
+           TEST(test_bodies_are_in_the_account), TEST(test_i72_a_refusal_adds_up),
+           TEST(test_i70_i72_the_program_counts), TEST(test_i70_the_process_is_above_the_ceiling),
+           TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine),
+           TEST(test_no_ceiling_allows_everything), TEST(test_i70_claims),
+           TEST(test_records_of_all_requests_are_bounded), TEST(test_i71_i77_measured_pressure),
+           TEST(test_processes_of_models_are_measured), TEST(test_devices_have_their_own_account),
+           TEST(test_it_is_measured_now_and_then), TEST(test_the_ram_tier_gives_way_first),
+           TEST(test_i71_threads))
