@@ -168,7 +168,7 @@ ifdef quick
 warnings := -w
 endif
 all_cflags = -std=c11 -D_GNU_SOURCE $(xxh_dispatch) $(defines) $(warnings) $(sanflags) $(sysflags) \
-             $(pkg_cflags) -Isrc -Iinclude -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
+             $(pkg_cflags) -Isrc -Iinclude -I. -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
 all_ldflags = $(sanflags) $(ldflags) -pthread $(LDFLAGS)
 # Where ggml's plug-ins are is known to one object only, so that an installed program differs in nothing else.
 backends    = -DHEARTH_BACKENDS='"$(1)"'
@@ -186,9 +186,12 @@ $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_C
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
 
-# The microbenchmarks of bench/ are part of the program: `hearth bench NAME`.
-src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c) $(wildcard bench/*_bench.c))
+src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c))
 obj_core := $(src_core:%.c=$(B)/%.o) $(B)/web/files.o
+# The makers' program, hearth-lab. `hearth bench` runs hearth-bench, which is a link to it.
+src_lab   := $(sort $(shell find lab -name '*.c' ! -path lab/main.c))
+obj_lab   := $(src_lab:%.c=$(B)/%.o)
+lab_links := hearth-bench hearth-qa hearth-replay hearth-model-make
 # tests/<folder>/<name>_test.c is a suite; every other file below tests/support is shared by all suites.
 src_suite   := $(sort $(shell find tests -name '*_test.c'))
 suites      := $(src_suite:%.c=$(B)/%)
@@ -202,21 +205,21 @@ ifdef ONLY
 suites      := $(foreach suite,$(suites),$(if $(findstring $(ONLY),$(suite:$(B)/tests/%=%)),$(suite)))
 sh_suites   := $(foreach suite,$(sh_suites),$(if $(findstring $(ONLY),$(suite:tests/%=%)),$(suite)))
 endif
-benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
+benches     := $(patsubst lab/bench/%_bench.c,%,$(sort $(wildcard lab/bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
 .PHONY: all test test-system serve lint format formats fidelity compat damaged malformed timing lies fleet fleet-figures stress faults kills powerloss soak soak-streams soak-kills truth fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(B)/hearth ## build the program and libhearth
+all: $(B)/hearth $(B)/hearth-lab ## build the program and libhearth
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/bench_drafts.o: bench/edits.jsonl # .incbin
+$(B)/lab/cli/bench_drafts.o: lab/bench/edits.jsonl # .incbin
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 $(B)/src/engine/backend.o $(B)/src/engine/projector.o: defines += $(if $(mtmd),-DHEARTH_MTMD)
 
@@ -228,10 +231,19 @@ $(B)/hearth: $(B)/src/main.o $(B)/libcore.a
 	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
+$(B)/liblab.a: $(obj_lab)
+	$(call step,AR,$@)
+	@rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/hearth-lab: $(B)/lab/main.o $(B)/liblab.a $(B)/libcore.a
+	$(call step,LINK,$@)
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
+	@for link in $(lab_links); do ln -sf hearth-lab $(@D)/$$link || exit 1; done
+
 $(B)/libtest.a: $(obj_support)
 	@rm -f $@ && $(AR) rcs $@ $^
 
-$(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/libcore.a
+$(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/liblab.a $(B)/libcore.a
 	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
@@ -245,7 +257,7 @@ $(B)/fuzz/%_fuzz: $(B)/fuzz/%_fuzz.o $(B)/libcore.a
 	@$(CC) -fsanitize=fuzzer $(all_ldflags) -o $@ $^ $(LIBS)
 
 # An engine's process with the fake engine, for the suites that start one.
-$(B)/tests/worker: $(B)/tests/worker.o $(B)/libtest.a $(B)/libcore.a
+$(B)/tests/worker: $(B)/tests/worker.o $(B)/libtest.a $(B)/liblab.a $(B)/libcore.a
 	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
@@ -260,12 +272,12 @@ $(B)/tests/run: $(B)/tests/run.o
 	@$(CC) $(all_ldflags) -o $@ $^
 
 # Not all of $(B): tests that are running have their scratch folders there.
--include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/fuzz $(B)/install -name '*.d' -type f 2>/dev/null)
+-include $(shell find $(B)/src $(B)/tests $(B)/lab $(B)/fuzz $(B)/install -name '*.d' -type f 2>/dev/null)
 
 # ---- targets ---------------------------------------------------------------------------------------------------
 
 # The tiny models of the tests are made on first use and kept; a change of the code that makes them starts anew.
-$(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
+$(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard lab/model_*.c))
 	@rm -rf $(B)/models && mkdir -p $(B)/models && touch $@
 
 TIMEOUT ?= $(if $(SAN),600)
@@ -314,7 +326,7 @@ lint: ## check structure and style
 	@tools/lint.sh
 
 format: ## lay the C sources out with clang-format
-	@find src include tests bench examples fuzz -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+	@find src include lab tests examples fuzz -name '*.[ch]' 2>/dev/null | xargs clang-format -i
 
 # ROUNDS random prompts per family; about a minute each on two cores. The table is printed even if a suite fails.
 ROUNDS ?= 20
@@ -358,11 +370,11 @@ lies: $(B)/tests/cache/discover_test $(B)/tests/run ## a shared store that lies,
 
 # Servers and a cluster of Valkey, which fails in every way while conversations move. N times each; about 20 s on two cores.
 fleet: N = 3
-fleet: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers and a Valkey cluster: kills, fail-over, resharding, full, N=3 times
+fleet: all $(B)/tests/soak/fleet_test $(B)/models.stamp ## three servers and a Valkey cluster: kills, fail-over, resharding, full, N=3 times
 	@$(test_env) HEARTH_FLEET_ROUNDS=$(N) $(B)/tests/soak/fleet_test --run test_faults
 
 # On a quiet machine: GET and SET beside valkey-benchmark; a restore from the store, from RAM, and computing; hit rates of one server and of three.
-fleet-figures: $(B)/hearth $(B)/tests/soak/fleet_test $(B)/models.stamp ## figures of a fleet (docs/fleet.md), on a quiet machine
+fleet-figures: all $(B)/tests/soak/fleet_test $(B)/models.stamp ## figures of a fleet (docs/fleet.md), on a quiet machine
 	@$(B)/hearth bench fleet
 	@$(test_env) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_figures
 	@$(test_env) HEARTH_FLEET_FIGURES=1 $(B)/tests/soak/fleet_test --run test_beside
@@ -408,38 +420,38 @@ powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ##
 
 # The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are also in soak.json.
 SOAK_MINUTES ?= 10
-soak: $(B)/hearth $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
+soak: all $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
 	@$(test_env) $(if $(SOAK_PARK),HEARTH_SOAK_PARK=1) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
 	    nice -n 5 $(B)/tests/soak/soak_test
 
 soak-streams: N = 10000
-soak-streams: $(B)/hearth $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
+soak-streams: all $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
 	@$(test_env) HEARTH_SOAK_STREAMS=64 HEARTH_SOAK_IDLE=1000 HEARTH_SOAK_DISCONNECTS=$(N) nice -n 5 $(B)/tests/soak/streams_test
 
 soak-kills: N = 100
-soak-kills: $(B)/hearth $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
+soak-kills: all $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
 	@$(test_env) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
 
 # Answers from reused state against cold ones: walks of several sequences in an engine, then conversations with a server, for each family and setting. About an hour on two cores.
 TRUTH_ANSWERS ?= 200
 TRUTH_STEPS ?= 1000
-truth: $(B)/hearth $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## compare every answer from reused state with a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
+truth: all $(B)/tests/fidelity/walk_test $(B)/tests/soak/truth_test $(B)/models.stamp ## compare every answer from reused state with a cold engine (TRUTH_ANSWERS=200, FAMILY=, SETTING=)
 	@status=0; $(if $(SETTING),,for walk in $$($(B)/tests/fidelity/walk_test --list | grep '^test_$(FAMILY)'); do \
 	    $(test_env) HEARTH_WALK_STEPS=$(TRUTH_STEPS) nice -n 5 $(B)/tests/fidelity/walk_test --run $$walk || status=1; done;) \
 	$(test_env) HEARTH_TRUTH_ANSWERS=$(TRUTH_ANSWERS) HEARTH_TRUTH_POWER=1 HEARTH_TRUTH_FAMILY=$(FAMILY) HEARTH_TRUTH_SETTING=$(SETTING) \
 	    nice -n 5 $(B)/tests/soak/truth_test --run test_all && exit $$status
 
-bench: $(B)/hearth ## run the micro-benchmarks
+bench: $(B)/hearth $(B)/hearth-lab ## run the micro-benchmarks
 	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done
 
 # With a private sysroot llama-server comes into it; otherwise the system's is used, if it has one.
-peer: $(B)/hearth ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')
+peer: $(B)/hearth $(B)/hearth-lab ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')
 ifeq ($(DEPS_MODE),sysroot)
 	@tools/deps.sh --peer
 endif
 	@$(B)/hearth bench peer $(ARGS)
 
-qa: $(B)/hearth ## the agent-cache regression on every kind of model, and the proof that it can fail
+qa: $(B)/hearth $(B)/hearth-lab ## the agent-cache regression on every kind of model, and the proof that it can fail
 	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list

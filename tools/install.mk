@@ -34,9 +34,12 @@ endif
 
 ifeq ($(DEPS_MODE),sysroot)
 install_program := $(INSTALL_BUILD)/hearth
+install_lab     := $(INSTALL_BUILD)/hearth-lab
 
 # The archive's own backend.o is not taken, because the linker has met all of its symbols by then.
 $(INSTALL_BUILD)/hearth: $(B)/src/main.o $(INSTALL_BUILD)/backend.o $(B)/libcore.a
+$(INSTALL_BUILD)/hearth-lab: $(B)/lab/main.o $(INSTALL_BUILD)/backend.o $(B)/liblab.a $(B)/libcore.a
+$(install_program) $(install_lab):
 	$(call step,LINK,$@)
 	@$(CC) $(sanflags) $(llama_ld) $(call sysld,$(private),$(private)/$(notdir $(DEPS_LOADER))) -pthread $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -47,6 +50,7 @@ $(INSTALL_BUILD)/backend.o: src/engine/backend.c $(B)/flags $(INSTALL_BUILD)/pre
 
 else
 install_program := $(B)/hearth
+install_lab     := $(B)/hearth-lab
 endif
 
 # Rewritten only when the prefix is another one, like $(B)/flags.
@@ -78,11 +82,12 @@ $(INSTALL_BUILD)/hearth.pc: tools/hearth.pc.in $(INSTALL_BUILD)/prefix Makefile 
 T := $(B)/text
 pages = $$($(B)/hearth --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p')
 
-$(T)/stamp: $(B)/hearth
+$(T)/stamp: $(B)/hearth $(B)/hearth-lab
 	@rm -rf $(T) && mkdir -p $(T)/man $(T)/completion
 	@$(B)/hearth help --man >$(T)/man/hearth.1 && $(B)/hearth help --man hearth.ini >$(T)/man/hearth.ini.5
 	@for page in $(pages); do $(B)/hearth help --man $$page >$(T)/man/hearth-$$page.1 || exit 1; done
-	@for shell in bash zsh fish; do $(B)/hearth completion $$shell >$(T)/completion/$$shell || exit 1; done
+	@for page in $(lab_links:hearth-%=%); do $(B)/hearth-lab help --man $$page >$(T)/man/hearth-$$page.1 || exit 1; done
+	@for shell in bash zsh fish; do $(B)/hearth-lab completion $$shell >$(T)/completion/$$shell || exit 1; done
 # The service takes what is in this folder; everything else is as the table has it.
 	@$(B)/hearth help --ini | sed 's,^#models-dir = .*,models-dir = /var/lib/hearth/models,' >$(T)/hearth.ini
 	@touch $@
@@ -99,6 +104,8 @@ install_units := $(INSTALL_BUILD)/hearth.service $(INSTALL_BUILD)/hearth.tmpfile
 
 install_files := \
     755:$(install_program):bin/hearth \
+    755:$(install_lab):bin/hearth-lab \
+    $(foreach link,$(lab_links),link:hearth-lab:bin/$(link)) \
     $(install_lib) \
     $(if $(web_uplot),644:$(abspath $(DEPS_UPLOT)/../../doc/node-uplot/copyright):share/doc/hearth/copyright/node-uplot) \
     $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
@@ -113,7 +120,7 @@ install_files := \
     644:$(INSTALL_BUILD)/hearth.tmpfiles:lib/tmpfiles.d/hearth.conf
 
 .PHONY: install uninstall
-install: all $(install_program) $(install_pc) $(install_units) $(T)/stamp ## install below PREFIX (/usr/local), staged below DESTDIR
+install: all $(install_program) $(install_lab) $(install_pc) $(install_units) $(T)/stamp ## install below PREFIX (/usr/local), staged below DESTDIR
 	@mkdir -p $(INSTALL_BUILD)
 	@printf '%s\n' $(install_files) | tr : ' ' >$(INSTALL_BUILD)/list
 	@for page in $(T)/man/*; do echo "644 $$page share/man/man$${page##*.}/$${page##*/}"; done >>$(INSTALL_BUILD)/list

@@ -34,7 +34,7 @@ cd "${1:-$(dirname "$0")/..}"
 # The files to read, as paths from the root. Vendored and generated files are not ours to lint.
 list_files() {
     set --
-    for place in src include tests bench fuzz tools docs web Makefile .ci/run ./*.md; do
+    for place in src include lab tests fuzz tools docs web Makefile .ci/run ./*.md; do
         [ -e "$place" ] && set -- "$@" "${place#./}"
     done
     [ $# -gt 0 ] || return 0
@@ -47,7 +47,7 @@ list_files() {
 check_format() {
     [ -e .clang-format ] || return 0
     clang-format --version 2>/dev/null | grep -q 'version 14\.' || return 0
-    find src include tests bench examples fuzz -name '*.[ch]' 2>/dev/null | xargs -r -n 40 -P 2 clang-format --dry-run -Werror 2>&1 |
+    find src include lab tests examples fuzz -name '*.[ch]' 2>/dev/null | xargs -r -n 40 -P 2 clang-format --dry-run -Werror 2>&1 |
         sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: error: .*/\1: format: run make format/p' | sort -u | head -n 20
 }
 
@@ -58,7 +58,7 @@ check_words() {
         [ ! -e "$place" ] || grep -nEi "(^|[^A-Za-z])$odd" "$place" /dev/null || true # none found is no failure
     done | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
     {
-        grep -rnEi --include='*.[ch]' "\"([^\"]*[^A-Za-z\"])?$odd" src include 2>/dev/null || true
+        grep -rnEi --include='*.[ch]' "\"([^\"]*[^A-Za-z\"])?$odd" src include lab 2>/dev/null || true
         grep -rnEi --include='*.js' "'([^']*[^A-Za-z'])?$odd" web 2>/dev/null || true
     } | sed -n 's/^\([^:]*:[0-9]*\):.*/\1: words: say it in plain English (CONTRIBUTING.md)/p'
 }
@@ -99,8 +99,7 @@ BEGIN {
     sees["dialect"] = " chat output sched engine base "
     sees["serve"] = " dialect chat output models sched engine http hearth base "
     sees["admin"] = " serve dialect chat output models sched engine http hearth base "
-    sees["lab"] = " cache hearth tier http base "
-    sees["cli"] = sees["main"] = "all"
+    sees["lab"] = sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 
     UNSAFE = "strcpy stpcpy strcat sprintf vsprintf sscanf vsscanf atoi atol atoll atof strtok gets alloca"
@@ -171,7 +170,7 @@ function check_include(line,    quote, target, base, to, known) {
     target = substr(line, RSTART + 1, RLENGTH - 2)
     base = target
     sub(/.*\//, "", base)
-    if (base ~ /^(llama|ggml|gguf)[a-z0-9_.-]*\.h$/ && target !~ /^engine\// && folder != "engine")
+    if (base ~ /^(llama|ggml|gguf)[a-z0-9_.-]*\.h$/ && target !~ /^engine\// && folder != "engine" && path !~ /^lab\/model_/)
         fail(path, lineno, "include", base " belongs to src/engine alone")
     if (index(target, "..")) {
         fail(path, lineno, "include", target " climbs out of its folder; write it from src/")
@@ -488,6 +487,8 @@ function folder_of(file,    n, part) {
     n = split(file, part, "/")
     if (part[1] == "include")
         return "include"
+    if (part[1] == "lab")
+        return n == 2 || part[2] == "cli" ? "lab" : "" # a microbenchmark is a program
     if (part[1] != "src")
         return ""
     if (file == "src/main.c")
@@ -530,7 +531,7 @@ function start_file(file) {
     is_doc = path ~ /\.md$/
     is_make = path ~ /(\.mk|Makefile)$/
     is_test = path ~ /^tests\/.*_test\.[a-z]+$/
-    is_program = path ~ /^(src|include|bench)\/.*\.[ch]$/
+    is_program = path ~ /^(src|include|lab)\/.*\.[ch]$/
     is_list = path == "docs/invariants.md"
     is_threads = path == "docs/threads.md"
     is_lock = path == "src/base/lock.h"
@@ -549,7 +550,7 @@ function end_file() {
     check_length()
     if (depth != 0 || in_comment)
         fail(path, lineno, "parse", "braces or comments do not come out even, so that its functions cannot be measured")
-    if (path ~ /^src\/.*\.c$/)
+    if (path ~ /^src\/.*\.c$/ || (path ~ /^lab\/.*\.c$/ && folder != "" && path != "lab/main.c"))
         sources[++source_count] = path
 }
 
@@ -583,7 +584,8 @@ function check_tests(    i, test, file) {
     for (i = 1; i <= source_count; i++) {
         file = sources[i]
         test = file
-        sub(/^src\//, "tests/", test)
+        if (!sub(/^src\//, "tests/", test))
+            test = "tests/" test
         sub(/\.c$/, "_test", test)
         if (!((test ".c") in seen) && !((test ".sh") in seen) && !allowed("no-test " file))
             fail(file, 1, "test", test ".c is missing")

@@ -12,13 +12,17 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/sysinfo.h"
 #include "cli/config.h"
 
 /* LOG_BURST equal lines per second are enough to show that something repeats. */
@@ -225,6 +229,42 @@ static enum cli_exit run_command(struct cli *cli, int argc, char **argv)
     return status;
 }
 
+static bool is_word(const struct command *command, const char *name)
+{
+    for (size_t i = 0; command->word(i) != NULL; i++)
+        if (strcmp(command->word(i), name) == 0)
+            return true;
+    return false;
+}
+
+/* As git does: what is no command of this program may be a program in its folder. `hearth bench`
+ * runs hearth-bench, `hearth model make` hearth-model-make. Returns if there is none. */
+static void run_program(const struct cli *cli, int argc, char **argv)
+{
+    const struct command *command = cli_command_named(cli->setup, argv[0]);
+    const char *second = "", *dash = "";
+    char path[PATH_MAX];
+    int words = 1;
+
+    if (command != NULL) {
+        if (command->word == NULL || argc < 2 || argv[1][0] == '-' || is_word(command, argv[1]))
+            return;
+        second = argv[words++];
+        dash = "-";
+    }
+    if (realpath(sysinfo_program(), path) == NULL || strchr(argv[0], '/') != NULL ||
+        strchr(second, '/') != NULL)
+        return;
+    const int folder = (int)(strrchr(path, '/') - path);
+    char *program =
+        arena_printf(cli->arena, "%.*s/hearth-%s%s%s", folder, path, argv[0], dash, second);
+    if (program == NULL || access(program, X_OK) != 0)
+        return;
+    unsetenv("HEARTH_PROGRAM"); /* names this one */
+    argv[words - 1] = program;
+    execv(program, argv + words - 1);
+}
+
 static enum cli_exit dispatch(struct cli *cli, int argc, char **argv)
 {
     if (argc == 0) {
@@ -238,6 +278,7 @@ static enum cli_exit dispatch(struct cli *cli, int argc, char **argv)
         name = "help";
     else if (name[0] == '-')
         return wrong_first_option(cli, name);
+    run_program(cli, argc, argv);
     const struct command *command = cli_find_command(cli, name);
     if (command == NULL)
         return CLI_EXIT_USAGE;
@@ -407,8 +448,21 @@ int cli_main(const struct cli_setup *setup, int argc, char **argv)
 }
 
 const struct command *const cli_commands[] = {
-    &command_serve,  &command_run,        &command_launch,  &command_pull,  &command_list,
-    &command_rm,     &command_ps,         &command_top,     &command_cache, &command_diff,
-    &command_model,  &command_replay,     &command_bench,   &command_qa,    &command_doctor,
-    &command_worker, &command_completion, &command_version, &command_help,  NULL,
+    &command_serve,
+    &command_run,
+    &command_launch,
+    &command_pull,
+    &command_list,
+    &command_rm,
+    &command_ps,
+    &command_top,
+    &command_cache,
+    &command_diff,
+    &command_model,
+    &command_doctor,
+    &command_worker,
+    &command_completion,
+    &command_version,
+    &command_help,
+    NULL,
 };

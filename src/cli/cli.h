@@ -31,6 +31,7 @@ struct clock;
 struct command;
 struct file_sys;
 struct log;
+struct serve_faults;
 
 enum cli_exit {
     CLI_EXIT_OK = 0,
@@ -47,7 +48,8 @@ struct cli_setup {
     FILE *out;
     FILE *err;
     const char *const *env;
-    uint64_t memory_bytes; /* of the machine; what percentages of sizes refer to */
+    uint64_t memory_bytes;             /* of the machine; what percentages of sizes refer to */
+    const struct serve_faults *faults; /* injected by hearth-lab (cli/serve.h); NULL = none */
 };
 
 /* What a command sees. All of it lives until the command has returned. */
@@ -166,10 +168,9 @@ enum err cli_write_example(const struct cli_setup *setup, struct arena *arena,
 
 /* ---- the subcommands: a new one is declared here and listed in cli.c ---- */
 
-extern const struct command command_bench, command_cache, command_completion, command_diff,
-    command_doctor, command_help, command_launch, command_list, command_model, command_ps,
-    command_pull, command_qa, command_replay, command_rm, command_run, command_serve, command_top,
-    command_version, command_worker;
+extern const struct command command_cache, command_completion, command_diff, command_doctor,
+    command_help, command_launch, command_list, command_model, command_ps, command_pull, command_rm,
+    command_run, command_serve, command_top, command_version, command_worker;
 
 /* All of them, in the order of `hearth --help`, ended by NULL. */
 extern const struct command *const cli_commands[];

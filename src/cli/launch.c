@@ -24,7 +24,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/remote.h"
-#include "lab/bench_process.h"
+#include "cli/process.h"
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
  *

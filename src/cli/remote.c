@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/serve.h"
-#include "lab/sheet.h"
+#include "cli/sheet.h"
 
 enum {
     KEY_FILE_BYTES_MAX = 64 * 1024,

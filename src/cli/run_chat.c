@@ -21,8 +21,8 @@
 #include "base/json_write.h"
 #include "base/units.h"
 #include "cli/run.h"
-#include "lab/bench_process.h"
-#include "lab/bench_server.h"
+#include "cli/process.h"
+#include "cli/child_server.h"
 
 enum {
     HISTORY_BYTES_MAX = 64 << 20,

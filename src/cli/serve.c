@@ -220,10 +220,6 @@ static const struct option_desc options_table[] = {
      .help = "Minimum tokens of a draft of the draft model; shorter ones are not used."},
     {"rpc", 0, OPTION_TEXT, AT(model.rpc), .value = "HOST:PORT,...",
      .help = "Split the model over these machines, which run `hearth worker`; implies --isolate."},
-    {"fault", 0, OPTION_ENUM, AT(drill), .value = "NAME", .initial = "none", .names = drill_names,
-     .hidden = true, HERE, .help = "Inject a fault, for `hearth qa --prove`."},
-    {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true,
-     HERE, .help = "Fail every N-th disk call, for `make soak`."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -320,7 +316,7 @@ static struct auth_options auth_of(const struct server *server)
         .file = options->key_file,
         .admin = options->admin_key,
         .fs = server->cli->setup->fs,
-        .isolation = options->drill == DRILL_SHARE_TENANTS
+        .isolation = serve_drill(server->cli) == DRILL_SHARE_TENANTS
                          ? AUTH_ISOLATION_NONE
                          : (enum auth_isolation)options->isolation,
     };
@@ -502,7 +498,7 @@ static enum cli_exit open_api(struct server *server)
         .sample = &server->sample,
         .strict_model = options->strict_model,
         .load_ms = (uint32_t)(options->load_ns / NS_PER_MS),
-        .neutral = options->drill != DRILL_KEEP_VOLATILE ? server->neutral : NULL,
+        .neutral = serve_drill(server->cli) != DRILL_KEEP_VOLATILE ? server->neutral : NULL,
         .recall = server->store.recall,
         .recall_keep = options->keep_thoughts,
         .stored = server->store.stored,
@@ -518,7 +514,7 @@ static enum cli_exit open_api(struct server *server)
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
-        .drill = (enum drill)options->drill,
+        .drill = serve_drill(server->cli),
     };
     api.auth.log = server->cli->log;
     api.media_dir =
@@ -718,12 +714,6 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that disconnects must not kill the server */
     start_log_writer(cli, server.options);
-    if (server.options->drill != DRILL_NONE)
-        LOG_WARN(cli->log, "serve", "fault injection is on: not for production",
-                 LOG_STR("fault", drill_names[server.options->drill]));
-    if (server.options->disk_fault > 0)
-        LOG_WARN(cli->log, "serve", "disk fault injection is on: not for production",
-                 LOG_UINT("every", server.options->disk_fault));
     raise_file_limit(&server);
     status = open_all(&server);
     if (status == CLI_EXIT_OK) {

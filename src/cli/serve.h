@@ -73,9 +73,17 @@ struct serve_options {
     uint64_t log_queue, drain_ns;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last;
-    int drill;           /* enum drill; for `hearth qa --prove` only */
-    uint64_t disk_fault; /* every n-th call of the disk fails; for `make soak` only */
 };
+
+/* Promises that hearth-lab breaks on purpose. The product has none of this: no option leads here. */
+struct serve_faults {
+    enum drill drill;
+    const struct file_sys *disk; /* of the disk tier; NULL = the real one */
+    void (*on_disk_open)(const struct serve_faults *faults); /* may be NULL */
+};
+
+/* DRILL_NONE without faults. */
+enum drill serve_drill(const struct cli *cli);
 
 /* The cache and what belongs to it; all zero when it is off. */
 struct serve_store {
@@ -90,9 +98,8 @@ struct serve_store {
     struct hash256 seal_key;
     int dir, stored_dir; /* state folder, and that of responses; FILE_NO = none */
     uint64_t ram_bytes;
-    const char *ssd_dir;           /* NULL = none */
-    struct file_fault *disk_fault; /* NULL = no injected faults */
-    uint32_t shared_wait_ms;       /* 0: there is no shared store */
+    const char *ssd_dir;     /* NULL = none */
+    uint32_t shared_wait_ms; /* 0: there is no shared store */
 };
 
 /* The memory ceiling: --max-memory, or derived from the machine; and how much of it is the RAM

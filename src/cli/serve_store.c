@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
-#include "base/file_fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
@@ -266,7 +265,7 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
 
     set_memory(store, options, &cache);
     store->ram_bytes = cache.ram_bytes;
-    if (options->drill == DRILL_IGNORE_LIMIT)
+    if (serve_drill(cli) == DRILL_IGNORE_LIMIT)
         cache.ram_bytes *= 2;
     if (hearth_open(&store->cache, &cache, message) == HEARTH_OK)
         return true;
@@ -294,20 +293,16 @@ static void warn_if_full(const struct cli *cli, const struct serve_options *opti
     file_close(fs, &fd);
 }
 
-/* Makes the disk fail now and then once it is open: errors must only cause misses (I94), which
- * the soak test checks. */
-static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
+enum drill serve_drill(const struct cli *cli)
 {
-    store->disk_fault = mem_alloc(sizeof(*store->disk_fault));
-    file_fault_init(store->disk_fault, cli->setup->fs);
-    store->disk_fault->kind = FILE_FAULT_TORN;
-    store->disk_fault->errnum = EIO;
+    return cli->setup->faults != NULL ? cli->setup->faults->drill : DRILL_NONE;
 }
 
 /* A folder named by the user must work; the default one need not. */
 static bool open_ssd(struct serve_store *store, const struct cli *cli,
                      const struct serve_options *options)
 {
+    const struct serve_faults *faults = cli->setup->faults;
     char message[HEARTH_MESSAGE_BYTES] = "";
     struct hearth_ssd_options ssd = {
         .struct_size = sizeof(ssd),
@@ -322,18 +317,15 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     /* Without a persistent key, nothing there could be read again. */
     if (ssd.path == NULL || (store->dir == FILE_NO && !store->sealed))
         return true;
-    if (options->drill == DRILL_LOSE_WRITES)
+    if (serve_drill(cli) == DRILL_LOSE_WRITES)
         ssd.day_bytes_max = 1;
-    if (options->disk_fault > 0)
-        prepare_disk_fault(store, cli);
-    cache_set_disk(store->cache, store->disk_fault != NULL ? &store->disk_fault->sys : NULL,
-                   cli->log);
+    cache_set_disk(store->cache, faults != NULL ? faults->disk : NULL, cli->log);
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;
         warn_if_full(cli, options, ssd.path);
-        if (store->disk_fault != NULL)
-            fault_arm_every(&store->disk_fault->when, (long)options->disk_fault);
+        if (faults != NULL && faults->on_disk_open != NULL)
+            faults->on_disk_open(faults);
         return true;
     }
     const char *why = message[0] != '\0' ? message : hearth_error_text(error);
@@ -490,7 +482,6 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
     shelf_destroy(&store->stored);
     file_close(cli->setup->fs, &store->stored_dir);
     hearth_close(&store->cache);
-    mem_free(store->disk_fault);
     vet_destroy(&store->vet);
     worker_memory_destroy(&store->memory);
     seal_wipe(&store->seal_key, sizeof(store->seal_key));

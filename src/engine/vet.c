@@ -19,7 +19,6 @@
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/gguf_file.h"
-#include "engine/model_impl.h"
 #include "engine/worker_memory.h"
 #include "engine/worker_process.h"
 
@@ -27,9 +26,31 @@ enum { PASSES_MAX = 1024, REFUSALS_MAX = 64, SILENCE_MS = 120000 };
 
 static const char passes_name[] = "vetted";
 
-/* The release that tests/fidelity ran the families of model_families.c with. With any other
- * release, each is vetted in full once. */
+/* The release that tests/fidelity ran these architectures with. With any other release, each is
+ * vetted in full once. */
 static const char tested_release[] = "0.7.0";
+
+/* Sorted. tests/engine/vet_test.c compares them with the families of lab/model_families.c. */
+/* clang-format off */
+static const char *const tested[] = {
+    "afmoe", "apertus", "arcee", "arctic", "baichuan", "bailingmoe", "bailingmoe2", "bailingmoe3",
+    "bitnet", "bloom", "chatglm", "codeshell", "cogvlm", "cohere2", "cohere2moe", "command-r",
+    "dbrx", "deci", "deepseek", "deepseek2", "deepseek2-ocr", "deepseek32", "deepseek4", "dots1",
+    "dots3note", "ernie4_5", "ernie4_5-moe", "exaone", "exaone-moe", "exaone4", "falcon",
+    "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "glm-dsa", "glm4", "glm4moe",
+    "glm5-next", "gpt-oss", "gpt2", "gptneox", "granite", "granite_swa", "granitehybrid",
+    "granitemoe", "graniteswitch", "grok", "grovemoe", "hrm_text", "hunyuan-dense", "hunyuan-moe",
+    "hunyuan_vl", "hy_v3", "hy_v4", "internlm2", "jais", "jais2", "jamba", "k2-horizon", "kimi-k3",
+    "kimi-linear", "laguna", "lfm2", "lfm2moe", "llama", "llama4", "maincoder", "maion-coder",
+    "mamba", "mamba2", "maple", "mellum", "mimo2", "minicpm", "minicpm3", "minimax-m2",
+    "minimax-m3", "mistral3", "mistral4", "mpt", "muse-glimmer", "nanbeige", "nemotron",
+    "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmoe", "openelm", "orion", "paddleocr",
+    "pangu-embedded", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "pockettts", "qwen",
+    "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next",
+    "qwen3vl", "qwen3vlmoe", "qwen4exp", "refact", "rwkv7", "seed_oss", "smallthinker", "smollm3",
+    "spark2_5", "stablelm", "starcoder", "starcoder2", "step35", "talkie", "xverse",
+};
+/* clang-format on */
 
 /* Faults of the program, which the same file would cause again; not a kill from outside, such as
  * the kernel's out-of-memory killer. SIGBUS is one as well, and has its own handler (bus_error). */
@@ -163,14 +184,18 @@ static enum err file_key(const struct vet *vet, const struct gguf_file *file, si
     return ERR_OK;
 }
 
+bool vet_is_tested(const char *architecture)
+{
+    for (size_t i = 0; i < COUNT_OF(tested); i++)
+        if (strcmp(tested[i], architecture) == 0)
+            return strcmp(engine_library_version(), tested_release) == 0;
+    return false;
+}
+
 static bool is_known(const struct vet *vet, const struct gguf_file *file,
                      const struct hash256 *form)
 {
-    const struct model_family *family = model_family_find(gguf_file_architecture(file));
-    bool tested = family != NULL && !(family->traits & MODEL_TRAIT_ENCODER) &&
-                  strcmp(engine_library_version(), tested_release) == 0;
-
-    return tested || has_passed(vet, form);
+    return vet_is_tested(gguf_file_architecture(file)) || has_passed(vet, form);
 }
 
 /* ---- the child ---- */

@@ -44,6 +44,9 @@ struct vet_options {
 struct vet *vet_create(const struct vet_options *options);
 void vet_destroy(struct vet **vet);
 
+/* Whether our fidelity tests ran models of this architecture with this release of the library. */
+bool vet_is_tested(const char *architecture);
+
 enum { VET_FAULT_EXIT = 1 }; /* status of a process that dies of a model that it loads alone */
 
 /* ERR_UNSUPPORTED: the child died of it; the message names architecture, release and the child's

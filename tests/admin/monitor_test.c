@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/hash.h"
 #include "base/le.h"
 #include "base/mem.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/mem.h"

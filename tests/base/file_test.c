@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/mem.h"
 #include "support/test.h"
 

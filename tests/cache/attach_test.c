@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/log.h"
 #include "cache/cache.h"
 #include "support/cache_kit.h"

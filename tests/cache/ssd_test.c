@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/ssd_kit.h"

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/mem.h"
 #include "chat/recall.h"
 #include "support/test.h"

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "engine/model_impl.h"
+#include "lab/model_impl.h"
 #include "jinja/jinja.h"
 #include "base/json_scan.h"
 #include "chat/recall.h"

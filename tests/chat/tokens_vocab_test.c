@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
-#include "engine/model_impl.h"
+#include "lab/model_impl.h"
 #include "support/test.h"
 
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_MARKER = 4, TYPE_BYTE = 6 };

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../support/tools.sh"
 
 script() { # SHELL
-    "$HEARTH" completion "$1" >script || fail 'no script'
+    "$HEARTH-lab" completion "$1" >script || fail 'no script'
 }
 
 # What bash would offer for the last word.
@@ -36,7 +36,7 @@ test_bash_commands_and_options() {
     expect_no_offer --cache
     expect_no_offer --fault
     bash_offers hearth model ''
-    expect_offer make show
+    expect_offer show quantize
     bash_offers hearth cache ''
     expect_offer stats unpin dump
     bash_offers hearth launch c

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "cli/cli.h"
 #include "support/cli_run.h"
 #include "support/test.h"

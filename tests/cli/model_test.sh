@@ -1,89 +1,195 @@
 #!/usr/bin/env bash
-# `hearth model make` as a user meets it.
+# `hearth model show`: what a model is to a cache, for each sort of memory.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
 export XDG_CONFIG_HOME=/dev/null/nowhere
 
-test_make_writes_what_it_says() {
-    run "$HEARTH" model make --family qwen35 --layers 4 --width 128 --quant q8_0 -o tiny.gguf
-    expect_status 0
-    expect_no_complaint
-    expect_out 'tiny.gguf: qwen35, 4 layers, width 128, q8_0, '
-    [ "$(head -c 4 tiny.gguf)" = GGUF ] || fail 'not a GGUF file'
-    [ "$(ls -A | wc -l)" = 1 ] || fail "something else was left: $(ls -A)"
+make_model() { # FAMILY [options]
+    local family=$1
+    shift
+    "$HEARTH" model make -f "$family" --out "$family.gguf" "$@" >/dev/null 2>&1 || fail "no model of $family"
 }
 
-test_the_default_is_small() {
-    run "$HEARTH" model make
-    expect_status 0
-    expect_out 'random.gguf: random, 6 layers'
-    [ -s random.gguf ] || fail 'no random.gguf'
+show() { # options, FILE
+    run "$HEARTH" model show -t 1 -c 512 "$@"
 }
 
-test_seed_decides() {
-    local seed
-    for seed in 1 1 2; do
-        run "$HEARTH" model make -f llama --layers 1 --width 64 -s $seed -o "$seed.gguf"
-        expect_status 0
-        [ -e first ] || cp 1.gguf first
-    done
-    cmp -s first 1.gguf || fail 'the same seed gave another file'
-    cmp -s first 2.gguf && fail 'another seed gave the same file'
+expect_line() { # REGEX
+    grep -qE -- "$1" "$scratch/out" || fail "no line like $1"
+}
+
+expect_no_line() { # REGEX
+    grep -qE -- "$1" "$scratch/out" && fail "a line like $1"
     return 0
 }
 
-test_mistakes_are_sentences() {
-    run "$HEARTH" model make --family lama
-    expect_status 2
+# What every model has.
+expect_shown() { # FAMILY LINES
+    expect_status 0
+    expect_no_complaint
+    expect_line "^name           $1$"
+    expect_line "^architecture   $1$"
+    expect_line '^type           .+'
+    expect_line '^size           [0-9.,]+[KMB]* parameters, [0-9.]+ [KMG]iB of weights, vocabulary of [0-9]+$'
+    expect_line '^context        512 tokens here, trained for 8,192$'
+    expect_line '^chat template  [0-9]+ bytes: tools, tool calls, reasoning'
+    expect_line '^tool calls     [a-z_]+: a call that the template renders is read back$'
+    expect_line '^turns          lose_loop: thoughts disappear .* are computed again$'
+    expect_line '^fingerprint    [0-9a-f]{64}$'
+    expect_line '^loaded in      [0-9.]+ s on .+'
+    expect_line '^state          rows and snapshots, bit-identical after a restore$'
+    [ "$(wc -l <"$scratch/out")" = "$2" ] || fail "not $2 lines"
+}
+
+fingerprint() {
+    sed -n 's/^fingerprint    //p' "$scratch/out"
+}
+
+test_dense() {
+    make_model qwen3
+    show qwen3.gguf
+    expect_shown qwen3 14
+    expect_line '^layers         4 full \(4 in all\)$'
+    expect_line '^rows           [0-9.]+ KiB per token, [0-9.]+ KiB per block of 256$'
+    expect_line '^snapshot       not needed$'
+    expect_no_line '^window'
+}
+
+test_hybrid() {
+    make_model qwen35
+    show qwen35.gguf
+    expect_shown qwen35 14
+    expect_line '^layers         1 full, 3 recurrent \(4 in all\)$'
+    expect_line '^rows           [0-9]+ B per token, [0-9.]+ KiB per block of 256$'
+    expect_line '^snapshot       [0-9.]+ [KM]iB$'
+    expect_no_line '^window'
+}
+
+test_sliding() {
+    make_model gemma3
+    show gemma3.gguf
+    expect_shown gemma3 15
+    expect_line '^layers         1 full, 3 sliding \(4 in all\)$'
+    expect_line '^window         128 tokens$'
+    expect_line '^snapshot       [0-9.]+ [KM]iB$'
+}
+
+test_recurrent() {
+    make_model mamba2
+    show mamba2.gguf
+    expect_shown mamba2 14
+    expect_line '^layers         4 recurrent \(4 in all\)$'
+    expect_line '^rows           0 B per token, 0 B per block of 256$'
+}
+
+# The settings of the command line are those of the model that is shown.
+test_settings_change_what_is_shown() {
+    local plain
+    make_model qwen3
+    show qwen3.gguf
+    plain=$(fingerprint)
+    show qwen3.gguf
+    [ "$(fingerprint)" = "$plain" ] || fail 'another fingerprint each time'
+    mv qwen3.gguf renamed.gguf
+    show renamed.gguf
+    [ "$(fingerprint)" = "$plain" ] || fail 'the name of the file changes the fingerprint'
+    expect_line '^name           qwen3$'
+    show -ctk q8_0 -ctv q8_0 renamed.gguf
+    expect_status 0
+    [ "$(fingerprint)" != "$plain" ] || fail 'the type of the rows does not change the fingerprint'
+    expect_line '^rows           1\.1 KiB per token'
+    show --kv-streams --parallel 2 renamed.gguf
+    expect_status 0
+    expect_line '^state          whole sequences only, bit-identical after a restore$'
+    expect_line '^context        512 tokens here'
+}
+
+test_shards_need_all_of_them() {
+    make_model qwen3
+    cp qwen3.gguf m-00001-of-00001.gguf
+    show m-00001-of-00001.gguf
+    expect_shown qwen3 14
+    mv qwen3.gguf m-00001-of-00002.gguf
+    show m-00001-of-00002.gguf
+    expect_status 1
     expect_no_out
-    expect_err "hearth model: no model family is called 'lama'; did you mean 'llama'?"
-    run "$HEARTH" model make --family llama --width 100
+    expect_err 'hearth model: cannot open the model m-00002-of-00002.gguf: No such file or directory'
+}
+
+# As for `hearth serve`.
+test_a_name() {
+    make_model qwen3
+    export HEARTH_DEMO=$PWD/qwen3.gguf
+    show demo
+    expect_status 0
+    expect_out 'architecture   qwen3'
+}
+
+test_wrong_files_are_sentences() {
+    show none.gguf
+    expect_status 1
+    expect_no_out
+    expect_err 'hearth model: none.gguf: no such file or folder'
+    show .
+    expect_status 1
+    expect_err 'hearth model: . has no GGUF file'
+    : >empty.gguf
+    show empty.gguf
+    expect_status 1
+    expect_err 'empty.gguf has only 0 bytes: it is not a model'
+    seq 100 >text.gguf
+    show text.gguf
+    expect_status 1
+    expect_err 'text.gguf is not a GGUF file (it begins with 31 0a 32 0a). hearth serves GGUF models only'
+    make_model qwen3
+    head -c 100000 qwen3.gguf >cut.gguf
+    show cut.gguf
+    expect_status 1
+    expect_err 'cut.gguf is truncated: it has 97.7 KiB, its tensors need '
+    head -c 3000 qwen3.gguf >cut.gguf
+    show cut.gguf
+    expect_status 1
+    expect_err 'cut.gguf is damaged or truncated: its header cannot be read'
+    sed 's/qwen3/qwenX/g' qwen3.gguf >foreign.gguf
+    show foreign.gguf
+    expect_status 1
+    expect_err "the library cannot load foreign.gguf: "
+    expect_err qwenX
+    mkfifo pipe.gguf
+    show pipe.gguf
+    expect_status 1
+    expect_err 'pipe.gguf is not a file'
+}
+
+test_mistakes_are_usage_errors() {
+    run "$HEARTH" model show
     expect_status 2
-    expect_err 'the width is 100: llama needs a multiple of 32, such as 96 or 128'
+    expect_err 'hearth model: show needs a model file'
+    run "$HEARTH" model show a b
+    expect_status 2
+    run "$HEARTH" model show --lora x= a
+    expect_status 2
+    expect_err '--lora x=: expected FILE or FILE=SCALE'
+    run "$HEARTH" model show -ctk q9 a
+    expect_status 2
+}
+
+test_closed_stdout_is_a_failure() {
+    make_model qwen3
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    run bash -c '"$@" >&-' bash "$HEARTH" model show -t 1 -c 512 qwen3.gguf
+    expect_status 1
+    expect_err 'hearth model: cannot write the output'
+}
+
+test_words_are_checked() {
     run "$HEARTH" model bake
     expect_status 2
-    expect_err "unknown model command \"bake\"; use make, show or quantize"
+    expect_err "unknown model command \"bake\"; use show or quantize"
     run "$HEARTH" model
     expect_status 2
-    run "$HEARTH" model make -o nowhere/x.gguf
-    expect_status 1
-    expect_err "cannot write 'nowhere/x.gguf'"
-}
-
-test_help_names_presets_and_some_families() {
-    run "$HEARTH" model --help
-    expect_status 0
-    expect_no_err
-    local name
-    for name in random qwen3-0.6b qwen3.5-hybrid-1b gemma3-1b llama deepseek32 mamba2; do
-        expect_out "$name"
-    done
-}
-
-# A closed standard stream must not lend its number to the model: what is printed would end up in it.
-test_closed_streams_do_not_damage_the_model() {
-    local closed
-    "$HEARTH" model make -f llama --layers 1 --width 64 -o good.gguf >/dev/null || fail 'no model'
-    for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- >&- 2>&-'; do
-        rm -f x.gguf
-        # shellcheck disable=SC2016 # expanded by the inner shell
-        run bash -c '"$@" '"$closed" bash "$HEARTH" model make -f llama --layers 1 --width 64 -o x.gguf
-        case $closed in
-        *'>&-'*' '*'2>&-' | *'<&- >&-' | '>&-')
-            expect_status 1 # it was made, but that could not be said
-            ;;
-        *) expect_status 0 ;;
-        esac
-        cmp -s good.gguf x.gguf || fail "with $closed another model was made"
-        rm -f x.gguf
-        # shellcheck disable=SC2016
-        run bash -c '"$@" '"$closed" bash "$HEARTH" model make -f lama -o x.gguf
-        expect_status 2
-        [ ! -e x.gguf ] || fail 'a file in spite of an error'
-    done
-    [ "$(ls -A)" = good.gguf ] || fail "something was left: $(ls -A)"
 }
 
 test_quantize() {

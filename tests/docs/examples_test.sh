@@ -105,8 +105,8 @@ test_python_is_python() {
 
 # Writes "known": the options of all commands, and those of llama-server that are understood.
 know_options() {
-    for command in $("$HEARTH" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
-        "$HEARTH" help --man "$command"
+    for command in $("$HEARTH-lab" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
+        "$HEARTH-lab" help --man "$command"
     done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >all
     sed 's/^--no-/--/' all | sort -u - all >known
     printf -- '--version\n--fault\n--provider\n' >>known # the last one is Pi's
@@ -139,7 +139,7 @@ test_options_in_messages_exist() {
 # ARCHITECTURE.md has a phrase for every module, and for none that is not there any more. A paragraph begins with its folder's name; `prefix*`
 # stands for many.
 test_architecture_names_every_module() {
-    for folder in "$top"/src/*/; do
+    for folder in "$top"/src/*/ "$top"/lab/; do
         name=$(basename "$folder")
         awk -v name="### $name" '/^#/ { on = $0 == name } on && /^\| `/ { print }' "$top/ARCHITECTURE.md" | sed 's/^\(|[^|]*|\).*/\1/' | grep -oE '`[a-z_0-9]+\*?`' | tr -d '`' >named
         [ -s named ] || fail "$name has no table"

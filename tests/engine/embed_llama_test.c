@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 #include "engine/engine_worker.h"
-#include "engine/model_impl.h"
-#include "engine/model_make.h"
+#include "lab/model_impl.h"
+#include "lab/model_make.h"
 #include "engine/state.h"
 #include "support/models.h"
 #include "support/test.h"

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/models.h"
 #include "support/test.h"
 

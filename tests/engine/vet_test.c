@@ -13,6 +13,7 @@
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/projector.h"
+#include "lab/model_impl.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -259,7 +260,21 @@ static void test_vetting_can_be_cancelled(void **state)
     vet_destroy(&vet);
 }
 
-TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_a_known_one_needs_no_child_alone),
+/* What the tests make is what vetting trusts: a family that is only in one of the two lists is
+ * either vetted without need or trusted without a test. */
+static void test_tested_architectures_are_the_families_of_the_tests(void **state)
+{
+    (void)state;
+    for (const struct model_family *family = model_families; family->name != NULL; family++) {
+        const bool own = family->architecture == NULL;
+        if (own && vet_is_tested(family->name) == ((family->traits & MODEL_TRAIT_ENCODER) != 0))
+            fail_msg("%s is in one list only", family->name);
+    }
+    assert_false(vet_is_tested("none"));
+}
+
+TEST_SUITE(TEST(test_tested_architectures_are_the_families_of_the_tests),
+           TEST(test_a_pass_is_remembered_on_disk), TEST(test_a_known_one_needs_no_child_alone),
            TEST(test_an_abort_is_a_sentence), TEST(test_a_refusal_is_remembered),
            TEST(test_a_projector_is_vetted), TEST(test_projectors_pass),
            TEST(test_an_error_of_the_child_is_passed_on), TEST(test_vetting_can_be_cancelled))

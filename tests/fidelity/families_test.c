@@ -17,7 +17,7 @@
 
 #include <yyjson.h>
 
-#include "engine/model_impl.h"
+#include "lab/model_impl.h"
 #include "support/models.h"
 #include "support/scenario.h"
 #include "support/test.h"

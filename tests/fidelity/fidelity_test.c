@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/schedule.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "engine/state.h"
 #include "support/models.h"
 #include "support/test.h"

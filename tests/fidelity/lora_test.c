@@ -13,7 +13,7 @@
 
 #include <yyjson.h>
 
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/models.h"
 #include "support/scenario.h"
 #include "support/test.h"

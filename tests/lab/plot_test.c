@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "lab/sheet.h"
+#include "cli/sheet.h"
 #include "support/test.h"
 
 static const struct sheet_column columns[] = {

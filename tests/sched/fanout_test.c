@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 

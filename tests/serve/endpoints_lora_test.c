@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/models.h"
 #include "support/serve_proc.h"
 #include "support/test.h"

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/mem.h"
 #include "support/test.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
 

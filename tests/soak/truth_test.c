@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/models.h"
 #include "support/test.h"
 #include "support/truth_talk.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/test.h"
 
 static const char *make(const char *family, const char *suffix, struct model_shape shape)

@@ -153,7 +153,7 @@ static size_t split_args(char *text, const char **argv, size_t count)
 static void spawn(struct serve_proc *proc)
 {
     const char *hearth = getenv("HEARTH");
-    char args[sizeof(proc->args)], out[1024], log[1024];
+    char lab[1024], args[sizeof(proc->args)], out[1024], log[1024];
     pid_t parent = getpid();
     const char *argv[ARGS_MAX] = {hearth ? hearth : "build/release/hearth",
                                   "serve",
@@ -165,6 +165,11 @@ static void spawn(struct serve_proc *proc)
                                   "--state-dir",
                                   proc->state_dir};
 
+    /* Only the lab's program can be told to fail. */
+    if (strstr(proc->args, "--fault") != NULL) {
+        snprintf(lab, sizeof(lab), "%s-lab", argv[0]);
+        argv[0] = lab;
+    }
     memcpy(args, proc->args, sizeof(args));
     split_args(args, argv, 9);
     file_path(proc, "out", out);

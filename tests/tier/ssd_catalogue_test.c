@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/mem.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
 #include "support/tier_suite.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
 #include "support/tier_suite.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/mem.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"

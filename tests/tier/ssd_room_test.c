@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
 #include "support/tier_suite.h"

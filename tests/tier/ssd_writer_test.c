@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file_fault.h"
+#include "lab/file_fault.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"

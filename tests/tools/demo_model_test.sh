@@ -33,7 +33,7 @@ test_it_is_small() {
     [ "$(stat -c %s "$model")" -le 12000000 ] || fail 'more than 12 MB'
 }
 
-# The template is written down once, in src/engine/model_vocab.c; a change there needs the model written anew.
+# The template is written down once, in lab/model_vocab.c; a change there needs the model written anew.
 test_its_template_is_that_of_the_tree() {
     make_model
     run "$HEARTH" model show m.gguf

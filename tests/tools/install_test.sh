@@ -66,6 +66,8 @@ test_program_uses_nothing_of_the_tree() {
     setup_sysroot
     install_ok
     expect_same "$("$HEARTH" --version)" "$("$prefix/bin/hearth" --version)"
+    run "$prefix/bin/hearth" qa --help
+    expect_status 0
     opened "$prefix/bin/hearth" --version >files
     grep -q "^$libs/libllama.so" files || fail 'the private libllama is not used'
     ! grep -v "^$prefix/" files || fail 'files outside of PREFIX are looked for'

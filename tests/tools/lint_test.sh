@@ -443,7 +443,7 @@ static int quiet(void) { return 1; }
 int (*const table[])(void) = {in_table};
 C
     echo 'int test(void) { return only_tested() + waived(); }' | put tests/base/fine_test.c
-    echo 'int main(void) { return from_bench(); }' | put bench/fine_bench.c
+    echo 'int main(void) { return from_bench(); }' | put lab/bench/fine_bench.c
     echo 'int hearth_open(void);' | put include/hearth/hearth.h
     echo 'uncalled src/base/fine.c waived tests look into it' | put tools/lint.allow
     expect 'src/base/fine.c:2: uncalled' 'src/base/fine.c:12: uncalled'

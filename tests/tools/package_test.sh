@@ -20,6 +20,10 @@ test_a_tarball_runs_anywhere() {
     run bin/hearth version
     expect_status 0
     expect_out libllama
+    # hearth runs the programs of the lab beside it.
+    run bin/hearth model make -f llama --layers 1 --width 64 -o made.gguf
+    expect_status 0
+    [ -s made.gguf ] || fail 'no model'
     # Its own libraries and backends, none of the tree's; and it finds itself, for the process of a model.
     HEARTH=$PWD/bin/hearth serve demo -c 1024 --isolate
     ask /v1/completions '{"prompt": "a", "max_tokens": 2, "ignore_eos": true}'

@@ -1,7 +1,7 @@
 """Writes conversations for the demo model: a grammar with many paraphrases, names and slots.
 
 Every text comes from facts.txt, words.py, this file, tools.py and the documentation of the tree. A conversation is a list of
-messages; render() lays it out as the chat template of src/engine/model_vocab.c does and says which parts the model learns.
+messages; render() lays it out as the chat template of lab/model_vocab.c does and says which parts the model learns.
 """
 import json
 import os

@@ -1,4 +1,4 @@
-"""Prints the chat template that is written down in src/engine/model_vocab.c (`template.py FILE`)."""
+"""Prints the chat template that is written down in lab/model_vocab.c (`template.py FILE`)."""
 import re
 import sys
 
