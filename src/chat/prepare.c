@@ -345,7 +345,8 @@ static enum err write_grammar(struct prepare_run *run)
     out->either = constraint.mode == CONSTRAINT_AUTO && constraint.answer != CONSTRAINT_ANSWER_TEXT;
     if (out->constraint.grammar.len > 0) {
         out->grammar = buf_str(&out->constraint.grammar);
-        out->formats.also = TOOLCALL_NONE; /* the grammar does not hold calls of that format */
+        if (!out->constraint.optional) /* calls of that format are not held to the grammar */
+            out->formats.also = TOOLCALL_NONE;
     }
     return ERR_OK;
 }

@@ -102,6 +102,11 @@ static struct answer_call *open_call(struct answer_choice *choice, const struct 
     return call;
 }
 
+bool answer_has_calls(const struct answer_choice *choice)
+{
+    return choice->calls_count > 0 && choice->calls[0].complete;
+}
+
 enum err answer_add(struct answer *answer, size_t index, const struct output_event *event)
 {
     struct answer_choice *choice = &answer->choices[index];
@@ -119,7 +124,7 @@ enum err answer_add(struct answer *answer, size_t index, const struct output_eve
     case OUTPUT_CALL_END:
         open_call(choice, event)->complete = true;
         return ERR_OK;
-    case OUTPUT_ERROR: /* handled by the call: it ends the choice */
+    case OUTPUT_ERROR: /* handled by the call; its text follows */
     case OUTPUT_EVENT_COUNT:
         break;
     }

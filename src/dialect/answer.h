@@ -26,7 +26,8 @@ enum {
     ANSWER_ID_BYTES = 40,
     ANSWER_CHOICES_MAX = 16, /* of one prompt */
     ANSWER_ALL_CHOICES_MAX = 128,
-    ANSWER_CALLS_MAX = 128,                   /* of one choice */
+    ANSWER_CALLS_MAX = 128, /* of one choice */
+    ANSWER_REASON_BYTES = 96,
     ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
 };
 
@@ -60,7 +61,8 @@ struct answer_choice {
     struct buf content, reasoning;
     struct answer_call *calls;
     size_t calls_count, calls_cap;
-    struct answer_logprob *logprobs; /* NULL unless asked for */
+    char unread_call[ANSWER_REASON_BYTES]; /* why a call is in `content`; "" = none is */
+    struct answer_logprob *logprobs;       /* NULL unless asked for */
     size_t logprobs_count, logprobs_cap;
     size_t logprobs_prompt; /* of them, of the prompt: the first ones */
     size_t logprobs_kept;   /* of them, of the content: answer_keep_logprobs */
@@ -203,6 +205,9 @@ void openai_error_body(const struct api_error *error, const char *request_id, st
 /* Creates an id and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
+
+/* A call that is complete: the client must answer it. */
+bool answer_has_calls(const struct answer_choice *choice);
 
 /* Adds one event to a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice,

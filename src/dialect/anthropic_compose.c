@@ -323,7 +323,7 @@ static void compose_event(struct answer *answer, size_t index, const struct outp
     case OUTPUT_CALL_END:
         block_close(choice, out);
         break;
-    case OUTPUT_ERROR: /* stream_error reports it */
+    case OUTPUT_ERROR: /* its text follows */
     case OUTPUT_EVENT_COUNT:
         break;
     }

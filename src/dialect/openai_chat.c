@@ -244,7 +244,7 @@ static void chat_event(struct answer *answer, size_t index, const struct output_
                        struct buf *out)
 {
     if (event->type == OUTPUT_ERROR)
-        return; /* stream_error reports it */
+        return; /* its text follows */
     if (event->type != OUTPUT_CONTENT && event->type != OUTPUT_REASONING) {
         send_call(answer, index, event, out);
         return;

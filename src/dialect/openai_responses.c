@@ -677,7 +677,10 @@ static void responses_event(struct answer *answer, size_t index, const struct ou
     case OUTPUT_CALL_END:
         close_item(answer, COMPLETED, out);
         break;
-    case OUTPUT_ERROR: /* stream_error reports it */
+    case OUTPUT_ERROR: /* its text follows */
+        if (answer->choices[index].block_kind == ITEM_CALL)
+            close_item(answer, INCOMPLETE, out);
+        break;
     case OUTPUT_EVENT_COUNT:
         break;
     }

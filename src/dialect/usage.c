@@ -54,4 +54,9 @@ void usage_write_x_cache(struct json *json, const struct answer *answer)
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
     json_key_uint(json, "first_difference", usage->first_difference);
     json_close(json, '}');
+    for (size_t i = 0; i < answer->choices_count; i++)
+        if (answer->choices[i].unread_call[0] != '\0') {
+            json_key_text(json, "x_unread_call", answer->choices[i].unread_call);
+            break;
+        }
 }

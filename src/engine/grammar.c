@@ -13,6 +13,10 @@
  * thought before a call, and its trigger is a token of its own then. So inside a thought only a
  * single token starts the grammar.
  *
+ * Calls of some models have no opening: only text that the grammar reads from its beginning up to a
+ * point, where nothing else would read so, is one. Until the point the match follows the text on
+ * trial, with nothing committed; when it refuses the text, the trial is over.
+ *
  * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end
  * of the generation).
  */
@@ -34,6 +38,7 @@ enum {
     PIECE_BYTES = 256, /* of a token that are looked at while waiting */
     LIKELY_MAX = 256,
     WINDOW_BYTES = GRAMMAR_TRIGGER_BYTES_MAX + PIECE_BYTES,
+    TRIAL_BYTES_MAX = 1024,
 };
 
 struct grammar {
@@ -47,6 +52,9 @@ struct grammar {
     bool slow; /* a mask of all tokens took too long */
     char *triggers[GRAMMAR_TRIGGERS_MAX];
     size_t triggers_count;
+    char *point;        /* NULL = no trials */
+    bool trial;         /* the text since the beginning, or since a thought, is the grammar's */
+    size_t trial_bytes; /* pushed, not committed */
     char *thought_open, *thought_close; /* NULL = no thoughts */
     bool thinking;
     size_t tail_max; /* bytes of the longest trigger or mark - 1 */
@@ -219,15 +227,46 @@ static size_t follow_thought(struct grammar *grammar, size_t window_len)
     return grammar->thinking ? 0 : found + strlen(mark);
 }
 
+static void begin_trial(struct grammar *grammar)
+{
+    gbnf_match_pop(grammar->match, 0);
+    grammar->trial = grammar->point != NULL && !grammar->thinking;
+    grammar->trial_bytes = 0;
+}
+
+/* Continues the trial with the text of a new token. */
+static enum err follow_trial(struct grammar *grammar, size_t window_len, struct errinfo *info)
+{
+    struct str text = {grammar->window + grammar->tail_len, window_len - grammar->tail_len};
+
+    grammar->trial_bytes += text.len;
+    if (grammar->trial_bytes > TRIAL_BYTES_MAX || !gbnf_match_push_text(grammar->match, text)) {
+        gbnf_match_pop(grammar->match, 0);
+        grammar->trial = false;
+        return gbnf_match_error(grammar->match, info);
+    }
+    if (find_new(grammar, grammar->point, window_len) == SIZE_MAX)
+        return ERR_OK;
+    grammar->waiting = false;
+    return gbnf_match_commit(grammar->match, info);
+}
+
 static enum err look_for_trigger(struct grammar *grammar, token_id token, struct errinfo *info)
 {
     size_t len = engine_token_bytes(grammar->engine, token, true,
                                     grammar->window + grammar->tail_len, PIECE_BYTES);
     size_t window_len = grammar->tail_len + MIN(len, PIECE_BYTES);
     size_t start = find_trigger(grammar, window_len);
-    if (start != SIZE_MAX)
+    if (grammar->trial && start == SIZE_MAX)
+        TRY(follow_trial(grammar, window_len, info));
+    if (start != SIZE_MAX) {
+        gbnf_match_pop(grammar->match, 0);
+        grammar->trial = false;
         TRY(try_start(grammar, (struct str){grammar->window + start, window_len - start}, info));
+    }
     size_t past = follow_thought(grammar, window_len);
+    if (past > 0)
+        begin_trial(grammar);
     grammar->tail_len = MIN(window_len - past, grammar->tail_max);
     memmove(grammar->window, grammar->window + window_len - grammar->tail_len, grammar->tail_len);
     return ERR_OK;
@@ -248,20 +287,21 @@ static enum err copy_triggers(struct grammar *grammar, const struct sample_param
         grammar->triggers[grammar->triggers_count++] = mem_strdup(params->grammar_triggers[i]);
         grammar->tail_max = MAX(grammar->tail_max, len - 1);
     }
-    grammar->waiting = grammar->triggers_count > 0;
+    grammar->waiting = grammar->triggers_count > 0 || grammar->point != NULL;
     return ERR_OK;
 }
 
-static enum err copy_thought(struct grammar *grammar, const struct sample_params *params,
-                             struct errinfo *info)
+static enum err copy_marks(struct grammar *grammar, const struct sample_params *params,
+                           struct errinfo *info)
 {
-    const char *marks[] = {params->grammar_thought_open, params->grammar_thought_close};
-    char **copies[] = {&grammar->thought_open, &grammar->thought_close};
+    const char *marks[] = {params->grammar_thought_open, params->grammar_thought_close,
+                           params->grammar_point};
+    char **copies[] = {&grammar->thought_open, &grammar->thought_close, &grammar->point};
 
     for (size_t i = 0; i < COUNT_OF(marks); i++) {
         size_t len = marks[i] != NULL ? strlen(marks[i]) : 1;
         if (len == 0 || len > GRAMMAR_TRIGGER_BYTES_MAX)
-            return err_set(info, ERR_INVALID, "a mark of thoughts must have 1 to %d bytes",
+            return err_set(info, ERR_INVALID, "a mark of a lazy grammar must have 1 to %d bytes",
                            GRAMMAR_TRIGGER_BYTES_MAX);
         grammar->tail_max = MAX(grammar->tail_max, len - 1);
         *copies[i] = marks[i] != NULL ? mem_strdup(marks[i]) : NULL;
@@ -292,8 +332,9 @@ static enum err setup(struct grammar *grammar, const struct sample_params *param
     grammar->allowed = mem_try_alloc_array(grammar->allowed_words, sizeof(*grammar->allowed));
     if (grammar->allowed == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the grammar");
+    TRY(copy_marks(grammar, params, info));
     TRY(copy_triggers(grammar, params, info));
-    TRY(copy_thought(grammar, params, info));
+    begin_trial(grammar);
     return check_triggers(grammar, info);
 }
 
@@ -318,6 +359,7 @@ void grammar_destroy(struct grammar **grammar)
         mem_free((*grammar)->triggers[i]);
     mem_free((*grammar)->thought_open);
     mem_free((*grammar)->thought_close);
+    mem_free((*grammar)->point);
     gbnf_match_destroy(&(*grammar)->match);
     gbnf_destroy(&(*grammar)->program);
     mem_free((*grammar)->allowed);

@@ -2,7 +2,8 @@
  * grammar.h: a grammar that follows one generation. For this folder only; others use sample.h.
  *
  *      waiting --a trigger was generated (grammar_accept)--> following
- *      (without triggers it follows from the beginning)
+ *         `-----the text so far is the grammar's, and its point has come--^
+ *      (without triggers and point it follows from the beginning)
  *
  * The inference library also has grammars, but no bound on their work: 231 bytes were enough to
  * keep it busy forever. It also throws C++ exceptions through C. Here every token has a bounded

@@ -64,6 +64,7 @@ struct sampler {
     struct engine *engine;
     struct llama_sampler *chain;
     struct grammar *grammar; /* NULL = none */
+    bool grammar_optional;
     struct sample_bias *biases;
     size_t biases_count;
     struct llama_token_data *candidates; /* vocab of them */
@@ -365,6 +366,15 @@ static uint32_t narrow_of(const struct sampler *sampler, const struct sample_par
     return (uint32_t)(count + sampler->biases_count);
 }
 
+/* Drops an optional grammar that has failed. Only the grammar's own limits are its fault. */
+static enum err without_grammar(struct sampler *sampler, enum err err)
+{
+    if (!sampler->grammar_optional || (err != ERR_INVALID && err != ERR_LIMIT))
+        return err;
+    grammar_destroy(&sampler->grammar);
+    return ERR_OK;
+}
+
 static enum err build(struct sampler *sampler, const struct sample_params *params,
                       struct errinfo *info)
 {
@@ -375,7 +385,8 @@ static enum err build(struct sampler *sampler, const struct sample_params *param
     if (sampler->candidates == NULL || copy_biases(sampler, params) != ERR_OK)
         return err_set(info, ERR_NOMEM, "no memory for %u candidates", sampler->vocab);
     if (params->grammar != NULL)
-        TRY(grammar_create(&sampler->grammar, sampler->engine, params, info));
+        TRY(without_grammar(sampler,
+                            grammar_create(&sampler->grammar, sampler->engine, params, info)));
     TRY(call_chain(call_build, &(struct chain_call){sampler, params, NULL, 0}, info));
     sampler->narrow = narrow_of(sampler, params);
     return ERR_OK;
@@ -646,6 +657,7 @@ enum err sampler_create(struct sampler **out, struct engine *engine,
     sampler->logprobs = params->logprobs;
     sampler->logprob = params->logprob;
     sampler->ignore_end = params->ignore_end;
+    sampler->grammar_optional = params->grammar_optional;
     enum err err = build(sampler, params, info);
     if (err != ERR_OK)
         sampler_destroy(&sampler);
@@ -679,7 +691,7 @@ enum err sampler_take(struct sampler *sampler, token_id token, struct sample_pic
 {
     TRY(accept(sampler, token, info));
     if (sampler->grammar != NULL)
-        TRY(grammar_accept(sampler->grammar, token, info));
+        TRY(without_grammar(sampler, grammar_accept(sampler->grammar, token, info)));
     sampler->stats.picks++;
     pick->token = token;
     pick->logprob = 0.0f;
@@ -692,6 +704,18 @@ static enum err no_logits(size_t index, struct errinfo *info)
     return err_set(info, ERR_ENGINE, "item %zu of the last run has no logits", index);
 }
 
+/* Instead of a token that the grammar refused, and that is kept if the grammar has failed. */
+static enum err draw_allowed(struct sampler *sampler, const float *logits, token_id *token,
+                             struct errinfo *info)
+{
+    token_id allowed;
+    enum err err = draw(sampler, logits, true, &allowed, info);
+
+    if (err == ERR_OK)
+        *token = allowed;
+    return without_grammar(sampler, err);
+}
+
 static enum err pick_from(struct sampler *sampler, size_t index, const float *logits,
                           struct sample_pick *pick, struct errinfo *info)
 {
@@ -702,7 +726,7 @@ static enum err pick_from(struct sampler *sampler, size_t index, const float *lo
     TRY(draw(sampler, logits, false, &token, info));
     if (sampler->grammar != NULL && !grammar_allows(sampler->grammar, token)) {
         sampler->stats.redone++;
-        TRY(draw(sampler, logits, true, &token, info));
+        TRY(draw_allowed(sampler, logits, &token, info));
     }
     TRY(sampler_take(sampler, token, pick, info));
     if (sampler->logprob || sampler->logprobs > 0)

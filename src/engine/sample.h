@@ -58,6 +58,11 @@ struct sample_params {
     /* lazy: it starts with the first of these texts that is generated; NULL = at once */
     const char *const *grammar_triggers;
     size_t grammar_triggers_count; /* limits: grammar.h */
+    /* lazy: the grammar follows the text from the beginning (after a thought, if it begins with
+     * one) and starts when this has come; NULL = it does not */
+    const char *grammar_point;
+    /* where it cannot be used (ERR_INVALID, ERR_LIMIT), generation continues without it */
+    bool grammar_optional;
     /* lazy: what begins and ends a thought, which may quote triggers: there, only one that is a
      * single token starts the grammar; NULL = nothing does */
     const char *grammar_thought_open, *grammar_thought_close;

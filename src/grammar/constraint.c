@@ -2,7 +2,7 @@
  * constraint.c: the frame of a grammar: thought, content, calls or answer, and its triggers.
  *
  *      required, named   root ::= [thought] calls                  starts at once
- *      auto, lazy        root ::= calls                            triggers: the openers
+ *      auto, lazy        root ::= gap calls                        triggers: the openers
  *      auto, whole       root ::= [thought] content-0              after opener N: after-N
  *      answers           root ::= [thought] reply                  starts at once
  *                        auto: [thought] ( calls | reply )
@@ -315,6 +315,18 @@ static bool may_be_lazy(const struct constraint_writer *writer)
            (thought_of(writer->request) == THOUGHT_NONE || writer->format->control);
 }
 
+/* A recipient that is a tool; other messages are not calls. */
+static void set_message_triggers(struct constraint *constraint, const struct frame *frame)
+{
+    if (frame == &recipients) {
+        constraint->point = "\n";
+    } else if (frame == &harmony) {
+        constraint->triggers[constraint->triggers_count++] = "<|channel|>commentary to=functions.";
+        constraint->triggers[constraint->triggers_count++] = "<|channel|>analysis to=functions.";
+        constraint->point = " to=functions.";
+    }
+}
+
 static void set_triggers(struct constraint *constraint, const struct constraint_writer *writer)
 {
     const struct call_format *format = writer->format;
@@ -322,6 +334,8 @@ static void set_triggers(struct constraint *constraint, const struct constraint_
 
     for (size_t i = 0; i < CALL_OPENERS_MAX && format->openers[i].len > 0; i++)
         constraint->triggers[constraint->triggers_count++] = format->openers[i].ptr;
+    if (format->bare)
+        constraint->point = format->arguments_key;
     if (thought_of(writer->request) == THOUGHT_NONE)
         return;
     constraint->thought_open = marks->open.len > 0 ? marks->open.ptr : NULL;
@@ -340,6 +354,23 @@ static void put_content_root(struct constraint_writer *writer, bool calls)
              calls ? "calls | " : "", opened ? "<" : "", opened ? "| \"<\" content-1 " : "");
     put_content(writer);
     put_root(writer, writer->format->bare ? body : "content-0");
+}
+
+static enum err write_optional(struct constraint_writer *writer, struct constraint *constraint)
+{
+    const struct frame *frame = frame_of(writer->request);
+
+    if (frame == &muse) /* nothing but the names of all tools would show that a call begins */
+        return ERR_OK;
+    constraint_put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
+    TRY(constraint_put_calls(writer));
+    constraint_put(writer, writer->format->bare ? "root ::= [ \\t\\r\\n]{0,8} calls\n"
+                                                : "root ::= calls\n");
+    if (frame != NULL)
+        set_message_triggers(constraint, frame);
+    else
+        set_triggers(constraint, writer);
+    return ERR_OK;
 }
 
 static enum err write_messages(struct constraint_writer *writer, const struct frame *frame)
@@ -443,12 +474,40 @@ static enum err write_all(struct constraint_writer *writer, struct constraint *c
         return write_answer(writer, constraint);
     if (writer->tools_count == 0)
         return strict && request->formats.calls != TOOLCALL_NONE ? write_no_calls(writer) : ERR_OK;
-    if (request->mode == CONSTRAINT_AUTO && request->answer == CONSTRAINT_ANSWER_TEXT && !strict)
-        return ERR_OK;
+    writer->optional =
+        request->mode == CONSTRAINT_AUTO && request->answer == CONSTRAINT_ANSWER_TEXT && !strict;
     if (request->formats.calls == TOOLCALL_NONE)
-        return refuse_calls(request, writer->info);
+        return writer->optional ? ERR_OK : refuse_calls(request, writer->info);
     writer->format = output_call_format(&request->formats);
-    return write_calls(writer, constraint);
+    return writer->optional ? write_optional(writer, constraint) : write_calls(writer, constraint);
+}
+
+/* A rule is a line. */
+static bool has_too_many_rules(const struct buf *grammar)
+{
+    struct str rest = {buf_str(grammar), grammar->len}, line;
+    size_t count = 0;
+
+    while (str_next(&rest, '\n', &line))
+        count++;
+    return count > CONSTRAINT_RULES_MAX;
+}
+
+static enum err try_all(struct constraint_writer *writer, struct constraint *constraint)
+{
+    buf_clear(&constraint->grammar);
+    constraint->triggers_count = writer->tools_count = 0;
+    constraint->thought_open = constraint->thought_close = constraint->point = NULL;
+    constraint->in_thought = constraint->answer_refused = false;
+    enum err err = write_all(writer, constraint);
+    constraint->optional = writer->optional;
+    if (err == ERR_OK && writer->mark_too_long)
+        err = err_set(writer->info, ERR_UNSUPPORTED,
+                      "the model's chat template has a mark that is too long for a grammar; leave "
+                      "the format of the answer out, or use tool_choice auto without strict tools");
+    if (err == ERR_OK && writer->optional && has_too_many_rules(&constraint->grammar))
+        err = ERR_LIMIT;
+    return finish(constraint, err, writer->info);
 }
 
 enum err constraint_write(struct constraint *constraint, const struct constraint_request *request,
@@ -458,14 +517,10 @@ enum err constraint_write(struct constraint *constraint, const struct constraint
         .out = &constraint->grammar, .info = info, .request = request};
 
     assert(request->answer != CONSTRAINT_ANSWER_GRAMMAR);
-    buf_clear(&constraint->grammar);
-    constraint->triggers_count = 0;
-    constraint->thought_open = constraint->thought_close = NULL;
-    constraint->in_thought = constraint->answer_refused = false;
-    enum err err = write_all(&writer, constraint);
-    if (err == ERR_OK && writer.mark_too_long)
-        err = err_set(info, ERR_UNSUPPORTED,
-                      "the model's chat template has a mark that is too long for a grammar; leave "
-                      "the format of the answer out, or use tool_choice auto without strict tools");
-    return finish(constraint, err, info);
+    enum err err = try_all(&writer, constraint);
+    if (err == ERR_OK || err == ERR_NOMEM || !writer.optional)
+        return err;
+    writer.any_arguments = true;
+    err = try_all(&writer, constraint);
+    return err == ERR_NOMEM ? err : ERR_OK;
 }

@@ -5,8 +5,9 @@
  *      mode, tools, formats of calls and thoughts  --constraint_write-->  GBNF and its triggers
  *
  *      none       no calls: the request is rendered without tools
- *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins
- *                 must name a known tool with arguments that satisfy its schema
+ *      auto       content is free, and a call that begins names a known tool with arguments that
+ *                 satisfy its schema. The grammar is a promise if a tool is strict or barred, and
+ *                 else a help that may be missing (see OPTIONAL)
  *      required   an optional thought, then calls and nothing else
  *      named      the same, for that one tool
  *
@@ -28,6 +29,14 @@
  * in the same characters (<tool_call> is plain text to many models), nor if a call needs no opening
  * at all (TOOLCALL_LLAMA). There the grammar describes the whole output, with content as any text
  * without an opening. Where calls need no opening, content then cannot begin with a bracket.
+ *
+ * OPTIONAL. In the mode auto without strict and barred tools nothing is promised, so nothing is
+ * refused, and no plain answer changes: the grammar is always lazy, arguments with a schema that no
+ * grammar can express are any object, and where even that does not help there is no grammar. Then
+ * the reader of the output decides alone. A call that needs no opening is held from the point where
+ * only a call reads so: after {"name": "f", "parameters of a known tool. Not held are calls that a
+ * thought forgot to close before, unless their opening is one token, and all but the first message
+ * to a recipient (Functionary v3.2); Muse's calls are not held at all.
  *
  * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no
  * grammar can express is an error if the tool is strict; otherwise only the parts that must be are
@@ -77,13 +86,14 @@ enum constraint_answer {
 enum {
     CONSTRAINT_BYTES_MAX = 1024 * 1024,
     CONSTRAINT_TOOLS_MAX = 256,
-    CONSTRAINT_TRIGGERS_MAX = 4
+    CONSTRAINT_TRIGGERS_MAX = 4,
+    CONSTRAINT_RULES_MAX = 4096 /* as many as the engine reads */
 };
 
 struct constraint_request {
     enum constraint_mode mode;
     struct str name; /* of CONSTRAINT_NAMED */
-    /* several calls in one turn. Without a grammar the caller ends the turn after the first call */
+    /* several calls in one turn. Where no grammar says so, the caller ends the turn after the first */
     bool parallel;
     const struct tool *tools;
     size_t tools_count;
@@ -100,10 +110,14 @@ struct constraint_request {
 struct constraint {
     struct buf grammar;                            /* GBNF; empty = none is needed */
     const char *triggers[CONSTRAINT_TRIGGERS_MAX]; /* static */
-    size_t triggers_count;                         /* 0 = it starts at once */
+    size_t triggers_count;
+    /* it follows the text from the beginning, and starts when this has come; static, NULL = none.
+     * Without triggers and point it starts at once */
+    const char *point;
     /* around a thought, where triggers may be quoted; NULL = there is none */
     const char *thought_open, *thought_close;
     bool in_thought;     /* it is open at the end of the prompt */
+    bool optional;       /* the answer is read without it as well */
     bool answer_refused; /* after an error: it concerns the answer format, not the tools */
 };
 

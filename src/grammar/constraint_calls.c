@@ -87,8 +87,10 @@ static enum err put_arguments(struct constraint_writer *writer, size_t index)
         buf_appendf(writer->out, "%s ::= \"{\" ws \"}\"\n", root);
         return ERR_OK;
     }
-    enum err err = put_schema(writer, tool->schema, &options);
-    if (err == ERR_UNSUPPORTED && !tool->strict) {
+    enum err err =
+        writer->any_arguments ? ERR_UNSUPPORTED : put_schema(writer, tool->schema, &options);
+    bool loose = writer->optional ? err != ERR_NOMEM : err == ERR_UNSUPPORTED && !tool->strict;
+    if (err != ERR_OK && loose) {
         options.document = NULL;
         return schema_write_any_object(&options, writer->out, writer->info);
     }
@@ -201,6 +203,8 @@ static enum err put_tool(struct constraint_writer *writer, size_t index)
 
 static enum err put_tools(struct constraint_writer *writer)
 {
+    if (writer->format->form == CALL_TAGS)
+        constraint_put_xml_text(writer);
     for (size_t i = 0; i < writer->tools_count && writer->out->err == ERR_OK; i++)
         TRY(put_tool(writer, i));
     constraint_put(writer, "call ::= call-0");
@@ -346,6 +350,8 @@ static enum err put_message_calls(struct constraint_writer *writer)
     bool tags = writer->format->call_begin.len > 0;
     bool harmony = !tags && writer->format->messages->opening.len == 0;
 
+    if (tags)
+        constraint_put_xml_text(writer);
     for (size_t i = 0; i < writer->tools_count; i++) {
         TRY(check_name(writer, writer->tools[i].name));
         TRY(tags ? constraint_put_xml_params(writer, i) : put_arguments(writer, i));

@@ -10,7 +10,7 @@
  *      after-N, call, call-N           calls after opener N, any call, a call of tool N
  *                                      (constraint_calls.c)
  *      args-N, tN-...                  arguments of tool N as JSON, and their rules (schema.h)
- *      params-N, pN-K, vN-K...         arguments of tool N one by one (constraint_params.c)
+ *      params-N, pN-K, vN-K..., text-N arguments of tool N one by one (constraint_params.c)
  *      reply, answer, a-...            the answer instead of calls, and the rules of its schema
  *      ws, gap                         white space
  */
@@ -31,6 +31,8 @@ struct constraint_writer {
     uint64_t work;        /* of the patterns of all schemas: tools are many */
     unsigned plain_steps; /* likewise, of constraint_params.c */
     bool mark_too_long;   /* for constraint_put_text: there is no grammar */
+    bool optional;        /* no tool is strict or barred, and the mode is auto */
+    bool any_arguments;   /* their schemas need too large a grammar */
 };
 
 /* ---- constraint_text.c ---- */
@@ -72,6 +74,9 @@ void constraint_put_json_string(struct constraint_writer *writer, struct str tex
 enum err constraint_put_calls(struct constraint_writer *writer) NODISCARD;
 
 /* ---- constraint_params.c ---- */
+
+/* What the parameters of all tools share; once, before constraint_put_xml_params. */
+void constraint_put_xml_text(struct constraint_writer *writer);
 
 /* Arguments one by one: the rule params-INDEX. For CALL_TAGS and CALL_EXPRESSION. */
 enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index) NODISCARD;

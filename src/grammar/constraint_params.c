@@ -149,11 +149,30 @@ static enum err put_length(struct constraint_writer *writer, const struct param 
     return schema_write_regex(str_from(pattern), &options, writer->out, writer->info);
 }
 
-static void put_free(struct constraint_writer *writer, const struct param *param, struct str end)
+static void put_free(struct constraint_writer *writer, const char *rule, struct str end)
 {
     struct constraint_exit exit = {end, "\"\""};
 
-    constraint_put_text(writer, param->rule, &exit, 1, false);
+    constraint_put_text(writer, rule, &exit, 1, false);
+}
+
+/* Free text is the same in all parameters, unless its end names the parameter. */
+static bool is_shared(const struct constraint_writer *writer)
+{
+    return writer->format->value_tail.len == 0;
+}
+
+void constraint_put_xml_text(struct constraint_writer *writer)
+{
+    if (is_shared(writer))
+        put_free(writer, "text", writer->format->value_end);
+}
+
+/* The rule of a free value between tags. */
+static void put_free_value(struct constraint_writer *writer, const struct param *param)
+{
+    if (!is_shared(writer))
+        put_free(writer, param->rule, param->end);
 }
 
 /* The values of an enum or const, as texts that read back as the same values. */
@@ -194,7 +213,7 @@ static enum err put_string(struct constraint_writer *writer, const struct param 
 
     *closed = true;
     if (is_plain(writer, tool->schema, schema)) {
-        put_free(writer, param, end);
+        put_free_value(writer, param);
         return ERR_OK;
     }
     if (has_any(schema, "pattern allOf anyOf oneOf not if $ref") || has_format(schema))
@@ -228,19 +247,20 @@ static enum err put_json(struct constraint_writer *writer, const struct param *p
 /* Text that may be a string or another type is read as what it looks like. Between string and null,
  * either reading is valid. */
 static enum err put_mixed(struct constraint_writer *writer, const struct param *param,
-                          unsigned types, struct str end)
+                          unsigned types)
 {
     if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
         !is_plain(writer, writer->tools[param->tool].schema, param->schema))
         return refuse(writer, param,
                       "this call format cannot tell its texts from other values; "
                       "give it one type");
-    put_free(writer, param, end);
+    put_free_value(writer, param);
     return ERR_OK;
 }
 
 struct value {
     bool text;   /* not JSON */
+    bool any;    /* text or JSON */
     bool closed; /* the rule also reads the closing tag */
 };
 
@@ -260,34 +280,36 @@ static enum err put_tag_value(struct constraint_writer *writer, const struct par
     } else if (syntax->attributes_end.len > 0 || (types != 0 && !(types & TC_STRING))) {
         err = put_json(writer, param);
     } else {
-        *value = (struct value){true, true};
-        err = put_mixed(writer, param, types, param->end);
+        *value = (struct value){.text = true, .closed = true};
+        err = put_mixed(writer, param, types);
     }
-    if (err != ERR_UNSUPPORTED || writer->tools[param->tool].strict)
+    bool loose = writer->optional ? err != ERR_NOMEM
+                                  : err == ERR_UNSUPPORTED && !writer->tools[param->tool].strict;
+    if (err == ERR_OK || !loose)
         return err;
     buf_truncate(writer->out, mark);
-    *value = (struct value){true, true};
-    put_free(writer, param, param->end);
+    *value = (struct value){true, writer->optional, true};
+    put_free_value(writer, param);
     return ERR_OK;
 }
 
 /* DeepSeek says whether it is a string, Kimi which type it is. */
-static void put_attributes(struct constraint_writer *writer, bool text)
+static void put_attributes(struct constraint_writer *writer, struct value value)
 {
+    static const char text[] = "\"string\" ",
+                      json[] = "\"number\" | \"boolean\" | \"null\" | \"object\" | \"array\" ";
     struct str end = writer->format->attributes_end;
-    bool yes_or_no = str_eq(end, STR(">"));
+    bool yes_or_no = str_eq(end, STR(">")), both = value.any;
 
     if (end.len == 0)
         return;
-    if (yes_or_no)
-        constraint_put(writer, text ? "\" string=\\\"true\\\"\" @" : "\" string=\\\"false\\\"\" @",
-                       end);
-    else
-        constraint_put(writer,
-                       text ? "\" type=\\\"string\\\"\" @"
-                            : "\" type=\\\"\" ( \"number\" | \"boolean\" | \"null\" | \"object\" | "
-                              "\"array\" ) \"\\\"\" @",
-                       end);
+    constraint_put(writer, yes_or_no ? "\" string=\\\"\" ( " : "\" type=\\\"\" ( ");
+    if (value.text)
+        constraint_put(writer, yes_or_no ? "\"true\" " : text);
+    constraint_put(writer, both ? "| " : "");
+    if (!value.text || both)
+        constraint_put(writer, yes_or_no ? "\"false\" " : json);
+    constraint_put(writer, ") \"\\\"\" @", end);
 }
 
 static enum err put_tag_param(struct constraint_writer *writer, const struct param *param)
@@ -298,11 +320,13 @@ static enum err put_tag_param(struct constraint_writer *writer, const struct par
     TRY(put_tag_value(writer, param, syntax, &value));
     constraint_put(writer, "p#-# ::= @@@", param->tool, param->index, syntax->parameter_begin,
                    param->key, syntax->key_end);
-    put_attributes(writer, value.text);
+    put_attributes(writer, value);
     if (syntax->value_begin.len > 0)
         constraint_put(writer, "\"\\n\"? @", syntax->value_begin);
     constraint_put(writer, syntax->lines ? "\"\\n\" " : "");
-    buf_appendf(writer->out, "%s%s ", param->rule, value.text && value.closed ? "-0" : "");
+    bool free = value.text && value.closed;
+    buf_appendf(writer->out, "%s%s ", free && is_shared(writer) ? "text" : param->rule,
+                free ? "-0" : "");
     if (!value.closed)
         constraint_put(writer, syntax->lines ? "\"\\n\" @" : "@", param->end);
     constraint_put(writer, "\"\\n\"?\n");
@@ -322,7 +346,7 @@ static enum err put_literal_param(struct constraint_writer *writer, const struct
     bool quoted = plain && yyjson_equals_str(type, "string") && syntax->quote.len > 0;
 
     if (quoted)
-        put_free(writer, param, syntax->quote);
+        put_free(writer, param->rule, syntax->quote);
     else if (plain && yyjson_equals_str(type, "boolean") && syntax->quote.len == 0)
         buf_appendf(writer->out, "%s ::= \"True\" | \"False\"\n", param->rule);
     else
@@ -417,7 +441,8 @@ static enum err put_each(struct constraint_writer *writer, size_t index, yyjson_
         param.schema = yyjson_obj_iter_get_val(key);
         bool required = is_required(schema, key);
         enum err err = put_param(writer, &param, fn);
-        bool leave = err == ERR_UNSUPPORTED && !writer->tools[index].strict && !required;
+        bool leave = err == ERR_UNSUPPORTED && !writer->tools[index].strict && !required &&
+                     !writer->optional;
         if (err != ERR_OK && !leave)
             return err;
         if (leave)
@@ -427,19 +452,20 @@ static enum err put_each(struct constraint_writer *writer, size_t index, yyjson_
     return ERR_OK;
 }
 
-/* Any parameters, all of them text. */
+/* Any parameters: all of them text, or where their syntax depends on their names or types, anything
+ * at all, so that only the name of the tool is held. */
 static void put_any_params(struct constraint_writer *writer, size_t index)
 {
     const struct call_format *syntax = writer->format;
-    struct param param = {.tool = index};
 
-    snprintf(param.rule, sizeof(param.rule), "v%zu", index);
-    put_free(writer, &param, syntax->value_end);
+    if (syntax->form == CALL_EXPRESSION || !is_shared(writer)) {
+        constraint_put(writer, "params-# ::= [^\\x00]*\n", index);
+        return;
+    }
     constraint_put(writer, "params-# ::= ( @[a-zA-Z_] [a-zA-Z0-9_-]{0,63} @", index,
                    syntax->parameter_begin, syntax->key_end);
-    put_attributes(writer, true);
-    constraint_put(writer, "@", syntax->value_begin);
-    buf_appendf(writer->out, "%s-0 \"\\n\"? )*\n", param.rule);
+    put_attributes(writer, (struct value){.text = true, .any = writer->optional});
+    constraint_put(writer, "@text-0 \"\\n\"? )*\n", syntax->value_begin);
 }
 
 enum err constraint_put_xml_params(struct constraint_writer *writer, size_t index)
@@ -449,14 +475,20 @@ enum err constraint_put_xml_params(struct constraint_writer *writer, size_t inde
     yyjson_val *schema = resolve(root, root);
 
     if (root != NULL) {
-        enum err err = check_schema(writer, index, schema);
-        bool any = writer->format->value_tail.len == 0; /* the closing tag does not name the key */
-        if (err == ERR_UNSUPPORTED && !writer->tools[index].strict && any) {
+        size_t mark = writer->out->len;
+        enum err err =
+            writer->any_arguments ? ERR_UNSUPPORTED : check_schema(writer, index, schema);
+        bool any = err == ERR_UNSUPPORTED && !writer->tools[index].strict;
+        if (err == ERR_OK) {
+            err = put_each(writer, index, schema, put_tag_param, kinds);
+            any = writer->optional && err != ERR_OK && err != ERR_NOMEM;
+        }
+        if (any && (is_shared(writer) || writer->optional)) {
+            buf_truncate(writer->out, mark);
             put_any_params(writer, index);
             return ERR_OK;
         }
         TRY(err);
-        TRY(put_each(writer, index, schema, put_tag_param, kinds));
     }
     buf_appendf(writer->out, "params-%zu ::= \"\"", index);
     for (size_t i = 0; i < yyjson_obj_size(yyjson_obj_get(schema, "properties")); i++)
@@ -491,8 +523,17 @@ enum err constraint_put_expr_params(struct constraint_writer *writer, size_t ind
     size_t count = yyjson_obj_size(yyjson_obj_get(schema, "properties")), i = index;
 
     if (root != NULL) {
-        TRY(check_schema(writer, index, schema));
-        TRY(put_each(writer, index, schema, put_literal_param, kinds));
+        size_t mark = writer->out->len;
+        enum err err =
+            writer->any_arguments ? ERR_UNSUPPORTED : check_schema(writer, index, schema);
+        if (err == ERR_OK)
+            err = put_each(writer, index, schema, put_literal_param, kinds);
+        if (err != ERR_OK && err != ERR_NOMEM && writer->optional) {
+            buf_truncate(writer->out, mark);
+            put_any_params(writer, index);
+            return ERR_OK;
+        }
+        TRY(err);
     }
     constraint_put(writer, "params-# ::= f#-0\nf#-# ::= \"\"\nr#-# ::= \"\"\n", i, i, i, count, i,
                    count);

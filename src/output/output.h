@@ -47,6 +47,8 @@ struct output_options {
     enum reasoning_mode reasoning;
     const struct tool *tools; /* as in toolcall.h */
     size_t tools_count;
+    /* a call is reported when it is complete, so that ERROR never comes inside of one */
+    bool whole_calls;
     /* end of the prompt as written by the template; used by output_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */
@@ -61,12 +63,10 @@ struct output *output_create(const struct output_options *options, output_event_
                              void *arg) NODISCARD;
 void output_destroy(struct output **output);
 
-/* As toolcall_push and toolcall_finish; `cut` as in reasoning_finish. */
+/* As toolcall_push and toolcall_finish; `cut` as in reasoning_finish. A call that is incomplete
+ * because generation was cut is no ERROR: it is reported as far as it came, without its end. */
 enum err output_push(struct output *output, struct str text) NODISCARD;
 enum err output_finish(struct output *output, bool cut) NODISCARD;
 
 /* The text so far ends inside a thought between marks (reasoning.h). */
 bool output_in_thought(const struct output *output);
-
-/* As in toolcall.h. */
-bool output_failed(const struct output *output);

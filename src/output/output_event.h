@@ -3,7 +3,7 @@
  * output, which joins the two.
  *
  *      CONTENT* REASONING* ( CALL_BEGIN CALL_ARGUMENTS+ CALL_END )* ...   in the order of the text
- *      ... ( CALL_BEGIN CALL_ARGUMENTS* )? ERROR                          nothing follows an error
+ *      ... ( CALL_BEGIN CALL_ARGUMENTS* )? ERROR ( CONTENT | REASONING )*
  *
  * The deltas of one call, joined, are one JSON object. Calls do not overlap. The caller makes the
  * ids of calls.
@@ -18,7 +18,7 @@ enum output_event_type {
     OUTPUT_CALL_BEGIN,     /* text: the tool's name, never empty */
     OUTPUT_CALL_ARGUMENTS, /* text: a piece of JSON, never empty */
     OUTPUT_CALL_END,       /* no text */
-    OUTPUT_ERROR,          /* text: the reason, for users */
+    OUTPUT_ERROR,          /* text: why what follows is no call, for users */
     OUTPUT_EVENT_COUNT
 };
 

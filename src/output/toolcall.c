@@ -4,14 +4,14 @@
  *      push:  text -> in;   then, until a step must wait:
  *
  *           CONTENT --opener (content)--> CALLS --closer (tc_leave)--> CONTENT
- *                                           `--cannot be read (fail)--> DEAD (final)
+ *                                           `--cannot be read (fail)--> DEAD: all is content
  *
  * A piece is taken in slices, so that `in` holds little more than the undecided text. Text is read
  * once: steps consume it, and what they must look at again is bounded (markers, names) or
- * remembered (`seen`).
+ * remembered (`seen`). What was consumed since a call began is kept (`raw`) until the call ends, in
+ * case it cannot be read.
  *
- * It does not check that a tool of that name exists, nor the arguments against the schema: that is
- * left to the code that runs the tool.
+ * It does not check the arguments against the schema: that is left to the code that runs the tool.
  */
 #include "output/toolcall.h"
 
@@ -23,6 +23,7 @@
 enum {
     SLICE_BYTES = 4096,
     HELD_BYTES_MAX = 1 << 20,
+    RAW_BYTES_MAX = 16 << 20,
     CALLS_MAX = 128,
 };
 
@@ -41,6 +42,8 @@ struct str tc_rest(const struct toolcall *call)
 void tc_eat(struct toolcall *call, size_t n)
 {
     assert(n <= call->in.len - call->at);
+    if (call->mode == TC_CALLS)
+        buf_append(&call->raw, tc_rest(call).ptr, n);
     call->at += n;
     if (n > 0)
         call->seen = 0;
@@ -101,6 +104,7 @@ enum tc_step tc_until(struct toolcall *call, struct str marker, struct buf *buf)
 
 static void enter(struct toolcall *call, const struct call_format *format, int opener)
 {
+    tc_clear(&call->raw);
     call->format = format;
     call->mode = TC_CALLS;
     call->steps = tc_steps[format->form];
@@ -158,6 +162,8 @@ enum tc_step tc_begin(struct toolcall *call, struct str name)
     assert(!call->began);
     if (name.len == 0)
         return tc_bad(call, "the call names no tool");
+    if (!tc_may_call(call, name))
+        return tc_bad(call, "it is not one of the request's tools");
     if (call->index == call->options.calls_max)
         return tc_bad(call, "there are too many calls");
     call->began = true;
@@ -188,6 +194,7 @@ void tc_end(struct toolcall *call)
     if (!call->has_args)
         tc_arguments(call, STR("{}"));
     tc_emit(call, OUTPUT_CALL_END, STR_NONE);
+    tc_clear(&call->raw);
     call->index++;
     call->began = false;
     call->mid = false;
@@ -260,8 +267,8 @@ static enum tc_step step_fresh(struct toolcall *call)
         if (match == MARKER_PART && !call->over)
             return TC_WAIT;
         if (match == MARKER_YES) {
-            tc_eat(call, space);
             enter(call, call->format, -1);
+            tc_eat(call, space);
             return TC_AGAIN;
         }
     }
@@ -289,20 +296,31 @@ static enum tc_step step_content(struct toolcall *call)
     content(call, call->format->form == CALL_NONE ? hit.at : marker_before_space(text, hit.at));
     if (hit.which < 0)
         return TC_WAIT;
-    tc_skip_space(call);
     enter(call, call->formats[hit.which / CALL_OPENERS_MAX], hit.which % CALL_OPENERS_MAX);
+    tc_skip_space(call);
     tc_eat(call, openers.marks[hit.which].len);
     return TC_AGAIN;
 }
 
-static void fail(struct toolcall *call, const char *reason)
+/* Passes on the rest as content. */
+static void tell_rest(struct toolcall *call)
 {
     struct str text = tc_rest(call);
 
+    if (text.len > 0)
+        tc_emit(call, OUTPUT_CONTENT, text);
+    tc_eat(call, text.len);
+}
+
+/* Of a call of many MiB only the rest is left (`raw` has a limit). */
+static void fail(struct toolcall *call, const char *reason)
+{
     call->mode = TC_DEAD;
     call->mid = false;
-    tc_eat(call, text.len);
     tc_emit(call, OUTPUT_ERROR, str_from(reason));
+    if (call->raw.err == ERR_OK && call->raw.len > 0)
+        tc_emit(call, OUTPUT_CONTENT, buf_text(&call->raw));
+    tell_rest(call);
 }
 
 /* Errors of buffers stay until the end (tc_clear). */
@@ -311,6 +329,8 @@ static enum err error_of(const struct toolcall *call)
     const struct buf *bufs[] = {&call->in,  &call->out,  &call->name,
                                 &call->key, &call->late, &call->end};
 
+    if (call->raw.err == ERR_NOMEM)
+        return ERR_NOMEM;
     for (size_t i = 0; i < COUNT_OF(bufs); i++)
         if (bufs[i]->err != ERR_OK)
             return bufs[i]->err;
@@ -333,7 +353,7 @@ static enum err run(struct toolcall *call)
             fail(call, call->reason);
     }
     if (call->mode == TC_DEAD)
-        tc_eat(call, tc_rest(call).len);
+        tell_rest(call);
     buf_consume(&call->in, call->at);
     call->at = 0;
     check_state(call);
@@ -387,6 +407,7 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
     buf_init(&call->name, TC_NAME_MAX);
     buf_init(&call->key, TC_NAME_MAX);
     buf_init(&call->end, 2 * TC_NAME_MAX);
+    buf_init(&call->raw, RAW_BYTES_MAX);
     call->fresh = call->format->form != CALL_NONE;
     if (call->format->form == CALL_MESSAGES) {
         enter(call, call->format, -1);
@@ -406,6 +427,7 @@ void toolcall_destroy(struct toolcall **call)
     buf_fini(&(*call)->name);
     buf_fini(&(*call)->key);
     buf_fini(&(*call)->end);
+    buf_fini(&(*call)->raw);
     mem_free(*call);
     *call = NULL;
 }
@@ -442,9 +464,4 @@ bool toolcall_in_call(struct toolcall *call)
     enum err err = run(call); /* a buffer keeps ERR_NOMEM for the next push */
     call->asked = false;
     return err == ERR_OK && call->mode == TC_CALLS && call->mid;
-}
-
-bool toolcall_failed(const struct toolcall *call)
-{
-    return call->mode == TC_DEAD;
 }

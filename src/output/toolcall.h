@@ -23,8 +23,9 @@
  * Python-like calls (`f(a=1)`) have literals; positional arguments take their names from the
  * schema, in its order.
  *
- * A call that cannot be read, or that is incomplete at the end of the text, is one ERROR, the last
- * event of the stream (keeps I79). A missing closing tag after complete arguments is accepted,
+ * A call that cannot be read, that names no tool which may be called, or that is incomplete at the
+ * end of the text, is an ERROR (keeps I79). Its text and everything after it follow as CONTENT,
+ * with the markup: a client must not lose what the model wrote. A missing closing tag after complete arguments is accepted,
  * because many models stop there; so is noise between complete arguments and their closing tag.
  *
  * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole
@@ -92,7 +93,8 @@ struct toolcall_options {
     /* calls or content, not both: text that does not begin with a call is content to its end, even
      * if it quotes a call */
     bool either;
-    const struct tool *tools; /* the request's tools, borrowed; NULL = no schemas */
+    /* the request's tools, borrowed; others are not called. NULL = any may be, without schemas */
+    const struct tool *tools;
     size_t tools_count;
     /* end of the prompt as written by the template; used by toolcall_create only */
     struct str prompt_tail;
@@ -114,8 +116,7 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
                                  void *arg) NODISCARD;
 void toolcall_destroy(struct toolcall **call);
 
-/* Reads more text. After an ERROR event the text is dropped. After ERR_NOMEM only destroy may be
- * called. */
+/* Reads more text. After ERR_NOMEM only destroy may be called. */
 enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
 
 /* Ends the text: text held back becomes content, an unfinished call an ERROR. Nothing may be pushed
@@ -124,5 +125,3 @@ enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
 /* Whether the text so far ends inside a call, so that what follows belongs to it. */
 bool toolcall_in_call(struct toolcall *call);
-
-bool toolcall_failed(const struct toolcall *call); /* an ERROR was reported */

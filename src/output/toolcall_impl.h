@@ -48,6 +48,7 @@ struct toolcall {
     struct buf key;  /* of the argument being read */
     struct buf late; /* arguments that came before their tool's name */
     struct buf end;  /* what ends the value being read */
+    struct buf raw;  /* what was read since the call began, or since the last one ended */
 
     enum tc_mode mode;
     tc_step_fn *const *steps; /* of the format, or of another one found inside it */
@@ -154,7 +155,7 @@ enum {
     TC_ARRAY = 32,
 };
 
-bool tc_has_tool(const struct toolcall *call, struct str name);
+bool tc_may_call(const struct toolcall *call, struct str name);
 unsigned tc_types(const struct toolcall *call, struct str tool, struct str key);
 struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned position);
 

@@ -217,7 +217,7 @@ static enum marker_match is_object_call(const struct toolcall *call, struct str 
     for (;;) {
         enum marker_match match = cut_string(&text, &key, ':');
         if (match == MARKER_YES && is_arguments(call, key))
-            return name.len > 0 && tc_has_tool(call, name) ? MARKER_YES : MARKER_NO;
+            return name.len > 0 && tc_may_call(call, name) ? MARKER_YES : MARKER_NO;
         if (match == MARKER_YES && !is_name(call, key) && !str_eq(key, STR("type")) &&
             !str_eq(key, STR("id")))
             return MARKER_NO;
@@ -239,7 +239,7 @@ static enum marker_match is_expression(const struct toolcall *call, struct str t
 
     if (len == text.len)
         return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
-    return len > 0 && text.ptr[len] == '(' && tc_has_tool(call, (struct str){text.ptr, len})
+    return len > 0 && text.ptr[len] == '(' && tc_may_call(call, (struct str){text.ptr, len})
                ? MARKER_YES
                : MARKER_NO;
 }

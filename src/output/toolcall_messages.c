@@ -61,7 +61,7 @@ static enum marker_match is_named_header(const struct toolcall *call, struct str
     if (len == text.len && len <= TC_NAME_MAX)
         return MARKER_PART;
     struct str name = {text.ptr, len};
-    bool known = str_eq(name, STR("all")) || tc_has_tool(call, name);
+    bool known = str_eq(name, STR("all")) || tc_may_call(call, name);
     return len > 0 && len <= TC_NAME_MAX && text.ptr[len] == '\n' && known ? MARKER_YES : MARKER_NO;
 }
 
@@ -71,6 +71,7 @@ static enum tc_step step_start(struct toolcall *call)
     struct str text = tc_rest(call);
     if (text.len == 0)
         return TC_WAIT;
+    tc_clear(&call->raw);
     struct str opening = messages_of(call)->opening;
     enum marker_match match = opening.len > 0 ? is_named_header(call, text) : is_header(call, text);
     if (match == MARKER_PART && !call->over)
@@ -158,7 +159,7 @@ static enum tc_step step_body(struct toolcall *call)
 
 static bool is_known(const struct toolcall *call, struct str name)
 {
-    return call->options.tools_count > 0 && tc_has_tool(call, name);
+    return call->options.tools_count > 0 && tc_may_call(call, name);
 }
 
 /* The first character of a message to a tool. */

@@ -121,9 +121,11 @@ static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned dep
     return union_types(walk, any != NULL ? any : member(schema, "oneOf"), depth + 1);
 }
 
-bool tc_has_tool(const struct toolcall *call, struct str name)
+bool tc_may_call(const struct toolcall *call, struct str name)
 {
-    return call->options.tools == NULL || find_tool(call, name) != NULL;
+    const struct tool *tool = find_tool(call, name);
+
+    return call->options.tools == NULL || (tool != NULL && !tool->barred);
 }
 
 unsigned tc_types(const struct toolcall *call, struct str tool, struct str key)

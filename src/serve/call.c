@@ -540,11 +540,13 @@ static struct sample_params sample_of(const struct gen_request *request,
     if (sample.seed != SAMPLE_SEED_RANDOM)
         sample.seed += nth;
     sample.grammar = prepared->grammar;
-    if (constraint->triggers_count > 0) {
+    sample.grammar_optional = constraint->optional;
+    if (constraint->triggers_count > 0 || constraint->point != NULL) {
         sample.grammar_triggers = constraint->triggers;
         sample.grammar_triggers_count = constraint->triggers_count;
         sample.grammar_thought_open = constraint->thought_open;
         sample.grammar_thought_close = constraint->thought_close;
+        sample.grammar_point = constraint->point;
         sample.grammar_in_thought = constraint->in_thought;
     }
     return sample;

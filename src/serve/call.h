@@ -56,7 +56,6 @@ struct call_choice {
     uint32_t unassigned;    /* tokens since the last event: of a thought if one follows */
     bool thought_closed;    /* its budget is used up */
     bool recallable;        /* `tokens` are those of a turn to remember */
-    bool call_truncated;    /* a call was incomplete when the text ended */
 
     /* For the thread that ends calls. */
     struct list_node ended_link;

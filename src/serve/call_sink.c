@@ -12,14 +12,16 @@
  * bounds a client that reads slowly, and a stream that can no longer be written ends its
  * generations.
  *
- * A tool call that cannot be parsed ends the answer with an error (keeps I79). One that is merely
- * cut off by the length limit is passed on: finish is ANSWER_LENGTH, and its arguments end where
- * they end.
+ * A tool call that cannot be read is content, and the answer and the log say so: an error would tell
+ * clients to ask again. Calls are passed on while they are written only where a grammar holds them;
+ * others wait until they are complete (keeps I79). One that is cut off by the length limit is passed
+ * on: finish is ANSWER_LENGTH, and its arguments end where they end.
  */
 #include "serve/call.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "serve/api_impl.h"
@@ -124,16 +126,6 @@ static bool failed(const struct call_choice *choice)
     return choice->call->answer.choices[choice->index].finish == ANSWER_FAILED;
 }
 
-static void fail_call(struct call_choice *choice, struct str reason)
-{
-    struct answer *answer = &choice->call->answer;
-
-    answer->choices[choice->index].finish = ANSWER_FAILED;
-    if (answer->error.kind == API_OK)
-        api_error_set(&answer->error, API_ERROR_SERVER, NULL,
-                      "The model wrote a tool call that cannot be read: " STR_FMT, STR_ARG(reason));
-}
-
 /* The answer is complete, whatever the model writes now. */
 static bool is_over(const struct call_choice *choice)
 {
@@ -167,6 +159,17 @@ static void tell(struct call_choice *choice, const struct output_event *event)
         api_dialect(call->endpoint)->event(&call->answer, choice->index, event, &call->out);
 }
 
+/* What follows is the text of a call that cannot be read. */
+static void note_unread(struct call_choice *choice, struct str reason)
+{
+    const struct call *call = choice->call;
+    struct answer_choice *answer = &call->answer.choices[choice->index];
+
+    snprintf(answer->unread_call, sizeof(answer->unread_call), STR_FMT, STR_ARG(reason));
+    LOG_WARN(call->api->options.log, "api", "tool call cannot be read: sent as text",
+             LOG_STR("request", call->request_id), LOG_STR("reason", answer->unread_call));
+}
+
 static void tell_content(struct call_choice *choice, struct str text)
 {
     if (text.len > 0)
@@ -189,11 +192,8 @@ static void on_event(const struct output_event *event, void *arg)
         return;
     }
     tell_content(choice, stop_text_flush(&choice->stop));
-    if (event->type == OUTPUT_ERROR) {
-        if (!choice->call_truncated)
-            fail_call(choice, event->text);
-        return;
-    }
+    if (event->type == OUTPUT_ERROR)
+        note_unread(choice, event->text);
     if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 &&
         !choice->call->request.parallel_calls) {
         /* set at the next call, not at the end of the first: a turn that ends by itself can be
@@ -225,6 +225,7 @@ static void make_output(struct call_choice *choice)
         .reasoning = call->request.reasoning_mode,
         .tools = call->request.conversation.tools,
         .tools_count = call->request.conversation.tools_count,
+        .whole_calls = !call->request.stream || call->prepared.grammar == NULL,
         .prompt_tail = call->prepared.opening,
         .calls_max = ANSWER_CALLS_MAX,
     };
@@ -383,7 +384,7 @@ static enum answer_finish finish_of(const struct call_choice *choice, enum gen_e
     if ((end == GEN_END_LENGTH && !stopped) || choice->call->request.prefill_only)
         return ANSWER_LENGTH;
     /* a client must answer calls, even if a stop text follows them */
-    if (choice->call->answer.choices[choice->index].calls_count > 0)
+    if (answer_has_calls(&choice->call->answer.choices[choice->index]))
         return ANSWER_CALLS;
     return stopped ? ANSWER_STOP_TEXT : ANSWER_STOP;
 }
@@ -400,7 +401,6 @@ static void finish_text(struct call_choice *choice, const struct gen_result *res
         keep_logprobs(choice, 0);
         return;
     }
-    choice->call_truncated = cut;
     enum err err = output_finish(choice->output, cut);
     if (err != ERR_OK)
         fail_with(choice, err, NULL);

@@ -589,12 +589,14 @@ static void test_grammars(void **state)
     read_request(&prompt, HI "," TOOLS "}");
     assert_ok(make(&prompt, &bench));
     assert_true(prompt.prepared.calls);
-    assert_null(prompt.prepared.grammar);
+    assert_non_null(prompt.prepared.grammar);
+    assert_true(prompt.prepared.constraint.optional);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
     prompt.request.tool_choice = CONSTRAINT_REQUIRED;
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
+    assert_false(prompt.prepared.constraint.optional);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
     prompt.request.tool_choice = CONSTRAINT_NONE;

@@ -359,6 +359,44 @@ static void test_a_quoted_trigger_in_a_thought_is_none(void **state)
     engine_close(&engine);
 }
 
+/* Text from the beginning, or from after a thought, is the grammar's only if it reaches the point. */
+static void test_starts_at_its_point(void **state)
+{
+    static const char *const others[] = {"{\"name\": \"Ann\", \"p\": 1}",
+                                         "I say {\"name\": \"f\", \"p\": ", "{",
+                                         "{\"name\": \"f\", \"q\": "};
+    struct engine *engine = test_engine("qwen3", NULL);
+    struct sample_params options = {
+        .grammar = "root ::= \"\\n\"? \"{\\\"name\\\": \\\"f\\\", \\\"p\\\": Z\"",
+        .grammar_point = "\"p\"",
+        .grammar_thought_open = "[THINK]",
+        .grammar_thought_close = "[/THINK]"};
+    struct llama_token_data one = {.id = token_of(engine, STR("a")), .logit = 7};
+    struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
+
+    (void)state;
+    for (int thought = 0; thought < 3; thought++) {
+        options.grammar_in_thought = thought == 1;
+        struct grammar *grammar = create(engine, &options);
+        accept_bytes(engine, grammar,
+                     (const char *[]){"", "so {\"name\": \"f\", \"p\": [/THINK]",
+                                      "[THINK]so[/THINK]"}[thought]);
+        accept_bytes(engine, grammar, "\n{\"name\": \"f\", \"p\"");
+        accept_bytes(engine, grammar, ": ");
+        assert_next(engine, grammar, 'Z');
+        grammar_destroy(&grammar);
+    }
+    options.grammar_in_thought = false;
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        struct grammar *grammar = create(engine, &options);
+        accept_bytes(engine, grammar, others[i]);
+        assert_ok(grammar_mask(grammar, &array, NULL));
+        assert_true(one.logit == 7); /* it still waits */
+        grammar_destroy(&grammar);
+    }
+    engine_close(&engine);
+}
+
 /* No tokenizer spells half a character; the vocabulary does. */
 static void test_a_trigger_may_be_part_of_a_character(void **state)
 {
@@ -452,6 +490,6 @@ TEST_SUITE(TEST(test_allows_exactly_its_language), TEST(test_mask_equals_allows)
            TEST(test_starts_with_the_rule_root), TEST(test_slow_masks_take_the_most_probable),
            TEST(test_waits_for_a_trigger_in_pieces), TEST(test_waits_for_long),
            TEST(test_reads_what_comes_with_the_trigger),
-           TEST(test_a_quoted_trigger_in_a_thought_is_none),
+           TEST(test_a_quoted_trigger_in_a_thought_is_none), TEST(test_starts_at_its_point),
            TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_refusals_say_why),
            TEST(test_survives_every_failed_allocation))

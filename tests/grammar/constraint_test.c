@@ -240,8 +240,13 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_
             request.parallel = test_random_below(seed, 2) == 0;
             if (constraint_write(&constraint, &request, &info) != ERR_OK)
                 fail_msg("%s: %s", toolcall_format_name(format), info.text);
-            assert_true(constraint.grammar.len > 0);
+            if (constraint.grammar.len ==
+                0) { /* these calls cannot be held from where they begin */
+                assert_true(constraint.optional && format == TOOLCALL_MUSE);
+                continue;
+            }
             assert_true(mode == CONSTRAINT_AUTO || constraint.triggers_count == 0);
+            assert_true(!constraint.optional || constraint.triggers_count > 0 || constraint.point);
             check_texts(&request, &constraint, seed);
         }
     }
@@ -249,18 +254,39 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_
     arena_fini(&arena);
 }
 
+/* The same tools, not strict: nothing is promised, and calls are held in the mode auto, too. */
+static yyjson_doc *loose_tools(void)
+{
+    static const char strict[] = "\"strict\":true,";
+    char text[sizeof(tools_json)];
+    size_t len = 0;
+
+    for (const char *at = tools_json; *at != '\0';) {
+        if (strncmp(at, strict, sizeof(strict) - 1) == 0)
+            at += sizeof(strict) - 1;
+        else
+            text[len++] = *at++;
+    }
+    return yyjson_read(text, len, 0);
+}
+
 static void test_every_format_is_read_back(void **state)
 {
-    yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0), *loose = loose_tools();
     yyjson_doc *answer = yyjson_read(answer_json, sizeof(answer_json) - 1, 0);
     uint64_t seed = test_seed();
 
     (void)state;
     assert_non_null(doc);
+    assert_non_null(loose);
     assert_non_null(answer);
-    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++)
+    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++) {
         check_format((enum toolcall_format)format, yyjson_doc_get_root(doc),
                      yyjson_doc_get_root(answer), &seed);
+        check_format((enum toolcall_format)format, yyjson_doc_get_root(loose),
+                     yyjson_doc_get_root(answer), &seed);
+    }
+    yyjson_doc_free(loose);
     yyjson_doc_free(answer);
     yyjson_doc_free(doc);
 }
@@ -318,8 +344,6 @@ static void test_no_grammar_where_none_is_needed(void **state)
     assert_ok(one_write(&one));
     assert_int_equal(one.constraint.grammar.len, 0);
     one.request.mode = CONSTRAINT_AUTO;
-    assert_ok(one_write(&one));
-    assert_int_equal(one.constraint.grammar.len, 0);
     one.request.formats.calls = TOOLCALL_NONE; /* auto asks nothing of the model */
     assert_ok(one_write(&one));
     one.request.tools = NULL;
@@ -564,6 +588,138 @@ static void test_loose_tools_take_what_they_can(void **state)
         &one,
         "<tool_call>\n<function=f>\n<parameter=b>\ny\n</parameter>\n</function>\n</tool_call>"));
     one_fini(&one);
+}
+
+#define CALL_F(arguments) "<tool_call>{\"name\": \"f\", \"arguments\": " arguments "}</tool_call>"
+
+/* In the mode auto no schema is refused, and no request: what cannot be expressed is free, and what
+ * is too much has no grammar. */
+static void test_auto_refuses_nothing(void **state)
+{
+    static const char *const schemas[] = {
+        "{\"type\":\"object\",\"not\":{}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(\"}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":2,"
+        "\"maximum\":1}},\"required\":[\"a\"]}",
+        "{\"type\":\"object\",\"properties\":{\"a b\":{\"type\":\"integer\"}},\"required\":[\"a "
+        "b\"]}",
+        "{\"type\":12}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(schemas); i++) {
+        for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++) {
+            struct buf tools;
+            struct one one;
+            buf_init(&tools, 4096);
+            buf_appendf(&tools, "[{\"name\":\"f\",\"parameters\":%s}]", schemas[i]);
+            one_init(&one, buf_str(&tools), (enum toolcall_format)format);
+            one.request.mode = CONSTRAINT_AUTO;
+            assert_ok(one_write(&one));
+            assert_true(one.constraint.optional || one.constraint.grammar.len == 0);
+            if (format == TOOLCALL_HERMES) {
+                if (strstr(schemas[i], "a b") == NULL && !one_allows(&one, CALL_F("{\"a\": 1}")))
+                    fail_msg("%s\n%s", schemas[i], buf_str(&one.constraint.grammar));
+                assert_false(one_allows(
+                    &one, "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>"));
+            }
+            one_fini(&one);
+            buf_fini(&tools);
+        }
+    }
+}
+
+/* 256 tools whose schemas are too large for a grammar together: their names are held. */
+static void test_auto_holds_the_names_of_many_tools(void **state)
+{
+    struct buf tools;
+    struct one one;
+
+    (void)state;
+    buf_init(&tools, 16 << 20);
+    for (int i = 0; i < CONSTRAINT_TOOLS_MAX; i++) {
+        buf_appendf(&tools,
+                    "%s{\"name\":\"f%d\",\"parameters\":{\"type\":\"object\",\"properties\":{",
+                    i > 0 ? "," : "[", i);
+        for (int k = 0; k < 200; k++)
+            buf_appendf(&tools, "%s\"property_%d\":{\"type\":\"integer\",\"minimum\":%d}",
+                        k > 0 ? "," : "", k, k);
+        buf_append_str(&tools, "}}}");
+    }
+    buf_append_char(&tools, ']');
+    one_init(&one, buf_str(&tools), TOOLCALL_HERMES);
+    assert_err(one_write(&one), ERR_LIMIT);
+    one.request.mode = CONSTRAINT_AUTO;
+    assert_ok(one_write(&one));
+    assert_true(
+        one_allows(&one, "<tool_call>{\"name\": \"f255\", \"arguments\": {\"a\": 1}}</tool_call>"));
+    assert_false(
+        one_allows(&one, "<tool_call>{\"name\": \"f256\", \"arguments\": {}}</tool_call>"));
+    one_fini(&one);
+    buf_fini(&tools);
+}
+
+/* A hundred tools of ten parameters are what agents send: each format holds their names at least. */
+static void test_auto_fits_many_parameters(void **state)
+{
+    struct buf tools;
+
+    (void)state;
+    buf_init(&tools, 16 << 20);
+    for (int i = 0; i < 100; i++) {
+        buf_appendf(&tools,
+                    "%s{\"name\":\"f%d\",\"parameters\":{\"type\":\"object\",\"properties\":{",
+                    i > 0 ? "," : "[", i);
+        for (int k = 0; k < 10; k++)
+            buf_appendf(&tools, "%s\"property_%d\":{\"type\":\"%s\"}", k > 0 ? "," : "", k,
+                        k % 2 ? "string" : "integer");
+        buf_append_str(&tools, "},\"required\":[\"property_0\"]}}");
+    }
+    buf_append_char(&tools, ']');
+    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_LEARNED; format++) {
+        struct errinfo info = {0};
+        struct one one;
+        one_init(&one, buf_str(&tools), (enum toolcall_format)format);
+        one.request.mode = CONSTRAINT_AUTO;
+        assert_ok(one_write(&one));
+        if (one.constraint.grammar.len == 0 && format != TOOLCALL_MUSE)
+            fail_msg("%s has no grammar", toolcall_format_name((enum toolcall_format)format));
+        if (one.constraint.grammar.len > 0 &&
+            gbnf_check(buf_str(&one.constraint.grammar), "root", &info) != ERR_OK)
+            fail_msg("%s: %s", toolcall_format_name((enum toolcall_format)format), info.text);
+        one_fini(&one);
+    }
+    buf_fini(&tools);
+}
+
+/* Nothing but a call begins so. */
+static void test_auto_starts_where_only_a_call_can_be(void **state)
+{
+    static const struct {
+        enum toolcall_format format;
+        const char *point, *trigger;
+    } cases[] = {
+        {TOOLCALL_HERMES, NULL, "<tool_call>"},
+        {TOOLCALL_LLAMA, "parameters", "<|python_tag|>"},
+        {TOOLCALL_BARE, "arguments", NULL},
+        {TOOLCALL_RECIPIENTS, "\n", NULL},
+        {TOOLCALL_HARMONY, " to=functions.", "<|channel|>commentary to=functions."},
+    };
+    struct one one;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        one_init(&one, LOOSE("{}"), cases[i].format);
+        one.request.mode = CONSTRAINT_AUTO;
+        assert_ok(one_write(&one));
+        assert_true((cases[i].point == NULL) == (one.constraint.point == NULL));
+        if (cases[i].point != NULL)
+            assert_string_equal(one.constraint.point, cases[i].point);
+        assert_true((cases[i].trigger == NULL) == (one.constraint.triggers_count == 0));
+        if (cases[i].trigger != NULL)
+            assert_string_equal(one.constraint.triggers[0], cases[i].trigger);
+        one_fini(&one);
+    }
 }
 
 /* A text with limits has no room for tags, and other texts end with the first closing one. */
@@ -959,7 +1115,9 @@ static void test_alternatives_of_all_parameters_have_one_limit(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_patterns_of_all_tools_have_one_limit),
+TEST_SUITE(TEST(test_auto_refuses_nothing), TEST(test_auto_holds_the_names_of_many_tools),
+           TEST(test_auto_starts_where_only_a_call_can_be), TEST(test_auto_fits_many_parameters),
+           TEST(test_patterns_of_all_tools_have_one_limit),
            TEST(test_alternatives_of_all_parameters_have_one_limit),
            TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
            TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),

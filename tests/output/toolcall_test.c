@@ -45,8 +45,10 @@ static void end(struct run *run)
 static void finish(struct run *run, const struct toolcall_golden *golden)
 {
     assert_ok(toolcall_finish(run->call));
-    assert_int_equal(toolcall_failed(run->call), run->log.failed);
     const char *events = output_log_text(&run->log);
+    if (!str_ends(str_from(golden->text), buf_text(&run->log.unread)))
+        fail_msg("'%s'\nis not read to its end, but as: %s", golden->text,
+                 buf_str(&run->log.unread));
     if (strcmp(events, golden->events) != 0)
         fail_msg("%s: '%s'\ngave:\n%sexpected:\n%s", toolcall_format_name(golden->format),
                  golden->text, events, golden->events);
@@ -220,11 +222,74 @@ static void test_i79_broken_call_ends_the_stream(void **state)
     begin(&run, (struct toolcall_options){.format = TOOLCALL_HERMES}, false);
     for (const char *at = text; *at != '\0'; at++)
         push(&run, at, 1);
-    assert_true(toolcall_failed(run.call));
+    assert_true(run.log.failed);
     assert_ok(toolcall_finish(run.call));
     assert_string_equal(output_log_text(&run.log), "content|Well.\n"
                                                    "error|the call is not valid JSON\n");
+    assert_string_equal(buf_str(&run.log.unread),
+                        "\n<tool_call>\n{\"name\": oops}\n</tool_call> more");
     end(&run);
+}
+
+/* Nothing that a model writes is lost: a call that is none is text, with its markup, from where it
+ * began to the end. */
+static void test_a_call_that_cannot_be_read_is_text(void **state)
+{
+    static const struct {
+        enum toolcall_format format;
+        const char *before, *unread;
+    } cases[] = {
+        {TOOLCALL_HERMES, "Well.",
+         "\n<tool_call>{\"name\": \"nothing\", \"arguments\": {}}</tool_call>"},
+        {TOOLCALL_HERMES, "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
+         "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\", 1}}</tool_call>\nx"},
+        {TOOLCALL_HERMES, "", "<tool_call>{\"name\": \"now\", \"argum"},
+        {TOOLCALL_QWEN_XML, "", "<tool_call>\n<function=now>\nwhat\n</function>\n</tool_call>"},
+        {TOOLCALL_HARMONY, "", "<|channel|>commentary to=functions.nothing<|message|>{}<|call|>"},
+        {TOOLCALL_LFM, "Hm", "<|tool_call_start|>[nothing(a=1)]<|tool_call_end|> ok"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        for (size_t piece = 1; piece < 50; piece += 6) {
+            struct run run;
+            begin(&run, (struct toolcall_options){.format = cases[i].format}, true);
+            push(&run, cases[i].before, strlen(cases[i].before));
+            for (size_t at = 0, len = strlen(cases[i].unread); at < len; at += piece)
+                push(&run, cases[i].unread + at, MIN(piece, len - at));
+            assert_ok(toolcall_finish(run.call));
+            assert_true(run.log.failed);
+            assert_string_equal(buf_str(&run.log.unread), cases[i].unread);
+            end(&run);
+        }
+    }
+}
+
+/* The tools of the request, and of those the ones that may be called. */
+static void test_only_tools_that_may_be_called_are(void **state)
+{
+    static const struct tool tools[] = {{.name = STR("f")}, {.name = STR("g"), .barred = true}};
+    static const struct {
+        const char *text, *events;
+    } cases[] = {
+        {"<tool_call>{\"name\":\"f\"}", "call 0|f|{}\n"},
+        {"<tool_call>{\"name\":\"g\"}", "error|it is not one of the request's tools\n"},
+        {"<tool_call>{\"name\":\"h\"}", "error|it is not one of the request's tools\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct toolcall_options options = {
+            .format = TOOLCALL_HERMES, .tools = tools, .tools_count = COUNT_OF(tools)};
+        struct run run = {0};
+        arena_init(&run.arena, 1 << 10);
+        output_log_init(&run.log);
+        run.call = toolcall_create(&options, output_log_event, &run.log);
+        push(&run, cases[i].text, strlen(cases[i].text));
+        assert_ok(toolcall_finish(run.call));
+        assert_string_equal(output_log_text(&run.log), cases[i].events);
+        end(&run);
+    }
 }
 
 static void test_held_text_is_bounded(void **state)
@@ -470,12 +535,13 @@ static void test_destroys_nothing(void **state)
     toolcall_destroy(&call);
 }
 
-TEST_SUITE(TEST(test_either_decides_at_the_beginning), TEST(test_goldens_whole),
-           TEST(test_every_cut_gives_the_same), TEST(test_single_bytes_give_the_same),
-           TEST(test_random_pieces_give_the_same), TEST(test_markup_never_leaks),
-           TEST(test_i79_truncated_calls_end_as_errors), TEST(test_i79_broken_call_ends_the_stream),
-           TEST(test_held_text_is_bounded), TEST(test_long_arguments_stream),
-           TEST(test_long_literals_cost_little), TEST(test_number_of_calls_is_bounded),
-           TEST(test_prompt_may_open_the_message), TEST(test_characters_stay_whole),
-           TEST(test_damaged_text_keeps_the_order_of_events), TEST(test_no_memory_is_an_error),
-           TEST(test_destroys_nothing))
+TEST_SUITE(TEST(test_a_call_that_cannot_be_read_is_text),
+           TEST(test_only_tools_that_may_be_called_are), TEST(test_either_decides_at_the_beginning),
+           TEST(test_goldens_whole), TEST(test_every_cut_gives_the_same),
+           TEST(test_single_bytes_give_the_same), TEST(test_random_pieces_give_the_same),
+           TEST(test_markup_never_leaks), TEST(test_i79_truncated_calls_end_as_errors),
+           TEST(test_i79_broken_call_ends_the_stream), TEST(test_held_text_is_bounded),
+           TEST(test_long_arguments_stream), TEST(test_long_literals_cost_little),
+           TEST(test_number_of_calls_is_bounded), TEST(test_prompt_may_open_the_message),
+           TEST(test_characters_stay_whole), TEST(test_damaged_text_keeps_the_order_of_events),
+           TEST(test_no_memory_is_an_error), TEST(test_destroys_nothing))

@@ -21,6 +21,7 @@ struct output_log {
     struct buf line;    /* content of the one that grows */
     struct buf content; /* all of it */
     struct buf thought; /* all of it */
+    struct buf unread;  /* content after an error, which is in neither of the others */
     struct buf name;
     int type; /* of the line that grows, -1: none */
     unsigned calls;
