@@ -60,7 +60,7 @@ struct http_conn {
     uint64_t body_ns, body_bytes;
     /* last time the client took a byte, or there was none to take */
     uint64_t progress_ns;
-    uint64_t written_ns; /* last write into the stream */
+    uint64_t written_ns; /* last write into the stream; before it, the request */
     uint64_t keepalive_ns;
     size_t queued;      /* at the last tick */
     uint64_t body_held; /* our share of shared->bodies_bytes: until the answer is written */
@@ -260,6 +260,7 @@ static void dispatch(struct http_conn *conn)
     request->peer = str_from(conn->peer);
     request->arrived_ns = conn->since_ns;
     set_phase(conn, PHASE_BUSY);
+    conn->written_ns = conn->since_ns;
     conn->fresh = false;
     if (!http_parser_keep_alive(conn->parser) || conn->shared->draining)
         conn->closing = true;

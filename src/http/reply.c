@@ -2,8 +2,9 @@
  * reply.c: answers, between the threads that write them and the loop that sends them.
  *
  *      WAITING --begin--> STREAMING --end--> ENDED         state, as the writers see it
- *         |  '--------------send-------------^  |
- *         '--abort, last release--> ABORTED     '--nothing more
+ *       ^ |  '--------------send-------------^  |
+ *       | '--abort, last release--> ABORTED     '--nothing more
+ *       '---take_back, from STREAMING while it is held
  *
  *      attached   a connection sends for it; until http_reply_detach, on the loop thread
  *      gone       the connection ended before the answer did
@@ -61,6 +62,8 @@ struct http_reply {
     struct close_call on_close; /* fn == NULL: none, or already called */
     uint64_t keepalive_ns;
     struct buf keepalive_text;
+    bool held; /* what is written stays in `chunks` */
+    uint64_t hold_ns;
 };
 
 /* ---- the mailbox ---- */
@@ -251,7 +254,9 @@ static void move_all(struct list *from, struct list *to)
 void http_reply_collect(struct http_reply *reply, struct list *chunks, struct reply_update *update)
 {
     lock_enter(&reply->mailbox->lock);
-    move_all(&reply->chunks, chunks);
+    bool held = reply->held && reply->state == REPLY_STREAMING;
+    if (!held)
+        move_all(&reply->chunks, chunks);
     *update = (struct reply_update){
         .ended = reply->state == REPLY_ENDED,
         .aborted = reply->state == REPLY_ABORTED ||
@@ -259,7 +264,9 @@ void http_reply_collect(struct http_reply *reply, struct list *chunks, struct re
         .abandoned = reply->handles == 0 && reply->state == REPLY_WAITING,
         .keep_alive = reply->keep_alive,
         .to_close = reply->options.version_minor == 0,
-        .keepalive_ns = reply->state == REPLY_STREAMING ? reply->keepalive_ns : 0,
+        .keepalive_ns = reply->state != REPLY_STREAMING ? 0
+                        : held                          ? reply->hold_ns
+                                                        : reply->keepalive_ns,
     };
     lock_leave(&reply->mailbox->lock);
 }
@@ -418,6 +425,47 @@ enum http_result http_reply_begin(struct http_reply *reply, const struct http_he
     return push(reply, make_head(reply, head, length, STR_NONE), REPLY_WAITING, REPLY_STREAMING);
 }
 
+/* ---- held streams ---- */
+
+void http_reply_hold(struct http_reply *reply, uint64_t ms)
+{
+    lock_enter(&reply->mailbox->lock);
+    if (ms > 0 && is_open_locked(reply, REPLY_WAITING)) {
+        reply->held = true;
+        reply->hold_ns = ms * NS_PER_MS;
+    }
+    lock_leave(&reply->mailbox->lock);
+}
+
+static void let_go_locked(struct http_reply *reply) REQUIRES(reply->mailbox->lock)
+{
+    lock_assert_held(&reply->mailbox->lock);
+    if (reply->held)
+        post_locked(reply);
+    reply->held = false;
+}
+
+void http_reply_let_go(struct http_reply *reply)
+{
+    lock_enter(&reply->mailbox->lock);
+    let_go_locked(reply);
+    lock_leave(&reply->mailbox->lock);
+}
+
+bool http_reply_take_back(struct http_reply *reply)
+{
+    lock_enter(&reply->mailbox->lock);
+    bool held = reply->held && reply->state == REPLY_STREAMING;
+    if (held) {
+        reply->waiting = 0; /* R3: nothing was collected */
+        http_chunk_free_all(&reply->chunks);
+        reply->state = REPLY_WAITING;
+        reply->held = false;
+    }
+    lock_leave(&reply->mailbox->lock);
+    return held;
+}
+
 static enum http_result is_alive(struct http_reply *reply)
 {
     lock_enter(&reply->mailbox->lock);
@@ -502,8 +550,10 @@ void http_reply_send_keepalive(struct http_reply *reply)
     struct http_chunk *chunk = NULL;
 
     lock_enter(&reply->mailbox->lock);
-    if (reply->keepalive_ns > 0 && reply->waiting == 0 && is_open_locked(reply, REPLY_STREAMING) &&
-        reply->options.method != HTTP_METHOD_HEAD)
+    if (reply->held)
+        let_go_locked(reply);
+    else if (reply->keepalive_ns > 0 && reply->waiting == 0 &&
+             is_open_locked(reply, REPLY_STREAMING) && reply->options.method != HTTP_METHOD_HEAD)
         chunk = http_chunk_frame(buf_text(&reply->keepalive_text), is_chunked(reply));
     if (chunk != NULL) {
         link_locked(reply, chunk);

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,6 +55,15 @@ enum http_result http_reply_send(struct http_reply *reply, const struct http_hea
                                  struct str body);
 
 enum http_result http_reply_begin(struct http_reply *reply, const struct http_head *head);
+
+/* Before http_reply_begin: the head and what is written after it wait until http_reply_let_go, the
+ * end of the stream, or until the client has received nothing for that long since its request (then
+ * they are sent like a keep-alive text). */
+void http_reply_hold(struct http_reply *reply, uint64_t ms);
+void http_reply_let_go(struct http_reply *reply);
+/* True: nothing of a stream that is held was sent, and it is dropped: http_reply_send or
+ * http_reply_begin may follow. */
+bool http_reply_take_back(struct http_reply *reply);
 
 /* All of `data` or nothing. HTTP_FULL if more than limits.stream_bytes_max would be written but not
  * yet handed to the system. After HTTP_FULL there is room again once http_reply_waiting has gone

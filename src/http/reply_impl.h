@@ -70,7 +70,8 @@ void http_reply_collect(struct http_reply *reply, struct list *chunks, struct re
 /* `bytes` of the collected chunks were handed to the system. */
 void http_reply_written(struct http_reply *reply, size_t bytes);
 
-/* Writes the keep-alive text into the stream, unless data is already queued there. */
+/* Writes the keep-alive text into the stream, unless data is already queued there. A stream that is
+ * held is let go instead. */
 void http_reply_send_keepalive(struct http_reply *reply);
 
 /* The connection is done with the reply, or gone: calls on_close if the answer had not ended, and

@@ -36,8 +36,8 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
     err_set(info, ERR_ENGINE,
             "the process of model %s died while it worked on this request; send it again",
             job->sched->options.model);
-    info->retry_s =
-        RETRY_S; /* the engine may be back by then, and a proxy can try another server */
+    /* The engine may be back by then, and a proxy can try another server. */
+    info->retry_s = RETRY_S;
     return true;
 }
 

@@ -286,7 +286,7 @@ void call_fail(struct call *call, const struct api_error *error)
     call->outcome = error->kind;
     call->refused = *error;
     call_name_shutdown(call, &call->refused);
-    if (call_stream_begun(call)) /* while the model was being loaded */
+    if (call_stream_begun(call) && !http_reply_take_back(call->reply)) /* while it was loaded */
         call_end_stream(call, &call->refused);
     else
         respond_error(call->reply, api_dialect(call->endpoint), &call->refused, call->request_id);

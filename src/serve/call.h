@@ -106,6 +106,7 @@ struct call {
     struct buf out; /* events to write at the end of a sink call */
     /* nothing more can be written: the client disconnected, or the stream failed */
     bool broken;
+    bool shown; /* the head of the stream is no longer held */
     /* the whole answer was written while the client was connected: it may close from then on */
     bool delivered;
     struct api_error refused;    /* the worker's reason for refusing the call */
@@ -212,8 +213,12 @@ void call_end_whole(struct call *call);
 bool call_stream_begun(struct call *call);
 void call_end_stream(struct call *call, const struct api_error *error);
 
-/* Sends the head of a stream unless already sent; before its first byte. Any thread. */
+/* Begins a stream unless it has begun; before its first byte. The head is held until
+ * call_show_stream, or until the silence of a keep-alive (I80): a call that fails before gets the
+ * status of its error. Any thread. */
 void call_begin_stream(struct call *call);
+/* The engine has begun to work on the call. For the sinks. */
+void call_show_stream(struct call *call);
 
 /* Writes the events in `out`. */
 void call_flush(struct call *call);

@@ -65,7 +65,7 @@ static struct api_error *error_of(struct call *call)
 
 static void end_generation(struct call *call, const struct api_error *error)
 {
-    if (call_stream_begun(call))
+    if (call_stream_begun(call) && !(error && http_reply_take_back(call->reply)))
         call_end_stream(call, error);
     else if (error)
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);

@@ -7,8 +7,8 @@
  *
  * No worker waits: a model that takes a minute to load does not delay other calls. Meanwhile a
  * stream that asked for progress gets its head and a comment per percent; any other gets its head
- * and keep-alives once it has been silent for the keep-alive interval (I80). Before the head is
- * sent, a failure still gets its own status.
+ * and keep-alives once it has been silent for the keep-alive interval (I80). Until the head is sent
+ * (call_begin_stream), a failure still gets its own status.
  */
 #include "serve/call.h"
 
@@ -76,6 +76,7 @@ static void write_comment(struct call *call, float done)
                        (int)(done * 100));
 
     (void)http_reply_write(call->reply, (struct str){text, (size_t)len});
+    http_reply_let_go(call->reply);
 }
 
 static void on_progress(struct pool_wait *wait, float done)

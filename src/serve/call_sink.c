@@ -75,11 +75,20 @@ void call_begin_stream(struct call *call)
         call->begun = true;
         const char *type = api_dialect(call->endpoint)->stream_type;
 
+        http_reply_hold(call->reply, call->api->options.keepalive_ms);
         if (respond_stream(call->reply, type ? type : "text/event-stream", call->request_id) ==
             HTTP_OK)
             start_keepalive(call);
     }
     lock_leave(&call->lock);
+}
+
+void call_show_stream(struct call *call)
+{
+    if (call->shown || !call->request.stream)
+        return;
+    call->shown = true;
+    http_reply_let_go(call->reply);
 }
 
 /* Nothing more can be written: ends the generations and keeps their state. */
@@ -297,6 +306,7 @@ static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
     call->answer.progress_ms =
         (double)(clock_mono_ns(call->api->clock) - call->started_ns) / (double)NS_PER_MS;
     dialect->progress(&call->answer, done, &call->out);
+    call_show_stream(call);
     call_flush(call);
 }
 
@@ -363,6 +373,7 @@ static bool on_token(void *arg, const struct gen_token *token)
 
     if (call->broken)
         return false;
+    call_show_stream(call);
     count_token(choice, token);
     if (call->request.prefill_only)
         return false;

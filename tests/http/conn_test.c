@@ -675,6 +675,56 @@ static void test_i80_keepalive(void **state)
     http_pair_fini(&pair);
 }
 
+static void begin_held(struct http_pair *pair)
+{
+    http_pair_init(pair, NULL);
+    http_pair_feed(pair, GET("/hold"));
+    http_pair_advance(pair, 400); /* silence is counted from the request on */
+    http_reply_hold(pair->held, 1000);
+    assert_int_equal(http_reply_begin(pair->held, &(struct http_head){.status = 200}), HTTP_OK);
+    assert_int_equal(http_reply_write(pair->held, STR("role")), HTTP_OK);
+    http_pair_advance(pair, 599);
+    http_pair_pump(pair);
+    assert_int_equal(pair->sent.len, 0);
+}
+
+/* A stream whose head is held: it can be taken back for an error with a status, until it is let go,
+ * has ended, or was silent for too long (I80). */
+static void test_held_streams(void **state)
+{
+    enum { LET_GO, END, SILENCE, TAKE_BACK, ABORT, CASES };
+    struct http_pair pair;
+
+    (void)state;
+    for (int how = 0; how < CASES; how++) {
+        begin_held(&pair);
+        if (how == LET_GO)
+            http_reply_let_go(pair.held);
+        else if (how == END)
+            http_reply_end(pair.held);
+        else if (how == SILENCE)
+            http_pair_advance(&pair, 1);
+        else if (how == ABORT)
+            http_reply_abort(pair.held);
+        else
+            assert_true(http_reply_take_back(pair.held));
+        http_pair_pump(&pair);
+        assert_int_equal(count_of(&pair.sent, "HTTP/1.1 200"), how < TAKE_BACK);
+        assert_int_equal(count_of(&pair.sent, "4\r\nrole\r\n"), how < TAKE_BACK);
+        if (how < TAKE_BACK)
+            assert_false(http_reply_take_back(pair.held));
+        if (how == TAKE_BACK) {
+            assert_int_equal(
+                http_reply_send(pair.held, &(struct http_head){.status = 503}, STR("no")), HTTP_OK);
+            http_pair_pump(&pair);
+            assert_int_equal(count_of(&pair.sent, "HTTP/1.1 503"), 1);
+            assert_int_equal(count_of(&pair.sent, "role"), 0);
+            assert_int_equal(http_reply_waiting(pair.held), 0);
+        }
+        http_pair_fini(&pair);
+    }
+}
+
 /* ---- the client leaves ---- */
 
 enum leave { LEAVE_EOF, LEAVE_BREAK, LEAVE_DESTROY, LEAVE_COUNT };
@@ -783,5 +833,5 @@ TEST_SUITE(TEST(test_keep_alive), TEST(test_old_clients), TEST(test_head), TEST(
            TEST(test_body_limits), TEST(test_host_check), TEST(test_cors), TEST(test_silent_client),
            TEST(test_slow_head), TEST(test_slow_body), TEST(test_a_body_that_stops),
            TEST(test_bodies_count_until_they_are_answered), TEST(test_write_stall),
-           TEST(test_linger), TEST(test_i80_keepalive), TEST(test_i109_disconnect),
-           TEST(test_drain), TEST(test_no_memory))
+           TEST(test_linger), TEST(test_i80_keepalive), TEST(test_held_streams),
+           TEST(test_i109_disconnect), TEST(test_drain), TEST(test_no_memory))

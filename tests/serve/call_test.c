@@ -3,6 +3,7 @@
 #include "serve/call.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -655,8 +656,49 @@ static void test_unknown_models(void **state)
     api_kit_close(&kit);
 }
 
-/* A run of the engine that fails: a status for whole answers, the dialect's own event in a stream.
- */
+/* Each dialect with streams; `%s` is `"stream":true,` or `"stream":false,`. */
+static const struct streamed {
+    const char *path, *body, *event;
+} streamed[] = {
+    {CHAT, "{%s" MESSAGES "," GREEDY "}", "data: {\"error\":"},
+    {"/v1/completions", "{%s\"prompt\":\"Hi\"," GREEDY "}", "data: {\"error\":"},
+    {"/v1/responses", "{%s\"input\":\"Hi\",\"temperature\":0," LETTERS "}", "response.failed"},
+    {"/v1/messages", "{%s\"model\":\"x\",\"max_tokens\":90," MESSAGES ",\"temperature\":0}",
+     "event: error\n"},
+    {"/api/chat", "{%s" MESSAGES "}", "{\"error\":"},
+    {"/api/generate", "{%s\"prompt\":\"Hi\"}", "{\"error\":"},
+    {"/completion", "{%s\"prompt\":\"Hi\"}", "error"},
+};
+
+static void ask_streamed(struct api_kit *kit, const struct streamed *each, bool stream,
+                         struct http_answer *answer)
+{
+    char body[1024];
+
+    snprintf(body, sizeof(body), each->body, stream ? "\"stream\":true," : "\"stream\":false,");
+    api_kit_ask(kit, "POST", each->path, NULL, body, answer);
+}
+
+/* A failure before the first token: a stream has the status and the headers of a whole answer. */
+static void expect_same_failure(struct api_kit *kit, const struct streamed *each, bool retries)
+{
+    struct http_answer whole, stream;
+
+    ask_streamed(kit, each, false, &whole);
+    ask_streamed(kit, each, true, &stream);
+    if (stream.status != whole.status || stream.status < 500)
+        fail_msg("%s: %d, as a stream %d: %s", each->path, whole.status, stream.status,
+                 buf_str(&stream.body));
+    assert_int_equal(http_answer_header(&whole, "retry-after").len > 0, retries);
+    assert_int_equal(http_answer_header(&stream, "retry-after").len > 0, retries);
+    assert_true(str_starts(http_answer_header(&stream, "content-type"), STR("application/json")));
+    assert_true(stream.complete);
+    http_answer_fini(&whole);
+    http_answer_fini(&stream);
+}
+
+/* A run of the engine that fails: a status before the first token, the dialect's own event after
+ * it. */
 static void test_an_engine_that_fails(void **state)
 {
     struct fault fault = {0};
@@ -667,23 +709,47 @@ static void test_an_engine_that_fails(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    fault_arm(&fault, 4, true);
+    fault_arm(&fault, 1, true);
     doc = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 500);
     assert_string_equal(json_at(doc, "/error/type"), "server_error");
     yyjson_doc_free(doc);
-    api_kit_ask(&kit, "POST", CHAT, NULL, "{\"stream\":true," MESSAGES "," GREEDY "}", &answer);
-    assert_int_equal(answer.status, 200);
-    assert_true(answer.complete);
-    assert_non_null(strstr(buf_str(&answer.body), "data: {\"error\":"));
-    assert_null(strstr(buf_str(&answer.body), "[DONE]"));
-    http_answer_fini(&answer);
-    api_kit_ask(&kit, "POST", "/v1/messages", NULL,
-                "{\"model\":\"x\",\"stream\":true," MESSAGES "," GREEDY "}", &answer);
-    assert_non_null(strstr(buf_str(&answer.body), "event: error\n"));
-    http_answer_fini(&answer);
+    for (size_t i = 0; i < COUNT_OF(streamed); i++)
+        expect_same_failure(&kit, &streamed[i], false);
+    for (size_t i = 0; i < COUNT_OF(streamed); i++) {
+        fault_arm(&fault, 8, true); /* the prompt is computed by then, and some tokens */
+        ask_streamed(&kit, &streamed[i], true, &answer);
+        assert_int_equal(answer.status, 200);
+        assert_true(answer.complete);
+        if (strstr(buf_str(&answer.body), streamed[i].event) == NULL)
+            fail_msg("%s: %s", streamed[i].path, buf_str(&answer.body));
+        assert_null(strstr(buf_str(&answer.body), "\"finish_reason\":\"stop\""));
+        http_answer_fini(&answer);
+    }
     fault_arm(&fault, 0, false);
     yyjson_doc_free(api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200));
     api_kit_close(&kit);
+}
+
+/* No engine at all: the error is known at once, and a proxy can try another server. */
+static void test_a_dead_engine_is_a_status(void **state)
+{
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct engine_worker_options worker = {0};
+    struct api_kit kit;
+    char program[1024];
+
+    (void)state;
+    snprintf(program, sizeof(program), "%s/program", test_dir());
+    assert_int_equal(symlink(fake_worker_program(), program), 0);
+    worker.program = program;
+    api_kit_open(&kit, &(struct api_kit_options){.worker = &worker, .sched = {.clock = clock}});
+    assert_int_equal(unlink(program), 0);
+    kill(engine_worker_pid(model_engine(kit.model)), SIGKILL);
+    api_kit_wait_metric(&kit, "hearth_engine_dead{model=\"fake\"}", 1);
+    for (size_t i = 0; i < COUNT_OF(streamed); i++)
+        expect_same_failure(&kit, &streamed[i], true);
+    api_kit_close(&kit);
+    clock_destroy_fake(&clock);
 }
 
 /* ---- no room ---- */
@@ -1026,15 +1092,32 @@ static void test_i109_drain_ends_calls_properly(void **state)
     api_kit_open(&kit, &(struct api_kit_options){.fake.context = 100000});
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         api_kit_send(&kit, &clients[i], cases[i].path, cases[i].body);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) { /* streams come after their first token */
+        if (cases[i].status != 200)
+            continue;
+        assert_true(http_client_head(&clients[i], &answer));
+        assert_int_equal(answer.status, 200);
+        http_answer_fini(&answer);
+    }
     api_kit_wait_metric(&kit, "hearth_sched_submitted_total", (double)COUNT_OF(cases));
     assert_false(api_drain(kit.api, 0));
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        assert_true(http_client_answer(&clients[i], false, &answer, NULL));
-        assert_true(answer.complete);
-        assert_int_equal(answer.status, cases[i].status);
-        assert_non_null(strstr(buf_str(&answer.body), cases[i].error));
-        assert_non_null(strstr(buf_str(&answer.body), SHUTDOWN));
-        http_answer_fini(&answer);
+        struct buf body;
+
+        buf_init(&body, 64 << 20);
+        if (cases[i].status == 200) {
+            while (http_client_chunk(&clients[i], &body))
+                continue;
+        } else {
+            assert_true(http_client_answer(&clients[i], false, &answer, NULL));
+            assert_true(answer.complete);
+            assert_int_equal(answer.status, cases[i].status);
+            buf_append_str(&body, buf_str(&answer.body));
+            http_answer_fini(&answer);
+        }
+        assert_non_null(strstr(buf_str(&body), cases[i].error));
+        assert_non_null(strstr(buf_str(&body), SHUTDOWN));
+        buf_fini(&body);
         http_client_close(&clients[i]);
     }
     api_kit_close(&kit);
@@ -1063,7 +1146,8 @@ TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects)
            TEST(test_i99_usage_adds_up_and_equals_the_metrics),
            TEST(test_errors_before_anything_runs), TEST(test_i72_context_overflow),
            TEST(test_context_overflow_of_one_stream), TEST(test_unknown_models),
-           TEST(test_an_engine_that_fails), TEST(test_the_queue_of_the_scheduler_is_full),
+           TEST(test_an_engine_that_fails), TEST(test_a_dead_engine_is_a_status),
+           TEST(test_the_queue_of_the_scheduler_is_full),
            TEST(test_the_queue_of_the_workers_is_full),
            TEST(test_i109_client_leaves_while_its_call_waits_for_a_worker),
            TEST(test_i109_client_leaves_while_its_prompt_is_made),
