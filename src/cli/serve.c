@@ -485,6 +485,15 @@ static struct sample_params sample_of(const struct serve_options *options)
     return sample;
 }
 
+/* The share of the memory ceiling that all bodies have; UINT64_MAX: there is no ceiling. */
+static uint64_t bodies_max(const struct server *server)
+{
+    struct memory_view memory;
+
+    memory_get_view(server->memory, &memory);
+    return memory.limits.ceiling > 0 ? memory.limits.bodies_max : UINT64_MAX;
+}
+
 static enum cli_exit open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -495,6 +504,7 @@ static enum cli_exit open_api(struct server *server)
         .auth = auth_of(server),
         .workers = (uint32_t)options->workers,
         .queue = (uint32_t)options->queue,
+        .request_bytes_max = MIN(API_REQUEST_BYTES, (size_t)bodies_max(server)),
         .sample = &server->sample,
         .strict_model = options->strict_model,
         .load_ms = (uint32_t)(options->load_ns / NS_PER_MS),
@@ -542,7 +552,6 @@ static enum cli_exit open_http(struct server *server)
     size_t count;
     const struct http_route *routes = api_routes(server->api, &count);
     struct option_list origins = origins_of(options);
-    struct memory_view memory;
     struct http_options http = {
         .host = local ? NULL : options->host,
         .port = (uint16_t)options->port,
@@ -560,10 +569,8 @@ static enum cli_exit open_http(struct server *server)
         .check = api_http_check,
         .error_body = api_http_error,
     };
-    memory_get_view(server->memory, &memory);
     http_limits_complete(&http.limits);
-    if (memory.limits.ceiling > 0)
-        http.limits.bodies_bytes_max = MIN(http.limits.bodies_bytes_max, memory.limits.bodies_max);
+    http.limits.bodies_bytes_max = MIN(http.limits.bodies_bytes_max, bodies_max(server));
 
     enum err err = http_server_start(&http, routes, count, &server->http, &info);
     if (err != ERR_OK)

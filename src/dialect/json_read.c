@@ -11,11 +11,17 @@
 
 /* ---- the body ---- */
 
-/* The deepest nesting of a JSON text, computed without a stack: counts brackets outside of
+struct shape {
+    size_t deepest; /* nesting */
+    size_t values;  /* names of fields are values, too; at most: broken text may have fewer */
+};
+
+/* Of a JSON text, computed without a tree: counts what is between and around values, outside of
  * strings. */
-static size_t nesting(struct str text)
+static struct shape shape_of(struct str text)
 {
-    size_t depth = 0, deepest = 0;
+    size_t depth = 0;
+    struct shape shape = {.values = 1};
     bool string = false;
 
     for (size_t i = 0; i < text.len; i++) {
@@ -24,13 +30,16 @@ static size_t nesting(struct str text)
             i++;
         else if (c == '"')
             string = !string;
-        else if (!string && (c == '{' || c == '['))
+        else if (!string && (c == ',' || c == ':'))
+            shape.values++;
+        else if (!string && (c == '{' || c == '[')) {
             depth++;
-        else if (!string && (c == '}' || c == ']'))
+            shape.values++;
+        } else if (!string && (c == '}' || c == ']'))
             depth--;
-        deepest = MAX(deepest, depth);
+        shape.deepest = MAX(shape.deepest, depth);
     }
-    return deepest;
+    return shape;
 }
 
 static bool has_nul(yyjson_val *string)
@@ -53,13 +62,17 @@ static bool has_nul_name(yyjson_val *object)
 
 /* With YYJSON_READ_INSITU `text` becomes the strings of the document; otherwise it stays as it is,
  * although the parameter is not const. */
-static enum err read_text(char *text, size_t len, yyjson_read_flag flags, yyjson_doc **doc,
-                          struct api_error *error)
+static enum err read_text(char *text, size_t len, yyjson_read_flag flags, size_t tree_max,
+                          yyjson_doc **doc, struct api_error *error)
 {
-    size_t depth = nesting((struct str){text, len});
+    struct shape shape = shape_of((struct str){text, len});
     yyjson_read_err bad;
 
     *doc = NULL;
+    if (shape.values > tree_max / sizeof(yyjson_val))
+        return api_error_set(error, API_ERROR_TOO_LARGE, NULL,
+                             "the body has about %zu values, and a request may have %zu",
+                             shape.values, tree_max / sizeof(yyjson_val));
     yyjson_doc *read = yyjson_read_opts(text, len, flags, json_alc(), &bad);
     if (read == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return ERR_NOMEM;
@@ -71,7 +84,7 @@ static enum err read_text(char *text, size_t len, yyjson_read_flag flags, yyjson
         err = api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
     else if (has_nul_name(yyjson_doc_get_root(read)))
         err = api_error_set(error, API_ERROR_INVALID, NULL, "the name of a field contains NUL");
-    else if (depth > JSON_DEPTH_MAX)
+    else if (shape.deepest > JSON_DEPTH_MAX)
         err = api_error_set(error, API_ERROR_INVALID, NULL,
                             "the body is nested more than %d levels deep", JSON_DEPTH_MAX);
     if (err == ERR_OK)
@@ -86,17 +99,20 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
     *doc = NULL;
     if (text.len == 0)
         return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
-    return read_text((char *)(uintptr_t)text.ptr, text.len, 0, doc, error);
+    return read_text((char *)(uintptr_t)text.ptr, text.len, 0, SIZE_MAX, doc, error);
 }
 
-enum err json_read_body_in_place(struct buf *body, yyjson_doc **doc, struct api_error *error)
+enum err json_read_body_in_place(struct buf *body, size_t tree_max, yyjson_doc **doc,
+                                 struct api_error *error)
 {
     char *end = body->len > 0 ? buf_reserve(body, YYJSON_PADDING_SIZE) : NULL;
 
-    if (end == NULL) /* empty, or as long as a body may be */
-        return json_read_body(buf_text(body), doc, error);
+    if (body->len == 0)
+        return json_read_body(STR_NONE, doc, error);
+    if (end == NULL) /* as long as a body may be */
+        return read_text(body->data, body->len, 0, tree_max, doc, error);
     memset(end, 0, YYJSON_PADDING_SIZE);
-    return read_text(body->data, body->len, YYJSON_READ_INSITU, doc, error);
+    return read_text(body->data, body->len, YYJSON_READ_INSITU, tree_max, doc, error);
 }
 
 /* ---- errors ---- */

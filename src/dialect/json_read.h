@@ -39,8 +39,9 @@ struct json_reader {
  * nested too deeply, or that a field name contains NUL; ERR_NOMEM. */
 enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error) NODISCARD;
 /* The same without a copy of the text: `body` becomes the strings of the document, and lives at
- * least as long. */
-enum err json_read_body_in_place(struct buf *body, yyjson_doc **doc,
+ * least as long. A tree of more than `tree_max` bytes is not made: "[1,1,..." takes eight times as
+ * many bytes as its text. */
+enum err json_read_body_in_place(struct buf *body, size_t tree_max, yyjson_doc **doc,
                                  struct api_error *error) NODISCARD;
 
 enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;

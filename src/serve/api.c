@@ -38,8 +38,7 @@ enum {
     RELOADS_MAX = 10000, /* of keys: the previous sets are kept until the end */
 };
 
-#define REQUEST_BYTES_DEFAULT ((size_t)256 * 1024 * 1024)
-#define SLOTS_BYTES_MAX       ((size_t)256 * 1024 * 1024)
+#define SLOTS_BYTES_MAX ((size_t)256 * 1024 * 1024)
 
 /* ---- endpoints ---- */
 
@@ -526,7 +525,7 @@ static void set_defaults(struct api *api, const struct api_options *options)
         api->options.workers = WORKERS_DEFAULT;
     api->options.workers = MIN(api->options.workers, API_WORKERS_MAX);
     if (api->options.request_bytes_max == 0)
-        api->options.request_bytes_max = REQUEST_BYTES_DEFAULT;
+        api->options.request_bytes_max = API_REQUEST_BYTES;
     if (api->options.keepalive_ms == 0)
         api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
     if (api->options.load_ms == 0)

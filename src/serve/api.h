@@ -59,13 +59,17 @@ struct call_observer {
     void *arg;
 };
 
+#define API_REQUEST_BYTES ((size_t)256 * 1024 * 1024)
+
 /* Zero is a good default for each field. Pointers must outlive the api. */
 struct api_options {
     struct auth_options auth;
-    uint32_t workers;         /* 0 = 2 */
-    uint32_t queue;           /* maximum calls waiting for a worker; 0 = 256 */
-    size_t request_bytes_max; /* memory of one request in addition to its body; 0 = 256 MiB */
-    uint32_t keepalive_ms;    /* silence before a keep-alive; 0 = 8 s (I80) */
+    uint32_t workers; /* 0 = 2 */
+    uint32_t queue;   /* maximum calls waiting for a worker; 0 = 256 */
+    /* memory of one request in addition to its body: its JSON tree, and what is made of that; 0 =
+     * API_REQUEST_BYTES */
+    size_t request_bytes_max;
+    uint32_t keepalive_ms; /* silence before a keep-alive; 0 = 8 s (I80) */
     /* how long a call waits for a model to load; 0 = 5 min */
     uint32_t load_ms;
     const struct sample_params *sample; /* sampling defaults; NULL = sample_params_default */

@@ -129,6 +129,8 @@ static void destroy(struct call *call)
     buf_fini(&call->query);
     buf_fini(&call->body);
     lock_fini(&call->lock);
+    if (call->charged > 0)
+        sched_uncharge(model_sched(call->model), call->charged);
     if (call->model)
         pool_release(pool, call->model);
     mem_free(call);
@@ -329,7 +331,8 @@ static enum err read_body(struct call *call, struct api_error *error)
 {
     if (call->body.len == 0 && call->endpoint->bodiless)
         return json_read_body(STR("{}"), &call->request.body, error);
-    return json_read_body_in_place(&call->body, &call->request.body, error);
+    return json_read_body_in_place(&call->body, call->api->options.request_bytes_max,
+                                   &call->request.body, error);
 }
 
 /* ---- from the body to the prompt ---- */
@@ -405,6 +408,15 @@ static enum err charge(void *arg, size_t bytes, struct errinfo *info)
 static void uncharge(void *arg, size_t bytes)
 {
     sched_uncharge(model_sched(((struct call *)arg)->model), bytes);
+}
+
+enum err call_charge(struct call *call, size_t bytes, struct errinfo *info)
+{
+    if (bytes <= TOKENS_CHARGE_BYTES)
+        return ERR_OK;
+    TRY(charge(call, bytes, info));
+    call->charged += bytes;
+    return ERR_OK;
 }
 
 struct tokens_caller call_caller(struct call *call)

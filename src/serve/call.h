@@ -112,6 +112,7 @@ struct call {
     struct api_error refused;    /* the worker's reason for refusing the call */
     enum api_error_kind outcome; /* for the log and the metrics */
     bool answered;
+    size_t charged; /* to the memory account, until the answer is written */
 
     struct lock lock;
     size_t submitted GUARDED_BY(lock);
@@ -169,6 +170,8 @@ struct prepare_tools call_tools(struct call *call);
 /* The caller for tokenizing its texts: stops when the client disconnects, and is charged to the
  * model's memory account. */
 struct tokens_caller call_caller(struct call *call);
+/* Charges memory of an answer until the call is freed. Errors as memory_charge. */
+enum err call_charge(struct call *call, size_t bytes, struct errinfo *info) NODISCARD;
 
 /* The space of the call's tenant and salt; NULL: the cache is off or unavailable. */
 struct hearth_space *call_space(struct call *call);

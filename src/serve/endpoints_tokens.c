@@ -12,7 +12,13 @@
 #include "models/model.h"
 #include "base/utf8.h"
 
-enum { PIECE_BYTES_MAX = 1024 };
+enum {
+    PIECE_BYTES_MAX = 1024,
+    /* memory of an answer per token, without and with its piece: the JSON, and its copy for the
+     * client */
+    ANSWER_TOKEN_BYTES = 2 * 8,
+    ANSWER_PIECE_BYTES = 2 * 40,
+};
 
 /* ---- /tokenize ---- */
 
@@ -77,6 +83,10 @@ enum err endpoint_tokenize(struct call *call, const struct json_reader *body, st
                      (request.parse_special ? ENGINE_TOKENIZE_CONTROL : 0);
     enum err err = tokens_from_string(model_tokens(call->model), &caller, request.content, flags,
                                       prompt, &info);
+    if (err == ERR_OK)
+        err = call_charge(
+            call, prompt->count * (request.with_pieces ? ANSWER_PIECE_BYTES : ANSWER_TOKEN_BYTES),
+            &info);
     if (err != ERR_OK)
         return api_error_from(body->error, err, &info);
     write_tokens(json, call, prompt, request.with_pieces);

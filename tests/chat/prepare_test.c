@@ -834,7 +834,7 @@ static void test_a_long_text_is_copied_twice(void **state)
         buf_append_char(&body, (char)('a' + i % 26));
     buf_append_str(&body, "\"}]}");
     gen_request_init(&prompt.request, 64 << 20, NULL);
-    assert_ok(json_read_body_in_place(&body, &prompt.request.body, &prompt.error));
+    assert_ok(json_read_body_in_place(&body, SIZE_MAX, &prompt.request.body, &prompt.error));
     mem_set_count(LEN, 2 * LEN, &copies); /* tokens take 4 * LEN */
     assert_ok(dialect_openai_chat.parse(&prompt.request, yyjson_doc_get_root(prompt.request.body),
                                         &prompt.error));

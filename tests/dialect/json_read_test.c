@@ -79,7 +79,7 @@ static void test_body_in_place(void **state)
     for (size_t room = 0; room <= YYJSON_PADDING_SIZE; room++) {
         buf_init(&body, strlen(text) + room);
         buf_append_str(&body, text);
-        assert_ok(json_read_body_in_place(&body, &doc, &error));
+        assert_ok(json_read_body_in_place(&body, SIZE_MAX, &doc, &error));
         const char *b = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "b"));
         assert_string_equal(yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "a")), "x\ny");
         assert_string_equal(b, "z");
@@ -88,11 +88,33 @@ static void test_body_in_place(void **state)
         buf_fini(&body);
     }
     buf_init(&body, 100);
-    assert_err(json_read_body_in_place(&body, &doc, &error), ERR_INVALID);
+    assert_err(json_read_body_in_place(&body, SIZE_MAX, &doc, &error), ERR_INVALID);
     assert_non_null(strstr(error.message, "empty"));
     buf_append_str(&body, "{\"a\":");
-    assert_err(json_read_body_in_place(&body, &doc, &error), ERR_INVALID);
+    assert_err(json_read_body_in_place(&body, SIZE_MAX, &doc, &error), ERR_INVALID);
     assert_null(doc);
+    buf_fini(&body);
+}
+
+/* The tree is known before it is made. */
+static void test_a_body_of_many_values(void **state)
+{
+    static const char *const text = "{\"a\": [1, 2, \",:[{\", {\"b\": []}]}"; /* 10 at most */
+    struct api_error error = {0};
+    yyjson_doc *doc;
+    struct buf body;
+
+    (void)state;
+    buf_init(&body, 1000);
+    buf_append_str(&body, text);
+    assert_err(json_read_body_in_place(&body, 9 * sizeof(yyjson_val), &doc, &error), ERR_INVALID);
+    assert_int_equal(error.kind, API_ERROR_TOO_LARGE);
+    assert_string_equal(error.message, "the body has about 10 values, and a request may have 9");
+    assert_null(doc);
+    error = (struct api_error){0};
+    assert_ok(json_read_body_in_place(&body, 10 * sizeof(yyjson_val), &doc, &error));
+    assert_true(yyjson_doc_get_val_count(doc) <= 10);
+    yyjson_doc_free(doc);
     buf_fini(&body);
 }
 
@@ -294,6 +316,6 @@ static void test_fields_that_nothing_asked_for(void **state)
 }
 
 TEST_SUITE(TEST(test_bodies_that_are_no_objects), TEST(test_depth_is_limited),
-           TEST(test_body_in_place), TEST(test_body_without_memory), TEST(test_fields),
-           TEST(test_errors_name_the_field), TEST(test_get_and_text),
-           TEST(test_fields_that_nothing_asked_for))
+           TEST(test_body_in_place), TEST(test_a_body_of_many_values),
+           TEST(test_body_without_memory), TEST(test_fields), TEST(test_errors_name_the_field),
+           TEST(test_get_and_text), TEST(test_fields_that_nothing_asked_for))

@@ -159,6 +159,32 @@ static void test_i72_too_large_beside_a_real_model(void **state)
     memory_destroy(&memory);
 }
 
+/* An answer of many tokens counts as well, until the client has it. */
+static void test_answers_of_tokenize_are_charged(void **state)
+{
+    enum { LETTERS = 120 * 1000 };
+    static char body[LETTERS + 100];
+    struct machine machine = {0};
+    struct memory *memory = ceiling_of(8 * MIB, &machine);
+    struct api_kit_options options = options_for(memory);
+    struct memory_view view;
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    for (int pieces = 0; pieces < 2; pieces++) {
+        snprintf(body, sizeof(body), "{\"with_pieces\":%s,\"content\":\"%0*d\"}",
+                 pieces ? "true" : "false", LETTERS, 0);
+        yyjson_doc_free(api_kit_post(&kit, "/tokenize", body, pieces ? 413 : 200));
+    }
+    do
+        memory_get_view(memory, &view);
+    while (view.reading.claims > 0); /* the call is freed after its answer is sent */
+    assert_int_equal(view.refused, 1);
+    api_kit_close(&kit);
+    memory_destroy(&memory);
+}
+
 /* The prompt tokens of a request with a tool, as a refusal or an answer states them. */
 static unsigned tokens_of(struct memory *memory, int status)
 {
@@ -299,6 +325,6 @@ static void test_i100_numbers_of_others(void **state)
 }
 
 TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory),
-           TEST(test_i72_too_large_beside_a_real_model),
+           TEST(test_i72_too_large_beside_a_real_model), TEST(test_answers_of_tokenize_are_charged),
            TEST(test_i75_tools_are_counted_as_they_are_computed), TEST(test_levels_are_shown),
            TEST(test_i70_ended_for_lack_of_memory), TEST(test_i100_numbers_of_others))
