@@ -16,29 +16,18 @@ void object_path(const struct hash256 *key, char out[OBJECT_PATH_BYTES])
     assert(len == OBJECT_PATH_BYTES - 1);
 }
 
-/* What object_path writes for the key, from its byte `at` on. This also rejects upper case and the
- * wrong folder. */
-static bool parse(const char *text, size_t len, size_t at, struct hash256 *key)
+/* Only what object_path writes is accepted: no upper case, no wrong folder. */
+bool object_path_parse(const char *path, size_t len, struct hash256 *key)
 {
     char canonical[OBJECT_PATH_BYTES];
     struct hash256 parsed;
 
-    if (len != OBJECT_PATH_BYTES - 1 - at ||
-        !hash256_from_hex(text + OBJECT_PATH_FILE_AT - at, HASH256_HEX_BYTES - 1, &parsed))
+    if (len != OBJECT_PATH_BYTES - 1 ||
+        !hash256_from_hex(path + OBJECT_PATH_FILE_AT, HASH256_HEX_BYTES - 1, &parsed))
         return false;
     object_path(&parsed, canonical);
-    if (memcmp(text, canonical + at, len) != 0)
+    if (memcmp(path, canonical, len) != 0)
         return false;
     *key = parsed;
     return true;
-}
-
-bool object_path_parse(const char *path, size_t len, struct hash256 *key)
-{
-    return parse(path, len, 0, key);
-}
-
-bool object_path_parse_file(const char *name, size_t len, struct hash256 *key)
-{
-    return parse(name, len, OBJECT_PATH_FILE_AT, key);
 }

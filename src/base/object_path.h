@@ -21,5 +21,3 @@ void object_path(const struct hash256 *key, char out[OBJECT_PATH_BYTES]);
 
 /* The key of such a path; false, with *key untouched, for anything object_path would not write. */
 bool object_path_parse(const char *path, size_t len, struct hash256 *key) NODISCARD;
-/* The same for the part from OBJECT_PATH_FILE_AT on: a name in its folder. */
-bool object_path_parse_file(const char *name, size_t len, struct hash256 *key) NODISCARD;

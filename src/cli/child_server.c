@@ -24,13 +24,19 @@ enum {
 };
 
 /* Of the environment: whom a server is for, what it serves, and what it leaves elsewhere. */
-static const char *const private_env[] = {"HEARTH_MODEL",        "HEARTH_HF_REPO",
-                                          "HEARTH_MODELS_DIR",   "HEARTH_ALIAS",
-                                          "HEARTH_PIN_MODEL",    "HEARTH_API_KEY",
-                                          "HEARTH_API_KEY_FILE", "HEARTH_TLS_CERT",
-                                          "HEARTH_TLS_KEY",      "HEARTH_SHARED",
-                                          "HEARTH_RECORD",       "HEARTH_SLOT_SAVE_PATH",
-                                          "HEARTH_MEDIA_PATH",   NULL};
+static const char *const private_env[] = {"HEARTH_MODEL",
+                                          "HEARTH_HF_REPO",
+                                          "HEARTH_MODELS_DIR",
+                                          "HEARTH_ALIAS",
+                                          "HEARTH_PIN_MODEL",
+                                          "HEARTH_API_KEY",
+                                          "HEARTH_API_KEY_FILE",
+                                          "HEARTH_TLS_CERT",
+                                          "HEARTH_TLS_KEY",
+                                          "HEARTH_SHARED",
+                                          "HEARTH_RECORD",
+                                          "HEARTH_MEDIA_PATH",
+                                          NULL};
 
 void server_args_add(struct server_args *args, const char *item)
 {

@@ -129,6 +129,7 @@ static const struct row rows[] = {
     {"cache-prompt", 0, FIXED, .text = ALWAYS},
     {"no-cache-prompt", 0, SAME, .text = "no-cache"},
     {"cache-reuse", 1, FIXED, .text = "only exact prefixes are reused, as far as they go"},
+    {"slot-save-path", 1, FIXED, .text = "every prompt is cached, also over a restart"},
     {"sps slot-prompt-similarity", 1, FIXED, .text = "one cache serves all slots"},
     {"cache-idle-slots no-cache-idle-slots", 0, FIXED, .text = "one cache serves all slots"},
     {"ctxcp ctx-checkpoints swa-checkpoints cms checkpoint-min-step", 1, FIXED,

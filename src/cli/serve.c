@@ -82,8 +82,6 @@ static const struct option_desc options_table[] = {
      .help = "Let /admin show cached tokens and text instead of hashes and sizes only."},
     {"admin-files", 0, OPTION_TEXT, AT(admin_files), .value = "DIR",
      .help = "Folder that /admin may export to and import from; without it, neither is allowed."},
-    {"slot-save-path", 0, OPTION_TEXT, AT(slot_path), .value = "DIR",
-     .help = "Folder for POST /slots/{id}?action=save and restore; without it, both are off."},
     {"media-path", 0, OPTION_TEXT, AT(media_path), .value = "DIR",
      .help = "Folder whose pictures requests may name by file:// URLs; without it, none."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
@@ -512,10 +510,6 @@ static enum cli_exit open_api(struct server *server)
         .recall = server->store.recall,
         .recall_keep = options->keep_thoughts,
         .stored = server->store.stored,
-        .slots = {.path = options->slot_path,
-                  .fs = server->cli->setup->fs,
-                  .key = server->store.key,
-                  .seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL},
         .cache = server->store.cache,
         .discover_ms = server->store.shared_wait_ms,
         .memory = server->memory,
@@ -531,8 +525,6 @@ static enum cli_exit open_api(struct server *server)
         options->media_path != NULL ? realpath(options->media_path, server->media_dir) : NULL;
     if (options->media_path != NULL && api.media_dir == NULL)
         return cli_error(server->cli, "--media-path: there is no folder '%s'", options->media_path);
-    if (options->slot_path != NULL && slot_files_prepare(&api.slots, &info) != ERR_OK)
-        return cli_error(server->cli, "--slot-save-path: %s", info.text);
     if (open_admin(server, &api, &info) == ERR_OK &&
         api_create(&server->api, &api, &info) == ERR_OK)
         return CLI_EXIT_OK;

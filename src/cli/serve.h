@@ -46,8 +46,8 @@ struct serve_options {
     const char *key_file, *admin_key;
     const char *tls_cert, *tls_key; /* both or none */
     bool admin_show_text;
-    const char *admin_files, *slot_path, *media_path; /* folders; NULL = none */
-    int isolation;                                    /* enum auth_isolation */
+    const char *admin_files, *media_path; /* folders; NULL = none */
+    int isolation;                        /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
     const char *drafts; /* auto, off or a number */

@@ -118,7 +118,7 @@ struct answer {
     size_t prompt_count;
     struct answer_choice *choices;
     size_t choices_count;
-    uint32_t slot; /* llama-server's id_slot */
+    int32_t slot; /* llama-server's id_slot, as in the request */
     /* of the prompt, as its first choice has it; of several prompts the sum, once all have ended.
      * `generated` of all choices together */
     struct gen_usage usage;

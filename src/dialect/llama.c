@@ -103,7 +103,7 @@ static void record_begin(struct json *json, struct answer *answer, size_t index,
         json_int(json, choice->tokens[i]);
     json_close(json, ']');
     choice->block_text = choice->tokens_count;
-    json_key_uint(json, "id_slot", answer->slot);
+    json_key_int(json, "id_slot", answer->slot);
     json_key_bool(json, "stop", stop);
     json_key_uint(json, "tokens_predicted", choice->generated);
     json_key_uint(json, "tokens_evaluated", answer->usage.prompt);

@@ -16,7 +16,6 @@
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
 #include "serve/shelf.h"
-#include "serve/slots.h"
 #include "serve/stored.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -99,7 +98,7 @@ static const struct endpoint api_endpoints[] = {
     {POST("/v1/models/{id...}", "models"), .admin = true, .show = endpoint_model_change},
     {GET("/props", "props"), .show = endpoint_props},
     {GET("/slots", "slots"), .now = endpoint_slots},
-    {POST("/slots/{id}", "slots"), &dialect_llama_slots, .slow = true, .bodiless = true,
+    {POST("/slots/{id}", "slots"), &dialect_llama_slots, .bodiless = true,
      .answer = endpoint_slot_action},
     {GET("/lora-adapters", "lora_adapters"), .now = endpoint_lora},
     {POST("/lora-adapters", "lora_adapters"), .admin = true, .now = endpoint_lora_change},
@@ -161,7 +160,7 @@ static bool find_caller(struct api *api, uint64_t gen, struct api_caller *caller
             continue;
         memcpy(caller->request_id, call->request_id, sizeof(caller->request_id));
         memcpy(caller->who, call->who, sizeof(caller->who));
-        caller->slot = gen == call->first_id ? call->slot : SLOT_NONE;
+        caller->slot = gen == call->first_id ? call->request.slot : -1;
         found = true;
         break;
     }
@@ -563,7 +562,6 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     make_routes(api);
     api->baselines = baseline_create(api->clock);
     api->abouts = endpoint_ollama_create_abouts();
-    api->slots = slots_create(options->slots.path != NULL ? SLOTS_BYTES_MAX : 0);
     enum err err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
     if (err == ERR_OK)
@@ -649,7 +647,6 @@ void api_destroy(struct api **out)
     queue_destroy(&api->large);
     destroy_keys(api);
     shelf_destroy(&api->baselines);
-    slots_destroy(&api->slots);
     shelf_destroy(&api->abouts);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);

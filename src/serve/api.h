@@ -28,7 +28,6 @@
 #include "engine/sample.h"
 #include "http/problem.h"
 #include "http/route.h"
-#include "serve/slot_file.h"
 
 struct api;
 struct call;
@@ -78,7 +77,6 @@ struct api_options {
     struct recall *recall;   /* NULL = off */
     bool recall_keep;
     struct shelf *stored;       /* responses that later requests continue (stored.h); NULL = none */
-    struct slot_files slots;    /* where slots are saved */
     const char *media_dir;      /* of file:// URLs: an absolute path; NULL = refused */
     struct hearth_cache *cache; /* for its statistics; NULL = off */
     /* how long a call waits to learn what other machines have stored of its prompt; 0 = not */

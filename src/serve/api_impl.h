@@ -80,8 +80,7 @@ struct api {
     struct thread slow_worker, large_worker;
     struct call_ends *ends;  /* ended generations go there */
     struct shelf *baselines; /* of comparisons (baseline.h) */
-    struct slots *slots;
-    struct shelf *abouts; /* facts of files of models */
+    struct shelf *abouts;    /* facts of files of models */
 
     struct http_route *routes;
     struct api_route *route_args;
@@ -112,7 +111,7 @@ int64_t api_local_time(const struct api *api);
 
 struct api_caller {
     char request_id[RESPOND_ID_BYTES], who[AUTH_NAME_BYTES];
-    int32_t slot; /* of the first generation of a call; else SLOT_NONE */
+    int32_t slot; /* of the first generation of a call; else -1 */
 };
 
 /* A running generation and its tenant. */

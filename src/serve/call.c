@@ -12,7 +12,6 @@
 
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
-#include "serve/slots.h"
 #include "serve/stored.h"
 #include "dialect/json_read.h"
 #include "base/clock.h"
@@ -88,7 +87,6 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
     snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);
     call->admin = auth->admin;
-    call->slot = SLOT_NONE;
     gen_request_init(&call->request, api->options.request_bytes_max, &api->sample);
     call->request.pictures.media_dir = api->options.media_dir;
     buf_init(&call->out, OUT_BYTES_MAX);
@@ -636,19 +634,16 @@ static void make_choices(struct call *call)
     }
 }
 
-static enum err take_slot(struct call *call, struct api_error *error)
+/* A number that means nothing here; clients send it back. */
+static enum err check_slot(struct call *call, struct api_error *error)
 {
-    const struct token_prompt *prompt = &call->prepared.prompt;
-    struct hash128 owner = slots_owner(call->who, model_name(call->model));
     uint32_t count = model_facts(call->model)->sequences;
-    int32_t wanted = call->request.slot;
 
-    if (wanted >= (int32_t)count)
+    if (call->request.slot >= (int32_t)count)
         return api_error_set(error, API_ERROR_INVALID, "id_slot",
                              "'id_slot' must be below %u, the number of slots (--parallel).",
                              count);
-    call->slot = slots_take(call->api->slots, &owner, wanted, count, prompt->tokens, prompt->count);
-    call->answer.slot = (uint32_t)call->slot;
+    call->answer.slot = call->request.slot;
     return ERR_OK;
 }
 
@@ -794,7 +789,7 @@ static enum err make_ready(struct call *call, struct api_error *error)
     TRY(call_prepare(call, error));
     TRY(preflight(call, error));
     call_make_answer(call);
-    return take_slot(call, error);
+    return check_slot(call, error);
 }
 
 void call_generate(struct call *call)

@@ -60,7 +60,7 @@ struct call_choice {
     /* For the thread that ends calls. */
     struct list_node ended_link;
     struct gen_result result; /* its tokens are in `tokens`, its texts are gone */
-    token_id *tokens;         /* owned; NULL: neither the turn nor the slot needs them */
+    token_id *tokens;         /* owned; NULL: the turn does not need them */
     bool last;                /* no other generation of the call is running */
 };
 
@@ -94,7 +94,6 @@ struct call {
     struct gen_request request;
     struct lora_set lora; /* its adapters, once it is prepared */
     struct prepared prepared;
-    int32_t slot;              /* while it runs; SLOT_NONE before */
     struct token_prompt *more; /* of further prompts; owned */
     struct answer answer;
     struct call_choice *choices;

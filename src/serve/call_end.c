@@ -15,7 +15,6 @@
 
 #include "serve/api_impl.h"
 #include "serve/baseline.h"
-#include "serve/slots.h"
 #include "serve/stored.h"
 #include "serve/log_line.h"
 #include "dialect/json_read.h"
@@ -153,26 +152,6 @@ static void release_state(struct call *call)
     }
 }
 
-/* The slot gets the tokens of the call, if their state is in the space that slots are saved from. */
-static void leave_slot(struct call *call, bool failed)
-{
-    struct hash128 owner = slots_owner(call->who, model_name(call->model));
-    const struct call_choice *choice = &call->choices[0];
-    const struct gen_request *request = &call->request;
-    struct buf all;
-
-    buf_init(&all, (size_t)UINT32_MAX);
-    if (!failed && choice->tokens != NULL && request->cache_salt.len == 0 &&
-        !request->lora_chosen && !choice->gen.cache.no_write) {
-        buf_append(&all, choice->gen.tokens, choice->gen.tokens_count * sizeof(token_id));
-        buf_append(&all, choice->tokens, choice->result.tokens_count * sizeof(token_id));
-    }
-    bool whole = all.len > 0 && all.err == ERR_OK;
-    slots_give(call->api->slots, &owner, call->slot, whole ? (token_id *)(void *)all.data : NULL,
-               all.len / sizeof(token_id));
-    buf_fini(&all);
-}
-
 void call_end(struct call *call)
 {
     const struct call_observer *observer = &call->api->options.observer;
@@ -193,8 +172,6 @@ void call_end(struct call *call)
             baseline_keep(call->api->baselines, call->who, call->answer.id, &call->request,
                           &call->prepared, &model_facts(call->model)->fingerprint);
         release_state(call);
-        if (call->slot != SLOT_NONE)
-            leave_slot(call, error != NULL);
         end_generation(call, error);
     } else if (!call->answered) {
         end_untouched(call);

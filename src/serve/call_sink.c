@@ -25,7 +25,6 @@
 #include <string.h>
 
 #include "serve/api_impl.h"
-#include "serve/slots.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -560,14 +559,6 @@ void call_end_choice(struct call_choice *choice)
 
 /* ---- handing over ---- */
 
-/* Whether clients may save the state of this answer (endpoints_slots.c). */
-static bool is_for_slot(const struct call_choice *choice)
-{
-    const struct call *call = choice->call;
-
-    return call->slot != SLOT_NONE && choice->index == 0 && call->api->options.slots.path != NULL;
-}
-
 /* Copies what the scheduler lends for this call only. Without memory for the tokens, the turn is
  * not remembered. */
 static void keep_result(struct call_choice *choice, const struct gen_result *result)
@@ -575,7 +566,7 @@ static void keep_result(struct call_choice *choice, const struct gen_result *res
     size_t bytes = result->tokens_count * sizeof(*choice->tokens);
 
     bool recallable = is_recallable(choice, result);
-    if ((recallable || is_for_slot(choice)) && bytes > 0)
+    if (recallable && bytes > 0)
         choice->tokens = mem_try_alloc(bytes);
     choice->recallable = recallable && choice->tokens;
     if (choice->tokens)

@@ -30,11 +30,6 @@ static void test_names(void **state)
         object_path(&key, name);
         assert_true(object_path_parse(test_guarded(name, strlen(name)), strlen(name), &parsed));
         assert_memory_equal(&parsed, &key, sizeof(key));
-        const char *file = name + OBJECT_PATH_FILE_AT;
-        memset(&parsed, 0, sizeof(parsed));
-        assert_true(
-            object_path_parse_file(test_guarded(file, strlen(file)), strlen(file), &parsed));
-        assert_memory_equal(&parsed, &key, sizeof(key));
     }
 }
 
@@ -65,10 +60,6 @@ static void test_other_names_are_refused(void **state)
             bool digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
             bool valid = digit && at >= 10 && at < 70;
             assert_int_equal(object_path_parse(changed, len, &parsed), valid);
-            if (at >= OBJECT_PATH_FILE_AT) /* without the folders, all digits are the key's */
-                assert_int_equal(object_path_parse_file(changed + OBJECT_PATH_FILE_AT,
-                                                        len - OBJECT_PATH_FILE_AT, &parsed),
-                                 digit && at < 70);
         }
     }
 }

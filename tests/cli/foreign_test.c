@@ -182,7 +182,6 @@ static void test_letters_are_not_cut_off_names(void **state)
         {"-nocb", "llama-server's -nocb is not supported"},
         {"--spec-draft-cpu-moe", "llama-server's --spec-draft-cpu-moe is not supported: see"},
         {"--spec-type draft-mtp", "llama-server's --spec-type draft-mtp is not supported"},
-        {"--slot-save-path", "--slot-save-path needs a value"},
         {"-b --jinja", "-b needs a value"},
         {"--rope-scale none", "--rope-scale: \"none\" is not a positive number"},
         {"--lora-scaled a:1,b", "llama-server's --lora-scaled a:1,b is not supported: give"},
