@@ -77,7 +77,13 @@ static enum err add_file(struct pictures *pictures, struct arena *arena, struct 
     if (!mem_try_reserve(&pictures->list, pictures->count + 1, &pictures->cap,
                          sizeof(*pictures->list)))
         return ERR_NOMEM;
-    pictures->list[pictures->count++] = (struct request_picture){file, *marker, field, NULL};
+    struct picture_size size;
+    /* A file without a size fails when it is decoded. */
+    bool sized = picture_file_size(file, &size, NULL) == ERR_OK;
+    uint64_t pixels = sized ? MIN((uint64_t)size.width * size.height, UINT32_MAX) : 0;
+    pictures->pixels += pixels;
+    pictures->list[pictures->count++] =
+        (struct request_picture){.file = file, .marker = *marker, .param = field, .pixels = pixels};
     return ERR_OK;
 }
 
@@ -130,7 +136,7 @@ static enum err fail(struct api_error *error, const struct request_picture *pict
                                : err == ERR_LIMIT     ? API_ERROR_TOO_LARGE
                                                       : API_ERROR_INVALID;
 
-    if (err == ERR_NOMEM || err == ERR_BUSY || err == ERR_ENGINE)
+    if (err == ERR_NOMEM || err == ERR_BUSY || err == ERR_ENGINE || err == ERR_CANCELLED)
         return api_error_from(error, err, info);
     /* Claude Code takes a picture out of the conversation if the message has these words, which are
      * Anthropic's. Otherwise it sends the picture with every further request. */
@@ -138,16 +144,54 @@ static enum err fail(struct api_error *error, const struct request_picture *pict
                          picture->param, info->text);
 }
 
+static enum err fail_hidden(struct api_error *error, const struct request_picture *picture)
+{
+    return api_error_set(error, API_ERROR_INVALID, picture->param,
+                         "The chat template of this model does not show the picture '%s'.",
+                         picture->param);
+}
+
+/* The sum of pixels up to this picture, and its own. */
+static enum err check_pixels(const struct pictures *pictures, const struct request_picture *picture,
+                             uint64_t sum, struct errinfo *info)
+{
+    struct picture_size size;
+
+    if (picture->pixels > PICTURE_PIXELS_MAX) /* its header is refused */
+        return picture_file_check(picture->file, PICTURE_PIXELS_MAX, &size, info);
+    if (sum <= PICTURES_PIXELS_MAX)
+        return ERR_OK;
+    return err_set(info, ERR_LIMIT,
+                   "the pictures have %llu pixels together; at most %d are allowed in one request",
+                   (unsigned long long)pictures->pixels, PICTURES_PIXELS_MAX);
+}
+
+/* What can be known before anything is decoded. */
+static enum err check_all(const struct pictures *pictures, struct str text, struct api_error *error)
+{
+    struct errinfo info = {0};
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < pictures->count; i++) {
+        const struct request_picture *picture = &pictures->list[i];
+        sum += picture->pixels;
+        enum err err = check_pixels(pictures, picture, sum, &info);
+        if (err != ERR_OK)
+            return fail(error, picture, err, &info);
+        if (str_find(text, picture->marker) == SIZE_MAX)
+            return fail_hidden(error, picture);
+    }
+    return ERR_OK;
+}
+
 static enum err read_one(struct request_picture *picture, const struct prepare_tools *tools,
                          struct errinfo *info)
 {
     const struct tokens_caller *caller = &tools->caller;
-    struct picture_size size = {0, 0};
+    uint64_t bytes = MIN(picture->pixels, (uint64_t)PICTURE_PIXELS_MAX) * PIXEL_BYTES;
 
-    if (engine_facts(tools->model.engine)->images)
-        TRY(picture_file_size(picture->file, &size, info));
-    uint64_t pixels = (uint64_t)size.width * size.height;
-    uint64_t bytes = MIN(pixels, (uint64_t)PICTURE_PIXELS_MAX) * PIXEL_BYTES;
+    if (caller->stopped != NULL && caller->stopped(caller->arg))
+        return ERR_CANCELLED;
     if (caller->charge != NULL)
         TRY(caller->charge(caller->arg, bytes, info));
     enum err err = picture_create(tools->model.engine, picture->file, &picture->picture, info);
@@ -156,16 +200,19 @@ static enum err read_one(struct request_picture *picture, const struct prepare_t
     return err;
 }
 
-enum err pictures_read(struct pictures *pictures, const struct prepare_tools *tools,
-                       struct api_error *error)
+enum err pictures_read(struct pictures *pictures, struct str text,
+                       const struct prepare_tools *tools, struct api_error *error)
 {
     struct errinfo info = {0};
 
+    if (pictures->count == 0 || pictures->list[pictures->count - 1].picture != NULL)
+        return ERR_OK;
+    if (engine_facts(tools->model.engine)->images) /* else none can be decoded */
+        TRY(check_all(pictures, text, error));
     for (size_t i = 0; i < pictures->count; i++) {
-        struct request_picture *picture = &pictures->list[i];
-        enum err err = picture->picture == NULL ? read_one(picture, tools, &info) : ERR_OK;
+        enum err err = read_one(&pictures->list[i], tools, &info);
         if (err != ERR_OK)
-            return fail(error, picture, err, &info);
+            return fail(error, &pictures->list[i], err, &info);
     }
     return ERR_OK;
 }
@@ -218,9 +265,7 @@ static enum err place_all(const struct pictures *pictures, const struct token_pr
         for (size_t k = 0; k < i; k++)
             seen[i] = seen[i] || str_eq(picture->marker, pictures->list[k].marker);
         if (!seen[i])
-            return api_error_set(error, API_ERROR_INVALID, picture->param,
-                                 "The chat template of this model does not show the picture '%s'.",
-                                 picture->param);
+            return fail_hidden(error, picture);
     }
     return ERR_OK;
 }

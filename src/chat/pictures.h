@@ -2,7 +2,7 @@
  * pictures.h: pictures of a request, from the client's base64 to tokens of the prompt.
  *
  *      dialect: data URL --> pictures_add --> marker, a text in the message
- *      prepare: pictures_read (pixels) -> template -> tokens_from_text: markers become the
+ *      prepare: template -> pictures_read (pixels) -> tokens_from_text: markers become the
  *               picture's tokens -> pictures_place: where they are in the prompt
  *
  * A MARKER is an unguessable text: a keyed hash of the file, with a key of this process. So the
@@ -29,12 +29,14 @@ struct request_picture {
     struct str file;         /* its bytes, in the arena */
     struct str marker;       /* in the arena */
     const char *param;       /* the field that it came from */
+    uint64_t pixels;         /* that its header announces; 0: it has none */
     struct picture *picture; /* after pictures_read; owned */
 };
 
 struct pictures {
     struct request_picture *list;
     size_t count, cap;
+    uint64_t pixels;       /* of all, as their headers announce */
     const char *media_dir; /* where file:// URLs may point to; NULL = nowhere; borrowed */
 };
 
@@ -49,9 +51,12 @@ enum err pictures_add(struct pictures *pictures, struct arena *arena, struct str
 enum err pictures_add_url(struct pictures *pictures, struct arena *arena, struct str url,
                           const char *param, struct str *marker, struct errinfo *info) NODISCARD;
 
-/* Decodes all of them for the model. ERR_INVALID: `error` says what is wrong. */
-enum err pictures_read(struct pictures *pictures, const struct prepare_tools *tools,
-                       struct api_error *error) NODISCARD;
+/* Decodes all of them for the model, once: nothing is done for those that are decoded. Before the
+ * first one, all are looked for in `text`, the rendered conversation, and their pixels are counted.
+ * Between two, the caller is asked whether it still needs them. ERR_INVALID: `error` says what is
+ * wrong; ERR_CANCELLED. */
+enum err pictures_read(struct pictures *pictures, struct str text,
+                       const struct prepare_tools *tools, struct api_error *error) NODISCARD;
 
 /* Lists the pieces of pictures in a prompt, in the arena; *weak: some picture's identity is not
  * complete. ERR_INVALID: a picture is missing, or the prompt ends with one. */

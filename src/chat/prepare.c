@@ -76,7 +76,9 @@ enum err prepare_check_length(struct prepare_run *run, size_t bytes)
 /* The tokenizer puts the tokens of pictures where their markers are. */
 static enum err show_pictures(struct prepare_run *run)
 {
-    const struct pictures *pictures = &run->request->pictures;
+    struct pictures *pictures = &run->request->pictures;
+
+    TRY(pictures_read(pictures, run->out->text.text, run->tools, run->error));
     struct chat_picture *list =
         arena_alloc_array(&run->request->arena, MAX(pictures->count, 1), sizeof(*list));
 
@@ -96,9 +98,9 @@ enum err prepare_prompt(struct prepare_run *run, bool final)
     token_prompt_fini(&run->out->prompt);
     run->out->recalled = 0;
     TRY(prepare_render(run));
-    TRY(show_pictures(run));
     if (final)
         TRY(prepare_check_length(run, run->out->text.text.len));
+    TRY(show_pictures(run));
     return prepare_tokens(run);
 }
 
@@ -117,7 +119,6 @@ static enum err prepare_conversation(struct prepare_run *run)
     run->out->space = recall_space(run->request, run->tools);
     run->out->formats = chat_template_formats(run->tools->model.tmpl);
     run->out->calls = may_call(run->request);
-    TRY(pictures_read(&run->request->pictures, run->tools, run->error));
     TRY(prepare_messages(run));
     TRY(run->request->edits_count > 0 ? prepare_edit(run) : prepare_prompt(run, true));
     count_clock(run);

@@ -5,6 +5,7 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "engine/engine_ops.h"
+#include "engine/picture_file.h"
 #include "engine/projector.h"
 
 enum { IDS_PER_HASH = HASH256_BYTES / 4 };
@@ -61,11 +62,17 @@ size_t picture_describe(const token_id *tokens, size_t count, size_t at, struct 
 enum err picture_create(const struct engine *engine, struct str file, struct picture **out,
                         struct errinfo *info)
 {
+    struct picture_size size;
+
     *out = NULL;
     if (!engine->facts.images || engine->ops->read_picture == NULL)
         return err_set(info, ERR_UNSUPPORTED,
                        "this model takes text only. To send pictures, load a model that can see, "
                        "with its projector: --mmproj FILE");
+    if (file.len > PICTURE_BYTES_MAX)
+        return err_set(info, ERR_LIMIT, "the picture has %zu bytes; at most %d are allowed",
+                       file.len, PICTURE_BYTES_MAX);
+    TRY(picture_file_check(file, PICTURE_PIXELS_MAX, &size, info));
     return engine->ops->read_picture(engine, file, out, info);
 }
 

@@ -38,7 +38,9 @@ enum {
     PICTURE_POSITIONS_MAX = 0xFFFF,
     PICTURE_BYTES_MAX = 32 << 20,
     PICTURE_PIXELS_MAX = 40 << 20,
-    PICTURES_MAX = 64, /* of one request */
+    /* of one request: as many as a screen of 1920 x 1080 pixels has, for each of them */
+    PICTURES_MAX = 64,
+    PICTURES_PIXELS_MAX = 128 << 20,
 };
 
 struct buf;
@@ -76,8 +78,9 @@ size_t picture_describe(const token_id *tokens, size_t count, size_t at, struct 
 /* The largest place <= at where a prompt may be cut: not inside a picture. */
 uint32_t picture_floor(const token_id *tokens, uint32_t count, uint32_t at);
 
-/* Decodes a picture file. ERR_UNSUPPORTED: the model does not see, or the format is not known;
- * ERR_INVALID: the file is damaged; ERR_LIMIT: too large. Takes tens of milliseconds. */
+/* Checks and decodes a picture file. ERR_UNSUPPORTED: the model does not see, or the format is not
+ * known; ERR_INVALID: the file is damaged; ERR_LIMIT: too large. Takes tens of milliseconds, a second
+ * for the largest, and cannot be interrupted. */
 enum err picture_create(const struct engine *engine, struct str file, struct picture **out,
                         struct errinfo *info) NODISCARD;
 void picture_destroy(struct picture **picture);

@@ -1,6 +1,9 @@
 /*
- * picture_file.c: headers of picture files, the real size of compressed PNG data, and the scans of a
- * JPEG.
+ * picture_file.c: headers of picture files, and how much their data is: too little for their pixels,
+ * or too much.
+ *
+ * A file that names 40 million pixels and contains none would cost its sender 54 bytes, and the
+ * server half a second. So every format must contain what its header announces.
  *
  * A PNG announces its size, but its compressed data may expand to gigabytes all the same, and the
  * decoder of the library follows it. So the data is read here first, without keeping what it
@@ -8,7 +11,11 @@
  *
  * A JPEG may have any number of scans. The decoder of the library computes all blocks of the picture
  * for each, also when the scan has no data: 14 bytes took a quarter of a second. So scans are
- * counted here first.
+ * counted here first. A code takes at least one bit per block of 8 x 8 pixels, so that 40 million
+ * pixels take 80 KB.
+ *
+ * The codes of a GIF may go on after its last pixel; the decoder follows each of them through up to
+ * 4,096 prefixes, and then finds that there is no row left. So their lengths are added up here first.
  *
  * What is counted must be what the decoder (stb_image) reads. Where it accepts more than the formats
  * allow, such files are refused.
@@ -289,15 +296,30 @@ static const uint8_t *find_chunk(const uint8_t *at, const uint8_t *end, const ch
     return NULL;
 }
 
-/* The most bytes that the rows of a PNG have: each begins with a byte for its filter, and
- * interlaced ones are rows of up to seven smaller pictures. */
-static uint64_t png_bytes_max(const uint8_t *header, const struct picture_size *size)
+static uint64_t png_rows(const uint8_t *header, uint64_t width, uint64_t height)
 {
     static const uint8_t channels[7] = {1, 0, 3, 1, 2, 0, 4};
-    uint32_t depth = header[8], color = header[9] % 7;
-    uint64_t row = ((uint64_t)size->width * channels[color] * depth + 7) / 8 + 1;
+    uint64_t row = (width * channels[header[9] % 7] * header[8] + 7) / 8 + 1; /* with its filter */
 
-    return row * size->height + (header[12] ? 16ULL * (size->width + size->height) + 64 : 0);
+    return width > 0 ? row * height : 0;
+}
+
+/* The bytes that the rows of a PNG have; interlaced ones are those of seven smaller pictures. */
+static uint64_t png_bytes(const uint8_t *header, const struct picture_size *size)
+{
+    static const struct {
+        uint8_t x, y, step_x, step_y;
+    } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
+                  {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
+    uint64_t bytes = 0;
+
+    if (header[12] == 0)
+        return png_rows(header, size->width, size->height);
+    for (size_t i = 0; i < COUNT_OF(passes); i++)
+        bytes +=
+            png_rows(header, (size->width - passes[i].x + passes[i].step_x - 1) / passes[i].step_x,
+                     (size->height - passes[i].y + passes[i].step_y - 1) / passes[i].step_y);
+    return bytes;
 }
 
 static enum err png_size(struct str file, struct picture_size *size, struct errinfo *info)
@@ -325,12 +347,12 @@ static enum err check_png(struct str file, const struct picture_size *size, stru
             info, ERR_UNSUPPORTED,
             "the PNG file is of the variant that Apple's tools make for apps (CgBI); send a "
             "plain PNG file");
-    uint64_t max = png_bytes_max(at + 16, size);
+    uint64_t bytes = png_bytes(at + 16, size);
     struct bits bits = {.at = data + 8, .file_end = end};
     bits.end = bits.at + MIN(be32(data), (size_t)(end - bits.at));
-    if (!count_inflated(&bits, max, &total))
+    if (!count_inflated(&bits, bytes, &total) || total < bytes)
         return damaged(info, "PNG");
-    if (total > max)
+    if (total > bytes)
         return err_set(info, ERR_LIMIT, "the data of the PNG file expands to more than its pixels");
     return ERR_OK;
 }
@@ -417,14 +439,35 @@ static const uint8_t *skip_codes(const uint8_t *at, const uint8_t *end)
     return end;
 }
 
-/* What follows is cut off, or no picture, where it is not made of segments: the decoder notices. */
-static enum err check_jpeg(struct str file, struct errinfo *info)
+/* The blocks of 8 x 8 values of all components, of which some have fewer in a row or a column. */
+static uint64_t count_blocks(const struct segment *frame, const struct picture_size *size)
+{
+    uint32_t count = frame->len >= 6 ? MIN(frame->data[5], (frame->len - 6) / 3) : 0;
+    uint32_t across = 1, down = 1;
+    uint64_t blocks = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        across = MAX(across, frame->data[7 + 3 * i] >> 4);
+        down = MAX(down, frame->data[7 + 3 * i] & 15);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t h = frame->data[7 + 3 * i] >> 4, v = frame->data[7 + 3 * i] & 15;
+        blocks +=
+            (uint64_t)size->width * h / (8 * across) * ((uint64_t)size->height * v / (8 * down));
+    }
+    return blocks;
+}
+
+/* What follows is no picture where it is not made of segments: the decoder notices. */
+static enum err check_jpeg(struct str file, const struct picture_size *size, struct errinfo *info)
 {
     const uint8_t *at, *end = (const uint8_t *)file.ptr + file.len;
+    uint64_t data_bits = 0, blocks;
     uint32_t scanned = 0;
     struct segment segment;
 
     TRY(find_frame(file, &at, &segment, info));
+    blocks = count_blocks(&segment, size);
     uint32_t max = segment.marker == JPEG_FRAME_PROGRESSIVE ? SCANNED_PROGRESSIVE_MAX : SCANNED_MAX;
     while (next_segment(&at, end, &segment) && segment.marker != JPEG_END) {
         if (segment.marker != JPEG_SCAN)
@@ -432,10 +475,14 @@ static enum err check_jpeg(struct str file, struct errinfo *info)
         scanned += segment.len > 0 ? segment.data[0] : 0;
         if (scanned > max)
             return err_set(info, ERR_LIMIT, "the JPEG file has too many scans");
+        const uint8_t *begin = at;
         at = skip_codes(at, end);
+        data_bits += 8 * (uint64_t)(at - begin);
     }
-    return ERR_OK;
+    return data_bits >= blocks ? ERR_OK : damaged(info, "JPEG");
 }
+
+/* ---- BMP ---- */
 
 static enum err bmp_size(struct str file, struct picture_size *size, struct errinfo *info)
 {
@@ -454,6 +501,140 @@ static enum err bmp_size(struct str file, struct picture_size *size, struct erri
     *size = (struct picture_size){(uint32_t)width, (uint32_t)(height < 0 ? -height : height)};
     return ERR_OK;
 }
+
+/* The size has been checked. Rows are filled up to four bytes. */
+static enum err check_bmp(struct str file, const struct picture_size *size, struct errinfo *info)
+{
+    const uint8_t *at = (const uint8_t *)file.ptr;
+    bool oldest = le16(at + 14) == 12;
+    uint32_t bits = le16(at + (oldest ? 24 : 28));
+    uint64_t offset = le16(at + 10) | (uint64_t)le16(at + 12) << 16;
+
+    if (!oldest && file.len < 54)
+        return damaged(info, "BMP");
+    uint32_t compression = oldest ? 0 : le16(at + 30);
+    if (compression != 0 && compression != 3) /* 3: masks say where the colours are */
+        return err_set(info, ERR_UNSUPPORTED,
+                       "the BMP file is compressed; send an uncompressed one, or PNG or JPEG");
+    uint64_t bytes = ((uint64_t)size->width * bits + 31) / 32 * 4 * size->height;
+    if (bits == 0 || offset > file.len || bytes > file.len - offset)
+        return damaged(info, "BMP");
+    return ERR_OK;
+}
+
+/* ---- GIF ---- */
+
+enum {
+    GIF_CODES = 4096,
+    GIF_CODE_BITS = 12,
+    GIF_FRAME = 0x2C,
+    GIF_EXTENSION = 0x21,
+    GIF_CONTROL = 0xF9,
+};
+
+/* The data of a GIF, in blocks of at most 255 bytes. */
+struct gif_data {
+    const uint8_t *at, *end; /* of the file */
+    uint32_t left;           /* of the block */
+    uint32_t held, count;    /* bits */
+};
+
+/* The next code; -1: the data ends. */
+static int gif_code(struct gif_data *data, uint32_t bits)
+{
+    while (data->count < bits) {
+        if (data->left == 0) {
+            if (data->at == data->end || *data->at == 0)
+                return -1;
+            data->left = *data->at++;
+        }
+        if (data->at == data->end)
+            return -1;
+        data->held |= (uint32_t)*data->at++ << data->count;
+        data->count += 8;
+        data->left--;
+    }
+    uint32_t code = data->held & ((1u << bits) - 1);
+    data->held >>= bits;
+    data->count -= bits;
+    return (int)code;
+}
+
+/* The pixels that the codes stand for, until they exceed `max`. A code is one of the colours, or an
+ * earlier code and one pixel more. False: there is no such code. */
+static bool gif_pixels(struct gif_data *data, uint32_t color_bits, uint64_t max, uint64_t *total)
+{
+    int clear = 1 << color_bits, next = clear + 2, last = -1, code;
+    uint32_t bits = color_bits + 1, lengths[GIF_CODES];
+
+    for (int i = 0; i < clear; i++)
+        lengths[i] = 1;
+    for (*total = 0; *total <= max && (code = gif_code(data, bits)) != -1 && code != clear + 1;) {
+        if (code == clear) {
+            bits = color_bits + 1;
+            next = clear + 2;
+            last = -1;
+            continue;
+        }
+        if (code > next || (code == next && last < 0))
+            return false;
+        if (last >= 0 && next < GIF_CODES)
+            lengths[next] = lengths[last] + 1;
+        if (last >= 0)
+            next = MIN(next + 1, GIF_CODES);
+        *total += lengths[code];
+        if (next == 1 << bits && bits < GIF_CODE_BITS)
+            bits++;
+        last = code;
+    }
+    return true;
+}
+
+/* Moves to after the header of the first frame. False: there is none. */
+static bool gif_find_frame(struct str file, const uint8_t **at, struct picture_size *frame)
+{
+    const uint8_t *p = (const uint8_t *)file.ptr, *end = p + file.len;
+    uint32_t colors = p[10] & 0x80 ? 3u << ((p[10] & 7) + 1) : 0;
+
+    for (p += 13 + MIN((size_t)colors, file.len - 13); end - p > 10 && *p == GIF_EXTENSION; p++) {
+        if (p[1] == GIF_CONTROL && p[2] != 4) /* the decoder would continue elsewhere */
+            return false;
+        for (p += 2; p < end && *p != 0;)
+            p += MIN(1 + (ptrdiff_t)*p, end - p);
+        if (p == end)
+            return false;
+    }
+    if (end - p <= 10 || *p != GIF_FRAME)
+        return false;
+    *frame = (struct picture_size){le16(p + 5), le16(p + 7)};
+    colors = p[9] & 0x80 ? 3u << ((p[9] & 7) + 1) : 0;
+    p += 10;
+    *at = p + MIN((ptrdiff_t)colors, end - p);
+    return *at < end;
+}
+
+/* The decoder shows the first frame only. */
+static enum err check_gif(struct str file, const struct picture_size *size, struct errinfo *info)
+{
+    struct gif_data data = {.end = (const uint8_t *)file.ptr + file.len};
+    struct picture_size frame;
+    uint64_t total;
+
+    if (!gif_find_frame(file, &data.at, &frame) || frame.width > size->width ||
+        frame.height > size->height)
+        return damaged(info, "GIF");
+    uint64_t pixels = (uint64_t)frame.width * frame.height;
+    uint32_t color_bits = *data.at++;
+    /* One code more than pixels: some programs write it. */
+    if (color_bits == 0 || color_bits >= GIF_CODE_BITS ||
+        !gif_pixels(&data, color_bits, pixels + GIF_CODES, &total) || total < pixels)
+        return damaged(info, "GIF");
+    if (total > pixels + GIF_CODES)
+        return err_set(info, ERR_LIMIT, "the data of the GIF file has more than its pixels");
+    return ERR_OK;
+}
+
+/* ---- all ---- */
 
 static bool is_png(struct str file)
 {
@@ -497,5 +678,7 @@ enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture
                        size->width, size->height, (unsigned long long)pixels_max);
     if (is_png(file))
         return check_png(file, size, info);
-    return is_jpeg(file) ? check_jpeg(file, info) : ERR_OK;
+    if (is_jpeg(file))
+        return check_jpeg(file, size, info);
+    return str_starts(file, STR("BM")) ? check_bmp(file, size, info) : check_gif(file, size, info);
 }

@@ -20,8 +20,8 @@ struct picture_size {
 enum err picture_file_size(struct str file, struct picture_size *size,
                            struct errinfo *info) NODISCARD;
 
-/* ERR_UNSUPPORTED: not PNG, JPEG, GIF or BMP; ERR_INVALID: damaged; ERR_LIMIT: more pixels than
- * `pixels_max`, a PNG whose data would expand to more than its pixels, or a JPEG with more scans
- * than pictures have. */
+/* Reads the whole file. ERR_UNSUPPORTED: not PNG, JPEG, GIF or uncompressed BMP; ERR_INVALID:
+ * damaged, or less data than its pixels take; ERR_LIMIT: more pixels than `pixels_max`, a PNG or GIF
+ * whose data would expand to more than its pixels, or a JPEG with more scans than pictures have. */
 enum err picture_file_check(struct str file, uint64_t pixels_max, struct picture_size *size,
                             struct errinfo *info) NODISCARD;

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "engine/backend.h"
 #include "engine/catch.h"
-#include "engine/picture_file.h"
 
 #ifdef HEARTH_MTMD
 
@@ -245,13 +244,8 @@ enum err projector_read(struct projector *projector, struct str file, struct pic
                         struct errinfo *info)
 {
     struct read_call call = {.projector = projector, .file = file};
-    struct picture_size size;
 
     *out = NULL;
-    if (file.len > PICTURE_BYTES_MAX)
-        return err_set(info, ERR_LIMIT, "the picture has %zu bytes; at most %d are allowed",
-                       file.len, PICTURE_BYTES_MAX);
-    TRY(picture_file_check(file, PICTURE_PIXELS_MAX, &size, info));
     backend_take_error();
     enum err err = catch_call(call_decode_file, &call);
     if (err == ERR_OK && call.bitmap == NULL)

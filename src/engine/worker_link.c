@@ -50,7 +50,8 @@ static uint32_t silence_ms(const struct worker_link *link, const struct worker_c
 {
     uint64_t copied = call->op != WORKER_ATTACH ? call->place.bytes : 0;
 
-    return (uint32_t)MIN(link->hang_ms + copied / COPY_BYTES_PER_MS, INT32_MAX);
+    return (uint32_t)MIN((uint64_t)link->hang_ms + call->silent_ms + copied / COPY_BYTES_PER_MS,
+                         INT32_MAX);
 }
 
 /* `fd` goes to the child as well, unless it is FILE_NO. */

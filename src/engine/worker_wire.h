@@ -110,6 +110,7 @@ struct worker_call {
     struct lora_set lora; /* SET_LORA */
     const struct worker_item *items;
     size_t items_count; /* at most SEQS_SLOTS_MAX */
+    uint32_t silent_ms; /* not sent: what it may take without a sign of life, if it lives */
 };
 
 /* How the child makes its engine. The texts are the message's. */

@@ -132,7 +132,7 @@ static void test_blind_model(void **state)
     begin(&f);
     assert_ok(engine_fake_create(&tools.model.engine, &(struct engine_fake_options){0}, NULL));
     assert_ok(add(&f, "QUJD"));
-    assert_err(pictures_read(&f.pictures, &tools, &error), ERR_INVALID);
+    assert_err(pictures_read(&f.pictures, f.marker, &tools, &error), ERR_INVALID);
     assert_int_equal(error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(error.param, "p");
     assert_non_null(strstr(error.message, "--mmproj"));

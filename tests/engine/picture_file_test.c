@@ -39,10 +39,10 @@ static void test_sizes(void **state)
     assert_ok(check(bmp, &size));
     assert_int_equal(size.width, 33);
     assert_int_equal(size.height, 44);
-    assert_ok(check((struct str){(const char *)jpeg, sizeof(jpeg)}, &size));
+    assert_ok(picture_file_size((struct str){(const char *)jpeg, sizeof(jpeg)}, &size, NULL));
     assert_int_equal(size.width, 40);
     assert_int_equal(size.height, 30);
-    assert_ok(check((struct str){(const char *)gif, sizeof(gif)}, &size));
+    assert_ok(picture_file_size((struct str){(const char *)gif, sizeof(gif)}, &size, NULL));
     assert_int_equal(size.width, 5);
     assert_int_equal(size.height, 0x107);
     free_file(png);
@@ -216,7 +216,7 @@ static void test_distances(void **state)
 /* Of one component, with `between` after each scan. */
 static enum err check_scans(uint8_t frame, size_t scans, struct str between, struct str after)
 {
-    const uint8_t begin[] = {0xFF, 0xD8, 0xFF, frame, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0};
+    const uint8_t begin[] = {0xFF, 0xD8, 0xFF, frame, 0, 11, 8, 0, 7, 0, 7, 1, 1, 0x11, 0};
     static const uint8_t scan[] = {0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 63, 0};
     struct picture_size size;
     struct buf file;
@@ -264,6 +264,91 @@ static void test_scans(void **state)
     assert_err(check_scans(BASELINE, 4, none, scan), ERR_LIMIT);
 }
 
+/* ---- too little, and too much ---- */
+
+/* Without as much of its end as must be missed. */
+static void check_whole(struct str file, size_t end)
+{
+    struct picture_size size;
+
+    assert_ok(check(file, &size));
+    for (size_t len = 0; len + end <= file.len; len++) {
+        char *exact = mem_strndup(file.ptr, len); /* a sanitizer sees what is read beyond the end */
+        assert_true(check((struct str){exact, len}, &size) != ERR_OK);
+        mem_free(exact);
+    }
+    free_file(file);
+}
+
+/* A file that is cut off has not all of its pixels. The last bytes of a PNG are sums and its end,
+ * those of a GIF codes that end it. A JPEG must have a bit of each block, of which it has two. */
+static void test_whole(void **state)
+{
+    (void)state;
+    check_whole(test_bmp(19, 7, 1), 1);
+    check_whole(test_bmp(16, 8, 1), 1);
+    check_whole(test_png_plain(300, 4), 4 + 12 + 4 + 2);
+    check_whole(test_gif_plain(64, 32, 0), 5);
+    check_whole(test_jpeg_plain(64, 64), 8 + 2 + 8);
+}
+
+static void test_empty(void **state)
+{
+    static const char jpeg[] = "\xff\xd8\xff\xc0\0\x0b\x08\2\0\2\0\1\1\x11\0"
+                               "\xff\xda\0\x08\1\1\0\0\x3f\0\xff\xd9";
+    static const char gif[] = "GIF89a\0\1\0\1\0\0\0,\0\0\0\0\0\1\0\1\0\2\0;";
+    struct str bmp = test_bmp_empty(1000, 1000), packed = test_bmp(64, 64, 1);
+    struct picture_size size;
+
+    (void)state;
+    assert_err(check(bmp, &size), ERR_INVALID);
+    assert_err(check((struct str){jpeg, sizeof(jpeg) - 1}, &size), ERR_INVALID);
+    assert_err(check((struct str){gif, sizeof(gif) - 1}, &size), ERR_INVALID);
+    ((char *)(uintptr_t)packed.ptr)[30] = 1; /* compressed by runs */
+    assert_err(check(packed, &size), ERR_UNSUPPORTED);
+    free_file(bmp);
+    free_file(packed);
+}
+
+/* Codes that go on after the last pixel; a few are forgiven. */
+static void test_gif_codes(void **state)
+{
+    struct str few = test_gif_plain(16, 16, 20), many = test_gif_plain(16, 16, 200);
+    struct picture_size size;
+    struct errinfo info;
+
+    (void)state;
+    assert_ok(check(few, &size));
+    assert_err(picture_file_check(many, PIXELS_MAX, &size, &info), ERR_LIMIT);
+    assert_non_null(strstr(info.text, "more than its pixels"));
+    free_file(few);
+    free_file(many);
+}
+
+/* 52 bytes of rows, as an interlaced picture of that size. */
+static enum err check_interlaced(uint8_t width, uint8_t height)
+{
+    struct str file = test_png_plain(17, 1);
+    char *header = (char *)(uintptr_t)file.ptr + 16;
+    struct picture_size size;
+
+    header[3] = (char)width;
+    header[7] = (char)height;
+    header[12] = 1;
+    enum err err = check(file, &size);
+    free_file(file);
+    return err;
+}
+
+/* The seven passes of 5 x 3 pixels have 4 + 4 + 0 + 4 + 10 + 14 + 16 bytes. */
+static void test_interlaced(void **state)
+{
+    (void)state;
+    assert_ok(check_interlaced(5, 3));
+    assert_err(check_interlaced(5, 4), ERR_INVALID);
+    assert_err(check_interlaced(5, 2), ERR_LIMIT);
+}
+
 static void test_unknown(void **state)
 {
     struct picture_size size;
@@ -278,4 +363,5 @@ static void test_unknown(void **state)
 
 TEST_SUITE(TEST(test_sizes), TEST(test_compressed), TEST(test_cut_off), TEST(test_too_large),
            TEST(test_bomb), TEST(test_other_data), TEST(test_distances), TEST(test_scans),
+           TEST(test_whole), TEST(test_empty), TEST(test_gif_codes), TEST(test_interlaced),
            TEST(test_unknown))
