@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "chat/error.h"
 #include "chat/prepare.h"
@@ -141,5 +142,137 @@ static void test_blind_model(void **state)
     end(&f);
 }
 
+/* ---- what is decoded, and when ---- */
+
+struct watch {
+    unsigned decoded, stop_after; /* 0: never */
+};
+
+static void on_picture(void *arg)
+{
+    ((struct watch *)arg)->decoded++;
+}
+
+static bool is_stopped(void *arg)
+{
+    const struct watch *watch = arg;
+
+    return watch->stop_after > 0 && watch->decoded >= watch->stop_after;
+}
+
+/* Reads them with an engine that sees; `text` shows all but the last `hidden`. */
+static enum err read_all(struct fixture *f, struct watch *watch, size_t hidden,
+                         struct api_error *error)
+{
+    struct engine_fake_options fake = {.sees = true, .on_picture = on_picture, .arg = watch};
+    struct prepare_tools tools = {.caller = {.stopped = is_stopped, .arg = watch}};
+    struct buf text;
+
+    buf_init(&text, 1 << 20);
+    for (size_t i = 0; i + hidden < f->pictures.count; i++)
+        buf_appendf(&text, "a picture: " STR_FMT, STR_ARG(f->pictures.list[i].marker));
+    assert_ok(engine_fake_create(&tools.model.engine, &fake, NULL));
+    enum err err = pictures_read(&f->pictures, buf_text(&text), &tools, error);
+    if (err == ERR_OK) /* nothing is left to do */
+        assert_ok(pictures_read(&f->pictures, STR_NONE, &tools, error));
+    engine_close(&tools.model.engine);
+    buf_fini(&text);
+    return err;
+}
+
+static void add_file(struct fixture *f, struct str file)
+{
+    char *base64 = test_base64(file);
+
+    assert_ok(add(f, base64));
+    mem_free(base64);
+}
+
+static void test_all_are_decoded_once(void **state)
+{
+    struct api_error error = {0};
+    struct watch watch = {0};
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    add_file(&f, test_png(20, 20, 1));
+    add_file(&f, test_bmp(20, 20, 2));
+    add_file(&f, test_jpeg_plain(4000, 3000));
+    add_file(&f, test_gif_plain(4000, 3000, 0));
+    add_file(&f, test_png_plain(4000, 3000));
+    assert_int_equal(f.pictures.pixels, 2 * 400 + 3 * 12000000);
+    assert_ok(read_all(&f, &watch, 0, &error));
+    assert_int_equal(watch.decoded, 5);
+    end(&f);
+}
+
+/* The error is known before the first one is decoded. */
+static void test_errors_come_before_decoding(void **state)
+{
+    struct api_error error = {0};
+    struct watch watch = {0};
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    add_file(&f, test_png(20, 20, 1));
+    add_file(&f, test_png(20, 20, 2));
+    assert_err(read_all(&f, &watch, 1, &error), ERR_INVALID);
+    assert_non_null(strstr(error.message, "does not show"));
+    add_file(&f, test_bmp_empty(6400, 6554)); /* more than one may have, however small its file */
+    assert_err(read_all(&f, &watch, 0, &error), ERR_INVALID);
+    assert_int_equal(error.kind, API_ERROR_TOO_LARGE);
+    assert_non_null(strstr(error.message, "6400 x 6554"));
+    assert_int_equal(watch.decoded, 0);
+    end(&f);
+}
+
+/* Each of them is small enough. */
+static void test_pixels_of_a_request(void **state)
+{
+    enum { SIDE = 6400, MOST = PICTURES_PIXELS_MAX / (SIDE * SIDE) };
+    struct api_error error = {0};
+    struct watch watch = {0};
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    for (size_t i = 0; i < MOST; i++)
+        add_file(&f, test_jpeg_plain(SIDE, SIDE));
+    assert_ok(read_all(&f, &watch, 0, &error));
+    assert_int_equal(watch.decoded, MOST);
+    end(&f);
+    begin(&f);
+    watch.decoded = 0;
+    for (size_t i = 0; i < PICTURES_MAX; i++)
+        add_file(&f, test_bmp_empty(SIDE, SIDE));
+    assert_err(read_all(&f, &watch, 0, &error), ERR_INVALID);
+    assert_int_equal(error.kind, API_ERROR_TOO_LARGE);
+    assert_non_null(strstr(error.message, "together"));
+    assert_non_null(strstr(error.message, "could not process image"));
+    assert_int_equal(watch.decoded, 0);
+    end(&f);
+}
+
+/* The client disconnects, or the server ends. */
+static void test_it_stops_between_two(void **state)
+{
+    struct watch watch = {.stop_after = 2};
+    struct api_error error = {0};
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    for (uint32_t i = 0; i < 6; i++)
+        add_file(&f, test_png(20, 20, i));
+    assert_true(read_all(&f, &watch, 0, &error) != ERR_OK);
+    assert_int_equal(error.kind, API_ERROR_UNAVAILABLE);
+    assert_int_equal(watch.decoded, 2);
+    end(&f);
+}
+
 TEST_SUITE(TEST(test_base64_of_all_lengths), TEST(test_urls), TEST(test_markers), TEST(test_limits),
-           TEST(test_blind_model))
+           TEST(test_blind_model), TEST(test_all_are_decoded_once),
+           TEST(test_errors_come_before_decoding), TEST(test_pixels_of_a_request),
+           TEST(test_it_stops_between_two))

@@ -20,10 +20,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/grammar.h"
+#include "engine/picture.h"
 #include "engine/seqs.h"
 #include "engine/state.h"
 #include "engine/worker_memory.h"
 #include "support/fake_worker.h"
+#include "support/pictures.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -623,6 +625,29 @@ static void test_a_slow_run_is_not_a_hang(void **state)
     engine_close(&engine);
 }
 
+/* Nor is a large picture: its decoder gives no sign of life. A small one that takes as long is. */
+static void test_a_long_decode_is_not_a_hang(void **state)
+{
+    struct engine_fake_options fake = {.sees = true, .picture_ns = 900 * NS_PER_MS};
+    struct engine_worker_options worker = {.hang_ms = 300};
+    struct str large = test_png_plain(3000, 2000), small = test_png_plain(30, 20);
+    struct picture *picture = NULL;
+    struct errinfo info = {0};
+    struct engine *engine;
+
+    (void)state;
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
+    if (picture_create(engine, large, &picture, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    picture_destroy(&picture);
+    assert_err(picture_create(engine, small, &picture, &info), ERR_ENGINE);
+    if (strstr(info.text, "in read_picture and was ended") == NULL)
+        fail_msg("'%s' does not say that it hung", info.text);
+    engine_close(&engine);
+    mem_free((void *)(uintptr_t)large.ptr);
+    mem_free((void *)(uintptr_t)small.ptr);
+}
+
 /* An export gives no sign of life until it ends, and takes longer the more it copies. A process that
  * is stopped in one is still noticed. */
 static void test_a_long_export_is_not_a_hang(void **state)
@@ -1065,11 +1090,12 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_a_sliding_model_is_the_same_there),
            TEST(test_tokens_and_grammars_need_no_child), TEST(test_death_in_every_call),
            TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
-           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_long_export_is_not_a_hang),
-           TEST(test_a_hang_before_a_long_export), TEST(test_a_stopped_child_can_be_closed),
-           TEST(test_a_model_comes_back), TEST(test_the_speed_is_remembered),
-           TEST(test_no_vector_is_an_error), TEST(test_a_child_ends_with_its_parent),
-           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
-           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
-           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
-           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))
+           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_long_decode_is_not_a_hang),
+           TEST(test_a_long_export_is_not_a_hang), TEST(test_a_hang_before_a_long_export),
+           TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
+           TEST(test_the_speed_is_remembered), TEST(test_no_vector_is_an_error),
+           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
+           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
+           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child),
+           TEST(test_staging_is_bounded), TEST(test_no_memory_in_the_parent),
+           TEST(test_the_child_measures_its_devices))

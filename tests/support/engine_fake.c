@@ -23,8 +23,11 @@
 #include "base/mem.h"
 #include "support/engine_fake_memory.h"
 #include "engine/engine_ops.h"
+#include "engine/picture.h"
+#include "engine/projector.h"
 
 enum {
+    FAKE_PICTURE_TOKENS = 16,
     LAYERS_PER_KIND = 2,
     OUTPUTS_EXTRA = 64,
     /* What an export of rows spoils behind its image when other kinds pass through, as libllama
@@ -532,6 +535,29 @@ static uint64_t fake_device_free(struct engine *engine)
     return engine->facts.device_total - engine->facts.device_bytes;
 }
 
+/* Of 16 tokens, which follow from its file. */
+static enum err fake_read_picture(const struct engine *engine, struct str file,
+                                  struct picture **out, struct errinfo *info)
+{
+    const struct engine_fake_options *options = &((const struct engine_fake *)engine)->options;
+    struct hash256 identity = hash256_of(file.ptr, file.len);
+    struct picture *picture = mem_alloc(sizeof(*picture));
+
+    (void)info;
+    if (options->on_picture != NULL)
+        options->on_picture(options->arg);
+    if (options->clock != NULL && options->picture_ns > 0)
+        clock_sleep_ns(options->clock, options->picture_ns);
+    picture->count = FAKE_PICTURE_TOKENS;
+    picture->tokens = mem_alloc_array(picture->count, sizeof(*picture->tokens));
+    picture_fill_tokens(&identity, 0, FAKE_PICTURE_TOKENS, picture->tokens, FAKE_PICTURE_TOKENS);
+    picture->pieces = mem_alloc_array(1, sizeof(*picture->pieces));
+    picture->pieces[picture->pieces_count++] = (struct picture_piece){
+        .count = FAKE_PICTURE_TOKENS, .positions = FAKE_PICTURE_TOKENS, .picture = picture};
+    *out = picture;
+    return ERR_OK;
+}
+
 static const struct engine_ops fake_ops = {
     .close = fake_close,
     .tokenize = fake_tokenize,
@@ -546,6 +572,7 @@ static const struct engine_ops fake_ops = {
     .seq_settle = fake_seq_settle,
     .set_lora = fake_set_lora,
     .run = fake_run,
+    .read_picture = fake_read_picture,
     .logits = fake_logits,
     .embed = fake_embed,
     .embedding = fake_embedding,
@@ -719,6 +746,7 @@ enum err engine_fake_create(struct engine **engine, const struct engine_fake_opt
     fake->base.ops = &fake_ops;
     fake->options = filled;
     fill_facts(&fake->base.facts, &filled);
+    fake->base.facts.images = filled.sees;
     fake->salt = filled.salt;
     if (filled.lora != NULL)
         fake->base.facts.lora = *filled.lora;

@@ -91,6 +91,10 @@ struct engine_fake_options {
     /* Asked before each run, with the same arg: true refuses it as if there were no room
      * (ERR_LIMIT). May be NULL. */
     bool (*refuses)(const struct engine_item *items, size_t count, void *arg);
+    bool sees;           /* reads pictures, which it cannot run */
+    uint64_t picture_ns; /* to decode one */
+    /* Called before one is decoded, with the same arg, on any thread. May be NULL. */
+    void (*on_picture)(void *arg);
     /* Called before each export, with the same arg, on the engine's thread. May be NULL. */
     void (*on_export)(void *arg);
 

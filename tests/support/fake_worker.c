@@ -25,6 +25,7 @@ static void encode(const struct engine_fake_options *fake, char *path, size_t si
     plain.clock = NULL;
     plain.on_piece = NULL;
     plain.refuses = NULL;
+    plain.on_picture = NULL;
     plain.arg = NULL;
     plain.fault_run = plain.fault_export = plain.fault_import = NULL;
     for (size_t i = 0; i < sizeof(plain); i++)
