@@ -485,7 +485,7 @@ static void put_gauges(struct admin *admin, struct api *api)
     size_t active = api->calls.count;
     lock_leave(&api->lock);
     metric_put(admin->metrics, STATS_ACTIVE, 0, (double)active);
-    metric_put(admin->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));
+    metric_put(admin->metrics, STATS_QUEUED, 0, (double)turns_count(api->queue));
 }
 
 /* Sum over all models, including unloaded ones: a counter never decreases. */

@@ -27,8 +27,6 @@ enum {
     PATH_SHOWN_MAX = 100, /* of an unknown endpoint, in its error */
     WORKERS_DEFAULT = 2,
     QUEUE_DEFAULT = 256,
-    SLOW_QUEUE = 8,
-    LARGE_QUEUE = 64,
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
@@ -310,10 +308,7 @@ static void enqueue(const struct loop_request *req, struct http_request *request
     }
     struct call *call = call_create(api, req->endpoint, request, req->reply, &req->auth);
     memcpy(call->request_id, req->request_id, RESPOND_ID_BYTES);
-    struct queue *queue = call_queue(call);
-    bool full = queue == api->queue &&
-                queue_length(queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
-    if (full || !queue_try_push(queue, call))
+    if (!call_enqueue(call))
         call_refuse(call);
 }
 
@@ -442,42 +437,10 @@ enum err api_reload_keys(struct api *api, struct errinfo *info)
 
 static void work(void *arg)
 {
-    struct call *call;
+    struct list_node *node;
 
-    while ((call = queue_pop(arg, UINT64_MAX)))
-        call_run(call);
-}
-
-size_t api_next_large(struct call *const *waiting, size_t count, const char *last)
-{
-    assert(count > 0);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(waiting[i]->who, last) != 0)
-            return i;
-    return 0;
-}
-
-/* One thread: texts that take seconds never occupy all workers. */
-static void work_on_large(void *arg)
-{
-    struct api *api = arg;
-    struct call *waiting[LARGE_QUEUE], *call;
-    char last[AUTH_NAME_BYTES] = "";
-    size_t count = 0;
-
-    for (;;) {
-        while (count < LARGE_QUEUE &&
-               (call = count > 0 ? queue_try_pop(api->large) : queue_pop(api->large, UINT64_MAX)))
-            waiting[count++] = call;
-        if (count == 0)
-            return; /* closed, and nothing is left */
-        size_t next = api_next_large(waiting, count, last);
-        call = waiting[next];
-        count--;
-        memmove(&waiting[next], &waiting[next + 1], (count - next) * sizeof(struct call *));
-        snprintf(last, sizeof(last), "%s", call->who);
-        call_run(call);
-    }
+    while ((node = turns_pop(arg)))
+        call_run(CONTAINER_OF(node, struct call, waiting));
 }
 
 static void add_routes(struct api *api, const struct endpoint *endpoints, size_t count)
@@ -541,7 +504,7 @@ static enum err start_workers(struct api *api, struct errinfo *info)
         TRY(thread_start(&api->workers[i], "api", work, api->queue, info));
         api->workers_count++;
     }
-    TRY(thread_start(&api->large_worker, "api-large", work_on_large, api, info));
+    TRY(thread_start(&api->large_worker, "api-large", work, api->large, info));
     /* so that a disk read that takes minutes never delays rendering a request */
     return thread_start(&api->slow_worker, "api-slow", work, api->slow, info);
 }
@@ -560,17 +523,13 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     cond_init(&api->calls_gone);
     list_init(&api->calls);
     make_routes(api);
+    api->queue = turns_create("api");
+    api->slow = turns_create("api-slow");
+    api->large = turns_create("api-large");
     api->baselines = baseline_create(api->clock);
     api->abouts = endpoint_ollama_create_abouts();
     enum err err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread starts */
-    if (err == ERR_OK)
-        /* queue_max is the actual limit */
-        err = queue_create(&api->queue, "api", API_QUEUE_MAX, info);
-    if (err == ERR_OK)
-        err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
-    if (err == ERR_OK)
-        err = queue_create(&api->large, "api-large", LARGE_QUEUE, info);
     if (err == ERR_OK)
         err = call_ends_create(&api->ends, info);
     if (err == ERR_OK)
@@ -630,21 +589,18 @@ void api_destroy(struct api **out)
         return;
     atomic_store_explicit(&api->draining, true, memory_order_relaxed);
     cancel_all(api);
-    if (api->queue)
-        queue_close(api->queue);
-    if (api->slow)
-        queue_close(api->slow);
-    if (api->large)
-        queue_close(api->large);
+    turns_close(api->queue);
+    turns_close(api->slow);
+    turns_close(api->large);
     thread_join(&api->slow_worker);
     thread_join(&api->large_worker);
     for (uint32_t i = 0; i < api->workers_count; i++)
         thread_join(&api->workers[i]);
     (void)wait_for_calls(api, UINT64_MAX);
     call_ends_destroy(&api->ends);
-    queue_destroy(&api->queue);
-    queue_destroy(&api->slow);
-    queue_destroy(&api->large);
+    turns_destroy(&api->queue);
+    turns_destroy(&api->slow);
+    turns_destroy(&api->large);
     destroy_keys(api);
     shelf_destroy(&api->baselines);
     shelf_destroy(&api->abouts);

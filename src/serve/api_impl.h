@@ -8,7 +8,7 @@
 #include "serve/call.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "base/queue.h"
+#include "base/turns.h"
 #include "http/reply.h"
 #include "http/route.h"
 
@@ -71,12 +71,13 @@ struct api {
     atomic_bool draining;
     atomic_ullong next_gen;
 
-    struct queue *queue;
+    struct turns *queue;
     struct thread workers[API_WORKERS_MAX];
     uint32_t workers_count;
     atomic_uint queue_max; /* current limit; relaxed: orders nothing */
-    struct queue *slow;    /* calls of slow endpoints */
-    struct queue *large;   /* calls with large bodies, so that small ones never wait for them */
+    struct turns *slow;    /* calls of slow endpoints */
+    /* calls with large bodies or pictures, so that small ones never wait for them */
+    struct turns *large;
     struct thread slow_worker, large_worker;
     struct call_ends *ends;  /* ended generations go there */
     struct shelf *baselines; /* of comparisons (baseline.h) */
@@ -173,7 +174,3 @@ answer_fn endpoint_detokenize;
 answer_fn endpoint_apply_template;
 answer_fn endpoint_count_tokens;
 answer_fn endpoint_input_tokens;
-
-/* Which of the waiting large calls runs next: the oldest one of another tenant than the last, so
- * that one tenant's backlog never delays another one's call by more than one text. */
-size_t api_next_large(struct call *const *waiting, size_t count, const char *last);

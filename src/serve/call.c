@@ -29,6 +29,9 @@ enum {
     QUERY_VALUE_BYTES_MAX = 4096,
     RETRY_AFTER_S = 2,
     LARGE_BYTES = 1024 * 1024,
+    LARGE_PIXELS = 4 * 1024 * 1024, /* of all pictures: about 0.1 s */
+    LARGE_QUEUE = 64,
+    SLOW_QUEUE = 8,
 };
 
 /* ---- life ---- */
@@ -245,11 +248,18 @@ void call_check(struct call *call)
     lock_leave(&call->lock);
 }
 
-struct queue *call_queue(const struct call *call)
+bool call_enqueue(struct call *call)
 {
     struct api *api = call->api;
+    size_t limit = atomic_load_explicit(&api->queue_max, memory_order_relaxed);
 
-    return call->endpoint->slow ? api->slow : call->large ? api->large : api->queue;
+    if (call->endpoint->slow)
+        return turns_push(api->slow, &call->waiting, call->who, SLOW_QUEUE);
+    if (call->large)
+        return turns_push(api->large, &call->waiting, call->who, LARGE_QUEUE);
+    if (call->model) /* it was in the queue before, and is back from the pool */
+        limit = API_QUEUE_MAX;
+    return turns_push(api->queue, &call->waiting, call->who, limit);
 }
 
 enum err call_query(struct call *call, const char *name, struct str *value, struct api_error *error)
@@ -382,6 +392,17 @@ static bool begin(struct call *call, bool *parked)
     return answer == POOL_ANSWER_READY;
 }
 
+/* A small body may have large pictures, which is known once it is read. */
+static bool has_moved(struct call *call)
+{
+    if (call->large || call->endpoint->slow || call->request.pictures.pixels <= LARGE_PIXELS)
+        return false;
+    call->large = true;
+    if (!call_enqueue(call))
+        call_refuse(call);
+    return true;
+}
+
 void call_run(struct call *call)
 {
     bool parked = false;
@@ -389,6 +410,8 @@ void call_run(struct call *call)
     call_check(call);
     assert(call->choices_count == 0 && !call->answered);
     if (!is_cancelled(call) && begin(call, &parked)) {
+        if (has_moved(call))
+            return;
         if (call->endpoint->answer)
             answer(call);
         else

@@ -85,7 +85,9 @@ struct call {
     char agent[CALL_AGENT_BYTES]; /* the client's User-Agent, truncated */
     bool local;                   /* http_request_is_local */
     bool admin;                   /* the key may change the server */
-    bool large; /* has a large body: runs on a separate thread with others of its kind */
+    /* has a large body or large pictures: runs on a separate thread with others of its kind */
+    bool large;
+    struct list_node waiting;        /* in one of the api's queues */
     uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
     uint64_t store_wait_ns; /* what it may still wait to learn what a shared store has for it */
 
@@ -134,8 +136,9 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
  * has been loaded. The call may be freed on return. */
 void call_run(struct call *call);
 
-/* The queue of the thread or threads that run the call. */
-struct queue *call_queue(const struct call *call);
+/* Puts the call into the queue of the thread or threads that run it, whose it is from then on. False:
+ * the queue is full. */
+bool call_enqueue(struct call *call) NODISCARD;
 
 /* Refuses the call because the queue is full. The call is freed on return. */
 void call_refuse(struct call *call);

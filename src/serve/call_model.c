@@ -104,7 +104,7 @@ static void on_loaded(struct pool_wait *wait)
         fill_error(wait, &error);
         call_fail(call, &error);
         call_drop(call);
-    } else if (!queue_try_push(call_queue(call), call)) {
+    } else if (!call_enqueue(call)) {
         call_refuse(call);
     }
 }

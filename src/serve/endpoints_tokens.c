@@ -3,7 +3,7 @@
  * count_tokens, input_tokens.
  *
  * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds come in large
- * bodies, which have their own thread (call_queue).
+ * bodies, which have their own thread (call_enqueue).
  */
 #include "serve/api_impl.h"
 

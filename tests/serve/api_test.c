@@ -9,6 +9,7 @@
 #include "serve/api_impl.h"
 #include "base/mem.h"
 #include "support/api_kit.h"
+#include "support/pictures.h"
 #include "support/test.h"
 
 #define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
@@ -508,33 +509,113 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
     api_kit_close(&kit);
 }
 
-/* Large texts of one tenant do not hold up another tenant's. */
-static void test_large_calls_take_turns(void **state)
+/* ---- queues ---- */
+
+#define COUNT  "/v1/messages/count_tokens"
+#define FROM_A "Authorization: Bearer k1\r\n"
+#define FROM_B "Authorization: Bearer k2\r\n"
+
+enum { FLOOD = 8 };
+
+/* A request with a picture of 8 x 8 pixels, or of 12 million in a few KB. To be freed. */
+static char *picture_body(bool large)
 {
-    static const char *const who[] = {"a", "a", "a", "b", "c", "a"};
-    static const char *const order[] = {"a", "b", "a", "c", "a", "a"};
-    struct call *waiting[COUNT_OF(who)];
-    const char *last = "";
-    size_t count = COUNT_OF(who);
+    char *base64 = test_base64(large ? test_gif_plain(4000, 3000, 0) : test_png(8, 8, 1));
+    size_t size = strlen(base64) + 512;
+    char *body = mem_alloc(size);
 
-    (void)state;
-    for (size_t i = 0; i < count; i++) {
-        waiting[i] = mem_alloc(sizeof(*waiting[i]));
-        snprintf(waiting[i]->who, sizeof(waiting[i]->who), "%s", who[i]);
-    }
-    for (size_t i = 0; i < COUNT_OF(order); i++) {
-        size_t next = api_next_large(waiting, count, last);
-        struct call *call = waiting[next];
-
-        assert_string_equal(call->who, order[i]);
-        last = order[i];
-        count--;
-        memmove(&waiting[next], &waiting[next + 1], (count - next) * sizeof(struct call *));
-        mem_free(call);
-    }
+    snprintf(body, size,
+             "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"source\":"
+             "{\"type\":\"base64\",\"media_type\":\"image/gif\",\"data\":\"%s\"}}]}]}",
+             base64);
+    mem_free(base64);
+    return body;
 }
 
-TEST_SUITE(TEST(test_large_calls_take_turns), TEST(test_every_endpoint_needs_a_key_or_is_open),
+/* A server with one worker, and `FLOOD` such requests of tenant a. The first of them is being
+ * decoded, and waits at the gate. */
+static void open_flooded(struct api_kit *kit, unsigned queue, bool large,
+                         struct http_client clients[FLOOD])
+{
+    struct api_kit_options options = with_keys;
+    char *body = picture_body(large);
+
+    options.api.workers = 1;
+    options.api.queue = queue;
+    options.api.public_metrics = true;
+    options.fake.sees = true;
+    options.gate_closed = true;
+    api_kit_open(kit, &options);
+    for (size_t i = 0; i < FLOOD; i++) {
+        http_client_connect(&clients[i], kit->port);
+        http_client_request(&clients[i], "POST", COUNT, FROM_A, str_from(body));
+        if (i == 0)
+            api_kit_gate_wait(kit);
+    }
+    mem_free(body);
+}
+
+/* How many of the flood were answered with 200; the others with 429. */
+static unsigned end_flood(struct http_client clients[FLOOD])
+{
+    struct http_answer answer;
+    unsigned good = 0;
+
+    for (size_t i = 0; i < FLOOD; i++) {
+        assert_true(http_client_answer(&clients[i], false, &answer, NULL));
+        if (answer.status != 200 && answer.status != 429)
+            fail_msg("%d: %s", answer.status, buf_str(&answer.body));
+        good += answer.status == 200;
+        http_answer_fini(&answer);
+        http_client_close(&clients[i]);
+    }
+    return good;
+}
+
+/* They are decoded elsewhere: the only worker is free. */
+static void test_large_pictures_hold_up_nobody(void **state)
+{
+    struct http_client clients[FLOOD];
+    struct api_kit kit;
+
+    (void)state;
+    open_flooded(&kit, 0, true, clients);
+    assert_int_equal(status_of(&kit, "POST", "/tokenize", FROM_B, "{\"content\":\"Hi\"}"), 200);
+    api_kit_gate_open(&kit);
+    assert_int_equal(end_flood(clients), FLOOD);
+    api_kit_close(&kit);
+}
+
+/* Here the worker is taken, and the queue full. Another tenant has its share of it, half. */
+static void test_a_full_queue_keeps_out_its_own_tenant(void **state)
+{
+    static const int expected[] = {200, 200, 429};
+    struct http_client clients[FLOOD], others[COUNT_OF(expected)];
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    open_flooded(&kit, 4, false, clients);
+    api_kit_wait_metric(&kit, "hearth_api_calls_queued", 4);
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        http_client_connect(&others[i], kit.port);
+        http_client_request(&others[i], "POST", "/tokenize", FROM_B, STR("{\"content\":\"Hi\"}"));
+        api_kit_wait_metric(&kit, "hearth_api_calls_queued", 4 + MIN((double)i + 1, 2));
+    }
+    api_kit_gate_open(&kit);
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        assert_true(http_client_answer(&others[i], false, &answer, NULL));
+        assert_int_equal(answer.status, expected[i]);
+        http_answer_fini(&answer);
+        http_client_close(&others[i]);
+    }
+    assert_int_equal(end_flood(clients), 1 + 4);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_large_pictures_hold_up_nobody),
+           TEST(test_a_full_queue_keeps_out_its_own_tenant),
+           TEST(test_every_endpoint_needs_a_key_or_is_open),
            TEST(test_i100_numbers_of_others_are_not_shown), TEST(test_metrics_want_an_admin_key),
            TEST(test_request_ids_do_not_count), TEST(test_401_in_the_words_of_each_dialect),
            TEST(test_401_is_the_same_with_and_without_a_body), TEST(test_i100_tenants_do_not_share),

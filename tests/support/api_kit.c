@@ -33,6 +33,11 @@ static void at_gate(struct engine *engine, void *arg)
     lock_leave(&gate->lock);
 }
 
+static void picture_at_gate(void *arg)
+{
+    at_gate(NULL, arg);
+}
+
 static void set_gate(struct api_kit *kit, bool closed)
 {
     lock_enter(&kit->gate.lock);
@@ -87,6 +92,7 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
     struct errinfo info = {0};
 
     fake.on_piece = at_gate;
+    fake.on_picture = picture_at_gate;
     fake.arg = &kit->gate;
     if (options->family)
         model.engine = test_engine(options->family, options->engine);

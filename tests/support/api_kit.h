@@ -3,7 +3,8 @@
  * free port of the loopback; and its clients.
  *
  * The fake engine computes at a gate: when it is closed, the engine's thread waits there, so that a
- * test can look at, cancel or disconnect a call in any phase without guessing times.
+ * test can look at, cancel or disconnect a call in any phase without guessing times. A worker that
+ * decodes a picture waits there as well.
  *
  * Threads: all functions belong to the test's thread.
  */
