@@ -558,6 +558,7 @@ static enum cli_exit open_http(struct server *server)
         .clock = server->cli->setup->clock,
         .bodies_room = bodies_room,
         .bodies_arg = server->memory,
+        .any_host = api_http_any_host,
         .check = api_http_check,
         .error_body = api_http_error,
     };

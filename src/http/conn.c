@@ -186,10 +186,13 @@ void http_conn_refuse(struct http_conn *conn)
 static enum http_problem check_request(struct http_conn *conn, struct http_request *request)
 {
     const struct http_shared *shared = conn->shared;
+    const struct http_options *options = &shared->options;
+    enum http_match match = http_route_find(shared->routes, shared->routes_count, request);
 
-    if (shared->check_host && !http_host_allowed(request->host, shared->options.allowed_hosts))
+    if (shared->check_host && !http_host_allowed(request->host, options->allowed_hosts) &&
+        (match != HTTP_MATCH_FOUND || options->any_host == NULL || !options->any_host(request)))
         return HTTP_PROBLEM_HOST;
-    switch (http_route_find(shared->routes, shared->routes_count, request)) {
+    switch (match) {
     case HTTP_MATCH_NO_PATH:
         return str_eq(request->path, STR("*")) ? HTTP_PROBLEM_NONE : HTTP_PROBLEM_NO_PATH;
     case HTTP_MATCH_NO_METHOD:

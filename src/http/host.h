@@ -4,7 +4,8 @@
  *
  * A page loaded from elsewhere can make its name resolve to 127.0.0.1 and then talk to us as "same
  * origin" (DNS rebinding). It cannot change the Host header, which carries its own name. So a
- * server on loopback answers only to names that mean loopback and to those in its options. Threads:
+ * server on loopback answers only to names that mean loopback and to those in its options.
+ * http_options.any_host makes exceptions (docs/decisions/024-which-hosts-are-answered.md). Threads:
  * any.
  */
 #pragma once

@@ -70,6 +70,10 @@ struct http_options {
     const struct clock *clock;      /* NULL = the system clock. Used for all deadlines */
     uint32_t tick_ms;               /* how often deadlines are checked; 0 = 100 */
 
+    /* Whether a request may have any Host, although the server is on loopback (host.h). Asked when its
+     * host name is not allowed and a route matches. On the loop thread; NULL = none may. */
+    bool (*any_host)(const struct http_request *request);
+
     /* Asked with the head of a request that has a body, before any of the body is read, on the loop
      * thread; request->route may be NULL (OPTIONS). Anything but HTTP_PROBLEM_NONE refuses the
      * request, and the connection closes after the answer. NULL = all bodies are received. */

@@ -100,9 +100,9 @@ static const struct endpoint api_endpoints[] = {
      .answer = endpoint_slot_action},
     {GET("/lora-adapters", "lora_adapters"), .now = endpoint_lora},
     {POST("/lora-adapters", "lora_adapters"), .admin = true, .now = endpoint_lora_change},
-    {GET("/health", "health"), .open = true, .now = endpoint_health},
-    {GET("/v1/health", "health"), .open = true, .now = endpoint_health},
-    {GET("/ready", "ready"), .open = true, .now = endpoint_ready},
+    {GET("/health", "health"), .open = true, .any_host = true, .now = endpoint_health},
+    {GET("/v1/health", "health"), .open = true, .any_host = true, .now = endpoint_health},
+    {GET("/ready", "ready"), .open = true, .any_host = true, .now = endpoint_ready},
     {GET("/version", "version"), .open = true, .show = endpoint_version},
     {OLLAMA(GET("/api/version", "ollama_version")), .open = true, .show = endpoint_ollama_version},
     {GET("/", "root"), .open = true, .now = endpoint_home},
@@ -254,6 +254,17 @@ static bool is_allowed(struct loop_request *req)
     if (problem != HTTP_PROBLEM_NONE)
         refuse(req, kind_of_key(problem), http_problem_sentence(problem));
     return problem == HTTP_PROBLEM_NONE;
+}
+
+bool api_http_any_host(const struct http_request *request)
+{
+    const struct api_route *route = request->route->arg;
+    struct auth_result auth;
+
+    if (route->endpoint->any_host)
+        return true;
+    (void)check_key(route->api, route->endpoint, request, &auth);
+    return auth.verdict == AUTH_OK && auth.who[0] != '\0'; /* a key, and not the lack of any */
 }
 
 enum http_problem api_http_check(const struct http_request *request)

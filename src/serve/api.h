@@ -112,6 +112,10 @@ enum err api_reload_keys(struct api *api, struct errinfo *info) NODISCARD;
 /* For http_server_start. Valid for the lifetime of the api. */
 const struct http_route *api_routes(const struct api *api, size_t *count);
 
+/* For http_options.any_host: health checks, which show nothing, and requests with a valid key, which a
+ * page of another site does not have. */
+bool api_http_any_host(const struct http_request *request);
+
 /* For http_options.check: a client without a key must not fill memory with a body. */
 enum http_problem api_http_check(const struct http_request *request);
 

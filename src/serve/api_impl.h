@@ -41,6 +41,7 @@ struct endpoint {
     const char *name;              /* for the log and the metrics; several paths may share one */
     const struct dialect *dialect; /* for errors and answers; NULL: OpenAI's errors */
     bool open;                     /* without a key */
+    bool any_host;                 /* answers to any host name; must show nothing */
     bool admin;                    /* affects or reveals all tenants: needs an admin key */
     bool metrics;                  /* needs no key if the options say so */
     bool plain;                    /* its work needs no model */

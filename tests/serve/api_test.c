@@ -141,6 +141,59 @@ static void test_401_is_the_same_with_and_without_a_body(void **state)
     api_kit_close(&kit);
 }
 
+/* Host names that a server on loopback answers to. A page of another site reaches it by its own name
+ * (DNS rebinding), and browsers then send neither Origin nor Sec-Fetch-*: only what such a page cannot
+ * have, or has no use for, opens the door. The first rows are what HAProxy and nginx send. */
+static void test_which_hosts_are_answered(void **state)
+{
+#define NGINX "Host: hearth\r\nConnection: close\r\n"
+    static const struct {
+        const char *request;
+        int open, keyed; /* status of a server without and with keys */
+    } cases[] = {
+        {"GET /ready HTTP/1.0\r\n\r\n", 200, 200},
+        {"OPTIONS / HTTP/1.0\r\n\r\n", 403, 403},
+        {"GET /ready HTTP/1.0\r\n" NGINX "\r\n", 200, 200},
+        {"GET /v1/models HTTP/1.0\r\n" NGINX "x-api-key: k1\r\n\r\n", 403, 200},
+        {"GET /v1/models HTTP/1.0\r\n" NGINX "Authorization: Bearer k2\r\n\r\n", 403, 200},
+        {"POST /tokenize HTTP/1.0\r\n" NGINX "x-api-key: k1\r\nContent-Length: 15\r\n\r\n"
+         "{\"content\":\"a\"}",
+         403, 200},
+        {"GET /v1/models HTTP/1.0\r\n" NGINX "x-api-key: wrong\r\n\r\n", 403, 403},
+        {"GET /v1/models HTTP/1.0\r\n" NGINX "\r\n", 403, 403},
+        {"POST /admin/cache/clear HTTP/1.0\r\n" NGINX "x-api-key: k1\r\n\r\n", 403, 403},
+        {"GET /v1/models HTTP/1.0\r\n\r\n", 403, 403},
+        {"GET /health HTTP/1.1\r\nHost: evil.example:4327\r\n\r\n", 200, 200},
+        {"GET /v1/health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 200, 200},
+        {"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, 403},
+        {"GET /ui HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, 403},
+        {"GET /version HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, 403},
+        {"POST /tokenize HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 15\r\n\r\n", 403, 403},
+        {"OPTIONS /v1/models HTTP/1.1\r\nHost: evil.example\r\nx-api-key: k1\r\n\r\n", 403, 403},
+        {"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, 401},
+    };
+    struct api_kit kit;
+
+    (void)state;
+    for (int keyed = 0; keyed < 2; keyed++) {
+        api_kit_open(&kit, keyed ? &with_keys : &(struct api_kit_options){0});
+        for (size_t i = 0; i < COUNT_OF(cases); i++) {
+            struct http_client client;
+            struct http_answer answer;
+
+            http_client_connect(&client, kit.port);
+            http_client_send_text(&client, cases[i].request);
+            assert_true(http_client_answer(&client, false, &answer, NULL));
+            if (answer.status != (keyed ? cases[i].keyed : cases[i].open))
+                fail_msg("row %zu, %s keys: %d", i, keyed ? "with" : "without", answer.status);
+            http_answer_fini(&answer);
+            http_client_close(&client);
+        }
+        api_kit_close(&kit);
+    }
+#undef NGINX
+}
+
 /* I100: tenants share nothing of the cache; the same tenant does. */
 static void test_i100_tenants_do_not_share(void **state)
 {
@@ -618,9 +671,10 @@ TEST_SUITE(TEST(test_large_pictures_hold_up_nobody),
            TEST(test_every_endpoint_needs_a_key_or_is_open),
            TEST(test_i100_numbers_of_others_are_not_shown), TEST(test_metrics_want_an_admin_key),
            TEST(test_request_ids_do_not_count), TEST(test_401_in_the_words_of_each_dialect),
-           TEST(test_401_is_the_same_with_and_without_a_body), TEST(test_i100_tenants_do_not_share),
-           TEST(test_i100_more_salts_than_spaces), TEST(test_loading),
-           TEST(test_pages_must_say_json), TEST(test_compressed_bodies_are_refused),
-           TEST(test_what_http_refuses_is_json_too), TEST(test_request_ids_differ),
-           TEST(test_bad_options), TEST(test_every_allocation_of_create_may_fail),
+           TEST(test_401_is_the_same_with_and_without_a_body), TEST(test_which_hosts_are_answered),
+           TEST(test_i100_tenants_do_not_share), TEST(test_i100_more_salts_than_spaces),
+           TEST(test_loading), TEST(test_pages_must_say_json),
+           TEST(test_compressed_bodies_are_refused), TEST(test_what_http_refuses_is_json_too),
+           TEST(test_request_ids_differ), TEST(test_bad_options),
+           TEST(test_every_allocation_of_create_may_fail),
            TEST(test_every_allocation_of_a_call_may_fail))

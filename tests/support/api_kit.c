@@ -144,8 +144,11 @@ static void open_pool(struct api_kit *kit)
 
 static void open_server(struct api_kit *kit, const struct http_limits *limits)
 {
-    struct http_options options = {
-        .check = api_http_check, .error_body = api_http_error, .tick_ms = 5, .limits = *limits};
+    struct http_options options = {.any_host = api_http_any_host,
+                                   .check = api_http_check,
+                                   .error_body = api_http_error,
+                                   .tick_ms = 5,
+                                   .limits = *limits};
     const struct http_route *routes;
     struct errinfo info = {0};
     size_t count;
