@@ -387,6 +387,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_space_open": (c_int, [c_void_p, POINTER(_Model), c_char_p, c_uint64, POINTER(c_void_p)]),
     "hearth_space_close": (None, [POINTER(c_void_p)]),
     "hearth_space_set_speed": (None, [c_void_p, c_double, c_double]),
+    "hearth_space_set_depth": (None, [c_void_p, c_double]),
     "hearth_lookup": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(_LookupOptions), POINTER(c_void_p)]),
     "hearth_plan_info": (POINTER(_PlanInfo), [c_void_p]),
     "hearth_plan_fetch": (c_int, [c_void_p, c_size_t, c_uint32, POINTER(c_void_p)]),
@@ -643,6 +644,9 @@ class Space(_Handle):
 
     def set_speed(self, prefill_tokens_per_s: float, import_bytes_per_s: float) -> None:
         _lib.hearth_space_set_speed(self._open, prefill_tokens_per_s, import_bytes_per_s)
+
+    def set_depth(self, seconds_per_token_before: float) -> None:
+        _lib.hearth_space_set_depth(self._open, seconds_per_token_before)
 
     def lookup(self, tokens: Tokens, peek: bool = False, request: int = 0) -> "Plan":
         """Always gives a plan; one with boundary 0 is a cold start. Events and log lines name the request."""

@@ -84,7 +84,7 @@ function makeRecent(request) {
         h('td', { class: 'number', 'data-label': 'Prompt', 'data-value': String(request.prompt_tokens) }, format.exact(request.prompt_tokens)),
         cell('From', bar(request.tokens, Math.max(request.prompt_tokens, 1))),
         h('td', { class: 'why', 'data-label': 'Why' }, ...whyOf(request)),
-        h('td', { class: 'number', 'data-label': 'First token', title: request.compute_s > request.ttft_s ? `about ${format.duration(request.compute_s)} without the cache` : '' }, request.ttft_s > 0 ? format.duration(request.ttft_s) : '–'),
+        h('td', { class: 'number', 'data-label': 'First token', title: request.compute_s > request.ttft_s && request.tokens.computed < request.prompt_tokens ? `about ${format.duration(request.compute_s)} without the cache` : '' }, request.ttft_s > 0 ? format.duration(request.ttft_s) : '–'),
         answerOf(request),
         h('td', { class: 'number', 'data-label': 'Took' }, format.duration(request.seconds)),
         cell('Ended', endOf(request.status)));

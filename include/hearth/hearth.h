@@ -316,6 +316,10 @@ HEARTH_API void hearth_space_close(struct hearth_space **space);
 HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
                                        double import_bytes_per_s);
 
+/* A token costs more the further back it looks: each token before it adds so many seconds. The speed
+ * above is then that of the first tokens. 0 = all cost the same. */
+HEARTH_API void hearth_space_set_depth(struct hearth_space *space, double seconds_per_token_before);
+
 /* ---- the restore contract: to which token counts a state can go back ---- */
 
 /* What is retained of one layer's state, or of layers that are alike.

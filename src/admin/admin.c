@@ -244,6 +244,7 @@ static void add_times(struct tally *tally, void *arg)
     tally->prefilled = stats.prefill_tokens;
     tally->decode_ns = stats.decode_ns;
     tally->restore_ns = stats.restore_ns;
+    tally->reused_ns = stats.reused_ns;
 }
 
 /* Publishes /admin/events. Readers get events a moment later; without readers it runs less

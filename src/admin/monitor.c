@@ -85,10 +85,7 @@ double tally_efficiency(const struct tally *sum)
 
 double tally_saved_s(const struct tally *sum)
 {
-    double token_ns = sum->prefilled > 0 ? (double)sum->prefill_ns / (double)sum->prefilled : 0;
-    double saved_ns = (double)tally_reused(sum) * token_ns - (double)sum->restore_ns;
-
-    return saved_ns > 0 ? saved_ns / (double)NS_PER_S : 0;
+    return (double)(sum->reused_ns - MIN(sum->restore_ns, sum->reused_ns)) / (double)NS_PER_S;
 }
 
 void tally_write(struct json *json, const struct tally *sum)
@@ -167,8 +164,12 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
         sum->field = le_get_u64(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES);
     TALLY_TABLE(X)
 #undef X
-    if (count <= TALLY_prefilled) /* a file of a version that did not count them */
+    /* a file of a version that did not count them */
+    if (count <= TALLY_prefilled)
         sum->prefilled = sum->computed;
+    if (count <= TALLY_reused_ns && sum->prefilled > 0)
+        sum->reused_ns = (uint64_t)((double)tally_reused(sum) * (double)sum->prefill_ns /
+                                    (double)sum->prefilled);
     return ERR_OK;
 }
 

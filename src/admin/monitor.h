@@ -48,11 +48,13 @@ struct monitor;
     X(twice)           \
     X(prefilled)       \
     X(drafted)         \
-    X(accepted)
+    X(accepted)        \
+    X(reused_ns)
 
 /* Requests, prompt tokens by source, tokens generated, time; tokens computed twice, and tokens that
- * prefill_ns was spent on; draft tokens, and those that became part of an answer. Sums only, so that runs can be added;
- * ratios are computed on demand. */
+ * prefill_ns was spent on; draft tokens, and those that became part of an answer; what computing
+ * the reused tokens would have taken (estimated). Sums only, so that runs can be added; ratios are
+ * computed on demand. */
 struct tally {
 #define X(field) uint64_t field;
     TALLY_TABLE(X)
@@ -74,8 +76,7 @@ struct tally tally_of(const struct gen_usage *usage);
 /* Prompt tokens that were not computed, and their share of all; 0 when there were none. */
 uint64_t tally_reused(const struct tally *sum);
 double tally_efficiency(const struct tally *sum);
-/* Estimated time to compute them at the measured speed, minus the time of restoring them; never
- * below 0. Longer prompts are slower per token. */
+/* reused_ns, minus the time of restoring them; never below 0. */
 double tally_saved_s(const struct tally *sum);
 
 /* Writes the fields into an open object, as in /admin/stats. */

@@ -82,6 +82,7 @@ struct hearth_space {
     struct hash256 key;
     char tenant[CACHE_TENANT_BYTES];
     struct hearth_model model;
+    double depth_s; /* what each token before one adds to its prefill_tokens_per_s */
     uint32_t opens; /* the content outlives the last close */
     struct index *index;
     /* objects in the index, oldest first, and the position marks of readers: see contents.c */

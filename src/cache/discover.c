@@ -264,10 +264,10 @@ static uint32_t missing_of(struct hearth_space *space, const int32_t *tokens, ui
         return 0;
     lock_enter(&cache->lock);
     double *latency_s = &cache->tiers[HEARTH_TIER_REMOTE].latency_s;
-    double speed = space->model.prefill_tokens_per_s;
     uint32_t missing = count - 1 - probe.boundary;
     bool known = probe.reason == HEARTH_REASON_CHEAPER; /* than reading what is known of it */
-    bool slow = speed > 0 && missing / speed < 2 * *latency_s;
+    double compute_s = space_compute_s(space, probe.boundary, count - 1);
+    bool slow = compute_s > 0 && compute_s < 2 * *latency_s;
     if (slow && missing >= MISSING_MIN)
         *latency_s *= LATENCY_DOUBT;
     lock_leave(&cache->lock);

@@ -327,9 +327,7 @@ static void estimate(struct hearth_plan *plan, const struct weight *weight)
                 policy_fetch_seconds(weight->bytes[level], space->cache->tiers[level].bytes_per_s,
                                      MAX(space->cache->tiers[level].latency_s, LATENCY_S),
                                      space->model.import_bytes_per_s);
-    plan->info.compute_s = space->model.prefill_tokens_per_s > 0
-                               ? plan->info.boundary / space->model.prefill_tokens_per_s
-                               : 0;
+    plan->info.compute_s = space_compute_s(space, 0, plan->info.boundary);
 }
 
 static bool too_slow(const struct hearth_plan *plan)

@@ -22,6 +22,8 @@ struct log;
 bool space_sliceable(const struct hearth_space *space);
 bool space_has_rows(const struct hearth_space *space);
 bool space_needs_snapshot(const struct hearth_space *space);
+/* What computing the tokens [from, to) takes; 0 = not known. Under the lock. */
+double space_compute_s(const struct hearth_space *space, uint32_t from, uint32_t to);
 
 /* The space with this key, opened or dormant; NULL when there is none. */
 struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256 *key)

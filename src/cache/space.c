@@ -283,6 +283,21 @@ void hearth_space_close(struct hearth_space **out)
     *out = NULL;
 }
 
+void hearth_space_set_depth(struct hearth_space *space, double seconds_per_token_before)
+{
+    lock_enter(&space->cache->lock);
+    space->depth_s = seconds_per_token_before;
+    lock_leave(&space->cache->lock);
+}
+
+double space_compute_s(const struct hearth_space *space, uint32_t from, uint32_t to)
+{
+    double tokens = (double)to - from, speed = space->model.prefill_tokens_per_s;
+
+    lock_assert_held(&space->cache->lock);
+    return speed > 0 ? tokens / speed + tokens * (from + tokens / 2) * space->depth_s : 0;
+}
+
 void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
                             double import_bytes_per_s)
 {

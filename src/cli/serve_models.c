@@ -26,6 +26,7 @@
 #include "models/pool.h"
 #include "models/resolve.h"
 #include "models/model.h"
+#include "sched/cost_file.h"
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, CHECK_MS = 5000 };
 
@@ -489,6 +490,8 @@ static enum err load(const struct pool_spec *spec, bool warm,
         engine_close(&filled.engine);
         return err;
     }
+    filled.sched.cost_dir = engine.state_dir;
+    filled.sched.cost_key = cost_file_key(engine_facts(filled.engine), &engine);
     TRY(model_open(out, &filled, info));
     if (warm && options->warm &&
         models->count > 1) /* a single model is tested when it is loaded, and its clients wait */

@@ -40,10 +40,6 @@ void engine_close(struct engine **engine)
         return;
     struct engine *old = *engine;
     struct pieces *pieces = old->pieces;
-    if (old->measured_per_s > 0)
-        fingerprint_note_speed(old->state_dir, &old->facts.fingerprint, old->measured_per_s,
-                               old->log);
-    mem_free(old->state_dir);
     pieces_destroy(&pieces);
     seqs_fini(&old->seqs);
     old->ops->close(old);
@@ -86,11 +82,6 @@ struct host_memory_stats engine_host_memory(const struct engine *engine)
 {
     return engine->ops->host_memory != NULL ? engine->ops->host_memory(engine)
                                             : host_memory_stats();
-}
-
-void engine_note_speed(struct engine *engine, double tokens_per_s)
-{
-    engine->measured_per_s = tokens_per_s;
 }
 
 uint64_t engine_device_free(struct engine *engine)

@@ -151,7 +151,6 @@ struct engine_facts {
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */
     uint32_t tokens_per_s;
-    double prefill_per_s; /* that of prefills in an earlier process; 0 = not known */
     /* size of a rows image of n tokens: fixed + n * per_token */
     uint64_t rows_bytes_fixed, rows_bytes_per_token;
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
@@ -192,8 +191,6 @@ uint64_t engine_memory(struct engine *engine);
 struct host_memory_stats engine_host_memory(const struct engine *engine);
 /* Free bytes of facts.device_total now, as drivers say; 0 = unknown. On the engine's thread. */
 uint64_t engine_device_free(struct engine *engine);
-/* The speed of prefills as measured so far: remembered for the next process. */
-void engine_note_speed(struct engine *engine, double tokens_per_s);
 /* Replaces a dead process with one that has the same model, options and facts. No sequence may be
  * live. ERR_ENGINE: it failed, was cancelled as a load, or the model is another one now; the engine
  * is still dead, and this may be tried again. */

@@ -99,8 +99,6 @@ struct engine {
     uint32_t whole_from[SEQS_SLOTS_MAX];
     bool rolled[SEQS_SLOTS_MAX]; /* a recurrent state was rolled back, and nothing was run since */
     struct lora_set lora;        /* of the next run */
-    double measured_per_s;       /* the speed of prefills; 0 = not measured */
-    char *state_dir;             /* where it is remembered; NULL = nowhere */
     struct log *log;             /* may be NULL */
     const struct engine *vocab;  /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */

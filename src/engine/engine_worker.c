@@ -612,8 +612,6 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     *own = *worker_options;
     worker->base.ops = &worker_ops;
     worker->base.log = options->log;
-    if (options->state_dir != NULL && !options->no_cache)
-        worker->base.state_dir = mem_strdup(options->state_dir);
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
     worker->link.memory = own->memory != NULL ? own->memory : worker->own_memory;

@@ -50,8 +50,3 @@ struct hash256 fingerprint_make(const struct fingerprint *parts);
  * from a release that did not remember fingerprints. `dir` may be NULL. */
 void fingerprint_remember(const char *dir, const struct hash256 *weights,
                           const struct hash256 *fingerprint, bool loaded_before, struct log *log);
-
-/* The speed of prefills that an earlier process measured; 0 = not known. `dir` may be NULL. */
-double fingerprint_speed(const char *dir, const struct hash256 *fingerprint);
-void fingerprint_note_speed(const char *dir, const struct hash256 *fingerprint, double tokens_per_s,
-                            struct log *log);

@@ -421,9 +421,6 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
         return;
     fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
                          options->log);
-    llama->base.facts.prefill_per_s = fingerprint_speed(options->state_dir, fingerprint);
-    llama->base.state_dir = mem_strdup(options->state_dir);
-    llama->base.log = options->log;
 }
 
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */

@@ -162,17 +162,6 @@ static void field_float(struct wire *wire, float *value)
         wire->bad = true;
 }
 
-static void field_double(struct wire *wire, double *value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, value, sizeof(bits));
-    field_u64(wire, &bits);
-    memcpy(value, &bits, sizeof(bits));
-    if (!isfinite(*value))
-        wire->bad = true;
-}
-
 static void read_text(struct wire *wire, const char **text, size_t len)
 {
     const unsigned char *at = next(wire, len + 1);
@@ -469,7 +458,6 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     field_u64(wire, &facts->device_bytes);
     field_u64(wire, &facts->device_total);
     field_u32(wire, &facts->tokens_per_s, UINT32_MAX);
-    field_double(wire, &facts->prefill_per_s);
 }
 
 /* The rest of it belongs to the vocabulary, which the parent has itself. */

@@ -28,7 +28,7 @@ enum {
      * the library plan its memory again: 11 ms of processor time in a model of 28 layers, a tenth
      * of a decode step on a CPU (so 1 % of the time here), but as much as a step of a fast GPU */
     LORA_TURNS = 8,
-    DECODE_SMALL = 8, /* one decoded token in this many does not change the speed of a prefill */
+    DECODE_SMALL = 8, /* with more than one decoded token in so many, a run is no prefill */
     BURST_FIRST = 2,  /* runs without outputs whose own time says nothing */
 };
 
@@ -504,7 +504,7 @@ static bool has_outputs(const struct sched *sched)
 /* A device computes on after a run without outputs, so that its time is that of the runs before it,
  * and the next run with outputs waits for all of them. So the first of them count together with
  * that one; after that a run takes as long as the one before. False: this run says nothing. */
-static bool is_sample(struct sched *sched, uint64_t *tokens, uint64_t *ns)
+static bool is_sample(struct sched *sched, struct cost_work *work, uint64_t *tokens, uint64_t *ns)
 {
     struct burst *burst = &sched->burst;
 
@@ -515,13 +515,25 @@ static bool is_sample(struct sched *sched, uint64_t *tokens, uint64_t *ns)
             return true;
         burst->tokens += *tokens;
         burst->ns += *ns;
+        cost_join(&burst->work, work);
         return false;
     }
     bool whole = burst->runs <= BURST_FIRST;
     *tokens += burst->tokens;
     *ns += burst->ns;
+    cost_join(work, &burst->work);
     *burst = (struct burst){0};
     return whole;
+}
+
+/* Of the batch, before its tokens are counted as done. */
+static struct cost_work work_of(const struct sched *sched)
+{
+    struct cost_work work = {.count = {[COST_RUN] = 1}};
+
+    for (size_t i = 0; i < sched->batch_count; i++)
+        cost_add(&work, sched->batch[i]->done, sched->items[i].count, sched->items[i].logits);
+    return work;
 }
 
 /* A step that decodes `decoding` of its tokens, `answers` of them no drafts, is divided between the
@@ -543,15 +555,16 @@ static void measure(struct sched *sched, uint64_t tokens, uint64_t decoding, uin
     sched->computed += tokens;
     if (sched->saw) /* an encoder ran as well */
         return;
-    if (!is_sample(sched, &tokens, &ns))
+    struct cost_work work = work_of(sched);
+    if (!is_sample(sched, &work, &tokens, &ns))
         return;
     device_learn(sched, tokens, ns);
     if (tokens == decoding)
         draft_costs_learn(&sched->draft_costs, (uint32_t)tokens, (uint32_t)(tokens - answers), ns);
     else
         draft_costs_pause(&sched->draft_costs);
-    if (tokens >= PIECE_MIN && tokens >= DECODE_SMALL * decoding)
-        sched_learn_speed(&sched->prefill_per_s, tokens, ns);
+    if (tokens >= DECODE_SMALL * decoding && !sched->vectors)
+        cost_learn(&sched->cost, &work, sched->facts->chunk, ns);
 }
 
 /* Without this, each token of an answer would take as long as a chunk of a prompt, and more answers

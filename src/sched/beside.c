@@ -46,9 +46,8 @@ uint64_t beside_bytes(const struct job *job, enum hearth_tier tier)
 bool beside_pays(const struct job *job)
 {
     const struct sched *sched = job->sched;
-    double speed =
-        sched->prefill_per_s > 0 ? sched->prefill_per_s : PROBE_FACTOR * sched->facts->tokens_per_s;
-    double read_s = 0;
+    uint32_t at = restore_done(job), chunk = sched->facts->chunk;
+    double chunk_s = cost_ns(&sched->cost, at, at + chunk) / (double)NS_PER_S, read_s = 0;
     uint64_t bytes = 0;
 
     for (int tier = HEARTH_TIER_SSD; tier < HEARTH_TIER_COUNT; tier++) {
@@ -57,14 +56,15 @@ bool beside_pays(const struct job *job)
         bytes += part;
         read_s += (double)part / (rate > 0 ? rate : read_guess[tier]);
     }
+    if (chunk_s == 0 && sched->facts->tokens_per_s > 0)
+        chunk_s = chunk / (double)PROBE_FACTOR / sched->facts->tokens_per_s;
     if (bytes == 0 || job->runs_count > 0 || !sched->cuttable || sched->whole ||
-        sched->options.exact || speed <= 0)
+        sched->options.exact || chunk_s <= 0)
         return false;
-    bool pays = read_s > CHUNKS_MIN * sched->facts->chunk / speed;
+    bool pays = read_s > CHUNKS_MIN * chunk_s;
     log_text(sched->options.log, LOG_LEVEL_DEBUG, "restore",
              "%llu reading %llu bytes takes about %.3f s, a chunk %.3f s: %s",
-             (unsigned long long)job->id, (unsigned long long)bytes, read_s,
-             sched->facts->chunk / speed,
+             (unsigned long long)job->id, (unsigned long long)bytes, read_s, chunk_s,
              pays ? "compute the front meanwhile" : "wait for the bytes");
     return pays;
 }

@@ -188,18 +188,21 @@ static double share_used(const struct sched *sched)
 }
 
 /* The same for state that is lost. */
-static double until_computed(const struct sched *sched)
+static double until_computed(const struct sched *sched, const struct resident *resident)
 {
-    return tokens_worth(sched, share_used(sched) * sched_compute_ns(sched, 1));
+    double token_ns = cost_ns(&sched->cost, 0, resident->count) / (double)resident->count;
+
+    return tokens_worth(sched, share_used(sched) * token_ns);
 }
 
 /* Less if state is seldom used again. Before the first restore, exports tell its price. At most what
  * computing it again is worth. */
-static double until_restored(const struct sched *sched)
+static double until_restored(const struct sched *sched, const struct resident *resident)
 {
     double share = MIN(again_factor(&sched->again), 1), speed = restore_speed(sched);
     double token_ns = speed > 0 ? NS_PER_S * (double)sched->facts->rows_bytes_per_token / speed : 0;
-    double restored = tokens_worth(sched, share * token_ns), computed = until_computed(sched);
+    double restored = tokens_worth(sched, share * token_ns),
+           computed = until_computed(sched, resident);
 
     return computed > 0 ? MIN(restored, computed) : restored;
 }
@@ -276,7 +279,7 @@ static enum store_price price_beside(const struct sched *sched, const struct res
 {
     double beside_ns = line_slope(&sched->cells_cost) * (double)cells * (double)work;
     double store_ns = resident->unsaved != NULL ? retain_cost_ns(resident->unsaved) : 0;
-    double lost_ns = share_used(sched) * sched_compute_ns(sched, resident->count);
+    double lost_ns = share_used(sched) * cost_ns(&sched->cost, 0, resident->count);
 
     return store_ns > 0 && beside_ns > 2 * store_ns && lost_ns > store_ns ? STORE_CERTAIN
                                                                           : STORE_UNFORCED;
@@ -287,7 +290,7 @@ static enum store_price price_beside(const struct sched *sched, const struct res
 static bool costs_more_than_computing(const struct sched *sched, const struct resident *resident,
                                       uint64_t work)
 {
-    double patience = until_computed(sched);
+    double patience = until_computed(sched, resident);
 
     return patience > 0 && (double)(sched->computed - resident->since + work) > patience;
 }
@@ -300,7 +303,7 @@ static bool should_leave(const struct job *job, uint32_t have, struct resident *
     const struct sched *sched = job->sched;
     uint64_t work = job->count - have + MIN(job->room - job->count, SCHED_RESERVE);
     uint32_t cells = resident->count - length;
-    double patience = until_restored(sched);
+    double patience = until_restored(sched, resident);
     bool costs = patience > 0 ? (double)(sched->computed - resident->since + work) > patience
                               : seems_too_much(resident, cells, work);
     bool awaited = costs && is_awaited(sched, job, resident), may = costs && !awaited;
@@ -541,19 +544,16 @@ static double until_stored(const struct sched *sched, const struct resident *res
 {
     double ns = resident->unsaved != NULL ? retain_cost_ns(resident->unsaved) : 0;
 
-    return MIN(tokens_worth(sched, ns / (double)resident->count), until_computed(sched));
+    return MIN(tokens_worth(sched, ns / (double)resident->count), until_computed(sched, resident));
 }
 
 bool device_tidy(struct sched *sched)
 {
-    double patience = until_restored(sched);
-
-    if (patience <= 0)
-        return false;
     LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
+        double patience = until_restored(sched, resident);
         double beside = (double)(sched->computed - resident->since);
-        if (beside <= patience || beside <= patience + until_stored(sched, resident) ||
-            is_awaited(sched, NULL, resident))
+        if (patience <= 0 || beside <= patience ||
+            beside <= patience + until_stored(sched, resident) || is_awaited(sched, NULL, resident))
             continue;
         if (resident->unsaved != NULL && save_piece(resident, STORE_EVICTED))
             return true;

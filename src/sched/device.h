@@ -36,6 +36,7 @@ enum {
 struct burst {
     uint32_t runs;
     uint64_t tokens, ns; /* of the first ones */
+    struct cost_work work;
 };
 
 /* A finished sequence that stays on the device. */

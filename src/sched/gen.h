@@ -74,8 +74,7 @@ struct gen_usage {
     /* position of the first token not found; = prompt when all were found */
     uint32_t first_difference;
     uint64_t stored_bytes; /* bytes stored in the cache so far */
-    /* what computing the reused tokens would take, at the speed measured last; 0 = not known */
-    double compute_s;
+    double compute_s; /* what the prompt would take without the cache (cost.h); 0 = not known */
 };
 
 /* Prompt tokens that were not computed. */

@@ -137,7 +137,7 @@ static void set_deadline(struct job *job)
     while (first < info->objects_count && info->objects[first].tier == HEARTH_TIER_RAM)
         first++;
     uint32_t here = first < info->objects_count ? info->objects[first].begin : info->boundary;
-    double ms = sched_compute_ns(job->sched, info->boundary - here) / (double)NS_PER_MS;
+    double ms = cost_ns(&job->sched->cost, here, info->boundary) / (double)NS_PER_MS;
     uint64_t patience = ms > 0 && ms < PATIENCE_MAX_MS ? (uint64_t)ms : PATIENCE_MAX_MS;
 
     job->restore.deadline_ns =
@@ -270,6 +270,17 @@ static double expected_import_speed(const struct sched *sched)
     return speed > 0 ? speed : import_guess;
 }
 
+/* To the cache, which compares fetching with computing. */
+static void tell_speeds(const struct job *job)
+{
+    const struct sched *sched = job->sched;
+    double token_ns = sched->cost.ns[COST_TOKEN], depth_ns = sched->cost.ns[COST_DEPTH];
+
+    hearth_space_set_speed(job->space, token_ns > 0 ? NS_PER_S / token_ns : 0,
+                           expected_import_speed(sched));
+    hearth_space_set_depth(job->space, depth_ns / (double)NS_PER_S);
+}
+
 /* A plan was not worth it. If that happens often and it nearly was, one is tried again: the speed
  * may be better than when it was measured. */
 static void doubt_import_speed(struct sched *sched, const struct hearth_plan_info *plan)
@@ -293,8 +304,7 @@ void restore_lookup(struct job *job)
         job->usage.reason = HEARTH_REASON_DISABLED;
     if (job->space == NULL || job->gen->cache.no_read)
         return;
-    hearth_space_set_speed(job->space, job->sched->prefill_per_s,
-                           expected_import_speed(job->sched));
+    tell_speeds(job);
     if (hearth_lookup(job->space, job->tokens, job->count, &options, &job->restore.plan) !=
         HEARTH_OK)
         return;

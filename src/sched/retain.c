@@ -213,21 +213,22 @@ static void store(struct job *job, uint32_t length, bool snapshot)
     job->keep.stored = length;
 }
 
-/* Whether a store of that many tokens is worth `ns`. State that is often used again is worth more
+/* Whether a store that takes `ns` is worth it, if computing takes compute_ns. State that is often used again is worth more
  * when it would be lost; state that seldom is, is worth less everywhere. */
-static bool pays(struct sched *sched, double ns, uint32_t tokens, enum store_price price)
+static bool pays(struct sched *sched, double ns, double compute_ns, enum store_price price)
 {
     double factor = again_factor(&sched->again);
     double worth = price == STORE_EVICTED ? factor : price == STORE_UNFORCED ? MIN(factor, 1) : 1;
 
-    return store_cost_pays(&sched->store_cost, ns, worth * sched_compute_ns(sched, tokens), price);
+    return store_cost_pays(&sched->store_cost, ns, worth * compute_ns, price);
 }
 
 static bool rows_pay(struct job *job, uint32_t begin, uint32_t end, enum store_price price)
 {
     struct store_piece piece = piece_of(job, true, begin, end);
 
-    return pays(job->sched, store_cost_ns(&job->sched->store_cost, &piece), end - begin, price);
+    return pays(job->sched, store_cost_ns(&job->sched->store_cost, &piece),
+                cost_ns(&job->sched->cost, begin, end), price);
 }
 
 double retain_cost_ns(struct job *job)
@@ -255,7 +256,7 @@ static bool snapshot_pays(struct job *job, enum store_price price)
         struct store_piece rows = piece_of(job, true, begin, end);
         ns += store_cost_ns(&sched->store_cost, &rows);
     }
-    return pays(sched, ns, end - begin, price);
+    return pays(sched, ns, cost_ns(&sched->cost, begin, end), price);
 }
 
 static bool next_pays(struct job *job, enum store_price price)

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/progress.h"
+#include "sched/cost_file.h"
 #include "sched/sched_impl.h"
 
 enum { QUEUE_DEFAULT = 256, SPARSE_DEFAULT = 8192, TOKEN_TEXT_BYTES_MAX = 1 << 20 };
@@ -44,11 +45,6 @@ void sched_count(struct sched *sched, uint64_t *counter, uint64_t amount)
     lock_enter(&sched->lock);
     *counter += amount;
     lock_leave(&sched->lock);
-}
-
-double sched_compute_ns(const struct sched *sched, uint32_t tokens)
-{
-    return sched->prefill_per_s > 0 ? tokens * (double)NS_PER_S / sched->prefill_per_s : 0;
 }
 
 bool job_cancelled(const struct job *job)
@@ -410,6 +406,7 @@ static void publish(struct sched *sched)
             };
     }
     sched->views_count = count;
+    sched->cost_published = sched->cost;
     sched->stats.active = sched->active;
     sched->stats.queued = atomic_load_explicit(&sched->waiting, memory_order_relaxed);
     sched->stats.idle = (uint32_t)sched->residents.count;
@@ -449,9 +446,25 @@ static uint64_t sleep_ns(struct sched *sched)
     return wait_ns;
 }
 
+static void save_cost(struct sched *sched)
+{
+    struct errinfo info = {0};
+
+    if (sched->options.cost_dir == NULL)
+        return;
+    sched->cost_saved = sched->cost.samples;
+    if (cost_file_write(sched->options.cost_dir, &sched->options.cost_key, &sched->cost, &info) !=
+        ERR_OK)
+        LOG_WARN(sched->options.log, "sched", "what computing takes is not remembered",
+                 LOG_STR("reason", info.text));
+}
+
 /* Sleeps: nothing can be computed now. */
 static void rest(struct sched *sched)
 {
+    /* Seldom: each time twice as much is known. A process that is killed loses little. */
+    if (sched->jobs.count == 0 && sched->cost.samples > 2 * (uint64_t)sched->cost_saved)
+        save_cost(sched);
     void *item = queue_pop(sched->inbox, sleep_ns(sched));
 
     if (item != NULL)
@@ -582,7 +595,10 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
         return err_set(info, ERR_NOMEM, "no memory for a scheduler");
     *sched = (struct sched){.options = *options, .engine = options->engine};
     sched->facts = engine_facts(options->engine);
-    sched->prefill_per_s = sched->facts->prefill_per_s;
+    if (options->cost_dir != NULL &&
+        !cost_file_read(options->cost_dir, &options->cost_key, &sched->cost))
+        sched->cost = (struct cost){.samples = 0};
+    sched->cost_saved = sched->cost.samples;
     sched->cuttable = !kind_set_needs_snapshot(sched->facts->kinds) &&
                       sched->facts->slicing == ENGINE_SLICING_ROWS;
     /* less than the context when each sequence has its own cells */
@@ -618,7 +634,8 @@ void sched_destroy(struct sched **sched)
     atomic_store_explicit(&(*sched)->stopping, true, memory_order_relaxed);
     queue_close((*sched)->inbox);
     thread_join(&(*sched)->thread);
-    engine_note_speed((*sched)->engine, (*sched)->prefill_per_s);
+    if ((*sched)->cost.samples != (*sched)->cost_saved)
+        save_cost(*sched);
     free_sched(*sched);
     *sched = NULL;
 }
@@ -694,6 +711,14 @@ void sched_get_stats(struct sched *sched, struct sched_stats *stats)
     lock_enter(&sched->lock);
     *stats = sched->stats;
     lock_leave(&sched->lock);
+}
+
+struct cost sched_get_cost(struct sched *sched)
+{
+    lock_enter(&sched->lock);
+    struct cost cost = sched->cost_published;
+    lock_leave(&sched->lock);
+    return cost;
 }
 
 bool sched_alive(const struct sched *sched, uint64_t within_ns)

@@ -19,7 +19,9 @@
 #include "base/attr.h"
 #include "base/drill.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/metric.h"
+#include "sched/cost.h"
 #include "sched/gen.h"
 
 struct clock;
@@ -48,6 +50,10 @@ struct sched_options {
     bool park;                     /* finished sequences stay on the device as the first tier */
     uint32_t linger_ms;            /* idle time before the state of ended jobs is stored; 0 = 100 */
     struct memory *memory;         /* the ceiling, shared with others; borrowed; NULL = none */
+    /* the folder that remembers what computing takes, and for which model and settings
+     * (cost_file.h); borrowed; NULL = none */
+    const char *cost_dir;
+    struct hash256 cost_key;
     struct clock *clock;
     struct log *log;            /* may be NULL */
     bool progress;              /* show a progress bar for long prefills */
@@ -198,6 +204,8 @@ struct sched_view {
       "Time spent on decoding; a step with both is divided by tokens.")                            \
     X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time spent on imports.")         \
     X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time spent on exports.")             \
+    X(reused_ns, SECONDS, "hearth_sched_reused_seconds_total",                                     \
+      "Time that computing the reused prompt tokens would have taken (estimated).")                \
     X(queued, GAUGE, "hearth_sched_queued", "Generations in the queue.")                           \
     X(active, GAUGE, "hearth_sched_active", "Generations running.")                                \
     X(idle, GAUGE, "hearth_sched_idle", "Sequences parked on the device.")                         \
@@ -232,5 +240,7 @@ struct sched_stats {
 /* Adds the statistics of another scheduler; gauges only with `now`. */
 void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now);
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);
+/* What computing takes, as learned up to the last turn. */
+struct cost sched_get_cost(struct sched *sched);
 /* Copies at most max views, oldest first; returns the total. */
 size_t sched_views(struct sched *sched, struct sched_view *views, size_t max);

@@ -13,6 +13,7 @@
  *      drafter.c     a second model that guesses
  *      ladder.c      what to do when the engine has no room for a batch
  *      save_later.c  storing the state of ended jobs once the engine has time
+ *      cost.c        what computing costs; cost_file.c remembers it
  *      store_cost.c  what storing costs, compared with computing
  *      again.c       how often the state of ended jobs is used again
  *      revive.c      restarting an engine whose process died
@@ -175,11 +176,12 @@ struct sched {
     uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
-    uint64_t served_time; /* fair.c: virtual time, the reference for accounts */
-    uint32_t active;
-    uint64_t epoch; /* grows whenever cells may have become free */
+    uint64_t served_time;        /* fair.c: virtual time, the reference for accounts */
+    uint32_t active, cost_saved; /* cost.samples in the file */
+    uint64_t epoch;              /* grows whenever cells may have become free */
     /* measured, smoothed; 0 = not yet. `read`: of each slow tier */
-    double prefill_per_s, import_bytes_per_s, read_bytes_per_s[HEARTH_TIER_COUNT];
+    double import_bytes_per_s, read_bytes_per_s[HEARTH_TIER_COUNT];
+    struct cost cost;
     struct engine_item *items;
     struct job **batch; /* of items[i] */
     size_t batch_count, batch_cap;
@@ -198,6 +200,7 @@ struct sched {
     struct list asks GUARDED_BY(lock); /* ask.c */
     bool nudged GUARDED_BY(lock);      /* the scheduler itself is in its inbox */
     struct sched_stats stats GUARDED_BY(lock);
+    struct cost cost_published GUARDED_BY(lock);
     struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
     size_t views_count GUARDED_BY(lock);
     size_t jobs_left GUARDED_BY(lock);     /* submitted and not freed yet */
@@ -209,8 +212,6 @@ uint64_t sched_now_ns(const struct sched *sched);
 void sched_learn_speed(double *speed, uint64_t amount, uint64_t ns);
 /* Adds to a counter of sched->stats. */
 void sched_count(struct sched *sched, uint64_t *counter, uint64_t amount);
-/* What computing that many tokens takes; 0 = not known. */
-double sched_compute_ns(const struct sched *sched, uint32_t tokens);
 /* Vectors need the rows of all tokens, which are not part of the state: no prefix is reused. */
 bool sched_embeds_all(const struct sched *sched);
 bool job_cancelled(const struct job *job);

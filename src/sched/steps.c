@@ -414,12 +414,16 @@ static void count_again(struct job *job, uint32_t tokens)
 void job_announce(struct job *job)
 {
     struct gen_usage *usage = &job->usage;
+    struct sched *sched = job->sched;
 
     if (job->started)
         return;
     usage->computed = usage->prompt - gen_usage_reused(usage);
     usage->twice += count_twice(usage);
-    usage->compute_s = sched_compute_ns(job->sched, gen_usage_reused(usage)) / (double)NS_PER_S;
+    double reused_ns = cost_ns(&sched->cost, 0, gen_usage_reused(usage));
+    double prompt_ns = cost_prompt_ns(&sched->cost, usage->prompt, sched->facts->chunk);
+    usage->compute_s = prompt_ns / (double)NS_PER_S;
+    sched_count(sched, &sched->stats.reused_ns, (uint64_t)reused_ns);
     job->times.restored = sched_now_ns(job->sched);
     job->started = true;
     if (job->gen->sink.started != NULL)

@@ -351,6 +351,23 @@ void props_key_memory(struct json *json, struct memory *memory)
     json_close(json, '}');
 }
 
+/* Clients can tell how long a prompt will take (cost_prompt_ns). */
+static void write_cost(struct json *json, const struct model *model)
+{
+    static const char *const names[COST_PARTS] = {"run_ns", "output_ns", "token_ns", "depth_ns"};
+    struct cost cost = sched_get_cost(model_sched(model));
+
+    if (!cost_known(&cost)) {
+        json_key_null(json, "prefill_cost");
+        return;
+    }
+    json_key_open(json, "prefill_cost", '{');
+    json_key_uint(json, "chunk", model_facts(model)->chunk);
+    for (int i = 0; i < COST_PARTS; i++)
+        json_key_float(json, names[i], cost.ns[i]);
+    json_close(json, '}');
+}
+
 static void write_model_props(struct json *json, const struct api *api, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -360,6 +377,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     write_sampling(json, &api->sample);
     json_close(json, '}');
     json_key_uint(json, "total_slots", facts->sequences);
+    write_cost(json, model);
     json_key_text(json, "model_description", facts->description);
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     if (model_cache(model) != MODEL_CACHE_ON)

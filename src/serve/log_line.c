@@ -71,7 +71,7 @@ static void write_speed(const struct gen_usage *usage, const struct answer_timin
     if (ttft_s > 0)
         buf_appendf(out, " | ttft %s",
                     units_format_duration((uint64_t)(ttft_s * (double)NS_PER_S), text));
-    if (ttft_s > 0 && usage->compute_s > ttft_s)
+    if (ttft_s > 0 && usage->compute_s > ttft_s && gen_usage_reused(usage) > 0)
         buf_appendf(out, " (about %s without the cache)",
                     units_format_duration((uint64_t)(usage->compute_s * (double)NS_PER_S), text));
     if (timings->predicted_per_s > 0)

@@ -1,6 +1,13 @@
 /* stats_test.c: the numbers of /admin/stats and /admin/history are those that clients were told. */
 #include "serve/api_impl.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "cache/cache.h"
 #include "support/api_kit.h"
 #include "support/test.h"
@@ -67,6 +74,52 @@ static void test_i99_sums_are_what_clients_were_told(void **state)
     yyjson_doc_free(doc);
     yyjson_doc_free(answer);
     api_kit_close(&kit);
+}
+
+/* A request has one figure of what it would take without the cache, wherever it is shown. */
+static void test_one_figure_without_the_cache(void **state)
+{
+    static char body[4096], log_text[16384];
+    struct log_options log = {.level = LOG_LEVEL_INFO, .clock = clock_real()};
+    struct api_kit_options options = {
+        .ram_bytes = 4 << 20,
+        .fake = {.clock = clock_real(), .prefill_ns = NS_PER_MS, .chunk = 64}};
+    char shown[64], time[UNITS_TEXT_BYTES];
+    struct api_kit kit;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    log.fd = ends[1];
+    options.api.log = log_create(&log);
+    api_kit_open(&kit, &options);
+    snprintf(body, sizeof(body),
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"%0300d\"}],\"max_tokens\":2}", 7);
+    yyjson_doc_free(api_kit_post(&kit, CHAT, body, 200));
+    yyjson_doc *answer = api_kit_post(&kit, CHAT, body, 200);
+    double compute_s = yyjson_get_num(yyjson_doc_ptr_get(answer, "/x_cache/compute_s"));
+    double prompt = (double)json_number_at(answer, "/usage/prompt_tokens");
+    assert_true(compute_s > prompt * 0.0009 && compute_s < prompt * 0.01);
+    yyjson_doc *recent = api_kit_get(&kit, "/admin/requests", 200);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(recent, "/recent/0/compute_s")) == compute_s);
+    yyjson_doc *stats = api_kit_get(&kit, "/admin/stats", 200);
+    double saved_s = yyjson_get_num(yyjson_doc_ptr_get(stats, "/session/saved_s"));
+    assert_true(saved_s > 0.8 * compute_s && saved_s <= compute_s);
+    double reused_s = api_kit_metric(&kit, "hearth_sched_reused_seconds_total");
+    assert_true(saved_s <= reused_s + 0.001 && reused_s <= compute_s);
+    api_kit_close(&kit);
+    log_destroy(&options.api.log);
+    close(ends[1]);
+    ssize_t got = read(ends[0], log_text, sizeof(log_text) - 1);
+    log_text[MAX(got, 0)] = '\0';
+    close(ends[0]);
+    snprintf(shown, sizeof(shown), "(about %s without the cache)",
+             units_format_duration((uint64_t)(compute_s * (double)NS_PER_S), time));
+    if (strstr(log_text, shown) == NULL)
+        fail_msg("no '%s' in: %s", shown, log_text);
+    yyjson_doc_free(stats);
+    yyjson_doc_free(recent);
+    yyjson_doc_free(answer);
 }
 
 /* Without a cache, and before there is a model: zeros, and no failure. */
@@ -142,4 +195,4 @@ static void test_a_third_tier_is_shown(void **state)
 }
 
 TEST_SUITE(TEST(test_i99_sums_are_what_clients_were_told), TEST(test_nothing_yet),
-           TEST(test_a_third_tier_is_shown))
+           TEST(test_one_figure_without_the_cache), TEST(test_a_third_tier_is_shown))

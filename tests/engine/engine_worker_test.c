@@ -782,28 +782,6 @@ static void test_no_vector_is_an_error(void **state)
     engine_close(&engine);
 }
 
-/* Plans of the next process need the speed of prefills. */
-static void test_the_speed_is_remembered(void **state)
-{
-    struct engine_options options = {
-        .path = test_model("qwen3"), .context = 512, .threads = 1, .state_dir = test_dir()};
-    struct engine_worker_options worker = {.program = program()};
-    struct engine *engine;
-
-    (void)state;
-    assert_ok(engine_worker_load(&engine, &options, &worker, NULL));
-    assert_true(engine_facts(engine)->prefill_per_s == 0);
-    engine_note_speed(engine, 1234.5);
-    engine_close(&engine);
-    assert_ok(engine_worker_load(&engine, &options, &worker, NULL));
-    assert_true(engine_facts(engine)->prefill_per_s == 1234.5);
-    engine_close(&engine);
-    options.no_cache = true; /* there is nothing to plan */
-    assert_ok(engine_worker_load(&engine, &options, &worker, NULL));
-    assert_true(engine_facts(engine)->prefill_per_s == 0);
-    engine_close(&engine);
-}
-
 /* In the process that is going to be killed: its child is idle, or inside a library that never
  * returns. */
 NORETURN static void be_parent(int out, bool hangs)
@@ -1093,9 +1071,8 @@ TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the
            TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_long_decode_is_not_a_hang),
            TEST(test_a_long_export_is_not_a_hang), TEST(test_a_hang_before_a_long_export),
            TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
-           TEST(test_the_speed_is_remembered), TEST(test_no_vector_is_an_error),
-           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
-           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
-           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child),
-           TEST(test_staging_is_bounded), TEST(test_no_memory_in_the_parent),
-           TEST(test_the_child_measures_its_devices))
+           TEST(test_no_vector_is_an_error), TEST(test_a_child_ends_with_its_parent),
+           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
+           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
+           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
+           TEST(test_no_memory_in_the_parent), TEST(test_the_child_measures_its_devices))

@@ -230,35 +230,6 @@ static void test_foreign_state_is_said_once(void **state)
     log_destroy(&log);
 }
 
-static void test_speeds_are_remembered(void **state)
-{
-    struct hash256 one = {{1}}, two = {{2}};
-    struct log *log = log_create(
-        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_WARN, .clock = clock_real()});
-    const char *dir = test_dir();
-
-    (void)state;
-    assert_true(fingerprint_speed(dir, &one) == 0);
-    fingerprint_note_speed(dir, &one, 1000, log);
-    fingerprint_note_speed(dir, &two, 2000, log);
-    fingerprint_note_speed(dir, &one, 1500, log);
-    assert_true(fingerprint_speed(dir, &one) == 1500);
-    assert_true(fingerprint_speed(dir, &two) == 2000);
-    fingerprint_note_speed(NULL, &one, 1, log);
-    assert_true(fingerprint_speed(NULL, &one) == 0);
-    fingerprint_note_speed(dir, &two, -1, log); /* damaged */
-    assert_true(fingerprint_speed(dir, &two) == 0);
-    for (unsigned i = 0; i < 600; i++) { /* more than it remembers */
-        struct hash256 many = {{9, (uint8_t)i, (uint8_t)(i >> 8)}};
-        fingerprint_note_speed(dir, &many, i + 1, log);
-    }
-    struct hash256 last = {{9, (uint8_t)599, (uint8_t)(599 >> 8)}};
-    assert_true(fingerprint_speed(dir, &last) == 600);
-    assert_true(fingerprint_speed(dir, &one) == 0);
-    assert_int_equal(warnings(log), 0);
-    log_destroy(&log);
-}
-
-TEST_SUITE(TEST(test_speeds_are_remembered), TEST(test_i97_every_part_counts),
-           TEST(test_bits_count_where_they_must), TEST(test_i97_the_processor_variant_counts),
+TEST_SUITE(TEST(test_i97_every_part_counts), TEST(test_bits_count_where_they_must),
+           TEST(test_i97_the_processor_variant_counts),
            TEST(test_context_changes_no_bit_and_threads_do), TEST(test_foreign_state_is_said_once))

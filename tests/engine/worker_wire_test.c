@@ -88,7 +88,6 @@ static struct worker_reply make_reply(void)
                             .fault = ENGINE_FAULT_LOGITS,
                             .exact = true,
                             .rows_bytes_per_token = 64,
-                            .prefill_per_s = 1234.5,
                             .bos = 999,
                             .eos = TOKEN_NONE,
                             .eot = 3,
@@ -205,7 +204,6 @@ static void test_replies_come_back(void **state)
     assert_true(reply.facts.facts.groups[1].kind == KIND_RECURRENT && reply.facts.facts.bos == 999);
     assert_true(hash256_eq(&reply.facts.facts.fingerprint, &from.facts.facts.fingerprint));
     assert_int_equal(reply.facts.cells, 4096);
-    assert_true(reply.facts.facts.prefill_per_s == 1234.5);
     assert_memory_equal(&reply.facts.facts.fim, &from.facts.facts.fim, sizeof(struct engine_fim));
     assert_memory_equal(&reply.facts.facts.lora, &from.facts.facts.lora,
                         sizeof(from.facts.facts.lora));
