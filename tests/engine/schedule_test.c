@@ -22,6 +22,28 @@ static void oracle(const struct schedule *schedule, bool *cuts)
             continue;
         cuts[mark] = true;
     }
+    for (size_t i = 0; i < schedule->runs_count; i++) {
+        const struct schedule_run *run = &schedule->runs[i];
+        cuts[run->begin] = cuts[run->end] = true;
+        for (uint32_t at = run->begin + 1; at < run->end; at++)
+            cuts[at] = false;
+    }
+}
+
+/* Pictures between texts, all before the last token; some follow each other at once. */
+static size_t random_runs(uint64_t *seed, struct schedule_run *runs, size_t max, uint32_t count)
+{
+    size_t used = 0;
+
+    for (uint32_t at = 0; used < max; used++) {
+        uint32_t begin = at + (uint32_t)test_random_below(seed, 40) / 2 * 2;
+        uint32_t end = begin + 1 + (uint32_t)test_random_below(seed, 60);
+        if (end >= count)
+            break;
+        runs[used] = (struct schedule_run){begin, end};
+        at = end;
+    }
+    return used;
 }
 
 /* Marks in ascending order, some of them twice, some beyond the end. */
@@ -79,11 +101,15 @@ static void test_equals_oracle(void **state)
 {
     uint64_t seed = test_seed();
     static uint32_t marks[200];
+    static struct schedule_run runs[50];
     static bool cuts[COUNT_MAX + 2];
 
     (void)state;
     for (int round = 0; round < 1500; round++) {
         struct schedule schedule = random_schedule(&seed, marks, COUNT_OF(marks));
+        schedule.runs = runs;
+        schedule.runs_count =
+            round % 2 == 0 ? random_runs(&seed, runs, COUNT_OF(runs), schedule.count) : 0;
         oracle(&schedule, cuts);
         check_against_oracle(&schedule, cuts);
     }

@@ -367,6 +367,12 @@ static void test_folds(void **state)
     seqs_truncate(&seqs, b, 20);
     assert_int_equal(seqs_position(&seqs, b, 24), 18);
     assert_int_equal(seqs_position(&seqs, a, 24), 16);
+    seqs_truncate(&seqs, b, 13); /* right after a picture: its fold stays */
+    assert_int_equal(seqs_position(&seqs, b, 13), 7);
+    seqs_append(&seqs, b, 1);
+    assert_int_equal(seqs_position(&seqs, b, 14), 8);
+    seqs_truncate(&seqs, b, 4); /* before it */
+    assert_int_equal(seqs_position(&seqs, b, 13), 13);
     seqs_unfold(&seqs, a, 4);
     assert_int_equal(seqs_position(&seqs, a, 24), 24);
     seqs_release(&seqs, b);
