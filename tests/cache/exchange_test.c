@@ -178,6 +178,40 @@ static void test_one_path_by_its_key(void **state)
     kit_close(&kit);
 }
 
+/* A prompt whose time to live is over is not written: the export asks the clock as well. */
+static void test_expired_prompts_are_not_exported(void **state)
+{
+    struct hearth_folder_options options = folder_options(ssd_kit_new_path());
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    struct hearth_block blocks[8];
+    int32_t tokens[2][TOKENS];
+    struct kit kit;
+    size_t i = 0;
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    struct clock *clock = clock_create_fake(1000 * NS_PER_S, 1000 * NS_PER_S);
+    kit.cache->clock = clock;
+    kit_tokens(tokens[0], TOKENS, 1);
+    kit_tokens(tokens[1], TOKENS, 2);
+    kit_store(&kit, tokens[0], TOKENS, NULL);
+    kit_store(&kit, tokens[1], TOKENS, NULL);
+    assert_int_equal(hearth_probe(kit.space, tokens[0], TOKENS, &probe, blocks, 8), HEARTH_OK);
+    /* the first object: its key is that of its last block */
+    while (i < 8 && hearth_expire(kit.cache, blocks[i].key, 10) != HEARTH_OK)
+        i++;
+    assert_true(i < 8);
+    clock_fake_advance(clock, 10 * NS_PER_S);
+    export_to(&kit, options.path);
+    kit_close(&kit);
+    clock_destroy_fake(&clock);
+    kit_open(&kit, RAM, FULL);
+    import_from(&kit, options.path);
+    assert_int_equal(kit_peek(&kit, tokens[0], TOKENS).boundary, 0);
+    assert_int_equal(kit_restore(&kit, tokens[1], TOKENS, NULL), TOKENS - 1);
+    kit_close(&kit);
+}
+
 /* ---- what is refused ---- */
 
 static bool damage_first(const struct tier_meta *meta, void *arg)
@@ -274,6 +308,61 @@ static void test_records_that_contradict_themselves_are_refused(void **state)
     struct hearth_moved in = import_from(&kit, path);
     assert_int_equal(in.objects, all);
     assert_int_equal(in.refused, 1);
+    kit_close(&kit);
+}
+
+static bool take_first(const struct tier_meta *meta, void *arg)
+{
+    struct tail *first = arg;
+
+    if (meta->begin != 0)
+        return true;
+    first->meta = *meta;
+    memcpy(first->tokens, meta->tokens, meta->tokens_count * sizeof(int32_t));
+    return false;
+}
+
+/* I101: a record with a right place and right tokens, under a key that is not theirs, proves nothing:
+ * it is refused, and leaves nothing in the tree. */
+static void test_i101_keys_belong_to_their_tokens(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options ssd = ssd_kit_options(path, UINT64_C(1) << 40);
+    struct tier_ssd_options other = ssd_kit_options(ssd_kit_new_path(), UINT64_C(1) << 40);
+    struct tier_answer answer;
+    int32_t tokens[TOKENS];
+    struct tail first;
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, TOKENS, 1);
+    kit_store(&kit, tokens, KIT_BLOCK, NULL);
+    export_to(&kit, path);
+    ssd.key = kit.cache->key;
+    kit_close(&kit);
+    struct tier *tier = ssd_kit_open(&ssd);
+    tier->ops->each(tier, take_first, &first);
+    tier_close(&tier);
+    first.meta.tokens = first.tokens;
+    char *bytes = mem_alloc(first.meta.bytes);
+    memset(bytes, 0, first.meta.bytes);
+    first.meta.key.bytes[0] ^= 1;
+    first.meta.digest = (struct hash128){{0}};
+    other.key = ssd.key;
+    tier = ssd_kit_open(&other);
+    tier_answer_init(&answer);
+    assert_true(tier->ops->put(tier, &first.meta, bytes, tier_answer_done, &answer));
+    assert_int_equal(tier_answer_wait(&answer), TIER_OK);
+    tier_answer_fini(&answer);
+    mem_free(bytes);
+    tier_close(&tier);
+    kit_open(&kit, RAM, FULL);
+    struct hearth_moved in = import_from(&kit, other.path);
+    assert_int_equal(in.objects + in.held, 0);
+    assert_int_equal(in.refused, 1);
+    assert_int_equal(kit_peek(&kit, tokens, TOKENS).boundary, 0);
+    assert_int_equal(kit_stats(&kit).objects, 0);
     kit_close(&kit);
 }
 
@@ -384,7 +473,8 @@ static void test_without_memory_objects_are_refused(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_there_and_back), TEST(test_imports_are_no_turns), TEST(test_from_disk_to_disk),
+TEST_SUITE(TEST(test_expired_prompts_are_not_exported), TEST(test_i101_keys_belong_to_their_tokens),
+           TEST(test_there_and_back), TEST(test_imports_are_no_turns), TEST(test_from_disk_to_disk),
            TEST(test_one_path_by_its_key),
            TEST(test_damaged_ones_and_what_is_behind_them_are_refused),
            TEST(test_records_that_contradict_themselves_are_refused),
