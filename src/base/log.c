@@ -115,12 +115,6 @@ static int decode(const char *at, const char *end, size_t *len)
     return code == CODE_REPLACEMENT && *len == 1 ? CODE_INVALID : (int)code;
 }
 
-/* Characters that a terminal or a viewer could take for a command or a line end. */
-static bool is_control(int code)
-{
-    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
-}
-
 /* Writes one character escaped for use between quotes; returns its length. */
 static size_t escape(enum log_format format, const char *at, size_t at_len, int code, char out[8])
 {
@@ -133,7 +127,7 @@ static size_t escape(enum log_format format, const char *at, size_t at_len, int 
         return (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD: JSON cannot express a byte */
     if (code == CODE_INVALID)
         return (size_t)snprintf(out, 8, "\\x%02x", (unsigned char)at[0]);
-    if (is_control(code))
+    if (utf8_is_control((uint32_t)code))
         return (size_t)snprintf(out, 8, "\\u%04x", (unsigned)code);
     memcpy(out, at, at_len);
     return at_len;
@@ -148,7 +142,8 @@ static bool needs_quotes(const char *text)
         return true;
     for (const char *at = text; at < end; at += len) {
         int code = decode(at, end, &len);
-        if (code == CODE_INVALID || is_control(code) || (code < 0x80 && strchr(" \"=\\", code)))
+        if (code == CODE_INVALID || utf8_is_control((uint32_t)code) ||
+            (code < 0x80 && strchr(" \"=\\", code)))
             return true;
     }
     return false;

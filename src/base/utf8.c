@@ -81,6 +81,32 @@ size_t utf8_encode(uint32_t code, char out[4])
     return len;
 }
 
+bool utf8_is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
+}
+
+size_t utf8_clean(char *text, size_t len, const char *keep)
+{
+    const char *at = text, *end = text + len;
+    char *to = text;
+
+    while (at < end) {
+        const char *from = at;
+        uint32_t code = utf8_next(&at, end);
+        bool stays = code != 0 && code < 0x80 && strchr(keep, (int)code) != NULL;
+        bool invalid = code == REPLACEMENT && at - from == 1;
+
+        if (!stays && (invalid || utf8_is_control(code))) {
+            *to++ = '?';
+            continue;
+        }
+        memmove(to, from, (size_t)(at - from));
+        to += at - from;
+    }
+    return (size_t)(to - text);
+}
+
 size_t utf8_whole(struct str text)
 {
     size_t lead = text.len;

@@ -10,7 +10,6 @@
 #include "cli/cli.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -23,6 +22,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/sysinfo.h"
+#include "base/utf8.h"
 #include "cli/config.h"
 
 /* LOG_BURST equal lines per second are enough to show that something repeats. */
@@ -33,12 +33,6 @@ enum {
     ERROR_BYTES_MAX = 4096
 };
 
-/* A character that may go to a terminal. */
-static char cleaned(char c)
-{
-    return iscntrl((unsigned char)c) && c != '\n' && c != '\t' ? '?' : c;
-}
-
 /* What it quotes may come from anywhere. One write, so that no line of the log comes between. */
 static void print_error(const struct cli *cli, const char *fmt, va_list args)
 {
@@ -48,8 +42,7 @@ static void print_error(const struct cli *cli, const char *fmt, va_list args)
     size_t len =
         (size_t)snprintf(text, sizeof(text), "hearth%s%s: ", command[0] ? " " : "", command);
     vsnprintf(text + len, sizeof(text) - len - 1, fmt, args);
-    for (len = 0; text[len] != '\0'; len++)
-        text[len] = cleaned(text[len]);
+    len = utf8_clean(text, strlen(text), "\n\t");
     text[len] = '\n';
     fwrite(text, 1, len + 1, cli->err);
 }
@@ -309,10 +302,10 @@ enum cli_exit cli_error(const struct cli *cli, const char *fmt, ...)
     return CLI_EXIT_FAILURE;
 }
 
-void cli_put_text(const struct cli *cli, const struct buf *text)
+void cli_put_text(const struct cli *cli, struct buf *text)
 {
-    for (size_t i = 0; i < text->len; i++)
-        fputc(cleaned(text->data[i]), cli->out);
+    if (text->len > 0)
+        fwrite(text->data, 1, utf8_clean(text->data, text->len, "\n\t"), cli->out);
 }
 
 struct progress *cli_progress(const struct cli *cli, const char *label, enum progress_unit unit)

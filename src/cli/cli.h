@@ -117,9 +117,9 @@ enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINT
 /* Reports the message of an error: a usage error for ERR_INVALID, else a failure. */
 enum cli_exit cli_fail(const struct cli *cli, enum err err, const struct errinfo *info);
 
-/* Writes text from a server to cli->out: control characters other than line ends and tabs become
- * '?', so that it cannot move the cursor. */
-void cli_put_text(const struct cli *cli, const struct buf *text);
+/* Writes text from elsewhere to cli->out, cleaned in place: control characters other than line ends
+ * and tabs become '?', so that it cannot move the cursor (utf8_clean). */
+void cli_put_text(const struct cli *cli, struct buf *text);
 
 /* Prints the text, or why it could not be written, and frees it. */
 enum cli_exit cli_print_text(const struct cli *cli, enum err err, struct buf *text);

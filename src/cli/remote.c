@@ -2,7 +2,6 @@
 #include "cli/remote.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "cli/serve.h"
 #include "cli/sheet.h"
 
@@ -356,7 +356,5 @@ void fields_print(const struct fields_table *table, yyjson_val *array, struct bu
 
 void fields_clean(char *text)
 {
-    for (; *text != '\0'; text++)
-        if (iscntrl((unsigned char)*text) && *text != '\n')
-            *text = '?';
+    text[utf8_clean(text, strlen(text), "\n")] = '\0';
 }

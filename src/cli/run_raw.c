@@ -93,7 +93,7 @@ static enum err prefill(struct answer *answer, struct errinfo *info)
 
 static void print_piece(struct answer *answer, struct buf *piece)
 {
-    fwrite(buf_str(piece), 1, piece->len, answer->cli->out);
+    cli_put_text(answer->cli, piece);
     fflush(answer->cli->out);
     buf_clear(piece);
 }

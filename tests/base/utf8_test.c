@@ -1,5 +1,6 @@
 #include "base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -55,6 +56,41 @@ static void test_counting(void **state)
     assert_false(utf8_is_ascii(STR("0123456789abcde\x80")));
 }
 
+/* Nothing that a terminal obeys is left, whatever the bytes are, and other characters stay. */
+static void test_clean_text_has_no_controls(void **state)
+{
+    static const struct {
+        const char *text, *clean;
+    } cases[] = {
+        {"", ""},
+        {"a\x1b[2J", "a?[2J"},
+        {"\xC2\x9B\xC2\x85\xC2\xA0\x7F", "??\xC2\xA0?"},
+        {"\x9B\xC2", "??"},
+        {"\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA", "??\xE2\x80\xAA"},
+        {"\n\t\r", "\n??"},
+        {"\xEF\xBF\xBD\xF0\x9F\x98\x80", "\xEF\xBF\xBD\xF0\x9F\x98\x80"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        text[utf8_clean(text, strlen(text), "\n")] = '\0';
+        assert_string_equal(text, cases[i].clean);
+    }
+    for (uint64_t seed = 1, n = 0; n < 20000; n++) {
+        char text[12];
+
+        for (size_t i = 0; i < sizeof(text); i++)
+            text[i] = (char)test_random_below(&seed, 256);
+        size_t len = utf8_clean(text, sizeof(text), "");
+        assert_true(len <= sizeof(text) && utf8_valid((struct str){text, len}));
+        for (const char *at = text; at < text + len;)
+            assert_false(utf8_is_control(utf8_next(&at, text + len)));
+    }
+}
+
 static void test_a_cut_text_ends_with_a_whole_character(void **state)
 {
     static const struct {
@@ -68,6 +104,6 @@ static void test_a_cut_text_ends_with_a_whole_character(void **state)
         assert_int_equal(utf8_whole(str_from(cases[i].text)), cases[i].whole);
 }
 
-TEST_SUITE(TEST(test_a_cut_text_ends_with_a_whole_character),
+TEST_SUITE(TEST(test_clean_text_has_no_controls), TEST(test_a_cut_text_ends_with_a_whole_character),
            TEST(test_every_code_point_there_and_back),
            TEST(test_damaged_text_is_one_character_a_byte), TEST(test_counting))

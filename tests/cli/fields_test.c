@@ -53,7 +53,8 @@ static void test_what_is_not_there(void **state)
 /* A name of a model must not move the cursor. */
 static void test_text_is_cleaned(void **state)
 {
-    char in_place[] = "a\x1b[2Jb\tc\nd\x7f";
+    char in_place[] = "a\x1b[2Jb\tc\nd\x7f\xC2\x9B"
+                      "2J\xC3\xA4\xE2\x80\xA8";
     struct buf buf;
     char *out = NULL;
     size_t len;
@@ -66,11 +67,16 @@ static void test_text_is_cleaned(void **state)
     buf_clear(&buf);
     buf_append_str(&buf, "all:\tcc\n"); /* an answer may be a Makefile */
     cli_put_text(&cli, &buf);
+    buf_clear(&buf);
+    cli_put_text(&cli, &buf);
+    buf_append_str(&buf, "\xC2\x9D"
+                         "52;c;eA==\xC2\x9C\x9B"); /* C1: OSC sets the clipboard */
+    cli_put_text(&cli, &buf);
     fclose(cli.out);
-    assert_int_equal(len, 19);
-    assert_memory_equal(out, "x?]0;y?\nz?!all:\tcc\n", 19);
+    assert_string_equal(out + 11, "all:\tcc\n?52;c;eA==??");
+    assert_memory_equal(out, "x?]0;y?\nz?!", 11);
     fields_clean(in_place);
-    assert_string_equal(in_place, "a?[2Jb?c\nd?");
+    assert_string_equal(in_place, "a?[2Jb?c\nd??2J\xC3\xA4?");
     free(out);
     buf_fini(&buf);
 }
