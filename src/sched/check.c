@@ -43,7 +43,7 @@ static void check_phase(const struct job *job)
 
     assert(runs || restores || phase == GEN_QUEUED || phase == GEN_DEFERRED);
     assert(job->active == (phase != GEN_QUEUED));
-    assert(job->admitted || !job->active);
+    assert(job->waiting == NULL || !job->active);
     assert((job->seq != SEQ_NONE) == runs);
     assert(runs || job->done == 0);
     assert(!runs || ((job->started || job->restore.beside) && job->resumed <= job->done &&
@@ -117,7 +117,7 @@ static void check_sums(struct sched *sched)
 
     LIST_FOREACH (struct job, job, &sched->jobs, link) {
         active += job->active;
-        waiting += !job->admitted;
+        waiting += job->waiting != NULL;
         claims += job->memory.claimed ? job->memory.claim : 0;
         records += job->memory.records;
     }

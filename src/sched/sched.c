@@ -282,15 +282,6 @@ static enum err check(const struct sched *sched, const struct gen *gen, struct e
     return gen->lora != NULL ? lora_set_check(&sched->facts->lora, gen->lora, info) : ERR_OK;
 }
 
-/* Relaxed throughout: the counter is only a limit and orders nothing. */
-static bool enter_queue(struct sched *sched)
-{
-    if (atomic_fetch_add_explicit(&sched->waiting, 1, memory_order_relaxed) < sched->options.queue)
-        return true;
-    atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
-    return false;
-}
-
 void job_free(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -317,7 +308,7 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
         return refuse(sched, ERR_CLOSED, info, closed);
     TRY(check(sched, gen, info));
     TRY(make_job(sched, gen, &job, info));
-    if (!enter_queue(sched)) {
+    if (!waiting_enter(job, gen->tenant)) {
         free_job(job);
         return refuse(sched, ERR_BUSY, info, "too many requests are waiting; try again later");
     }
@@ -327,7 +318,7 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
     lock_leave(&sched->lock);
     if (queue_try_push(sched->inbox, job))
         return ERR_OK;
-    atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    waiting_leave(job);
     job_free(job);
     return refuse(sched, ERR_CLOSED, info, closed);
 }
@@ -552,8 +543,10 @@ static enum err start(struct sched *sched, struct errinfo *info)
     sched->batch = mem_try_alloc_array(sched->batch_cap, sizeof(struct job *));
     if (sched->items == NULL || sched->batch == NULL)
         return err_set(info, ERR_NOMEM, "no memory for a scheduler");
-    /* One extra entry for a nudge (ask.c), so that it never displaces a request. */
-    TRY(queue_create(&sched->inbox, "inbox", (size_t)sched->options.queue + 1, info));
+    /* All that may wait: at most 1 + 1/2 + ... + 1/64 < 5 times the limit, or one of each tenant. And
+     * one extra entry for a nudge (ask.c), so that it never displaces a request. */
+    size_t most = (size_t)sched->options.queue * 5 + SCHED_TENANTS_MAX;
+    TRY(queue_create(&sched->inbox, "inbox", most + 1, info));
     return thread_start(&sched->thread, "engine", run, sched, info);
 }
 

@@ -35,7 +35,7 @@ struct sched_options {
     struct engine *engine; /* borrowed; from now on only the scheduler's thread uses it */
     const char *model;     /* name, for the log */
     uint32_t parallel;     /* concurrent generations; 0 = the engine's sequences */
-    uint32_t queue;        /* maximum queue length; 0 = 256 */
+    uint32_t queue;        /* maximum queue length, by the rule of base/turns.h; 0 = 256 */
     /* prefill tokens per turn while others decode; 0 = the engine's chunk */
     uint32_t prefill_beside;
     uint32_t sparse; /* snapshot interval on long prompts, in tokens; 0 = 8,192 */

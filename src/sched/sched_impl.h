@@ -56,6 +56,7 @@
 #include "sched/sched.h"
 #include "sched/store_cost.h"
 #include "output/detok.h"
+#include "sched/waiting.h"
 #include "sched/watchdog.h"
 
 enum {
@@ -94,10 +95,10 @@ struct job {
     struct gen *gen; /* NULL after sink.done */
     uint64_t id;
     struct tenant *tenant;
+    struct waiting *waiting;    /* NULL: it was admitted, if only once */
     struct hearth_space *space; /* NULL: cache off */
     enum gen_phase phase;
     bool active;   /* was admitted and counts as running */
-    bool admitted; /* has left the queue once: a preempted job does not count as waiting */
     bool started;  /* the sink was notified; `usage` and `times.restored` are set */
     bool isolated; /* other jobs must not find it */
 
@@ -154,7 +155,7 @@ struct sched {
     bool vectors;  /* batch.c: the batch is for vectors */
     struct queue *inbox;
     struct thread thread;
-    atomic_uint waiting; /* submitted, not admitted yet */
+    atomic_uint waiting; /* submitted, not admitted yet; changed under the lock */
     atomic_bool draining, stopping;
     atomic_ullong drill_first; /* of a drill: the first conversation, as a number */
     /* start of the current turn; 0: the thread is idle. Read by other threads to detect a hang */
@@ -198,7 +199,8 @@ struct sched {
     struct cond idle; /* no jobs left */
     struct cond answered;
     struct list asks GUARDED_BY(lock); /* ask.c */
-    bool nudged GUARDED_BY(lock);      /* the scheduler itself is in its inbox */
+    struct waiting waiting_of[SCHED_TENANTS_MAX] GUARDED_BY(lock);
+    bool nudged GUARDED_BY(lock); /* the scheduler itself is in its inbox */
     struct sched_stats stats GUARDED_BY(lock);
     struct cost cost_published GUARDED_BY(lock);
     struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
@@ -262,16 +264,12 @@ void ask_nudge(struct sched *sched);
 
 /* Stores the job's state, frees its cells and its place, and requeues it. */
 void job_put_back(struct job *job);
-
 /* Makes room for `count` tokens in all. False: no memory. */
 bool batch_grow_tokens(struct job *job, uint32_t count);
-
 /* Ends the progress bar of its prefill, if it has one. */
 void batch_end_bar(struct job *job, bool done);
-
 /* Runs a batch of the jobs that are ready; false when there were none. */
 bool batch_run(struct sched *sched);
-
 /* Preempts the youngest job: it frees its cells and restarts later, from the cache. False: fewer
  * than two are running. */
 bool batch_preempt(struct sched *sched);

@@ -135,8 +135,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
                                                 : GEN_FINISHED);
     count_end(job, end);
     batch_end_bar(job, false);
-    if (!job->admitted)
-        atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    waiting_leave(job);
     if (!broken)
         save_mark(job);
     notify_sink(job, end, err, broken && revive_explain(job, err, &died) ? &died : info);
@@ -183,9 +182,8 @@ static enum step step_queued(struct job *job)
 {
     if (!job->active)
         return STEP_PARKED;
-    if (!job->admitted) {
-        job->admitted = true;
-        atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
+    if (job->waiting != NULL) {
+        waiting_leave(job);
         job->times.admitted = sched_now_ns(job->sched);
         again_submitted(&job->sched->again, job->space, job->tokens, job->count);
         again_crowd(&job->sched->again,
