@@ -46,10 +46,12 @@ struct chat_span {
 
 /* What a template supports natively. */
 struct chat_caps {
-    bool system;           /* shows system messages */
-    bool system_late;      /* and those after the first user message, in place */
-    bool system_twice;     /* and a second one before it, as further on */
-    bool tools;            /* shows tools */
+    bool system;       /* shows system messages */
+    bool system_late;  /* and those after the first user message, in place */
+    bool system_twice; /* and a second one before it, as further on */
+    bool tools;        /* shows tools */
+    /* fails on tools without these members, which clients may leave out: they are written empty */
+    bool needs_description, needs_properties;
     bool calls;            /* shows tool_calls of assistants */
     bool calls_parallel;   /* more than one of them */
     bool tool_role;        /* shows tool messages */

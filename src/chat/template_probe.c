@@ -39,7 +39,8 @@ struct prober {
     struct chat_template *tmpl;
     struct arena arena;
     yyjson_doc *schema;          /* of the tool */
-    enum chat_thinking thinking; /* for the next question */
+    const struct tool *tool;     /* for the next question */
+    enum chat_thinking thinking; /* likewise */
     enum err err;                /* out of memory: the results mean nothing */
 };
 
@@ -55,12 +56,9 @@ static const struct message just_user[] = {USER};
 /* False if the template refuses it. The text is valid until the next call. */
 static bool ask(struct prober *p, struct trial trial, bool tools, struct chat_text *out)
 {
-    const struct tool tool = {.name = STR("needle_tool"),
-                              .description = STR("d"),
-                              .schema = yyjson_doc_get_root(p->schema)};
     struct chat_request request = {.messages = trial.messages,
                                    .messages_count = trial.count,
-                                   .tools = &tool,
+                                   .tools = p->tool,
                                    .tools_count = tools ? 1 : 0,
                                    .add_generation_prompt = true,
                                    .thinking = p->thinking};
@@ -163,6 +161,34 @@ static void probe_roles(struct prober *p, struct chat_caps *caps)
     caps->tools = shows(p, TRIAL(just_user), true, "needle_tool");
     caps->system_late = caps->system && shows_late_system(p);
     caps->system_twice = caps->system_late && shows_two_systems(p, caps->tools);
+}
+
+static bool shows_tool(struct prober *p, const struct tool *tool)
+{
+    const struct tool *usual = p->tool;
+
+    p->tool = tool;
+    bool good = shows(p, TRIAL(just_user), true, "needle_tool");
+    p->tool = usual;
+    return good;
+}
+
+/* Members of a tool that the template reads without looking whether they are there. */
+static void probe_tool_members(struct prober *p, struct chat_caps *caps)
+{
+    static const char empty[] = "{\"type\":\"object\"}";
+    yyjson_doc *doc =
+        yyjson_read_opts((char *)(uintptr_t)empty, sizeof(empty) - 1, 0, json_alc(), NULL);
+    struct tool tool = *p->tool;
+
+    if (doc == NULL)
+        p->err = ERR_NOMEM;
+    tool.description = STR_NONE;
+    caps->needs_description = caps->tools && !shows_tool(p, &tool);
+    tool = *p->tool;
+    tool.schema = yyjson_doc_get_root(doc);
+    caps->needs_properties = caps->tools && !shows_tool(p, &tool);
+    yyjson_doc_free(doc);
 }
 
 /* A hash of the text without white space, the only difference between two ways to write JSON. */
@@ -274,10 +300,15 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
                                 json_alc(), NULL);
     if (p.schema == NULL)
         return err_set(info, ERR_NOMEM, "no memory to try the chat template");
+    const struct tool tool = {.name = STR("needle_tool"),
+                              .description = STR("d"),
+                              .schema = yyjson_doc_get_root(p.schema)};
+    p.tool = &tool;
     arena_init(&p.arena, PROBE_ARENA_BYTES);
     probe_tools_style(&p);
     probe_content(&p, &tmpl->caps);
     probe_roles(&p, &tmpl->caps);
+    probe_tool_members(&p, &tmpl->caps);
     probe_calls(&p, &tmpl->caps);
     probe_thinking(&p, &tmpl->caps);
     /* Tools that we describe are called and answered in the format of our description. */

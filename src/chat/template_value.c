@@ -257,6 +257,19 @@ static enum err set_text(struct shaper *s, struct jinja_value dict, struct str k
     return set_member(s, dict, key, shaper_client_text(s, text));
 }
 
+/* The schema of a tool, with properties where the template needs them. */
+static enum err tool_parameters(struct shaper *s, const struct tool *tool, struct jinja_value *out)
+{
+    struct jinja_value properties;
+
+    TRY(shaper_convert(s, tool->schema, out));
+    if (!s->tmpl->caps.needs_properties || !yyjson_is_obj(tool->schema) ||
+        yyjson_obj_get(tool->schema, "properties") != NULL)
+        return ERR_OK;
+    TRY(shaper_dict(s, &properties));
+    return set_member(s, *out, STR("properties"), properties);
+}
+
 static enum err tool_value(struct shaper *s, const struct tool *tool, struct jinja_value *out)
 {
     struct jinja_value function, schema;
@@ -265,10 +278,11 @@ static enum err tool_value(struct shaper *s, const struct tool *tool, struct jin
     TRY(shaper_dict(s, &function));
     TRY(set_text(s, *out, STR("type"), STR("function")));
     TRY(set_text(s, function, STR("name"), tool->name));
-    if (tool->description.ptr != NULL)
-        TRY(set_text(s, function, STR("description"), tool->description));
+    if (tool->description.ptr != NULL || s->tmpl->caps.needs_description)
+        TRY(set_text(s, function, STR("description"),
+                     tool->description.ptr != NULL ? tool->description : STR("")));
     if (tool->schema != NULL) {
-        TRY(shaper_convert(s, tool->schema, &schema));
+        TRY(tool_parameters(s, tool, &schema));
         TRY(set_member(s, function, STR("parameters"), schema));
     }
     if (tool->strict)

@@ -1,6 +1,7 @@
 /* Templates: what they show, where the client's text went, where messages begin and end. */
 #include "chat/template.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <yyjson.h>
 
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "chat/neutral.h"
 #include "support/chat_kit.h"
+#include "support/templates.h"
 #include "support/test.h"
 
 #define NOW INT64_C(1700000000)
@@ -224,6 +226,78 @@ static void test_what_a_template_cannot_do_is_done_around_it(void **state)
 }
 
 #define LATE "{\"role\":\"system\",\"content\":\"It rains.\"}"
+
+#define NOTHING "\"type\": \"object\", \"properties\": {}"
+
+/* What clients may leave out is written as empty where the template reads it in any case, and only
+ * there. Tools without parameters have an empty schema from the start. */
+static void test_tools_without_description_or_parameters(void **state)
+{
+    static const struct {
+        const char *tool, *bare, *no_schema, *no_properties;
+    } cases[] = {
+        {"{{ t.function.description | tojson }}", "now|\"\"", "now|\"d\"", "now|\"\""},
+        {"{% if t.function.description is defined %}{{ t.function.description }}{% endif %}",
+         "now|", "now|d", "now|"},
+        {"{% for k in t.function.parameters.properties %}{{ k }}{% endfor %}", "now|", "now|",
+         "now|"},
+        {"{{ t.function.parameters.properties.items() | list | length }}", "now|0", "now|0",
+         "now|0"},
+        {"{{ t.function | tojson }}", "now|{\"name\": \"now\", \"parameters\": {" NOTHING "}}",
+         "now|{\"name\": \"now\", \"description\": \"d\", \"parameters\": {" NOTHING "}}",
+         "now|{\"name\": \"now\", \"parameters\": {\"type\": \"object\"}}"},
+    };
+    char source[512];
+    struct chat chat;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        snprintf(source, sizeof(source),
+                 "{%% for t in tools or [] %%}{{ t.function.name }}|%s{%% endfor %%}{%% for m in "
+                 "messages %%}{{ m.content and '' }}{%% endfor %%}",
+                 cases[i].tool);
+        open_source(&chat, source);
+        chat.tools =
+            "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"description\":null}}]";
+        assert_text(&chat, "[" HELLO "]", cases[i].bare);
+        chat.tools =
+            "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"description\":\"d\"}}]";
+        assert_text(&chat, "[" HELLO "]", cases[i].no_schema);
+        chat.tools = "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"parameters\":{"
+                     "\"type\":\"object\"}}}]";
+        assert_text(&chat, "[" HELLO "]", cases[i].no_properties);
+        close_chat(&chat);
+    }
+}
+
+static void try_small_tools(const char *name, const char *source, void *arg)
+{
+    static const char *const tools[] = {
+        "[{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]",
+        "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"parameters\":{\"type\":"
+        "\"object\",\"properties\":{}}}}]",
+        "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"description\":null,"
+        "\"parameters\":{\"type\":\"object\"}}}]",
+        "[{\"type\":\"function\",\"function\":{\"name\":\"now\",\"description\":\"d\"}}]",
+    };
+    struct chat chat;
+
+    (void)arg;
+    open_source(&chat, source);
+    for (size_t i = 0; i < COUNT_OF(tools); i++) {
+        chat.tools = tools[i];
+        if (render(&chat, "[" HELLO "]") != ERR_OK)
+            fail_msg("%s: %s: %s", name, tools[i], chat.info.text);
+        assert_true(str_find(chat.text.text, STR("now")) != SIZE_MAX);
+    }
+    close_chat(&chat);
+}
+
+static void test_small_tools_in_any_template(void **state)
+{
+    (void)state;
+    templates_each(try_small_tools, NULL);
+}
 
 /* What a client tells on the way: as the template has it, or else with what stands before it. */
 static void test_system_text_further_on(void **state)
@@ -787,6 +861,8 @@ static void test_arena_limit(void **state)
 }
 
 TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
+           TEST(test_tools_without_description_or_parameters),
+           TEST(test_small_tools_in_any_template),
            TEST(test_what_a_template_cannot_do_is_done_around_it),
            TEST(test_system_text_further_on), TEST(test_two_system_messages_in_any_template),
            TEST(test_i106_system_text_further_on_stays_in_any_template),
