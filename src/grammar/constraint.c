@@ -91,7 +91,7 @@ static enum thought thought_of(const struct constraint_request *request)
 /* What follows opener `i`: a call. If no tool may be called, the opener must not occur. */
 static struct constraint_exit call_exit(const struct constraint_writer *writer, size_t i)
 {
-    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1"};
+    static const char *const afters[CALL_OPENERS_MAX] = {"after-0", "after-1", "after-2"};
 
     return (struct constraint_exit){writer->format->openers[i],
                                     writer->tools_count > 0 ? afters[i] : NULL};

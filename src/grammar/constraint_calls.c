@@ -220,7 +220,7 @@ static struct str closer_of(const struct constraint_writer *writer, size_t opene
 {
     const struct str *closers = writer->format->closers;
 
-    return closers[opener].len > 0 ? closers[opener] : closers[0];
+    return opener < CALL_CLOSERS_MAX && closers[opener].len > 0 ? closers[opener] : closers[0];
 }
 
 /* Calls with an opener each. */

@@ -20,7 +20,7 @@
 
 #include "base/str.h"
 
-enum { CALL_OPENERS_MAX = 2, CALL_CLOSERS_MAX = 2, CALL_SHOWN_MAX = 3, CALL_ENDS_MAX = 5 };
+enum { CALL_OPENERS_MAX = 3, CALL_CLOSERS_MAX = 2, CALL_SHOWN_MAX = 3, CALL_ENDS_MAX = 5 };
 
 enum call_form {
     CALL_NONE,
@@ -50,6 +50,7 @@ struct call_format {
     struct str id_end;     /* an id comes before the name and ends here */
     struct str head_begin; /* text from here to name_end may follow the name, and is dropped */
     struct str name_end;   /* empty: the next tag or the end of the line */
+    struct str name_close; /* instead of name_end: the call has no arguments and ends here */
     struct str call_end;   /* empty: the closer or the end of the arguments ends the call */
 
     /* OBJECT: for grammars; readers accept all known names */

@@ -92,7 +92,7 @@ struct reasoning_options {
     size_t thought_bytes_max;
 };
 
-enum { REASONING_OPENERS_MAX = 4 };
+enum { REASONING_OPENERS_MAX = 6 };
 
 /* The format whose markup a chat template shows, or REASONING_NONE. Looks only at the text. */
 enum reasoning_format reasoning_detect(struct str template_text);

@@ -16,6 +16,7 @@
 #include "output/toolcall.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "output/toolcall_impl.h"
@@ -139,7 +140,7 @@ enum tc_step tc_close(struct toolcall *call)
 {
     const struct call_format *format = call->format;
     struct str ends[] = {format->closers[0], format->closers[1], format->openers[0],
-                         format->openers[1]};
+                         format->openers[1], format->openers[2]};
     struct marker_hit hit = marker_find(tc_rest(call), ends, COUNT_OF(ends));
     bool closer = hit.which >= 0 && hit.which < CALL_CLOSERS_MAX;
 
@@ -210,18 +211,26 @@ static void content(struct toolcall *call, size_t n)
     tc_eat(call, n);
 }
 
-/* The openers of both formats; absent ones are empty. */
+/* The openers of both formats; absent ones are empty. After them what is dropped: closers that are
+ * control tokens, which models also write without a call. Before a list of calls: what it may
+ * follow, a line or the opening of a code block. */
+enum { OPENERS = 2 * CALL_OPENERS_MAX, CLOSERS = OPENERS, LISTS = OPENERS + CALL_CLOSERS_MAX };
 struct openers {
-    struct str marks[2 * CALL_OPENERS_MAX];
+    struct str marks[LISTS + 3];
 };
 
 static struct openers openers_of(const struct toolcall *call)
 {
+    static const struct str lists[] = {STR("\n["), STR("```json\n["), STR("```\n[")};
     struct openers openers = {0};
 
-    for (size_t i = 0; i < COUNT_OF(openers.marks); i++)
+    for (size_t i = 0; i < OPENERS; i++)
         if (call->formats[i / CALL_OPENERS_MAX] != NULL)
             openers.marks[i] = call->formats[i / CALL_OPENERS_MAX]->openers[i % CALL_OPENERS_MAX];
+    for (size_t i = 0; i < CALL_CLOSERS_MAX && call->format->control; i++)
+        openers.marks[CLOSERS + i] = call->format->closers[i];
+    if (call->format->bare && call->format->openers[0].len == 0)
+        memcpy(openers.marks + LISTS, lists, sizeof(lists));
     return openers;
 }
 
@@ -231,7 +240,7 @@ static enum marker_match match_openers(const struct toolcall *call, struct str t
     struct openers openers = openers_of(call);
     enum marker_match best = MARKER_NO;
 
-    for (size_t i = 0; i < COUNT_OF(openers.marks); i++) {
+    for (size_t i = 0; i < OPENERS; i++) {
         enum marker_match match =
             openers.marks[i].len > 0 ? marker_match(text, openers.marks[i]) : MARKER_NO;
         if (match == MARKER_YES)
@@ -252,6 +261,14 @@ static enum tc_step step_fresh(struct toolcall *call)
     if (call->index > 0)
         tc_skip_space(call);
     struct str text = tc_rest(call);
+    if (call->fenced) { /* the end of the code block around the calls */
+        enum marker_match match = marker_match(text, STR("```"));
+        if (match == MARKER_PART && !call->over)
+            return TC_WAIT;
+        call->fenced = false;
+        tc_eat(call, match == MARKER_YES ? 3 : 0);
+        return TC_AGAIN;
+    }
     while (space < text.len && space <= MARKER_SPACE_MAX && marker_is_space(text.ptr[space]))
         space++;
     bool decides = call->options.either && call->index == 0;
@@ -282,6 +299,28 @@ static enum tc_step step_fresh(struct toolcall *call)
     return TC_AGAIN;
 }
 
+/* At the mark before what may be a list of calls. */
+static enum tc_step step_list(struct toolcall *call, struct marker_hit hit, struct str mark)
+{
+    struct str text = str_skip(tc_rest(call), hit.at);
+    enum marker_match match = tc_is_bare_call(call, str_skip(text, mark.len - 1));
+
+    if (match == MARKER_PART && !call->over) {
+        content(call, marker_before_space(tc_rest(call), hit.at));
+        return TC_WAIT;
+    }
+    if (match != MARKER_YES) {
+        content(call, hit.at + mark.len);
+        return TC_AGAIN;
+    }
+    content(call, marker_before_space(tc_rest(call), hit.at));
+    enter(call, call->format, -1);
+    tc_skip_space(call);
+    call->fenced = mark.ptr[0] == '`';
+    tc_eat(call, call->fenced ? mark.len - 1 : 0);
+    return TC_AGAIN;
+}
+
 static enum tc_step step_content(struct toolcall *call)
 {
     if (call->fresh)
@@ -293,9 +332,16 @@ static enum tc_step step_content(struct toolcall *call)
         content(call, text.len);
         return TC_WAIT;
     }
+    if (hit.which >= LISTS)
+        return step_list(call, hit, openers.marks[hit.which]);
     content(call, call->format->form == CALL_NONE ? hit.at : marker_before_space(text, hit.at));
     if (hit.which < 0)
         return TC_WAIT;
+    if (hit.which >= CLOSERS) {
+        tc_skip_space(call);
+        tc_eat(call, openers.marks[hit.which].len);
+        return TC_AGAIN;
+    }
     enter(call, call->formats[hit.which / CALL_OPENERS_MAX], hit.which % CALL_OPENERS_MAX);
     tc_skip_space(call);
     tc_eat(call, openers.marks[hit.which].len);

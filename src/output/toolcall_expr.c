@@ -179,6 +179,55 @@ static enum marker_match bare_text(struct toolcall *call, struct str text, size_
     return MARKER_PART;
 }
 
+/* Does the text after a quote show that the string ends there? The next argument follows, or the
+ * end of the call. */
+static enum marker_match ends_string(const struct toolcall *call, struct str text)
+{
+    text = str_skip(text, marker_space(text));
+    if (text.len == 0)
+        return call->over ? MARKER_NO : MARKER_PART;
+    char c = text.ptr[0];
+    text = str_skip(text, 1);
+    text = str_skip(text, marker_space(text));
+    if (c == ',')
+        return is_argument(call, text);
+    if (c != call->format->close)
+        return MARKER_NO;
+    if (text.len == 0)
+        return call->over ? MARKER_YES : MARKER_PART;
+    enum marker_match closer = marker_match(text, call->format->closers[0]);
+    bool ends = text.ptr[0] == ']' || text.ptr[0] == ',' || text.ptr[0] == ';';
+    return ends && closer == MARKER_NO ? MARKER_YES : closer;
+}
+
+/* A text that has its own quotes inside, not escaped: grep -n 'x' in one that begins with '. */
+static enum marker_match text_with_quotes(struct toolcall *call, struct str text, size_t *used)
+{
+    char quote = text.ptr[0];
+    size_t done;
+
+    tc_clear(&call->late);
+    buf_append_char(&call->late, quote);
+    for (size_t at = 1; at < text.len; at++) {
+        bool inside = text.ptr[at] != quote;
+        if (!inside) {
+            enum marker_match match = ends_string(call, str_skip(text, at + 1));
+            if (match == MARKER_PART)
+                return match;
+            if (match == MARKER_YES) {
+                buf_append_char(&call->late, quote);
+                *used = at + 1;
+                return tc_literal(buf_text(&call->late), STR_NONE, &call->out, &done);
+            }
+            buf_append_char(&call->late, '\\');
+        }
+        buf_append_char(&call->late, text.ptr[at]);
+        if (text.ptr[at] == '\\' && at + 1 < text.len)
+            buf_append_char(&call->late, text.ptr[++at]);
+    }
+    return MARKER_PART;
+}
+
 /* The value, of the type that the schema demands: a quoted number is a number. */
 static enum marker_match read_value(struct toolcall *call, struct str text, size_t *used)
 {
@@ -214,9 +263,16 @@ static enum marker_match after_argument(const struct toolcall *call, struct str 
     return is_argument(call, str_skip(text, *next));
 }
 
+static bool has_quotes_inside(const struct toolcall *call, struct str text)
+{
+    return call->format->open == '(' && text.len > 0 &&
+           (text.ptr[0] == '\'' || text.ptr[0] == '"') &&
+           tc_types(call, buf_text(&call->name), buf_text(&call->key)) == TC_STRING;
+}
+
 static enum tc_step step_arg(struct toolcall *call)
 {
-    size_t used = 0, value = 0, next = 0;
+    size_t used = 0, value = 0, next = 0, mark = 0;
 
     tc_skip_space(call);
     struct str text = tc_rest(call);
@@ -234,10 +290,17 @@ static enum tc_step step_arg(struct toolcall *call)
         buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
         json_scan_escape(&call->out, buf_text(&call->key));
         buf_append_str(&call->out, "\":");
+        mark = call->out.len;
         match = read_value(call, str_skip(text, used), &value);
     }
     if (match == MARKER_YES)
         match = after_argument(call, str_skip(text, used + value), &next);
+    if (match == MARKER_NO && mark > 0 && has_quotes_inside(call, str_skip(text, used))) {
+        buf_truncate(&call->out, mark);
+        match = text_with_quotes(call, str_skip(text, used), &value);
+        if (match == MARKER_YES)
+            match = after_argument(call, str_skip(text, used + value), &next);
+    }
     if (match == MARKER_PART)
         return TC_WAIT;
     if (match == MARKER_NO)

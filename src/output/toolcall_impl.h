@@ -61,6 +61,7 @@ struct toolcall {
     bool mid;                 /* inside a call, or before the first one in its markup */
     bool any;                 /* a call was read since the calls began */
     bool list;                /* inside the brackets of a list of calls */
+    bool fenced;              /* the list is in a code block */
     bool has_args;            /* this call's arguments were seen */
     bool first_arg;           /* the next argument is the first of its call */
     bool over;                /* the text is over */
@@ -158,6 +159,10 @@ enum {
 bool tc_may_call(const struct toolcall *call, struct str name);
 unsigned tc_types(const struct toolcall *call, struct str tool, struct str key);
 struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned position);
+
+/* Sets `name` to the declared tool that takes these arguments, a JSON object; to an empty text if
+ * none does, or several. */
+void tc_fitting_tool(const struct toolcall *call, struct str arguments, struct buf *name);
 
 /* Appends plain text as JSON of one of the types (0 = unknown). */
 void tc_value(struct buf *out, struct str text, unsigned types);

@@ -141,6 +141,20 @@ static enum marker_match read_quoted(struct reader *reader)
     }
 }
 
+/* A number without zeros before it; its sign is written. */
+static struct str without_zeros(struct buf *out, struct str word)
+{
+    struct str digits = str_skip(word, word.len > 0 && word.ptr[0] == '-');
+
+    if (digits.len < 2 || digits.ptr[0] != '0' || !str_is_digit(digits.ptr[1]))
+        return word;
+    if (digits.len < word.len)
+        buf_append_char(out, '-');
+    while (digits.len > 1 && digits.ptr[0] == '0' && str_is_digit(digits.ptr[1]))
+        digits = str_skip(digits, 1);
+    return digits;
+}
+
 static enum marker_match read_word(struct reader *reader)
 {
     static const struct {
@@ -163,7 +177,9 @@ static enum marker_match read_word(struct reader *reader)
             return MARKER_YES;
         }
     }
-    bool number = len > 0 && json_scan_valid(word);
+    if (reader->quote.len == 0) /* 07 */
+        word = without_zeros(reader->out, word);
+    bool number = word.len > 0 && json_scan_valid(word);
     if (!number && (reader->quote.len == 0 || len == 0))
         return MARKER_NO;
     if (!number)
@@ -210,11 +226,34 @@ static enum marker_match read_key(struct reader *reader)
     return MARKER_YES;
 }
 
-/* A list, a tuple or a dict, after its first bracket. */
+/* {'a', 'b'}: what follows the first item is no colon. */
+static enum marker_match is_set(const struct reader *reader)
+{
+    struct reader ahead = *reader;
+    size_t begin = reader->out->len;
+
+    skip_space(&ahead);
+    if (ahead.text.len == 0)
+        return MARKER_PART;
+    bool quoted = ahead.text.ptr[0] == '"' || ahead.text.ptr[0] == '\'';
+    enum marker_match match = quoted ? read_quoted(&ahead) : read_word(&ahead);
+    buf_truncate(reader->out, begin);
+    if (match != MARKER_YES)
+        return match;
+    skip_space(&ahead);
+    if (ahead.text.len == 0)
+        return MARKER_PART;
+    return ahead.text.ptr[0] == ',' || ahead.text.ptr[0] == '}' ? MARKER_YES : MARKER_NO;
+}
+
+/* A list, a tuple, a set or a dict, after its first bracket. */
 static enum marker_match read_items(struct reader *reader, char close)
 {
-    bool dict = close == '}';
+    enum marker_match set = close == '}' && reader->quote.len == 0 ? is_set(reader) : MARKER_NO;
+    bool dict = close == '}' && set != MARKER_YES;
 
+    if (set == MARKER_PART)
+        return set;
     buf_append_char(reader->out, dict ? '{' : '[');
     for (bool first = true;; first = false) {
         skip_space(reader);

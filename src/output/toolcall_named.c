@@ -3,6 +3,7 @@
  * each.
  *
  *      BETWEEN --> [ID] --> NAME --> [HEAD] --+--> [SECOND_NAME --> FENCE] --> ARGS --> TAIL --> BETWEEN
+ *       |                   `--a number--> GUESS --> ARGS
  *       |                                     `--> PARAM --> KEY --> BEFORE --> VALUE --> PARAM ...
  *       |                                            `--the call's end--> BETWEEN
  *       `--after a call, neither another nor the closer--> CLOSE --> content
@@ -21,6 +22,7 @@ enum {
     HEAD,
     SECOND_NAME,
     FENCE,
+    GUESS,
     ARGS,
     PARAM,
     OBJECT,
@@ -63,6 +65,31 @@ static enum tc_step begin(struct toolcall *call)
     tc_json_start(call);
     call->state = call->format->form == CALL_NAMED ? ARGS : PARAM;
     return tc_begin(call, call->format->numbered ? plain_name(name) : name);
+}
+
+/* The number of the call where its name belongs: the arguments must say which tool they are for, so
+ * they are read once before. */
+static enum tc_step step_guess(struct toolcall *call)
+{
+    size_t used;
+
+    if (call->seen == 0)
+        tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    if (text.ptr[0] != '{')
+        return tc_bad(call, "the arguments are not a JSON object");
+    enum json_scan_result result =
+        json_scan_text(&call->json, str_skip(text, call->seen), &used, NULL);
+    call->seen += used;
+    if (result == JSON_SCAN_BAD)
+        return tc_bad(call, "the call is not valid JSON");
+    if (result != JSON_SCAN_DONE)
+        return TC_WAIT;
+    tc_fitting_tool(call, (struct str){text.ptr, call->seen}, &call->name);
+    call->seen = 0;
+    return begin(call);
 }
 
 /* Mistral also writes a list of JSON objects where a name would be. */
@@ -112,9 +139,34 @@ static enum tc_step step_id(struct toolcall *call)
     return step == TC_DONE ? tc_go(call, NAME) : step;
 }
 
+static bool is_number(struct str name)
+{
+    size_t len = 0;
+
+    while (len < name.len && str_is_digit(name.ptr[len]))
+        len++;
+    return len > 0 && len == name.len;
+}
+
 static enum tc_step after_name(struct toolcall *call)
 {
+    if (call->format->numbered && call->options.tools != NULL &&
+        is_number(str_trim(buf_text(&call->name)))) {
+        tc_json_start(call);
+        call->seen = 0;
+        return tc_go(call, GUESS);
+    }
     return call->format->fenced ? tc_go(call, SECOND_NAME) : begin(call);
+}
+
+static enum tc_step empty_call(struct toolcall *call)
+{
+    enum tc_step step = begin(call);
+
+    if (step != TC_AGAIN)
+        return step;
+    tc_end(call);
+    return tc_go(call, BETWEEN);
 }
 
 /* Without a mark of its own the name ends at the next tag or line. JSON arguments end it in any
@@ -125,7 +177,7 @@ static enum tc_step step_name(struct toolcall *call)
     bool marked = format->name_end.len > 0;
     struct str ends[] = {marked ? format->name_end : STR("<"),
                          marked ? format->head_begin : STR("\n"),
-                         format->form == CALL_NAMED ? STR("{") : STR_NONE};
+                         format->form == CALL_NAMED ? STR("{") : STR_NONE, format->name_close};
     struct marker_hit hit;
 
     if (!marked)
@@ -138,10 +190,10 @@ static enum tc_step step_name(struct toolcall *call)
         return TC_WAIT;
     tc_clear(&call->name);
     buf_append(&call->name, text.ptr, hit.at);
-    tc_eat(call, hit.at + (marked && hit.which < 2 ? ends[hit.which].len : 0));
+    tc_eat(call, hit.at + (marked && hit.which != 2 ? ends[hit.which].len : 0));
     if (marked && hit.which == 1)
         return tc_go(call, HEAD);
-    return after_name(call);
+    return hit.which == 3 ? empty_call(call) : after_name(call);
 }
 
 static enum tc_step step_head(struct toolcall *call)
@@ -205,6 +257,14 @@ static enum tc_step step_tail(struct toolcall *call)
 
 /* ---- arguments between tags ---- */
 
+/* Some models write all arguments as one object, where a tag for each belongs. */
+static bool is_object(struct toolcall *call)
+{
+    struct str text = str_trim(tc_rest(call));
+
+    return call->first_arg && call->format->call_end.len > 0 && text.len > 0 && text.ptr[0] == '{';
+}
+
 /* A mark that another one begins with comes after it. */
 static enum tc_step step_param(struct toolcall *call)
 {
@@ -215,6 +275,8 @@ static enum tc_step step_param(struct toolcall *call)
     int which = 0;
     enum tc_step step = tc_one_of(call, marks, COUNT_OF(marks), &which);
 
+    if (step == TC_BAD && is_object(call))
+        return tc_go(call, ARGS);
     if (step != TC_DONE)
         return step == TC_BAD ? tc_bad(call, "there is text between the parameters") : step;
     if (which >= 3)
@@ -269,7 +331,10 @@ static enum tc_step step_before(struct toolcall *call)
         step = tc_until(call, format->attributes_end, &call->late);
         attributes = buf_text(&call->late);
     } else if (format->value_begin.len > 0) {
-        step = tc_one_of(call, &format->value_begin, 1, &which);
+        struct str marks[] = {format->value_begin, format->parameter_begin};
+        step = tc_one_of(call, marks, COUNT_OF(marks), &which);
+        if (step == TC_DONE && which == 1) /* a key without a value is none */
+            return tc_go(call, KEY);
     }
     if (step == TC_BAD && call->reason == NULL)
         return tc_bad(call, "a parameter has no value");
@@ -340,6 +405,32 @@ static enum tc_step decide(struct toolcall *call)
     return TC_AGAIN;
 }
 
+/* Where the value ends: at its closing tag, or, if that is missing, at the end of the call. A value
+ * may mention that end, so the end of all calls, or of the text, must follow it. which = 1: the end
+ * is missing; -1: the text before `at` is part of the value. */
+static struct marker_hit find_value_end(const struct toolcall *call, struct str text)
+{
+    const struct call_format *format = call->format;
+    struct str ends[] = {buf_text(&call->end),
+                         format->closers[0].len > 0 ? format->call_end : STR_NONE};
+    size_t from = 0;
+
+    for (;;) {
+        struct marker_hit hit = marker_find(str_skip(text, from), ends, COUNT_OF(ends));
+        hit.at += from;
+        if (hit.which != 1)
+            return hit;
+        struct str after = str_skip(text, hit.at + ends[1].len);
+        after = str_skip(after, marker_space(after));
+        enum marker_match match = marker_match(after, format->closers[0]);
+        if (match == MARKER_YES || (after.len == 0 && call->over))
+            return hit;
+        if (match == MARKER_PART && !call->over)
+            return (struct marker_hit){hit.at, -1};
+        from = hit.at + ends[1].len;
+    }
+}
+
 static size_t without_newline(const struct toolcall *call, struct str text, size_t len)
 {
     return call->format->lines && len > 0 && text.ptr[len - 1] == '\n' ? len - 1 : len;
@@ -347,17 +438,16 @@ static size_t without_newline(const struct toolcall *call, struct str text, size
 
 static enum tc_step step_stream(struct toolcall *call)
 {
-    struct str value_end = buf_text(&call->end);
     struct str text = tc_rest(call);
-    struct marker_hit hit = marker_find(text, &value_end, 1);
+    struct marker_hit hit = find_value_end(call, text);
     size_t len = without_newline(call, text, hit.at);
 
     tc_clear(&call->out);
     json_scan_escape(&call->out, (struct str){text.ptr, len});
-    if (hit.which == 0)
+    if (hit.which >= 0)
         buf_append_char(&call->out, '"');
     tc_flush(call);
-    tc_eat(call, hit.which == 0 ? hit.at + value_end.len : len);
+    tc_eat(call, hit.which < 0 ? len : hit.at + (hit.which == 0 ? call->end.len : 0));
     if (hit.which < 0)
         return TC_WAIT;
     return tc_go(call, PARAM);
@@ -365,16 +455,15 @@ static enum tc_step step_stream(struct toolcall *call)
 
 static enum tc_step step_whole(struct toolcall *call)
 {
-    struct str value_end = buf_text(&call->end);
     struct str text = tc_rest(call);
-    struct marker_hit hit = marker_find(str_skip(text, call->seen), &value_end, 1);
+    struct marker_hit hit = find_value_end(call, str_skip(text, call->seen));
 
     call->seen += hit.at;
     if (hit.which < 0)
         return TC_WAIT;
     struct str value = {text.ptr, without_newline(call, text, call->seen)};
     if (call->format->nested && !tc_nested_closed(call->format, value)) {
-        call->seen += value_end.len;
+        call->seen += hit.which == 0 ? call->end.len : 1;
         return TC_AGAIN;
     }
     begin_argument(call);
@@ -383,7 +472,7 @@ static enum tc_step step_whole(struct toolcall *call)
     else
         tc_value(&call->out, value, call->position);
     tc_flush(call);
-    tc_eat(call, call->seen + value_end.len);
+    tc_eat(call, call->seen + (hit.which == 0 ? call->end.len : 0));
     return tc_go(call, PARAM);
 }
 
@@ -395,9 +484,9 @@ static enum tc_step step_value(struct toolcall *call)
 }
 
 tc_step_fn *const tc_named_steps[] = {
-    [BETWEEN] = step_between, [ID] = step_id,         [NAME] = step_name,
-    [HEAD] = step_head,       [FENCE] = step_fence,   [SECOND_NAME] = step_second_name,
-    [ARGS] = step_args,       [OBJECT] = step_object, [PARAM] = step_param,
-    [KEY] = step_key,         [BEFORE] = step_before, [VALUE] = step_value,
-    [TAIL] = step_tail,       [CLOSE] = tc_close,
+    [BETWEEN] = step_between, [ID] = step_id,       [NAME] = step_name,
+    [HEAD] = step_head,       [FENCE] = step_fence, [SECOND_NAME] = step_second_name,
+    [GUESS] = step_guess,     [ARGS] = step_args,   [OBJECT] = step_object,
+    [PARAM] = step_param,     [KEY] = step_key,     [BEFORE] = step_before,
+    [VALUE] = step_value,     [TAIL] = step_tail,   [CLOSE] = tc_close,
 };

@@ -151,6 +151,45 @@ struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned p
     return STR_NONE;
 }
 
+/* Has it a property of each name, and a name for each required one? */
+static bool fits(yyjson_val *schema, yyjson_val *arguments)
+{
+    yyjson_val *properties = member(schema, "properties"), *required = member(schema, "required");
+    size_t i, count;
+    yyjson_val *key, *value;
+
+    yyjson_obj_foreach(arguments, i, count, key,
+                       value) if (yyjson_obj_getn(properties, yyjson_get_str(key),
+                                                  yyjson_get_len(key)) == NULL) return false;
+    yyjson_arr_foreach(required, i, count,
+                       value) if (yyjson_obj_getn(arguments, yyjson_get_str(value),
+                                                  yyjson_get_len(value)) == NULL) return false;
+    return true;
+}
+
+void tc_fitting_tool(const struct toolcall *call, struct str arguments, struct buf *name)
+{
+    yyjson_read_err bad;
+    yyjson_doc *doc =
+        yyjson_read_opts((char *)(uintptr_t)arguments.ptr, arguments.len, 0, json_alc(), &bad);
+    size_t found = 0;
+
+    tc_clear(name);
+    if (doc == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        name->err = ERR_NOMEM;
+
+    for (size_t i = 0; i < call->options.tools_count && doc != NULL; i++) {
+        const struct tool *tool = &call->options.tools[i];
+        if (tool->barred || !fits(tool->schema, yyjson_doc_get_root(doc)))
+            continue;
+        if (found++ == 0)
+            buf_append(name, tool->name.ptr, tool->name.len);
+        else
+            tc_clear(name);
+    }
+    yyjson_doc_free(doc);
+}
+
 static unsigned type_of_text(struct str json)
 {
     switch (json.ptr[0]) {

@@ -409,6 +409,85 @@ const struct toolcall_golden toolcall_goldens[] = {
      "<|channel|>commentary to=assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant"
      "<|channel|>commentary to=assistant<|channel|>final<|message|>b",
      "reasoning|a\ncontent|b\n"},
+
+    /* the closing tag of the last parameter is missing; a value may mention the end of a call */
+    {TOOLCALL_QWEN_XML, WITH,
+     "<tool_call>\n<function=get_weather>\n<parameter=days>\n3\n</function>\n</tool_call>",
+     "call 0|get_weather|{\"days\":3}\n"},
+    {TOOLCALL_QWEN_XML, WITH,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</function>\n</tool_call>x",
+     "call 0|get_weather|{\"city\":\"Rome\"}\ncontent|x\n"},
+    {TOOLCALL_QWEN_XML, WITH,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</function>",
+     "call 0|get_weather|{\"city\":\"Rome\"}\n"},
+    {TOOLCALL_QWEN_XML, WITH,
+     "<function=write_file>\n<parameter=text>\n</function>\n</tool\n</parameter>\n</function>",
+     "call 0|write_file|{\"text\":\"</function>\\n</tool\"}\n"},
+
+    /* without arguments, with one object, without the outer tags */
+    {TOOLCALL_DSML, WITH,
+     "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"now\"/>\n<｜DSML｜invoke "
+     "name=\"now\"/>\n</｜DSML｜tool_calls>",
+     "call 0|now|{}\ncall 1|now|{}\n"},
+    {TOOLCALL_DSML, WITH,
+     "<｜DSML｜tool_calls>\n<｜DSML｜invoke "
+     "name=\"get_weather\">{\"city\":\"Rome\"}</｜DSML｜invoke>\n"
+     "</｜DSML｜tool_calls>",
+     "call 0|get_weather|{\"city\":\"Rome\"}\n"},
+    {TOOLCALL_DSML, WITH,
+     "Ok.\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" "
+     "string=\"true\">Rome"
+     "</｜DSML｜parameter>\n</｜DSML｜invoke>",
+     "content|Ok.\ncall 0|get_weather|{\"city\":\"Rome\"}\n"},
+
+    /* the number of the call where its name belongs; a stray mark */
+    {TOOLCALL_KIMI, WITH,
+     "<|tool_calls_section_begin|><|tool_call_begin|>0<|tool_call_argument_begin|>{\"city\": "
+     "\"Rome\"}<|tool_call_end|><|tool_calls_section_end|>",
+     "call 0|get_weather|{\"city\": \"Rome\"}\n"},
+    {TOOLCALL_KIMI, WITH,
+     "<|tool_call_begin|>1<|tool_call_argument_begin|>{\"path\": \"a\", \"text\": "
+     "\"b\"}<|tool_call_end|>",
+     "call 0|write_file|{\"path\": \"a\", \"text\": \"b\"}\n"},
+    {TOOLCALL_KIMI, WITH, "<|tool_call_begin|>1<|tool_call_argument_begin|>{}<|tool_call_end|>",
+     ERROR_NAME},
+    {TOOLCALL_KIMI, WITH,
+     "<|tool_call_begin|>1<|tool_call_argument_begin|>{\"z\": 1}<|tool_call_end|>", ERROR_NAME},
+    {TOOLCALL_KIMI, WITH, "Done.<|tool_calls_section_end|>", "content|Done.\n"},
+
+    /* literals that are not Python's, or sets */
+    {TOOLCALL_LFM, WITH, "<|tool_call_start|>[get_weather(days=07)]<|tool_call_end|>",
+     "call 0|get_weather|{\"days\":7}\n"},
+    {TOOLCALL_LFM, WITH, "<|tool_call_start|>[get_weather(days=-007, tags=[00])]<|tool_call_end|>",
+     "call 0|get_weather|{\"days\":-7,\"tags\":[0]}\n"},
+    {TOOLCALL_LFM, WITH, "<|tool_call_start|>[get_weather(tags={'a', 'b'})]<|tool_call_end|>",
+     "call 0|get_weather|{\"tags\":[\"a\",\"b\"]}\n"},
+    {TOOLCALL_LFM, WITH,
+     "<|tool_call_start|>[get_weather(tags={1}, where={'a': {}})]<|tool_call_end|>",
+     "call 0|get_weather|{\"tags\":[1],\"where\":{\"a\":{}}}\n"},
+    {TOOLCALL_LFM, WITH,
+     "<|tool_call_start|>[get_weather(city='grep -n 'x' f.c')]<|tool_call_end|>",
+     "call 0|get_weather|{\"city\":\"grep -n 'x' f.c\"}\n"},
+    {TOOLCALL_LFM, WITH,
+     "<|tool_call_start|>[get_weather(city='f('a', 'b')\\n', days=2)]<|tool_call_end|>",
+     "call 0|get_weather|{\"city\":\"f('a', 'b')\\n\",\"days\":2}\n"},
+
+    /* a key without a value */
+    {TOOLCALL_GLM, WITH,
+     "<tool_call>get_weather\n<arg_key>days</arg_key>\n<arg_key>tags</arg_key>\n<arg_value>[1]"
+     "</arg_value>\n</tool_call>",
+     "call 0|get_weather|{\"tags\":[1]}\n"},
+
+    /* a list after text, or in a code block */
+    {TOOLCALL_BARE, WITH, "Sure.\n[{\"name\": \"now\", \"arguments\": {}}]",
+     "content|Sure.\ncall 0|now|{}\n"},
+    {TOOLCALL_BARE, WITH, "```json\n[{\"name\": \"now\", \"arguments\": {}}]\n```\nok",
+     "call 0|now|{}\ncontent|ok\n"},
+    {TOOLCALL_BARE, WITH, "Like so:\n```\n[{\"name\": \"now\", \"arguments\": {}}]\n```",
+     "content|Like so:\ncall 0|now|{}\n"},
+    {TOOLCALL_BARE, WITH, "A list:\n[1, 2]\n```json\n[{\"name\": \"Ann\", \"arguments\": 1}]\n```",
+     "content|A list:\\n[1, 2]\\n```json\\n[{\"name\": \"Ann\", \"arguments\": 1}]\\n```\n"},
+    {TOOLCALL_BARE, WITH, "An array a[0], see [1].", "content|An array a[0], see [1].\n"},
 };
 
 const size_t toolcall_goldens_count = COUNT_OF(toolcall_goldens);
