@@ -115,7 +115,12 @@ static void test_victims(void **state)
     list_push_back(&sched.jobs, &calm.link);
     sched.options.parallel = sched.active = 3;
     assert_null(fair_place_victim(&sched)); /* no tenant is behind */
-    fair_charge(&flood[0], 5000);
+    fair_charge(&flood[0], 512);            /* so little is not worth swapping state for */
+    assert_null(fair_place_victim(&sched));
+    assert_null(fair_victim(&calm));
+    fair_charge(&flood[0], 1);
+    assert_ptr_equal(fair_place_victim(&sched), &flood[2]);
+    fair_charge(&flood[0], 4487);
     assert_ptr_equal(fair_place_victim(&sched), &flood[2]);
     assert_ptr_equal(fair_victim(&calm), &flood[2]);
     flood[2].keep.stores = false; /* its state would be lost */
