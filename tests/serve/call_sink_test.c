@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "serve/api_impl.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -388,8 +389,15 @@ static const struct api_kit_options caller = {
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 };
 
+/* What the scheduler, and so the cache, is told of the answer's end. */
+static void note_ending(struct call *call, void *arg)
+{
+    atomic_store((atomic_int *)arg, call->choices[0].gen.calls_tool ? 1 : 0);
+}
+
 static void test_tool_calls_of_a_model(void **state)
 {
+    atomic_int called = -1;
     struct api_kit kit;
     struct events events;
     yyjson_doc *doc;
@@ -397,7 +405,11 @@ static void test_tool_calls_of_a_model(void **state)
 
     (void)state;
     api_kit_open(&kit, &caller);
+    kit.api->options.observer = (struct call_observer){.answering = note_ending, .arg = &called};
+    yyjson_doc_free(api_kit_post(&kit, CHAT, "{" MESSAGES ",\"max_tokens\":1}", 200));
+    assert_int_equal(atomic_load(&called), 0);
     doc = api_kit_post(&kit, CHAT, "{" MESSAGES "," CALL_IT "}", 200);
+    assert_int_equal(atomic_load(&called), 1);
     assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "tool_calls");
     assert_string_equal(json_at(doc, "/choices/0/message/tool_calls/0/function/name"), "look");
     assert_non_null(
