@@ -4,6 +4,7 @@
 #include "serve/shelf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -257,6 +258,45 @@ static void test_failing_disk(void **state)
     file_close(options.fs, &options.dir);
 }
 
-TEST_SUITE(TEST(test_the_oldest_is_evicted), TEST(test_bytes_are_bounded), TEST(test_tenants),
+/* A disk on which the owner deletes an entry while its file is about to be written. */
+struct deleting {
+    struct file_sys sys;
+    struct file_ops ops;
+    struct shelf *shelf;
+    unsigned deletions;
+};
+
+static int delete_and_open(void *ctx, int dir, const char *name, int flags, mode_t mode)
+{
+    struct deleting *deleting = ctx;
+
+    deleting->deletions += shelf_remove(deleting->shelf, "a", STR("1"));
+    return openat(dir, name, flags, mode);
+}
+
+static void test_what_is_deleted_while_it_is_written_stays_deleted(void **state)
+{
+    struct shelf_options options = on_disk(file_sys_real());
+    const struct file_sys *real = options.fs;
+    struct deleting deleting = {.ops = *real->ops};
+
+    (void)state;
+    deleting.ops.openat = delete_and_open;
+    deleting.sys = (struct file_sys){.ops = &deleting.ops, .ctx = &deleting};
+    options.fs = &deleting.sys;
+    deleting.shelf = shelf_create(&options);
+    (void)put(deleting.shelf, "a", "1", "one");
+    assert_true(deleting.deletions > 0);
+    assert_string_equal(get(deleting.shelf, "a", "1"), "");
+    options.fs = real;
+    reopen(&deleting.shelf, &options);
+    assert_string_equal(get(deleting.shelf, "a", "1"), "");
+    assert_int_equal(shelf_stats(deleting.shelf).entries, 0);
+    shelf_destroy(&deleting.shelf);
+    file_close(options.fs, &options.dir);
+}
+
+TEST_SUITE(TEST(test_what_is_deleted_while_it_is_written_stays_deleted),
+           TEST(test_the_oldest_is_evicted), TEST(test_bytes_are_bounded), TEST(test_tenants),
            TEST(test_time_to_live), TEST(test_files_come_back), TEST(test_files_are_sealed),
            TEST(test_limits_hold_for_files), TEST(test_failing_disk))
