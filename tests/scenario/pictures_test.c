@@ -100,6 +100,17 @@ static void check_reuse(const char *family, const char *projector)
         cold.text);
     struct scenario_answer next = ask(&scenario, SCENARIO_CHAT, one, "What is it?", more);
     assert_true(next.reused >= cold.prompt - 1);
+    /* Agents send the same screenshot again: it takes its tokens a second time. */
+    char *again = mem_alloc(strlen(one) + 1024);
+    snprintf(again, strlen(one) + 1024,
+             ",{\"role\":\"assistant\",\"content\":\"%s\"},{\"role\":\"user\",\"content\":[{"
+             "\"type\":\"text\",\"text\":\"again\"},{\"type\":\"image_url\",\"image_url\":{\"url\":"
+             "\"data:image/png;base64,%s\"}}]}",
+             cold.text, one);
+    struct scenario_answer twice = ask(&scenario, SCENARIO_CHAT, one, "What is it?", again);
+    assert_true(twice.reused >= cold.prompt - 1);
+    assert_true(twice.prompt > next.prompt + 4);
+    mem_free(again);
     scenario_close(&scenario);
     mem_free(one);
     mem_free(two);
