@@ -560,9 +560,10 @@ static void write_log_numbers(const struct log *log, struct buf *out)
 {
     static const struct metric_alias dropped = {
         "hearth_log_dropped_total",
-        "Log lines dropped because the reader of standard error is too slow.", ""};
+        "Log lines dropped: the reader of standard error is too slow, or writing failed.", ""};
+    uint64_t lines = log_lines_dropped(log) + log_lines_lost(log);
 
-    (void)metric_render_number(&dropped, METRIC_COUNTER, (double)log_lines_dropped(log), out);
+    (void)metric_render_number(&dropped, METRIC_COUNTER, (double)lines, out);
 }
 
 void endpoint_metrics(const struct loop_request *req)

@@ -632,7 +632,7 @@ void log_text(struct log *log, enum log_level level, const char *tag, const char
 
 uint64_t log_lines_lost(const struct log *log)
 {
-    return atomic_load_explicit(&log->lost, memory_order_relaxed);
+    return log != NULL ? atomic_load_explicit(&log->lost, memory_order_relaxed) : 0;
 }
 
 uint64_t log_lines_dropped(const struct log *log)

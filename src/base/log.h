@@ -118,8 +118,9 @@ struct log_line {
  * NULL: none. */
 size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max);
 
+/* With log NULL both are 0. */
 uint64_t log_lines_lost(const struct log *log);       /* could not be written */
-uint64_t log_lines_dropped(const struct log *log);    /* the queue was full; log may be NULL: 0 */
+uint64_t log_lines_dropped(const struct log *log);    /* the queue was full */
 uint64_t log_lines_suppressed(const struct log *log); /* over the rate limit */
 
 const char *log_level_name(enum log_level level);

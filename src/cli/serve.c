@@ -37,7 +37,8 @@
 
 #define AT(field) offsetof(struct serve_options, field)
 
-enum { FILES_BESIDE = 1024 }; /* descriptors for everything but connections */
+/* descriptors: for everything but connections, and to start at all */
+enum { FILES_BESIDE = 1024, FILES_MIN = 64 };
 
 /* in the order of enum engine_sharing */
 static const char *const sharing_names[] = {"build", "release", NULL};
@@ -590,17 +591,23 @@ static enum cli_exit open_models(struct server *server)
 
 /* Each connection takes a descriptor, and with --isolate each arena of the cache; so take as
  * many as the system allows. */
-static void raise_file_limit(struct server *server)
+static enum cli_exit raise_file_limit(struct server *server)
 {
     uint64_t wanted = server->options->connections + FILES_BESIDE;
     struct rlimit files;
 
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
-        return;
+        return CLI_EXIT_OK;
+    if (files.rlim_max < FILES_MIN)
+        return cli_error(server->cli,
+                         "the limit of open files is %llu, and a server needs %d at least (ulimit "
+                         "-n, LimitNOFILE)",
+                         (unsigned long long)files.rlim_max, FILES_MIN);
     files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < wanted)
         LOG_WARN(server->cli->log, "serve", "the limit of open files is too low for --connections",
                  LOG_UINT("limit", files.rlim_cur), LOG_UINT("wanted", wanted));
+    return CLI_EXIT_OK;
 }
 
 /* ---- running ---- */
@@ -714,8 +721,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that disconnects must not kill the server */
     start_log_writer(cli, server.options);
-    raise_file_limit(&server);
-    status = open_all(&server);
+    status = raise_file_limit(&server);
+    if (status == CLI_EXIT_OK)
+        status = open_all(&server);
     if (status == CLI_EXIT_OK) {
         print_banner(&server);
         serve_wait(&(struct serve_wait){.cli = cli,

@@ -188,7 +188,10 @@ pid_t worker_process_pid(const struct worker_process *process)
 
 /* ---- its beginning ---- */
 
-/* Move the output first: the socket's target descriptor may be the one of the pipe. */
+/* A group of its own: when the parent dies, the group is orphaned, and the kernel sends SIGHUP and
+ * SIGCONT to a stopped member. So a worker in SIGSTOP notices the closed socket as well.
+ *
+ * Move the output first: the socket's target descriptor may be the one of the pipe. */
 static int spawn(struct worker_process *process, int socket, int pipe)
 {
     const char *program =
@@ -207,7 +210,8 @@ static int spawn(struct worker_process *process, int socket, int pipe)
     posix_spawn_file_actions_adddup2(&actions, pipe, STDERR_FILENO);
     posix_spawn_file_actions_adddup2(&actions, socket, WORKER_SOCKET);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
     int error = posix_spawn(&process->pid, program, &actions, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);

@@ -9,8 +9,8 @@
  *      (nothing) -------> RUNNING --------------------------> DEAD (killed; `death` says why)
  *                            '-------------- stop --------------'--> (nothing)
  *
- * The child is the same program. It ends itself when the socket closes, so it never outlives the
- * parent; PR_SET_PDEATHSIG is not used because it fires when the *thread* that started the child
+ * The child is the same program, in a process group of its own. It ends itself when the socket
+ * closes, so it never outlives the parent, not even stopped (spawn); PR_SET_PDEATHSIG is not used because it fires when the *thread* that started the child
  * ends.
  *
  * OWNER: the engine's thread.

@@ -463,7 +463,7 @@ static enum err pull_files(const struct hub *hub, const struct repo *repo, const
     int blobs;
 
     if (count > FILES_MAX)
-        return err_set(info, ERR_LIMIT, "%s has %u files", first, count);
+        return err_set(info, ERR_LIMIT, "%s has %u files, more than %d", first, count, FILES_MAX);
     TRY(open_below(repo, "blobs", &blobs, hub->where.fs, info));
     for (unsigned i = 1; i <= count && err == ERR_OK; i++) {
         err = model_file_shard_path(first, i, name, info);

@@ -38,7 +38,7 @@ static bool read_shard(struct str path, uint64_t *number, uint64_t *count)
            str_starts((struct str){tail.ptr + SHARD_DIGITS, 4}, STR("-of-")) &&
            str_to_u64((struct str){tail.ptr, SHARD_DIGITS}, number) &&
            str_to_u64((struct str){tail.ptr + SHARD_DIGITS + 4, SHARD_DIGITS}, count) &&
-           *number >= 1 && *count >= *number && *count <= GGUF_FILE_SHARDS_MAX;
+           *number >= 1 && *count >= *number;
 }
 
 unsigned model_file_shards(const char *path)

@@ -37,6 +37,8 @@ enum {
 #define SUFFIX ".entry"
 enum { NAME_BYTES = NAME_DIGITS + sizeof(SUFFIX) };
 
+#define DOUBT_NS (24 * 3600 * NS_PER_S) /* a wrong clock is set right within that */
+
 static const char magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'S', 'H'};
 
 struct owner {
@@ -58,6 +60,7 @@ struct entry {
 
 struct shelf {
     struct shelf_options options;
+    uint64_t created_ns; /* monotonic */
     uint64_t seed;
     struct lock lock;
     struct list owners GUARDED_BY(lock); /* never removed: as many as there are keys */
@@ -120,13 +123,23 @@ static bool is_expired(const struct shelf *shelf, const struct entry *entry, uin
     return shelf->options.ttl_s > 0 && now_s >= entry->put_s + shelf->options.ttl_s;
 }
 
+/* It expired long ago, and not while the server ran: the server was off, or the clock is wrong and
+ * will be set right. Until then the entry is not found, and it stays for a day. */
+static bool may_be_alive(const struct shelf *shelf, const struct entry *entry, uint64_t now_s)
+{
+    return now_s >= entry->put_s + 2 * shelf->options.ttl_s &&
+           clock_mono_ns(shelf->options.clock) - shelf->created_ns < DOUBT_NS;
+}
+
 /* Entries of a tenant that must leave: expired ones, then the oldest until it is within limits. */
 static void trim(struct shelf *shelf, struct owner *owner, struct list *out)
 {
     uint64_t now_s = clock_wall_ns(shelf->options.clock) / NS_PER_S;
 
     LIST_FOREACH_SAFE (struct entry, entry, &owner->entries, link) {
-        if (is_expired(shelf, entry, now_s) || owner->bytes > shelf->options.bytes_max ||
+        bool expired = is_expired(shelf, entry, now_s) && !may_be_alive(shelf, entry, now_s);
+
+        if (expired || owner->bytes > shelf->options.bytes_max ||
             owner->entries.count > shelf->options.count_max)
             take_out(shelf, entry, out);
     }
@@ -460,6 +473,7 @@ struct shelf *shelf_create(const struct shelf_options *options)
         hash256_derive("hearth shelf 1", options->key.bytes, sizeof(options->key.bytes));
     if (options->clock == NULL)
         shelf->options.clock = clock_real();
+    shelf->created_ns = clock_mono_ns(shelf->options.clock);
     hash_random(&shelf->seed, sizeof(shelf->seed));
     lock_init(&shelf->lock, "shelf", LOCK_RANK_SHELF);
     list_init(&shelf->owners);

@@ -223,6 +223,29 @@ test_a_reload_does_not_open_the_server() {
     stop
 }
 
+test_too_few_files() {
+    make_model
+    for limit in 6 12 63; do
+        run timeout 20 prlimit --nofile=$limit "$HEARTH" serve m.gguf --port 0 --ssd-dir none --state-dir state
+        expect_status 1
+        expect_err "the limit of open files is $limit, and a server needs 64 at least"
+    done
+}
+
+# The disk of the log is full: the alert must see it.
+test_a_log_that_cannot_be_written() {
+    make_model
+    : >served
+    "$HEARTH" serve m.gguf -c 2048 -t 1 --ssd-dir none --state-dir state --port 0 >served 2>/dev/full &
+    server=$!
+    : >log
+    await 'the banner' is_serving
+    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+    run curl -sS "$url/metrics"
+    grep -qE '^hearth_log_dropped_total [1-9]' "$scratch/out" || fail "$(grep log_dropped "$scratch/out")"
+    stop
+}
+
 test_a_port_in_use() {
     make_model
     start

@@ -34,6 +34,18 @@ same() { # FILE
     cmp -s "$root/snapshots/$(cat $root/refs/main)/$1" "repos/user/tiny-GGUF/$1" || fail "$1 has other bytes"
 }
 
+# One file that says to be the first of many: nothing is taken for a whole model.
+test_a_model_of_too_many_shards() {
+    start_hub
+    mkdir -p repos/user/many-GGUF
+    head -c 1000 "$HEARTH" >repos/user/many-GGUF/m-00001-of-99999.gguf
+    run "$HEARTH" pull user/many-GGUF
+    grep -q 'need libcurl' "$scratch/err" && skip "$(cat "$scratch/err")"
+    expect_status 1
+    expect_err 'm-00001-of-99999.gguf has 99999 files, more than'
+    expect_no_out
+}
+
 test_pull_list_rm() {
     start_hub
     run "$HEARTH" pull user/tiny-GGUF

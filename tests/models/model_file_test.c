@@ -97,7 +97,7 @@ static void test_shards(void **state)
     assert_int_equal(model_file_shards("m-00001-of-00003.gguf"), 3);
     assert_int_equal(model_file_shards("m-00002-of-00003.gguf"), 0);
     assert_int_equal(model_file_shards("m-00004-of-00003.gguf"), 1);
-    assert_int_equal(model_file_shards("m-00001-of-99999.gguf"), 1);
+    assert_int_equal(model_file_shards("m-00001-of-99999.gguf"), 99999);
     assert_ok(model_file_shard_path("d/m-00001-of-00003.gguf", 3, out, NULL));
     assert_string_equal(out, "d/m-00003-of-00003.gguf");
 

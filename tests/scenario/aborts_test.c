@@ -540,9 +540,45 @@ static void test_an_engine_that_restarts_says_when(void **state)
     serve_proc_stop(&proc);
 }
 
+/* Whether a process is there, and not only its entry for a parent that waits. */
+static bool is_there(pid_t pid)
+{
+    char path[64], state = 'X';
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    bool read = fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    fclose(file);
+    return read && state != 'Z' && state != 'X';
+}
+
+/* The kernel wakes a stopped process of an orphaned group: one whose parents are in other sessions. */
+static void test_a_stopped_engine_does_not_outlive_its_server(void **state)
+{
+    struct serve_proc proc;
+
+    (void)state;
+    if (getsid(1) == getsid(0))
+        TEST_SKIP("the parent of orphans is in this session");
+    add_link("other", "qwen3");
+    start(&proc, "--isolate");
+    expect_served(&proc, "other");
+    pid_t engine = engine_of(&proc);
+    assert_int_equal(kill(engine, SIGSTOP), 0);
+    serve_proc_kill(&proc);
+    for (int tries = 0; is_there(engine) && tries < 1000; tries++)
+        clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
+    bool left = is_there(engine);
+    kill(engine, SIGKILL);
+    assert_false(left);
+}
+
 TEST_SUITE(TEST(test_an_encoder_does_not_chat), TEST(test_an_encoder_does_not_chat_isolated),
-           TEST(test_qwen4exp_is_served), TEST(test_damaged_files),
-           TEST(test_damaged_files_isolated), TEST(test_an_abort_of_the_library_is_an_error),
+           TEST(test_a_stopped_engine_does_not_outlive_its_server), TEST(test_qwen4exp_is_served),
+           TEST(test_damaged_files), TEST(test_damaged_files_isolated),
+           TEST(test_an_abort_of_the_library_is_an_error),
            TEST(test_an_abort_of_the_only_model_is_a_sentence),
            TEST(test_an_abort_in_a_command_is_a_sentence),
            TEST(test_an_engine_that_restarts_says_when))

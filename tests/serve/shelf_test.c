@@ -232,6 +232,40 @@ static void test_limits_hold_for_files(void **state)
     clock_destroy_fake(&options.clock);
 }
 
+/* A clock that is years ahead hides the entries, and does not delete them, unless it stays so. */
+static void test_a_clock_that_is_wrong_for_a_while(void **state)
+{
+    struct shelf_options options = on_disk(file_sys_real());
+    const uint64_t now_ns = 1000 * NS_PER_S, ahead_ns = now_ns + 100 * TTL_S * NS_PER_S;
+    struct clock *right = clock_create_fake(1, now_ns), *wrong = clock_create_fake(1, ahead_ns);
+    struct shelf *shelf;
+
+    (void)state;
+    options.clock = right;
+    options.ttl_s = TTL_S;
+    shelf = shelf_create(&options);
+    assert_true(put(shelf, "a", "1", "one"));
+    options.clock = wrong;
+    reopen(&shelf, &options);
+    assert_string_equal(get(shelf, "a", "1"), "");
+    assert_true(put(shelf, "a", "2", "two"));
+    options.clock = right;
+    reopen(&shelf, &options);
+    assert_string_equal(get(shelf, "a", "1"), "one");
+    assert_string_equal(get(shelf, "a", "2"), "two");
+    options.clock = wrong;
+    reopen(&shelf, &options);
+    clock_fake_advance(wrong, 24 * 3600 * NS_PER_S);
+    assert_true(put(shelf, "a", "3", "three"));
+    options.clock = right;
+    reopen(&shelf, &options);
+    assert_string_equal(get(shelf, "a", "1"), "");
+    shelf_destroy(&shelf);
+    file_close(options.fs, &options.dir);
+    clock_destroy_fake(&right);
+    clock_destroy_fake(&wrong);
+}
+
 /* Whichever disk call fails: memory has the entry, and a later start finds it or does not. */
 static void test_failing_disk(void **state)
 {
@@ -299,4 +333,5 @@ static void test_what_is_deleted_while_it_is_written_stays_deleted(void **state)
 TEST_SUITE(TEST(test_what_is_deleted_while_it_is_written_stays_deleted),
            TEST(test_the_oldest_is_evicted), TEST(test_bytes_are_bounded), TEST(test_tenants),
            TEST(test_time_to_live), TEST(test_files_come_back), TEST(test_files_are_sealed),
-           TEST(test_limits_hold_for_files), TEST(test_failing_disk))
+           TEST(test_limits_hold_for_files), TEST(test_a_clock_that_is_wrong_for_a_while),
+           TEST(test_failing_disk))
