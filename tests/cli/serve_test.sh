@@ -13,6 +13,7 @@ ask() { # PATH JSON
     code=$(cat "$scratch/out")
 }
 
+top=$(cd "$(dirname "$0")/../.." && pwd)
 chat='{"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 8}'
 
 test_the_printed_line_works() {
@@ -293,10 +294,47 @@ test_a_full_disk() {
     stop
     grep -q "the SSD cache's disk is full, nothing new is stored: free some space, lower --ssd-free, or choose another --ssd-dir" log ||
         fail "not said: $(cat log)"
+    [ -z "$(find ssd -name '*.hobj')" ] || fail 'stored all the same'
     start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
     stop
     grep -q 'is full' log && fail 'said without need'
     return 0
+}
+
+# The limits of the disk and of snapshots are not only shown: each of them reaches the cache.
+test_limits_reach_the_cache() {
+    local long
+    long=$(printf 'word%04d ' $(seq 60))
+    long="{\"messages\":[{\"role\":\"user\",\"content\":\"$long\"}],\"max_tokens\":1}"
+    make_model
+    start --ssd-dir "$PWD/none" --ssd-free 1MiB --ssd-writes-per-day 1KiB
+    ask /v1/chat/completions "$long"
+    [ "$code" = 200 ] || fail "$code: $(cat body)"
+    stop
+    [ -z "$(find none -name '*.hobj')" ] || fail 'more was written than a day allows'
+    start --ssd-dir "$PWD/some" --ssd-free 1MiB
+    ask /v1/chat/completions "$long"
+    stop
+    [ -n "$(find some -name '*.hobj')" ] || fail 'nothing was written without a limit'
+    "$HEARTH" model make -f qwen35 --layers 4 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    for limit in 64MiB 1KiB; do
+        start --ssd-dir none --snapshots "$limit"
+        for i in 1 2 3; do ask /v1/chat/completions "${long/word0001/new$i}"; done
+        curl -s "$url/admin/cache/objects?tier=ram&limit=1000" | tr '{' '\n' | grep -c '"kind":"snapshot"' >"held.$limit" || true
+        stop
+    done
+    [ "$(cat held.1KiB)" -lt "$(cat held.64MiB)" ] || fail "as many snapshots with 1 KiB: $(cat held.*)"
+}
+
+# Each option of the table is read by the code that starts the server: none is parsed and forgotten.
+test_every_option_is_read() {
+    local field
+    sed -n '/^static const struct option_desc options_table/,/^};/p' "$top/src/cli/serve.c" | grep -o 'AT([a-z_]*)' | sed 's/AT(//; s/)//' | sort -u >fields
+    [ "$(wc -l <fields)" -gt 60 ] || fail 'hardly any option was found'
+    while read -r field; do
+        grep -qE "(options|own)(->|\.)$field\b|\b(SAMPLE|LIMIT)\($field" "$top"/src/cli/serve*.c || echo "$field"
+    done <fields >forgotten
+    [ ! -s forgotten ] || fail "no code reads: $(tr '\n' ' ' <forgotten)"
 }
 
 # The key stays with its owner and stays the same.
