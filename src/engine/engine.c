@@ -215,13 +215,28 @@ enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, stru
     return ERR_OK;
 }
 
-/* Emptying always works. Recurrent state can be rolled back within the last run only, and so can a
- * window: earlier rows that it needs may be overwritten. */
-static bool may_cut(const struct engine *engine, seq_id seq, uint32_t length)
+/* A picture that shares its positions would have to be counted. */
+uint32_t engine_seq_least(struct engine *engine, seq_id seq)
+{
+    uint32_t length = seqs_length(&engine->seqs, seq);
+    bool unknown = (engine->facts.kinds & KIND_BIT(KIND_RECURRENT)) != 0 || engine->facts.mrope ||
+                   engine->ops->seq_least == NULL;
+
+    engine_check_owner(engine);
+    assert(seqs_live(&engine->seqs, seq));
+    if (length == 0 || kind_set_sliceable(engine->facts.kinds))
+        return MIN(length, 1);
+    return unknown ? length : MIN(MAX(engine->ops->seq_least(engine, seq), 1), length);
+}
+
+/* Emptying always works. Tokens of the last run can be removed whatever the kinds are, if there are
+ * few; of windows, as many as the library still has the rows for. */
+static bool may_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     return length == 0 || kind_set_sliceable(engine->facts.kinds) ||
            (length >= engine->whole_from[seq] &&
-            seqs_length(&engine->seqs, seq) - length <= engine->facts.rollback);
+            seqs_length(&engine->seqs, seq) - length <= engine->facts.rollback) ||
+           length >= engine_seq_least(engine, seq);
 }
 
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,

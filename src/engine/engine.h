@@ -147,6 +147,7 @@ struct engine_facts {
     /* tokens of a run, all but its first, that can be removed right after it; UINT32_MAX = any */
     uint32_t rollback;
     enum rollback no_rollback; /* why it is 0 */
+    bool windows_cut;          /* the self-test cut a window where its rows were still there */
     bool exact;                /* the self-test saw bit-identical logits after a restore */
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */
@@ -240,10 +241,14 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
 /* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it and facts.rollback
- * does not either: the sequence is then unchanged (I17). Recurrent state: only after a run of this
- * sequence alone. */
+ * does not either: the sequence is then unchanged (I17). Windows: to engine_seq_least and more.
+ * Recurrent state: only after a run of this sequence alone. */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
+/* The least number of tokens, other than 0, that it can be shortened to: 1 when it can be cut
+ * anywhere, its length when nowhere. A window is kept for longer than it is needed, until other
+ * tokens take its cells: so this grows with each run, of other sequences as well. */
+uint32_t engine_seq_least(struct engine *engine, seq_id seq);
 /* Brings the memory of a sequence into the physical layout that a restore at this length gives it.
  * Layout shows in the low bits of sliding layers once the window has moved: a run that settles at
  * every cut of its schedule, alone in its context, is bit-identical to one that was restored at any

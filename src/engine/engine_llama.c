@@ -112,11 +112,32 @@ static bool op_seq_copy(struct engine *engine, seq_id from, seq_id to)
     return true;
 }
 
+/* The cells of windows are reused one by one, and the library then removes all rows before the one
+ * that was overwritten: a sequence has all rows from its first position on. The token at n looks
+ * back at n - window + 1, that of a chunk at the beginning of its chunk. */
+static uint32_t op_seq_least(struct engine *engine, seq_id seq)
+{
+    const struct engine_llama *llama = engine_llama_of(engine);
+    uint32_t length = seqs_length(&engine->seqs, seq);
+    llama_pos first = llama_memory_seq_pos_min(llama->memory, seq);
+    uint32_t window = (uint32_t)llama_model_n_swa(llama->model);
+
+    if (window == 0 || first < 0 || !engine->facts.windows_cut)
+        return length;
+    if (first == 0)
+        return 1;
+    return engine->facts.kinds & KIND_BIT(KIND_CHUNKED)
+               ? ((uint32_t)first + window - 1) / window * window
+               : (uint32_t)first + window - 1;
+}
+
 /* The library refuses what a recurrent state does not allow. It does not check whether all of a
  * window is still there: engine.c does, but for windows that were imported again meanwhile. */
 static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
-    return (length == 0 || !engine_llama_of(engine)->unshared[seq]) &&
+    const struct engine_llama *llama = engine_llama_of(engine);
+
+    return (length == 0 || !llama->unshared[seq] || length >= op_seq_least(engine, seq)) &&
            sections_rows_cut(engine, seq, length);
 }
 
@@ -344,6 +365,7 @@ const struct engine_ops engine_llama_ops = {
     .token_traits = op_token_traits,
     .seq_copy = op_seq_copy,
     .seq_cut = op_seq_cut,
+    .seq_least = op_seq_least,
     .seq_clear = op_seq_clear,
     .seq_length = op_seq_length,
     .seq_settle = sections_settle,

@@ -36,6 +36,9 @@ struct engine_ops {
     bool (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
     /* false: not possible, nothing changed */
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length);
+    /* optional: the least number, other than 0, that a sequence of windows can be cut to; its
+     * length when it cannot be cut, or when that is not known */
+    uint32_t (*seq_least)(struct engine *engine, seq_id seq);
     void (*seq_clear)(struct engine *engine, seq_id seq);
     /* the length in the library's memory */
     uint32_t (*seq_length)(struct engine *engine, seq_id seq);

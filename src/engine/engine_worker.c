@@ -94,6 +94,16 @@ static bool worker_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
     return ask_about(engine, WORKER_SEQ_CUT, seq, length) != 0;
 }
 
+static uint32_t worker_seq_least(struct engine *engine, seq_id seq)
+{
+    uint32_t length = length_of(worker_of(engine), seq);
+
+    if (!engine->facts.windows_cut)
+        return length;
+    uint64_t least = ask_about(engine, WORKER_SEQ_LEAST, seq, 0);
+    return least > 0 ? (uint32_t)MIN(least, length) : length; /* 0: the child is dead */
+}
+
 static void worker_seq_clear(struct engine *engine, seq_id seq)
 {
     ask_about(engine, WORKER_SEQ_CLEAR, seq, 0);
@@ -502,6 +512,7 @@ static const struct engine_ops worker_ops = {
     .close = worker_close,
     .seq_copy = worker_seq_copy,
     .seq_cut = worker_seq_cut,
+    .seq_least = worker_seq_least,
     .seq_clear = worker_seq_clear,
     .seq_length = worker_seq_length,
     .seq_settle = worker_seq_settle,

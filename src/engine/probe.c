@@ -15,6 +15,8 @@
  *
  *      5. a neighbour's state must be the same bytes before and after the import,
  *      6. imported in pieces, rows must be the same bytes; otherwise they are always imported whole.
+ *      7. a token that is removed again, and computed again, has the same logits: windows can be cut
+ *         where the library still has their rows (facts.windows_cut).
  *
  * 24 tokens show nothing about a window or an index that is wider: sparse attention selects all of
  * them, so that a state without its index would pass. Where the model is fast enough, the test is
@@ -480,6 +482,21 @@ static bool try_pieces(struct probe *probe, const struct objects *objects)
     return same;
 }
 
+/* Whether windows can be cut where their rows are still there: the last token, computed again. The
+ * window was imported just before it, and has one row more than it needs. */
+static bool try_cut(struct probe *probe, seq_id seq)
+{
+    struct engine *engine = &probe->llama->base;
+
+    if ((engine->facts.kinds & ~KIND_BIT(KIND_FULL)) == 0 ||
+        (engine->facts.kinds & KIND_BIT(KIND_RECURRENT)))
+        return false;
+    engine->facts.windows_cut = true; /* so that it is tried */
+    return engine_seq_truncate(engine, seq, probe->count, NULL) == ERR_OK &&
+           run(probe, seq, probe->count, 1, true, NULL) == ERR_OK &&
+           compare_logits(probe->cold, engine_logits(engine, 0), engine->facts.vocab) != FAR;
+}
+
 /* One attempt in the mode of facts.slicing: cold run, export, clear everything, restore. */
 static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
 {
@@ -506,6 +523,7 @@ static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
     /* Of the short prompt: whether there is a long one depends on the speed of the moment. */
     if (err == ERR_OK && probe->count == PROBE_TOKENS)
         llama->bits = hash256_of(probe->cold, engine->facts.vocab * sizeof(float));
+    engine->facts.windows_cut = err == ERR_OK && try_cut(probe, seq);
     engine_seq_release(engine, &seq);
     llama_memory_clear(llama->memory, true);
     if (err == ERR_OK)

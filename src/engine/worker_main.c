@@ -436,6 +436,8 @@ static uint64_t about_sequence(struct worker *worker, const struct worker_call *
         return ops->seq_copy(engine, call->seq, call->other);
     case WORKER_SEQ_CUT:
         return ops->seq_cut(engine, call->seq, call->end);
+    case WORKER_SEQ_LEAST:
+        return ops->seq_least != NULL ? ops->seq_least(engine, call->seq) : call->length;
     case WORKER_SEQ_CLEAR:
         clear(worker, call->seq);
         return 1;

@@ -450,6 +450,7 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     facts->fault = (enum engine_fault)field_small(wire, facts->fault, ENGINE_FAULT_COUNT - 1);
     field_u32(wire, &facts->rollback, UINT32_MAX);
     facts->no_rollback = (enum rollback)field_small(wire, facts->no_rollback, ROLLBACK_COUNT - 1);
+    field_bool(wire, &facts->windows_cut);
     field_bool(wire, &facts->exact);
     field_u64(wire, &facts->rows_bytes_fixed);
     field_u64(wire, &facts->rows_bytes_per_token);

@@ -61,6 +61,7 @@ uint64_t worker_work_bytes(const struct engine_facts *facts);
     X(WORKER_DETACH, "detach")                   \
     X(WORKER_SEQ_COPY, "seq_copy")               \
     X(WORKER_SEQ_CUT, "seq_cut")                 \
+    X(WORKER_SEQ_LEAST, "seq_least")             \
     X(WORKER_SEQ_CLEAR, "seq_clear")             \
     X(WORKER_SEQ_LENGTH, "seq_length")           \
     X(WORKER_SEQ_SETTLE, "seq_settle")           \

@@ -223,33 +223,31 @@ static void test_removed_tokens_leave_no_trace(void **state)
     }
 }
 
-/* Once, within the last run, not beyond its first token, and no more than was asked for. */
+/* Recurrent state: once, within the last run, not beyond its first token, and no more than was asked
+ * for. */
 static void test_other_cuts_are_refused(void **state)
 {
-    static const char *const families[] = {"gemma3", "qwen35"};
     struct subject subject;
 
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(families); i++) {
-        open_subject(&subject, families[i]);
-        seq_id seq = begin(&subject), fork;
-        struct engine_item item = {seq, subject.tokens, 4, 0};
-        assert_ok(engine_run(subject.engine, &item, 1, NULL));
-        assert_err(engine_seq_truncate(subject.engine, seq, PROMPT, NULL), ERR_UNSUPPORTED);
-        assert_ok(engine_seq_truncate(subject.engine, seq, PROMPT + 3, NULL));
-        assert_err(engine_seq_truncate(subject.engine, seq, PROMPT + 2, NULL), ERR_UNSUPPORTED);
-        item.count = 2 * WRONG_MAX;
-        assert_ok(engine_run(subject.engine, &item, 1, NULL));
-        assert_ok(engine_seq_fork(subject.engine, seq, &fork, NULL));
-        uint32_t length = engine_seq_length(subject.engine, seq);
-        assert_err(engine_seq_truncate(subject.engine, fork, length - 1, NULL), ERR_UNSUPPORTED);
-        if (subject.facts->kinds & KIND_BIT(KIND_RECURRENT))
-            assert_err(engine_seq_truncate(subject.engine, seq, length - WRONG_MAX - 1, NULL),
-                       ERR_UNSUPPORTED);
-        engine_seq_release(subject.engine, &fork);
-        engine_seq_release(subject.engine, &seq);
-        close_subject(&subject);
-    }
+    open_subject(&subject, "qwen35");
+    seq_id seq = begin(&subject), fork;
+    struct engine_item item = {seq, subject.tokens, 4, 0};
+    assert_ok(engine_run(subject.engine, &item, 1, NULL));
+    assert_err(engine_seq_truncate(subject.engine, seq, PROMPT, NULL), ERR_UNSUPPORTED);
+    assert_ok(engine_seq_truncate(subject.engine, seq, PROMPT + 3, NULL));
+    assert_err(engine_seq_truncate(subject.engine, seq, PROMPT + 2, NULL), ERR_UNSUPPORTED);
+    item.count = 2 * WRONG_MAX;
+    assert_ok(engine_run(subject.engine, &item, 1, NULL));
+    assert_ok(engine_seq_fork(subject.engine, seq, &fork, NULL));
+    uint32_t length = engine_seq_length(subject.engine, seq);
+    assert_int_equal(engine_seq_least(subject.engine, seq), length);
+    assert_err(engine_seq_truncate(subject.engine, fork, length - 1, NULL), ERR_UNSUPPORTED);
+    assert_err(engine_seq_truncate(subject.engine, seq, length - WRONG_MAX - 1, NULL),
+               ERR_UNSUPPORTED);
+    engine_seq_release(subject.engine, &fork);
+    engine_seq_release(subject.engine, &seq);
+    close_subject(&subject);
 }
 
 /* The library computes items of several lengths in parts, and keeps earlier recurrent states of the
@@ -276,7 +274,7 @@ static void test_batches_of_several(void **state)
 }
 
 /* Forks share the cells of a window, until the library has no room: then each gets its own, with
- * the rows that the window needs at its present end. None before that can be the end any more. */
+ * the rows that the window needs at its present end, and one more. */
 static void test_a_window_that_was_imported_again_is_not_cut(void **state)
 {
     enum { LONG = 600, MORE = 32 };
@@ -303,6 +301,8 @@ static void test_a_window_that_was_imported_again_is_not_cut(void **state)
     }
     assert_err(engine_seq_truncate(engine, fork, LONG + 1, NULL), ERR_UNSUPPORTED);
     assert_int_equal(engine_seq_length(engine, fork), LONG + 1 + MORE);
+    assert_int_equal(engine_seq_least(engine, fork), LONG + MORE);
+    assert_ok(engine_seq_truncate(engine, fork, LONG + MORE, NULL));
     engine_close(&engine);
 }
 

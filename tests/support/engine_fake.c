@@ -390,13 +390,18 @@ static bool fake_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
     struct engine_fake *fake = fake_of(engine);
     const struct earlier *earlier = &fake->earlier[seq][length % EARLIER_MAX];
 
-    if (length == 0 || kind_set_sliceable(fake->options.kinds))
-        return fake_memory_cut(fake->memory, seq, length);
+    if (fake_memory_cut(fake->memory, seq, length))
+        return true;
     if (earlier->data == NULL || earlier->at != length)
         return false;
     fake_memory_cut_rows(fake->memory, seq, length);
     return fake_memory_import(fake->memory, seq, FAKE_IMAGE_SNAPSHOT, earlier->data, earlier->bytes,
                               false);
+}
+
+static uint32_t fake_seq_least(struct engine *engine, seq_id seq)
+{
+    return fake_memory_least(fake_of(engine)->memory, seq);
 }
 
 static void fake_seq_clear(struct engine *engine, seq_id seq)
@@ -567,6 +572,7 @@ static const struct engine_ops fake_ops = {
     .token_traits = fake_token_traits,
     .seq_copy = fake_seq_copy,
     .seq_cut = fake_seq_cut,
+    .seq_least = fake_seq_least,
     .seq_clear = fake_seq_clear,
     .seq_length = fake_seq_length,
     .seq_settle = fake_seq_settle,
@@ -689,6 +695,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .no_rollback = kind_set_sliceable(options->kinds) || options->rollback > 0
                            ? ROLLBACK_WORKS
                            : ROLLBACK_LIBRARY,
+        .windows_cut = windows && !(options->kinds & KIND_BIT(KIND_RECURRENT)),
         .exact = true,
         .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
         .rows_bytes_per_token = full ? options->rows_bytes : 0,
@@ -737,6 +744,7 @@ enum err engine_fake_create(struct engine **engine, const struct engine_fake_opt
     const struct fake_memory_shape shape = {
         .kinds = filled.kinds,
         .window = filled.window,
+        .surplus = filled.surplus,
         .sequences = filled.sequences,
         .cells = filled.streams ? filled.context / filled.sequences : filled.context,
         .rows_bytes = filled.rows_bytes,

@@ -48,6 +48,7 @@ enum engine_fake_slicing { ENGINE_FAKE_ROWS, ENGINE_FAKE_WHOLE, ENGINE_FAKE_NONE
 struct engine_fake_options {
     kind_set kinds;          /* 0 = full */
     uint32_t window;         /* of sliding and chunked kinds; 0 = 64 */
+    uint32_t surplus;        /* rows that windows keep beyond those that they look at */
     uint32_t context;        /* cells; 0 = 4,096 */
     uint32_t sequences;      /* 0 = 8 */
     uint32_t chunk;          /* 0 = 512 */

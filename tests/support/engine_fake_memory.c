@@ -31,9 +31,10 @@
 
 enum { WINDOW_ROW_BYTES = FAKE_VALUE_BYTES };
 
-/* The rows [begin, end) of a sliding or chunked kind; that of token n lies at n % window. */
+/* The rows [begin, end) of a sliding or chunked kind, and some that it no longer looks at; that of
+ * token n lies at n % places. */
 struct window {
-    uint32_t begin, end;
+    uint32_t oldest, begin, end;
     unsigned char *rows;
 };
 
@@ -133,10 +134,15 @@ static struct fake_value read_row(const struct fake_memory *memory, const struct
     return read_value(cell_row(memory, s->cells[at]), memory->shape.rows_bytes, at);
 }
 
+static uint32_t places(const struct fake_memory *memory)
+{
+    return memory->shape.window + memory->shape.surplus;
+}
+
 static unsigned char *window_row(const struct fake_memory *memory, const struct window *window,
                                  uint32_t at)
 {
-    return window->rows + (size_t)(at % memory->shape.window) * WINDOW_ROW_BYTES;
+    return window->rows + (size_t)(at % places(memory)) * WINDOW_ROW_BYTES;
 }
 
 static struct fake_value read_window_row(const struct fake_memory *memory,
@@ -212,10 +218,11 @@ static void push_window(const struct fake_memory *memory, int kind, struct windo
     for (; window->begin < MIN(begin, at); window->begin++)
         subtract_value(sum, read_window_row(memory, window, window->begin));
     window->begin = begin;
-    if (begin > at)
-        return; /* this row completed a chunk; nothing looks at it again */
+    if (window->end > places(memory))
+        window->oldest = MAX(window->oldest, window->end - places(memory));
     write_value(window_row(memory, window, at), WINDOW_ROW_BYTES, value);
-    add_value(sum, read_window_row(memory, window, at));
+    if (begin <= at) /* else it completed a chunk */
+        add_value(sum, read_window_row(memory, window, at));
 }
 
 /* ---- a sequence ---- */
@@ -345,11 +352,12 @@ void fake_memory_copy(struct fake_memory *memory, int32_t from, int32_t to)
     }
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         struct window *window = &s->windows[kind];
+        window->oldest = source->windows[kind].oldest;
         window->begin = source->windows[kind].begin;
         window->end = source->windows[kind].end;
         if (has_window(memory, kind) && window->end > 0)
             memcpy(window->rows, source->windows[kind].rows,
-                   (size_t)memory->shape.window * WINDOW_ROW_BYTES);
+                   (size_t)places(memory) * WINDOW_ROW_BYTES);
     }
     s->settled_at = source->settled_at;
     s->state_at = source->state_at;
@@ -363,7 +371,7 @@ void fake_memory_clear(struct fake_memory *memory, int32_t seq)
 
     drop_rows(memory, s, 0);
     for (int kind = 0; kind < KIND_COUNT; kind++)
-        s->windows[kind].begin = s->windows[kind].end = 0;
+        s->windows[kind].oldest = s->windows[kind].begin = s->windows[kind].end = 0;
     s->state_at = s->settled_at = 0;
 }
 
@@ -377,10 +385,20 @@ static bool can_cut(const struct fake_memory *memory, const struct sequence *s, 
         const struct window *window = &s->windows[kind];
         uint32_t begin = window_begin(memory, kind, length);
         if (has_window(memory, kind) &&
-            (length > window->end || (begin < window->begin && begin < length)))
+            (length > window->end || (begin < window->oldest && begin < length)))
             return false;
     }
     return !has(memory, KIND_RECURRENT) || length == s->state_at;
+}
+
+uint32_t fake_memory_least(const struct fake_memory *memory, int32_t seq)
+{
+    const struct sequence *s = get_sequence(memory, seq);
+    uint32_t length = (uint32_t)fake_memory_length(memory, seq), least = length;
+
+    while (least > 1 && can_cut(memory, s, least - 1))
+        least--;
+    return least;
 }
 
 bool fake_memory_cut(struct fake_memory *memory, int32_t seq, uint32_t length)
@@ -446,7 +464,7 @@ static void import_parts(const struct fake_memory *memory, struct sequence *s, u
         struct window *window = &s->windows[kind];
         if (!has_window(memory, kind))
             continue;
-        window->begin = window_begin(memory, kind, at);
+        window->oldest = window->begin = window_begin(memory, kind, at);
         window->end = at;
         for (uint32_t i = window->begin; i < at; i++, data += WINDOW_ROW_BYTES)
             memcpy(window_row(memory, window, i), data, WINDOW_ROW_BYTES);
@@ -517,7 +535,7 @@ static bool create_sequence(const struct fake_memory *memory, struct sequence *s
         return false;
     for (int kind = 0; kind < KIND_COUNT; kind++)
         if (has_window(memory, kind) &&
-            (s->windows[kind].rows = mem_try_alloc_array(shape->window, WINDOW_ROW_BYTES)) == NULL)
+            (s->windows[kind].rows = mem_try_alloc_array(places(memory), WINDOW_ROW_BYTES)) == NULL)
             return false;
     return !has(memory, KIND_RECURRENT) || (s->state = mem_try_alloc(shape->state_bytes)) != NULL;
 }

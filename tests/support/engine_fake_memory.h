@@ -30,7 +30,8 @@ struct fake_sums {
 
 struct fake_memory_shape {
     kind_set kinds;
-    uint32_t window; /* of sliding and chunked */
+    uint32_t window;  /* of sliding and chunked */
+    uint32_t surplus; /* rows that a window keeps beyond those that it needs */
     uint32_t sequences;
     uint32_t cells;       /* all there are; with streams, per sequence */
     uint32_t rows_bytes;  /* of a token, >= FAKE_VALUE_BYTES */
@@ -66,6 +67,8 @@ void fake_memory_append(struct fake_memory *memory, int32_t seq, struct fake_val
                         struct fake_sums *sums);
 
 void fake_memory_copy(struct fake_memory *memory, int32_t from, int32_t to); /* into an empty one */
+/* The least number, other than 0, that the windows allow a cut to. */
+uint32_t fake_memory_least(const struct fake_memory *memory, int32_t seq);
 void fake_memory_clear(struct fake_memory *memory, int32_t seq);
 /* False when a kind no longer holds, or never held, what it needs at `length`; nothing has changed
  * then. */
