@@ -147,8 +147,7 @@ struct engine_facts {
     /* tokens of a run, all but its first, that can be removed right after it; UINT32_MAX = any */
     uint32_t rollback;
     enum rollback no_rollback; /* why it is 0 */
-    bool windows_cut;          /* the self-test cut a window where its rows were still there */
-    bool exact;                /* the self-test saw bit-identical logits after a restore */
+    bool exact, windows_cut;   /* bit-identical after a restore; windows: see engine_seq_least */
     /* tokens per second in the self-test's short runs: less than a long prefill reaches. 0 = not
      * known */
     uint32_t tokens_per_s;
@@ -240,14 +239,13 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
  * ERR_ENGINE: a copy failed. */
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
-/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it and facts.rollback
- * does not either: the sequence is then unchanged (I17). Windows: to engine_seq_least and more.
+/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it (windows: less than
+ * engine_seq_least) and facts.rollback does not either: the sequence is then unchanged (I17).
  * Recurrent state: only after a run of this sequence alone. */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
-/* The least number of tokens, other than 0, that it can be shortened to: 1 when it can be cut
- * anywhere, its length when nowhere. A window is kept for longer than it is needed, until other
- * tokens take its cells: so this grows with each run, of other sequences as well. */
+/* The least number of tokens, other than 0, that it can be shortened to; its length: it cannot be.
+ * Rows of windows are kept until other tokens take their cells: runs of any sequence raise it. */
 uint32_t engine_seq_least(struct engine *engine, seq_id seq);
 /* Brings the memory of a sequence into the physical layout that a restore at this length gives it.
  * Layout shows in the low bits of sliding layers once the window has moved: a run that settles at
@@ -260,9 +258,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq);
 uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
 /* Most tokens of a sequence: less than facts.context if each has its own cells. Any thread. */
 uint32_t engine_seq_length_max(const struct engine *engine);
-
-/* Free cells: how many more tokens fit. */
-uint32_t engine_cells_free(const struct engine *engine);
+uint32_t engine_cells_free(const struct engine *engine); /* how many more tokens fit */
 
 /* ---- running ---- */
 

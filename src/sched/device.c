@@ -2,8 +2,8 @@
  * device.c: the first tier: sequences already in the engine's memory, both finished and running.
  *
  * A fork copies nothing, so using a prefix of a sequence leaves it in place for the next request. A
- * sequence whose state kinds can be truncated yields any number of its tokens; any other yields all
- * or none. Residents are evicted when room is needed, least recently used first, and when their
+ * sequence whose state kinds can be truncated yields any number of its tokens; one with windows as
+ * many as still have theirs; any other yields all or none. Residents are evicted when room is needed, least recently used first, and when their
  * cells have cost others too much. The cache has their state, unless storing it would have cost too
  * much (save_later.c). So eviction costs only time.
  */
@@ -14,14 +14,14 @@
 #include "sched/sched_impl.h"
 
 /* How many of `shared` tokens of a sequence of `length` tokens can be used for a prompt. */
-static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length,
+static uint32_t usable(const struct sched *sched, seq_id seq, uint32_t shared, uint32_t length,
                        const struct sched_prompt *prompt)
 {
     uint32_t most = picture_floor(prompt->tokens, prompt->count, MIN(shared, prompt->count - 1));
 
-    if (sched->cuttable || most == length)
+    if (sched->cuttable || most >= length || most == 0)
         return MIN(most, length);
-    return 0;
+    return most >= engine_seq_least(sched->engine, seq) ? most : 0;
 }
 
 /* Where state belongs. Without a cache there is no space that tells sets of adapters apart. */
@@ -47,11 +47,13 @@ static bool same_owner(struct owner a, struct owner b)
 }
 
 /* The best match has the most usable tokens; the one that shares most explains why there are no
- * more. */
+ * more. Of several, one that goes on with another token. */
 static void consider(struct device_match *best, struct device_match found)
 {
     uint32_t shared = MAX(best->shared, found.shared);
-    bool ends = found.shared >= best->shared ? found.ends : best->ends;
+    bool ends = found.shared == best->shared  ? found.ends && best->ends
+                : found.shared > best->shared ? found.ends
+                                              : best->ends;
 
     if (found.length > best->length)
         *best = found;
@@ -77,21 +79,22 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
             continue;
         uint32_t shared =
             sched_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
-        consider(&best,
-                 (struct device_match){.resident = resident,
-                                       .length = usable(sched, shared, resident->count, prompt),
-                                       .shared = shared,
-                                       .ends = shared == resident->count});
+        consider(&best, (struct device_match){
+                            .resident = resident,
+                            .length = usable(sched, resident->seq, shared, resident->count, prompt),
+                            .shared = shared,
+                            .ends = shared == resident->count});
     }
     LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other == self || other->isolated || other->seq == SEQ_NONE ||
             !same_owner(owner_of(other), owner))
             continue;
         uint32_t shared = sched_common(prompt->tokens, prompt->count, other->tokens, other->done);
-        consider(&best, (struct device_match){.job = other,
-                                              .length = usable(sched, shared, other->done, prompt),
-                                              .shared = shared,
-                                              .ends = shared == other->done});
+        consider(&best, (struct device_match){
+                            .job = other,
+                            .length = usable(sched, other->seq, shared, other->done, prompt),
+                            .shared = shared,
+                            .ends = shared == other->done});
     }
     return best;
 }
@@ -264,7 +267,7 @@ static bool is_awaited(const struct sched *sched, const struct job *job,
         struct sched_prompt prompt = {.tokens = other->tokens, .count = other->count};
         uint32_t shared =
             sched_common(other->tokens, other->count, resident->tokens, resident->count);
-        if (usable(sched, shared, resident->count, &prompt) >= SCHED_FLIGHT_MIN)
+        if (usable(sched, resident->seq, shared, resident->count, &prompt) >= SCHED_FLIGHT_MIN)
             return true;
     }
     return false;
@@ -470,12 +473,23 @@ static struct resident *copy_of(struct job *job)
     return copy;
 }
 
+/* A window that reaches back so far can be cut to the prompt after most answers. A copy would share
+ * its cells, and no cell that is shared is reused: in a ring that is full, both would keep only what
+ * they need at their ends. */
+static bool reaches_back(const struct job *job)
+{
+    uint32_t least = engine_seq_least(job->sched->engine, job->seq);
+
+    return least <= 1 || least + job->sched->facts->chunk <= job->done;
+}
+
 void device_keep_prompt(struct job *job)
 {
     struct sched *sched = job->sched;
 
     if (sched->cuttable || !sched->options.park || !reads_device(job) || !job->keep.stores ||
-        job->usage.generated > 0 || job->done + 1 != job->count || job->done < SCHED_FLIGHT_MIN)
+        job->usage.generated > 0 || job->done + 1 != job->count || job->done < SCHED_FLIGHT_MIN ||
+        reaches_back(job))
         return;
     struct resident *copy = copy_of(job);
     if (copy != NULL)

@@ -243,7 +243,9 @@ static void note_plan(struct job *job)
         return;
     job->usage.match = info->match;
     job->usage.reason = info->reason;
-    job->usage.first_difference = info->first_difference;
+    /* of the last token nothing is cached: it is computed anyway, and does not differ */
+    bool all = info->match == HEARTH_MATCH_EXACT && info->first_difference + 1 == job->count;
+    job->usage.first_difference = all ? job->count : info->first_difference;
     job->junction = info->junction;
     job->keep.hints.junction = info->junction;
 }

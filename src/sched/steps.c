@@ -464,7 +464,9 @@ static void note_device(struct job *job, const struct device_match *match)
     bool all = match->shared >= job->count - 1;
 
     usage->device = match->length;
-    usage->first_difference = match->shared;
+    /* of a sequence that ends before the last token, nothing differs */
+    usage->first_difference =
+        match->ends && match->shared + 1 == job->count ? job->count : match->shared;
     usage->match = all           ? HEARTH_MATCH_SUPERSEQUENCE
                    : match->ends ? HEARTH_MATCH_PREFIX
                                  : HEARTH_MATCH_LCP;

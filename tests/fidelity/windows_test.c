@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "engine/engine_ops.h"
-#include "engine/model_make.h"
+#include "lab/model_make.h"
 #include "support/models.h"
 #include "support/test.h"
 

@@ -230,12 +230,67 @@ static void test_the_same_prompt_again(void **state)
                        NULL);
         kit_gen_init(&once, &kit, 1, PROMPT, 8);
         kit_gen_run(&kit, &once);
-        kit_gen_init(&again, &kit, 1, PROMPT, 8);
-        kit_gen_run(&kit, &again);
-        assert_int_equal(again.result.usage.device, PROMPT - 1);
-        kit_gen_expect_same(&once, &again, false);
+        for (int times = 0; times < 3; times++) { /* first from the device, then from the cache */
+            kit_gen_init(&again, &kit, 1, PROMPT, 8);
+            kit_gen_run(&kit, &again);
+            assert_true(times > 0 || again.result.usage.device == PROMPT - 1);
+            assert_int_equal(gen_usage_reused(&again.result.usage), PROMPT - 1);
+            assert_int_equal(again.result.usage.first_difference, PROMPT); /* there is none */
+            kit_gen_expect_same(&once, &again, false);
+            kit_gen_fini(&again);
+        }
         kit_gen_fini(&once);
-        kit_gen_fini(&again);
+        sched_kit_close(&kit);
+    }
+}
+
+/* A prompt that differs from `from` on continues there if the window that ends there is still on the
+ * device, and gets the answer that it gets without any cache. */
+static uint32_t fork_at(struct sched_kit *kit, kind_set kinds, uint32_t from, uint32_t answer)
+{
+    static struct kit_gen first, second, cold;
+    struct sched_kit alone;
+    uint64_t tokens;
+
+    kit_gen_init(&first, kit, 1, PROMPT, answer);
+    kit_gen_run(kit, &first);
+    kit_gen_init(&second, kit, 1, PROMPT, 8);
+    kit_gen_change(&second, kit, 2, from);
+    kit_gen_run(kit, &second);
+    uint32_t device = second.result.usage.device;
+    sched_kit_open(&alone, &(struct engine_fake_options){.kinds = kinds, .chunk = CHUNK}, 0, NULL);
+    kit_gen_init(&cold, &alone, 1, PROMPT, 8);
+    kit_gen_change(&cold, &alone, 2, from);
+    kit_gen_run(&alone, &cold);
+    kit_gen_expect_same(&second, &cold, false);
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    kit_gen_fini(&cold);
+    sched_kit_close(&alone);
+    assert_ok(sched_forget(kit->sched, NULL, HOUR_MS, &tokens, NULL));
+    return device;
+}
+
+static void test_windows_are_cut_where_they_reach(void **state)
+{
+    enum { WINDOW = 64, SURPLUS = 2 * CHUNK, ANSWER = 3, LEAST = PROMPT + ANSWER - 1 - SURPLUS };
+    static const kind_set kinds[] = {KIND_BIT(KIND_SLIDING),
+                                     KIND_BIT(KIND_FULL) | KIND_BIT(KIND_SLIDING),
+                                     KIND_BIT(KIND_FULL) | KIND_BIT(KIND_CHUNKED)};
+    static const uint32_t at[] = {LEAST - 1, LEAST, LEAST + 40, PROMPT - 1};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        uint32_t least = kinds[i] & KIND_BIT(KIND_CHUNKED) ? LEAST - LEAST % WINDOW : LEAST;
+        struct sched_kit kit;
+        sched_kit_open(&kit,
+                       &(struct engine_fake_options){
+                           .kinds = kinds[i], .window = WINDOW, .surplus = SURPLUS, .chunk = CHUNK},
+                       0, NULL);
+        for (size_t k = 0; k < COUNT_OF(at); k++)
+            assert_int_equal(fork_at(&kit, kinds[i], at[k], ANSWER), at[k] >= least ? at[k] : 0);
+        /* No copy is kept for the same prompt, and an answer may be longer than what is kept. */
+        assert_int_equal(fork_at(&kit, kinds[i], PROMPT - 1, SURPLUS + WINDOW), 0);
         sched_kit_close(&kit);
     }
 }
@@ -289,6 +344,7 @@ static void test_a_released_conversation_leaves_first(void **state)
 }
 
 TEST_SUITE(TEST(test_a_released_conversation_leaves_first), TEST(test_the_same_prompt_again),
-           TEST(test_what_is_not_stored_leaves_first), TEST(test_many_short_requests_add_up),
-           TEST(test_stored_between_batches), TEST(test_leaves_before_the_first_restore),
-           TEST(test_leaves_before_a_long_prompt), TEST(test_lost_when_storing_costs_too_much))
+           TEST(test_windows_are_cut_where_they_reach), TEST(test_what_is_not_stored_leaves_first),
+           TEST(test_many_short_requests_add_up), TEST(test_stored_between_batches),
+           TEST(test_leaves_before_the_first_restore), TEST(test_leaves_before_a_long_prompt),
+           TEST(test_lost_when_storing_costs_too_much))
