@@ -3,8 +3,8 @@
  * settings it needs.
  *
  * First asks the server whether it is up, which model it serves, whether the client's first prompt
- * fits into the context, and how long it takes. Then execs the client with a few more variables and
- * arguments (the table of clients). With --print nothing is started, and keys are not shown: the
+ * fits into the context, and how long it takes. No prompt is sent for that. Then execs the client
+ * with a few more variables and arguments (the table of clients). With --print nothing is started, and keys are not shown: the
  * lines name the variable that holds the key.
  */
 #include <errno.h>
@@ -25,6 +25,7 @@
 #include "cli/config.h"
 #include "cli/remote.h"
 #include "cli/process.h"
+#include "sched/cost.h"
 
 /* ---- clients: a new one is a row here and a line in docs/cli.md ----
  *
@@ -199,10 +200,25 @@ struct launch {
     const char *model; /* in the arena */
     const char *file;  /* of the client's lines, in the arena; NULL: it needs none */
     uint64_t context;
+    struct cost cost; /* of a prefill */
+    uint32_t chunk;
     bool show; /* for display: the key is not shown */
 };
 
 /* ---- the server ---- */
+
+/* What the server has learned; an older server says nothing. */
+static void take_cost(struct launch *launch, yyjson_val *row)
+{
+    static const char *const paths[COST_PARTS] = {
+        "meta.prefill_cost.run_ns", "meta.prefill_cost.output_ns", "meta.prefill_cost.token_ns",
+        "meta.prefill_cost.depth_ns"};
+
+    launch->chunk = (uint32_t)fields_number(row, "meta.prefill_cost.chunk", 0);
+    for (int i = 0; i < COST_PARTS; i++)
+        launch->cost.ns[i] = fields_number(row, paths[i], 0);
+    launch->cost.samples = launch->cost.ns[COST_TOKEN] > 0;
+}
 
 static enum err choose_model(struct launch *launch, yyjson_val *list, struct errinfo *info)
 {
@@ -220,6 +236,7 @@ static enum err choose_model(struct launch *launch, yyjson_val *list, struct err
     launch->context = fields_uint(chosen, "context_length");
     if (launch->context == 0)
         launch->context = fields_uint(chosen, "meta.n_ctx");
+    take_cost(launch, chosen);
     return launch->model != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a name");
 }
 
@@ -248,80 +265,61 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
     "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", "                \
     "\"description\": \"The command to execute\"}}, \"required\": [\"command\"]}\n"
 
-enum { ANSWER_ROOM = 8192, CONTEXT_STEP = 16384, LONGER_TIMES = 12 };
+enum { ANSWER_ROOM = 8192, CONTEXT_STEP = 16384, SAY_S = 10 };
 
-/* Per token: only a server that is faster is measured twice. */
-#define FAST_MS 5.0
-
-/* Asks with SAMPLE `times` times in the body, between `head` and `tail`. */
-static enum err ask_sample(struct launch *launch, const char *path, const char *head,
-                           uint32_t times, const char *tail, yyjson_doc **doc, struct errinfo *info)
+static enum err count_sample(struct launch *launch, uint64_t *count, struct errinfo *info)
 {
+    yyjson_doc *doc;
     struct buf body;
 
     buf_init(&body, TEXT_BYTES_MAX);
     buf_append_str(&body, "{\"model\":\"");
     json_scan_escape(&body, str_from(launch->model));
-    buf_append_str(&body, head);
-    for (uint32_t i = 0; i < times; i++)
-        json_scan_escape(&body, STR(SAMPLE));
-    buf_append_str(&body, tail);
+    buf_append_str(&body, "\",\"content\":\"");
+    json_scan_escape(&body, STR(SAMPLE));
+    buf_append_str(&body, "\"}");
     enum err err = body.err != ERR_OK
                        ? err_set(info, body.err, "no memory for a request")
-                       : remote_ask_json(&launch->remote, path, buf_str(&body), doc, info);
+                       : remote_ask_json(&launch->remote, "/tokenize", buf_str(&body), &doc, info);
     buf_fini(&body);
-    return err;
-}
-
-static enum err count_sample(struct launch *launch, uint64_t *count, struct errinfo *info)
-{
-    yyjson_doc *doc;
-
-    TRY(ask_sample(launch, "/tokenize", "\",\"content\":\"", 1, "\"}", &doc, info));
+    if (err != ERR_OK)
+        return err;
     *count = yyjson_arr_size(fields_get(yyjson_doc_get_root(doc), "tokens"));
     yyjson_doc_free(doc);
     return ERR_OK;
 }
 
-/* Milliseconds per prompt token of a prompt that is not cached: it begins with the time. */
-static enum err measure_prompt(struct launch *launch, uint32_t times, double *tokens, double *each,
-                               struct errinfo *info)
+/* Whether a request lately had a first prompt of this client: its state is cached. Only admins see
+ * requests; for all others nothing is known. */
+static bool is_cached(struct launch *launch, uint64_t need)
 {
     yyjson_doc *doc;
-    char head[96];
+    yyjson_val *row;
+    bool found = false;
 
-    snprintf(head, sizeof(head),
-             "\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"%llu ",
-             (unsigned long long)clock_wall_ns(launch->cli->setup->clock));
-    TRY(ask_sample(launch, "/v1/chat/completions", head, times, "\"}]}", &doc, info));
-    yyjson_val *timings = fields_get(yyjson_doc_get_root(doc), "timings");
-    *tokens = fields_number(timings, "prompt_n", 0);
-    *each = *tokens > 0 ? fields_number(timings, "prompt_ms", 0) / *tokens : 0;
+    if (remote_ask_json(&launch->remote, "/admin/requests", NULL, &doc, NULL) != ERR_OK)
+        return false;
+    FIELDS_FOREACH (row, fields_get(yyjson_doc_get_root(doc), "recent"))
+        found |= strcasestr(fields_text(row, "client", ""), launch->client->name) != NULL &&
+                 strcmp(fields_text(row, "model", ""), launch->model) == 0 &&
+                 fields_number(row, "prompt_tokens", 0) > (double)need / 3;
     yyjson_doc_free(doc);
-    return ERR_OK;
+    return found;
 }
 
-/* Says how long the first prompt takes. A token costs more the further back it looks, and small
- * models spend most of their time on that: a second, longer prompt shows how much more. */
-static enum err say_duration(struct launch *launch, uint64_t need, struct errinfo *info)
+/* Says how long the first prompt takes, if that is long. */
+static void say_duration(struct launch *launch, uint64_t need)
 {
     char count[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES];
-    double tokens, longer, each, each_longer, growth = 0;
+    double ns = cost_prompt_ns(&launch->cost, (uint32_t)MIN(need, UINT32_MAX), launch->chunk);
 
-    TRY(measure_prompt(launch, 1, &tokens, &each, info));
-    if (each <= 0) /* an older server, which gives no times */
-        return ERR_OK;
-    if (each < FAST_MS) {
-        TRY(measure_prompt(launch, LONGER_TIMES, &longer, &each_longer, info));
-        growth = longer > tokens ? MAX(0, (each_longer - each) / (longer - tokens)) : 0;
-    }
-    double ms = (double)need * (each + growth * ((double)need - tokens));
+    if (ns < SAY_S * (double)NS_PER_S || is_cached(launch, need))
+        return;
     fprintf(launch->cli->err,
-            "hearth launch: the first prompt of %s has about %s tokens; this server needs about "
-            "%s for it, unless it is cached\n",
+            "hearth launch: the first prompt of %s has about %s tokens (about %s if nothing is "
+            "cached)\n",
             launch->client->name, units_format_count(need / 1000 * 1000, count),
-            units_format_duration((uint64_t)(ms * 1e6), time));
-    return ERR_OK;
+            units_format_duration((uint64_t)ns, time));
 }
 
 /* ERR_LIMIT: the client's first request would be refused. */
@@ -334,8 +332,10 @@ static enum err check_context(struct launch *launch, struct errinfo *info)
         return ERR_OK;
     TRY(count_sample(launch, &sample, info));
     uint64_t need = launch->client->prompt_bytes * sample / (sizeof(SAMPLE) - 1);
-    if (need <= launch->context)
-        return say_duration(launch, need, info);
+    if (need <= launch->context) {
+        say_duration(launch, need);
+        return ERR_OK;
+    }
     return err_set(
         info, ERR_LIMIT,
         "the first prompt of %s has about %s tokens with this model, and the context has "

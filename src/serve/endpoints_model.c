@@ -30,6 +30,25 @@ static void write_uses(struct json *json, const struct engine_embed *embed)
     json_close(json, ']');
 }
 
+/* So that clients can tell how long a prompt will take (cost_prompt_ns). Before the first prefill,
+ * the self-test gives a rough idea. */
+static void write_cost(struct json *json, const struct model *model)
+{
+    static const char *const names[COST_PARTS] = {"run_ns", "output_ns", "token_ns", "depth_ns"};
+    const struct engine_facts *facts = model_facts(model);
+    struct cost cost = sched_get_cost(model_sched(model));
+    bool learned = cost_known(&cost);
+
+    if (!learned && facts->tokens_per_s > 0)
+        cost.ns[COST_TOKEN] = (double)NS_PER_S / facts->tokens_per_s;
+    json_key_open(json, "prefill_cost", '{');
+    json_key_bool(json, "learned", learned);
+    json_key_uint(json, "chunk", facts->chunk);
+    for (int i = 0; i < COST_PARTS; i++)
+        json_key_float(json, names[i], cost.ns[i]);
+    json_close(json, '}');
+}
+
 /* Figures known only for a loaded model. Field names: n_ctx is llama-server's, max_model_len
  * vLLM's, context_length that of routers. */
 static void write_facts(struct json *json, const struct model *model)
@@ -51,6 +70,7 @@ static void write_facts(struct json *json, const struct model *model)
     json_key_uint(json, "size", facts->weights_bytes);
     json_key_text(json, "architecture", facts->architecture);
     json_key_text(json, "description", facts->description);
+    write_cost(json, model);
     json_close(json, '}');
 }
 
@@ -351,23 +371,6 @@ void props_key_memory(struct json *json, struct memory *memory)
     json_close(json, '}');
 }
 
-/* Clients can tell how long a prompt will take (cost_prompt_ns). */
-static void write_cost(struct json *json, const struct model *model)
-{
-    static const char *const names[COST_PARTS] = {"run_ns", "output_ns", "token_ns", "depth_ns"};
-    struct cost cost = sched_get_cost(model_sched(model));
-
-    if (!cost_known(&cost)) {
-        json_key_null(json, "prefill_cost");
-        return;
-    }
-    json_key_open(json, "prefill_cost", '{');
-    json_key_uint(json, "chunk", model_facts(model)->chunk);
-    for (int i = 0; i < COST_PARTS; i++)
-        json_key_float(json, names[i], cost.ns[i]);
-    json_close(json, '}');
-}
-
 static void write_model_props(struct json *json, const struct api *api, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -377,7 +380,6 @@ static void write_model_props(struct json *json, const struct api *api, const st
     write_sampling(json, &api->sample);
     json_close(json, '}');
     json_key_uint(json, "total_slots", facts->sequences);
-    write_cost(json, model);
     json_key_text(json, "model_description", facts->description);
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     if (model_cache(model) != MODEL_CACHE_ON)

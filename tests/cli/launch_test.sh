@@ -154,13 +154,30 @@ test_a_prompt_that_does_not_fit_is_said_before() {
     stop
     serve m.gguf -c "$enough"
     run "$HEARTH" launch claude --force
-    [ ! -s "$scratch/err" ] || fail 'measured'
+    [ ! -s "$scratch/err" ] || fail 'estimated'
     run "$HEARTH" launch claude
     expect_status 7
-    grep -qE '^hearth launch: the first prompt of claude has about [0-9]+,000 tokens; this server needs about [0-9.]+ (ms|s|min [0-9]+ s) for it, unless it is cached$' \
-        "$scratch/err" || fail 'no duration'
+    [ ! -s "$scratch/err" ] || fail 'it says that a short prompt takes long'
     run "$HEARTH" launch qwen-code
     expect_status 7
+    stop
+}
+
+# A model that needs minutes for such a prompt.
+test_a_long_prompt_is_said_before() {
+    "$HEARTH" model make -f qwen3-0.6b --layers 6 --width 1024 -o m.gguf >/dev/null 2>&1
+    serve m.gguf -c 65536
+    client claude
+    run "$HEARTH" launch claude
+    expect_status 7
+    grep -qE '^hearth launch: the first prompt of claude has about [0-9]+,000 tokens \(about ([0-9.]+ s|[0-9]+ min [0-9]+ s) if nothing is cached\)$' \
+        "$scratch/err" || fail 'no duration'
+    # It left nothing behind.
+    "$HEARTH" launch claude >/dev/null 2>&1 || :
+    curl -sS "$url/admin/requests" | grep -q '"recent":\[\]' || fail 'a request of its own is shown'
+    curl -sS "$url/admin/stats" | grep -q '"session":{"requests":0,"prompt_tokens":0' || fail 'it counts'
+    curl -sS "$url/metrics" | grep -qx 'hearth_sched_prefill_tokens_total 0' || fail 'it computes'
+    [ "$("$HEARTH" cache ls 2>/dev/null | grep -c ram)" = 0 ] || fail 'it stores'
     stop
 }
 
