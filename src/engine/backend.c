@@ -33,6 +33,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const char *) once_dir;
 static atomic_bool shows_log;
 static _Thread_local char last_error[256], taken_error[256];
+static _Thread_local bool flash; /* the library said that it uses flash attention */
 
 static void keep_error(const char *text)
 {
@@ -51,6 +52,16 @@ static void keep_error(const char *text)
     last_error[len] = '\0';
 }
 
+/* What `auto` becomes is in the log only: "Flash Attention enabled" since 0.7.0, "Flash Attention was
+ * auto, set to enabled" before. */
+static void keep_flash(const char *text)
+{
+    const char *found = strstr(text, "Flash Attention");
+
+    if (found != NULL && (strstr(found, "enabled") != NULL || strstr(found, "disabled") != NULL))
+        flash = strstr(found, "enabled") != NULL;
+}
+
 /* A text is dropped when the reader of standard error has stalled: it may come from the engine's
  * thread. */
 static void show(const char *text)
@@ -66,6 +77,7 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
     (void)arg;
     if (level == GGML_LOG_LEVEL_ERROR)
         keep_error(text);
+    keep_flash(text);
     if ((atomic_load(&shows_log) && level >= GGML_LOG_LEVEL_INFO) ||
         getenv("HEARTH_LLAMA_LOG") != NULL)
         show(text);
@@ -180,6 +192,14 @@ const char *backend_take_error(void)
     memcpy(taken_error, last_error, sizeof(taken_error));
     last_error[0] = '\0';
     return taken_error;
+}
+
+bool backend_take_flash(void)
+{
+    bool taken = flash;
+
+    flash = false;
+    return taken;
 }
 
 enum err backend_failed(struct errinfo *info, const char *what)

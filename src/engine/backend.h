@@ -43,6 +43,9 @@ struct backend_memory backend_device_memory(void);
 /* The first error line that the libraries logged on this thread since the last call, without prefix
  * and newline; "" when none. */
 const char *backend_take_error(void);
+/* Whether the last context that was made on this thread since the last call uses flash attention,
+ * where the library decides that. */
+bool backend_take_flash(void);
 /* ERR_ENGINE: `what`, and that error line as its reason, if there is one. */
 enum err backend_failed(struct errinfo *info, const char *what);
 

@@ -140,7 +140,9 @@ static enum err init_context(struct engine_llama *llama, const struct engine_opt
                        llama_max_parallel_sequences() - OWN_SEQUENCES);
     choose_states(llama, options, file);
     backend_take_error();
+    (void)backend_take_flash();
     llama->ctx = llama_init_from_model(llama->model, context_params(llama, options));
+    llama->flash = backend_take_flash();
     if (llama->ctx == NULL) {
         char what[160];
         snprintf(what, sizeof(what), "no context of %u tokens and %u sequences could be made",

@@ -63,6 +63,7 @@ struct engine_llama {
     size_t outputs_count;
     bool embeds;      /* the context computes vectors, not logits */
     seq_id *embedded; /* per item of the last run with vectors */
+    bool flash;       /* --flash-attn auto became on */
     uint32_t states;  /* earlier recurrent states that the context keeps for each sequence */
     /* two internal sequences: one to assemble state in, and one that never has cells */
     seq_id temp, empty;

@@ -204,7 +204,7 @@ static void hash_meaning(struct hash256_state *state, const struct fingerprint *
     hash256_update_u32(state, (uint32_t)options->kv_k);
     hash256_update_u32(state, (uint32_t)options->kv_v);
     hash256_update_u32(state, parts->facts->chunk);
-    hash256_update_u32(state, (uint32_t)options->flash);
+    hash256_update_u32(state, (uint32_t)parts->attention);
     hash256_update_u32(state, options->streams);
     hash256_update_u32(state, options->sliding_full);
     hash_float(state, options->rope_base);

@@ -30,10 +30,20 @@ struct engine_facts;
 struct engine_options;
 struct log;
 
+/* What --flash-attn became. `auto` that became on is the same as `on`. One that became off is not
+ * the same as `off`: the library transposes V only where it knows that before it makes the cells.
+ * The numbers are hashed: those of `auto` (0) and `off` in older releases. */
+enum fingerprint_attention {
+    ATTENTION_FLASH = 0,
+    ATTENTION_PLAIN = -1,
+    ATTENTION_PLAIN_AUTO = 2,
+};
+
 struct fingerprint {
     const struct engine_options *options;
     const struct engine_facts *facts;
     struct hash256 weights;
+    enum fingerprint_attention attention;
     bool long_rope; /* the rope factors for long contexts are used */
     /* Weights are kept out of AMX's buffers, in which ggml computes this model wrongly. Hearth has
      * not always done that, so that there is state of the same builds which is wrong. */

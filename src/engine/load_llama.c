@@ -391,6 +391,14 @@ static bool has_long_rope(const struct engine_llama *llama, const struct gguf_fi
            llama_n_ctx_seq(llama->ctx) > trained;
 }
 
+static enum fingerprint_attention attention_of(const struct engine_llama *llama,
+                                               const struct engine_options *options)
+{
+    if (options->flash != 0)
+        return options->flash > 0 ? ATTENTION_FLASH : ATTENTION_PLAIN;
+    return llama->flash ? ATTENTION_FLASH : ATTENTION_PLAIN_AUTO;
+}
+
 static void make_fingerprint(struct engine_llama *llama, const struct load *load,
                              const struct hash256 *digests)
 {
@@ -400,6 +408,7 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
     struct fingerprint parts = {.options = options,
                                 .facts = &llama->base.facts,
                                 .weights = gguf_file_fingerprint(load->file, digests),
+                                .attention = attention_of(llama, options),
                                 .long_rope = has_long_rope(llama, load->file),
                                 .plain_weights = amx && needs_plain_weights(load),
                                 .threads = (uint32_t)llama_n_threads(llama->ctx),

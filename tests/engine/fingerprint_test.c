@@ -38,13 +38,17 @@ static void test_i97_every_part_counts(void **state)
     seen[count++] = with(plain, (struct engine_options){0});
     seen[count++] = with(plain, (struct engine_options){.kv_k = ENGINE_KV_Q8_0});
     seen[count++] = with(plain, (struct engine_options){.kv_v = ENGINE_KV_Q8_0});
-    seen[count++] = with(plain, (struct engine_options){.flash = 1});
     seen[count++] = with(plain, (struct engine_options){.streams = true});
     seen[count++] = with(plain, (struct engine_options){.sliding_full = true});
     seen[count++] = with(plain, (struct engine_options){.rope_base = 1});
     seen[count++] = with(plain, (struct engine_options){.rope_scale = 1});
     seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_RELEASE});
     seen[count++] = with(plain, (struct engine_options){.sharing = ENGINE_SHARING_BITS});
+    plain.attention = ATTENTION_PLAIN;
+    seen[count++] = with(plain, (struct engine_options){0});
+    plain.attention = ATTENTION_PLAIN_AUTO;
+    seen[count++] = with(plain, (struct engine_options){0});
+    plain.attention = ATTENTION_FLASH;
     plain.long_rope = true;
     seen[count++] = with(plain, (struct engine_options){0});
     plain.plain_weights = true;

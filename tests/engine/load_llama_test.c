@@ -263,6 +263,46 @@ static void test_i97_fingerprint_changes_with_everything_that_matters(void **sta
     mem_free((char *)base.path);
 }
 
+/* The logits after a few tokens. */
+static float *logits_with(struct engine_options options, int flash, uint32_t *count)
+{
+    static const token_id tokens[] = {5, 9, 3, 7, 11, 2, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49};
+    struct engine_item item = {.tokens = tokens, .count = COUNT_OF(tokens), .logits = 1};
+    struct engine *engine;
+
+    options.flash = flash;
+    assert_ok(engine_load(&engine, &options, NULL));
+    assert_ok(engine_seq_acquire(engine, &item.seq, NULL));
+    assert_ok(engine_run(engine, &item, 1, NULL));
+    *count = engine_facts(engine)->vocab;
+    float *copy = mem_alloc_array(*count, sizeof(*copy));
+    memcpy(copy, engine_logits(engine, 0), *count * sizeof(*copy));
+    engine_seq_release(engine, &item.seq);
+    engine_close(&engine);
+    return copy;
+}
+
+/* The state of `auto` is used with what it became, which is the same to the bit. */
+static void test_i97_automatic_flash_attention_is_what_it_became(void **state)
+{
+    struct engine_options options = {
+        .path = test_model("qwen3"), .context = 512, .chunk = 64, .threads = 1};
+    struct hash256 seen[3];
+    uint32_t count;
+
+    (void)state;
+    for (int flash = -1; flash <= 1; flash++) {
+        options.flash = flash;
+        seen[flash + 1] = fingerprint_of(&options);
+    }
+    assert_true(hash256_eq(&seen[1], &seen[2])); /* a processor can compute it */
+    assert_false(hash256_eq(&seen[0], &seen[1]));
+    float *automatic = logits_with(options, 0, &count), *on = logits_with(options, 1, &count);
+    assert_memory_equal(automatic, on, count * sizeof(*on));
+    mem_free(automatic);
+    mem_free(on);
+}
+
 static struct hash256 set_fingerprint_of(const struct engine_options *options)
 {
     struct engine *engine;
@@ -316,4 +356,5 @@ TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences),
            TEST(test_progress_rises_and_can_cancel), TEST(test_facts),
            TEST(test_i5_kinds_of_families),
            TEST(test_i97_fingerprint_changes_with_everything_that_matters),
+           TEST(test_i97_automatic_flash_attention_is_what_it_became),
            TEST(test_i97_fingerprint_knows_adapters))
