@@ -447,6 +447,17 @@ static void warm_up(const struct serve_models *models, struct model *model)
                  LOG_STR("model", model_name(model)), LOG_STR("error", info.text));
 }
 
+/* Also on disk, of earlier processes. */
+static bool has_state(struct hearth_cache *cache)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    if (cache == NULL)
+        return false;
+    hearth_get_stats(cache, NULL, &stats);
+    return stats.objects > 0;
+}
+
 static enum err load(const struct pool_spec *spec, bool warm,
                      bool (*progress)(float done, void *arg), void *progress_arg,
                      struct model **out, struct errinfo *info, void *arg)
@@ -478,6 +489,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
         .log = models->cli->log,
     };
 
+    engine.stored = has_state(models->store->cache);
     engine.on_progress = progress;
     engine.arg = progress_arg;
     engine.rollback = options->exact ? 0 : models->drafts;

@@ -67,6 +67,7 @@ struct engine_options {
     enum engine_kv kv_k, kv_v;
     enum engine_pooling pooling;
     bool no_cache;             /* no state of it is stored: nothing is said about earlier state */
+    bool stored;               /* the cache has state, of this model or of others */
     int flash;                 /* flash attention: 0 auto, 1 on, -1 off */
     int gpu_layers;            /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices, *rpc; /* separated by commas: names, NULL = all; workers (rpc.h) */

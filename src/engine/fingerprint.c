@@ -10,12 +10,14 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ggml-backend.h>
 #include <llama.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -29,9 +31,14 @@ static const char *const computing[] = {
     "libblas",    "libmkl_",   "libze_",     "libOpenCL", "libcnnl",   "libmusa",
 };
 
-enum { LIBRARIES_MAX = 64, FILE_BYTES_MAX = 1 << 30, RECORDS_MAX = 512 };
+enum {
+    LIBRARIES_MAX = 64,
+    FILE_BYTES_MAX = 1 << 30,
+    RECORDS_MAX = 512,
+    DIFFERENCE_BYTES_MAX = 4096
+};
 
-static const char records_name[] = "fingerprints";
+static const char records_name[] = "fingerprints", words_name[] = "fingerprint-words";
 
 /* ---- builds ---- */
 
@@ -235,10 +242,66 @@ struct hash256 fingerprint_make(const struct fingerprint *parts)
     return hash256_final(&state);
 }
 
+/* ---- in words ---- */
+
+void fingerprint_words(const struct fingerprint *parts, struct fingerprint_words *words)
+{
+    static const char *const shares[] = {
+        [ENGINE_SHARING_BUILD] = "build",
+        [ENGINE_SHARING_RELEASE] = "release",
+        [ENGINE_SHARING_BITS] = "bits",
+    };
+    const struct engine_options *options = parts->options;
+    struct hash256_state state;
+    char build[HASH256_HEX_BYTES];
+
+    hash256_init(&state);
+    if (options->sharing != ENGINE_SHARING_RELEASE)
+        hash_arithmetic(&state, options);
+    struct hash256 hash = hash256_final(&state);
+    hash256_hex(&hash, build);
+    memset(words, 0, sizeof(*words));
+    snprintf(words->text, sizeof(words->text),
+             "--flash-attn %s\n--ubatch-size %u\n--cache-type-k %s\n--cache-type-v %s\n"
+             "--kv-streams %s\n--swa-full %s\n--rope-freq-base %g\n--rope-freq-scale %g\n"
+             "--share-state %s\nlibllama %s\nggml %s\nlong-context-rope %s\n"
+             "libraries-and-devices %.8s\n",
+             parts->attention == ATTENTION_FLASH   ? "on"
+             : parts->attention == ATTENTION_PLAIN ? "off"
+                                                   : "auto",
+             parts->facts->chunk, engine_kv_names[options->kv_k], engine_kv_names[options->kv_v],
+             options->streams ? "on" : "off", options->sliding_full ? "on" : "off",
+             (double)options->rope_base, (double)options->rope_scale, shares[options->sharing],
+             llama_version(), ggml_version(), parts->long_rope ? "on" : "off", build);
+}
+
+/* "--flash-attn on, --ubatch-size 512": the lines of a that b does not have. */
+static void append_others(struct buf *out, const char *a, const char *b)
+{
+    struct str rest = str_from(a), line, others, other;
+    const char *before = "";
+
+    while (str_next(&rest, '\n', &line)) {
+        bool same = false;
+        others = str_from(b);
+        while (str_next(&others, '\n', &other))
+            same |= str_eq(line, other);
+        if (same)
+            continue;
+        buf_appendf(out, "%s" STR_FMT, before, STR_ARG(line));
+        before = ", ";
+    }
+}
+
 /* ---- what was used before ---- */
 
 struct record {
     struct hash256 weights, fingerprint;
+};
+
+struct wording {
+    struct hash256 fingerprint;
+    struct fingerprint_words words;
 };
 
 /* A file of records of `each` bytes, at most RECORDS_MAX, into an array with room for one more. */
@@ -267,30 +330,85 @@ static void write_records(int dir, const char *name, const void *records, size_t
                  LOG_STR("file", name), LOG_STR("reason", info.text));
 }
 
-void fingerprint_remember(const char *path, const struct hash256 *weights,
-                          const struct hash256 *fingerprint, bool loaded_before, struct log *log)
+/* Its place in the list, or the end. */
+static size_t find_wording(const struct wording *list, size_t count,
+                           const struct hash256 *fingerprint)
 {
-    struct record added = {*weights, *fingerprint};
-    bool known = loaded_before, same = false;
+    size_t at = 0;
+
+    while (at < count && !hash256_eq(&list[at].fingerprint, fingerprint))
+        at++;
+    return at;
+}
+
+/* `old`: the fingerprint of earlier state, or NULL; remembers the new one's words. */
+static void compare_words(int dir, const struct hash256 *old, const struct hash256 *fingerprint,
+                          const struct fingerprint_words *words, struct buf *out, struct log *log)
+{
+    struct wording *list = mem_alloc_array(RECORDS_MAX + 1, sizeof(*list));
+    size_t count = read_records(dir, words_name, list, sizeof(*list));
+
+    for (size_t i = 0; i < count; i++) /* whatever the file has */
+        list[i].words.text[sizeof(list[i].words.text) - 1] = '\0';
+    size_t at = old != NULL ? find_wording(list, count, old) : count;
+    if (at < count) {
+        buf_append_str(out, "cached state was made with ");
+        append_others(out, list[at].words.text, words->text);
+        buf_append_str(out, "; with ");
+        append_others(out, words->text, list[at].words.text);
+        buf_append_str(out, " it cannot be used, and is evicted when it is old");
+    }
+    if (find_wording(list, count, fingerprint) == count) {
+        list[count] = (struct wording){*fingerprint, *words};
+        write_records(dir, words_name, list, count + 1, sizeof(*list), log);
+    }
+    mem_free(list);
+}
+
+static void warn(struct log *log, const struct buf *difference)
+{
+    static const char unknown[] =
+        "state that this model stored with other libraries, devices or settings is not used; it is "
+        "evicted when it is old";
+
+    LOG_WARN(log, "engine",
+             difference->err == ERR_OK && difference->len > 0 ? buf_str(difference) : unknown);
+}
+
+void fingerprint_remember(const char *path, const struct fingerprint_seen *seen, struct log *log)
+{
+    struct record added = {*seen->weights, *seen->fingerprint};
+    const struct record *last = NULL; /* of the model */
+    size_t at = SIZE_MAX;
+    struct buf difference;
     int dir;
 
     if (path == NULL || file_open_dir(file_sys_real(), path, true, &dir, NULL) != ERR_OK)
         return;
     struct record *records = mem_alloc_array(RECORDS_MAX + 1, sizeof(*records));
     size_t count = read_records(dir, records_name, records, sizeof(*records));
-    for (size_t i = 0; i < count && !same; i++) {
-        bool model = hash256_eq(&records[i].weights, weights);
-        known |= model;
-        same = model && hash256_eq(&records[i].fingerprint, fingerprint);
+    for (size_t i = 0; i < count; i++) {
+        if (!hash256_eq(&records[i].weights, seen->weights))
+            continue;
+        last = &records[i];
+        if (hash256_eq(&last->fingerprint, seen->fingerprint))
+            at = i;
     }
+    bool same = at != SIZE_MAX;
+    buf_init(&difference, DIFFERENCE_BYTES_MAX);
+    compare_words(dir, !same && last != NULL ? &last->fingerprint : NULL, seen->fingerprint,
+                  seen->words, &difference, log);
     if (!same) {
-        if (known)
-            LOG_WARN(log, "engine",
-                     "state that this model stored with other libraries, devices or settings is "
-                     "not used; it is evicted when it is old");
+        if (seen->stored && (last != NULL || seen->loaded_before))
+            warn(log, &difference);
+    }
+    if (!same || last != &records[at]) { /* the latest is the last one */
+        if (same)
+            memmove(records + at, records + at + 1, (--count - at) * sizeof(*records));
         records[count] = added;
         write_records(dir, records_name, records, count + 1, sizeof(*records), log);
     }
+    buf_fini(&difference);
     mem_free(records);
     file_close(file_sys_real(), &dir);
 }

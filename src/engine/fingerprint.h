@@ -55,8 +55,20 @@ struct fingerprint {
 /* After the backends and the model have been loaded: libraries are those of this process now. */
 struct hash256 fingerprint_make(const struct fingerprint *parts);
 
-/* Remembers in `dir` which fingerprints a model's state was stored under, and logs once for each
- * new one that state from before is not used. `loaded_before`: the folder knows the model, perhaps
- * from a release that did not remember fingerprints. `dir` may be NULL. */
-void fingerprint_remember(const char *dir, const struct hash256 *weights,
-                          const struct hash256 *fingerprint, bool loaded_before, struct log *log);
+/* The parts that users choose, a line each: "--flash-attn on\n--ubatch-size 512\n...". */
+struct fingerprint_words {
+    char text[384];
+};
+void fingerprint_words(const struct fingerprint *parts, struct fingerprint_words *words);
+
+struct fingerprint_seen {
+    const struct hash256 *weights, *fingerprint;
+    const struct fingerprint_words *words;
+    /* the folder knows the model, perhaps from a release that did not remember fingerprints */
+    bool loaded_before;
+    bool stored; /* the cache has some state */
+};
+
+/* Remembers in `dir` which fingerprints a model's state was stored under. Logs once for each new one
+ * that state from before is not used, and which settings differ. `dir` may be NULL. */
+void fingerprint_remember(const char *dir, const struct fingerprint_seen *seen, struct log *log);

@@ -428,8 +428,14 @@ static void make_fingerprint(struct engine_llama *llama, const struct load *load
     *fingerprint = fingerprint_make(&parts);
     if (options->no_cache || options->state_dir == NULL)
         return;
-    fingerprint_remember(options->state_dir, &parts.weights, fingerprint, load->known,
-                         options->log);
+    struct fingerprint_words words;
+    fingerprint_words(&parts, &words);
+    const struct fingerprint_seen seen = {.weights = &parts.weights,
+                                          .fingerprint = fingerprint,
+                                          .words = &words,
+                                          .loaded_before = load->known,
+                                          .stored = options->stored};
+    fingerprint_remember(options->state_dir, &seen, options->log);
 }
 
 /* Waits for the digests: no state may be stored or used before all of the weights are known. */

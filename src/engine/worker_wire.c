@@ -373,6 +373,7 @@ static void options_fields(struct wire *wire, struct engine_options *options)
         (enum engine_sharing)field_small(wire, options->sharing, ENGINE_SHARING_BITS);
     field_bool(wire, &options->no_mmap);
     field_bool(wire, &options->no_cache);
+    field_bool(wire, &options->stored);
     field_text(wire, &options->state_dir);
     field_text(wire, &options->backends);
     field_u64(wire, &options->memory_max);

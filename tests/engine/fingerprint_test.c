@@ -207,33 +207,92 @@ static size_t warnings(struct log *log)
     return log_read(log, 0, lines, COUNT_OF(lines));
 }
 
+struct start {
+    struct hash256 weights, fingerprint;
+    struct fingerprint_words words;
+    bool loaded_before, not_stored;
+};
+
+static void remember(const char *dir, const struct start *start, struct log *log)
+{
+    struct fingerprint_seen seen = {.weights = &start->weights,
+                                    .fingerprint = &start->fingerprint,
+                                    .words = &start->words,
+                                    .loaded_before = start->loaded_before,
+                                    .stored = !start->not_stored};
+
+    fingerprint_remember(dir, &seen, log);
+}
+
 static void test_foreign_state_is_said_once(void **state)
 {
-    struct hash256 weights = {{1}}, first = {{2}}, second = {{3}}, unseen = {{4}};
+    struct start first = {.weights = {{1}}, .fingerprint = {{2}}}, unseen = {.weights = {{4}}};
+    struct start second = {.weights = {{1}}, .fingerprint = {{3}}, .loaded_before = true};
     struct log *log = log_create(
         &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_WARN, .clock = clock_real()});
     const char *dir = test_dir();
 
     (void)state;
-    fingerprint_remember(dir, &weights, &first, false, log);
-    fingerprint_remember(dir, &weights, &first, true, log);
+    remember(dir, &first, log);
+    first.loaded_before = true;
+    remember(dir, &first, log);
     assert_int_equal(warnings(log), 0);
-    fingerprint_remember(dir, &weights, &second, true, log); /* an upgrade */
+    remember(dir, &second, log); /* an upgrade */
     assert_int_equal(warnings(log), 1);
-    fingerprint_remember(dir, &weights, &second, true, log);
-    fingerprint_remember(dir, &weights, &first, true, log); /* back to it */
-    fingerprint_remember(NULL, &weights, &unseen, true, log);
+    remember(dir, &second, log);
+    remember(dir, &first, log); /* back to it */
+    unseen.loaded_before = true;
+    remember(NULL, &unseen, log);
     assert_int_equal(warnings(log), 1);
-    fingerprint_remember(dir, &unseen, &first, true, log); /* stored before this file existed */
+    remember(dir, &unseen, log); /* stored before this file existed */
+    assert_int_equal(warnings(log), 2);
+    second.fingerprint.bytes[0] = 9;
+    second.not_stored = true;
+    remember(dir, &second, log); /* nothing is lost */
+    second.not_stored = false;
+    remember(dir, &second, log);
     assert_int_equal(warnings(log), 2);
     for (unsigned i = 0; i < 600; i++) { /* more than it remembers */
-        struct hash256 many = {{9, (uint8_t)i, (uint8_t)(i >> 8)}};
-        fingerprint_remember(dir, &many, &many, false, log);
+        struct start many = {.weights = {{9, (uint8_t)i, (uint8_t)(i >> 8)}}};
+        many.fingerprint = many.weights;
+        remember(dir, &many, log);
     }
     assert_int_equal(warnings(log), 2);
     log_destroy(&log);
 }
 
+/* The warning names the settings that differ. */
+static void test_what_differs_is_named(void **state)
+{
+    struct engine_facts facts = {.chunk = 512}, small = {.chunk = 256};
+    struct engine_options options = {.flash = 0};
+    struct fingerprint parts = {.facts = &facts, .options = &options};
+    struct start start = {.weights = {{1}}};
+    struct log *log = log_create(
+        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    const char *dir = test_dir();
+    struct log_line lines[8];
+
+    (void)state;
+    backend_init(NULL);
+    for (int i = 0; i < 3; i++) {
+        parts.attention = i < 1 ? ATTENTION_FLASH : ATTENTION_PLAIN;
+        parts.facts = i < 2 ? &facts : &small;
+        options.kv_v = i < 2 ? ENGINE_KV_F16 : ENGINE_KV_Q8_0;
+        start.fingerprint = fingerprint_make(&parts);
+        fingerprint_words(&parts, &start.words);
+        remember(dir, &start, log);
+    }
+    assert_int_equal(log_read(log, 0, lines, COUNT_OF(lines)), 2);
+    assert_non_null(strstr(lines[0].text, "cached state was made with --flash-attn on; with "
+                                          "--flash-attn off it cannot be used"));
+    assert_non_null(strstr(lines[1].text,
+                           "made with --ubatch-size 512, --cache-type-v f16; with --ubatch-size "
+                           "256, --cache-type-v q8_0 it cannot be used"));
+    log_destroy(&log);
+}
+
 TEST_SUITE(TEST(test_i97_every_part_counts), TEST(test_bits_count_where_they_must),
            TEST(test_i97_the_processor_variant_counts),
-           TEST(test_context_changes_no_bit_and_threads_do), TEST(test_foreign_state_is_said_once))
+           TEST(test_context_changes_no_bit_and_threads_do), TEST(test_foreign_state_is_said_once),
+           TEST(test_what_differs_is_named))
