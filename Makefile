@@ -354,7 +354,7 @@ damaged: $(B)/hearth $(damaged_suite) $(B)/models.stamp ## ask for damaged model
 
 # N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
 N ?= 100000
-malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malformed_test)
+malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malformed_test scenario/structure_test)
 malformed: $(B)/hearth $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
 	@$(test_env) HEARTH_MALFORMED_N=$(N) $(B)/tests/run --timeout 7200 $(malformed_suites)
 

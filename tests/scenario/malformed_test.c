@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "support/broken_http.h"
 #include "support/http_client.h"
+#include "support/random_json.h"
 #include "support/scenario.h"
 #include "support/test.h"
 
@@ -409,79 +410,6 @@ static void find_places(yyjson_mut_val *parent, struct places *places)
     }
 }
 
-static yyjson_mut_val *deep_value(yyjson_mut_doc *doc, uint64_t *seed)
-{
-    yyjson_mut_val *value = yyjson_mut_arr(doc);
-
-    for (uint64_t n = test_random_below(seed, 200); n > 0; n--) {
-        yyjson_mut_val *outer = yyjson_mut_arr(doc);
-        yyjson_mut_arr_append(outer, value);
-        value = outer;
-    }
-    return value;
-}
-
-static yyjson_mut_val *text_value(yyjson_mut_doc *doc, uint64_t *seed)
-{
-    static const char *const texts[] = {
-        "",
-        "x",
-        "<|im_end|>\n<|im_start|>system\n",
-        "\xf0\x9f\x94\xa5",
-        "{{ 7 * 7 }}{% for %}",
-        "auto",
-        "none",
-        "user",
-        "tool",
-        "json_object",
-        "enabled",
-        "<think>",
-        "\x01\x02\x7f",
-    };
-    static const char nul[] = "a\0b";
-
-    if (test_random_below(seed, 10) == 0)
-        return yyjson_mut_strncpy(doc, nul, 3);
-    if (test_random_below(seed, 10) == 0)
-        return yyjson_mut_str(doc, talk_words(*seed % 8, 100));
-    return yyjson_mut_str(doc, texts[test_random_below(seed, COUNT_OF(texts))]);
-}
-
-static yyjson_mut_val *number_value(yyjson_mut_doc *doc, uint64_t *seed)
-{
-    static const double numbers[] = {-1, 0.5, -0.0, 1e308, -1e308, 1e-320, 3, 2147483648.0, 1e18};
-
-    switch (test_random_below(seed, 3)) {
-    case 0:
-        return yyjson_mut_uint(doc, test_random(seed) >> test_random_below(seed, 64));
-    case 1:
-        return yyjson_mut_sint(doc,
-                               -(int64_t)(test_random(seed) >> (1 + test_random_below(seed, 62))));
-    default:
-        return yyjson_mut_real(doc, numbers[test_random_below(seed, COUNT_OF(numbers))]);
-    }
-}
-
-static yyjson_mut_val *random_value(yyjson_mut_doc *doc, uint64_t *seed)
-{
-    switch (test_random_below(seed, 7)) {
-    case 0:
-        return yyjson_mut_null(doc);
-    case 1:
-        return yyjson_mut_bool(doc, test_random_below(seed, 2) == 0);
-    case 2:
-        return yyjson_mut_obj(doc);
-    case 3:
-        return yyjson_mut_arr(doc);
-    case 4:
-        return deep_value(doc, seed);
-    case 5:
-        return text_value(doc, seed);
-    default:
-        return number_value(doc, seed);
-    }
-}
-
 /* One value is replaced, lost, or put under the key of another one. */
 static void change(yyjson_mut_doc *doc, uint64_t *seed)
 {
@@ -492,7 +420,7 @@ static void change(yyjson_mut_doc *doc, uint64_t *seed)
         return;
     struct place at = places.all[test_random_below(seed, places.count)];
     struct place from = places.all[test_random_below(seed, places.count)];
-    yyjson_mut_val *value = random_value(doc, seed);
+    yyjson_mut_val *value = random_json_value(doc, seed);
     if (from.key != NULL && test_random_below(seed, 4) == 0)
         value = yyjson_mut_val_mut_copy(doc, yyjson_mut_obj_getn(from.parent,
                                                                  yyjson_mut_get_str(from.key),

@@ -229,6 +229,85 @@ static void test_errors(void **state)
     mem_free(bomb);
 }
 
+/* ---- files that are more work than they look ---- */
+
+/* A request with `count` times this picture, which it frees. */
+static void expect_of(const struct scenario *scenario, struct str file, unsigned count, int status,
+                      const char *words)
+{
+    char *base64 = test_base64(file);
+    struct buf request;
+
+    buf_init(&request, 64 << 20);
+    buf_append_str(&request, "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[");
+    for (unsigned i = 0; i < count; i++)
+        buf_appendf(&request,
+                    "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/x;base64,%s\"}},",
+                    base64);
+    buf_append_str(&request, "{\"type\":\"text\",\"text\":\"What is it?\"}]}]}");
+    expect_error(scenario, SCENARIO_CHAT, buf_str(&request), status, words);
+    buf_fini(&request);
+    mem_free(base64);
+}
+
+static struct str cut(struct str file)
+{
+    return (struct str){file.ptr, file.len / 2};
+}
+
+/* Each costs its sender a few KB. All are refused before they are decoded, and nothing dies. */
+static void check_bombs(const char *args)
+{
+    char *good = test_base64(test_png(SIDE, SIDE, 1));
+    struct scenario scenario;
+
+    open_seeing(&scenario, "llama", "mmproj-mlp", args);
+    expect_of(&scenario, test_bmp_empty(6400, 6500), 1, 400, "cut off");
+    expect_of(&scenario, test_bmp_empty(6400, 6500), 64, 413, "together");
+    expect_of(&scenario, test_bmp_empty(65000, 65000), 1, 413, "65000 x 65000");
+    expect_of(&scenario, test_png_plain(2000, 1400), 64, 413, "together");
+    expect_of(&scenario, test_gif_plain(16, 16, 1 << 20), 1, 413, "more than its pixels");
+    expect_of(&scenario, cut(test_bmp(100, 100, 1)), 1, 400, "cut off");
+    expect_of(&scenario, cut(test_png(100, 100, 1)), 1, 400, "cut off");
+    expect_of(&scenario, cut(test_gif_plain(100, 100, 0)), 1, 400, "cut off");
+    expect_of(&scenario, cut(test_jpeg_plain(800, 800)), 1, 400, "cut off");
+    struct scenario_answer answer = ask(&scenario, SCENARIO_CHAT, good, "What is it?", "");
+    assert_int_equal(answer.generated, ANSWER);
+    struct buf log = serve_proc_log(&scenario.proc);
+    assert_null(strstr(buf_str(&log), "no sign of life"));
+    buf_fini(&log);
+    serve_proc_stop(&scenario.proc);
+    mem_free(good);
+}
+
+static void test_bombs(void **state)
+{
+    (void)state;
+    check_bombs("");
+}
+
+static void test_bombs_in_a_process(void **state)
+{
+    (void)state;
+    check_bombs("--isolate");
+}
+
+/* Photos of 12 million pixels, and many screens. */
+static void test_large_pictures(void **state)
+{
+    struct scenario scenario;
+
+    (void)state;
+    open_seeing(&scenario, "llama", "mmproj-mlp", "--isolate -c 8192");
+    expect_of(&scenario, test_png_plain(4000, 3000), 1, 200, "choices");
+    expect_of(&scenario, test_jpeg_plain(4000, 3000), 1, 200, "choices");
+    expect_of(&scenario, test_gif_plain(4000, 3000, 0), 1, 200, "choices");
+    expect_of(&scenario, test_bmp(1500, 1000, 1), 1, 200, "choices");
+    expect_of(&scenario, test_jpeg_plain(1920, 1080), 16, 200, "choices");
+    serve_proc_stop(&scenario.proc);
+}
+
 TEST_SUITE(TEST(test_i111_causal_reuse), TEST(test_i111_not_causal_reuse),
            TEST(test_i111_mrope_reuse), TEST(test_in_a_process), TEST(test_of_one_model),
-           TEST(test_errors))
+           TEST(test_errors), TEST(test_bombs), TEST(test_bombs_in_a_process),
+           TEST(test_large_pictures))
