@@ -507,12 +507,11 @@ static enum err check_bmp(struct str file, const struct picture_size *size, stru
 {
     const uint8_t *at = (const uint8_t *)file.ptr;
     bool oldest = le16(at + 14) == 12;
-    uint32_t bits = le16(at + (oldest ? 24 : 28));
-    uint64_t offset = le16(at + 10) | (uint64_t)le16(at + 12) << 16;
 
     if (!oldest && file.len < 54)
         return damaged(info, "BMP");
-    uint32_t compression = oldest ? 0 : le16(at + 30);
+    uint32_t bits = le16(at + (oldest ? 24 : 28)), compression = oldest ? 0 : le16(at + 30);
+    uint64_t offset = le16(at + 10) | (uint64_t)le16(at + 12) << 16;
     if (compression != 0 && compression != 3) /* 3: masks say where the colours are */
         return err_set(info, ERR_UNSUPPORTED,
                        "the BMP file is compressed; send an uncompressed one, or PNG or JPEG");

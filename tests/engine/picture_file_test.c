@@ -349,6 +349,29 @@ static void test_interlaced(void **state)
     assert_err(check_interlaced(5, 2), ERR_LIMIT);
 }
 
+/* Random bytes and lengths: a sanitizer sees what is read beyond the end. */
+static void test_damage(void **state)
+{
+    uint64_t seed = test_seed();
+    struct str files[] = {test_png_plain(60, 40), test_jpeg_plain(64, 64),
+                          test_gif_plain(50, 50, 3), test_bmp(12, 9, 1)};
+    struct picture_size size;
+
+    (void)state;
+    for (unsigned i = 0; i < 20000; i++) {
+        struct str file = files[i % COUNT_OF(files)];
+        size_t len =
+            test_random_below(&seed, 3) == 0 ? test_random_below(&seed, file.len) : file.len;
+        char *copy = mem_strndup(file.ptr, len), *exact = mem_try_realloc(copy, MAX(len, 1));
+        for (uint64_t n = test_random_below(&seed, 5); n > 0 && len > 0; n--)
+            exact[test_random_below(&seed, MIN(len, (size_t)80))] = (char)test_random(&seed);
+        (void)!check((struct str){exact, len}, &size);
+        mem_free(exact);
+    }
+    for (size_t i = 0; i < COUNT_OF(files); i++)
+        free_file(files[i]);
+}
+
 static void test_unknown(void **state)
 {
     struct picture_size size;
@@ -364,4 +387,4 @@ static void test_unknown(void **state)
 TEST_SUITE(TEST(test_sizes), TEST(test_compressed), TEST(test_cut_off), TEST(test_too_large),
            TEST(test_bomb), TEST(test_other_data), TEST(test_distances), TEST(test_scans),
            TEST(test_whole), TEST(test_empty), TEST(test_gif_codes), TEST(test_interlaced),
-           TEST(test_unknown))
+           TEST(test_damage), TEST(test_unknown))
