@@ -40,6 +40,11 @@
 /* descriptors: for everything but connections, and to start at all */
 enum { FILES_BESIDE = 1024, FILES_MIN = 64 };
 
+/* How long /ready answers 503 before the end, at most, and how often: load balancers take a server
+ * out after two or three failed checks. */
+#define ANNOUNCE_NS (5 * NS_PER_S)
+enum { ANNOUNCE_CHECKS = 3 };
+
 /* in the order of enum engine_sharing */
 static const char *const sharing_names[] = {"build", "release", NULL};
 
@@ -632,6 +637,23 @@ static void print_banner(struct server *server)
         pool_unpeek(server->pool, model);
 }
 
+/* A load balancer that asks /ready gets a few 503s before connections are refused, so that it sends
+ * no request into the end. Without one, this takes no time. False: the second signal came. */
+static bool announce_end(struct server *server, const sigset_t *signals)
+{
+    const struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
+    uint64_t wait_ns = MIN(server->options->drain_ns / 2, ANNOUNCE_NS);
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), wait_ns);
+
+    if (!api_announce_end(server->api))
+        return true;
+    while (api_announced(server->api) < ANNOUNCE_CHECKS &&
+           clock_mono_ns(clock_real()) < deadline_ns)
+        if (sigtimedwait(signals, NULL, &pause) > 0)
+            return false;
+    return true;
+}
+
 /* Running answers may continue for a while; the second signal ends them. */
 static void drain(struct server *server)
 {
@@ -640,8 +662,10 @@ static void drain(struct server *server)
 
     sigset_t signals = server->signals;
     sigdelset(&signals, SIGHUP); /* no more reloads */
+    bool waits = announce_end(server, &signals);
     admin_end_events(server->admin);
-    while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
+    while (!http_server_drain(server->http, waits ? 200 : 0) && waits &&
+           clock_mono_ns(clock_real()) < deadline_ns)
         if (sigtimedwait(&signals, NULL, &none) > 0)
             break;
     api_drain(server->api, 1000);

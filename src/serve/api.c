@@ -35,6 +35,9 @@ enum {
     RELOADS_MAX = 10000, /* of keys: the previous sets are kept until the end */
 };
 
+/* between two checks of a load balancer, at most */
+#define CHECKS_NS (10 * NS_PER_S)
+
 #define SLOTS_BYTES_MAX ((size_t)256 * 1024 * 1024)
 
 /* ---- endpoints ---- */
@@ -578,6 +581,21 @@ static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
     in_time = api->calls_alive == 0;
     lock_leave(&api->lock);
     return in_time;
+}
+
+bool api_announce_end(struct api *api)
+{
+    uint64_t last = atomic_load_explicit(&api->checked_ns, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&api->checked_before_ns, memory_order_relaxed);
+
+    atomic_store_explicit(&api->leaving, true, memory_order_relaxed);
+    return before > 0 && last - before <= CHECKS_NS &&
+           clock_mono_ns(api->clock) - last <= CHECKS_NS;
+}
+
+unsigned api_announced(const struct api *api)
+{
+    return atomic_load_explicit(&((struct api *)api)->told, memory_order_relaxed);
 }
 
 bool api_drain(struct api *api, uint64_t timeout_ms)

@@ -124,6 +124,12 @@ enum http_problem api_http_check(const struct http_request *request);
 void api_http_error(enum http_problem problem, const struct http_request *request,
                     char id[HTTP_ID_BYTES], struct buf *body, void *arg);
 
+/* From now on /ready answers 503, and everything else as before. False: no load balancer is there to
+ * see it, as /ready was not asked twice lately. */
+bool api_announce_end(struct api *api) NODISCARD;
+/* How many times it did so. */
+unsigned api_announced(const struct api *api);
+
 /* Reports not ready: new calls get a 503. Waits until running calls are answered. At the timeout it
  * ends the rest, each with its protocol's own ending (keeps I109), and waits for that. False: some
  * were ended. */

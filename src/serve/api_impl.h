@@ -70,6 +70,11 @@ struct api {
     struct clock *clock;
     _Atomic(struct pool *) pool;
     atomic_bool draining;
+    /* Checks of /ready: the times of the last two, and how many got a 503 since api_announce_end.
+     * Relaxed: figures, written by the loop only */
+    atomic_ullong checked_ns, checked_before_ns;
+    atomic_bool leaving;
+    atomic_uint told;
     atomic_ullong next_gen;
 
     struct turns *queue;

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/json_write.h"
 #include "models/pool.h"
 
@@ -58,9 +59,18 @@ void endpoint_health(const struct loop_request *req)
     respond_health(req, 200);
 }
 
+/* For load balancers: whether to send requests here. */
 void endpoint_ready(const struct loop_request *req)
 {
-    if (api_is_draining(req->api))
+    struct api *api = req->api;
+    uint64_t last =
+        atomic_exchange_explicit(&api->checked_ns, clock_mono_ns(api->clock), memory_order_relaxed);
+
+    atomic_store_explicit(&api->checked_before_ns, last, memory_order_relaxed);
+    bool leaving = atomic_load_explicit(&api->leaving, memory_order_relaxed);
+    if (leaving)
+        atomic_fetch_add_explicit(&api->told, 1, memory_order_relaxed);
+    if (leaving || api_is_draining(api))
         respond_state(req, 503, STATE_DRAINING);
     else
         respond_health(req, 503);

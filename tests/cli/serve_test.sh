@@ -224,6 +224,35 @@ test_a_reload_does_not_open_the_server() {
     stop
 }
 
+ready() { curl -s -o /dev/null -w '%{http_code}' "$url/ready"; }
+
+# A load balancer sees 503 before the server is gone, and what it still sends is answered.
+test_ready_says_that_the_server_ends() {
+    make_model
+    start
+    [ "$(ready)$(ready)" = 200200 ] || fail 'not ready'
+    kill -TERM "$server"
+    await 'the 503' eval '[ "$(ready)" = 503 ]'
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "$code: $(cat body)"
+    [ "$(ready)$(ready)" = 503503 ] || fail 'ready again'
+    wait "$server" || fail "ended with $?: $(cat log)"
+    # One check is no load balancer, and the second signal ends at once.
+    start
+    ready >/dev/null
+    SECONDS=0
+    stop
+    [ "$SECONDS" -lt 4 ] || fail "waited $SECONDS s for nobody"
+    start --drain 60s
+    ready >/dev/null
+    ready >/dev/null
+    kill -TERM "$server"
+    await 'the 503' eval '[ "$(ready)" = 503 ]'
+    SECONDS=0
+    stop
+    [ "$SECONDS" -lt 4 ] || fail "the second signal took $SECONDS s"
+}
+
 test_too_few_files() {
     make_model
     for limit in 6 12 63; do
@@ -632,7 +661,7 @@ test_isolate_survives_its_model() {
     kill -9 "$(pgrep -P "$server")"
     wait "$client"
     if [ "$(cat late_code)" != 200 ]; then # it may have been done before
-        [ "$(cat late_code)" = 500 ] || fail "$(cat late_code): $(cat late)"
+        [ "$(cat late_code)" = 529 ] || fail "$(cat late_code): $(cat late)"
         grep -q '"type":"error"' late || fail "not Anthropic's error: $(cat late)"
         grep -q 'the process of model m died' late || fail "it does not say why: $(cat late)"
     fi
