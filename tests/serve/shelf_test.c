@@ -305,7 +305,8 @@ static int delete_and_open(void *ctx, int dir, const char *name, int flags, mode
     struct deleting *deleting = ctx;
 
     deleting->deletions += shelf_remove(deleting->shelf, "a", STR("1"));
-    return openat(dir, name, flags, mode);
+    int fd = openat(dir, name, flags, mode);
+    return fd >= 0 ? fd : -errno;
 }
 
 static void test_what_is_deleted_while_it_is_written_stays_deleted(void **state)

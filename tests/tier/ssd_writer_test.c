@@ -807,7 +807,90 @@ static void test_writers_do_not_rest_while_flushed(void **state)
     assert_true(hurried);
 }
 
-TEST_SUITE(TEST(test_i98_writers_rest), TEST(test_writers_do_not_rest_while_flushed),
+/* ---- sync ---- */
+
+/* A disk that remembers whether the file that was opened for writing last has bytes that were not
+ * synced. For one writer thread. */
+struct recorder {
+    struct file_sys sys;
+    struct file_ops ops;
+    char name[64];
+    int fd;
+    bool dirty;
+    int renames, too_early;
+};
+
+static int record_open(void *ctx, int dir, const char *name, int flags, mode_t mode)
+{
+    struct recorder *recorder = ctx;
+    int fd = openat(dir, name, flags, mode);
+
+    if (fd >= 0 && (flags & O_ACCMODE) != O_RDONLY) {
+        snprintf(recorder->name, sizeof(recorder->name), "%s", name);
+        recorder->fd = fd;
+        recorder->dirty = false;
+    }
+    return fd >= 0 ? fd : -errno;
+}
+
+static ssize_t record_write(void *ctx, int fd, const void *data, size_t len, off_t at)
+{
+    struct recorder *recorder = ctx;
+    ssize_t written = pwrite(fd, data, len, at);
+
+    recorder->dirty |= fd == recorder->fd;
+    return written >= 0 ? written : -errno;
+}
+
+static int record_sync(void *ctx, int fd)
+{
+    struct recorder *recorder = ctx;
+
+    if (fd == recorder->fd)
+        recorder->dirty = false;
+    return fsync(fd) == 0 ? 0 : -errno;
+}
+
+static int record_rename(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    struct recorder *recorder = ctx;
+
+    if (strstr(to, ".hobj") != NULL && strcmp(from, recorder->name) == 0) {
+        recorder->renames++;
+        recorder->too_early += recorder->dirty;
+    }
+    return renameat(from_dir, from, to_dir, to) == 0 ? 0 : -errno;
+}
+
+/* With `sync`, an object gets its name when its bytes are on the disk; without, it does not wait. */
+static void test_objects_are_synced_before_they_get_their_names(void **state)
+{
+    (void)state;
+    for (int sync = 0; sync < 2; sync++) {
+        struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
+        static struct recorder recorder;
+
+        memset(&recorder, 0, sizeof(recorder));
+        recorder.ops = *file_sys_real()->ops;
+        recorder.ops.openat = record_open;
+        recorder.ops.pwrite = record_write;
+        recorder.ops.fsync = record_sync;
+        recorder.ops.renameat = record_rename;
+        recorder.sys = (struct file_sys){.ops = &recorder.ops, .ctx = &recorder};
+        options.fs = &recorder.sys;
+        options.sync = sync;
+        options.writers = 1;
+        struct tier *tier = ssd_kit_open(&options);
+        for (uint32_t n = 1; n <= 5; n++)
+            assert_int_equal(ssd_kit_put(tier, n, 1, BYTES), TIER_OK);
+        tier_close(&tier);
+        assert_int_equal(recorder.renames, 5);
+        assert_int_equal(recorder.too_early, sync ? 0 : 5);
+    }
+}
+
+TEST_SUITE(TEST(test_objects_are_synced_before_they_get_their_names), TEST(test_i98_writers_rest),
+           TEST(test_writers_do_not_rest_while_flushed),
            TEST(test_i63_full_queue_refuses_and_counts), TEST(test_queue_is_bounded_in_bytes),
            TEST(test_i60_unlinks_do_not_wait_for_writes), TEST(test_a_late_unlink_loses_no_put),
            TEST(test_i55_i56_i58_drop_ends_pending_puts), TEST(test_i55_drop_during_the_rename),
