@@ -47,9 +47,9 @@ const cell = (label, ...children) => h('td', { 'data-label': label }, ...childre
 const CLIENT_LEFT = 499, RECENT_SHOWN = 10;
 
 /* The position is shown only if tokens follow it. */
-function whyOf({ reason, first_difference: token, message, prompt_tokens }) {
+function whyOf({ reason, first_difference: token, message, prompt_tokens, later_snapshot: later }) {
     const place = reason !== 'none' && token < prompt_tokens ? ` ${differenceInWords({ token, message })}` : '';
-    return [h('span', { title: reasonHelp(reason) }, reasonTitle(reason)), place ? h('small', { class: 'muted' }, place) : null];
+    return [h('span', { title: reasonHelp(reason, later) }, reasonTitle(reason)), place ? h('small', { class: 'muted' }, place) : null];
 }
 
 function endOf(status) {

@@ -68,7 +68,14 @@ const REASONS = {
 };
 
 export const reasonTitle = (name) => REASONS[name]?.[0] ?? name;
-export const reasonHelp = (name) => REASONS[name]?.[1] ?? '';
+/* Why no later snapshot was there; the names are those of enum gen_later. */
+const LATER = {
+    no_place: 'No chunk of the earlier prompt ended between that one and the first new token.',
+    budget: 'Later ones would have taken too many bytes or too much time.',
+    evicted: 'A later one was evicted.',
+};
+
+export const reasonHelp = (name, later) => [REASONS[name]?.[1], LATER[later]].filter(Boolean).join(' ');
 
 /* "at token 27,540, in user[3]" */
 export function differenceInWords({ token, message }) {

@@ -408,6 +408,8 @@ struct hearth_plan_info {
     /* a boundary where a snapshot would have helped: take one there; 0 = none */
     uint32_t junction;
     double fetch_s, compute_s; /* expected */
+    /* NO_SNAPSHOT: there was a later one, and it was evicted */
+    bool snapshot_evicted;
 };
 
 struct hearth_plan;
@@ -478,6 +480,9 @@ HEARTH_API int hearth_probe(struct hearth_space *space, const int32_t *tokens, s
 
 /* ---- storing ---- */
 
+/* Bytes of memory that snapshots of this space may take: their limit, or that of the cache. */
+HEARTH_API uint64_t hearth_space_snapshot_room(const struct hearth_space *space);
+
 struct hearth_store_hints {
     size_t struct_size;
     enum hearth_entry entry; /* what the end of these tokens is */
@@ -503,6 +508,9 @@ struct hearth_store_hints {
     enum hearth_ending ending;
     /* start of text in the last message that the next turn may not have; 0 = none */
     uint32_t transient;
+    /* a place inside these tokens where later prompts may diverge, although none did; 0 = none. Its
+     * snapshot is evicted before others, until it is used */
+    uint32_t fork;
 };
 
 struct hearth_store;
@@ -515,7 +523,7 @@ HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *toke
  * the tail. False when all rows are cached. */
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
 /* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the
- * junction, the last user message, transient text, the grid) and not held yet. */
+ * junction, the last user message, transient text, the fork, the grid) and not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
 /* Memory of at least `capacity` bytes to export an object into. Evicts others if necessary, but
  * never a prefix of these tokens. MEMORY, EXISTS or REFUSED otherwise: continue without storing.

@@ -30,12 +30,13 @@ const char *role_name(enum role role);
 enum role role_from(struct str name);
 
 /* X(value, name) */
-#define MARK_TABLE(X)                                                             \
-    X(MARK_SYSTEM_END, "system_end") /* end of system text and tools */           \
-    X(MARK_MESSAGE_BEGIN, "message_begin")                                        \
-    X(MARK_MESSAGE_END, "message_end")                                            \
-    X(MARK_GENERATION, "generation") /* the prompt for the answer begins */       \
-    X(MARK_TRANSIENT, "transient")   /* text that may be gone next turn begins */ \
+#define MARK_TABLE(X)                                                                   \
+    X(MARK_SYSTEM_END, "system_end") /* end of system text and tools */                 \
+    X(MARK_MESSAGE_BEGIN, "message_begin")                                              \
+    X(MARK_MESSAGE_END, "message_end")                                                  \
+    X(MARK_GENERATION, "generation") /* the prompt for the answer begins */             \
+    X(MARK_TRANSIENT, "transient")   /* text that may be gone next turn begins */       \
+    X(MARK_PART, "part")             /* a part of a message ends, and another begins */ \
     X(MARK_CUT, "cut")               /* a breakpoint inside a message */
 
 enum mark_kind { MARK_TABLE(TABLE_VALUE) MARK_COUNT };

@@ -24,6 +24,8 @@
 #define SPEED_DOUBT 1.05   /* per plan that was too slow */
 #define SPEED_MAX   1e12
 
+enum { LOST_BLOCKS_MAX = 16 };
+
 /* The index's answer for the prompt of a plan. */
 struct view {
     struct index_match match;
@@ -199,6 +201,22 @@ static enum hearth_reason find_reason(const struct hearth_plan *plan, const stru
     if (boundary < MIN(view->match.tokens, plan->count - 1))
         return plan->limit < view->rows_end ? HEARTH_REASON_DISABLED : HEARTH_REASON_SHORT;
     return goes_on(view) ? HEARTH_REASON_DIVERGED : HEARTH_REASON_SHORT;
+}
+
+/* Whether one of the first blocks after the boundary had a snapshot once. */
+static bool lost_snapshot(const struct hearth_plan *plan, const struct view *view)
+{
+    size_t looked = 0;
+
+    for (size_t i = 0; i < index_match_length(&view->match) && looked < LOST_BLOCKS_MAX; i++) {
+        const struct node *node = index_match_node(&view->match, i);
+        if (path_end(&view->match, i) <= plan->info.boundary)
+            continue;
+        if (room_lost_snapshot(plan->space->cache, node_key(node)))
+            return true;
+        looked++;
+    }
+    return false;
 }
 
 static enum hearth_match find_match(const struct hearth_plan *plan, const struct view *view,
@@ -383,6 +401,8 @@ static struct view survey(struct hearth_plan *plan, struct object **snapshot)
         .first_difference = view.match.tokens,
         .junction = space_needs_snapshot(plan->space) && reusable > boundary ? reusable : 0,
     };
+    plan->info.snapshot_evicted =
+        plan->info.reason == HEARTH_REASON_NO_SNAPSHOT && lost_snapshot(plan, &view);
     return view;
 }
 

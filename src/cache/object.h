@@ -79,6 +79,9 @@ struct object {
     bool demoted : 1;
     /* a snapshot of the end of a prompt or an answer, not of a place where others may branch */
     bool turn_end;
+    /* a snapshot of a place where others may branch, and none did: evicted before what was used, and
+     * in memory only */
+    bool guess;
     bool shared; /* used by prompts that differ after it */
     uint32_t uses;
     int32_t heap_slot; /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */

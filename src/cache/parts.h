@@ -235,6 +235,8 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred) REQUIRES
 /* Remembers that the blocks of an object were evicted. */
 void room_add_ghosts(struct object *object) REQUIRES(lock);
 bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
+/* Whether a snapshot in the block with this key was evicted. */
+bool room_lost_snapshot(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
 
 /* ---- mover.c: between memory and the slower tiers ---- */
 

@@ -269,7 +269,10 @@ void hearth_plan_accept(struct hearth_plan *plan)
     for (size_t i = 0; i < plan->objects_count; i++) {
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;
+        bool guess = object->guess;
         room_touch(object, true);
+        if (guess) /* no longer */
+            mover_write(object, &deferred);
         /* mark as used in the tiers that it was not read from */
         cache_note_touch(cache, &deferred, object->in & ~TIER_BIT(plan->views[i].tier),
                          &object->key);

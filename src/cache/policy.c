@@ -68,6 +68,7 @@ enum {
     GAP_TOKENS_MAX = 16384, /* this much computing is worth a snapshot of any size */
     /* anchors and junctions also serve other conversations, transient text the next turn */
     SHARED_MARK_WEIGHT = 4,
+    GUESS_PART = 4, /* a guess is worth so many times less than what was used */
     /* a grid position only serves prompts that happen to branch after it, so it must save this
      * many gaps */
     GRID_GAPS = 8,
@@ -108,6 +109,11 @@ static double saving_per_byte(const struct policy_entry *entry)
     return worth(entry, policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, kind));
 }
 
+static double guessed(const struct policy_entry *entry, double value)
+{
+    return entry->guess ? value / GUESS_PART : value;
+}
+
 /* 0, negative values and NaN mean "unknown". */
 static bool is_known(double v)
 {
@@ -131,12 +137,12 @@ double policy_priority(enum policy policy, const struct policy_entry *entry)
         return superseded(entry);
     switch (policy) {
     case POLICY_LRU_TAIL:
-        return (double)used_ns(entry);
+        return guessed(entry, (double)used_ns(entry));
     case POLICY_EXPECTED_REUSE:
-        return worth(entry, entry->uses_per_s);
+        return guessed(entry, worth(entry, entry->uses_per_s));
     default:
         assert(policy == POLICY_SAVING_PER_BYTE);
-        return entry->floor + saving_per_byte(entry);
+        return entry->floor + guessed(entry, saving_per_byte(entry));
     }
 }
 
@@ -231,7 +237,7 @@ bool policy_wants_snapshot(const struct policy_snapshot *where, uint32_t at)
 
     if (at <= where->from || at > end_of(where))
         return false;
-    if (at == end_of(where))
+    if (at == end_of(where) || at == where->fork)
         return true;
     size_t count = worthy_marks(where, marks);
     for (size_t i = 0; i < count; i++)

@@ -56,6 +56,7 @@ struct policy_entry {
     uint64_t now_ns;
     uint8_t entry; /* 0 assistant, 1 user, 2 system */
     bool snapshot;
+    bool guess;      /* a snapshot for prompts that may diverge there, and none did */
     bool superseded; /* a longer object of its conversation is held */
     /* used by prompts that differ after it, so it serves more than one conversation. Matters for
      * anchors only */
@@ -106,6 +107,7 @@ struct policy_snapshot {
     uint32_t last_user; /* start of the last user message; 0 = unknown */
     uint32_t transient; /* start of text that the next turn may not have; 0 = none */
     uint32_t junction;  /* where the rows match beyond any snapshot; 0 = none */
+    uint32_t fork;      /* where the caller expects others to diverge; 0 = none */
     uint64_t rows_bytes_per_token, snapshot_bytes;
     uint32_t sparse; /* grid step on long prompts, tokens; 0 = no grid */
 };

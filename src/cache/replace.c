@@ -8,7 +8,8 @@
  *      snapshots     --anchor-------E1---G1---------E2---G2---------E3---G3
  *                    E: end of the prompt - 1, G: end of the answer
  *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: editing the last message or
- *      asking again returns to it. Snapshots before transient text are superseded like ends
+ *      asking again returns to it. Snapshots before transient text are superseded like ends, and
+ *      so are guesses (places where prompts might have diverged)
  *
  *      tails         ------------------[ old tail ]                              superseded
  *                                       '--[ this turn's prompt continues here ]
@@ -20,7 +21,7 @@
  * All of this happens only after a good hit: then the reused tokens belong to this conversation
  * (policy_may_replace; keeps I13, I14). A short prefix that two conversations share supersedes
  * nothing. Never superseded: anchors, objects that several conversations share, pinned objects,
- * and snapshots taken for others to branch at (junctions, the grid, the start of the last
+ * and snapshots at which others branch or were seen to (junctions, the grid, the start of the last
  * message).
  */
 #include "base/attr.h"
@@ -57,7 +58,7 @@ void replace_tail(struct hearth_store *store, struct deferred *deferred)
 
 static bool may_supersede(const struct hearth_store *store, const struct object *snapshot)
 {
-    return snapshot->turn_end && snapshot->end < store->hints.resumed &&
+    return (snapshot->turn_end || snapshot->guess) && snapshot->end < store->hints.resumed &&
            snapshot->end > store->hints.anchor && snapshot->entry != HEARTH_ENTRY_SYSTEM &&
            !snapshot->shared && !room_is_pinned(snapshot);
 }

@@ -63,6 +63,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .now_ns = now_ns - CACHE_CLOCK_BEGIN_NS, /* small enough to be exact as a double */
         .entry = object->entry,
         .snapshot = object->kind == HEARTH_OBJECT_SNAPSHOT,
+        .guess = object->guess,
         .superseded = object->superseded || object->demoted,
         .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
@@ -143,7 +144,7 @@ void room_touch(struct object *object, bool used)
 
     if (used) {
         object->uses++;
-        object->superseded = object->demoted = false; /* it is useful after all */
+        object->superseded = object->demoted = object->guess = false; /* it is useful after all */
     }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
@@ -239,25 +240,46 @@ static uint64_t ghost_of(const struct hash256 *key)
     return ghost | 1; /* 0 = an empty slot */
 }
 
+/* Rows that were stored again are not snapshots that were. */
+static uint64_t snapshot_ghost_of(const struct hash256 *key)
+{
+    return ~ghost_of(key);
+}
+
+static void add_ghost(struct hearth_cache *cache, uint64_t ghost)
+{
+    cache->ghosts[cache->ghosts_next++ % CACHE_GHOSTS] = ghost;
+}
+
 void room_add_ghosts(struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
 
+    if (object->kind == HEARTH_OBJECT_SNAPSHOT && object->last != NULL)
+        add_ghost(cache, snapshot_ghost_of(node_key(object->last)));
     if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         return; /* prompts are found by their rows */
     for (const struct node *node = object->last; node != NULL && node_end(node) > object->begin;
          node = node_parent(node))
-        cache->ghosts[cache->ghosts_next++ % CACHE_GHOSTS] = ghost_of(node_key(node));
+        add_ghost(cache, ghost_of(node_key(node)));
 }
 
-bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
+static bool is_ghost(const struct hearth_cache *cache, uint64_t ghost)
 {
-    uint64_t ghost = ghost_of(key);
-
     for (size_t i = 0; i < CACHE_GHOSTS; i++)
         if (cache->ghosts[i] == ghost)
             return true;
     return false;
+}
+
+bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
+{
+    return is_ghost(cache, ghost_of(key));
+}
+
+bool room_lost_snapshot(const struct hearth_cache *cache, const struct hash256 *key)
+{
+    return is_ghost(cache, snapshot_ghost_of(key));
 }
 
 /* ---- where an object is ---- */
@@ -444,10 +466,13 @@ void room_evict_tail(struct object *tail, struct deferred *deferred)
 
     assert(tail->leases == 0);
     note_eviction(tail, demoted, deferred);
-    if (demoted)
+    if (demoted) {
         room_demote(tail, deferred);
-    else
-        room_drop(tail, deferred);
+        return;
+    }
+    if (tail->kind == HEARTH_OBJECT_SNAPSHOT)
+        room_add_ghosts(tail);
+    room_drop(tail, deferred);
 }
 
 /* The least valuable object in memory is evicted: its priority becomes the floor. */
@@ -533,6 +558,14 @@ bool room_is_full(const struct hearth_space *space, uint64_t bytes)
     return space->cache->budget.used + bytes > space->cache->budget.cap;
 }
 
+/* Whether what would be evicted for a guess is worth more. */
+static bool displaces(struct hearth_cache *cache, const struct object *guess, uint64_t now)
+{
+    renew(cache, &cache->heap, now);
+    const struct object *first = heap_first(&cache->heap);
+    return first == NULL || first->priority >= priority_of(cache, guess, now);
+}
+
 bool room_declines(const struct object *piece)
 {
     const struct hearth_space *space = piece->space;
@@ -540,6 +573,8 @@ bool room_declines(const struct object *piece)
     uint64_t now = cache_now_ns(cache);
 
     lock_assert_held(&cache->lock);
+    if (piece->guess)
+        return displaces(cache, piece, now);
     if (cache->policy != POLICY_EXPECTED_REUSE || piece->keep_until_ns > now ||
         space->line.used < space->line.share)
         return false;
@@ -555,7 +590,9 @@ bool room_declines(const struct object *piece)
  */
 static bool is_guess(const struct object *snapshot)
 {
-    return !snapshot->turn_end && !snapshot->shared && snapshot->entry != HEARTH_ENTRY_SYSTEM;
+    /* the priority of the others says so already */
+    return !snapshot->guess && !snapshot->turn_end && !snapshot->shared &&
+           snapshot->entry != HEARTH_ENTRY_SYSTEM;
 }
 
 void room_limit_snapshots(struct hearth_space *space, const struct object *newest,

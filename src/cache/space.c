@@ -298,6 +298,16 @@ double space_compute_s(const struct hearth_space *space, uint32_t from, uint32_t
     return speed > 0 ? tokens / speed + tokens * (from + tokens / 2) * space->depth_s : 0;
 }
 
+uint64_t hearth_space_snapshot_room(const struct hearth_space *space)
+{
+    struct hearth_cache *cache = space->cache;
+
+    lock_enter(&cache->lock);
+    uint64_t room = MIN(cache->snapshot_bytes_max, cache->budget.cap);
+    lock_leave(&cache->lock);
+    return room;
+}
+
 void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
                             double import_bytes_per_s)
 {

@@ -246,6 +246,7 @@ static bool snapshot_pays(const struct hearth_store *store, uint32_t at)
                                          .last_user = hints->last_user,
                                          .transient = hints->transient,
                                          .junction = hints->junction,
+                                         .fork = hints->fork,
                                          .rows_bytes_per_token = model->rows_bytes_per_token,
                                          .snapshot_bytes = model->snapshot_bytes,
                                          .sparse = hints->sparse},
@@ -439,6 +440,16 @@ static void give_back(struct hearth_space *space, uint64_t charge)
     ledger_unrecord(space);
 }
 
+/* Whether nothing speaks for a snapshot there but the guess that prompts diverge. */
+static bool is_guess(const struct hearth_store *store, enum hearth_object_kind kind, uint32_t end)
+{
+    const struct hearth_store_hints *hints = &store->hints;
+
+    return kind == HEARTH_OBJECT_SNAPSHOT && end == hints->fork && end + 1 < hints->prompt &&
+           end != hints->anchor && end != hints->junction && end != hints->last_user &&
+           end != hints->transient;
+}
+
 /* The fields that room.c compares. */
 static void describe(const struct hearth_store *store, struct object *piece, uint64_t bytes)
 {
@@ -450,6 +461,7 @@ static void describe(const struct hearth_store *store, struct object *piece, uin
     piece->used_ns = now;
     piece->keep_until_ns = keep ? UINT64_MAX : 0;
     piece->reuse = store->mark;
+    piece->guess = is_guess(store, piece->kind, piece->end);
 }
 
 int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
@@ -548,9 +560,10 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
         .reuse = store->mark,
         .heap_slot = OBJECT_NOT_IN_HEAP,
     };
-    if (store->hints.anchor > 0 && store->end <= store->hints.anchor)
-        object->entry = HEARTH_ENTRY_SYSTEM;
     object->turn_end = object->kind == HEARTH_OBJECT_SNAPSHOT && replace_is_turn_end(store);
+    object->guess = is_guess(store, object->kind, object->end);
+    if (store->hints.anchor > 0 && store->end <= store->hints.anchor && !object->guess)
+        object->entry = HEARTH_ENTRY_SYSTEM;
     if (shape_bytes > 0)
         memcpy(object->shape, shape, shape_bytes);
     return object;
@@ -657,7 +670,7 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     store_keep_tail(object, deferred);
     if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         room_limit_snapshots(space, object, deferred);
-    if (!store->hints.no_disk)
+    if (!store->hints.no_disk && !object->guess)
         mover_write(object, deferred);
     return HEARTH_OK;
 }

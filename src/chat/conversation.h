@@ -36,6 +36,10 @@ struct part {
     struct str text;
 };
 
+/* Parts at the end of a message whose beginnings are marks of the prompt. Each costs the tokenizer
+ * the text before it once more. */
+enum { PARTS_MARKED = 2 };
+
 /* Templates show a text and a list of parts differently. */
 enum content_form {
     CONTENT_NONE,  /* null: an assistant message with calls only */
@@ -57,6 +61,8 @@ struct message {
     /* a cache breakpoint inside the content: after this many parts (0: none) and so many bytes of the
      * last of them, at most all */
     size_t cut_parts, cut_bytes;
+    /* if the client's parts were joined: where the last ones end, in bytes, without the last */
+    size_t blocks[PARTS_MARKED], blocks_count;
     struct str thought;   /* ptr == NULL: none */
     bool thought_cleared; /* by prepare_edit.c */
     struct tool_call *calls;

@@ -77,7 +77,8 @@ static int compare_marks(const void *a, const void *b)
 {
     static const int order[] = {
         [MARK_MESSAGE_END] = 0, [MARK_SYSTEM_END] = 1, [MARK_MESSAGE_BEGIN] = 2,
-        [MARK_TRANSIENT] = 3,   [MARK_CUT] = 3,        [MARK_GENERATION] = 4};
+        [MARK_TRANSIENT] = 3,   [MARK_PART] = 3,       [MARK_CUT] = 3,
+        [MARK_GENERATION] = 4};
     const struct mark *x = a, *y = b;
 
     if (x->at != y->at)
@@ -122,28 +123,53 @@ static size_t text_begin(const struct chat_render *render, const struct chat_rou
     return round->end;
 }
 
-/* Templates may write a text otherwise than it came: then there is no mark. */
+/* The end of a text of the client that begins at `at` or later; SIZE_MAX: templates may write it
+ * otherwise than it came. */
+static size_t text_end(const struct marks *building, const struct chat_round *round, size_t at,
+                       struct str text)
+{
+    text = str_trim(text); /* as many templates do */
+    if (at == SIZE_MAX)
+        return at;
+    size_t found = str_find((struct str){building->render->text.ptr + at, round->end - at}, text);
+    return found == SIZE_MAX ? found : at + found + text.len;
+}
+
 static void add_cut(struct marks *building, const struct chat_round *round, struct mark mark)
 {
     const struct message *message = &building->render->request->messages[mark.message];
 
     if (message->cut_parts == 0 || message->cut_parts > message->parts_count)
         return;
-    size_t at = text_begin(building->render, round);
+    mark.kind = MARK_CUT;
+    mark.at = text_begin(building->render, round);
     for (size_t i = 0; i < message->cut_parts; i++) {
         struct str text = message->parts[i].text;
         if (i + 1 == message->cut_parts)
             text.len = MIN(text.len, message->cut_bytes);
-        text = str_trim(text); /* as many templates do */
-        size_t found =
-            str_find((struct str){building->render->text.ptr + at, round->end - at}, text);
-        if (found == SIZE_MAX)
-            return;
-        at += found + text.len;
+        mark.at = text_end(building, round, mark.at, text);
     }
-    mark.kind = MARK_CUT;
-    mark.at = at;
     add(building, mark);
+}
+
+/* Where the last parts of a message begin: a document is often asked about more than once. */
+static void add_parts(struct marks *building, const struct chat_round *round, struct mark mark)
+{
+    const struct message *message = &building->render->request->messages[mark.message];
+    size_t begin = text_begin(building->render, round);
+
+    mark.kind = MARK_PART;
+    mark.at = begin;
+    for (size_t i = 0; i + 1 < message->parts_count; i++) {
+        mark.at = text_end(building, round, mark.at, message->parts[i].text);
+        if (i + 1 + PARTS_MARKED >= message->parts_count)
+            add(building, mark);
+    }
+    for (size_t i = 0; i < message->blocks_count && message->parts_count == 1; i++) {
+        struct str text = {message->parts[0].text.ptr, message->blocks[i]};
+        mark.at = text_end(building, round, begin, text);
+        add(building, mark);
+    }
 }
 
 static void add_message(struct marks *building, const struct chat_round *round)
@@ -159,6 +185,7 @@ static void add_message(struct marks *building, const struct chat_round *round)
     if (render->request->transient)
         add_transient(building, round, mark);
     add_cut(building, round, mark);
+    add_parts(building, round, mark);
     if (last && render->open)
         return;
     mark.kind = MARK_MESSAGE_END;
@@ -233,8 +260,8 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
 
     while (building.answered > 0 && items[building.answered - 1].role != ROLE_ASSISTANT)
         building.answered--;
-    building.marks =
-        arena_alloc_array(arena, 4 * render->rounds.count + 2, sizeof(*building.marks));
+    building.marks = arena_alloc_array(arena, (4 + PARTS_MARKED) * render->rounds.count + 2,
+                                       sizeof(*building.marks));
     if (building.marks == NULL)
         return arena->err;
     for (size_t i = 0; i < render->rounds.count; i++)

@@ -446,7 +446,8 @@ static enum err count_before(struct walk *walk, size_t begin, size_t first, bool
 /* Is it useful even a few tokens before its place? */
 static bool may_move(enum mark_kind kind)
 {
-    return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT || kind == MARK_CUT;
+    return kind == MARK_SYSTEM_END || kind == MARK_TRANSIENT || kind == MARK_PART ||
+           kind == MARK_CUT;
 }
 
 /* Each of them costs the tokens of its piece up to there. The others are dropped. */

@@ -96,7 +96,7 @@ void token_prompt_fini(struct token_prompt *prompt);
 /* The prompt of a conversation: the template's control tokens are parsed, the client's stay text,
  * BOS as with ENGINE_TOKENIZE_BOS. A mark is kept where a control token begins or ends. A mark
  * inside a piece of text is dropped, as the tokens around it depend on what follows; a few
- * SYSTEM_END, TRANSIENT and CUT in each piece are moved back to where the text before them alone
+ * SYSTEM_END, TRANSIENT, PART and CUT in each piece are moved back to where the text before them alone
  * yields the same tokens. ERR_LIMIT: an options limit was exceeded; ERR_CANCELLED: the caller
  * stopped it; ERR_NOMEM; or the error of the engine or the charge. There is nothing to free then. */
 enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *caller,

@@ -30,8 +30,9 @@ enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
 /* Text being collected. */
 struct gathered {
     struct texts texts;
-    bool marked;       /* a breakpoint was requested after it, or inside: */
-    size_t marked_len; /* after this many bytes; 0: at the end */
+    bool marked;                   /* a breakpoint was requested after it, or inside: */
+    size_t marked_len;             /* after this many bytes; 0: at the end */
+    size_t ends[PARTS_MARKED + 1]; /* of the last blocks, in bytes; the last one first */
 };
 
 struct turn {
@@ -54,6 +55,13 @@ static enum err gather(struct turn *turn, struct gathered *out, struct str separ
     return texts_add(&out->texts, &turn->build->request->arena, separator, text);
 }
 
+static void set_blocks(struct message *message, const struct gathered *text)
+{
+    for (size_t i = PARTS_MARKED; i > 0; i--)
+        if (text->ends[i] > 0 && text->ends[i] < text->ends[0])
+            message->blocks[message->blocks_count++] = text->ends[i];
+}
+
 static enum err add_message(struct turn *turn)
 {
     struct arena *arena = &turn->build->request->arena;
@@ -64,6 +72,7 @@ static enum err add_message(struct turn *turn)
         return arena->err;
     *message = turn->message;
     message->role = turn->role;
+    set_blocks(message, &turn->text);
     if (turn->thoughts.any)
         TRY(texts_join(&turn->thoughts, arena, &message->thought));
     if (message->calls_count > 0 && !turn->text.texts.any)
@@ -314,6 +323,8 @@ static enum err user_block(struct turn *turn, const struct json_reader *block, s
     bool marked = out->marked;
     out->marked = false;
     TRY(text_block(turn, block, out));
+    memmove(out->ends + 1, out->ends, sizeof(out->ends) - sizeof(out->ends[0]));
+    out->ends[0] = out->texts.len;
     if (out->marked)
         out->marked_len = out->texts.len;
     out->marked |= marked;

@@ -55,6 +55,8 @@ void usage_write_x_cache(struct json *json, const struct answer *answer)
     json_key_uint(json, "first_difference", usage->first_difference);
     if (usage->compute_s > 0)
         json_key_float(json, "compute_s", usage->compute_s);
+    if (usage->later != GEN_LATER_NONE)
+        json_key_text(json, "later_snapshot", gen_later_name(usage->later));
     json_close(json, '}');
     for (size_t i = 0; i < answer->choices_count; i++)
         if (answer->choices[i].unread_call[0] != '\0') {

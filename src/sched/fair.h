@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/forks.h"
+
 struct job;
 struct sched;
 
@@ -17,13 +19,14 @@ enum {
     SCHED_TENANT_BYTES = 64,
 };
 
-/* A tenant; used for fairness only. */
+/* A tenant; used for fairness, and for where its prompts fork. */
 struct tenant {
     char name[SCHED_TENANT_BYTES];
     uint64_t served; /* tokens computed for it, on a scale shared by all tenants */
     /* prompt tokens still to compute, as of the last fair_count_backlogs */
     uint64_t backlog;
     uint32_t jobs;
+    struct forks_history forks;
 };
 
 struct tenant *fair_tenant(struct sched *sched, const char *name);

@@ -57,6 +57,17 @@ const char *gen_phase_name(enum gen_phase phase);
 
 enum gen_end { GEN_END_TABLE(TABLE_VALUE) GEN_END_COUNT };
 
+/* Why a prompt that had HEARTH_REASON_NO_SNAPSHOT did not resume later. X(value, name) */
+#define GEN_LATER_TABLE(X)                                                             \
+    X(GEN_LATER_NONE, "")             /* another reason */                             \
+    X(GEN_LATER_NO_PLACE, "no_place") /* no chunk of the earlier prompt ended there */ \
+    X(GEN_LATER_BUDGET, "budget")     /* snapshots there were not worth their price */ \
+    X(GEN_LATER_EVICTED, "evicted")   /* there was one, and it was evicted */
+
+enum gen_later { GEN_LATER_TABLE(TABLE_VALUE) GEN_LATER_COUNT };
+
+const char *gen_later_name(enum gen_later later);
+
 /* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always;
  * a generation that ended before its prefill has zeros. In a view (sched.h) of a waiting
  * generation, only `prompt` is known. */
@@ -71,6 +82,7 @@ struct gen_usage {
     uint32_t drafted, accepted; /* guessed tokens that were computed; those that were right */
     enum hearth_match match;
     enum hearth_reason reason;
+    enum gen_later later;
     /* position of the first token not found; = prompt when all were found */
     uint32_t first_difference;
     uint64_t stored_bytes; /* bytes stored in the cache so far */

@@ -246,6 +246,7 @@ static void note_plan(struct job *job)
     /* of the last token nothing is cached: it is computed anyway, and does not differ */
     bool all = info->match == HEARTH_MATCH_EXACT && info->first_difference + 1 == job->count;
     job->usage.first_difference = all ? job->count : info->first_difference;
+    job->forks.evicted = info->snapshot_evicted;
     job->junction = info->junction;
     job->keep.hints.junction = info->junction;
 }

@@ -286,21 +286,6 @@ static bool is_junction(const struct job *job)
     return false;
 }
 
-/* A later prompt may diverge anywhere from a prompt without marks (a raw completion, text around a
- * cursor). True where a half, a quarter, an eighth ... of it is left, in whole chunks: a prompt
- * that diverges computes at most about twice its new tokens. */
-static bool is_halfway(const struct job *job)
-{
-    uint32_t chunk = job->sched->facts->chunk;
-
-    if (job->gen->marks_count > 0 || job->done % chunk != 0)
-        return false;
-    for (uint32_t rest = job->count / 2; rest >= chunk; rest /= 2)
-        if ((job->count - rest) / chunk * chunk == job->done)
-            return true;
-    return false;
-}
-
 static bool is_place_for_snapshot(const struct job *job, uint32_t kept)
 {
     return !job->sched->cuttable && kept == job->done && kept > 0;
@@ -325,8 +310,9 @@ void retain_on_the_way(struct job *job)
 
     if (!job->keep.stores || kept == 0)
         return;
-    if (is_junction(job) || is_halfway(job))
+    if (is_junction(job))
         job->keep.hints.junction = kept;
+    job->keep.hints.fork = forks_is_place(job) ? kept : 0;
     if (is_place_for_snapshot(job, kept))
         store(job, kept, true);
     else if (rows_are_due(job, kept))

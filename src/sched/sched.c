@@ -68,8 +68,10 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
 {
     job->capacity = gen->tokens_count + SCHED_RESERVE;
     job->tokens = mem_try_alloc_array(job->capacity, sizeof(*job->tokens));
-    job->marks = mem_try_alloc_array(
-        gen->marks_count + gen->cache.breakpoints_count + SCHED_MARKS_EXTRA, sizeof(*job->marks));
+    TRY(forks_prepare(job, gen));
+    job->marks = mem_try_alloc_array(gen->marks_count + gen->cache.breakpoints_count +
+                                         forks_exact_cuts(job, NULL) + SCHED_MARKS_EXTRA,
+                                     sizeof(*job->marks));
     job->runs = mem_try_alloc_array(MAX(gen->pictures_count, 1), sizeof(*job->runs));
     if (job->tokens == NULL || job->marks == NULL || job->runs == NULL)
         return err_set(info, ERR_NOMEM, "no memory for a prompt of %u tokens", gen->tokens_count);
@@ -102,6 +104,7 @@ static void free_job(struct job *job)
     mem_free(job->unsalted);
     mem_free(job->marks);
     mem_free(job->runs);
+    forks_fini(&job->forks);
     mem_free(job);
 }
 

@@ -8,6 +8,7 @@
  *      restore.c     from a plan of the cache to a sequence
  *      beside.c      computing the front of a prompt while the rest is read
  *      retain.c      from a sequence to the cache
+ *      forks.c       where prompts fork (places.c), and which of these places get snapshots
  *      batch.c       choosing the next batch and processing its results
  *      drafts.c      guesses in batches; draft.c makes them and knows whether they pay
  *      drafter.c     a second model that guesses
@@ -69,7 +70,7 @@ enum {
     /* between two admission attempts of a job deferred under a ceiling: memory is measured, and no
      * event reports that more is available */
     SCHED_MEMORY_MS = 10,
-    SCHED_MARKS_EXTRA = 5, /* junction, anchor, last user message, transient text, and a spare */
+    SCHED_MARKS_EXTRA = 5 + SPREAD_MAX, /* of the prompt, a spare, and places for forks */
     SCHED_VIEWS_MAX = 128,
 };
 
@@ -114,6 +115,7 @@ struct job {
     size_t runs_count;
     struct schedule schedule;
     uint32_t junction, resumed;
+    struct forks forks;
     uint32_t scored;  /* tokens of the prompt whose log-probabilities the sink has */
     uint32_t reached; /* tokens computed before it was preempted; 0 = it was not */
 

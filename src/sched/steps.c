@@ -363,7 +363,7 @@ static size_t collect_marks(struct job *job)
     if (sched->options.exact) {
         for (size_t i = 0; i < gen->marks_count; i++)
             job->marks[count++] = gen->marks[i].at;
-        return count;
+        return count + forks_exact_cuts(job, job->marks + count);
     }
     if (sched->cuttable)
         return count;
@@ -373,6 +373,8 @@ static size_t collect_marks(struct job *job)
     job->marks[count++] = gen->last_user;
     job->marks[count++] = gen->transient;
     job->marks[count++] = job->junction;
+    for (size_t i = 0; i < job->forks.chosen_count; i++)
+        job->marks[count++] = job->forks.chosen[i];
     return count;
 }
 
@@ -431,6 +433,8 @@ void job_announce(struct job *job)
 /* The prompt's state is restored as far as possible; prefill is next. */
 static void start_prefill(struct job *job)
 {
+    forks_learn(job);
+    forks_choose(job);
     make_schedule(job);
     job->resumed = job->done;
     if (job->reached > job->done)

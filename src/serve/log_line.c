@@ -45,6 +45,19 @@ static void write_reason_name(enum hearth_reason reason, struct buf *out)
         buf_append_char(out, *name == '_' ? ' ' : *name);
 }
 
+/* What the next snapshot was, and why it was not nearer. */
+static void write_later(const struct gen_usage *usage, struct buf *out)
+{
+    static const char *const words[GEN_LATER_COUNT] = {
+        [GEN_LATER_NO_PLACE] = "no chunk ended later",
+        [GEN_LATER_BUDGET] = "later ones did not fit the budget",
+        [GEN_LATER_EVICTED] = "a later one was evicted"};
+
+    if (words[usage->later] != NULL)
+        buf_appendf(out, ", the last one is at %u: %s", gen_usage_reused(usage),
+                    words[usage->later]);
+}
+
 /* Why no more was reused, and where reuse ended. */
 static void write_reason(const struct gen_usage *usage, const struct mark *marks, size_t count,
                          struct buf *out)
@@ -60,6 +73,7 @@ static void write_reason(const struct gen_usage *usage, const struct mark *marks
     buf_appendf(out, " at %u", usage->first_difference);
     if (log_line_message_at(marks, count, usage->first_difference, &message))
         buf_appendf(out, " (%s[%u])", role_name(message.role), message.message);
+    write_later(usage, out);
 }
 
 static void write_speed(const struct gen_usage *usage, const struct answer_timings *timings,

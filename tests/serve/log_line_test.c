@@ -65,6 +65,32 @@ static void test_what_is_not_known_is_left_out(void **state)
           "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | new text");
 }
 
+/* How far the prompts agree, where it continued, and why not later. */
+static void test_why_there_was_no_later_snapshot(void **state)
+{
+    static const char *const words[GEN_LATER_COUNT] = {
+        [GEN_LATER_NO_PLACE] = "no chunk ended later",
+        [GEN_LATER_BUDGET] = "later ones did not fit the budget",
+        [GEN_LATER_EVICTED] = "a later one was evicted"};
+    char expected[256];
+
+    (void)state;
+    for (int later = GEN_LATER_NO_PLACE; later < GEN_LATER_COUNT; later++) {
+        snprintf(
+            expected, sizeof(expected),
+            "prompt 28000 = device 0 + ram 20000 + ssd 0 + computed 8000 | no snapshot at 27500 "
+            "(user[3]), the last one is at 20000: %s",
+            words[later]);
+        check((struct gen_usage){.prompt = 28000,
+                                 .ram = 20000,
+                                 .computed = 8000,
+                                 .reason = HEARTH_REASON_NO_SNAPSHOT,
+                                 .later = (enum gen_later)later,
+                                 .first_difference = 27500},
+              (struct answer_timings){0}, expected);
+    }
+}
+
 static void test_rules_that_changed_the_request(void **state)
 {
     struct neutral_tally tally = {0};
@@ -102,4 +128,5 @@ static void test_messages_by_position(void **state)
 }
 
 TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
-           TEST(test_rules_that_changed_the_request), TEST(test_messages_by_position))
+           TEST(test_why_there_was_no_later_snapshot), TEST(test_rules_that_changed_the_request),
+           TEST(test_messages_by_position))
