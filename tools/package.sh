@@ -80,8 +80,8 @@ if [ "$1" = configure ] && command -v systemd-sysusers >/dev/null && command -v 
     systemd-tmpfiles --create hearth.conf
 fi
 EOF
-    sed '/^#DEBHELPER#/d' "${0%/*}/../debian/hearth.postrm" >"$root/DEBIAN/postrm"
-    chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/postrm"
+    for script in prerm postrm; do sed '/^#DEBHELPER#/d' "${0%/*}/../debian/hearth.$script" >"$root/DEBIAN/$script"; done
+    chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm" "$root/DEBIAN/postrm"
     for package in hearth hearth-lab; do
         dpkg-deb -Zxz --root-owner-group -z "${PACKAGE_XZ#-}" --build "$dir/deb${package#hearth}" "$dir/${package}_${version}_$arch.deb" >/dev/null
         show "$dir/${package}_${version}_$arch.deb"

@@ -150,8 +150,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (action == NULL)
         return unknown(cli);
     if (given < action->args_min || given > action->args_max)
-        return cli_usage_error(cli, "usage: hearth cache %s%s%s", action->name,
-                               action->takes[0] != '\0' ? " " : "", action->takes);
+        return cli_usage_error(cli, "usage: hearth cache %s%s%s%s", action->name,
+                               action->takes[0] != '\0' ? " " : "", action->takes,
+                               action->dir != NULL ? " [--dir DIR]" : "");
     return strcmp(action->name, "dump") == 0 ? cache_dump(cli, options)
                                              : run_action(cli, options, action);
 }

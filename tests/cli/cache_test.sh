@@ -205,7 +205,10 @@ test_mistakes() {
     expect_err 'did you mean stats?'
     cache show
     expect_status 2
-    expect_err "usage: hearth cache show KEY"
+    expect_err "usage: hearth cache show KEY [--dir DIR]"
+    run "$HEARTH" cache verify ssd
+    expect_status 2
+    expect_err 'usage: hearth cache verify [--dir DIR]'
     cache stats --url ftp://x
     expect_status 2
     cache probe nowhere.json --url http://127.0.0.1:1
