@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <yyjson.h>
 
 #include "chat/prepare_impl.h"
 #include "base/mem.h"
@@ -32,6 +33,21 @@ static bool may_call(const struct gen_request *request)
     return request->tool_choice != CONSTRAINT_NONE && request->conversation.tools_count > 0;
 }
 
+/* The request's own wish, or that of the server: by its kwargs, or for templates with a switch. */
+static enum chat_thinking thinking_of(const struct prepare_run *run)
+{
+    static const char *const switches[] = {"enable_thinking", "thinking"};
+    const struct prepare_defaults *defaults = &run->tools->defaults;
+
+    if (run->request->thinking != CHAT_THINKING_DEFAULT)
+        return run->request->thinking;
+    for (size_t i = 0; i < COUNT_OF(switches); i++)
+        if (yyjson_obj_get(defaults->kwargs, switches[i]) != NULL)
+            return CHAT_THINKING_DEFAULT; /* the kwargs say it */
+    return chat_template_caps(run->tools->model.tmpl)->thinking ? defaults->thinking
+                                                                : CHAT_THINKING_DEFAULT;
+}
+
 enum err prepare_render(struct prepare_run *run)
 {
     const struct prepare_tools *tools = run->tools;
@@ -44,7 +60,8 @@ enum err prepare_render(struct prepare_run *run)
         .tools = talk->tools,
         .tools_count = may_call(request) ? talk->tools_shown : 0,
         .kwargs = request->kwargs,
-        .thinking = request->thinking,
+        .default_kwargs = tools->defaults.kwargs,
+        .thinking = thinking_of(run),
         .add_generation_prompt = !request->continue_final,
         .continue_final = request->continue_final,
         .transient = tools->neutral && neutral_is_on(tools->neutral, NEUTRAL_TRANSIENT),
@@ -390,6 +407,8 @@ static enum err prepare_budget(struct prepare_run *run)
 {
     struct arena *arena = &run->request->arena;
 
+    if (run->request->reasoning_budget == 0)
+        run->request->reasoning_budget = run->tools->defaults.reasoning_budget;
     if (run->request->reasoning_budget == 0)
         return ERR_OK;
     struct str text = thought_end(&run->out->formats, arena);

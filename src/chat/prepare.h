@@ -38,8 +38,16 @@ struct chat_model {
 };
 
 /* The inputs of a preparation; all borrowed. */
+/* What requests get that say nothing about it. */
+struct prepare_defaults {
+    enum chat_thinking thinking;
+    uint32_t reasoning_budget; /* tokens; 0 = no limit */
+    struct yyjson_val *kwargs; /* for templates: an object, or NULL */
+};
+
 struct prepare_tools {
     struct chat_model model;
+    struct prepare_defaults defaults;
     struct neutral *neutral;     /* NULL = texts are not changed */
     struct recall *recall;       /* NULL = all turns are rendered */
     bool recall_keep;            /* as in recall.h */

@@ -121,9 +121,9 @@ struct chat_request {
     const struct tool *tools;
     size_t tools_count;
     /* object: more variables for the template (chat_template_kwargs), or NULL */
-    struct yyjson_val *kwargs;
-    const char *reasoning_effort; /* variable of that name; NULL: not set */
-    enum chat_thinking thinking;  /* variables enable_thinking and thinking; kwargs win */
+    struct yyjson_val *kwargs, *default_kwargs; /* those of the server come first */
+    const char *reasoning_effort;               /* variable of that name; NULL: not set */
+    enum chat_thinking thinking; /* variables enable_thinking and thinking; kwargs win */
     bool add_generation_prompt;
     /* continue the last message, which is the assistant's: the text ends with its content */
     bool continue_final;

@@ -309,12 +309,11 @@ static bool is_reserved(struct str name)
     return false;
 }
 
-static enum err set_kwargs(struct shaper *s, struct jinja_value vars)
+static enum err set_kwargs(struct shaper *s, struct jinja_value vars, yyjson_val *kwargs)
 {
-    yyjson_obj_iter iter = yyjson_obj_iter_with(s->request->kwargs);
+    yyjson_obj_iter iter = yyjson_obj_iter_with(kwargs);
     struct jinja_value value;
 
-    begin_source(s, CHAT_FROM_ELSEWHERE);
     for (yyjson_val *key; (key = yyjson_obj_iter_next(&iter)) != NULL;) {
         if (is_reserved(json_get_text(key)))
             continue;
@@ -330,15 +329,16 @@ static enum err set_wishes(struct shaper *s, struct jinja_value vars)
     const struct chat_request *request = s->request;
     bool on = request->thinking == CHAT_THINKING_ON;
 
+    begin_source(s, CHAT_FROM_ELSEWHERE);
+    TRY(set_kwargs(s, vars, request->default_kwargs));
     if (request->thinking != CHAT_THINKING_DEFAULT) {
         TRY(shaper_set(s, vars, "enable_thinking", jinja_bool(on)));
         TRY(shaper_set(s, vars, "thinking", jinja_bool(on)));
     }
-    begin_source(s, CHAT_FROM_ELSEWHERE);
     if (request->reasoning_effort != NULL)
         TRY(shaper_set(s, vars, "reasoning_effort",
                        shaper_client_text(s, str_from(request->reasoning_effort))));
-    return set_kwargs(s, vars);
+    return set_kwargs(s, vars, request->kwargs);
 }
 
 /* The date, in the form that a client of such a template would write. */

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <yyjson.h>
 
 #include "serve/api.h"
 #include "admin/admin.h"
@@ -23,6 +24,7 @@
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
+#include "base/json_alc.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"
@@ -47,6 +49,9 @@ enum { ANNOUNCE_CHECKS = 3 };
 
 /* in the order of enum engine_sharing */
 static const char *const sharing_names[] = {"build", "release", NULL};
+
+enum { THINK_AUTO, THINK_ON, THINK_OFF };
+static const char *const reasoning_names[] = {"auto", "on", "off", NULL};
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
@@ -192,6 +197,15 @@ static const struct option_desc options_table[] = {
          "an SSD tier, on disk; 0 = none."},
     {"keep-thoughts", 0, OPTION_FLAG, AT(keep_thoughts),
      .help = "Send reasoning of earlier turns to the model even if the template drops it."},
+    {"reasoning", 0, OPTION_ENUM, AT(reasoning), .initial = "auto", .names = reasoning_names,
+     .alias = "rea", .group = "Reasoning",
+     .help = "Let models think before they answer, if requests do not say it; auto = on where the "
+             "chat template has a switch."},
+    {"reasoning-budget", 0, OPTION_INT, AT(reasoning_budget), .value = "N", .initial = "-1",
+     .imin = -1, .imax = INT32_MAX,
+     .help = "Maximum tokens of a thought, if requests do not say it; -1 = no limit, 0 = off."},
+    {"chat-template-kwargs", 0, OPTION_TEXT, AT(template_kwargs), .value = "JSON",
+     .help = "Variables for the chat template as a JSON object; those of a request win."},
     {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
      .group = "Answers", .help = "Default temperature."},
     {"top-k", 0, OPTION_INT, AT(top_k), .value = "N", .initial = "40", .imin = 0, .imax = 1 << 30,
@@ -238,6 +252,7 @@ struct server {
     struct record *record;
     struct neutral *neutral;
     struct sample_params sample;
+    yyjson_doc *kwargs; /* of --chat-template-kwargs; NULL: none */
     struct memory *memory;
     struct model_share *shares;
     unsigned metrics_compat;
@@ -498,11 +513,35 @@ static uint64_t bodies_max(const struct server *server)
     return memory.limits.ceiling > 0 ? memory.limits.bodies_max : UINT64_MAX;
 }
 
+/* As llama-server: models that can think do, unless told otherwise. */
+static enum chat_thinking thinking_of(const struct serve_options *options)
+{
+    bool off = options->reasoning == THINK_OFF || options->reasoning_budget == 0;
+
+    return off ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
+}
+
+static enum cli_exit read_kwargs(struct server *server)
+{
+    const char *text = server->options->template_kwargs;
+
+    if (text == NULL)
+        return CLI_EXIT_OK;
+    server->kwargs = yyjson_read_opts((char *)(uintptr_t)text, strlen(text), 0, json_alc(), NULL);
+    if (yyjson_is_obj(yyjson_doc_get_root(server->kwargs)))
+        return CLI_EXIT_OK;
+    return cli_error(server->cli, "--chat-template-kwargs must be a JSON object, such as "
+                                  "'{\"enable_thinking\": false}'");
+}
+
 static enum cli_exit open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
     struct errinfo info = {0};
 
+    enum cli_exit kwargs = read_kwargs(server);
+    if (kwargs != CLI_EXIT_OK)
+        return kwargs;
     server->sample = sample_of(options);
     struct api_options api = {
         .auth = auth_of(server),
@@ -515,6 +554,9 @@ static enum cli_exit open_api(struct server *server)
         .neutral = serve_drill(server->cli) != DRILL_KEEP_VOLATILE ? server->neutral : NULL,
         .recall = server->store.recall,
         .recall_keep = options->keep_thoughts,
+        .defaults = {.thinking = thinking_of(options),
+                     .reasoning_budget = (uint32_t)MAX(options->reasoning_budget, 0),
+                     .kwargs = yyjson_doc_get_root(server->kwargs)},
         .stored = server->store.stored,
         .cache = server->store.cache,
         .discover_ms = server->store.shared_wait_ms,
@@ -679,6 +721,7 @@ static void close_all(struct server *server)
     }
     http_server_stop(&server->http);
     api_destroy(&server->api);
+    yyjson_doc_free(server->kwargs);
     admin_destroy(&server->admin);
     record_close(&server->record);
     pool_destroy(&server->pool);

@@ -71,6 +71,9 @@ struct serve_options {
     uint64_t queue, workers;
     uint64_t connections, connections_per_address;
     uint64_t log_queue, drain_ns;
+    int reasoning;
+    int64_t reasoning_budget;
+    const char *template_kwargs;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last;
 };

@@ -162,6 +162,7 @@ struct output *output_create(const struct output_options *options, output_event_
         .call_openers_count = COUNT_OF(output->openers),
         .in_call = in_call,
         .thought_bytes_max = options->thought_bytes_max,
+        .whole = options->whole,
     };
 
     find_openers(output, &call_options);

@@ -49,6 +49,7 @@ struct output_options {
     size_t tools_count;
     /* a call is reported when it is complete, so that ERROR never comes inside of one */
     bool whole_calls;
+    bool whole; /* as in reasoning.h */
     /* end of the prompt as written by the template; used by output_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */

@@ -2,7 +2,8 @@
  * reasoning.c: a few states over held text.
  *
  *      START --opening (or the prompt)--> THOUGHT --closing--> GAP --> ANSWER
- *        `--anything else--> ANSWER        |  ^----opening that is a control token----'
+ *        |--anything else--> ANSWER        |  ^----opening that is a control token----'
+ *        `--anything else--> HELD --closing--> GAP    (`whole`; without a closing: ANSWER)
  *                                          `--opening of a call--> QUOTE --closing--> GAP
  *                                                                    `--the end--> ANSWER
  *
@@ -21,7 +22,7 @@
 
 enum { SLICE_BYTES = 4096, THOUGHT_BYTES_MAX = 256 << 10 };
 
-enum state { START, RAW, THOUGHT, QUOTE, GAP, ANSWER };
+enum state { START, HELD, RAW, THOUGHT, QUOTE, GAP, ANSWER };
 
 struct format {
     struct reasoning_marks marks;
@@ -41,6 +42,7 @@ static const struct format formats[REASONING_COUNT] = {
     [REASONING_GEMMA] = {{.open = STR("<|channel>thought"),
                           .close = STR("<channel|>"),
                           .wraps = {STR("<|channel>"), STR("<channel|>")},
+                          .unnamed = STR("<|channel>"),
                           .control = true},
                          {STR("<|channel>"), STR("<channel|>")}},
     [REASONING_COHERE] = {{.open = STR("<|START_THINKING|>"),
@@ -74,6 +76,11 @@ static const struct format formats[REASONING_COUNT] = {
                            .close = STR("[BEGIN FINAL RESPONSE]"),
                            .wraps = {STR("[END FINAL RESPONSE]")}},
                           {STR("[BEGIN FINAL RESPONSE]")}},
+    [REASONING_HUNYUAN] = {{.open = STR("<think>"),
+                            .close = STR("</think>"),
+                            .wraps = {STR("<answer>"), STR("</answer>")},
+                            .wraps_open = 1},
+                           {STR("<answer>"), STR("</think>")}},
     [REASONING_THINK] = {{.open = STR("<think>"), .close = STR("</think>")}, {STR("</think>")}},
     [REASONING_THINKING] = {{.open = STR("<thinking>"), .close = STR("</thinking>")},
                             {STR("<thinking>"), STR("</thinking>")}},
@@ -95,6 +102,7 @@ struct reasoning {
     enum state state;
     /* just after an opening: the prompt's (in START) or the text's (in THOUGHT) */
     bool behind_open;
+    bool unopened; /* a thought may have begun without its opening */
     bool over;
     bool cut; /* over before the model ended it */
 };
@@ -128,6 +136,14 @@ static void answer(struct reasoning *reasoning, size_t n)
     reasoning->at += n;
 }
 
+/* As if the prompt had opened the thought: the name may follow. */
+static void open_unnamed(struct reasoning *reasoning, size_t before)
+{
+    reasoning->at += before + reasoning->marks->unnamed.len;
+    reasoning->state = START;
+    reasoning->behind_open = true;
+}
+
 /* Each step returns whether it made progress; false: more text is needed. */
 static bool step_start(struct reasoning *reasoning)
 {
@@ -139,6 +155,7 @@ static bool step_start(struct reasoning *reasoning)
     enum marker_match close = marker_match(after, marks->close);
 
     if (reasoning->behind_open) { /* in the prompt; models may repeat it */
+        reasoning->unopened = false;
         reasoning->at += space;
         if (open == MARKER_PART && !reasoning->over)
             return false;
@@ -150,9 +167,15 @@ static bool step_start(struct reasoning *reasoning)
     if (space <= MARKER_SPACE_MAX && open != MARKER_YES && close != MARKER_YES &&
         (open == MARKER_PART || close == MARKER_PART) && !reasoning->over)
         return false;
-    reasoning->state = ANSWER;
+    if (open == MARKER_NO && close != MARKER_YES && marks->unnamed.len > 0 &&
+        marker_match(after, marks->unnamed) == MARKER_YES) {
+        open_unnamed(reasoning, space);
+        return true;
+    }
+    reasoning->state = reasoning->unopened && reasoning->options.whole ? HELD : ANSWER;
     if (space > MARKER_SPACE_MAX || (open != MARKER_YES && close != MARKER_YES))
         return true;
+    reasoning->unopened = false;
     reasoning->at += space + (open == MARKER_YES ? marks->open.len : marks->close.len);
     reasoning->state = open == MARKER_YES ? THOUGHT : GAP;
     reasoning->behind_open = open == MARKER_YES;
@@ -253,6 +276,28 @@ static bool step_quote(struct reasoning *reasoning)
     return close_thought(reasoning, 0);
 }
 
+/* Text that is a thought if it is closed. A call, or a mention of the opening, shows that it is not. */
+static bool step_held(struct reasoning *reasoning)
+{
+    struct str ends[2 + REASONING_OPENERS_MAX] = {reasoning->marks->close, reasoning->marks->open};
+
+    for (size_t i = 0; i < reasoning->options.call_openers_count; i++)
+        ends[2 + i] = reasoning->options.call_openers[i];
+    struct str text = rest(reasoning);
+    struct marker_hit hit = marker_find(str_skip(text, reasoning->seen), ends, COUNT_OF(ends));
+    reasoning->seen += hit.at;
+    if (hit.which < 0 && !reasoning->over && reasoning->seen <= reasoning->limit)
+        return false;
+    reasoning->state = ANSWER;
+    if (hit.which != 0)
+        return true;
+    size_t space = marker_space(text);
+    reasoning->at += space;
+    reasoning->unopened = false;
+    thought(reasoning, marker_before_space(rest(reasoning), reasoning->seen - space));
+    return close_thought(reasoning, reasoning->marks->close.len);
+}
+
 static bool step_gap(struct reasoning *reasoning)
 {
     reasoning->at += marker_space(rest(reasoning));
@@ -266,9 +311,14 @@ static bool step_answer(struct reasoning *reasoning)
 {
     const struct reasoning_marks *marks = reasoning->marks;
     bool opens = marks->control && reasoning->options.mode != REASONING_RAW;
-    struct str found[1 + REASONING_WRAPS_MAX] = {opens ? marks->open : STR_NONE};
+    enum { CLOSE = 1 + REASONING_WRAPS_MAX, MENTION };
+    struct str found[1 + MENTION] = {opens ? marks->open : STR_NONE};
 
     memcpy(found + 1, marks->wraps, sizeof(marks->wraps));
+    if (reasoning->unopened) {
+        found[CLOSE] = marks->close;
+        found[MENTION] = opens ? STR_NONE : marks->open;
+    }
     if (reasoning->options.mode == REASONING_RAW)
         for (size_t i = 1; i < COUNT_OF(found); i++)
             if (str_eq(found[i], marks->close) || str_starts(marks->open, found[i]))
@@ -289,6 +339,15 @@ static bool step_answer(struct reasoning *reasoning)
         answer(reasoning, 1);
         return true;
     }
+    reasoning->unopened &= hit.which != CLOSE && hit.which != MENTION;
+    if (hit.which == MENTION) {
+        answer(reasoning, found[hit.which].len);
+        return true;
+    }
+    if (str_eq(found[hit.which], marks->unnamed)) {
+        open_unnamed(reasoning, 0);
+        return true;
+    }
     reasoning->at += found[hit.which].len;
     reasoning->behind_open = hit.which == 0;
     reasoning->state = hit.which == 0 ? THOUGHT : ANSWER;
@@ -298,8 +357,8 @@ static bool step_answer(struct reasoning *reasoning)
 static enum err run(struct reasoning *reasoning)
 {
     static bool (*const steps[])(struct reasoning *) = {
-        [START] = step_start, [RAW] = step_raw, [THOUGHT] = step_thought,
-        [QUOTE] = step_quote, [GAP] = step_gap, [ANSWER] = step_answer};
+        [START] = step_start, [HELD] = step_held, [RAW] = step_raw,      [THOUGHT] = step_thought,
+        [QUOTE] = step_quote, [GAP] = step_gap,   [ANSWER] = step_answer};
 
     if (reasoning->state == RAW) /* `thought` is the opening, and must be whole */
         TRY(reasoning->thought.err);
@@ -371,6 +430,9 @@ struct reasoning *reasoning_create(const struct reasoning_options *options, outp
     buf_init(&reasoning->in, reasoning->limit + 2 * SLICE_BYTES);
     buf_init(&reasoning->thought, reasoning->limit);
     reasoning->behind_open = reasoning_is_open(reasoning->marks, options->prompt_tail);
+    reasoning->unopened = reasoning->marks->close.len > 0 && reasoning->marks->open.len > 0 &&
+                          options->mode != REASONING_RAW &&
+                          !reasoning_is_closed(reasoning->marks, options->prompt_tail);
     if (reasoning->marks->close.len == 0)
         reasoning->state = ANSWER;
     else if (options->mode == REASONING_RAW)

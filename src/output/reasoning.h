@@ -11,6 +11,9 @@
  *    bytes).
  *  - A closing marker at the beginning, without a thought, is dropped. So is markup around the
  *    answer, wherever it occurs; its opening also ends a thought.
+ *  - Models forget the opening. Text before a first closing marker is the thought, unless it mentions
+ *    the opening, or the prompt has closed a thought. With `whole` it is held back for that. A
+ *    stream has passed it on as CONTENT when the marker comes, and only drops the marker.
  *  - Inside a call all of these are text: the file that a tool writes may contain them.
  *  - Models quote calls in their thoughts, and they forget to close a thought before a call. Text
  *    from the opening of a call on is held back until that is decided: it is part of the thought if
@@ -52,6 +55,7 @@ enum reasoning_format {
     REASONING_MINIMAX,  /* <mm:think> ... </mm:think> */
     REASONING_MISTRAL,  /* [THINK] ... [/THINK] */
     REASONING_APRIEL,   /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */
+    REASONING_HUNYUAN,  /* the same, and <answer> ... </answer> */
     REASONING_THINK,    /* <think> ... </think> */
     REASONING_THINKING, /* <thinking> ... </thinking> */
     REASONING_LLAMA,    /* none, but marks around other text: <|python_start|> ... <|python_end|> */
@@ -66,6 +70,7 @@ struct reasoning_marks {
     struct str open, close;
     struct str wraps[REASONING_WRAPS_MAX]; /* markup around the answer, dropped */
     unsigned wraps_open;                   /* the first ones, which also end a thought */
+    struct str unnamed;                    /* `open` without its name; or empty */
     bool control;                          /* the marks are control tokens */
 };
 
@@ -90,6 +95,7 @@ struct reasoning_options {
     /* limit of the copy kept in case the thought is never closed, and of text that is held back
      * because it may be a call; 0 = 256 KiB */
     size_t thought_bytes_max;
+    bool whole; /* content need not be reported before the end */
 };
 
 enum { REASONING_OPENERS_MAX = 6 };

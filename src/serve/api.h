@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "chat/prepare.h"
 #include "serve/auth.h"
 #include "base/attr.h"
 #include "base/buf.h"
@@ -76,6 +77,7 @@ struct api_options {
     struct neutral *neutral; /* NULL = texts are used as they are */
     struct recall *recall;   /* NULL = off */
     bool recall_keep;
+    struct prepare_defaults defaults; /* its kwargs are borrowed */
     struct shelf *stored;       /* responses that later requests continue (stored.h); NULL = none */
     const char *media_dir;      /* of file:// URLs: an absolute path; NULL = refused */
     struct hearth_cache *cache; /* for its statistics; NULL = off */

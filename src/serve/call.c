@@ -458,6 +458,7 @@ struct prepare_tools call_tools(struct call *call)
 
     return (struct prepare_tools){
         .model = model_chat(call->model),
+        .defaults = api->options.defaults,
         .neutral = api->options.neutral,
         .recall = api->options.recall,
         .recall_keep = api->options.recall_keep,

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <yyjson.h>
 
 #include "dialect/anthropic_impl.h"
 #include "dialect/json_read.h"
@@ -1004,15 +1005,59 @@ static void test_place_before_an_opening_that_goes(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_native_calls_without_a_grammar), TEST(test_marks_and_breakpoints),
-           TEST(test_a_breakpoint_inside_a_message), TEST(test_parts_are_marks),
-           TEST(test_i105_control_tokens_of_clients_are_text), TEST(test_i106_neutral_texts),
-           TEST(test_i106_turns_as_sampled), TEST(test_i100_turns_belong_to_their_tenant),
-           TEST(test_i106_turns_with_calls), TEST(test_i106_thoughts_are_given_back),
-           TEST(test_call_ids), TEST(test_results_follow_their_calls), TEST(test_text_and_tokens),
-           TEST(test_context), TEST(test_infill), TEST(test_infill_that_cannot_be),
-           TEST(test_grammars), TEST(test_grammars_that_cannot_be),
-           TEST(test_i106_tools_that_come_later),
+/* The server's wishes, and those of requests, which win. Templates without a switch are not asked. */
+static void test_defaults_about_thoughts(void **state)
+{
+    static const char *const switching =
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is defined %}[{{ "
+        "enable_thinking }}]{% endif %}{{ style }}";
+    static const char *const plain =
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ style }}";
+    static const struct {
+        const char *template_text, *request, *kwargs, *text;
+        enum chat_thinking thinking;
+    } cases[] = {
+        {switching, HI "}", "null", "Hi", CHAT_THINKING_DEFAULT},
+        {switching, HI "}", "null", "Hi[True]", CHAT_THINKING_ON},
+        {switching, HI "}", "null", "Hi[False]", CHAT_THINKING_OFF},
+        {switching, HI ",\"reasoning_effort\":\"none\"}", "null", "Hi[False]", CHAT_THINKING_ON},
+        {switching, HI ",\"reasoning_effort\":\"low\"}", "null", "Hi[True]", CHAT_THINKING_OFF},
+        {switching, HI "}", "{\"enable_thinking\":false,\"style\":\"!\"}", "Hi[False]!",
+         CHAT_THINKING_ON},
+        {switching, HI ",\"chat_template_kwargs\":{\"enable_thinking\":true,\"style\":\"?\"}}",
+         "{\"enable_thinking\":false,\"style\":\"!\"}", "Hi[True]?", CHAT_THINKING_OFF},
+        {plain, HI "}", "{\"style\":\"!\"}", "Hi!", CHAT_THINKING_ON},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        yyjson_doc *kwargs = yyjson_read(cases[i].kwargs, strlen(cases[i].kwargs), 0);
+        struct bench bench;
+        struct prompt prompt;
+        bench_open_template(&bench, false, cases[i].template_text);
+        bench.tools.defaults.thinking = cases[i].thinking;
+        bench.tools.defaults.reasoning_budget = 7;
+        if (yyjson_is_obj(yyjson_doc_get_root(kwargs)))
+            bench.tools.defaults.kwargs = yyjson_doc_get_root(kwargs);
+        read_request(&prompt, cases[i].request);
+        assert_ok(make(&prompt, &bench));
+        assert_string_equal(prompt.prepared.text.text.ptr, cases[i].text);
+        assert_int_equal(prompt.request.reasoning_budget, 7);
+        drop(&prompt);
+        bench_close(&bench);
+        yyjson_doc_free(kwargs);
+    }
+}
+
+TEST_SUITE(TEST(test_defaults_about_thoughts), TEST(test_native_calls_without_a_grammar),
+           TEST(test_marks_and_breakpoints), TEST(test_a_breakpoint_inside_a_message),
+           TEST(test_parts_are_marks), TEST(test_i105_control_tokens_of_clients_are_text),
+           TEST(test_i106_neutral_texts), TEST(test_i106_turns_as_sampled),
+           TEST(test_i100_turns_belong_to_their_tenant), TEST(test_i106_turns_with_calls),
+           TEST(test_i106_thoughts_are_given_back), TEST(test_call_ids),
+           TEST(test_results_follow_their_calls), TEST(test_text_and_tokens), TEST(test_context),
+           TEST(test_infill), TEST(test_infill_that_cannot_be), TEST(test_grammars),
+           TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later),
            TEST(test_i106_late_system_text_comes_after_the_tools),
            TEST(test_every_allocation_may_fail), TEST(test_a_long_text_is_copied_twice),
            TEST(test_predictions), TEST(test_places_in_one_long_piece),

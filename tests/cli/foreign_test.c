@@ -204,6 +204,9 @@ static void test_values_that_change_nothing(void **state)
     read_line("-sm layer -n -1 --reasoning-format auto --seed -1 -t -1 -tb=-1 --mirostat 0");
     expect_settings("-sm layer ...", "threads=0, threads-batch=0");
     assert_string_equal(notes, "");
+    read_line("-rea off --reasoning-budget 512 --chat-template-kwargs {\"a\":1}");
+    expect_settings("-rea ...",
+                    "reasoning=off, reasoning-budget=512, chat-template-kwargs={\"a\":1}");
     read_line("--sleep-idle-seconds 300 --threads-http 3 --no-kv-unified --log-disable");
     expect_settings("--sleep ...", "model-ttl=5 min 00 s, workers=3, kv-streams=on, log-level=off");
 }

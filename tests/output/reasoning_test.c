@@ -44,6 +44,16 @@ static const struct golden goldens[] = {
     {REASONING_THINK, "<think>", "\n<think>\na</think>b", STOPPED, "reasoning|a\ncontent|b\n"},
     {REASONING_THINK, "<think>", "</think>b", STOPPED, "content|b\n"},
     {REASONING_THINK, "<think>\n\n</think>\n\n", "a</think>", STOPPED, "content|a</think>\n"},
+    /* never opened: a stream has passed it on */
+    {REASONING_THINK, "", "I think.\n</think>\n\nc</think>", STOPPED,
+     "content|I think.\\n\\n\\nc</think>\n"},
+    {REASONING_THINK, "", "a </thin", STOPPED, "content|a </thin\n"},
+    {REASONING_GEMMA, "", "<|channel>I think.<channel|>c", STOPPED,
+     "reasoning|I think.\ncontent|c\n"},
+    {REASONING_GEMMA, "", "b<|channel>a<channel|>c", STOPPED,
+     "content|b\nreasoning|a\ncontent|c\n"},
+    {REASONING_HUNYUAN, "", "<think>a</think>\n<answer>\nFour.\n</answer>", STOPPED,
+     "reasoning|a\ncontent|\\nFour.\\n\n"},
     /* never closed */
     {REASONING_THINK, "<think>", "a b ", STOPPED, "reasoning|a b \ncontent|a b \n"},
     {REASONING_THINK, "<think>", "a b ", CUT, "reasoning|a b \n"},
@@ -320,7 +330,45 @@ static void test_no_memory_for_the_opening(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_every_cut_gives_the_same), TEST(test_single_bytes_never_leak),
-           TEST(test_random_pieces_give_the_same), TEST(test_modes), TEST(test_limits),
-           TEST(test_long_quotes_are_calls), TEST(test_no_memory_is_an_error),
-           TEST(test_no_memory_for_the_opening))
+/* An answer that is not streamed can still be split. */
+static void test_a_thought_without_its_opening(void **state)
+{
+    static const struct {
+        const char *tail, *text, *events;
+    } cases[] = {
+        {"", "\nI think.\n</think>\n\nc</think>", "reasoning|I think.\ncontent|c</think>\n"},
+        {"", "I think <tool_call>", "content|I think <tool_call>\n"},
+        {"", "I think.</think><tool_call>", "reasoning|I think.\ncontent|<tool_call>\n"},
+        {"", "<tool_call>x</think>", "content|<tool_call>x\n"},
+        {"", "Write <think>a</think> there", "content|Write <think>a</think> there\n"},
+        {"", "plain", "content|plain\n"},
+        {"<think>\n\n</think>\n\n", "a</think>", "content|a</think>\n"},
+        {"<think>", "a</think>b</think>c", "reasoning|a\ncontent|b</think>c\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        for (size_t piece = 1; piece < 40; piece += 5) {
+            struct reasoning_options options = {.marks = reasoning_row(REASONING_THINK, NULL),
+                                                .prompt_tail = str_from(cases[i].tail),
+                                                .call_openers = tags,
+                                                .call_openers_count = 1,
+                                                .whole = true};
+            struct output_log log;
+            output_log_init(&log);
+            struct reasoning *reasoning = reasoning_create(&options, output_log_event, &log);
+            for (size_t at = 0, len = strlen(cases[i].text); at < len; at += piece)
+                assert_ok(reasoning_push(reasoning,
+                                         (struct str){cases[i].text + at, MIN(piece, len - at)}));
+            assert_ok(reasoning_finish(reasoning, false));
+            assert_string_equal(output_log_text(&log), cases[i].events);
+            reasoning_destroy(&reasoning);
+            output_log_fini(&log);
+        }
+    }
+}
+
+TEST_SUITE(TEST(test_a_thought_without_its_opening), TEST(test_every_cut_gives_the_same),
+           TEST(test_single_bytes_never_leak), TEST(test_random_pieces_give_the_same),
+           TEST(test_modes), TEST(test_limits), TEST(test_long_quotes_are_calls),
+           TEST(test_no_memory_is_an_error), TEST(test_no_memory_for_the_opening))
