@@ -12,6 +12,7 @@ enum {
     NEAR_PLACE = 32, /* tokens after a joint that a fork there may still share: "Question: what" */
     NEAR_MARK = 8,   /* the same for messages: their role */
     END_TOKENS = 8,  /* the end of the prompt has a snapshot */
+    CUTS_ALWAYS = 4,
     CUT_PART = 512,  /* tokens of a prompt for each further cut */
     ANCHOR_PART = 4, /* of the places, those that the system prompt may take */
     BYTES_PART = 4,  /* of what snapshots may take, what one prompt may */
@@ -166,15 +167,17 @@ static uint32_t places_max(const struct job *job, uint32_t from, uint32_t to)
     return (uint32_t)(most * MIN(share_inside(history_of(job)) / few_inside, 1));
 }
 
-/* The same for cuts: each is another run. A prompt of several chunks may always have one. */
+/* The same for cuts: each is another run. A long prompt may always have a few: most prompts fork at
+ * the last joints of their text. */
 static uint32_t cuts_max(const struct job *job, uint32_t from, uint32_t to)
 {
     const struct cost *cost = &job->sched->cost;
-    double most = (to - from) / MAX(CUT_PART, job->sched->facts->chunk);
+    uint32_t each = MAX(CUT_PART, job->sched->facts->chunk), all = (to - from) / each;
+    double most = all;
 
     if (cost_known(cost) && cost->ns[COST_RUN] > 0)
         most = MIN(most, cuts_share * cost_ns(cost, from, to) / cost->ns[COST_RUN]);
-    return (uint32_t)MAX(most, 1);
+    return (uint32_t)MAX(most, MIN(all / 2, CUTS_ALWAYS));
 }
 
 /* The end of the client's text, as far as it is known. */
