@@ -3,7 +3,7 @@
  */
 import { $, h, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
-import { bar, differenceInWords, reasonHelp, reasonTitle, renewBar } from './sources.js';
+import { bar, differenceInWords, reasonHelp, reasonOfRecent, reasonTitle, renewBar } from './sources.js';
 
 const PHASES = {
     queued: 'queued', deferred: 'waiting for room', lookup: 'looking up', restore: 'restoring', prefill: 'prefill', decode: 'generating',
@@ -47,7 +47,8 @@ const cell = (label, ...children) => h('td', { 'data-label': label }, ...childre
 const CLIENT_LEFT = 499, RECENT_SHOWN = 10;
 
 /* The position is shown only if tokens follow it. */
-function whyOf({ reason, first_difference: token, message, prompt_tokens, later_snapshot: later }) {
+function whyOf(request) {
+    const { first_difference: token, message, prompt_tokens, later_snapshot: later } = request, reason = reasonOfRecent(request);
     const place = reason !== 'none' && token < prompt_tokens ? ` ${differenceInWords({ token, message })}` : '';
     return [h('span', { title: reasonHelp(reason, later) }, reasonTitle(reason)), place ? h('small', { class: 'muted' }, place) : null];
 }

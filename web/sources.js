@@ -54,6 +54,8 @@ export function renewLegend(list, tokens, total) {
 const REASONS = {
     none: ['Full hit', 'Everything but the last token was reused.'],
     cold: ['Cache was empty', 'First prompt of this model and tenant.'],
+    new_conversation: ['New conversation', 'Only its beginning is shared with cached prompts.'],
+    too_short: ['Too short to cache', 'The last token of a prompt is always computed.'],
     diverged: ['Prompt changed', 'A token differs from every cached prompt.'],
     short: ['New text', 'The prompt continues beyond what is cached.'],
     no_snapshot: ['No later snapshot', 'More rows are cached, but this model needs a snapshot there.'],
@@ -66,6 +68,12 @@ const REASONS = {
     refused: ['Rejected by the engine', 'See the log.'],
     disabled: ['Cache disabled', 'Disabled by the request or the configuration.'],
 };
+
+/* The reason of a finished request, as its log line has it. */
+export function reasonOfRecent({ reason, new_conversation: begins, tokens, prompt_tokens: prompt }) {
+    if (begins) return 'new_conversation';
+    return reason === 'none' && prompt > 0 && tokens.computed === prompt ? 'too_short' : reason;
+}
 
 export const reasonTitle = (name) => REASONS[name]?.[0] ?? name;
 /* Why no later snapshot was there; the names are those of enum gen_later. */

@@ -2,6 +2,7 @@
  * stream.js: one streamed answer of /v1/chat/completions.
  */
 import { ApiError, ask, send } from './api.js';
+import { reasonOfRecent } from './sources.js';
 
 /* The JSON of each event, until [DONE]. */
 async function* eventsOf(response) {
@@ -58,7 +59,7 @@ async function recordOf(id, stats) {
     const found = recent.find((request) => request.id === id);
     if (!found) return stats;
     return {
-        ...stats, tokens: found.tokens, prompt: found.prompt_tokens, reason: found.reason, token: found.first_difference, message: found.message,
+        ...stats, tokens: found.tokens, prompt: found.prompt_tokens, reason: reasonOfRecent(found), token: found.first_difference, message: found.message,
         generated: found.generated_tokens, ttft_s: found.ttft_s, speed: found.tokens_per_s,
     };
 }

@@ -215,8 +215,8 @@ static void on_answering(struct call *call, void *arg)
     };
 
     if (usage->first_difference < usage->prompt)
-        (void)!log_line_message_at(call->prepared.marks, call->prepared.marks_count,
-                                   usage->first_difference, &message);
+        (void)!log_line_new_message(call->prepared.marks, call->prepared.marks_count, usage->reason,
+                                    usage->first_difference, &message);
     recent.role = message.role;
     recent.message = message.message;
     snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);

@@ -284,6 +284,7 @@ void recent_write_call(struct json *json, const struct recent_call *call, bool w
     json_key_text(json, "reason", hearth_reason_name(call->usage.reason));
     json_key_text(json, "match", hearth_match_name(call->usage.match));
     json_key_uint(json, "first_difference", call->usage.first_difference);
+    json_key_bool(json, "new_conversation", call->usage.new_conversation);
     json_key_text(json, "later_snapshot",
                   call->usage.later != GEN_LATER_NONE ? gen_later_name(call->usage.later) : NULL);
     recent_write_message(json, call->role, call->message);

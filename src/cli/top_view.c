@@ -300,10 +300,15 @@ static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
     double at = fields_number(request, "first_difference", prompt);
     char text[FIELDS_TEXT_BYTES];
 
-    put(pen, STYLE_PLAIN, ", %s", fields_reason(reason, text));
+    if (yyjson_get_bool(fields_get(request, "new_conversation"))) {
+        put(pen, STYLE_PLAIN, ", new conversation");
+        return;
+    }
+    bool is_new = strcmp(reason, "short") == 0 && at < prompt;
+    put(pen, STYLE_PLAIN, ", %s", is_new ? "new from token" : fields_reason(reason, text));
     if (strcmp(reason, "none") == 0 || strcmp(reason, "cold") == 0 || at >= prompt)
         return;
-    put(pen, STYLE_PLAIN, " at %.0f", at);
+    put(pen, STYLE_PLAIN, is_new ? " %.0f" : " at %.0f", at);
     if (message != NULL)
         put(pen, STYLE_PLAIN, " (%s)", message);
 }

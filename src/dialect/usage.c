@@ -53,6 +53,8 @@ void usage_write_x_cache(struct json *json, const struct answer *answer)
     json_key_text(json, "match", hearth_match_name(usage->match));
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
     json_key_uint(json, "first_difference", usage->first_difference);
+    if (usage->new_conversation)
+        json_key_bool(json, "new_conversation", true);
     if (usage->compute_s > 0)
         json_key_float(json, "compute_s", usage->compute_s);
     if (usage->later != GEN_LATER_NONE)

@@ -27,7 +27,7 @@ uint32_t usage_missed(const struct answer *answer);
 /* "device","ram","ssd","remote","computed", added to an open object. */
 void usage_write_sources(struct json *json, const struct gen_usage *usage);
 /* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference",
- * "compute_s"}, added to an open object: where the prompt came from and why not more of it was
+ * "new_conversation" (if true), "compute_s" (if known)}, added to an open object: where the prompt came from and why not more of it was
  * cached. And "x_unread_call", if text of the answer looks like a call and is none: why it could not
  * be read. Clients ignore unknown fields. */
 void usage_write_x_cache(struct json *json, const struct answer *answer);

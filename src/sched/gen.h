@@ -85,6 +85,8 @@ struct gen_usage {
     enum gen_later later;
     /* position of the first token not found; = prompt when all were found */
     uint32_t first_difference;
+    /* `diverged` within the first user message: a new conversation, no miss */
+    bool new_conversation;
     uint64_t stored_bytes; /* bytes stored in the cache so far */
     double compute_s; /* what the prompt would take without the cache (cost.h); 0 = not known */
 };

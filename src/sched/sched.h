@@ -224,7 +224,8 @@ struct sched_view {
     X(pageable, GAUGE, "hearth_sched_pageable_bytes",                                              \
       "Memory of the RAM cache that could not be pinned: restores from it are slower.")
 
-/* A full hit, and new text after everything that was cached, are not misses. */
+/* A full hit, and new text after everything that was cached, are not misses; neither is
+ * usage.new_conversation. */
 bool sched_is_miss(enum hearth_reason reason);
 
 struct sched_stats {

@@ -67,7 +67,7 @@ static void count_prompt(struct sched_stats *stats, const struct gen_usage *usag
     stats->tokens_remote += usage->remote;
     stats->tokens_computed += usage->computed;
     stats->tokens_twice += count_twice(usage);
-    if (sched_is_miss(usage->reason))
+    if (sched_is_miss(usage->reason) && !usage->new_conversation)
         count_miss(stats, usage);
 }
 
@@ -411,6 +411,27 @@ static void count_again(struct job *job, uint32_t tokens)
     sched_count(job->sched, &job->sched->stats.tokens_twice, tokens);
 }
 
+/* Whether the prompt has in common with others at most what comes before the first question, and
+ * the beginning of that. */
+static bool is_new_conversation(const struct job *job)
+{
+    const struct gen *gen = job->gen;
+    const struct mark *user = NULL, *next = NULL;
+
+    for (size_t i = 0; i < gen->marks_count && next == NULL; i++) {
+        const struct mark *mark = &gen->marks[i];
+        if (mark->kind != MARK_MESSAGE_BEGIN && mark->kind != MARK_GENERATION)
+            continue;
+        if (user != NULL)
+            next = mark;
+        else if (mark->kind == MARK_MESSAGE_BEGIN && mark->role == ROLE_USER)
+            user = mark;
+    }
+    uint32_t at = job->usage.first_difference;
+    return job->usage.reason == HEARTH_REASON_DIVERGED && next != NULL && at >= user->at &&
+           at < next->at;
+}
+
 void job_announce(struct job *job)
 {
     struct gen_usage *usage = &job->usage;
@@ -420,6 +441,7 @@ void job_announce(struct job *job)
         return;
     usage->computed = usage->prompt - gen_usage_reused(usage);
     usage->twice += count_twice(usage);
+    usage->new_conversation = is_new_conversation(job);
     double reused_ns = cost_ns(&sched->cost, 0, gen_usage_reused(usage));
     double prompt_ns = cost_prompt_ns(&sched->cost, usage->prompt, sched->facts->chunk);
     usage->compute_s = prompt_ns / (double)NS_PER_S;

@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/units.h"
 
+enum { TURN_END_TOKENS = 8 }; /* the most that a template writes after the text of a message */
+
 bool log_line_message_at(const struct mark *marks, size_t count, uint32_t position,
                          struct mark *message)
 {
@@ -19,6 +21,20 @@ bool log_line_message_at(const struct mark *marks, size_t count, uint32_t positi
         found = true;
     }
     return found;
+}
+
+bool log_line_new_message(const struct mark *marks, size_t count, enum hearth_reason reason,
+                          uint32_t first_difference, struct mark *message)
+{
+    for (size_t i = 0; i < count && reason == HEARTH_REASON_SHORT; i++) {
+        if (marks[i].kind != MARK_MESSAGE_BEGIN || marks[i].at <= first_difference)
+            continue;
+        if (marks[i].at - first_difference > TURN_END_TOKENS)
+            break;
+        *message = marks[i];
+        return true;
+    }
+    return log_line_message_at(marks, count, first_difference, message);
 }
 
 static void write_parts(const struct gen_usage *usage, struct buf *out)
@@ -34,13 +50,13 @@ static void write_parts(const struct gen_usage *usage, struct buf *out)
 }
 
 /* In words; the API uses the names of enum hearth_reason. */
-static void write_reason_name(enum hearth_reason reason, struct buf *out)
+static void write_reason_name(const struct gen_usage *usage, struct buf *out)
 {
-    const char *name = reason == HEARTH_REASON_NONE    ? "full hit"
-                       : reason == HEARTH_REASON_SHORT ? "new text"
-                                                       : hearth_reason_name(reason);
+    const char *name = usage->reason == HEARTH_REASON_SHORT  ? "new text"
+                       : usage->reason != HEARTH_REASON_NONE ? hearth_reason_name(usage->reason)
+                       : gen_usage_reused(usage) > 0         ? "full hit"
+                                                             : "too short to cache";
 
-    buf_append_str(out, " | ");
     for (; *name != '\0'; name++)
         buf_append_char(out, *name == '_' ? ' ' : *name);
 }
@@ -62,16 +78,25 @@ static void write_later(const struct gen_usage *usage, struct buf *out)
 static void write_reason(const struct gen_usage *usage, const struct mark *marks, size_t count,
                          struct buf *out)
 {
+    bool is_new = usage->reason == HEARTH_REASON_SHORT;
+    uint32_t at = usage->first_difference;
     struct mark message;
 
     if (usage->prompt == 0)
         return;
-    write_reason_name(usage->reason, out);
-    if (usage->reason == HEARTH_REASON_NONE || usage->reason == HEARTH_REASON_COLD ||
-        usage->first_difference >= usage->prompt)
+    buf_append_str(out, " | ");
+    if (usage->new_conversation) {
+        buf_appendf(out, "new conversation; %u tokens shared", at);
         return;
-    buf_appendf(out, " at %u", usage->first_difference);
-    if (log_line_message_at(marks, count, usage->first_difference, &message))
+    }
+    bool placed = usage->reason != HEARTH_REASON_NONE && usage->reason != HEARTH_REASON_COLD &&
+                  at < usage->prompt;
+    if (!placed || !is_new)
+        write_reason_name(usage, out);
+    if (!placed)
+        return;
+    buf_appendf(out, is_new ? "new from token %u" : " at %u", at);
+    if (log_line_new_message(marks, count, usage->reason, at, &message))
         buf_appendf(out, " (%s[%u])", role_name(message.role), message.message);
     write_later(usage, out);
 }

@@ -26,6 +26,12 @@
 bool log_line_message_at(const struct mark *marks, size_t count, uint32_t position,
                          struct mark *message) NODISCARD;
 
+/* The message that the first token that was not cached belongs to. After all that was cached
+ * (`short`), the end of a turn may come before it: then the message after that is what is new. False:
+ * all tokens were cached, or as above. */
+bool log_line_new_message(const struct mark *marks, size_t count, enum hearth_reason reason,
+                          uint32_t first_difference, struct mark *message) NODISCARD;
+
 /* Appends the line, without a line end. */
 void log_line_write(const struct gen_usage *usage, const struct answer_timings *timings,
                     const struct mark *marks, size_t marks_count, struct buf *out);

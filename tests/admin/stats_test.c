@@ -122,6 +122,46 @@ static void test_one_figure_without_the_cache(void **state)
     yyjson_doc_free(answer);
 }
 
+/* A new question is no miss, whatever it has in common with earlier ones. */
+static void test_new_conversations_are_no_misses(void **state)
+{
+    static const char *const bodies[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"The first question of all of "
+        "them\"}],\"max_tokens\":4}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"The other question, which is "
+        "new\"}],\"max_tokens\":4}",
+        /* an earlier message has changed */
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"The first question of all of "
+        "them\"},{\"role\":\"assistant\",\"content\":\"x y z\"},{\"role\":\"user\","
+        "\"content\":\"And the next?\"}],\"max_tokens\":4}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"The first question of all of "
+        "them\"},{\"role\":\"assistant\",\"content\":\"x q q\"},{\"role\":\"user\","
+        "\"content\":\"And the next?\"}],\"max_tokens\":4}"};
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+        yyjson_doc *answer = api_kit_post(&kit, CHAT, bodies[i], 200);
+        bool begins = yyjson_get_bool(yyjson_doc_ptr_get(answer, "/x_cache/new_conversation"));
+        assert_int_equal(begins, i == 1);
+        if (i > 0 && i != 2)
+            assert_string_equal(json_at(answer, "/x_cache/reason"), "diverged");
+        yyjson_doc_free(answer);
+        doc = api_kit_get(&kit, "/admin/stats", 200);
+        if (i < 2)
+            assert_int_equal(json_number_at(doc, "/miss/diverged"), 0);
+        else if (i == 3)
+            assert_true(json_number_at(doc, "/miss/diverged") > 0);
+        yyjson_doc_free(doc);
+    }
+    doc = api_kit_get(&kit, "/admin/requests", 200);
+    assert_true(yyjson_get_bool(yyjson_doc_ptr_get(doc, "/recent/2/new_conversation")));
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* Without a cache, and before there is a model: zeros, and no failure. */
 static void test_nothing_yet(void **state)
 {
@@ -195,4 +235,5 @@ static void test_a_third_tier_is_shown(void **state)
 }
 
 TEST_SUITE(TEST(test_i99_sums_are_what_clients_were_told), TEST(test_nothing_yet),
-           TEST(test_one_figure_without_the_cache), TEST(test_a_third_tier_is_shown))
+           TEST(test_one_figure_without_the_cache), TEST(test_new_conversations_are_no_misses),
+           TEST(test_a_third_tier_is_shown))

@@ -75,7 +75,7 @@ static void test_a_plain_picture(void **state)
         "0.0 tok/s, 2.0 s left, 1.0 s old\n"
         "ended\n"
         "  req_failed             m              0 of 10 reused, no snapshot, error 503\n"
-        "  req_gone               m              4 of 10 reused, new text at 4, client "
+        "  req_gone               m              4 of 10 reused, new from token 4, client "
         "disconnected\n"
         "  req_new                m              4 of 10 reused, diverged at 4 (user[1]), first "
         "token after 250 ms\n"

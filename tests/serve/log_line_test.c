@@ -63,6 +63,35 @@ static void test_what_is_not_known_is_left_out(void **state)
                              .first_difference = 10},
           (struct answer_timings){0},
           "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | new text");
+    check((struct gen_usage){.prompt = 2, .computed = 2}, (struct answer_timings){0},
+          "prompt 2 = device 0 + ram 0 + ssd 0 + computed 2 | too short to cache");
+}
+
+/* The end of a turn is not the news. */
+static void test_new_text_is_the_new_message(void **state)
+{
+    struct gen_usage usage = {
+        .prompt = 27100, .ram = 26998, .computed = 102, .reason = HEARTH_REASON_SHORT};
+
+    (void)state;
+    usage.first_difference = 26998; /* two tokens before it begins */
+    check(usage, (struct answer_timings){0},
+          "prompt 27100 = device 0 + ram 26998 + ssd 0 + computed 102 | new from token 26998 "
+          "(user[3])");
+    usage.first_difference = 26000; /* a part of the answer is new as well */
+    check(usage, (struct answer_timings){0},
+          "prompt 27100 = device 0 + ram 26998 + ssd 0 + computed 102 | new from token 26000 "
+          "(assistant[2])");
+    usage.first_difference = 26998;
+    usage.reason = HEARTH_REASON_DIVERGED;
+    check(usage, (struct answer_timings){0},
+          "prompt 27100 = device 0 + ram 26998 + ssd 0 + computed 102 | diverged at 26998 "
+          "(assistant[2])");
+    usage.first_difference = 103;
+    usage.new_conversation = true;
+    check(usage, (struct answer_timings){0},
+          "prompt 27100 = device 0 + ram 26998 + ssd 0 + computed 102 | new conversation; 103 "
+          "tokens shared");
 }
 
 /* How far the prompts agree, where it continued, and why not later. */
@@ -128,5 +157,5 @@ static void test_messages_by_position(void **state)
 }
 
 TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
-           TEST(test_why_there_was_no_later_snapshot), TEST(test_rules_that_changed_the_request),
-           TEST(test_messages_by_position))
+           TEST(test_new_text_is_the_new_message), TEST(test_why_there_was_no_later_snapshot),
+           TEST(test_rules_that_changed_the_request), TEST(test_messages_by_position))
