@@ -9,8 +9,15 @@
  * hazard is uses / turns that reached it; turns that have not been continued yet count up to their
  * age (Kaplan and Meier). Rates follow from the hazards, and are computed again every RELEARN turns.
  *
+ * POOLING. A class has few turns at first. Its hazards start from those of all turns with the same
+ * ending, and these from a prior: so traffic that is faster than any prior is learned after a few
+ * turns, and classes differ only once their turns did.
+ *
  * PRIORS. Log-logistic, from one half of the conversation trace and of the Claude Code sessions of
  * docs/replay-traces.md: the share of turns that are continued, the median of the gaps, the shape.
+ *
+ * A log-logistic hazard rises from 0, and so does that of an agent that never returns within 3 s.
+ * A rate must not: it would evict the conversation in use, which is the youngest (decision 028).
  */
 #include "cache/reuse.h"
 
@@ -34,20 +41,22 @@ enum {
 };
 
 static const double BUCKET_S = 2, BUCKET_GROWTH = 1.5;
-static const double PRIOR_TURNS = 60;
+/* A prior counts as this many turns of an ending, and an ending as this many turns of a class. */
+static const double PRIOR_TURNS = 5, POOL_TURNS = 60;
 /* pace 0 of a mark is 1.5 s between calls, pace 15 four minutes */
 static const double USUAL_PACE_S = 15, PACE_WEIGHT = 0.2, PACE_MIN = 0.1, PACE_GROWTH = 1.4;
+static const double FIRST_PACE_WEIGHT = 0.15;
 
 const struct reuse_mark REUSE_SHARED = {.class = CLASSES - 1};
 
-/* ended in: unknown, text, call; each: first turn, second or third, later, one that added much */
+/* Each ending has KINDS classes: first turn, second or third, later, one that added much. */
 static const struct {
     double share, median_s, shape;
-} priors[CLASSES] = {
-    {.37, 115, 1.45}, {.5, 115, 1.45}, {.75, 115, 1.45}, {.2, 115, 1.45}, /* unknown */
-    {.75, 200, 1.2},  {.75, 200, 1.2}, {.75, 200, 1.2},  {.75, 200, 1.2}, /* text */
-    {.97, 15, 1.6},   {.97, 15, 1.6},  {.97, 15, 1.6},   {.97, 15, 1.6},  /* call */
-    {.6, 115, 1.45},                                                      /* shared */
+} priors[] = {
+    [HEARTH_ENDING_UNKNOWN] = {.5, 115, 1.45},
+    [HEARTH_ENDING_TEXT] = {.75, 200, 1.2},
+    [HEARTH_ENDING_CALL] = {.97, 15, 1.6},
+    [HEARTH_ENDING_CALL + 1] = {.6, 115, 1.45}, /* shared */
 };
 
 struct turn {
@@ -67,6 +76,7 @@ struct reuse {
     size_t count; /* ever noted */
     uint16_t slots[SLOTS];
     double rates[CLASSES][BUCKETS];
+    double first_pace_s; /* of conversations that begin: that of the recent ones */
 };
 
 /* ---- ages ---- */
@@ -120,21 +130,22 @@ static void count_turn(struct counts *counts, const struct turn *turn, uint64_t 
 }
 
 /* The share of turns continued in a bucket, of those that reached it, by the prior. */
-static double prior_hazard(int class, int bucket)
+static double prior_hazard(int ending, int bucket)
 {
-    double share = priors[class].share, shape = priors[class].shape;
-    double from = pow(bucket_begin(bucket) / priors[class].median_s, shape);
-    double to = pow(bucket_begin(bucket + 1) / priors[class].median_s, shape);
+    double share = priors[ending].share, shape = priors[ending].shape;
+    double from = pow(bucket_begin(bucket) / priors[ending].median_s, shape);
+    double to = pow(bucket_begin(bucket + 1) / priors[ending].median_s, shape);
     double before = 1 - share + share / (1 + from), after = 1 - share + share / (1 + to);
 
     return (before - after) / before;
 }
 
+/* The best ratio from each age on. */
 static void fill_rates(double rates[BUCKETS], const double hazards[BUCKETS])
 {
-    for (int age = 0; age < BUCKETS; age++) {
+    for (int age = BUCKETS - 1; age >= 0; age--) {
         double left = 1, uses = 0, seconds = 0;
-        rates[age] = 0;
+        rates[age] = age + 1 < BUCKETS ? rates[age + 1] : 0; /* never lower when younger */
         for (int i = age; i < BUCKETS; i++) {
             double length = bucket_begin(i + 1) - bucket_begin(i);
             uses += left * hazards[i];
@@ -143,6 +154,19 @@ static void fill_rates(double rates[BUCKETS], const double hazards[BUCKETS])
             rates[age] = fmax(rates[age], uses / seconds);
         }
     }
+}
+
+/* The hazard of all turns with the ending of a class. */
+static double pooled_hazard(const struct counts counts[CLASSES], int class, int bucket)
+{
+    int first = class - class % KINDS, end = MIN(first + KINDS, CLASSES);
+    double uses = PRIOR_TURNS * prior_hazard(class / KINDS, bucket), turns = PRIOR_TURNS;
+
+    for (int i = first; i < end; i++) {
+        uses += counts[i].uses[bucket];
+        turns += counts[i].turns[bucket];
+    }
+    return uses / turns;
 }
 
 static void learn(struct reuse *reuse, uint64_t now_ns)
@@ -154,8 +178,8 @@ static void learn(struct reuse *reuse, uint64_t now_ns)
         count_turn(&counts[reuse->turns[i].mark.class], &reuse->turns[i], now_ns);
     for (int class = 0; class < CLASSES; class ++) {
         for (int i = 0; i < BUCKETS; i++)
-            hazards[i] = (counts[class].uses[i] + PRIOR_TURNS * prior_hazard(class, i)) /
-                         (counts[class].turns[i] + PRIOR_TURNS);
+            hazards[i] = (counts[class].uses[i] + POOL_TURNS * pooled_hazard(counts, class, i)) /
+                         (counts[class].turns[i] + POOL_TURNS);
         fill_rates(reuse->rates[class], hazards);
     }
 }
@@ -245,14 +269,20 @@ static struct turn *find_earlier(struct reuse *reuse, const struct reuse_turn *t
 
 /* ---- noting ---- */
 
+static double nearer(double pace_s, double gap_s, double weight)
+{
+    return exp((1 - weight) * log(pace_s) + weight * log(fmax(gap_s, 1)));
+}
+
 /* The pace of a conversation after `gap` seconds: a geometric mean, where pauses of people after a
  * text do not count. */
-static float pace_after(const struct turn *earlier, double gap)
+static float pace_after(struct reuse *reuse, const struct turn *earlier, double gap)
 {
+    if (earlier->ending == HEARTH_ENDING_CALL)
+        reuse->first_pace_s = nearer(reuse->first_pace_s, gap, FIRST_PACE_WEIGHT);
     if (earlier->ending == HEARTH_ENDING_TEXT)
         return earlier->pace_s;
-    return (float)exp((1 - PACE_WEIGHT) * log((double)earlier->pace_s) +
-                      PACE_WEIGHT * log(fmax(gap, 1)));
+    return (float)nearer((double)earlier->pace_s, gap, PACE_WEIGHT);
 }
 
 static void classify(struct turn *turn, uint32_t added)
@@ -270,7 +300,7 @@ static struct turn *add_turn(struct reuse *reuse)
 
     if (reuse->count > REUSE_TURNS)
         unregister(reuse, turn);
-    *turn = (struct turn){.returned_s = -1, .pace_s = (float)USUAL_PACE_S};
+    *turn = (struct turn){.returned_s = -1, .pace_s = (float)reuse->first_pace_s};
     return turn;
 }
 
@@ -287,7 +317,7 @@ struct reuse_mark reuse_note(struct reuse *reuse, const struct reuse_turn *noted
     struct turn *turn = same ? earlier : add_turn(reuse);
     if (earlier != NULL && !same) {
         turn->number = (uint16_t)MIN(before.number + 1, UINT16_MAX);
-        turn->pace_s = pace_after(&before, seconds_between(before.at_ns, noted->now_ns));
+        turn->pace_s = pace_after(reuse, &before, seconds_between(before.at_ns, noted->now_ns));
     }
     turn->request = noted->request;
     turn->at_ns = noted->now_ns;
@@ -310,6 +340,7 @@ struct reuse *reuse_create(void)
     struct reuse *reuse = mem_alloc(sizeof(*reuse));
 
     memset(reuse->slots, 0xFF, sizeof(reuse->slots)); /* NONE */
+    reuse->first_pace_s = USUAL_PACE_S;
     learn(reuse, 0);
     return reuse;
 }

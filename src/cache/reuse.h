@@ -9,14 +9,15 @@
  * block. Turns fall into classes: how the answer ended (in a tool call, in text, unknown), whether
  * it is the first of its conversation, and how much it added. For each class, the share of turns
  * that were continued after each age is counted among the last REUSE_TURNS, on top of a prior that
- * stands for 60 turns. So nothing has to be trained, and a server adapts to its clients.
+ * all classes of an ending share. So nothing has to be trained, and a server adapts to its clients.
  *
  * RATE. An object that will be used after t seconds occupies its bytes for t seconds. The rate of an
  * object of some age is the best ratio of the two that keeping it can have:
  *
  *      max over T of   chance of a use within T / expected seconds until that use, or T
  *
- * (the Gittins index). Agents that call tools come back at their own pace; their ages are divided
+ * (the Gittins index), or the highest rate of any greater age: a rate never rises with age, so within
+ * a class the least recently used object is evicted first. Agents that call tools come back at their own pace; their ages are divided
  * by it.
  *
  * Owner: the cache, under its lock. No clock: times are arguments.

@@ -26,6 +26,9 @@ enum {
     GUESS_PART = 4, /* docs/replay-traces.md: any larger number does as well */
 };
 
+/* What is declined cannot be used at all, so a difference that may be noise does not suffice. */
+static const double DECLINE_MARGIN = 1.1;
+
 static bool in_slower_tier(const struct object *object)
 {
     return (object->in & TIER_BITS_SLOWER) != 0;
@@ -583,7 +586,8 @@ bool room_declines(const struct object *piece)
             return false; /* it should get there */
     renew(cache, &cache->heap, now);
     const struct object *first = heap_first(&cache->heap);
-    return first != NULL && !first->superseded && rate_of(piece, now) < rate_of(first, now);
+    return first != NULL && !first->superseded &&
+           rate_of(piece, now) * DECLINE_MARGIN < rate_of(first, now);
 }
 
 /* A place where other prompts may branch, but none did. (System prompts are expected to be shared.)

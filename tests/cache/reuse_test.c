@@ -62,8 +62,10 @@ static void test_turns_of_one_conversation(void **state)
     struct reuse_mark second = note(reuse, tokens, 24 * BLOCK, HEARTH_ENDING_UNKNOWN, 60);
     note(reuse, tokens, 28 * BLOCK, HEARTH_ENDING_UNKNOWN, 120);
     struct reuse_mark fourth = note(reuse, tokens, 32 * BLOCK, HEARTH_ENDING_UNKNOWN, 180);
-    assert_true(rate(reuse, first, 1) < rate(reuse, second, 1));
-    assert_true(rate(reuse, second, 1) < rate(reuse, fourth, 1));
+    assert_int_not_equal(first.class, second.class);
+    assert_int_not_equal(second.class, fourth.class);
+    /* nothing was learned yet: no turn counts less because its conversation is new */
+    assert_true(rate(reuse, first, 1) == rate(reuse, fourth, 1));
     tokens[3]++;
     struct reuse_mark diverged = note(reuse, tokens, 36 * BLOCK, HEARTH_ENDING_UNKNOWN, 240);
     assert_int_equal(diverged.class, first.class);
@@ -98,8 +100,8 @@ static void test_stores_of_one_request_are_one_turn(void **state)
     reuse_destroy(&reuse);
 }
 
-/* First turns are seldom continued, by the prior. Here all are, after ten seconds. The ring wraps
- * several times meanwhile. */
+/* All first turns are continued after ten seconds, sooner than by the prior. The ring wraps several
+ * times meanwhile. */
 static void test_rates_follow_what_happens(void **state)
 {
     struct reuse *reuse = reuse_create();
@@ -138,6 +140,43 @@ static void test_agents_have_their_own_pace(void **state)
     reuse_destroy(&reuse);
 }
 
+/* Every turn returns after 60 s, so none before. The youngest is still the last to be evicted. */
+static void test_a_rate_never_rises_with_age(void **state)
+{
+    struct reuse *reuse = reuse_create();
+    int32_t tokens[TOKENS];
+    struct reuse_mark mark = {0};
+
+    (void)state;
+    for (int ending = 0; ending <= HEARTH_ENDING_CALL; ending++) {
+        fill(tokens, TOKENS, 1 + ending);
+        for (size_t i = 10; i <= 64; i++)
+            mark = note(reuse, tokens, i * BLOCK, (enum hearth_ending)ending, (double)i * 60);
+        for (double age = 1; age < 1e6; age *= 1.2)
+            assert_true(rate(reuse, mark, age * 1.2) <= rate(reuse, mark, age));
+        assert_true(rate(reuse, mark, 1) > 0);
+    }
+    reuse_destroy(&reuse);
+}
+
+/* What one class learns, the others of its ending learn as well, until they have turns of their own. */
+static void test_a_new_class_begins_like_its_ending(void **state)
+{
+    struct reuse *reuse = reuse_create();
+    int32_t tokens[TOKENS];
+    struct reuse_mark mark = {0}, first = {.class = HEARTH_ENDING_TEXT * 4};
+
+    (void)state;
+    double before = rate(reuse, first, 1);
+    fill(tokens, TOKENS, 1);
+    for (size_t i = 10; i <= 64; i++)
+        mark = note(reuse, tokens, i * BLOCK, HEARTH_ENDING_TEXT, (double)i * 4);
+    assert_int_not_equal(mark.class, first.class);
+    assert_true(rate(reuse, first, 1) > 8 * before);
+    reuse_destroy(&reuse);
+}
+
 TEST_SUITE(TEST(test_without_experience_the_priors_decide), TEST(test_turns_of_one_conversation),
            TEST(test_stores_of_one_request_are_one_turn), TEST(test_rates_follow_what_happens),
-           TEST(test_agents_have_their_own_pace))
+           TEST(test_agents_have_their_own_pace), TEST(test_a_rate_never_rises_with_age),
+           TEST(test_a_new_class_begins_like_its_ending))
