@@ -24,6 +24,7 @@
 
 #include "base/attr.h"
 #include "base/progress.h"
+#include "base/str.h"
 #include "base/sysinfo.h"
 
 /* Turns of the loop in which a thread waits, some 20 to 90 us. libgomp's default is 300,000. */
@@ -34,6 +35,11 @@ static _Atomic(const char *) once_dir;
 static atomic_bool shows_log;
 static _Thread_local char last_error[256], taken_error[256];
 static _Thread_local bool flash; /* the library said that it uses flash attention */
+
+/* In MiB, of the context that this thread makes. */
+static _Thread_local struct compute {
+    double processor, host;
+} compute;
 
 static void keep_error(const char *text)
 {
@@ -62,6 +68,35 @@ static void keep_flash(const char *text)
         flash = strstr(found, "enabled") != NULL;
 }
 
+/* "sched_reserve:        CPU compute buffer size =    67.55 MiB": of the processor, or of memory of
+ * this machine that a device reads ("CUDA_Host"). No function says it. The library may reserve
+ * twice: the last line of a buffer counts. */
+static void keep_compute(const char *text)
+{
+    static const char says[] = " compute buffer size = ";
+    const char *found = strstr(text, says);
+
+    if (found == NULL)
+        return;
+    struct str name = {text, (size_t)(found - text)}, size, rest;
+    double mib;
+    rest = str_trim(str_from(found + strlen(says)));
+    if (!str_next(&rest, ' ', &size) || !str_to_f64(size, &mib))
+        return;
+    if (str_ends(name, STR(" CPU")))
+        compute.processor = mib;
+    else if (str_ends(name, STR("_Host")))
+        compute.host = mib;
+}
+
+uint64_t backend_compute_bytes(void)
+{
+    double mib = compute.processor + compute.host;
+
+    compute = (struct compute){0};
+    return (uint64_t)(mib * 1024 * 1024);
+}
+
 /* A text is dropped when the reader of standard error has stalled: it may come from the engine's
  * thread. */
 static void show(const char *text)
@@ -78,6 +113,7 @@ static void on_log(enum ggml_log_level level, const char *text, void *arg)
     if (level == GGML_LOG_LEVEL_ERROR)
         keep_error(text);
     keep_flash(text);
+    keep_compute(text);
     if ((atomic_load(&shows_log) && level >= GGML_LOG_LEVEL_INFO) ||
         getenv("HEARTH_LLAMA_LOG") != NULL)
         show(text);

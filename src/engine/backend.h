@@ -19,6 +19,9 @@ void backend_wait_briefly(char **argv);
 
 /* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
 void backend_init(const char *dir);
+/* What the library reserved of this machine's memory to compute, for the contexts that this thread
+ * has made since the last call; 0 = not known. */
+uint64_t backend_compute_bytes(void);
 /* From now on what the libraries log goes to standard error, but for details. */
 void backend_show_log(void);
 

@@ -149,6 +149,7 @@ static enum err init_context(struct engine_llama *llama, const struct engine_opt
                  facts->context, facts->sequences);
         return backend_failed(info, what);
     }
+    llama->base.facts.compute_bytes = backend_compute_bytes();
     llama->memory = llama_get_memory(llama->ctx);
     bool is_encoder = llama->memory == NULL ||
                       (llama_get_causal_attn != NULL && !llama_get_causal_attn(llama->ctx));

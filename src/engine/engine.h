@@ -157,6 +157,8 @@ struct engine_facts {
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
     /* memory of all cells, allocated at load; 0 = unknown, or allocated on use */
     uint64_t kv_bytes;
+    uint64_t
+        compute_bytes; /* of this machine, reserved for a chunk at the context's end; 0 = unknown */
     /* of GPUs with their own memory: what loading took of it, measured, and all of it; 0 = none */
     uint64_t device_bytes, device_total;
     token_id bos, eos, eot;

@@ -457,6 +457,7 @@ static void shape_fields(struct wire *wire, struct engine_facts *facts)
     field_u64(wire, &facts->rows_bytes_per_token);
     field_u64(wire, &facts->snapshot_bytes_max);
     field_u64(wire, &facts->kv_bytes);
+    field_u64(wire, &facts->compute_bytes);
     field_u64(wire, &facts->device_bytes);
     field_u64(wire, &facts->device_total);
     field_u32(wire, &facts->tokens_per_s, UINT32_MAX);

@@ -21,6 +21,7 @@
 
 enum {
     PIECE_MIN = 64,
+    FLOOR_S = 10, /* a prompt that is computed in the smallest chunks for so long ends */
     BAR_TOKENS_MIN = 2048,
     /* answers that go on beside prefills get one part in this many of that time for themselves */
     DECODE_PART = 4,
@@ -226,6 +227,24 @@ static uint32_t outputs_left(const struct sched *sched)
     return sched->facts->outputs - MIN(taken, sched->facts->outputs);
 }
 
+static uint32_t cells_used(const struct sched *sched)
+{
+    return sched->facts->context - MIN(engine_cells_free(sched->engine), sched->facts->context);
+}
+
+/* The tokens of a chunk that fit into the memory below `hard`. Notes since when only the smallest
+ * chunk does. */
+static uint32_t shrink(struct sched *sched, uint32_t wanted)
+{
+    uint32_t chunk = memory_chunk(sched->memory, wanted, cells_used(sched) + wanted);
+
+    if (chunk >= MIN(wanted, GUARD_CHUNK_FLOOR + 1))
+        sched->floor_ns = 0;
+    else if (sched->floor_ns == 0)
+        sched->floor_ns = MAX(sched_now_ns(sched), 1);
+    return chunk;
+}
+
 /* `decoding` tokens of the batch belong to answers. */
 static void add_prefilling(struct sched *sched, uint32_t decoding)
 {
@@ -239,7 +258,7 @@ static void add_prefilling(struct sched *sched, uint32_t decoding)
 
     /* An exact run and an encoder cannot choose their chunks. */
     if (!fixed && next_prefill(sched, false) != NULL)
-        left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
+        left = MIN(shrink(sched, left), sched->ladder.tokens_max);
     for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max &&
                           (job = next_prefill(sched, false)) != NULL;) {
         uint32_t count = chunk_end(job) - job->done;
@@ -620,18 +639,27 @@ bool batch_preempt(struct sched *sched)
     return true;
 }
 
-/* Memory use is above the ceiling although everything else has been reduced. A job that runs beside
- * others is requeued, the only one ends; the state computed so far is kept. Without a running job
- * the signal is left to other schedulers under the ceiling: one may have something to stop. */
+/* A prompt that is computed in the smallest chunks is slower than its client waits. */
+static bool crawls(struct sched *sched)
+{
+    return sched->floor_ns > 0 && sched_now_ns(sched) - sched->floor_ns >= FLOOR_S * NS_PER_S;
+}
+
+/* Memory use is above the ceiling, or near it for some seconds, although everything else has been
+ * reduced. A job that runs beside others is requeued, the only one ends; the state computed so far
+ * is kept. Without a running job the signal is left to other schedulers under the ceiling: one may
+ * have something to stop. */
 static void relieve(struct sched *sched)
 {
     struct job *job = ladder_youngest(sched);
     struct errinfo info = {0};
 
-    if (job == NULL || !memory_take_over(sched->memory) || batch_preempt(sched))
+    if (job == NULL || !(crawls(sched) || memory_take_over(sched->memory)))
         return;
-    err_set(&info, ERR_NOMEM,
-            "ended for lack of memory; what was computed is kept, try again later");
+    sched->floor_ns = 0;
+    if (batch_preempt(sched))
+        return;
+    memory_explain(sched->memory, &info);
     job_give_up(job, ERR_NOMEM, &info);
 }
 
@@ -701,7 +729,7 @@ bool batch_run(struct sched *sched)
         add_prefilling(sched, (uint32_t)decoding);
     if (sched->batch_count == 0)
         return false;
-    uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
+    uint64_t begin_ns = sched_now_ns(sched);
     uint64_t tokens = tokens_of(sched);
     enum err err = compute(sched, piece, &info);
     if (err != ERR_OK) {
@@ -710,7 +738,7 @@ bool batch_run(struct sched *sched)
     }
     ladder_ran(sched);
     watchdog_ran(sched, tokens);
-    memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens);
+    memory_note_run(sched->memory, (uint32_t)tokens, cells_used(sched));
     uint64_t ns = sched_now_ns(sched) - begin_ns;
     measure(sched, tokens, decoding, answers, ns);
     share_time(sched, tokens, decoding, ns);

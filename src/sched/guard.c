@@ -22,9 +22,6 @@ enum {
 /* of the machine, when no ceiling is set */
 static const uint64_t reserve_max = 4ull << 30, reserve_share = 8;
 
-/* How fast the smoothed cost follows, and the safety margin on it. */
-static const double cost_weight = 0.3, cost_margin = 1.3;
-
 const char *guard_level_name(enum guard_level level)
 {
     static const char *const names[] = {GUARD_LEVEL_TABLE(TABLE_NAME)};
@@ -116,16 +113,26 @@ uint64_t guard_model_fixed(const struct guard_model *model)
     return minus(plus(model->weights, model->cells), model->device);
 }
 
+uint64_t guard_compute(const struct guard_model *model, uint32_t tokens, uint32_t cells)
+{
+    double whole = (double)model->chunk * model->context, part = (double)tokens * cells;
+
+    if (whole == 0)
+        return 0;
+    return part < whole ? (uint64_t)((double)model->compute * (part / whole)) : model->compute;
+}
+
 struct guard_need guard_need_of(const struct guard_model *model, const struct guard_ask *ask)
 {
     uint64_t prompt = (uint64_t)ask->cached + ask->fresh;
+    uint32_t cells = (uint32_t)MIN(prompt + ask->answer, UINT32_MAX);
     struct guard_need need = {0};
 
     if (prompt == 0)
         return need;
     if (model->cells == 0)
         need.cells = plus(times(prompt + ask->answer, model->cell_bytes), model->sequence_bytes);
-    need.compute = times(MIN(ask->chunk, ask->fresh), ask->token_cost);
+    need.compute = guard_compute(model, MIN(ask->chunk, ask->fresh), cells);
     need.records = times(prompt + ask->answer, GUARD_RECORD_BYTES);
     need.claim = plus(need.cells, need.compute);
     need.total = plus(need.claim, need.records);
@@ -201,29 +208,18 @@ uint64_t guard_ram_cap(const struct guard_limits *limits, const struct guard_rea
 }
 
 uint32_t guard_chunk(const struct guard_limits *limits, const struct guard_reading *reading,
-                     uint64_t token_cost, uint32_t wanted)
+                     const struct guard_model *model, const struct guard_run *run)
 {
     uint64_t room = minus(limits->hard, guard_used(reading));
-    uint32_t floor = MIN(GUARD_CHUNK_FLOOR, wanted);
+    uint64_t cost = guard_compute(model, run->wanted, run->cells);
+    uint32_t floor = MIN(GUARD_CHUNK_FLOOR, run->wanted);
 
     if (limits->ceiling == 0)
-        return wanted;
-    if (room == 0)
-        return floor;
-    if (token_cost == 0 || room / token_cost >= wanted)
-        return wanted;
-    return MAX((uint32_t)(room / token_cost), floor);
-}
-
-void guard_cost_note(struct guard_cost *cost, uint64_t before, uint64_t after, uint32_t tokens)
-{
-    if (before == 0 || after == 0 || tokens == 0)
-        return;
-    cost->last = (double)minus(after, before) / tokens;
-    cost->smooth = cost_weight * cost->last + (1 - cost_weight) * cost->smooth;
-}
-
-uint64_t guard_cost_per_token(const struct guard_cost *cost)
-{
-    return (uint64_t)(MAX(cost->last, cost->smooth) * cost_margin);
+        return run->wanted;
+    if (cost == 0)
+        return room > 0 ? run->wanted : floor;
+    if (plus(room, run->touched) >= cost)
+        return run->wanted;
+    double share = (double)plus(room, run->touched) / (double)cost;
+    return MAX((uint32_t)(share * run->wanted), floor);
 }

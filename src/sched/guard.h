@@ -97,17 +97,23 @@ struct guard_model {
     uint64_t cell_bytes;     /* per token */
     uint64_t sequence_bytes; /* per sequence, whatever its length */
     uint64_t device; /* of weights and cells: in the memory of devices, not of this machine */
+    /* reserved by the library to compute `chunk` tokens at the end of `context` cells in use. Such
+     * memory counts once a run has touched it, and stays */
+    uint64_t compute;
+    uint32_t chunk, context;
 };
 
 /* Weights and cells in this machine's memory. */
 uint64_t guard_model_fixed(const struct guard_model *model);
 
+/* What a run of so many tokens touches of model->compute, with that many cells in use. */
+uint64_t guard_compute(const struct guard_model *model, uint32_t tokens, uint32_t cells);
+
 struct guard_ask {
     /* prompt tokens: cached; to compute. Both need cells (keeps I74) */
     uint32_t cached, fresh;
-    uint32_t answer;     /* tokens promised for the answer */
-    uint32_t chunk;      /* tokens computed at a time */
-    uint64_t token_cost; /* bytes to compute one token: guard_cost_per_token */
+    uint32_t answer; /* tokens promised for the answer */
+    uint32_t chunk;  /* tokens computed at a time */
 };
 
 struct guard_need {
@@ -153,15 +159,14 @@ uint64_t guard_bodies_room(const struct guard_limits *limits, const struct guard
 /* Size allowed for the RAM tier now, between its floor and the wanted size. */
 uint64_t guard_ram_cap(const struct guard_limits *limits, const struct guard_reading *reading);
 
-/* Tokens of the next chunk: `wanted`, or as many as fit below `hard`, but at least the floor (keeps
- * I77). */
-uint32_t guard_chunk(const struct guard_limits *limits, const struct guard_reading *reading,
-                     uint64_t token_cost, uint32_t wanted);
-
-/* The measured cost of computing a token, last and smoothed. The larger counts, with a margin. */
-struct guard_cost {
-    double last, smooth;
+/* The next chunk of a prefill. */
+struct guard_run {
+    uint32_t wanted;  /* tokens */
+    uint32_t cells;   /* in use at its end */
+    uint64_t touched; /* of model->compute, by earlier runs */
 };
 
-void guard_cost_note(struct guard_cost *cost, uint64_t before, uint64_t after, uint32_t tokens);
-uint64_t guard_cost_per_token(const struct guard_cost *cost);
+/* Tokens of the next chunk: `wanted`, or as many as touch no more than earlier runs did and what is
+ * left below `hard`, but at least the floor (keeps I77). */
+uint32_t guard_chunk(const struct guard_limits *limits, const struct guard_reading *reading,
+                     const struct guard_model *model, const struct guard_run *run);

@@ -48,7 +48,7 @@ struct memory_member {
     struct memory *memory;
     char name[NAME_BYTES];
     struct guard_model model;
-    struct guard_cost cost GUARDED_BY(memory->lock);
+    uint64_t touched GUARDED_BY(memory->lock); /* of model.compute, by runs */
     uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
     uint64_t outside GUARDED_BY(memory->lock);
     void (*observe)(struct memory_outside *outside,
@@ -301,6 +301,9 @@ struct guard_model memory_model_of(const struct engine_facts *facts)
         .cell_bytes = facts->rows_bytes_per_token,
         .sequence_bytes = facts->snapshot_bytes_max,
         .device = facts->device_bytes,
+        .compute = facts->compute_bytes,
+        .chunk = facts->chunk,
+        .context = facts->context,
     };
 }
 
@@ -431,12 +434,7 @@ struct guard_need memory_need(struct memory_member *member, uint32_t cached, uin
     struct guard_ask ask = {
         .cached = cached, .fresh = fresh, .answer = answer, .chunk = GUARD_CHUNK_FLOOR};
 
-    if (member == NULL)
-        return (struct guard_need){0};
-    lock_enter(&member->memory->lock);
-    ask.token_cost = guard_cost_per_token(&member->cost);
-    lock_leave(&member->memory->lock);
-    return guard_need_of(&member->model, &ask);
+    return member != NULL ? guard_need_of(&member->model, &ask) : (struct guard_need){0};
 }
 
 /* The figures add up, in the units that are shown but for rounding. */
@@ -446,14 +444,16 @@ static enum err never_fits(const struct memory_view *view, const struct guard_ne
     const struct guard_limits *limits = &view->limits;
     char claim[UNITS_TEXT_BYTES], records[UNITS_TEXT_BYTES], models[UNITS_TEXT_BYTES],
         base[UNITS_TEXT_BYTES], cache[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES],
-        ceiling[UNITS_TEXT_BYTES];
+        ceiling[UNITS_TEXT_BYTES], claims[UNITS_TEXT_BYTES + 40] = "";
 
+    if (need->claim > 0) /* an engine may not report what it needs */
+        snprintf(claims, sizeof(claims), "%s to be %s and ", units_format_size(need->claim, claim),
+                 what);
     return err_set(
         info, err,
-        "the request needs about %s to be %s and %s for its text and tokens, beside %s of the "
-        "models, %s of the program and %s of the cache: %s, and the memory ceiling is %s",
-        units_format_size(need->claim, claim), what,
-        units_format_size(guard_records(limits, need), records),
+        "the request needs about %s%s for its text and tokens, beside %s of the models, %s of the "
+        "program and %s of the cache: %s, and the memory ceiling is %s",
+        claims, units_format_size(guard_records(limits, need), records),
         units_format_size(view->reading.fixed, models), units_format_size(view->reading.base, base),
         units_format_size(limits->ram_floor, cache),
         units_format_size(guard_least(limits, guard_idle(&view->reading), need), total),
@@ -476,6 +476,17 @@ enum err memory_check(struct memory_member *member, const struct guard_need *nee
     if (fits)
         return ERR_OK;
     return never_fits(&view, need, "computed", ERR_NOMEM, info);
+}
+
+bool memory_fits(struct memory_member *member, const struct guard_need *need)
+{
+    if (member == NULL)
+        return true;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    bool fits = guard_fits(&memory->limits, guard_idle(&memory->reading), need);
+    lock_leave(&memory->lock);
+    return fits;
 }
 
 bool memory_hold(struct memory_member *member, uint64_t records)
@@ -613,34 +624,27 @@ uint64_t memory_epoch(struct memory_member *member)
 
 /* ---- running ---- */
 
-uint32_t memory_chunk(struct memory_member *member, uint32_t wanted)
+uint32_t memory_chunk(struct memory_member *member, uint32_t wanted, uint32_t cells)
 {
+    struct guard_run run = {.wanted = wanted, .cells = cells};
+
     if (member == NULL)
         return wanted;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    uint32_t chunk =
-        guard_chunk(&memory->limits, &memory->reading, guard_cost_per_token(&member->cost), wanted);
+    run.touched = member->touched;
+    uint32_t chunk = guard_chunk(&memory->limits, &memory->reading, &member->model, &run);
     memory->shrunk += chunk < wanted;
     lock_leave(&memory->lock);
     return chunk;
 }
 
-uint64_t memory_measure(struct memory_member *member)
+void memory_note_run(struct memory_member *member, uint32_t tokens, uint32_t cells)
 {
-    const struct memory_options *options = member != NULL ? &member->memory->options : NULL;
-
-    return options != NULL && options->process != NULL ? options->process(options->arg) : 0;
-}
-
-void memory_note_run(struct memory_member *member, uint64_t before, uint32_t tokens)
-{
-    uint64_t after = memory_measure(member);
-
     if (member == NULL)
         return;
     lock_enter(&member->memory->lock);
-    guard_cost_note(&member->cost, before, after, tokens);
+    member->touched = MAX(member->touched, guard_compute(&member->model, tokens, cells));
     lock_leave(&member->memory->lock);
 }
 
@@ -657,6 +661,23 @@ bool memory_take_over(struct memory_member *member)
     }
     lock_leave(&memory->lock);
     return over;
+}
+
+void memory_explain(struct memory_member *member, struct errinfo *info)
+{
+    char used[UNITS_TEXT_BYTES], hard[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
+    struct memory_view view;
+
+    if (member == NULL)
+        return;
+    memory_get_view(member->memory, &view);
+    (void)err_set(
+        info, ERR_NOMEM,
+        "ended for lack of memory: %s are in use, prompts are slow above %s, and the "
+        "ceiling is %s; what was computed is kept, try again later, with a shorter prompt, "
+        "or with a larger --max-memory",
+        units_format_size(view.used, used), units_format_size(view.limits.hard, hard),
+        units_format_size(view.limits.ceiling, ceiling));
 }
 
 void memory_get_view(struct memory *memory, struct memory_view *view)

@@ -83,6 +83,9 @@ struct guard_need memory_need(struct memory_member *member, uint32_t cached, uin
 enum err memory_check(struct memory_member *member, const struct guard_need *need,
                       struct errinfo *info) NODISCARD;
 
+/* Whether a request with that need can run at all. Counts nothing. */
+bool memory_fits(struct memory_member *member, const struct guard_need *need);
+
 /* Records of an accepted request. False: there are too many. */
 bool memory_hold(struct memory_member *member, uint64_t records) NODISCARD;
 void memory_drop(struct memory_member *member, uint64_t records);
@@ -112,14 +115,16 @@ uint64_t memory_epoch(struct memory_member *member);
 /* Measures if it is due, resizes the RAM tier, and logs changes of level. */
 void memory_poll(struct memory_member *member);
 
-/* Tokens of the next chunk. */
-uint32_t memory_chunk(struct memory_member *member, uint32_t wanted);
-/* Records the cost of a run of that many tokens: `before` is memory_measure before the run. */
-uint64_t memory_measure(struct memory_member *member); /* 0 = not known */
-void memory_note_run(struct memory_member *member, uint64_t before, uint32_t tokens);
+/* Tokens of the next chunk, with that many cells in use at its end. */
+uint32_t memory_chunk(struct memory_member *member, uint32_t wanted, uint32_t cells);
+/* So many tokens were computed. */
+void memory_note_run(struct memory_member *member, uint32_t tokens, uint32_t cells);
 
 /* A request must end. True once per GUARD_OVER_POLLS readings above the ceiling. */
 bool memory_take_over(struct memory_member *member) NODISCARD;
+
+/* For a request that ends for lack of memory: the figures, and what to do. */
+void memory_explain(struct memory_member *member, struct errinfo *info);
 
 /* Sets the RAM tier's size when there is room, from now on. */
 void memory_set_ram(struct memory *memory, uint64_t ram_bytes);

@@ -242,6 +242,13 @@ enum err sched_preflight_embed(const struct sched *sched, uint32_t input, struct
     return memory_check(sched->memory, &need, info);
 }
 
+bool sched_fits_any(const struct sched *sched)
+{
+    struct guard_need need = memory_need(sched->memory, 0, GUARD_CHUNK_FLOOR, 1);
+
+    return memory_fits(sched->memory, &need);
+}
+
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info)
 {
     return memory_charge(sched->memory, bytes, info);

@@ -75,6 +75,8 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
 /* The same for an input that is to become a vector. */
 enum err sched_preflight_embed(const struct sched *sched, uint32_t input,
                                struct errinfo *info) NODISCARD;
+/* Whether the memory allows a prompt of the smallest chunk: if not, a shorter one does not help. */
+bool sched_fits_any(const struct sched *sched);
 
 /* Like memory_charge and memory_uncharge, under this scheduler's ceiling. Any thread. */
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info) NODISCARD;

@@ -138,8 +138,7 @@ struct job {
 
 /* How often the engine's process died, and when it may be restarted. */
 struct revival {
-    /* the death was noticed, and all state in the process was dropped */
-    bool dead;
+    bool dead;         /* it was noticed, and all state in the process was dropped */
     uint32_t deaths;   /* in a row, of processes that had loaded the model */
     uint32_t failures; /* attempts to restart it since the last death */
     /* started_ns: the last restart; 0 = none yet */
@@ -176,6 +175,7 @@ struct sched {
     uint64_t computed;      /* tokens */
     uint64_t imports, turn_import_ns; /* their number; the time of those in this turn */
     struct burst burst;
+    uint64_t floor_ns; /* batch.c: since when memory allows only the smallest chunks; 0 = not */
     uint64_t decode_owed_ns; /* batch.c: until then, decoding goes on without prefill */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;

@@ -522,8 +522,11 @@ static enum err preflight_one(struct call *call, size_t count, struct api_error 
     if (err == ERR_LIMIT)
         return api_error_set_context(error, count, true, context);
     if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
-        return api_error_set(error, API_ERROR_TOO_LARGE, NULL,
-                             "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);
+        return api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). %s.",
+                             info.text, count,
+                             sched_fits_any(model_sched(call->model))
+                                 ? "Shorten the conversation"
+                                 : "No prompt fits: --max-memory is too small for this server");
     return api_error_from(error, err, &info);
 }
 

@@ -101,6 +101,8 @@ static const struct guard_model by_use = {.weights = 1000, .cell_bytes = 10, .se
 static const struct guard_model at_load = {
     .weights = 1000, .cells = 4000, .cell_bytes = 10, .sequence_bytes = 7};
 static const struct guard_model unknown = {0};
+static const struct guard_model computes = {
+    .weights = 1000, .cells = 4000, .compute = 64000, .chunk = 512, .context = 1000};
 
 static const struct need_row {
     const char *what;
@@ -113,18 +115,14 @@ static const struct need_row {
     {"so does the answer", &by_use, {.fresh = 100, .answer = 50}, 1507, 0, 150},
     {"cells that are there are not taken again", &at_load, {.cached = 90, .fresh = 10}, 0, 0, 100},
     {"a chunk is not larger than what is new",
-     &by_use,
-     {.cached = 90, .fresh = 10, .chunk = 64, .token_cost = 3},
-     1007,
-     30,
+     &computes,
+     {.cached = 90, .fresh = 8, .answer = 2, .chunk = 64},
+     0,
+     100,
      100},
-    {"... nor than a chunk", &by_use, {.fresh = 100, .chunk = 64, .token_cost = 3}, 1007, 192, 100},
-    {"nothing asked, nothing needed",
-     &by_use,
-     {.answer = 50, .chunk = 64, .token_cost = 3},
-     0,
-     0,
-     0},
+    {"... nor than a chunk", &computes, {.fresh = 100, .chunk = 64}, 0, 800, 100},
+    {"... nor than the library's", &computes, {.fresh = 9999, .chunk = 9999}, 0, 64000, 9999},
+    {"nothing asked, nothing needed", &by_use, {.answer = 50, .chunk = 64}, 0, 0, 0},
     {"what is not known counts nothing",
      &unknown,
      {.cached = 5, .fresh = 5, .chunk = 64},
@@ -151,12 +149,13 @@ static void test_i74_estimates(void **state)
 /* Numbers of a hostile file do not wrap around to small ones. */
 static void test_i74_estimates_do_not_wrap(void **state)
 {
-    struct guard_model model = {.cell_bytes = UINT64_MAX / 2, .sequence_bytes = UINT64_MAX};
-    struct guard_ask ask = {.cached = UINT32_MAX,
-                            .fresh = UINT32_MAX,
-                            .answer = UINT32_MAX,
-                            .chunk = UINT32_MAX,
-                            .token_cost = UINT64_MAX};
+    struct guard_model model = {.cell_bytes = UINT64_MAX / 2,
+                                .sequence_bytes = UINT64_MAX,
+                                .compute = UINT64_MAX,
+                                .chunk = UINT32_MAX,
+                                .context = UINT32_MAX};
+    struct guard_ask ask = {
+        .cached = UINT32_MAX, .fresh = UINT32_MAX, .answer = UINT32_MAX, .chunk = UINT32_MAX};
     struct guard_need need = guard_need_of(&model, &ask);
 
     (void)state;
@@ -288,53 +287,48 @@ static void test_the_ram_tier_gives_way_first(void **state)
 
 /* ---- chunks ---- */
 
+/* 51,200 bytes for 512 tokens at the end of 1,000 cells: 100 for each of them, and half of that with
+ * 500 cells in use. The hard limit is at 95,000. */
 static const struct chunk_row {
-    uint64_t used, cost;
-    uint32_t wanted, chunk;
+    uint64_t used, touched;
+    uint32_t cells, wanted, chunk;
 } chunk_rows[] = {
-    {0, 0, 512, 512},         {0, 10, 512, 512},   {9000, 1, 512, 500},  /* 500 bytes below hard */
-    {9000, 4, 512, 125},      {9000, 10, 512, 50}, {9000, 100, 512, 32}, /* the floor */
-    {9499, 1, 512, 32},       {9500, 0, 512, 32}, /* at hard: whatever the cost is */
-    {20000, 0, 512, 32},      {20000, 100, 8, 8}, /* never more than what is wanted */
-    {0, UINT64_MAX, 512, 32},
+    {0, 0, 1000, 512, 512},         {43800, 0, 1000, 512, 512},
+    {43801, 0, 1000, 512, 511},     {85000, 0, 1000, 512, 100},
+    {85000, 0, 500, 512, 200},      {85000, 10000, 1000, 512, 200},
+    {94999, 0, 1000, 512, 32},      {95000, 0, 1000, 512, 32}, /* the floor */
+    {95000, 20000, 1000, 512, 200}, /* what was touched stays: no less of it helps */
+    {200000, 20000, 500, 512, 400}, {200000, 51200, 1000, 512, 512},
+    {200000, 0, 1000, 8, 8}, /* never more than what is wanted */
 };
 
 /* Chunks shrink as memory runs short, never below the floor (I77). */
 static void test_i77_chunks_shrink_to_a_floor(void **state)
 {
-    struct guard_limits limits = guard_limits_of(10000, 0, 0), none = {0};
+    struct guard_model model = {.compute = 51200, .chunk = 512, .context = 1000};
+    struct guard_limits limits = guard_limits_of(100000, 0, 0), none = {0};
     uint32_t last = 512;
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(chunk_rows); i++) {
         const struct chunk_row *row = &chunk_rows[i];
         struct guard_reading reading = {.fixed = row->used};
-        if (guard_chunk(&limits, &reading, row->cost, row->wanted) != row->chunk)
-            fail_msg("row %zu", i);
-        assert_int_equal(guard_chunk(&none, &reading, row->cost, row->wanted), row->wanted);
+        struct guard_run run = {row->wanted, row->cells, row->touched};
+        uint32_t chunk = guard_chunk(&limits, &reading, &model, &run);
+        if (chunk != row->chunk)
+            fail_msg("row %zu: %u", i, chunk);
+        assert_int_equal(guard_chunk(&none, &reading, &model, &run), row->wanted);
+        /* An engine that does not say what it needs: all, or the floor. */
+        assert_int_equal(guard_chunk(&limits, &reading, &unknown, &run),
+                         row->used < 95000 ? row->wanted : MIN(32, row->wanted));
     }
-    for (uint64_t used = 0; used < 11000; used += 7) {
-        uint32_t chunk = guard_chunk(&limits, &(struct guard_reading){.fixed = used}, 5, 512);
+    for (uint64_t used = 0; used < 110000; used += 70) {
+        struct guard_run run = {.wanted = 512, .cells = 1000};
+        uint32_t chunk = guard_chunk(&limits, &(struct guard_reading){.fixed = used}, &model, &run);
         assert_true(chunk <= last && chunk >= GUARD_CHUNK_FLOOR);
         last = chunk;
     }
     assert_int_equal(last, GUARD_CHUNK_FLOOR);
-}
-
-static void test_costs_are_measured(void **state)
-{
-    struct guard_cost cost = {0};
-
-    (void)state;
-    assert_int_equal(guard_cost_per_token(&cost), 0);
-    guard_cost_note(&cost, 0, 1000, 10); /* not known before: nothing is learnt */
-    guard_cost_note(&cost, 1000, 5000, 0);
-    assert_int_equal(guard_cost_per_token(&cost), 0);
-    guard_cost_note(&cost, 1000, 2000, 10);
-    assert_int_equal(guard_cost_per_token(&cost), 130); /* 100, and a margin */
-    /* memory was given back: costs nothing, but it is remembered */
-    guard_cost_note(&cost, 2000, 1500, 10);
-    assert_int_equal(guard_cost_per_token(&cost), 27);
 }
 
 TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_the_machine),
@@ -342,4 +336,4 @@ TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_t
            TEST(test_i74_estimates_do_not_wrap), TEST(test_i70_admission),
            TEST(test_i76_what_is_not_known_refuses_nothing),
            TEST(test_i70_what_is_admitted_is_never_over), TEST(test_the_ram_tier_gives_way_first),
-           TEST(test_i77_chunks_shrink_to_a_floor), TEST(test_costs_are_measured))
+           TEST(test_i77_chunks_shrink_to_a_floor))

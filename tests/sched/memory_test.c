@@ -243,11 +243,11 @@ static void test_no_ceiling_allows_everything(void **state)
     assert_ok(memory_check(member, &need, NULL));
     assert_true(memory_hold(member, UINT64_MAX));
     assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
-    assert_int_equal(memory_chunk(member, 512), 512);
+    assert_int_equal(memory_chunk(member, 512, 1000), 512);
     assert_int_equal(memory_epoch(member), 0);
     assert_false(memory_take_over(member));
     memory_poll(member);
-    memory_note_run(member, memory_measure(member), 512);
+    memory_note_run(member, 512, 1000);
     memory_unclaim(member, 1);
     memory_drop(member, 1);
     memory_leave(&member);
@@ -275,7 +275,7 @@ static void test_i70_claims(void **state)
     assert_int_equal(memory_claim(member, &need), GUARD_DEFER);
     assert_true(view_of(memory).reading.claims == 850 * MIB);
     assert_int_equal(view_of(memory).level, GUARD_HARD);
-    assert_int_equal(memory_chunk(member, 512), GUARD_CHUNK_FLOOR);
+    assert_int_equal(memory_chunk(member, 512, 1000), GUARD_CHUNK_FLOOR);
     epoch = memory_epoch(member);
     memory_unclaim(member, need.claim);
     assert_true(memory_epoch(member) > epoch);
@@ -323,23 +323,28 @@ static void test_i71_i77_measured_pressure(void **state)
     struct memory *memory = open_on(&machine, 1000 * MIB, NULL, 0);
     struct memory_member *member;
     struct guard_need need;
+    struct guard_model model = small;
 
     (void)state;
-    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    model.compute = 512 * MIB;
+    model.chunk = 512;
+    model.context = 1000;
+    assert_ok(memory_join(memory, "a", &model, &member, NULL));
     need = memory_need(member, 0, 10, 0);
     assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
     memory_poll(member);
     assert_int_equal(view_of(memory).level, GUARD_OK);
-    uint64_t before = memory_measure(member);
-    atomic_store(&machine.process, 300 * MIB);
-    memory_note_run(member, before, 100); /* a token costs a MiB, and a margin */
-    assert_int_equal(memory_chunk(member, 512), 512);
+    atomic_store(&machine.process, 700 * MIB);
+    assert_int_equal(memory_chunk(member, 512, 1000), 512);
     memory_poll(member);
-    assert_int_equal(memory_chunk(member, 512), (950 - 300) * 10 / 13);
+    assert_int_equal(memory_chunk(member, 512, 1000), 250); /* a token costs a MiB */
+    assert_int_equal(memory_chunk(member, 512, 500), 500);
+    memory_note_run(member, 100, 1000); /* these are in the 700 */
+    assert_int_equal(memory_chunk(member, 512, 1000), 350);
     atomic_store(&machine.process, 960 * MIB);
     memory_poll(member);
     assert_int_equal(view_of(memory).level, GUARD_HARD);
-    assert_int_equal(memory_chunk(member, 512), GUARD_CHUNK_FLOOR);
+    assert_int_equal(memory_chunk(member, 512, 1000), 100);
     assert_int_equal(memory_claim(member, &need), GUARD_DEFER);
     assert_false(memory_take_over(member));
     atomic_store(&machine.process, 1001 * MIB);

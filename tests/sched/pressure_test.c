@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "sched/memory.h"
@@ -57,6 +58,8 @@ static void rig_open(struct rig *rig, kind_set kinds, uint64_t ceiling,
         .ceiling = ceiling, .process = process_of, .arg = &rig->pressure, .poll_ns = 1};
 
     rig->fake = (struct engine_fake_options){.kinds = kinds,
+                                             .clock = rig->fake.clock,
+                                             .prefill_ns = rig->fake.prefill_ns,
                                              .chunk = CHUNK,
                                              .sequences = 8,
                                              .rows_bytes = CELL,
@@ -227,7 +230,56 @@ static void test_i77_chunks_become_smaller(void **state)
     assert_int_equal(turns_under(96 * MIB, true), turns_under(50 * MIB, true));
 }
 
+/* The process grows by 9 MiB while a batch is computed, because another thread reads a long text:
+ * that is no cost of the tokens of the batch, and usual prompts are admitted, whatever ran last. */
+static void test_growth_by_others_teaches_nothing(void **state)
+{
+    static struct kit_gen gen;
+    static struct rig rig;
+    struct errinfo info = {0};
+
+    (void)state;
+    for (unsigned piece = 1; piece == 1 || rig.pressure.pieces >= rig.pressure.from; piece++) {
+        rig = (struct rig){.pressure = {.low = 40 * MIB, .from = piece, .high = 49 * MIB}};
+        rig_open(&rig, FULL, 300 * MIB, (struct sched_options){0});
+        kit_gen_init(&gen, &rig.kit, 1, 100, 4);
+        kit_gen_run(&rig.kit, &gen);
+        assert_int_equal(gen.result.end, GEN_END_LENGTH);
+        kit_gen_fini(&gen);
+        if (sched_preflight(rig.kit.sched, 130, 8, &info) != ERR_OK)
+            fail_msg("piece %u: %s", piece, info.text);
+        rig_close(&rig);
+    }
+}
+
 /* ---- the end ---- */
+
+/* Near the ceiling for good, a long prompt is computed in the smallest chunks, half a second each:
+ * it ends after some seconds, with the figures, and a short one is answered. */
+static void test_who_crawls_ends(void **state)
+{
+    static struct kit_gen gen;
+    static struct rig rig;
+    struct clock *clock = clock_create_fake(NS_PER_S, 0);
+
+    (void)state;
+    rig = (struct rig){.pressure = {.low = 96 * MIB},
+                       .fake = {.clock = clock, .prefill_ns = NS_PER_S / 2 / GUARD_CHUNK_FLOOR}};
+    rig_open(&rig, FULL, 100 * MIB, (struct sched_options){.clock = clock});
+    kit_gen_init(&gen, &rig.kit, 1, 320, 1);
+    kit_gen_run(&rig.kit, &gen);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    kit_gen_fini(&gen);
+    kit_gen_init(&gen, &rig.kit, 2, 1280, 1);
+    kit_gen_run(&rig.kit, &gen);
+    assert_int_equal(gen.result.end, GEN_END_ERROR);
+    assert_int_equal(gen.result.info.code, ERR_NOMEM);
+    assert_non_null(strstr(gen.result.info.text, "96.0 MiB are in use"));
+    assert_non_null(strstr(gen.result.info.text, "the ceiling is 100.0 MiB"));
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+    clock_destroy_fake(&clock);
+}
 
 /* Alone, and the process stays above the ceiling: it ends, says why, and what it has computed is
  * there for the next one (I70, I95). */
@@ -397,7 +449,8 @@ static void test_i68_the_second_model(void **state)
 
 TEST_SUITE(TEST(test_i72_i73_too_large_is_refused), TEST(test_who_does_not_fit_now_waits),
            TEST(test_long_prompts_fill_the_queue), TEST(test_i77_chunks_become_smaller),
+           TEST(test_growth_by_others_teaches_nothing),
            TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work),
-           TEST(test_i70_the_youngest_gives_way), TEST(test_who_runs_nothing_ends_nobody),
-           TEST(test_i73_faults_leak_nothing), TEST(test_i73_a_scheduler_that_fails_leaves),
-           TEST(test_i68_the_second_model))
+           TEST(test_i70_the_youngest_gives_way), TEST(test_who_crawls_ends),
+           TEST(test_who_runs_nothing_ends_nobody), TEST(test_i73_faults_leak_nothing),
+           TEST(test_i73_a_scheduler_that_fails_leaves), TEST(test_i68_the_second_model))

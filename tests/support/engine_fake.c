@@ -700,6 +700,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
         .rows_bytes_per_token = full ? options->rows_bytes : 0,
         .snapshot_bytes_max = snapshot_bytes_max(options),
+        .compute_bytes = options->compute_bytes,
         .kv_bytes =
             full && !options->cells_by_use ? (uint64_t)options->context * options->rows_bytes : 0,
         .device_bytes = options->device_bytes,
