@@ -41,7 +41,7 @@ static enum err read_tokens(struct gen_request *request, const struct json_reade
 
 enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader reader = {root, "", error, NULL};
+    struct json_reader reader = {root, "", error, NULL, NULL};
     const struct dialect *dialect;
 
     if (json_read_get(&reader, "tokens"))
@@ -56,7 +56,7 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struc
 
 static enum err parse_target(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader reader = {root, "", error, NULL};
+    struct json_reader reader = {root, "", error, NULL, NULL};
 
     request->no_model = json_read_get(&reader, "key") != NULL;
     return request->no_model ? ERR_OK : admin_prompt_parse(request, root, error);
@@ -65,7 +65,7 @@ static enum err parse_target(struct gen_request *request, yyjson_val *root, stru
 /* A key alone says nothing about tokens. */
 static enum err parse_prompt(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader reader = {root, "", error, NULL};
+    struct json_reader reader = {root, "", error, NULL, NULL};
 
     if (json_read_get(&reader, "key"))
         return json_read_error(&reader, "key", "is not possible here: give a prompt");
@@ -85,7 +85,7 @@ static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct
 
 enum err admin_prompt_take_tenant(struct call *call, struct api_error *error)
 {
-    struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
+    struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL, NULL};
     struct str tenant = STR_NONE;
 
     TRY(json_read_str(&reader, "tenant", &tenant));

@@ -56,6 +56,13 @@ struct gen_edit {
     uint32_t cleared, cleared_tokens;
 };
 
+/* Fields inside messages, their parts and tools that nothing reads, as "messages[1].clear_at". */
+enum { GEN_IGNORED_BYTES = 200 };
+struct gen_ignored {
+    char names[GEN_IGNORED_BYTES]; /* with ", " between them */
+    uint32_t more;                 /* that have no room, or no plain name */
+};
+
 /* Where a client asked for a cache breakpoint: after the tools, the system prompt, or a message
  * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
@@ -79,6 +86,7 @@ struct gen_request {
      * none. Set before parsing */
     yyjson_doc *earlier;
     uint64_t asked; /* bits of its first 64 fields: the dialect knows them */
+    struct gen_ignored ignored;
 
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;

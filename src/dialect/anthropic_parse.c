@@ -329,7 +329,8 @@ static enum err refuse_features(const struct json_reader *body)
 static enum err parse(struct gen_request *request, yyjson_val *root, bool generate,
                       struct api_error *error)
 {
-    struct json_reader body = {.object = root, .error = error, .asked = &request->asked};
+    struct json_reader body = {
+        .object = root, .error = error, .asked = &request->asked, .ignored = &request->ignored};
     struct anthropic_build build = {.request = request, .talk = &request->conversation};
 
     if (!yyjson_is_obj(root))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json_alc.h"
+#include "chat/gen_request.h"
 
 /* ---- the body ---- */
 
@@ -376,7 +377,7 @@ static void set_path(struct json_reader *inner, const struct json_reader *outer,
 enum err json_read_nested(const struct json_reader *reader, const char *key,
                           struct json_reader *nested)
 {
-    *nested = (struct json_reader){.error = reader->error};
+    *nested = (struct json_reader){.error = reader->error, .ignored = reader->ignored};
     set_path(nested, reader, key);
     return json_read_object(reader, key, &nested->object);
 }
@@ -398,16 +399,53 @@ struct json_list json_list(const struct json_reader *holder, const char *key)
     return list;
 }
 
+/* Fields that mean nothing to a model, and those that are read by other ways. */
+static const char *const harmless[] = {
+    "id",       "type",          "index",         "status",    "refusal",  "annotations",
+    "audio",    "signature",     "caller",        "citations", "logprobs", "encrypted_content",
+    "metadata", "cache_control", "defer_loading", "summary",   "phase",    NULL};
+
+/* Names the fields of the last element that were never asked for. */
+static void note_ignored(struct json_list *list)
+{
+    struct gen_ignored *ignored = list->holder->ignored;
+    size_t i, count;
+    yyjson_val *name, *value;
+
+    yyjson_obj_foreach(list->last.object, i, count, name, value)
+    {
+        size_t len = strlen(ignored->names);
+        const char *text = yyjson_get_str(name);
+        if (i >= ASKED_BITS || (list->asked >> i & 1) || yyjson_is_null(value) ||
+            is_one_of(name, harmless))
+            continue;
+        bool fits = is_plain_name(json_get_text(name)) &&
+                    len + strlen(list->last.at) + strlen(text) + 3 <= sizeof(ignored->names);
+        if (fits)
+            snprintf(ignored->names + len, sizeof(ignored->names) - len, "%s%s%s",
+                     len > 0 ? ", " : "", list->last.at, text);
+        ignored->more += !fits;
+    }
+}
+
 bool json_next(struct json_list *list, struct json_reader *element)
 {
     char name[API_PARAM_BYTES];
+    bool noted = list->holder->ignored != NULL;
 
+    if (noted && list->asked != 0) /* of one that was not read at all, nothing is known */
+        note_ignored(list);
     snprintf(name, sizeof(name), "%s[%zu]", list->key, list->iter.idx);
+    list->asked = 0;
     *element = (struct json_reader){.object = yyjson_arr_iter_next(&list->iter),
-                                    .error = list->holder->error};
+                                    .error = list->holder->error,
+                                    .asked = noted ? &list->asked : NULL,
+                                    .ignored = list->holder->ignored};
+    list->last = *element;
     if (element->object == NULL)
         return false;
     set_path(element, list->holder, name);
+    list->last = *element;
     if (!yyjson_is_obj(element->object))
         list->err = json_read_error(list->holder, name, "must be an object");
     return list->err == ERR_OK;

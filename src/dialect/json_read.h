@@ -27,12 +27,16 @@
 /* Maximum nesting of brackets. Code that runs after this check may recurse. */
 enum { JSON_DEPTH_MAX = 128 };
 
+struct gen_ignored;
+
 struct json_reader {
     yyjson_val *object;
     char at[API_PARAM_BYTES]; /* where the object is: "messages[3]."; "" = the body */
     struct api_error *error;
     /* Bits of its first 64 fields: set once a field was asked for. NULL = not noted. */
     uint64_t *asked;
+    /* Where fields of the objects in its lists are named that were never asked for; NULL = nowhere. */
+    struct gen_ignored *ignored;
 };
 
 /* Parses a body, which must be an object. ERR_INVALID: error says where it is not JSON, that it is
@@ -74,6 +78,8 @@ struct json_list {
     const char *key;
     yyjson_arr_iter iter;
     enum err err;
+    struct json_reader last; /* the element before, and what was asked of it */
+    uint64_t asked;
 };
 
 struct json_list json_list(const struct json_reader *holder, const char *key);

@@ -39,7 +39,7 @@ static enum err read_settings(struct gen_request *request, const struct json_rea
 static enum err completion_parse(struct gen_request *request, yyjson_val *root,
                                  struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
 
     TRY(read_settings(request, &body));
     return openai_read_prompts(request, &body);
@@ -72,7 +72,7 @@ static enum err read_extras(struct gen_request *request, const struct json_reade
 /* `prompt` is what was typed after input_prefix. */
 static enum err infill_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct str prefix = STR_NONE, prompt = STR_NONE;
     struct texts texts = {0};
 
@@ -304,7 +304,7 @@ const struct dialect dialect_llama_infill = {
 static enum err embedding_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct embed_request *embed = arena_alloc(&request->arena, sizeof(*embed));
     const char *key = json_read_get(&body, "content") != NULL ? "content" : "input";
     int64_t norm = 2;
@@ -349,7 +349,7 @@ const struct dialect dialect_llama_embedding = {
 
 static enum err slots_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
 
     return json_read_str(&body, "model", &request->model);
 }

@@ -153,7 +153,7 @@ static enum err read_extras(struct gen_request *request, const struct json_reade
 
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     yyjson_val *messages = NULL;
 
     TRY(read_settings(request, &body, in_message));
@@ -204,7 +204,7 @@ static enum err add_prompt(struct gen_request *request, const struct json_reader
 static enum err generate_parse(struct gen_request *request, yyjson_val *root,
                                struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct str system = STR_NONE;
     yyjson_val *images = NULL;
     bool raw = false;
@@ -467,7 +467,7 @@ static bool is_empty(yyjson_val *input)
 
 static enum err embed_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct embed_request *embed = arena_alloc(&request->arena, sizeof(*embed));
     uint64_t dimensions = 0;
 
@@ -525,7 +525,7 @@ const struct dialect dialect_ollama_embed = {
 /* `name` is the older form. */
 static enum err model_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
 
     TRY(json_read_str(&body, "name", &request->model));
     TRY(json_read_str(&body, "model", &request->model));

@@ -31,7 +31,7 @@ static enum err read_modalities(const struct json_reader *body)
 
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, &request->ignored};
 
     request->source = GEN_SOURCE_MESSAGES;
     TRY(openai_read_settings(request, &body));

@@ -25,7 +25,7 @@ static const char question[] =
 static enum err compact_parse(struct gen_request *request, yyjson_val *root,
                               struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct conversation *talk = &request->conversation;
 
     if (json_read_get(&body, "model") == NULL)

@@ -137,7 +137,7 @@ enum err openai_read_settings_or_none(struct gen_request *request, const struct 
 static enum err completions_parse(struct gen_request *request, yyjson_val *root,
                                   struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
 
     TRY(openai_read_settings_or_none(request, &body, "max_tokens"));
     TRY(openai_read_choices(request, &body));

@@ -62,7 +62,7 @@ static enum err embeddings_parse(struct gen_request *request, yyjson_val *root,
                                  struct api_error *error)
 {
     static const char *const formats[] = {"float", "base64", NULL};
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct embeddings *own = arena_alloc(&request->arena, sizeof(*own));
     uint64_t dimensions = 0;
     size_t format = 0;

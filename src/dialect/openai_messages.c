@@ -217,6 +217,10 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
         TRY(read_message(request, &message, bare));
     TRY(list.err);
     TRY(json_read_bool(body, "continue_final_message", &wanted));
+    bool opened = yyjson_is_true(yyjson_obj_get(body->object, "add_generation_prompt"));
+    if (opened && wanted && json_read_get(body, "continue_final_message") != NULL)
+        return json_read_error(body, "continue_final_message",
+                               "cannot be true together with 'add_generation_prompt'");
     const struct message *last = &talk->messages[talk->count - 1];
     request->continue_final = wanted && last->role == ROLE_ASSISTANT && last->calls_count == 0;
     return ERR_OK;

@@ -262,7 +262,7 @@ static enum err read_items(struct turn *turn, const struct json_reader *holder)
 static enum err read_input(struct gen_request *request, const struct json_reader *body)
 {
     struct json_reader earlier = {yyjson_doc_get_root(request->earlier), "previous_response_id.",
-                                  body->error, NULL};
+                                  body->error, NULL, NULL};
     yyjson_val *input = json_read_get(body, "input");
     struct turn turn = {.request = request};
     struct str instructions = STR_NONE;
@@ -363,7 +363,7 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
     static const char *const truncations[] = {"auto", "disabled", NULL};
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, &request->ignored};
     yyjson_val *metadata = NULL;
     size_t ignored;
 

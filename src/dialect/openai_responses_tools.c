@@ -183,7 +183,7 @@ static enum err read_items(struct gen_request *request, const struct json_reader
 
     yyjson_arr_foreach(items, i, count, item)
     {
-        struct json_reader holder = {item, "", body->error, NULL};
+        struct json_reader holder = {item, "", body->error, NULL, NULL};
         snprintf(holder.at, sizeof(holder.at), "input[%zu].", i);
         if (is_tools_item(item))
             TRY(read_list(request, &holder, STR_NONE));

@@ -70,7 +70,7 @@ static struct rerank *begin(struct gen_request *request, const char *queries, co
 
 static enum err rerank_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     struct rerank *own = begin(request, "query", "documents");
     uint64_t top = EMBED_INPUTS_MAX;
 
@@ -84,7 +84,8 @@ static enum err rerank_parse(struct gen_request *request, yyjson_val *root, stru
     TRY(read_texts(request, &body, "query", &embed->queries, &embed->queries_count));
     if (embed->queries_count != 1)
         return json_read_error(&body, "query", "must be one text");
-    TRY(read_texts(request, &body, "documents", &embed->inputs, &embed->count));
+    bool tei = json_read_get(&body, "documents") == NULL && json_read_get(&body, "texts") != NULL;
+    TRY(read_texts(request, &body, tei ? "texts" : "documents", &embed->inputs, &embed->count));
     own->top = top > 0 ? (size_t)MIN(top, embed->count) : embed->count; /* 0: all, as in vLLM */
     return ERR_OK;
 }
@@ -104,7 +105,7 @@ static const char *const *find_names(const struct json_reader *body)
 
 static enum err score_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
-    struct json_reader body = {root, "", error, &request->asked};
+    struct json_reader body = {root, "", error, &request->asked, NULL};
     const char *const *names = find_names(&body);
     struct rerank *own = begin(request, names[0], names[1]);
 

@@ -318,7 +318,7 @@ void call_refuse(struct call *call)
 static void answer(struct call *call)
 {
     struct api_error error = {0};
-    struct json_reader body = {yyjson_doc_get_root(call->request.body), "", &error, NULL};
+    struct json_reader body = {yyjson_doc_get_root(call->request.body), "", &error, NULL, NULL};
     struct buf out;
     struct json json = json_begin(&out, CALL_BODY_BYTES_MAX, '{');
     enum err err = call->endpoint->answer(call, &body, &json);
@@ -353,7 +353,8 @@ static enum err parse(struct call *call, struct api_error *error)
         return call->query.err != ERR_OK ? call->query.err : call->capture.err;
     TRY(read_body(call, error));
     if (!dialect) {
-        struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL};
+        struct json_reader reader = {yyjson_doc_get_root(call->request.body), "", error, NULL,
+                                     NULL};
         return json_read_str(&reader, "model", &call->request.model);
     }
     if (dialect->continues) /* this may replace the body */

@@ -103,10 +103,17 @@ static const char *const accepted[] = {"user",  "metadata", "service_tier", "saf
 /* A misspelt or unknown setting changes nothing: the line says so. */
 static void write_ignored(const struct gen_request *request, struct buf *line)
 {
+    const struct gen_ignored *inner = &request->ignored;
     size_t before = line->len;
 
     buf_append_str(line, " | ignored: ");
-    if (json_read_unread(yyjson_doc_get_root(request->body), request->asked, accepted, line) == 0)
+    size_t named =
+        json_read_unread(yyjson_doc_get_root(request->body), request->asked, accepted, line);
+    if (inner->names[0] != '\0')
+        buf_appendf(line, "%s%s", named > 0 ? ", " : "", inner->names);
+    if (inner->more > 0)
+        buf_appendf(line, "%s%u more inside", line->len > before + 12 ? ", " : "", inner->more);
+    if (named == 0 && inner->names[0] == '\0' && inner->more == 0)
         buf_truncate(line, before);
 }
 

@@ -242,7 +242,7 @@ static void test_fields(void **state)
             assert_non_null(strstr(fields[i].body, "1e999"));
             continue;
         }
-        struct json_reader reader = {yyjson_doc_get_root(doc), "at.", &error, NULL};
+        struct json_reader reader = {yyjson_doc_get_root(doc), "at.", &error, NULL, NULL};
         enum err err = read_as(&reader, fields[i].type, &value);
         assert_string_equal(error.message, fields[i].message ? fields[i].message : "");
         assert_string_equal(error.param, fields[i].message ? "at.f" : "");
@@ -256,14 +256,14 @@ static void test_fields(void **state)
 static void test_errors_name_the_field(void **state)
 {
     struct api_error error;
-    struct json_reader reader = {NULL, "", &error, NULL};
+    struct json_reader reader = {NULL, "", &error, NULL, NULL};
 
     (void)state;
     assert_err(json_read_error(&reader, "tools", "has %d too many", 3), ERR_INVALID);
     assert_string_equal(error.message, "'tools' has 3 too many");
     assert_string_equal(error.param, "tools");
     assert_int_equal(error.kind, API_ERROR_INVALID);
-    reader = (struct json_reader){NULL, "messages[12].", &error, NULL};
+    reader = (struct json_reader){NULL, "messages[12].", &error, NULL, NULL};
     assert_err(json_read_error_kind(&reader, API_ERROR_UNSUPPORTED, "content[0]", "is an image"),
                ERR_INVALID);
     assert_string_equal(error.message, "'messages[12].content[0]' is an image");
@@ -275,7 +275,7 @@ static void test_errors_name_the_field(void **state)
 static void test_get_and_text(void **state)
 {
     yyjson_doc *doc = read_text("{\"a\": \"b\", \"n\": null, \"i\": 1}");
-    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, NULL};
+    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, NULL, NULL};
 
     (void)state;
     assert_null(json_read_get(&reader, "n"));
@@ -291,7 +291,7 @@ static void check_unread(const char *body, const char *expected, size_t unread)
     static const char *const accepted[] = {"user", NULL};
     uint64_t asked = 0;
     yyjson_doc *doc = read_text(body);
-    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, &asked};
+    struct json_reader reader = {yyjson_doc_get_root(doc), "", NULL, &asked, NULL};
     struct buf out;
 
     buf_init(&out, 1024);

@@ -98,6 +98,9 @@ static void test_going_on_can_be_switched_off(void **state)
 
 static const struct api_bad bad[] = {
     {"{}", API_ERROR_INVALID, "messages", "is missing"},
+    {"{'messages':[{'role':'assistant','content':'x'}],'continue_final_message':true,"
+     "'add_generation_prompt':true}",
+     API_ERROR_INVALID, "continue_final_message", "together with"},
     BAD("null", "messages", "is missing"),
     BAD("[]", "messages", "is missing"),
     BAD("'x'", "messages", "must be an array"),

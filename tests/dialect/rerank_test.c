@@ -16,6 +16,10 @@ static void test_pairs(void **state)
     assert_int_equal(parsed.request.embed->queries_count, 1);
     assert_true(str_eq(parsed.request.embed->inputs[1].text, STR("b")));
     api_parsed_fini(&parsed);
+    api_parse(&parsed, &dialect_rerank, "{'query':'q','texts':['a','b','c']}");
+    assert_ok(parsed.err);
+    assert_int_equal(parsed.request.embed->count, 3);
+    api_parsed_fini(&parsed);
     api_parse(&parsed, &dialect_score, "{'text_1':['a','b'],'text_2':['c','d']}");
     assert_ok(parsed.err);
     assert_int_equal(parsed.request.embed->queries_count, 2);
