@@ -391,11 +391,20 @@ static const struct format {
     {"input", READ_FORMAT_TEXT, begin_text, read_text},
 };
 
+/* What Dynamo's recorder has put around an event: {"timestamp": ms, "event": {...}}. */
+static yyjson_val *unwrap(yyjson_val *value)
+{
+    yyjson_val *event = yyjson_obj_get(value, "event");
+
+    return yyjson_obj_get(event, "event_type") != NULL ? event : value;
+}
+
 /* `format` NULL: this is the first line, which says it. */
 static enum err read_value(struct reader *reader, yyjson_val *value, const struct format **format)
 {
     bool first = *format == NULL;
 
+    value = unwrap(value);
     for (size_t i = 0; i < COUNT_OF(formats) && *format == NULL; i++)
         if (yyjson_obj_get(value, formats[i].key) != NULL)
             *format = &formats[i];

@@ -9,7 +9,8 @@
  *      text          JSON lines {"timestamp": us, "input", "output", "session_id"}; full prompts,
  *                    to be tokenised
  *      dynamo        JSON lines {"schema": "dynamo.request.trace.v1", "event_type", "agent_context",
- *                    "request"} of Dynamo's frontend; only "request_end" events are requests
+ *                    "request"} of Dynamo's frontend; only "request_end" events are requests; also as
+ *                    its recorder writes them, {"timestamp", "event": {...}}
  *      record        what `hearth serve --record` writes: docs/replay-traces.md
  *
  * A file is read whole. A line that does not parse, or a number that makes no sense, is an error

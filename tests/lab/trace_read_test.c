@@ -94,6 +94,32 @@ static void test_dynamo(void **state)
     trace_fini(&trace);
 }
 
+/* Dynamo's recorder wraps each event; its time is not that of the request. */
+static void test_dynamo_as_recorded(void **state)
+{
+    static const char recorded[] =
+        "{\"timestamp\":7,\"event\":{\"event_type\":\"tool_end\",\"event_time_unix_ms\":1500}}\n"
+        "{\"timestamp\":9,\"event\":" DYNAMO("2000", "130", "7",
+                                             "1,22,33") "}\n" DYNAMO("3000", "192", "9", "1,22,44");
+    char lines[sizeof(recorded)];
+    size_t len = 0;
+    struct trace trace;
+
+    (void)state;
+    for (const char *from = recorded; *from != '\0'; from++) /* the event is in one line */
+        if (*from != '\n' || from[1] != '}')
+            lines[len++] = *from;
+    lines[len] = '\0';
+    read_ok(&trace, lines, READ_FORMAT_DYNAMO);
+    assert_int_equal(trace.requests_count, 2);
+    assert_int_equal(trace.requests[0].tokens, 130);
+    assert_int_equal(trace.requests[0].at_ns, 2000 * NS_PER_MS);
+    assert_int_equal(trace.requests[0].session, trace.requests[1].session);
+    assert_int_equal(trace_id(&trace, &trace.requests[0], 1),
+                     trace_id(&trace, &trace.requests[1], 1));
+    trace_fini(&trace);
+}
+
 static void test_claude_code_with_an_agent(void **state)
 {
     struct trace trace;
@@ -275,8 +301,8 @@ static void test_files_are_read_and_missing_ones_said(void **state)
     trace_fini(&trace);
 }
 
-TEST_SUITE(TEST(test_mooncake), TEST(test_dynamo), TEST(test_claude_code_with_an_agent),
-           TEST(test_ids_of_two_files_are_two_things), TEST(test_text_in_tokens_of_four_bytes),
-           TEST(test_text_with_a_vocabulary), TEST(test_record),
-           TEST(test_mistakes_name_file_and_line), TEST(test_every_allocation_may_fail),
-           TEST(test_files_are_read_and_missing_ones_said))
+TEST_SUITE(TEST(test_mooncake), TEST(test_dynamo), TEST(test_dynamo_as_recorded),
+           TEST(test_claude_code_with_an_agent), TEST(test_ids_of_two_files_are_two_things),
+           TEST(test_text_in_tokens_of_four_bytes), TEST(test_text_with_a_vocabulary),
+           TEST(test_record), TEST(test_mistakes_name_file_and_line),
+           TEST(test_every_allocation_may_fail), TEST(test_files_are_read_and_missing_ones_said))
