@@ -237,6 +237,9 @@ void ssd_stamp_rest(struct tier_ssd *ssd); /* when closing */
 bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, tier_done_fn done,
              void *arg);
 void ssd_writer_run(void *ssd);
+/* Begins a write of so many bytes in the account if that leaves enough space free (keeps I64). False:
+ * *missing bytes must be freed first; UINT64_MAX: call again; 0: free space is unknown. */
+bool ssd_begin_write(struct tier_ssd *ssd, uint64_t bytes, uint64_t *missing) NODISCARD;
 /* Marks the puts of a key (NULL: of all keys), queued or running, as unwanted. Queued ones are
  * moved to `out`, for ssd_end_puts. */
 void ssd_unwant_locked(struct tier_ssd *ssd, const struct hash256 *key, struct list *out)

@@ -328,19 +328,49 @@ static void unreserve(struct tier_ssd *ssd, uint64_t bytes)
     lock_leave(&ssd->lock);
 }
 
+/* Begins to write a second catalogue beside the first. False: there is no room for both under the
+ * cap, or not enough space would stay free. */
+static bool begin_beside(struct tier_ssd *ssd, uint64_t bytes)
+{
+    enum { TRIES = 16 };
+    uint64_t missing = UINT64_MAX;
+
+    if (!try_reserve(ssd, bytes))
+        return false;
+    for (int i = 0; i < TRIES && missing == UINT64_MAX; i++)
+        if (ssd_begin_write(ssd, bytes, &missing))
+            return true;
+    unreserve(ssd, bytes);
+    return false;
+}
+
+/* Overwriting the only catalogue takes no more room than it has, but others must not take what is
+ * free in between. */
+static void begin_in_place(struct tier_ssd *ssd, uint64_t bytes)
+{
+    lock_enter(&ssd->lock);
+    ssd_account_begin_write(&ssd->account, bytes);
+    lock_leave(&ssd->lock);
+}
+
 /* Where to continue the catalogue: at its end, after rewriting it (when fewer than half of its
  * records are used), or at its beginning. */
 static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64_t used)
 {
-    uint64_t bytes = image ? image->len : 0, rewritten;
+    uint64_t bytes = image ? image->len : 0, charge = ssd_charge(bytes), rewritten;
 
     if (image == NULL || (image->whole && used >= image->records / 2))
         return bytes;
-    bool beside = try_reserve(ssd, ssd_charge(bytes));
+    bool beside = begin_beside(ssd, charge);
+    if (!beside)
+        begin_in_place(ssd, charge);
     struct ssd_rewrite rewrite = {.image = image, .in_place = !beside, .keep = is_live, .arg = ssd};
     enum err err = ssd_catalogue_rewrite(&ssd->dir, &rewrite, &rewritten);
+    lock_enter(&ssd->lock);
+    ssd_account_end_write(&ssd->account, charge);
     if (beside)
-        unreserve(ssd, ssd_charge(bytes));
+        ssd_account_unreserve(&ssd->account, charge);
+    lock_leave(&ssd->lock);
     if (err == ERR_OK)
         return rewritten;
     return image->whole && beside ? bytes : 0;

@@ -84,28 +84,35 @@ static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t
     return reap(ssd, put, reaped, unlinks);
 }
 
+bool ssd_begin_write(struct tier_ssd *ssd, uint64_t bytes, uint64_t *missing)
+{
+    uint64_t free_bytes = UINT64_MAX, floor = ssd->options.free_min;
+
+    *missing = 0;
+    lock_enter(&ssd->lock);
+    uint64_t measured_at = ssd->account.writes_ended;
+    lock_leave(&ssd->lock);
+    if (floor > 0 && file_free_bytes(ssd->dir.fs, ssd->dir.root, &free_bytes, NULL) != ERR_OK)
+        return false;
+    lock_enter(&ssd->lock);
+    if (floor > 0)
+        *missing = ssd_account_free_missing(&ssd->account, free_bytes, measured_at, bytes);
+    if (*missing == 0)
+        ssd_account_begin_write(&ssd->account, bytes);
+    lock_leave(&ssd->lock);
+    return *missing == 0;
+}
+
 /* True: the account counts the write as begun, and enough space stays free after all of it. */
 static bool begin_above_floor(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
 {
+    uint64_t missing;
+
     for (int tries = 0; tries < MEASURES_MAX + SSD_UNLINKS_PER_PUT; tries++) {
-        uint64_t free_bytes = UINT64_MAX;
-        lock_enter(&ssd->lock);
-        uint64_t measured_at = ssd->account.writes_ended;
-        lock_leave(&ssd->lock);
-        if (ssd->options.free_min > 0 &&
-            file_free_bytes(ssd->dir.fs, ssd->dir.root, &free_bytes, NULL) != ERR_OK)
-            return false;
-        lock_enter(&ssd->lock);
-        uint64_t missing =
-            ssd->options.free_min == 0
-                ? 0
-                : ssd_account_free_missing(&ssd->account, free_bytes, measured_at, put->reserved);
-        if (missing == 0)
-            ssd_account_begin_write(&ssd->account, put->reserved);
-        lock_leave(&ssd->lock);
-        if (missing == 0)
+        if (ssd_begin_write(ssd, put->reserved, &missing))
             return true;
-        if (missing != UINT64_MAX && !free_space(ssd, put, missing, unlinks))
+        if (missing == 0 || /* free space cannot be measured */
+            (missing != UINT64_MAX && !free_space(ssd, put, missing, unlinks)))
             return false;
     }
     return false;
