@@ -511,6 +511,7 @@ struct hearth_store_hints {
     /* a place inside these tokens where later prompts may diverge, although none did; 0 = none. Its
      * snapshot is evicted before others, until it is used */
     uint32_t fork;
+    bool fork_last; /* the last such place: slower tiers get it, too */
 };
 
 struct hearth_store;

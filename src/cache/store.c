@@ -670,7 +670,7 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     store_keep_tail(object, deferred);
     if (object->kind == HEARTH_OBJECT_SNAPSHOT)
         room_limit_snapshots(space, object, deferred);
-    if (!store->hints.no_disk && !object->guess)
+    if (!store->hints.no_disk && (!object->guess || store->hints.fork_last))
         mover_write(object, deferred);
     return HEARTH_OK;
 }

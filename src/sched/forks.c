@@ -265,6 +265,13 @@ bool forks_is_place(const struct job *job)
     return false;
 }
 
+bool forks_is_last(const struct job *job)
+{
+    const struct forks *forks = &job->forks;
+
+    return forks->chosen_count > 0 && forks->chosen[forks->chosen_count - 1] == job->done;
+}
+
 size_t forks_exact_cuts(const struct job *job, uint32_t *cuts)
 {
     size_t count = 0;

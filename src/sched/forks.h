@@ -47,6 +47,9 @@ void forks_learn(struct job *job);
 void forks_choose(struct job *job);
 /* Whether a snapshot is wanted after job->done tokens. */
 bool forks_is_place(const struct job *job);
+/* Whether it is the last of these places: most forks are there (a question after a document, a log
+ * that grows), so that it outlives the process. */
+bool forks_is_last(const struct job *job);
 /* Cuts of an exact run: they depend only on the tokens before them. Returns their number; `cuts` may
  * be NULL. */
 size_t forks_exact_cuts(const struct job *job, uint32_t *cuts);

@@ -313,6 +313,7 @@ void retain_on_the_way(struct job *job)
     if (is_junction(job))
         job->keep.hints.junction = kept;
     job->keep.hints.fork = forks_is_place(job) ? kept : 0;
+    job->keep.hints.fork_last = forks_is_last(job);
     if (is_place_for_snapshot(job, kept))
         store(job, kept, true);
     else if (rows_are_due(job, kept))

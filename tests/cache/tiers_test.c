@@ -490,7 +490,52 @@ static void test_no_tier_is_closed_while_it_is_called(void **state)
     lock_fini(&slow_drop.lock);
 }
 
-TEST_SUITE(TEST(test_each_level_stores_and_restores), TEST(test_a_slow_level_leaves_the_rest),
+static void put_guess(const struct kit *kit, const int32_t *tokens, uint32_t at, bool last)
+{
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .prompt = TOKENS};
+    struct hearth_store *store;
+
+    hints.fork = at;
+    hints.fork_last = last;
+    assert_int_equal(hearth_store_open(kit->space, tokens, at, &hints, &store), HEARTH_OK);
+    assert_true(hearth_store_wants_snapshot(store, at));
+    assert_int_equal(kit_put(kit, store, HEARTH_OBJECT_SNAPSHOT, 0, at, tokens), HEARTH_OK);
+    hearth_store_close(&store);
+}
+
+static bool and_tiers_of_snapshots(const struct hearth_held *held, void *arg)
+{
+    if (held->kind == HEARTH_OBJECT_SNAPSHOT)
+        ((uint32_t *)arg)[held->end > TOKENS / 2] = held->tiers;
+    return true;
+}
+
+/* Where prompts may diverge, although none did: only the last place is worth a write. */
+static void test_of_guesses_slower_tiers_get_the_last(void **state)
+{
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+    uint32_t tiers[2] = {0};
+    struct hearth_model model = kit_model(HEARTH_KIND_RECURRENT);
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, NULL, &remote.tier);
+    hearth_space_close(&kit.space);
+    assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &kit.space), HEARTH_OK);
+    kit_tokens(tokens, TOKENS, 1);
+    put_guess(&kit, tokens, TOKENS / 4, false);
+    put_guess(&kit, tokens, TOKENS - 20, true);
+    mover_drain(kit.cache, WAIT_MS);
+    (void)hearth_each(kit.cache, NULL, 0, and_tiers_of_snapshots, tiers);
+    assert_int_equal(tiers[0] & REMOTE, 0);
+    assert_int_equal(tiers[1] & REMOTE, REMOTE);
+    kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_of_guesses_slower_tiers_get_the_last),
+           TEST(test_each_level_stores_and_restores), TEST(test_a_slow_level_leaves_the_rest),
            TEST(test_what_memory_evicts_comes_back),
            TEST(test_a_level_that_fails_leaves_it_to_the_next), TEST(test_restart_with_two_tiers),
            TEST(test_restart_with_a_path_in_two_tiers), TEST(test_damage_is_found_at_each_level),
