@@ -274,12 +274,13 @@ void ask_result_fini(struct ask_result *result)
 /* ---- tokens ---- */
 
 /* Sends the JSON; `*doc` (the caller frees it) is the answer's. */
-static enum err fetch(const struct client_url *url, const char *path, const struct buf *body,
-                      yyjson_doc **doc, struct errinfo *info)
+static enum err fetch(const struct client_url *url, const char *key, const char *path,
+                      const struct buf *body, yyjson_doc **doc, struct errinfo *info)
 {
     const struct client_request request = {.url = url,
                                            .method = "POST",
                                            .path = path,
+                                           .key = key,
                                            .body = buf_str(body),
                                            .timeout_ms = TOKENIZE_MS};
     struct buf answer;
@@ -295,8 +296,9 @@ static enum err fetch(const struct client_url *url, const char *path, const stru
     return err;
 }
 
-enum err tokens_render(const struct client_url *url, const struct ask_message *messages,
-                       size_t count, struct buf *out, struct errinfo *info)
+enum err tokens_render(const struct client_url *url, const char *key,
+                       const struct ask_message *messages, size_t count, struct buf *out,
+                       struct errinfo *info)
 {
     const struct ask ask = {.messages = messages, .messages_count = count, .max_tokens = 1};
     yyjson_doc *doc;
@@ -306,7 +308,7 @@ enum err tokens_render(const struct client_url *url, const struct ask_message *m
         return buf_append(out, messages[0].text, strlen(messages[0].text)), ERR_OK;
     buf_init(&body, BODY_BYTES_MAX);
     ask_write_body(&ask, &body);
-    enum err err = fetch(url, "/apply-template", &body, &doc, info);
+    enum err err = fetch(url, key, "/apply-template", &body, &doc, info);
     buf_fini(&body);
     TRY(err);
     struct str prompt = json_get_text(yyjson_obj_get(yyjson_doc_get_root(doc), "prompt"));
@@ -318,8 +320,8 @@ enum err tokens_render(const struct client_url *url, const struct ask_message *m
     return err;
 }
 
-enum err tokens_of(const struct client_url *url, const char *text, struct tokens *out,
-                   struct errinfo *info)
+enum err tokens_of(const struct client_url *url, const char *key, const char *text,
+                   struct tokens *out, struct errinfo *info)
 {
     yyjson_doc *doc;
     yyjson_val *id;
@@ -332,7 +334,7 @@ enum err tokens_of(const struct client_url *url, const char *text, struct tokens
     json_key_bool(&json, "add_special", true);
     json_key_bool(&json, "parse_special", true);
     json_close(&json, '}');
-    enum err err = fetch(url, "/tokenize", &body, &doc, info);
+    enum err err = fetch(url, key, "/tokenize", &body, &doc, info);
     buf_fini(&body);
     TRY(err);
     yyjson_val *ids = yyjson_obj_get(yyjson_doc_get_root(doc), "tokens");

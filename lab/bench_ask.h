@@ -70,8 +70,8 @@ void ask_write_body(const struct ask *ask, struct buf *out);
 
 /* ---- the tokens of a prompt as a server sees it, to compare with "computed" ----
  *
- * Works with hearth and llama-server (`/apply-template`, `/tokenize`). Neither call touches an
- * engine. */
+ * Works with hearth and llama-server (`/apply-template`, `/tokenize`). `key` may be NULL. No call
+ * touches an engine. */
 
 struct tokens {
     uint32_t *ids;
@@ -79,11 +79,12 @@ struct tokens {
 };
 
 /* Renders messages to text, appended to `out`; a message without a role is already rendered. */
-enum err tokens_render(const struct client_url *url, const struct ask_message *messages,
-                       size_t count, struct buf *out, struct errinfo *info) NODISCARD;
+enum err tokens_render(const struct client_url *url, const char *key,
+                       const struct ask_message *messages, size_t count, struct buf *out,
+                       struct errinfo *info) NODISCARD;
 /* The caller finishes `out` in any case. */
-enum err tokens_of(const struct client_url *url, const char *text, struct tokens *out,
-                   struct errinfo *info) NODISCARD;
+enum err tokens_of(const struct client_url *url, const char *key, const char *text,
+                   struct tokens *out, struct errinfo *info) NODISCARD;
 void tokens_fini(struct tokens *tokens);
 
 /* The length of the common prefix. */

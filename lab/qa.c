@@ -13,10 +13,11 @@ enum {
     RUN_SERVE = 1,
     RUN_RESTART = 2,
     RUN_EXACT = 3,
-    STEPS = 15,       /* phases, for the bar */
+    STEPS = 16,       /* phases, for the bar */
     STEPS_SECOND = 3, /* more with a second model */
-    CHUNK = 64,       /* small: prompts have several */
     CONTEXT_MIN = 8192,
+    DOCUMENT_FACTOR = 4, /* a document is as long as so many first prompts */
+    QUESTION_BYTES = 40,
     LEAVE_TOKENS = 512, /* that a cancelled answer would have had */
     LEAVE_AFTER = 3,
     TEXT_BYTES_MAX = 1 << 20,
@@ -190,7 +191,7 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
         .context = (uint32_t)MAX(CONTEXT_MIN, options->prompt_bytes * 8),
         .parallel = MAX(options->concurrent, 1),
         .threads = options->threads,
-        .chunk = CHUNK,
+        .chunk = QA_CHUNK,
         .more = more,
         .faults = options->drill != DRILL_NONE,
     };
@@ -288,20 +289,106 @@ static void probe_turns(struct stage *stage)
     talk_fini(&talk);
 }
 
+/* ---- prompts that diverge inside a message ---- */
+
+static enum err tokenize(const struct stage *stage, const struct talk *talk, struct tokens *tokens,
+                         struct errinfo *info)
+{
+    struct buf text;
+
+    buf_init(&text, TEXT_BYTES_MAX);
+    *tokens = (struct tokens){0};
+    enum err err =
+        tokens_render(&stage->server.url, stage->key, talk->messages, talk->count, &text, info);
+    if (err == ERR_OK)
+        err = tokens_of(&stage->server.url, stage->key, buf_str(&text), tokens, info);
+    buf_fini(&text);
+    return err;
+}
+
+/* Tokens that both begin with, by the tokenizer's word alone. */
+static enum err count_shared(const struct stage *stage, const struct talk *before,
+                             const struct talk *after, size_t *shared, struct errinfo *info)
+{
+    struct tokens a, b = {0};
+
+    enum err err = tokenize(stage, before, &a, info);
+    if (err == ERR_OK)
+        err = tokenize(stage, after, &b, info);
+    *shared = tokens_common(&a, &b);
+    tokens_fini(&a);
+    tokens_fini(&b);
+    return err;
+}
+
+/* `before` with another last message, which is owned by the caller. */
+static void ask_fork(struct stage *stage, enum qa_probe probe, const char *phase, char session,
+                     const struct talk *before, const char *text)
+{
+    struct talk fork = *before;
+    struct errinfo info = {0};
+    size_t shared;
+
+    fork.messages[fork.count - 1].text = text;
+    enum err err = count_shared(stage, before, &fork, &shared, &info);
+    struct question question = ask_for(stage, probe, phase, session, &fork);
+    question.request->shared = shared;
+    ask_one(&question);
+    if (err != ERR_OK)
+        snprintf(question.request->failure, sizeof(question.request->failure), "%.255s", info.text);
+}
+
+/* The text with another second half. */
+static void change_half(struct buf *out, const char *text)
+{
+    size_t half = strlen(text) / 2;
+
+    buf_init(out, TEXT_BYTES_MAX);
+    buf_append(out, text, half);
+    words_append(out, half, 4711);
+}
+
 /* A with another second half of its question; then the original A. */
 static void probe_edit(struct stage *stage)
 {
     const struct talk *talk = &stage->talks[0];
-    struct talk edited = *talk;
+    struct buf text;
+
+    change_half(&text, talk->texts[1]);
+    ask_fork(stage, QA_PROBE_EDIT, "edit", 'a', talk, buf_str(&text));
+    ask_alone(stage, QA_PROBE_EDIT, "unedited", 'a', talk);
+    buf_fini(&text);
+    advance(stage);
+}
+
+static char *document(const struct stage *stage, uint64_t question)
+{
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
-    buf_append(&text, talk->texts[1], strlen(talk->texts[1]) / 2);
-    words_append(&text, strlen(talk->texts[1]) / 2, 4711);
-    edited.messages[1].text = buf_str(&text);
-    ask_alone(stage, QA_PROBE_EDIT, "edit", 'a', &edited);
-    ask_alone(stage, QA_PROBE_EDIT, "unedited", 'a', talk);
-    buf_fini(&text);
+    words_append(&text, (size_t)stage->options->prompt_bytes * DOCUMENT_FACTOR, 600);
+    buf_appendf(&text, "\n\nQuestion: ");
+    words_append(&text, QUESTION_BYTES, 700 + question);
+    return buf_take(&text);
+}
+
+/* A long message of a document and a question; another question; an edit inside the document. */
+static void probe_fork(struct stage *stage)
+{
+    struct talk talk = {.count = 0};
+    char *second = document(stage, 2);
+    struct buf edited;
+
+    talk_add(&talk, "system", words(stage->options->prompt_bytes / 3, 601));
+    talk_add(&talk, "user", document(stage, 1));
+    change_half(&edited, talk.texts[1]);
+    ask_alone(stage, QA_PROBE_FORK, "document", 'd', &talk);
+    server_wait_idle(&stage->server);
+    ask_fork(stage, QA_PROBE_FORK, "question", 'd', &talk, second);
+    ask_fork(stage, QA_PROBE_FORK, "inside", 'd', &talk, buf_str(&edited));
+    buf_fini(&edited);
+    mem_free(second);
+    talk_fini(&talk);
     advance(stage);
 }
 
@@ -347,6 +434,7 @@ static enum err run_serve(struct stage *stage, struct errinfo *info)
     probe_ab(stage, &qa_ab[0]);
     probe_turns(stage);
     probe_edit(stage);
+    probe_fork(stage);
     probe_cancel(stage);
     probe_tenant(stage);
     probe_models(stage);

@@ -3,7 +3,8 @@
  * sides.
  *
  *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns
- *                -> edit, A again -> cancel, resume -> another tenant
+ *                -> edit, A again -> questions after a document, an edit inside it
+ *                -> cancel, resume -> another tenant
  *                -> A and B to another model of the same process (multi)
  *      run 2     after a restart: A
  *      run 3     --exact, with its own folders: A, B, A: the same text
@@ -33,7 +34,8 @@ enum {
     QA_CHECKS_MAX = 256,
     QA_EVENTS_MAX = 48,
     QA_SESSIONS_MAX = 8,
-    QA_LINE_BYTES = 256
+    QA_LINE_BYTES = 256,
+    QA_CHUNK = 64, /* tokens of a prefill chunk of the servers; small: prompts have several */
 };
 
 /* X(value, name) */
@@ -41,6 +43,7 @@ enum {
     X(QA_PROBE_AB, "ab-warm-replay")    \
     X(QA_PROBE_TURNS, "turns")          \
     X(QA_PROBE_EDIT, "edit")            \
+    X(QA_PROBE_FORK, "fork")            \
     X(QA_PROBE_CANCEL, "cancel-resume") \
     X(QA_PROBE_TENANT, "tenant")        \
     X(QA_PROBE_MODELS, "two-models")    \
@@ -64,6 +67,7 @@ struct qa_request {
     const char *phase; /* "warm" */
     char session;      /* 'a'... */
     unsigned run;      /* of the server: 1, 2, 3 */
+    size_t shared;     /* tokens that it begins with like the one it diverged from; 0: none did */
     struct ask_result result;
     char failure[256]; /* of the connection; "" = none */
     struct qa_event events[QA_EVENTS_MAX];

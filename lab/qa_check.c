@@ -85,19 +85,6 @@ static void check_reason(struct qa_scenario *scenario, const struct qa_request *
 
 /* ---- how much was reused ---- */
 
-/* What the first request of a session read and wrote. */
-static int64_t written_in(const struct qa_scenario *scenario, const char *phase, char session)
-{
-    const struct qa_request *cold = qa_find(scenario, phase, session);
-
-    return cold != NULL ? MAX(cold->result.cached, 0) + MAX(cold->result.written, 0) : 0;
-}
-
-static int64_t boundary_of(const struct qa_scenario *scenario, char session)
-{
-    return written_in(scenario, "cold", session);
-}
-
 static void check_reuse(struct qa_scenario *scenario, const char *phase, char session,
                         unsigned invariant, int64_t wanted, const char *what)
 {
@@ -113,21 +100,35 @@ static void check_reuse(struct qa_scenario *scenario, const char *phase, char se
                 request->result.cache.reason);
 }
 
+/* A prompt that was computed before: all but its last token, whose logits are needed. */
+static void check_repeat(struct qa_scenario *scenario, const char *phase, char session,
+                         unsigned invariant, const char *what)
+{
+    const struct qa_request *request = qa_find(scenario, phase, session);
+
+    if (request != NULL)
+        check_reuse(scenario, phase, session, invariant, request->result.prompt - 1, what);
+}
+
 static void check_ab(struct qa_scenario *scenario, const struct qa_ab *ab)
 {
     struct qa_totals cold = qa_totals(scenario, ab->cold);
-    int64_t a = written_in(scenario, ab->cold, 'a'), b = written_in(scenario, ab->cold, 'b');
+    const struct qa_request *request;
+    int64_t computed = 0;
 
-    add_verdict(scenario, (struct verdict){ab->probe, 2, cold.writes >= 2 && cold.write_tokens > 0},
-                "%s: requests are written|writes %u, tokens %lld", ab->cold, cold.writes,
-                (long long)cold.write_tokens);
+    for (char session = 'a'; (request = qa_find(scenario, ab->cold, session)) != NULL; session++)
+        computed += request->result.cache.computed;
+    add_verdict(
+        scenario,
+        (struct verdict){ab->probe, 2, cold.writes >= 2 && cold.write_tokens + 1 >= computed},
+        "%s: what was computed is written|writes %u, tokens %lld of %lld", ab->cold, cold.writes,
+        (long long)cold.write_tokens, (long long)computed);
     for (char session = 'a'; qa_find(scenario, ab->warm, session) != NULL; session++)
-        check_reuse(scenario, ab->warm, session, 9, written_in(scenario, ab->cold, session),
-                    "sessions that ran together are both cached");
-    check_reuse(scenario, ab->exact, 'a', 2, a, "an exact repeat hits");
-    check_reuse(scenario, ab->aba[0], 'a', 2, a, "an exact repeat hits");
-    check_reuse(scenario, ab->aba[1], 'b', 3, b, "a second session is cached beside the first");
-    check_reuse(scenario, ab->aba[2], 'a', 3, a, "a second session does not displace the first");
+        check_repeat(scenario, ab->warm, session, 9, "sessions that ran together are both cached");
+    check_repeat(scenario, ab->exact, 'a', 2, "an exact repeat hits");
+    check_repeat(scenario, ab->aba[0], 'a', 2, "an exact repeat hits");
+    check_repeat(scenario, ab->aba[1], 'b', 3, "a second session is cached beside the first");
+    check_repeat(scenario, ab->aba[2], 'a', 3, "a second session does not displace the first");
 }
 
 /* The next prompt begins with the previous one and its generated tokens, except the last token,
@@ -143,19 +144,26 @@ static void check_turns(struct qa_scenario *scenario)
     }
 }
 
+/* It diverged inside a message: of the tokens that were computed before, at most a chunk is computed
+ * again, or half of those that are new. */
+static void check_fork(struct qa_scenario *scenario, const char *phase, char session,
+                       unsigned invariant, const char *what)
+{
+    const struct qa_request *request = qa_find(scenario, phase, session);
+    int64_t shared = (int64_t)request->shared, most = request->result.prompt - shared;
+
+    check_reuse(scenario, phase, session, invariant, shared - MAX(most / 2, QA_CHUNK), what);
+}
+
 static void check_branches(struct qa_scenario *scenario)
 {
-    const struct qa_request *edit = qa_find(scenario, "edit", 'a');
-    const struct qa_request *resume = qa_find(scenario, "resume", 'x');
     const struct qa_request *other = qa_find(scenario, "other-key", 'a');
 
-    add_verdict(scenario, (struct verdict){QA_PROBE_EDIT, 10, edit->result.cached > 0},
-                "edit a: the longest safe beginning is reused|cached %lld of %lld",
-                (long long)edit->result.cached, (long long)edit->result.prompt);
-    check_reuse(scenario, "unedited", 'a', 92, boundary_of(scenario, 'a'),
-                "an edit keeps the old branch");
-    check_reuse(scenario, "resume", 'x', 95, resume->result.prompt - 1,
-                "what a cancelled request had computed is kept");
+    check_fork(scenario, "edit", 'a', 10, "the longest safe beginning is reused");
+    check_fork(scenario, "question", 'd', 112, "a second question computes the question");
+    check_fork(scenario, "inside", 'd', 112, "an edit computes what follows it");
+    check_repeat(scenario, "unedited", 'a', 92, "an edit keeps the old branch");
+    check_repeat(scenario, "resume", 'x', 95, "what a cancelled request had computed is kept");
     add_verdict(scenario, (struct verdict){QA_PROBE_TENANT, 100, other->result.cached == 0},
                 "other-key a: another key sees nothing|cached %lld",
                 (long long)other->result.cached);
@@ -172,18 +180,20 @@ static void check_models(struct qa_scenario *scenario)
                     "second-cold %c: another model sees nothing of the first|cached %lld", session,
                     (long long)cold->result.cached);
     check_ab(scenario, &qa_ab[1]);
-    check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
-                "a second model does not displace the first one's");
+    check_repeat(scenario, "first-again", 'a', 6,
+                 "a second model does not displace the first one's");
 }
 
 static void check_restart(struct qa_scenario *scenario)
 {
     const struct qa_request *request = qa_find(scenario, "restart", 'a');
 
-    check_reuse(scenario, "restart", 'a', 107, boundary_of(scenario, 'a'),
-                "what was stored survives a restart");
-    add_verdict(scenario, (struct verdict){QA_PROBE_RESTART, 107, request->result.cache.ssd > 0},
-                "restart a: it comes from the disk|ssd %lld", (long long)request->result.cache.ssd);
+    check_repeat(scenario, "restart", 'a', 107, "what was stored survives a restart");
+    add_verdict(scenario,
+                (struct verdict){QA_PROBE_RESTART, 107,
+                                 request->result.cache.ssd + 1 >= request->result.prompt},
+                "restart a: it comes from the disk|ssd %lld of %lld",
+                (long long)request->result.cache.ssd, (long long)request->result.prompt);
 }
 
 static void check_exact(struct qa_scenario *scenario)
@@ -196,10 +206,11 @@ static void check_exact(struct qa_scenario *scenario)
     add_verdict(scenario, (struct verdict){QA_PROBE_EXACT, 110, same && cold->text.len > 0},
                 "exact-warm a: the text is that of the cold run|%s, %zu bytes",
                 same ? "the same" : "another one", warm->text.len);
-    add_verdict(scenario,
-                (struct verdict){QA_PROBE_EXACT, 110, warm->cached > 0 && cold->cached == 0},
-                "exact-warm a: it was restored, not computed|cached %lld, cold %lld",
-                (long long)warm->cached, (long long)cold->cached);
+    add_verdict(scenario, (struct verdict){QA_PROBE_EXACT, 110, cold->cached == 0},
+                "exact-cold a: it was computed|cached %lld", (long long)cold->cached);
+    /* chunks that end where the prompt does are not those of a longer one */
+    check_reuse(scenario, "exact-warm", 'a', 110, warm->prompt - 2 * QA_CHUNK,
+                "it was restored, not computed");
 }
 
 static void check_limit(struct qa_scenario *scenario)

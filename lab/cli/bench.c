@@ -205,7 +205,7 @@ double bench_bytes_per_token(struct bench *bench, const struct server *server)
 
     buf_init(&text, SAMPLE_BYTES);
     words_append(&text, SAMPLE_BYTES, 1);
-    enum err err = tokens_of(&server->url, buf_str(&text), &tokens, &info);
+    enum err err = tokens_of(&server->url, NULL, buf_str(&text), &tokens, &info);
     double bytes = err == ERR_OK ? (double)SAMPLE_BYTES / (double)tokens.count : 0;
     tokens_fini(&tokens);
     buf_fini(&text);

@@ -235,7 +235,7 @@ static bool edit_prepare(struct side *side, struct edit *edit)
 {
     struct tokens tokens;
     bool good =
-        tokens_of(&side->server.url, buf_str(&edit->answer), &tokens, &side->error) == ERR_OK;
+        tokens_of(&side->server.url, NULL, buf_str(&edit->answer), &tokens, &side->error) == ERR_OK;
 
     if (good) {
         edit->tokens = (uint32_t)MIN(tokens.count, 4 * side->bench->options->tokens);

@@ -107,8 +107,8 @@ static bool speech_init(struct speech *speech, struct side *side,
 
     *speech = (struct speech){.messages = messages, .count = count};
     buf_init(&speech->text, TEXT_BYTES_MAX);
-    if (tokens_render(url, messages, count, &speech->text, &info) == ERR_OK &&
-        tokens_of(url, buf_str(&speech->text), &speech->tokens, &info) == ERR_OK)
+    if (tokens_render(url, NULL, messages, count, &speech->text, &info) == ERR_OK &&
+        tokens_of(url, NULL, buf_str(&speech->text), &speech->tokens, &info) == ERR_OK)
         return true;
     return fail_side(side, info.text);
 }
@@ -134,7 +134,7 @@ static bool remember(struct side *side, struct speech *speech, const struct buf 
         return true;
     }
     buf_append(&speech->text, buf_str(answer), answer->len);
-    return tokens_of(&side->server.url, buf_str(&speech->text), said, &info) == ERR_OK ||
+    return tokens_of(&side->server.url, NULL, buf_str(&speech->text), said, &info) == ERR_OK ||
            fail_side(side, info.text);
 }
 

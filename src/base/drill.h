@@ -26,7 +26,8 @@
     X(DRILL_NO_REASON, "no-reason", 104, "a miss has no reason")                                 \
     X(DRILL_KEEP_VOLATILE, "keep-volatile", 106, "a clock in the system prompt makes a new one") \
     X(DRILL_LOSE_WRITES, "lose-writes", 107, "nothing reaches the disk")                         \
-    X(DRILL_WRONG_STATE, "wrong-state", 110, "restored state has bits flipped after its check")
+    X(DRILL_WRONG_STATE, "wrong-state", 110, "restored state has bits flipped after its check")  \
+    X(DRILL_WHOLE_MESSAGES, "whole-messages", 112, "state inside of a message is not reused")
 
 enum drill { DRILL_TABLE(TABLE_VALUE) DRILL_COUNT };
 

@@ -38,11 +38,27 @@ bool faults_store(struct sched *sched, const struct gen *gen)
     return atomic_compare_exchange_strong(&sched->drill_first, &first, mine) || first == mine;
 }
 
+/* The last end of a message, at most `boundary`. */
+static uint32_t message_before(const struct job *job, uint32_t boundary)
+{
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < job->gen->marks_count && job->gen->marks[i].at <= boundary; i++)
+        if (job->gen->marks[i].kind != MARK_PART)
+            at = job->gen->marks[i].at;
+    return at;
+}
+
 void faults_shorten(struct job *job)
 {
-    if (job->sched->options.drill == DRILL_WHOLE_ONLY &&
-        hearth_plan_info(job->restore.plan)->boundary + 1 < job->count)
+    uint32_t boundary = hearth_plan_info(job->restore.plan)->boundary;
+
+    if (boundary + 1 >= job->count)
+        return;
+    if (job->sched->options.drill == DRILL_WHOLE_ONLY)
         hearth_plan_lower(job->restore.plan, 0);
+    else if (job->sched->options.drill == DRILL_WHOLE_MESSAGES)
+        hearth_plan_lower(job->restore.plan, message_before(job, boundary));
 }
 
 bool faults_keep(struct job *job, enum gen_end end)

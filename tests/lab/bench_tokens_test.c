@@ -25,7 +25,7 @@ static void test_tokens(void **state)
 
     (void)state;
     start(&server, HEAD "{\"tokens\":[7,8,4000000000]}", &url);
-    assert_ok(tokens_of(&url, "a \"text\"", &tokens, NULL));
+    assert_ok(tokens_of(&url, NULL, "a \"text\"", &tokens, NULL));
     canned_server_stop(&server);
     assert_non_null(strstr(server.request, "POST /tokenize "));
     assert_int_equal(tokens.count, 3);
@@ -44,12 +44,12 @@ static void test_render(void **state)
     (void)state;
     buf_init(&text, 1024);
     start(&server, HEAD "{\"prompt\":\"<system>be short\"}", &url);
-    assert_ok(tokens_render(&url, chat, 2, &text, NULL));
+    assert_ok(tokens_render(&url, NULL, chat, 2, &text, NULL));
     canned_server_stop(&server);
     assert_non_null(strstr(server.request, "POST /apply-template "));
     assert_string_equal(buf_str(&text), "<system>be short");
     buf_clear(&text);
-    assert_ok(tokens_render(&url, &plain, 1, &text, NULL)); /* no server is asked */
+    assert_ok(tokens_render(&url, NULL, &plain, 1, &text, NULL)); /* no server is asked */
     assert_string_equal(buf_str(&text), "as it is");
     buf_fini(&text);
 }
@@ -63,12 +63,12 @@ static void expect_refused(const char *answer)
     struct buf text;
 
     start(&server, answer, &url);
-    assert_int_equal(tokens_of(&url, "text", &tokens, NULL), ERR_INVALID);
+    assert_int_equal(tokens_of(&url, NULL, "text", &tokens, NULL), ERR_INVALID);
     canned_server_stop(&server);
     tokens_fini(&tokens);
     buf_init(&text, 1024);
     start(&server, answer, &url);
-    assert_int_equal(tokens_render(&url, &chat, 1, &text, NULL), ERR_INVALID);
+    assert_int_equal(tokens_render(&url, NULL, &chat, 1, &text, NULL), ERR_INVALID);
     canned_server_stop(&server);
     buf_fini(&text);
 }

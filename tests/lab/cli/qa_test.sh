@@ -37,9 +37,16 @@ test_every_fault_is_noticed() {
     expect_status 0
     ! grep -q MISSED "$scratch/out" || fail 'a fault was missed'
     [ "$(grep -c ' noticed ' "$scratch/out")" -ge 10 ] || fail 'too few faults'
-    for invariant in 2 3 9 10 22 92 94 95 99 100 104 106 107 110; do
+    for invariant in 2 3 9 10 22 92 94 95 99 100 104 106 107 110 112; do
         grep -qE "noticed .*I$invariant( |\$)" "$scratch/out" || fail "I$invariant never fell"
     done
+}
+
+# State inside a message that is lost is noticed on every kind, whatever it is kept in.
+test_i112_whole_messages_are_noticed() {
+    qa --prove --fault whole-messages sliding,hybrid
+    expect_status 0
+    [ "$(grep -cE ' whole-messages +noticed .*I112( |$)' "$scratch/out")" = 2 ] || fail 'not on both'
 }
 
 test_a_fault_makes_it_fail() {
