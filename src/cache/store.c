@@ -369,10 +369,10 @@ static void unguard(struct guard *guard, struct deferred *deferred)
             room_unlease(guard->objects[i], deferred);
 }
 
-/* The tokens before a piece. */
+/* The tokens whose rows come before a piece: those of a window or a snapshot were just stored. */
 static uint32_t path_before(const struct object *piece)
 {
-    return piece->kind == HEARTH_OBJECT_SNAPSHOT ? piece->end : piece->begin;
+    return piece->kind == HEARTH_OBJECT_ROWS ? piece->begin : piece->end;
 }
 
 static bool evict_for(struct hearth_store *store, const struct object *piece)

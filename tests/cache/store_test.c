@@ -286,6 +286,50 @@ static void test_a_prompt_longer_than_the_cache_keeps_its_beginning(void **state
     kit_close(&kit);
 }
 
+/* Stores rows and windows until one does not fit; how many tokens have both. */
+static uint32_t store_windows(const struct kit *kit, const int32_t *tokens, uint32_t count)
+{
+    struct hearth_store *store;
+    uint32_t begin, end, both = 0;
+    int error = HEARTH_OK;
+
+    assert_int_equal(hearth_store_open(kit->space, tokens, count, NULL, &store), HEARTH_OK);
+    while (error == HEARTH_OK && hearth_store_next(store, &begin, &end)) {
+        error = kit_put(kit, store, HEARTH_OBJECT_ROWS, begin, end, tokens);
+        if (error == HEARTH_OK)
+            error = kit_put(kit, store, HEARTH_OBJECT_SLIDING, begin, end, tokens);
+        if (error == HEARTH_OK)
+            both = end;
+    }
+    hearth_store_close(&store);
+    return both;
+}
+
+/* The same with captured windows, wherever the room ends: neither rows nor the window at the end of
+ * the path are evicted for what follows. */
+static void test_a_prompt_longer_than_the_cache_keeps_its_last_window(void **state)
+{
+    enum { COUNT = 1600, PIECE_BYTES = 64 * 256 };
+    struct hearth_model model = kit_model(FULL | HEARTH_KIND_SLIDING);
+    int32_t tokens[COUNT];
+
+    (void)state;
+    model.captures_sliding = true;
+    kit_tokens(tokens, COUNT, 1);
+    for (uint64_t ram = 128 * 1024; ram < 256 * 1024; ram += PIECE_BYTES / 2) {
+        struct hearth_options options = kit_options(ram);
+        struct kit kit;
+        kit_open_with(&kit, &options, &model);
+        kit.row_bytes = PIECE_BYTES / 64;
+        uint32_t stored = store_windows(&kit, tokens, COUNT);
+        assert_true(stored >= 64 && stored < COUNT);
+        assert_int_equal(kit_restore(&kit, tokens, COUNT, NULL), stored);
+        assert_int_equal(kit_stats(&kit).evictions, 0);
+        kit_check(&kit);
+        kit_close(&kit);
+    }
+}
+
 /* Small requests do not evict the ends of long conversations while there is room. */
 static void test_i40_tails_are_limited_by_bytes(void **state)
 {
@@ -569,6 +613,7 @@ TEST_SUITE(TEST(test_blocks_are_stored_once), TEST(test_i103_a_run_does_not_cros
            TEST(test_of_two_who_store_the_same_one_wins),
            TEST(test_i27_a_full_budget_refuses_and_leaks_nothing),
            TEST(test_a_prompt_longer_than_the_cache_keeps_its_beginning),
+           TEST(test_a_prompt_longer_than_the_cache_keeps_its_last_window),
            TEST(test_i40_tails_are_limited_by_bytes), TEST(test_i40_the_oldest_tail_goes),
            TEST(test_i34_i46_replacing_a_tail_is_no_eviction), TEST(test_i40_no_tails_at_all),
            TEST(test_i28_rows_behind_the_last_block_of_a_hybrid_are_no_tails),
