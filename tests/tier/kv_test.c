@@ -471,6 +471,29 @@ static void test_breaker(void **state)
     script_stop(&script);
 }
 
+/* A server that stays dead is asked after 1, 2, 4, 8 times the delay. */
+static void test_breaker_backs_off(void **state)
+{
+    const uint64_t first = 4 * NS_PER_MS;
+    struct script script;
+    uint64_t delay = 0;
+
+    (void)state;
+    script_start(&script, "-LOADING\r\n");
+    struct kv *kv = open_kv(script.url, first);
+    (void)run_one(kv, KV_GET, NULL, 0); /* it knows its slots now */
+    for (int probe = 0; probe < 2 + 5;) {
+        uint64_t begin = clock_mono_ns(clock_real());
+        while (run_one(kv, KV_GET, NULL, 0).result == KV_DOWN)
+            clock_sleep_ns(clock_real(), NS_PER_MS / 4);
+        assert_true(clock_mono_ns(clock_real()) - begin >= delay);
+        if (++probe >= 2) /* the third failure opened it, and later ones do again */
+            delay = probe == 2 ? first : 2 * delay;
+    }
+    kv_close(&kv);
+    script_stop(&script);
+}
+
 /* The system's resolver, which may be slow. */
 static const char name_of_server[] = "store.hearth.test";
 static atomic_bool resolver_hangs;
@@ -589,4 +612,5 @@ static void test_urls(void **state)
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
            TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_slow_values),
            TEST(test_moved_storm), TEST(test_asked_with_password), TEST(test_breaker),
-           TEST(test_half_open), TEST(test_slow_names), TEST(test_urls))
+           TEST(test_breaker_backs_off), TEST(test_half_open), TEST(test_slow_names),
+           TEST(test_urls))

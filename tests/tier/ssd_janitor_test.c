@@ -1,7 +1,9 @@
 /* Unlinks that fail: counted, in the account until they are done, and done as soon as the disk lets
  * us. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "lab/file_fault.h"
@@ -135,5 +137,65 @@ static void test_cap_holds_without_unlinks(void **state)
     tier_close(&tier);
 }
 
+/* A disk that says how much of it is free. */
+static _Atomic uint64_t free_bytes;
+static atomic_int asked;
+
+static int say_free(void *ctx, int fd, struct statvfs *vfs)
+{
+    int result = file_sys_real()->ops->fstatvfs(ctx, fd, vfs);
+
+    vfs->f_frsize = 1;
+    vfs->f_bavail = atomic_load(&free_bytes);
+    atomic_fetch_add(&asked, 1);
+    return result;
+}
+
+static void wait_until_asked(int times)
+{
+    for (int end = atomic_load(&asked) + times; atomic_load(&asked) < end;)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+}
+
+/* On a full disk, files that wait for their removal are room to come: nothing is evicted for it. */
+static void test_doomed_files_count_as_room_on_a_full_disk(void **state)
+{
+    enum { FLOOR = 1 << 30, ROUNDS = 20 };
+    static struct file_ops ops;
+    static const struct file_sys sys = {.ops = &ops};
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
+    struct tier_stats stats;
+
+    (void)state;
+    ops = *file_sys_real()->ops;
+    ops.fstatvfs = say_free;
+    atomic_store(&free_bytes, 2 * (uint64_t)FLOOR);
+    file_fault_init(&fault, &sys);
+    fault.errnum = EIO;
+    fault.calls = UINT64_C(1) << FILE_CALL_UNLINKAT;
+    options.fs = &fault.sys;
+    options.free_min = FLOOR;
+    options.retry_ns = NS_PER_MS;
+    struct tier *tier = ssd_kit_open(&options);
+    for (uint32_t n = 0; n < 4; n++)
+        assert_true(tier_suite_put(tier, n, BYTES));
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    fault_arm(&fault.when, 1, true);
+    drop(tier, 0);
+    atomic_store(&free_bytes, FLOOR - BYTES);
+    wait_until_asked(ROUNDS);
+    tier->ops->stats(tier, &stats);
+    assert_int_equal(stats.objects, 3);
+    atomic_store(&free_bytes, FLOOR - 2 * BYTES); /* now one more is needed, and no second one */
+    wait_until_asked(ROUNDS);
+    tier->ops->stats(tier, &stats);
+    assert_int_equal(stats.objects, 2);
+    fault_arm(&fault.when, 0, false);
+    atomic_store(&free_bytes, 2 * (uint64_t)FLOOR);
+    wait_until_clean(tier);
+    tier_close(&tier);
+}
+
 TEST_SUITE(TEST(test_failed_unlinks_are_tried_again), TEST(test_put_over_a_doomed_file),
-           TEST(test_left_temporary_files_count_and_go), TEST(test_cap_holds_without_unlinks))
+           TEST(test_left_temporary_files_count_and_go), TEST(test_cap_holds_without_unlinks),
+           TEST(test_doomed_files_count_as_room_on_a_full_disk))

@@ -442,31 +442,48 @@ static void gate_set(struct gate *gate, bool closed)
     lock_leave(&gate->lock);
 }
 
+static void gate_init(struct gate *gate)
+{
+    *gate = (struct gate){.ops = *file_sys_real()->ops};
+    gate->ops.pread = gate_pread;
+    gate->sys = (struct file_sys){.ops = &gate->ops, .ctx = gate};
+    lock_init(&gate->lock, "gate", LOCK_RANK_TEST_HIGH);
+    cond_init(&gate->changed);
+}
+
+static void gate_wait(struct gate *gate)
+{
+    lock_enter(&gate->lock);
+    while (gate->waiting == 0)
+        cond_wait(&gate->changed, &gate->lock);
+    lock_leave(&gate->lock);
+}
+
+static void gate_fini(struct gate *gate)
+{
+    cond_fini(&gate->changed);
+    lock_fini(&gate->lock);
+}
+
 /* What is being read ends after the piece; its memory is not touched after that. */
 static void test_running_read_is_cancelled(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
-    struct gate gate = {.ops = *file_sys_real()->ops};
     struct hash256 key = tier_suite_key(1);
     unsigned char *dst = mem_alloc(4 << 20);
     struct tier_answer answer;
     struct tier_op *op;
+    static struct gate gate; /* threads of the tier use it after a failure */
 
     (void)state;
-    gate.ops.pread = gate_pread;
-    gate.sys = (struct file_sys){.ops = &gate.ops, .ctx = &gate};
-    lock_init(&gate.lock, "gate", LOCK_RANK_TEST_HIGH);
-    cond_init(&gate.changed);
+    gate_init(&gate);
     options.fs = &gate.sys;
     struct tier *tier = ssd_kit_open(&options);
     assert_true(tier_suite_put(tier, 1, 4 << 20));
     gate_set(&gate, true);
     tier_answer_init(&answer);
     tier->ops->get(tier, &key, dst, 4 << 20, tier_answer_done, &answer, &op);
-    lock_enter(&gate.lock);
-    while (gate.waiting == 0)
-        cond_wait(&gate.changed, &gate.lock);
-    lock_leave(&gate.lock);
+    gate_wait(&gate);
     tier->ops->cancel(tier, op);
     gate_set(&gate, false);
     assert_int_equal(tier_answer_wait(&answer), TIER_CANCELLED);
@@ -475,8 +492,43 @@ static void test_running_read_is_cancelled(void **state)
     assert_true(has(tier, 1));
     assert_int_equal(tier_suite_get(tier, 1, 4 << 20), TIER_OK);
     tier_close(&tier);
-    cond_fini(&gate.changed);
-    lock_fini(&gate.lock);
+    gate_fini(&gate);
+}
+
+/* What a read finds out about a file says nothing about the one that replaced it meanwhile. */
+static void test_a_replaced_file_is_not_blamed(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options options = ssd_kit_options(path, ROOM);
+    struct hash256 key = tier_suite_key(1);
+    unsigned char *dst = mem_alloc(BYTES), *expected = mem_alloc(BYTES);
+    struct tier_answer answer;
+    static struct gate gate; /* threads of the tier use it after a failure */
+
+    (void)state;
+    gate_init(&gate);
+    options.fs = &gate.sys;
+    options.no_direct = true;
+    struct tier *tier = ssd_kit_open(&options);
+    assert_int_equal(ssd_kit_put(tier, 1, 0, BYTES), TIER_OK);
+    ssd_kit_flip(path, 1, -1);
+    gate_set(&gate, true);
+    tier_answer_init(&answer);
+    tier->ops->get(tier, &key, dst, BYTES, tier_answer_done, &answer, NULL);
+    gate_wait(&gate);
+    assert_int_equal(ssd_kit_put(tier, 1, 1, BYTES), TIER_OK);
+    gate_set(&gate, false);
+    assert_int_equal(tier_answer_wait(&answer), TIER_DAMAGED);
+    assert_true(has(tier, 1));
+    assert_int_equal(ssd_kit_get(tier, 1, dst, BYTES), TIER_OK);
+    tier_suite_fill(expected, BYTES, 1, 1);
+    assert_memory_equal(dst, expected, BYTES);
+    tier_ssd_check(tier);
+    tier_answer_fini(&answer);
+    mem_free(expected);
+    mem_free(dst);
+    tier_close(&tier);
+    gate_fini(&gate);
 }
 
 /* A use is written to the file, but not each one. */
@@ -501,7 +553,8 @@ static void test_uses_are_stamped_now_and_then(void **state)
     assert_int_equal(ssd_kit_stats(tier).stamps, 1);
     clock_fake_advance(clock, 100 * NS_PER_S);
     assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_OK);
-    assert_int_equal(ssd_kit_stats(tier).stamps, 2);
+    /* and perhaps the janitor's, of the use before it, when the clock had advanced */
+    assert_uint_in_range(ssd_kit_stats(tier).stamps, 2, 3);
     ssd_kit_object_path(path, 1, object);
     assert_int_equal(stat(object, &st), 0);
     assert_int_equal(st.st_mtim.tv_sec, 1000150);
@@ -513,4 +566,4 @@ TEST_SUITE(TEST(test_cached_direct_and_buffered_give_the_same), TEST(test_the_pa
            TEST(test_a_page_that_is_gone_is_read), TEST(test_bad_direct_reads_are_tried_again),
            TEST(test_i94_error_keeps_the_object), TEST(test_harmed_files_cost_their_object_only),
            TEST(test_single_bits), TEST(test_payload_mac), TEST(test_running_read_is_cancelled),
-           TEST(test_uses_are_stamped_now_and_then))
+           TEST(test_a_replaced_file_is_not_blamed), TEST(test_uses_are_stamped_now_and_then))

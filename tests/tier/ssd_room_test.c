@@ -96,6 +96,25 @@ static void test_i93_one_key_is_quarantined_once(void **state)
     tier_close(&tier);
 }
 
+/* What was live counts on as what is kept for diagnosis, until it is removed. */
+static void test_i93_a_quarantined_file_counts(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options options = ssd_kit_options(path, CAP);
+    struct tier *tier = ssd_kit_open(&options);
+
+    (void)state;
+    assert_int_equal(ssd_kit_put(tier, 1, 0, BYTES), TIER_OK);
+    assert_true(tier->ops->flush(tier, WAIT_NS));
+    uint64_t before = ssd_kit_stats(tier).bytes_overhead;
+    ssd_kit_flip(path, 1, -1);
+    assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_DAMAGED);
+    flush_and_check(tier, path);
+    assert_int_equal(ssd_kit_stats(tier).bytes_doomed, 0);
+    assert_true(ssd_kit_stats(tier).bytes_overhead >= before + BYTES);
+    tier_close(&tier);
+}
+
 /* A quarantine that an earlier process filled under a larger cap is emptied. */
 static void test_old_quarantine_above_its_share_goes(void **state)
 {
@@ -209,6 +228,6 @@ static void test_i55_drop_in_a_directory_that_cannot_be_read(void **state)
 
 TEST_SUITE(TEST(test_i60_a_long_life_does_not_fill_the_catalogue),
            TEST(test_i93_damaged_files_leave_room), TEST(test_i93_one_key_is_quarantined_once),
-           TEST(test_old_quarantine_above_its_share_goes), TEST(test_i93_old_temporary_file_counts),
-           TEST(test_i55_close_removes_what_it_can),
+           TEST(test_i93_a_quarantined_file_counts), TEST(test_old_quarantine_above_its_share_goes),
+           TEST(test_i93_old_temporary_file_counts), TEST(test_i55_close_removes_what_it_can),
            TEST(test_i55_drop_in_a_directory_that_cannot_be_read))
