@@ -430,6 +430,30 @@ static void test_the_limit_spares_ends_of_turns(void **state)
     kit_close(&kit);
 }
 
+/* What was just taken is never the one to leave, however little it is worth: its job counts on it. */
+static void test_the_limit_spares_the_newest(void **state)
+{
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(HYBRID);
+    struct hearth_store_hints hints = {
+        .struct_size = sizeof(hints), .entry = HEARTH_ENTRY_USER, .prompt = 1200};
+    struct kit kit;
+    int32_t tokens[TOKENS], other[TOKENS];
+
+    (void)state;
+    options.snapshot_bytes = PAGES_PAGE_BYTES;
+    kit_open_with(&kit, &options, &model);
+    kit_tokens(tokens, TOKENS, 1);
+    kit_tokens(other, TOKENS, 2);
+    retain(&kit, tokens, 1200, &hints, 1199);
+    hints.junction = 600;
+    retain(&kit, other, 1200, &hints, 600);
+    assert_int_equal(kit_stats(&kit).snapshots, 1);
+    assert_int_equal(kit_peek(&kit, other, 1200).boundary, 600);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(void **state)
 {
     (void)state;
@@ -453,4 +477,5 @@ TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
            TEST(test_i13_a_released_conversation_leaves_first),
            TEST(test_a_demoted_conversation_leaves_memory_first),
            TEST(test_i13_snapshots_have_a_limit), TEST(test_the_limit_spares_ends_of_turns),
+           TEST(test_the_limit_spares_the_newest),
            TEST(test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others))

@@ -14,6 +14,8 @@
 #include "support/cache_kit.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum { RAM = 8 << 20, TOKENS = 100 };
 
@@ -28,19 +30,24 @@ static void flush(const struct kit *kit)
     mover_drain(kit->cache, 20000);
 }
 
-/* A cache that has stored TOKENS tokens, in memory and on disk. */
-static void boot(struct kit *kit, const struct tier_ssd_options *ssd, int32_t *tokens)
+/* A cache that has stored TOKENS tokens, in memory and in the tier. */
+static void boot_above(struct kit *kit, struct tier *tier, int32_t *tokens)
 {
     struct hearth_options options = kit_options(RAM);
     struct hearth_model model = kit_model(FULL);
 
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd_kit_open(ssd), 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, tier, 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
     kit_tokens(tokens, TOKENS, 1);
     kit_store(kit, tokens, TOKENS, NULL);
     flush(kit);
+}
+
+static void boot(struct kit *kit, const struct tier_ssd_options *ssd, int32_t *tokens)
+{
+    boot_above(kit, ssd_kit_open(ssd), tokens);
 }
 
 static struct hearth_verified verify(const struct kit *kit, enum hearth_tier tier)
@@ -130,6 +137,33 @@ static void test_memory_above_a_disk(void **state)
     assert_null(object_at(&kit, 64)->data);
     /* right to the last byte */
     assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
+    kit_close(&kit);
+}
+
+/* What comes back from a tier may have been computed by another machine: it is compared with no
+ * digest of what was in memory before. */
+static void test_what_comes_back_is_not_compared_with_what_went(void **state)
+{
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+    struct tier *tier = tier_fault_open(&(struct tier_fault_options){.inner = inner});
+    int32_t tokens[TOKENS];
+    struct kit kit;
+    const void *data;
+
+    (void)state;
+    boot_above(&kit, tier, tokens);
+    (void)verify(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(verify(&kit, HEARTH_TIER_RAM).unknown, 0);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
+    fault_arm(tier_fault_of(tier, TIER_FAULT_GET_CORRUPT), 1, false); /* another computation */
+    struct hearth_plan *plan = kit_lookup(&kit, tokens, TOKENS);
+    for (size_t i = 0; i < hearth_plan_info(plan)->objects_count; i++)
+        assert_int_equal(hearth_plan_fetch(plan, i, 20000, &data), HEARTH_OK);
+    hearth_plan_release(&plan);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_SSD); /* so only the digest in memory is left */
+    struct hearth_verified result = verify(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(result.objects, 3);
+    assert_int_equal(result.damaged, 0);
     kit_close(&kit);
 }
 
@@ -290,6 +324,7 @@ static void test_without_memory_objects_stay(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_memory_alone), TEST(test_memory_above_a_disk), TEST(test_disk),
+TEST_SUITE(TEST(test_memory_alone), TEST(test_memory_above_a_disk),
+           TEST(test_what_comes_back_is_not_compared_with_what_went), TEST(test_disk),
            TEST(test_disk_without_the_file), TEST(test_verifying_is_no_use),
            TEST(test_it_can_be_ended_and_slowed_down), TEST(test_without_memory_objects_stay))
