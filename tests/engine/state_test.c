@@ -678,6 +678,30 @@ static void test_cells_must_suffice(void **state)
     destroy(&f);
 }
 
+/* Cells that were free at the beginning may be taken before the last object: that is a refusal,
+ * after which the import goes on, not a failure of the library, which costs the sequence. */
+static void test_cells_that_were_taken_meanwhile(void **state)
+{
+    struct fixture *f = create((struct engine_fake_options){.kinds = FULL});
+    const size_t last = f->restore.rows_count - 1;
+    token_id filler[CONTEXT] = {0};
+    seq_id other = acquire(f->engine), seq = SEQ_NONE;
+
+    (void)state;
+    f->restore.length = LENGTH - 1; /* the last object has one row beyond it */
+    assert_ok(state_import_begin(f->engine, &f->restore, &seq, NULL));
+    for (size_t i = 0; i < last; i++)
+        assert_ok(state_import_object(f->engine, &f->restore, i, &seq, NULL));
+    uint32_t rows = f->rows[last].shape.end - f->rows[last].shape.begin;
+    run(f->engine, other, filler, engine_cells_free(f->engine) - (rows - 1));
+    assert_err(state_import_object(f->engine, &f->restore, last, &seq, &f->info), ERR_LIMIT);
+    assert_int_not_equal(seq, SEQ_NONE);
+    engine_seq_release(f->engine, &other);
+    assert_ok(state_import_object(f->engine, &f->restore, last, &seq, NULL));
+    assert_ok(state_import_end(f->engine, &f->restore, &seq, NULL));
+    destroy(&f);
+}
+
 static void test_a_sequence_must_be_free(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = FULL});
@@ -877,9 +901,9 @@ TEST_SUITE(TEST(test_restores_blocks_and_wholes), TEST(test_sizes_are_exact),
            TEST(test_a_snapshot_for_full_layers_is_refused),
            TEST(test_i102_damaged_bytes_are_refused_untouched), TEST(test_verified_is_believed),
            TEST(test_digest_covers_every_field), TEST(test_check_of_one_object),
-           TEST(test_cells_must_suffice), TEST(test_a_sequence_must_be_free),
-           TEST(test_whole_mode_takes_wholes_only), TEST(test_no_mode_takes_nothing),
-           TEST(test_recurrent_models_have_snapshots_only),
+           TEST(test_cells_must_suffice), TEST(test_cells_that_were_taken_meanwhile),
+           TEST(test_a_sequence_must_be_free), TEST(test_whole_mode_takes_wholes_only),
+           TEST(test_no_mode_takes_nothing), TEST(test_recurrent_models_have_snapshots_only),
            TEST(test_i102_a_refused_import_retires_its_sequence_only),
            TEST(test_when_all_sequences_are_retired_there_are_none),
            TEST(test_a_restore_of_another_length_is_not_handed_over),
