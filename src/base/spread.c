@@ -24,8 +24,8 @@ struct walk {
     struct ratios ratios;
     uint32_t *places;
     size_t count;
-    size_t left; /* candidates that are farther from the end */
-    uint32_t cuts;
+    size_t left;          /* candidates that are farther from the end */
+    uint32_t cuts, blind; /* of them, those at no candidate */
 };
 
 /* Where the next place must be found, as positions [low, high). on_grid: a place there where a chunk
@@ -87,6 +87,12 @@ static uint32_t cut_before(struct walk *walk, uint32_t at)
     return on_grid > spread->from ? on_grid : 0;
 }
 
+/* Half of the cuts belong to candidates, if there are any. */
+static uint32_t blind_max(const struct spread *spread)
+{
+    return spread->count > 0 ? spread->cuts_max / 2 : spread->cuts_max;
+}
+
 /* The next place that is at least so far from the end; 0: none. *cut: a chunk ends there anyway. */
 static uint32_t next_place(struct walk *walk, uint32_t distance, bool *cut)
 {
@@ -103,8 +109,9 @@ static uint32_t next_place(struct walk *walk, uint32_t distance, bool *cut)
         found != NULL && (double)(spread->end - found->at) <= (double)found->weight * SPREAD_TOKENS;
     if (window.on_grid < window.high && !pays)
         return window.on_grid;
-    if (found == NULL && (spread->fixed || spread->cuts_max == 0))
+    if (found == NULL && (spread->fixed || walk->blind >= blind_max(spread)))
         return cut_before(walk, window.low);
+    walk->blind += found == NULL;
     *cut = found != NULL && is_cut(spread, found);
     return found != NULL ? found->at : window.low;
 }
@@ -116,7 +123,7 @@ static bool try_ratios(struct walk *walk)
     uint32_t distance = 0, at;
     bool cut;
 
-    walk->count = walk->cuts = 0;
+    walk->count = walk->cuts = walk->blind = 0;
     walk->left = spread->count;
     while ((at = next_place(walk, distance, &cut)) > 0) {
         if (walk->count == MIN(spread->places_max, SPREAD_MAX) ||

@@ -13,7 +13,7 @@ enum {
     NEAR_MARK = 8,   /* the same for messages: their role */
     END_TOKENS = 8,  /* the end of the prompt has a snapshot */
     CUTS_ALWAYS = 4,
-    CUT_PART = 512,  /* tokens of a prompt for each further cut */
+    CUT_PART = 1024, /* tokens of a prompt for each further cut */
     ANCHOR_PART = 4, /* of the places, those that the system prompt may take */
     BYTES_PART = 4,  /* of what snapshots may take, what one prompt may */
 };
@@ -177,7 +177,7 @@ static uint32_t cuts_max(const struct job *job, uint32_t from, uint32_t to)
 
     if (cost_known(cost) && cost->ns[COST_RUN] > 0)
         most = MIN(most, cuts_share * cost_ns(cost, from, to) / cost->ns[COST_RUN]);
-    return (uint32_t)MAX(most, MIN(all / 2, CUTS_ALWAYS));
+    return (uint32_t)MAX(most, MIN(all, CUTS_ALWAYS));
 }
 
 /* The end of the client's text, as far as it is known. */

@@ -68,7 +68,7 @@ static uint32_t again(struct sched_kit *kit, struct kit_gen *first, struct kit_g
     return second->result.usage.computed - (second->gen.tokens_count - fork);
 }
 
-/* At a random place of a text without joints: at most half of what follows, or a few tokens. */
+/* At a random place of a text without joints: at most half of what follows, or a chunk. */
 static void test_i52_an_edit_anywhere_has_a_bound(void **state)
 {
     static const kind_set kinds[] = {RECURRENT, FULL | RECURRENT, FULL | SLIDING,
@@ -84,7 +84,7 @@ static void test_i52_an_edit_anywhere_has_a_bound(void **state)
         sched_kit_open(&kit, &fake, RAM, NULL);
         init(&first, &kit, 1, ALL);
         init(&second, &kit, 1, ALL);
-        uint32_t most = MAX((ALL - fork) / 2 + 2, SPREAD_NEAR);
+        uint32_t most = MAX((ALL - fork) / 2 + 2, CHUNK);
         assert_true(again(&kit, &first, &second, fork) <= most);
         run_cold(&fake, &second, false);
         kit_gen_fini(&first);
