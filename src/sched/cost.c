@@ -2,13 +2,13 @@
  * cost.c: a Kalman filter for the four numbers.
  *
  * Its state says how certain each number is and which of them err together, so that a run corrects
- * those that it depends on, by as much as they are uncertain. Two things change them. A machine that
- * does other work as well slows down all four together, quickly and for a while (`drift`). Their
- * ratios belong to the model and hardly ever change (`prior`).
+ * those that it depends on, by as much as they are uncertain. A machine that does other work as well
+ * slows down all four (`drift`). Their ratios belong to the model and change less (`prior`): but
+ * other work slows down long runs more than short ones.
  *
- * A time can be wrong by any factor: the thread was not scheduled. So a run more than `surprise`
- * standard deviations from what was expected changes little, once there were CHUNKS_KNOWN. After
- * SURPRISES such runs in a row, the machine has changed.
+ * A time can be wrong by any factor: the thread was not scheduled. So a run counts as at most
+ * `surprise` standard deviations from what was expected. After SURPRISES such runs in a row, of a
+ * machine that is known by CHUNKS_KNOWN, the machine has changed.
  */
 #include "sched/cost.h"
 
@@ -22,9 +22,8 @@ enum { SURPRISES = 6, CHUNKS_KNOWN = 8 };
 /* Standard deviation of a run of a whole chunk, relative to its time; what a small one has more. */
 static const double noise = 0.25, noise_small = 0.35;
 static const double surprise = 2;
-/* Of all four together, relative: per chunk, with an unexpected run, after a change of the machine,
- * after a restart. */
-static const double drift = 0.02, drift_surprise = 0.05, drift_changed = 0.5, drift_restart = 0.3;
+/* Of all four together, relative: per chunk, after a change of the machine, after a restart. */
+static const double drift = 0.01, drift_changed = 0.5, drift_restart = 0.3;
 
 /* Before the first run, in units of a token: what is usual, and how far it may be off. Attention to
  * so many tokens takes as long as all else: from 600 (a model of one layer) to 50,000. `drift` is that of
@@ -35,8 +34,8 @@ static const struct {
 } prior[COST_PARTS] = {
     [COST_RUN] = {8, 64, 0.05, 1},
     [COST_OUTPUT] = {8, 128, 0.05, 1},
-    [COST_TOKEN] = {1, 0.5, 0.003, 0.3},
-    [COST_DEPTH] = {2e-4, 1e-3, 0.003, 0.3},
+    [COST_TOKEN] = {1, 0.5, 0.005, 0.3},
+    [COST_DEPTH] = {2e-4, 1e-3, 0.005, 0.3},
 };
 
 void cost_add(struct cost_work *work, uint32_t depth, uint32_t tokens, uint32_t outputs)
@@ -106,15 +105,6 @@ static bool is_sound(const struct cost *cost)
     return cost->ns[COST_TOKEN] > 0;
 }
 
-static void scale(struct cost *cost, double by)
-{
-    for (int i = 0; i < COST_PARTS; i++) {
-        cost->ns[i] *= by;
-        for (int j = 0; j < COST_PARTS; j++)
-            cost->spread[i][j] *= by * by;
-    }
-}
-
 static void begin(struct cost *cost, const struct cost_work *work, double ns)
 {
     double units = 0;
@@ -143,22 +133,20 @@ static void keep_positive(struct cost *cost)
         cost->ns[i] = MAX(cost->ns[i], 0);
 }
 
-/* It took `times` as long as expected. That says that the machine is slower or faster now, but not
- * which of the four are. */
-static void be_surprised(struct cost *cost, double times)
+/* A surprise, by its sign. After many in a row all that is known may be wrong, together and one by
+ * one. */
+static void be_surprised(struct cost *cost, int sign)
 {
-    int sign = times > 1 ? 1 : -1;
-
     cost->surprises = cost->surprises * sign > 0 ? cost->surprises + sign : sign;
-    if (cost->surprises * sign < SURPRISES) {
-        scale(cost, 1 + sign * drift_surprise);
-    } else {
-        scale(cost, times);
-        loosen(cost, drift_changed);
-        cost->surprises = 0;
-    }
+    if (cost->surprises * sign < SURPRISES)
+        return;
+    loosen(cost, drift_changed);
+    for (int i = 0; i < COST_PARTS; i++)
+        cost->spread[i][i] += drift_changed * drift_changed * cost->ns[i] * cost->ns[i];
+    cost->surprises = 0;
 }
 
+/* `share` of a whole chunk. */
 static void correct(struct cost *cost, const struct cost_work *work, double share, double ns)
 {
     double expected = dot(cost->ns, work->count), along[COST_PARTS], gain[COST_PARTS];
@@ -168,12 +156,7 @@ static void correct(struct cost *cost, const struct cost_work *work, double shar
     for (int i = 0; i < COST_PARTS; i++)
         along[i] = dot(cost->spread[i], work->count);
     double variance = dot(along, work->count) + deviation * deviation;
-    double off = (ns - expected) / sqrt(variance);
-    if (fabs(off) > surprise && cost->chunks >= CHUNKS_KNOWN && !small) {
-        be_surprised(cost, ns / expected);
-        return;
-    }
-    off = MAX(-surprise, MIN(off, surprise)) * sqrt(variance);
+    double most = surprise * sqrt(variance), off = MAX(-most, MIN(ns - expected, most));
     for (int i = 0; i < COST_PARTS; i++)
         gain[i] = small && i >= COST_TOKEN ? 0 : along[i] / variance;
     for (int i = 0; i < COST_PARTS; i++) {
@@ -182,8 +165,13 @@ static void correct(struct cost *cost, const struct cost_work *work, double shar
             cost->spread[i][j] +=
                 gain[i] * gain[j] * variance - gain[i] * along[j] - along[i] * gain[j];
     }
-    cost->surprises = small ? cost->surprises : 0;
     keep_positive(cost);
+    if (small || cost->chunks < CHUNKS_KNOWN)
+        return;
+    if (fabs(ns - expected) > most)
+        be_surprised(cost, ns > expected ? 1 : -1);
+    else
+        cost->surprises = 0;
 }
 
 void cost_learn(struct cost *cost, const struct cost_work *work, uint32_t chunk, uint64_t ns)
