@@ -40,13 +40,13 @@
 
 /* The C type at the offset is in brackets. */
 enum option_type {
-    OPTION_FLAG,     /* [bool] */
-    OPTION_UINT,     /* [uint64_t] min..max */
-    OPTION_INT,      /* [int64_t] imin..imax, or one of `names`, stored as -1, -2, ... */
-    OPTION_FLOAT,    /* [double] fmin..fmax */
-    OPTION_TEXT,     /* [const char *] NULL when not given and no initial value */
-    OPTION_ENUM,     /* [int] index into names */
-    OPTION_SIZE,     /* [uint64_t] bytes; a percentage is of `whole` */
+    OPTION_FLAG,  /* [bool] */
+    OPTION_UINT,  /* [uint64_t] min..max */
+    OPTION_INT,   /* [int64_t] imin..imax, or one of `names`, stored as -1, -2, ... */
+    OPTION_FLOAT, /* [double] fmin..fmax */
+    OPTION_TEXT,  /* [const char *] NULL when not given and no initial value */
+    OPTION_ENUM,  /* [int] index into names */
+    OPTION_SIZE,  /* [uint64_t] bytes; a percentage is of `whole`; `names` as UINT64_MAX, ... - 1 */
     OPTION_DURATION, /* [uint64_t] nanoseconds */
     OPTION_LIST,     /* [struct option_list] texts; may be given several times */
 };
@@ -75,7 +75,7 @@ struct option_desc {
     const char *value;
     const char *initial;      /* as a user would write it; NULL: zero, false, none */
     const char *help;         /* one sentence */
-    const char *const *names; /* ENUM, INT; NULL-terminated */
+    const char *const *names; /* ENUM, INT, SIZE; NULL-terminated */
     uint64_t min, max;        /* UINT, SIZE, DURATION (ns): max 0 = no bound */
     int64_t imin, imax;       /* INT: both 0 = no bound */
     double fmin, fmax;        /* FLOAT: both 0 = no bound */

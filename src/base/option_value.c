@@ -166,11 +166,25 @@ static enum err parse_enum(const struct option_desc *desc, struct str text, int 
 static enum err parse_unsigned(const struct option_desc *desc, struct str text, uint64_t *out,
                                const struct option_value_from *from, struct errinfo *info)
 {
+    char words[OPTION_RANGE_BYTES], quoted[OPTION_QUOTE_BYTES];
     uint64_t v = 0;
 
-    if (desc->type == OPTION_SIZE)
-        TRY(units_parse_size(text, from->whole, &v, info));
-    else if (desc->type == OPTION_DURATION)
+    for (uint64_t i = 0; desc->names != NULL && desc->names[i] != NULL; i++) {
+        if (str_eq_nocase(text, str_from(desc->names[i]))) {
+            *out = UINT64_MAX - i;
+            return ERR_OK;
+        }
+    }
+    if (desc->type == OPTION_SIZE) {
+        enum err err = units_parse_size(text, from->whole, &v, info);
+        if (err != ERR_OK && desc->names != NULL) {
+            words_before(desc, words);
+            option_quote(text, quoted);
+            return err_set(info, err, "%s is not valid; expected %sa size such as 512MiB", quoted,
+                           words);
+        }
+        TRY(err);
+    } else if (desc->type == OPTION_DURATION)
         TRY(units_parse_duration(text, &v, info));
     else if (!str_to_u64(text, &v))
         return refuse(desc, text, "is not a whole number of 0 or more", info);
@@ -295,10 +309,23 @@ static void show_int(const struct option_desc *desc, int64_t v, struct buf *out)
         buf_appendf(out, "%lld", (long long)v);
 }
 
+static void show_unsigned(const struct option_desc *desc, uint64_t v, struct buf *out)
+{
+    char text[UNITS_TEXT_BYTES];
+
+    for (uint64_t i = 0; desc->names != NULL && desc->names[i] != NULL; i++) {
+        if (v == UINT64_MAX - i) {
+            buf_append_str(out, desc->names[i]);
+            return;
+        }
+    }
+    format_bound(desc->type, v, text);
+    buf_append_str(out, text);
+}
+
 enum err option_show(const struct option_desc *desc, const void *values, struct buf *out)
 {
     const void *field = (const char *)values + desc->offset;
-    char text[UNITS_TEXT_BYTES];
     bool may_be_none = desc->type == OPTION_TEXT || desc->type == OPTION_LIST || desc->secret;
 
     if (may_be_none && is_zero(desc, field))
@@ -312,8 +339,7 @@ enum err option_show(const struct option_desc *desc, const void *values, struct 
     case OPTION_UINT:
     case OPTION_SIZE:
     case OPTION_DURATION:
-        format_bound(desc->type, *(const uint64_t *)field, text);
-        buf_append_str(out, text);
+        show_unsigned(desc, *(const uint64_t *)field, out);
         break;
     case OPTION_INT:
         show_int(desc, *(const int64_t *)field, out);

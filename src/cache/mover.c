@@ -377,6 +377,7 @@ static void arrived(const struct move *move, struct deferred *deferred)
     room_set_in(object, HEARTH_TIER_RAM, true);
     object->space->stats.promotions++;
     cache_note_event(object->space->cache, deferred, &event);
+    room_limit(object, deferred);
     mover_write(object, deferred);
 }
 

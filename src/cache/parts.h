@@ -212,9 +212,9 @@ bool room_is_tail(const struct object *object);
 /* Frees the memory of a tail or a snapshot that is not leased. It stays in a slower tier that has
  * it, and is forgotten otherwise. */
 void room_evict_tail(struct object *tail, struct deferred *deferred) REQUIRES(lock);
-/* Evicts the least valuable snapshots of the space beyond their limit, except `newest`. */
-void room_limit_snapshots(struct hearth_space *space, const struct object *newest,
-                          struct deferred *deferred) REQUIRES(lock);
+/* If the object, which is in memory now, is a tail or a snapshot: evicts others of its space beyond
+ * their limit, tails by last use, snapshots by value (keeps I40). The newest always stays. */
+void room_limit(struct object *newest, struct deferred *deferred) REQUIRES(lock);
 /* The object entered or left a tier: updates residency and counts. */
 void room_set_in(struct object *object, enum hearth_tier level, bool in) REQUIRES(lock);
 /* Removes an object everywhere, including slower tiers; frees it now or with its last lease. */

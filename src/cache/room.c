@@ -590,6 +590,27 @@ bool room_declines(const struct object *piece)
            rate_of(piece, now) * DECLINE_MARGIN < rate_of(first, now);
 }
 
+/* A tail that is pinned, in use, or within its time to live. */
+static bool tail_is_protected(const struct object *tail, uint64_t now_ns)
+{
+    return tail->leases > 0 || tail->keep_until_ns > now_ns || room_is_pinned(tail);
+}
+
+/* Evicts the least recently used tails beyond the limit, except protected ones. */
+static void limit_tails(struct hearth_space *space, const struct object *newest,
+                        struct deferred *deferred) REQUIRES(lock)
+{
+    struct hearth_cache *cache = space->cache;
+    uint64_t now_ns = cache_now_ns(cache);
+
+    LIST_FOREACH_SAFE (struct object, tail, &space->tails, tail_link) {
+        if (space->tail_bytes <= cache->tail_bytes_max)
+            return;
+        if (tail != newest && !tail_is_protected(tail, now_ns))
+            room_evict_tail(tail, deferred);
+    }
+}
+
 /* A place where other prompts may branch, but none did. (System prompts are expected to be shared.)
  */
 static bool is_guess(const struct object *snapshot)
@@ -599,14 +620,14 @@ static bool is_guess(const struct object *snapshot)
            snapshot->entry != HEARTH_ENTRY_SYSTEM;
 }
 
-void room_limit_snapshots(struct hearth_space *space, const struct object *newest,
-                          struct deferred *deferred)
+/* The same for the least valuable snapshots. */
+static void limit_snapshots(struct hearth_space *space, const struct object *newest,
+                            struct deferred *deferred) REQUIRES(lock)
 {
     const struct wish gently = {space, true, true, false};
     struct hearth_cache *cache = space->cache;
     uint64_t now = cache_now_ns(cache);
 
-    lock_assert_held(&cache->lock);
     while (space->snapshot_bytes > cache->snapshot_bytes_max) {
         struct object *worst = NULL;
         double lowest = 0;
@@ -625,6 +646,15 @@ void room_limit_snapshots(struct hearth_space *space, const struct object *newes
             return;
         room_evict_tail(worst, deferred);
     }
+}
+
+void room_limit(struct object *newest, struct deferred *deferred)
+{
+    lock_assert_held(&cache_of(newest)->lock);
+    if (room_is_tail(newest))
+        limit_tails(newest->space, newest, deferred);
+    else if (newest->kind == HEARTH_OBJECT_SNAPSHOT)
+        limit_snapshots(newest->space, newest, deferred);
 }
 
 /* Evicts the object with the lowest priority that may be evicted. Those that may not are set

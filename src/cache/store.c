@@ -586,41 +586,6 @@ static void note_store(const struct hearth_store *store, const struct object *ob
     cache_note_event(cache, deferred, &event);
 }
 
-/* A tail that is pinned, in use, or within its time to live. */
-static bool tail_is_protected(const struct object *tail, uint64_t now_ns)
-{
-    return tail->leases > 0 || tail->keep_until_ns > now_ns || room_is_pinned(tail);
-}
-
-/* Evicts the least recently used tails beyond the limit, except protected ones. The newest always
- * stays: reserve refuses tails when none are allowed. */
-static void evict_old_tails(struct hearth_space *space, const struct object *newest,
-                            struct deferred *deferred)
-{
-    struct hearth_cache *cache = space->cache;
-    uint64_t now_ns = cache_now_ns(cache);
-
-    LIST_FOREACH_SAFE (struct object, tail, &space->tails, tail_link) {
-        if (space->tail_bytes <= cache->tail_bytes_max)
-            return;
-        if (tail != newest && !tail_is_protected(tail, now_ns))
-            room_evict_tail(tail, deferred);
-    }
-}
-
-/* If the object is a tail, counts it and evicts the least recently used tails (keeps I40). */
-static void store_keep_tail(struct object *object, struct deferred *deferred)
-{
-    struct hearth_space *space = object->space;
-    struct hearth_cache *cache = space->cache;
-
-    lock_assert_held(&cache->lock);
-    if (!room_is_tail(object))
-        return;
-    space->stats.tail_stashes++;
-    evict_old_tails(space, object, deferred);
-}
-
 int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,
                  struct deferred *deferred)
 {
@@ -667,9 +632,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     note_store(store, object, deferred);
     if (object->turn_end)
         replace_snapshots(store, object, deferred);
-    store_keep_tail(object, deferred);
-    if (object->kind == HEARTH_OBJECT_SNAPSHOT)
-        room_limit_snapshots(space, object, deferred);
+    space->stats.tail_stashes += room_is_tail(object);
+    room_limit(object, deferred);
     if (!store->hints.no_disk && (!object->guess || store->hints.fork_last))
         mover_write(object, deferred);
     return HEARTH_OK;

@@ -48,6 +48,7 @@ enum { FILES_BESIDE = 1024, FILES_MIN = 64 };
 enum { ANNOUNCE_CHECKS = 3 };
 
 /* in the order of enum engine_sharing */
+static const char *const tails_names[] = {"none", NULL}; /* UINT64_MAX, as in the library */
 static const char *const sharing_names[] = {"build", "release", NULL};
 
 enum { THINK_AUTO, THINK_ON, THINK_OFF };
@@ -167,8 +168,10 @@ static const struct option_desc options_table[] = {
      .max = 65536, .help = "Tokens per recorded hash."},
     {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
      .max = 65536, .help = "Tokens per cache block."},
-    {"tails", 0, OPTION_SIZE, AT(tail_bytes), .value = "SIZE",
-     .help = "RAM for partial last blocks, per model and tenant; 0 = a quarter of the RAM cache."},
+    {"tails", 0, OPTION_SIZE, AT(tail_bytes), .value = "SIZE", .names = tails_names,
+     .help = "RAM for partial last blocks, per model and tenant; 0 = a quarter of the RAM cache, "
+             "none = "
+             "do not cache them."},
     {"snapshots", 0, OPTION_SIZE, AT(snapshot_bytes), .value = "SIZE",
      .help = "RAM for snapshots (hybrid, recurrent and sliding models), per model and tenant; 0 = "
              "no limit but the RAM cache."},

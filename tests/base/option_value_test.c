@@ -103,6 +103,44 @@ static void test_words_beside_numbers(void **state)
     }
 }
 
+/* A size or a word, which is stored as a size that nothing has. */
+static void test_words_beside_sizes(void **state)
+{
+    static const char *const words[] = {"none", NULL};
+    static const struct option_desc desc = {"tails",         0, OPTION_SIZE, 0, .names = words,
+                                            .help = "Tails."};
+    static const struct option_table table = {"test", &desc, 1};
+    static const struct {
+        const char *text;
+        uint64_t value;
+        const char *shown;
+    } cases[] = {{"none", UINT64_MAX, "none"}, {"0", 0, "0 B"}, {"2KiB", 2048, "2.0 KiB"}};
+
+    (void)state;
+    option_check_table(&table);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char *argv[] = {(char *)"--tails", (char *)cases[i].text};
+        struct arena arena;
+        struct option_parse parse = {.arena = &arena};
+        struct errinfo info;
+        uint64_t value = 7;
+        struct buf out;
+
+        arena_init(&arena, 4096);
+        buf_init(&out, 64);
+        assert_ok(option_parse(&table, 2, argv, &value, &parse, &info));
+        assert_true(value == cases[i].value);
+        assert_ok(option_show(&desc, &value, &out));
+        assert_string_equal(buf_str(&out), cases[i].shown);
+        argv[1] = (char *)"off";
+        assert_err(option_parse(&table, 2, argv, &value, &parse, &info), ERR_INVALID);
+        assert_string_equal(
+            info.text, "--tails: \"off\" is not valid; expected none, or a size such as 512MiB");
+        buf_fini(&out);
+        arena_fini(&arena);
+    }
+}
+
 static const char *shown(const char *name)
 {
     static struct buf out;
@@ -165,4 +203,4 @@ static void test_secrets_are_not_shown(void **state)
 
 TEST_SUITE(TEST(test_i20_flags_in_all_their_spellings), TEST(test_ranges_are_inclusive_and_named),
            TEST(test_choices_know_their_list), TEST(test_show), TEST(test_secrets_are_not_shown),
-           TEST(test_words_beside_numbers))
+           TEST(test_words_beside_numbers), TEST(test_words_beside_sizes))

@@ -12,6 +12,7 @@
 #include "support/test.h"
 #include "support/tier_fault.h"
 #include "support/tier_kept.h"
+#include "tier/pages.h"
 
 enum { RAM = 4 << 20, RAM_SMALL = 700 << 10, TOKENS = 200, OBJECTS = 4 };
 
@@ -42,6 +43,14 @@ static struct tier *open_ssd(const char *path)
     struct tier_ssd_options options = ssd_kit_options(path, ROOM);
 
     return ssd_kit_open(&options);
+}
+
+static void store_seed(const struct kit *kit, const int32_t *tokens, uint32_t count)
+{
+    kit_store(kit, tokens, count, NULL);
+    if (kit->space->model.kinds != HEARTH_KIND_FULL)
+        assert_int_equal(kit_snapshot(kit, tokens, count, count - 1), HEARTH_OK);
+    mover_drain(kit->cache, WAIT_MS);
 }
 
 /* Stores and waits until all tiers have it. */
@@ -534,7 +543,63 @@ static void test_of_guesses_slower_tiers_get_the_last(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_of_guesses_slower_tiers_get_the_last),
+/* ---- limits ---- */
+
+struct limited {
+    enum hearth_object_kind kind;
+    uint64_t bytes;
+};
+
+/* Tails and snapshots in memory. */
+static bool add_limited(const struct hearth_held *held, void *arg)
+{
+    struct limited *limited = arg;
+    bool part = held->kind == limited->kind &&
+                (held->kind == HEARTH_OBJECT_SNAPSHOT || held->end % KIT_BLOCK != 0);
+
+    if (part && held->tiers & TIER_BIT(HEARTH_TIER_RAM))
+        limited->bytes += ledger_charge(held->bytes);
+    return true;
+}
+
+/* The limits hold for what comes back from a disk, too: after a restart nothing is stored, because
+ * every prompt is a hit. */
+static void test_i40_limits_hold_after_a_restart(void **state)
+{
+    enum { PROMPTS = 20, COUNT = 2 * KIT_BLOCK - 1, LIMIT = 4 * PAGES_PAGE_BYTES };
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT};
+    int32_t tokens[COUNT];
+
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
+        const char *path = ssd_kit_new_path();
+        struct hearth_options options = kit_options(RAM);
+        struct hearth_model model = kit_model(kinds[k]);
+        struct limited limited = {.kind = k == 0 ? HEARTH_OBJECT_ROWS : HEARTH_OBJECT_SNAPSHOT};
+        options.tail_bytes = options.snapshot_bytes = LIMIT;
+        for (int restarted = 0; restarted < 2; restarted++) {
+            struct kit kit = {.tag = 1, .row_bytes = 1024, .snapshot_bytes = 512};
+            assert_int_equal(hearth_open(&kit.cache, &options, NULL), HEARTH_OK);
+            cache_attach_tier(kit.cache, HEARTH_TIER_SSD, open_ssd(path), 1e9);
+            assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &kit.space), HEARTH_OK);
+            for (uint32_t i = 0; i < PROMPTS; i++) {
+                kit_tokens(tokens, COUNT, 1 + i);
+                if (restarted)
+                    assert_true(restore(&kit, tokens, COUNT) > 0);
+                else
+                    store_seed(&kit, tokens, COUNT);
+            }
+            limited.bytes = 0;
+            hearth_each(kit.cache, NULL, 0, add_limited, &limited);
+            assert_true(limited.bytes > 0 && limited.bytes <= LIMIT);
+            kit_check(&kit);
+            kit_close(&kit);
+        }
+    }
+}
+
+TEST_SUITE(TEST(test_i40_limits_hold_after_a_restart),
+           TEST(test_of_guesses_slower_tiers_get_the_last),
            TEST(test_each_level_stores_and_restores), TEST(test_a_slow_level_leaves_the_rest),
            TEST(test_what_memory_evicts_comes_back),
            TEST(test_a_level_that_fails_leaves_it_to_the_next), TEST(test_restart_with_two_tiers),

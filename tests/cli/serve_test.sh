@@ -551,7 +551,7 @@ test_a_folder_in_use() {
 }
 
 # The ceiling that was set is the ceiling (I70); levels and limits are shown.
-# --tails reaches the cache; 0 is a share of the RAM tier.
+# --tails reaches the cache; 0 is a share of the RAM tier, none disables tails.
 test_i40_tails_are_limited() {
     make_model
     start --tails 2MiB
@@ -561,6 +561,12 @@ test_i40_tails_are_limited() {
     start --tails 0
     run curl -sS "$url/metrics"
     grep -qE '^hearth_cache_tails_max_bytes 8388608$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
+    stop
+    start --tails none
+    ask /v1/completions '{"prompt":"Once upon a time","max_tokens":4}'
+    run curl -sS "$url/metrics"
+    grep -qE '^hearth_cache_tails_max_bytes 0$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
+    grep -qE '^hearth_cache_tails 0$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
 }
 
 test_i70_a_ceiling() {

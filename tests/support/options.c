@@ -177,8 +177,9 @@ void option_check_table(const struct option_table *table)
         check_names(table, i);
         if (len == 0 || desc->help[len - 1] != '.')
             bad_table(table, desc, "the help is not a sentence");
-        if (desc->type != OPTION_INT && (desc->type == OPTION_ENUM) != (desc->names != NULL))
-            bad_table(table, desc, "only an ENUM and an INT have names, and an ENUM needs them");
+        bool may_have_names = desc->type == OPTION_INT || desc->type == OPTION_SIZE;
+        if (!may_have_names && (desc->type == OPTION_ENUM) != (desc->names != NULL))
+            bad_table(table, desc, "only ENUM, INT and SIZE have names, and an ENUM needs them");
         if (desc->names != NULL && desc->names[0] == NULL)
             bad_table(table, desc, "nothing to choose from");
         if ((desc->max > 0 && desc->min > desc->max) || desc->imin > desc->imax ||
