@@ -564,6 +564,8 @@ static void test_a_short_restore_ends_first(void **state)
 
 /* ---- what an import is worth ---- */
 
+enum { ROW_MEASURED = 16384 }; /* 64 of them are 1 MiB: enough to measure a speed */
+
 /* Runs the prompt, with tokens of another seed from `from` on, when only the cache can have it. */
 static struct gen_usage ask(struct sched_kit *kit, uint32_t from)
 {
@@ -580,13 +582,14 @@ static struct gen_usage ask(struct sched_kit *kit, uint32_t from)
     return usage;
 }
 
-static void open_priced(struct sched_kit *kit, struct clock *clock, uint64_t import_ns)
+static void open_priced(struct sched_kit *kit, struct clock *clock, uint32_t row,
+                        uint64_t import_ns)
 {
     struct engine_fake_options fake = {.kinds = FULL,
                                        .chunk = CHUNK,
                                        .context = 4 * CELLS,
                                        .sequences = 4,
-                                       .rows_bytes = 16384,
+                                       .rows_bytes = row,
                                        .clock = clock,
                                        .prefill_ns = 1000,
                                        .import_ns = import_ns};
@@ -601,7 +604,7 @@ static void test_a_large_object_is_not_imported_for_one_token(void **state)
     struct sched_kit kit;
 
     (void)state;
-    open_priced(&kit, clock, 0);
+    open_priced(&kit, clock, ROW_MEASURED, 0);
     struct gen_usage usage = ask(&kit, 1);
     assert_int_equal(usage.ram, 0);
     assert_int_equal(usage.reason, HEARTH_REASON_CHEAPER);
@@ -617,7 +620,7 @@ static void test_one_slow_import_is_no_rule(void **state)
     unsigned restored = 0;
 
     (void)state;
-    open_priced(&kit, clock, 50 * NS_PER_MS);
+    open_priced(&kit, clock, ROW_MEASURED, 50 * NS_PER_MS);
     for (unsigned i = 0; i < 60; i++)
         restored += ask(&kit, HELD).ram > 0;
     assert_uint_in_range(restored, 2, 40); /* it is not given up at once, but it is */
@@ -625,12 +628,26 @@ static void test_one_slow_import_is_no_rule(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* The time of a few KiB is that of the call, not of the bytes: it says nothing about larger ones. */
+static void test_small_imports_set_no_speed(void **state)
+{
+    struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    struct sched_kit kit;
+
+    (void)state;
+    open_priced(&kit, clock, ROW_MEASURED / 16, 50 * NS_PER_MS);
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(ask(&kit, HELD).ram, HELD - 1);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
 TEST_SUITE(TEST(test_a_failed_back_leaves_the_imported_front),
            TEST(test_a_large_object_is_not_imported_for_one_token),
-           TEST(test_one_slow_import_is_no_rule), TEST(test_others_get_their_turn_between_imports),
-           TEST(test_restores_share_a_turn), TEST(test_a_short_restore_ends_first),
-           TEST(test_the_last_import_begins_early), TEST(test_it_sleeps_while_bytes_are_read),
-           TEST(test_it_sleeps_while_bytes_are_verified),
+           TEST(test_one_slow_import_is_no_rule), TEST(test_small_imports_set_no_speed),
+           TEST(test_others_get_their_turn_between_imports), TEST(test_restores_share_a_turn),
+           TEST(test_a_short_restore_ends_first), TEST(test_the_last_import_begins_early),
+           TEST(test_it_sleeps_while_bytes_are_read), TEST(test_it_sleeps_while_bytes_are_verified),
            TEST(test_a_finished_read_wakes_the_scheduler),
            TEST(test_a_cancellation_wakes_the_scheduler), TEST(test_one_deadline_for_all_objects),
            TEST(test_a_store_that_failed_is_not_asked_again),

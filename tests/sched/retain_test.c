@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "sched/sched.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
@@ -301,6 +302,38 @@ static void expect_cut(struct sched_kit *kit, const struct gen_usage *usage, uin
     assert_int_equal(stats.miss_tokens[HEARTH_REASON_COLD], computed);
 }
 
+/* I99: cached state that cannot be used is computed twice, as far as it is computed at all. */
+static void test_i99_a_cancelled_prefill_counts_what_it_computed(void **state)
+{
+    enum { LONG = 1000, RUNS = 3 };
+    static struct kit_gen first, second;
+    struct fault refuses = {0};
+    struct sched_stats stats;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig,
+             (struct engine_fake_options){.context = 1600, .chunk = 64, .fault_import = &refuses},
+             false);
+    kit_gen_init(&first, &rig.kit, 1, LONG, SHORT);
+    kit_gen_run(&rig.kit, &first);
+    end_turn(&rig.kit);
+    kit_gen_init(&second, &rig.kit, 1, LONG, SHORT);
+    fault_arm(&refuses, 1, true);
+    rig.counter.gen = &second;
+    rig.counter.runs = RUNS;
+    kit_gen_run(&rig.kit, &second);
+    const struct gen_usage *usage = &second.result.usage;
+    assert_int_equal(second.result.end, GEN_END_CANCELLED);
+    assert_int_equal(usage->computed, RUNS * 64);
+    assert_int_equal(usage->twice, RUNS * 64 - 1); /* of the last token nothing is ever used */
+    sched_get_stats(rig.kit.sched, &stats);
+    assert_int_equal(stats.tokens_twice, usage->twice);
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    rig_close(&rig);
+}
+
 /* A long prompt whose client leaves: what was computed is on the device, and then in the cache. */
 static void test_cancelled_prefill_is_kept(void **state)
 {
@@ -450,6 +483,7 @@ static void test_half_saved_is_passed_on(void **state)
 
 TEST_SUITE(TEST(test_scattered_ends_are_left_out), TEST(test_nothing_is_forced_while_there_is_room),
            TEST(test_stored_ahead_when_tight), TEST(test_a_client_alone_does_not_wait),
-           TEST(test_exports_on_the_way), TEST(test_cancelled_prefill_is_kept),
-           TEST(test_attempts_that_were_cut_continue), TEST(test_a_request_waits_for_one_piece),
-           TEST(test_half_saved_is_passed_on))
+           TEST(test_exports_on_the_way),
+           TEST(test_i99_a_cancelled_prefill_counts_what_it_computed),
+           TEST(test_cancelled_prefill_is_kept), TEST(test_attempts_that_were_cut_continue),
+           TEST(test_a_request_waits_for_one_piece), TEST(test_half_saved_is_passed_on))
