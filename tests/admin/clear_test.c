@@ -1,5 +1,7 @@
+#include <semaphore.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -142,6 +144,45 @@ static void test_i39_the_device(void **state)
     api_kit_close(&kit);
 }
 
+static sem_t stores, go; /* the engine's thread begins to store, and waits */
+
+static void store_slowly(void *arg)
+{
+    (void)arg;
+    sem_post(&stores);
+    while (sem_wait(&go) != 0)
+        ;
+}
+
+/* State is stored after the answer: what is being stored is cleared as well (I39). */
+static void test_i39_what_is_being_stored(void **state)
+{
+    struct api_kit_options options = {.ram_bytes = 4 << 20, .fake.on_export = store_slowly};
+    struct http_answer answer;
+    struct http_client client;
+    struct api_kit kit;
+
+    (void)state;
+    sem_init(&stores, 0, 0);
+    sem_init(&go, 0, 0);
+    api_kit_open(&kit, &options);
+    assert_int_equal(chat(&kit), 0);
+    while (sem_wait(&stores) != 0)
+        ;
+    api_kit_send(&kit, &client, CLEAR, "{\"tier\":\"ram\"}");
+    clock_sleep_ns(clock_real(), 100 * NS_PER_MS); /* time enough to clear too early */
+    for (int i = 0; i < 100; i++)
+        sem_post(&go);
+    assert_true(http_client_answer(&client, false, &answer, NULL));
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    http_client_close(&client);
+    assert_int_equal(chat(&kit), 0);
+    api_kit_close(&kit);
+    sem_destroy(&stores);
+    sem_destroy(&go);
+}
+
 /* An engine that hangs is named, and what is not its own is cleared all the same (I39). The wait is
  * as long as the endpoint's. */
 static void test_i39_one_that_hangs(void **state)
@@ -195,5 +236,5 @@ static void test_the_admin_key_is_wanted(void **state)
 }
 
 TEST_SUITE(TEST(test_i39_clearing), TEST(test_scopes), TEST(test_i39_a_model_by_another_name),
-           TEST(test_i39_the_device), TEST(test_i39_one_that_hangs),
-           TEST(test_the_admin_key_is_wanted))
+           TEST(test_i39_the_device), TEST(test_i39_what_is_being_stored),
+           TEST(test_i39_one_that_hangs), TEST(test_the_admin_key_is_wanted))
