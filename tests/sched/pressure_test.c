@@ -169,6 +169,33 @@ static void test_who_does_not_fit_now_waits(void **state)
     rig_close(&rig);
 }
 
+/* Memory that another model gives back is noticed, although no job of this one ends. */
+static void test_memory_of_another_model_becomes_free(void **state)
+{
+    static struct kit_gen gen;
+    static struct rig rig;
+    struct memory_member *other;
+    struct sched_view view;
+
+    (void)state;
+    rig_open(&rig, FULL, 8 * MIB, (struct sched_options){0});
+    assert_ok(memory_join(rig.memory, "other", &(struct guard_model){0}, &other, NULL));
+    assert_ok(memory_charge(other, 5 * MIB, NULL));
+    kit_gen_init(&gen, &rig.kit, 1, 720, 16);
+    kit_gen_submit(&rig.kit, &gen);
+    while (rig_view(&rig).deferred == 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    memory_uncharge(other, 5 * MIB);
+    for (int i = 0; i < 20000 && sched_views(rig.kit.sched, &view, 1) == 1; i++)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    assert_int_equal(sched_views(rig.kit.sched, &view, 1), 0);
+    kit_gen_wait(&gen);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    kit_gen_fini(&gen);
+    memory_leave(&other);
+    rig_close(&rig);
+}
+
 /* Records of those that wait are memory as well. */
 static void test_long_prompts_fill_the_queue(void **state)
 {
@@ -448,8 +475,8 @@ static void test_i68_the_second_model(void **state)
 }
 
 TEST_SUITE(TEST(test_i72_i73_too_large_is_refused), TEST(test_who_does_not_fit_now_waits),
-           TEST(test_long_prompts_fill_the_queue), TEST(test_i77_chunks_become_smaller),
-           TEST(test_growth_by_others_teaches_nothing),
+           TEST(test_memory_of_another_model_becomes_free), TEST(test_long_prompts_fill_the_queue),
+           TEST(test_i77_chunks_become_smaller), TEST(test_growth_by_others_teaches_nothing),
            TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work),
            TEST(test_i70_the_youngest_gives_way), TEST(test_who_crawls_ends),
            TEST(test_who_runs_nothing_ends_nobody), TEST(test_i73_faults_leak_nothing),
