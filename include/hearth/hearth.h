@@ -143,7 +143,7 @@ enum hearth_event_kind {
     HEARTH_EVENT_EVICT = 6,
     HEARTH_EVENT_PROMOTE = 7, /* from a slower tier into memory */
     HEARTH_EVENT_DEMOTE = 8,  /* out of memory; it stays in a slower tier */
-    HEARTH_EVENT_DROP = 9,    /* a tier lost it */
+    HEARTH_EVENT_DROP = 9,    /* a tier lost it, or could not read or write it; `reason` */
     HEARTH_EVENT_VERIFY_FAIL = 10,
     HEARTH_EVENT_CLEAR = 11,
     HEARTH_EVENT_COUNT = 12,
@@ -380,6 +380,9 @@ struct hearth_lookup_options {
      * = never. Not called after hearth_plan_release, which waits for a running call */
     void (*ready)(void *arg);
     void *ready_arg;
+    /* TIMEOUT or TIER_ERROR: hearth_discover failed so. The plan gives that reason where it would
+     * say that the tokens are not cached; NONE = it did not */
+    enum hearth_reason search_failed;
 };
 
 struct hearth_object {
@@ -416,7 +419,8 @@ struct hearth_plan;
 
 /* Asks a shared store what other machines have stored of these tokens, and lets the next lookup
  * find it. Waits for the answer, at most for the timeout; at once when all of it is cached here,
- * when there is no such store, or when its servers are known to be down. */
+ * when there is no such store, or when its servers are known to be down. TIMEOUT, SYSTEM: the store
+ * did not answer in time, or could not be asked (hearth_lookup_options.search_failed). */
 HEARTH_API int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
                                uint32_t timeout_ms);
 /* Copies the tokens that followed these in the sequence of this space that was used last, at most

@@ -196,13 +196,14 @@ static void on_meta(const struct tier_meta *meta, void *arg)
     recover_found(search->space, HEARTH_TIER_REMOTE, meta, search->tokens, search->count);
 }
 
-static void run(struct search *search)
+/* False: no server could be asked. */
+static bool run(struct search *search)
 {
     struct cache_tier *tier = &search->space->cache->tiers[HEARTH_TIER_REMOTE];
     uint64_t begin_ns = clock_mono_ns(clock_real());
 
     if (!read_pages(search))
-        return;
+        return false;
     double took = (double)(clock_mono_ns(clock_real()) - begin_ns) / (double)NS_PER_S;
     lock_enter(&search->space->cache->lock);
     tier->latency_s = tier->latency_s > 0 ? 0.8 * tier->latency_s + 0.2 * took : took;
@@ -216,6 +217,7 @@ static void run(struct search *search)
     if (search->keys_count > 0)
         search->tier->ops->read_meta(search->tier, search->keys, search->keys_count,
                                      search->deadline_ns, on_meta, search);
+    return true;
 }
 
 /* ---- one search per place ---- */
@@ -275,9 +277,11 @@ static uint32_t missing_of(struct hearth_space *space, const int32_t *tokens, ui
     return known || slow || missing < MISSING_MIN ? 0 : missing;
 }
 
-/* One search. True: another one ran instead, which may have found less than this prompt needs. */
-static bool search_once(struct hearth_space *space, const int32_t *tokens, uint32_t count,
-                        uint32_t boundary, uint64_t deadline_ns)
+/* SEARCH_OTHER: another one ran instead, which may have found less than this prompt needs. */
+enum searched { SEARCH_DONE, SEARCH_OTHER, SEARCH_FAILED };
+
+static enum searched search_once(struct hearth_space *space, const int32_t *tokens, uint32_t count,
+                                 uint32_t boundary, uint64_t deadline_ns)
 {
     struct hearth_cache *cache = space->cache;
     struct search *search = mem_alloc(sizeof(*search));
@@ -297,15 +301,15 @@ static bool search_once(struct hearth_space *space, const int32_t *tokens, uint3
         search->chain[i + 1] = index_key_after(&space->key, &search->chain[i],
                                                tokens + (size_t)i * search->block, search->block);
     search->place = search->chain[MIN(search->first + 1, blocks)];
-    bool waited = wait_for_other(search);
-    if (!waited) {
-        run(search);
+    enum searched searched = SEARCH_OTHER;
+    if (!wait_for_other(search)) {
+        searched = run(search) ? SEARCH_DONE : SEARCH_FAILED;
         end_search(search);
     }
     mem_free(search->pages);
     mem_free(search->chain);
     mem_free(search);
-    return waited;
+    return searched;
 }
 
 int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t count,
@@ -313,15 +317,20 @@ int hearth_discover(struct hearth_space *space, const int32_t *tokens, size_t co
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
     struct tier *tier = space->cache->tiers[HEARTH_TIER_REMOTE].tier;
+    enum searched searched = SEARCH_OTHER;
     uint32_t boundary = 0;
+    bool late = false;
 
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return HEARTH_ERROR_INVALID;
     if (tier == NULL || tier->ops->find == NULL)
         return HEARTH_OK;
-    while (missing_of(space, tokens, (uint32_t)count, &boundary) > 0 &&
-           search_once(space, tokens, (uint32_t)count, boundary, deadline_ns) &&
-           clock_mono_ns(clock_real()) < deadline_ns)
-        ; /* again */
-    return HEARTH_OK;
+    while (searched == SEARCH_OTHER && !late &&
+           missing_of(space, tokens, (uint32_t)count, &boundary) > 0) {
+        searched = search_once(space, tokens, (uint32_t)count, boundary, deadline_ns);
+        late = clock_mono_ns(clock_real()) >= deadline_ns;
+    }
+    if (searched == SEARCH_DONE || (searched == SEARCH_OTHER && !late))
+        return HEARTH_OK;
+    return late ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_SYSTEM;
 }

@@ -182,8 +182,16 @@ static bool goes_on(const struct view *view)
     return last != NULL && (node_end(last) > view->match.tokens || node_has_children(last));
 }
 
-static enum hearth_reason find_reason(const struct hearth_plan *plan, const struct view *view,
-                                      uint32_t boundary)
+/* Reasons of the kind "not here", which the shared store could have refuted. */
+static bool may_be_elsewhere(enum hearth_reason reason)
+{
+    return reason == HEARTH_REASON_COLD || reason == HEARTH_REASON_DIVERGED ||
+           reason == HEARTH_REASON_FOREIGN || reason == HEARTH_REASON_EVICTED ||
+           reason == HEARTH_REASON_DISABLED;
+}
+
+static enum hearth_reason find_own_reason(const struct hearth_plan *plan, const struct view *view,
+                                          uint32_t boundary)
 {
     if (boundary + 1 >= plan->count)
         return HEARTH_REASON_NONE;
@@ -217,6 +225,15 @@ static bool lost_snapshot(const struct hearth_plan *plan, const struct view *vie
         looked++;
     }
     return false;
+}
+
+static enum hearth_reason find_reason(const struct hearth_plan *plan, const struct view *view,
+                                      uint32_t boundary)
+{
+    enum hearth_reason reason = find_own_reason(plan, view, boundary);
+    bool unknown = plan->options.search_failed != HEARTH_REASON_NONE && may_be_elsewhere(reason);
+
+    return unknown ? plan->options.search_failed : reason;
 }
 
 static enum hearth_match find_match(const struct hearth_plan *plan, const struct view *view,

@@ -151,6 +151,17 @@ void mover_write(struct object *object, struct deferred *deferred)
     }
 }
 
+/* Each error that is counted is an event, hence a line of the log. */
+static void note_error(struct object *object, enum hearth_tier level, enum tier_result result,
+                       struct deferred *deferred)
+{
+    struct hearth_event event = cache_object_event(object, HEARTH_EVENT_DROP, level);
+
+    event.reason = result == TIER_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_TIER_ERROR;
+    object->space->stats.tier_errors++;
+    cache_note_event(object->space->cache, deferred, &event);
+}
+
 static void on_written(enum tier_result result, void *arg)
 {
     struct move *move = arg;
@@ -175,7 +186,7 @@ static void on_written(enum tier_result result, void *arg)
     else if (result == TIER_FULL)
         decline(object, level);
     else if (result != TIER_CANCELLED)
-        object->space->stats.tier_errors++;
+        note_error(object, level, result, &deferred);
     finish_write(object, level, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
@@ -423,7 +434,7 @@ static void note_failure(const struct move *move, enum tier_result result,
     else if (result == TIER_MISSING || result == TIER_DAMAGED)
         lost(move->object, move->level, result == TIER_DAMAGED, deferred);
     else
-        move->object->space->stats.tier_errors++;
+        note_error(move->object, move->level, result, deferred);
 }
 
 static void on_read(enum tier_result result, void *arg);

@@ -146,6 +146,8 @@ static void note_failure(struct hearth_plan *plan, struct object *object, enum h
     event.prompt_tokens = (uint32_t)plan->count;
     if (why == HEARTH_REASON_TIMEOUT) {
         plan->space->stats.tier_errors++;
+        event.kind = HEARTH_EVENT_DROP;
+        cache_note_event(plan->space->cache, deferred, &event);
     } else if (why == HEARTH_REASON_UNVERIFIED || why == HEARTH_REASON_REFUSED) {
         plan->space->stats.verify_failures++;
         cache_note_event(plan->space->cache, deferred, &event);

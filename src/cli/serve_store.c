@@ -214,13 +214,18 @@ static void load_key(struct serve_store *store, const struct cli *cli)
 
 /* ---- the cache ---- */
 
-/* "[cache] ID hit ...": the log adds the tag. Debug: at info level a request has one line. */
+/* "[cache] ID hit ...": the log adds the tag. Debug: at info level a request has one line. What a
+ * tier lost, damaged or could not read is a warning: each such error that is counted has its line. */
 static void on_cache_line(const char *line, void *arg)
 {
     static const char tag[] = "[cache] ";
     const char *text = strncmp(line, tag, sizeof(tag) - 1) == 0 ? line + sizeof(tag) - 1 : line;
+    struct str rest = str_from(text), id, event = STR_NONE;
+    bool named = str_next(&rest, ' ', &id) && str_next(&rest, ' ', &event);
+    bool bad = named && (str_eq(event, str_from(hearth_event_name(HEARTH_EVENT_DROP))) ||
+                         str_eq(event, str_from(hearth_event_name(HEARTH_EVENT_VERIFY_FAIL))));
 
-    log_text(arg, LOG_LEVEL_DEBUG, "cache", "%s", text);
+    log_text(arg, bad ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "cache", "%s", text);
 }
 
 /* Memory that a GPU reaches at full speed, where there is one; shared with the engines' processes

@@ -147,7 +147,8 @@ struct gen_sink {
 struct gen_cache_hints {
     bool no_read, no_write; /* cache_prompt: false and the like */
     bool no_disk;
-    bool release; /* no request will continue the conversation */
+    enum hearth_reason search_failed; /* as in hearth_lookup_options */
+    bool release;                     /* no request will continue the conversation */
     /* shares nothing on the device with other requests: it must be isolated from them and has no
      * space that would ensure it */
     bool isolated;

@@ -300,6 +300,7 @@ void restore_lookup(struct job *job)
         .request = job->id,
         .ready = on_ready,
         .ready_arg = job->sched,
+        .search_failed = job->gen->cache.search_failed,
     };
 
     restore_drop(job);

@@ -637,18 +637,29 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
     gen->prediction = prepared->prediction.tokens;
     gen->prediction_count = (uint32_t)prepared->prediction.count;
     gen->cache = cache_hints(request, prepared, space);
+    gen->cache.search_failed = call->search_failed;
     gen->sink = call_sink(choice);
+}
+
+/* Why what other machines have stored is not known; NONE: it is. */
+static enum hearth_reason search_store(const struct call *call, struct hearth_space *space)
+{
+    const struct token_prompt *prompt = &call->prepared.prompt;
+    int error = hearth_discover(space, prompt->tokens, prompt->count,
+                                (uint32_t)(call->store_wait_ns / NS_PER_MS));
+
+    return error == HEARTH_OK              ? HEARTH_REASON_NONE
+           : error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
+                                           : HEARTH_REASON_TIER_ERROR;
 }
 
 static void make_choices(struct call *call)
 {
     struct hearth_space *space = call_space(call);
     struct hearth_space *draft_space = space != NULL ? open_space(call, true) : NULL;
-    const struct prepared *prepared = &call->prepared;
 
     if (space != NULL && call->store_wait_ns >= NS_PER_MS && call->request.cache_read)
-        (void)hearth_discover(space, prepared->prompt.tokens, prepared->prompt.count,
-                              (uint32_t)(call->store_wait_ns / NS_PER_MS)); /* or a miss */
+        call->search_failed = search_store(call, space);
 
     call->choices_count = gen_request_choices(&call->request);
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));

@@ -90,6 +90,7 @@ struct call {
     struct list_node waiting;        /* in one of the api's queues */
     uint64_t arrived_ns, started_ns; /* monotonic: of the first byte; of the first choice */
     uint64_t store_wait_ns; /* what it may still wait to learn what a shared store has for it */
+    enum hearth_reason search_failed; /* why it did not; NONE: it was asked, or need not be */
 
     struct pool_wait wait; /* for the model to load */
     struct model *model;   /* holds a reference until the call is freed */

@@ -778,6 +778,19 @@ bool kv_has_room(struct kv *kv, uint64_t deadline_ns)
     return room;
 }
 
+void kv_try_down(struct kv *kv, uint64_t deadline_ns)
+{
+    for (size_t i = 0; i < kv_servers(kv); i++) {
+        struct kv_op op = {.verb = KV_EXISTS, .name = "hearth:probe"};
+        lock_enter(&kv->lock);
+        struct kv_server *server = kv->servers[i];
+        bool due = server->breaker != KV_CLOSED && now_ns() >= server->retry_at_ns;
+        lock_leave(&kv->lock);
+        if (due)
+            kv_run_at(kv, server, &op, 1, deadline_ns);
+    }
+}
+
 size_t kv_servers(struct kv *kv)
 {
     lock_enter(&kv->lock);

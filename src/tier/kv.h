@@ -126,6 +126,10 @@ bool kv_is_down(struct kv *kv); /* every breaker is open */
 /* False: the servers are nearly full. Asks them now and then. */
 bool kv_has_room(struct kv *kv, uint64_t deadline_ns);
 
+/* Asks each server whose breaker is open for anything, once its delay is over: an idle server would
+ * not learn that the store is well again. For a timer. */
+void kv_try_down(struct kv *kv, uint64_t deadline_ns);
+
 size_t kv_servers(struct kv *kv);
 void kv_server_stats(struct kv *kv, size_t index, struct kv_server_stats *stats);
 const char *kv_breaker_name(enum kv_breaker breaker);

@@ -18,6 +18,8 @@ enum {
     YIELD_MS = 50,
 };
 
+#define IDLE_NS NS_PER_S
+
 /* ---- doomed keys ---- */
 
 static uint64_t hash_of(const struct hash256 *key)
@@ -194,8 +196,11 @@ void shared_writer_run(void *arg)
             lock_enter(&shared->lock);
         } else if (shared->stop) {
             break;
-        } else {
-            cond_wait(&shared->for_writer, &shared->lock);
+        } else if (!cond_wait_until(&shared->for_writer, &shared->lock,
+                                    clock_deadline_ns(clock_real(), IDLE_NS))) {
+            lock_leave(&shared->lock);
+            kv_try_down(shared->io.kv, clock_deadline_ns(clock_real(), shared->io.timeout_ns));
+            lock_enter(&shared->lock);
         }
         shared->writing = false;
         cond_broadcast(&shared->for_idle);

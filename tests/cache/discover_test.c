@@ -48,7 +48,7 @@ static void flush(const struct kit *kit)
 
 static uint32_t find(const struct kit *kit, const int32_t *tokens, uint32_t count)
 {
-    assert_int_equal(hearth_discover(kit->space, tokens, count, WAIT_MS), HEARTH_OK);
+    (void)hearth_discover(kit->space, tokens, count, WAIT_MS); /* a dead store finds nothing */
     return kit_restore(kit, tokens, count, NULL);
 }
 
@@ -249,6 +249,35 @@ static uint64_t shared_count(struct hearth_cache *cache, const char *wanted)
     }
 }
 
+static enum hearth_reason reason_of(const struct kit *kit, const int32_t *tokens, uint32_t limit,
+                                    enum hearth_reason search_failed)
+{
+    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                                  .search_failed = search_failed};
+    struct hearth_plan *plan;
+
+    assert_int_equal(hearth_lookup(kit->space, tokens, TOKENS, &options, &plan), HEARTH_OK);
+    hearth_plan_lower(plan, limit); /* as for an engine that resumes at certain cuts only */
+    enum hearth_reason reason = hearth_plan_info(plan)->reason;
+    hearth_plan_release(&plan);
+    return reason;
+}
+
+/* A store that cannot be asked is the reason of a miss, not what is cached here by chance. */
+static void check_reasons(const struct kit *kit)
+{
+    int32_t tokens[TOKENS];
+
+    kit_tokens(tokens, TOKENS, 1);
+    tokens[20] ^= 1; /* shares 20 tokens with what is here */
+    assert_int_equal(hearth_discover(kit->space, tokens, TOKENS, WAIT_MS), HEARTH_ERROR_SYSTEM);
+    assert_int_equal(reason_of(kit, tokens, TOKENS, HEARTH_REASON_NONE), HEARTH_REASON_DIVERGED);
+    assert_int_equal(reason_of(kit, tokens, 0, HEARTH_REASON_NONE), HEARTH_REASON_DISABLED);
+    assert_int_equal(reason_of(kit, tokens, 0, HEARTH_REASON_TIMEOUT), HEARTH_REASON_TIMEOUT);
+    assert_int_equal(reason_of(kit, tokens, TOKENS, HEARTH_REASON_TIER_ERROR),
+                     HEARTH_REASON_TIER_ERROR);
+}
+
 static void test_dead_store(void **state)
 {
     int32_t tokens[TOKENS];
@@ -268,6 +297,12 @@ static void test_dead_store(void **state)
     assert_int_equal(hearth_get_shared_server(a.cache, 99, &stats), HEARTH_ERROR_INVALID);
     assert_true(shared_count(a.cache, "finds") > 0);
     assert_int_equal(shared_count(a.cache, "refused_tenant"), 0);
+    check_reasons(&a);
+    fleet_restart(&server); /* and no request comes: the breaker closes by itself */
+    do {
+        clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
+        assert_int_equal(hearth_get_shared_server(a.cache, 0, &stats), HEARTH_OK);
+    } while (strcmp(stats.breaker, "closed") != 0);
     kit_close(&a);
 }
 

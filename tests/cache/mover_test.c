@@ -57,6 +57,15 @@ static uint32_t restore(const struct kit *kit, uint32_t seed, struct hearth_plan
     return kit_restore(kit, tokens, 64, info);
 }
 
+/* Each counted error of a tier is an event, hence a line of the log. */
+static void expect_events(const struct kit *kit)
+{
+    struct hearth_rate rate;
+
+    assert_int_equal(hearth_get_rate(kit->cache, HEARTH_EVENT_DROP, 60, &rate), HEARTH_OK);
+    assert_int_equal(rate.count, kit_stats(kit).tier_errors);
+}
+
 static void test_what_leaves_memory_comes_back_from_the_tier(void **state)
 {
     struct kit kit;
@@ -142,6 +151,7 @@ static void test_i94_a_tier_that_takes_nothing_is_no_tier(void **state)
     /* Those that failed; declining is no error, and is tried again. */
     assert_true(kit_stats(&kit).writes_declined >= 20);
     assert_int_equal(kit_stats(&kit).tier_errors, 20 + kit_stats(&kit).writes_retried);
+    expect_events(&kit);
     assert_int_equal(restore(&kit, 40, NULL), 63);
     assert_int_equal(restore(&kit, 1, NULL), 0);
     kit_close(&kit);
@@ -185,6 +195,7 @@ static void test_i94_lost_objects_are_a_miss_with_a_reason(void **state)
     assert_int_equal(restore(&kit, 1, &info), 0);
     assert_int_equal(info.reason, HEARTH_REASON_TIER_ERROR);
     assert_int_equal(kit_stats(&kit).tier_errors, 1);
+    expect_events(&kit);
     assert_int_equal(kit_stats(&kit).objects, 39);
     kit_check(&kit);
     kit_close(&kit);
@@ -222,6 +233,7 @@ static void test_i94_an_error_costs_the_request_and_not_the_object(void **state)
     assert_int_equal(restore(&kit, 1, &info), 0);
     assert_int_equal(info.reason, HEARTH_REASON_TIER_ERROR);
     assert_int_equal(kit_stats(&kit).tier_errors, 1);
+    expect_events(&kit);
     kit_check(&kit);
     assert_int_equal(restore(&kit, 1, NULL), 63);
     kit_close(&kit);

@@ -494,6 +494,32 @@ static void test_breaker_backs_off(void **state)
     script_stop(&script);
 }
 
+/* Nothing is asked of the store, so only the timer can find that it is well again. */
+static void test_breaker_of_an_idle_server(void **state)
+{
+    struct kv_server_stats stats;
+    struct script script;
+    char dst[8];
+
+    (void)state;
+    script_start(&script, "-LOADING\r\n");
+    struct kv *kv = open_kv(script.url, 50 * NS_PER_MS);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_one(kv, KV_GET, dst, 4).result, KV_ERROR);
+    atomic_store(&script.reply, ":0\r\n");
+    do {
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+        kv_try_down(kv, clock_deadline_ns(clock_real(), NS_PER_S));
+        kv_server_stats(kv, 0, &stats);
+    } while (stats.breaker != KV_CLOSED);
+    uint64_t replies = stats.replies;
+    kv_try_down(kv, clock_deadline_ns(clock_real(), NS_PER_S));
+    kv_server_stats(kv, 0, &stats);
+    assert_int_equal(stats.replies, replies); /* one that is well is left alone */
+    kv_close(&kv);
+    script_stop(&script);
+}
+
 /* The system's resolver, which may be slow. */
 static const char name_of_server[] = "store.hearth.test";
 static atomic_bool resolver_hangs;
@@ -612,5 +638,5 @@ static void test_urls(void **state)
 TEST_SUITE(TEST(test_valkey_replies), TEST(test_s3_replies), TEST(test_passwords),
            TEST(test_reasons), TEST(test_refused), TEST(test_reset), TEST(test_slow_values),
            TEST(test_moved_storm), TEST(test_asked_with_password), TEST(test_breaker),
-           TEST(test_breaker_backs_off), TEST(test_half_open), TEST(test_slow_names),
-           TEST(test_urls))
+           TEST(test_breaker_backs_off), TEST(test_breaker_of_an_idle_server), TEST(test_half_open),
+           TEST(test_slow_names), TEST(test_urls))
