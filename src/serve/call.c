@@ -508,6 +508,19 @@ static const struct token_prompt *prompt_at(const struct call *call, size_t inde
 
 /* ---- generations ---- */
 
+enum err call_refuse_prompt(const struct call *call, const char *what, size_t count, enum err err,
+                            const struct errinfo *info, struct api_error *error)
+{
+    if (err != ERR_NOMEM)
+        return api_error_from(error, err, info);
+    /* permanent: 413, while a temporary shortage is a 503 */
+    return api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). %s.",
+                         info->text, count,
+                         sched_fits_any(model_sched(call->model))
+                             ? what
+                             : "No prompt fits: --max-memory is too small for this server");
+}
+
 static enum err preflight_one(struct call *call, size_t count, struct api_error *error)
 {
     struct api_context context = {model_request_context(call->model),
@@ -522,13 +535,7 @@ static enum err preflight_one(struct call *call, size_t count, struct api_error 
         return ERR_OK;
     if (err == ERR_LIMIT)
         return api_error_set_context(error, count, true, context);
-    if (err == ERR_NOMEM) /* permanent: 413, while a temporary shortage is a 503 */
-        return api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). %s.",
-                             info.text, count,
-                             sched_fits_any(model_sched(call->model))
-                                 ? "Shorten the conversation"
-                                 : "No prompt fits: --max-memory is too small for this server");
-    return api_error_from(error, err, &info);
+    return call_refuse_prompt(call, "Shorten the conversation", count, err, &info, error);
 }
 
 static enum err preflight(struct call *call, struct api_error *error)

@@ -168,6 +168,11 @@ enum { CALL_BODY_BYTES_MAX = 256 * 1024 * 1024 }; /* of an endpoint's `answer` *
 
 /* From the request to the prompt, for all endpoints with a prompt; and with what. */
 enum err call_prepare(struct call *call, struct api_error *error) NODISCARD;
+
+/* Why a prompt of `count` tokens was refused by a preflight (`err`, `info`). What can never fit is a
+ * 413 that ends with `what` to do. */
+enum err call_refuse_prompt(const struct call *call, const char *what, size_t count, enum err err,
+                            const struct errinfo *info, struct api_error *error) NODISCARD;
 struct prepare_tools call_tools(struct call *call);
 
 /* The caller for tokenizing its texts: stops when the client disconnects, and is charged to the

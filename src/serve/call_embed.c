@@ -257,7 +257,9 @@ static enum err read_prompt(struct reading *reading, size_t index, struct gen *g
     gen->tokens = tokens;
     gen->tokens_count = (uint32_t)reading->count;
     err = sched_preflight_embed(model_sched(reading->call->model), gen->tokens_count, &info);
-    return err == ERR_OK ? ERR_OK : api_error_from(reading->error, err, &info);
+    return err == ERR_OK ? ERR_OK
+                         : call_refuse_prompt(reading->call, "Shorten the input", gen->tokens_count,
+                                              err, &info, reading->error);
 }
 
 /* ---- generations ---- */

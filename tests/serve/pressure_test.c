@@ -124,6 +124,35 @@ static void test_i72_i73_too_large_for_the_memory(void **state)
     memory_destroy(&memory);
 }
 
+/* The same on the routes that make vectors and scores: a client must not send it again. */
+static void test_i72_too_large_to_embed(void **state)
+{
+    static const struct route embed[] = {
+        {"/v1/embeddings", "%s{\"input\":\"", "\"}", "/error/code", "request_too_large", NULL},
+        {"/api/embed", "%s{\"input\":\"", "\"}", NULL, NULL, NULL},
+    };
+    struct machine machine = {0};
+    struct memory *memory = ceiling_of(8 * MIB, &machine);
+    struct api_kit_options options = options_for(memory);
+    struct http_answer answer;
+    struct api_kit kit;
+
+    (void)state;
+    options.fake.pooling = ENGINE_POOLING_MEAN;
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(embed); i++) {
+        api_kit_ask(&kit, "POST", embed[i].path, NULL, body_of(&embed[i], false, PROMPT), &answer);
+        assert_int_equal(answer.status, 413);
+        assert_non_null(strstr(buf_str(&answer.body), "the request needs about "));
+        assert_non_null(strstr(buf_str(&answer.body), "Shorten the input"));
+        assert_int_equal(http_answer_header(&answer, "retry-after").len, 0);
+        http_answer_fini(&answer);
+        yyjson_doc_free(api_kit_post(&kit, embed[i].path, body_of(&embed[i], false, 10), 200));
+    }
+    api_kit_close(&kit);
+    memory_destroy(&memory);
+}
+
 /* The same with a real model. Its cells are taken at load, so what a prompt needs besides are its
  * records, and a long one has more than is left beside the model. A short one is answered. */
 static void test_i72_too_large_beside_a_real_model(void **state)
@@ -325,7 +354,7 @@ static void test_i100_numbers_of_others(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory),
+TEST_SUITE(TEST(test_i72_too_large_to_embed), TEST(test_i72_i73_too_large_for_the_memory),
            TEST(test_i72_too_large_beside_a_real_model), TEST(test_answers_of_tokenize_are_charged),
            TEST(test_i75_tools_are_counted_as_they_are_computed), TEST(test_levels_are_shown),
            TEST(test_i70_ended_for_lack_of_memory), TEST(test_i100_numbers_of_others))
