@@ -97,23 +97,26 @@ static enum cli_exit unknown(const struct cli *cli)
 
 static enum cli_exit show(const struct cache_run *run, const struct buf *json)
 {
+    yyjson_doc *doc = yyjson_read(buf_str(json), json->len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
     struct buf text;
-    yyjson_doc *doc;
 
+    if (doc == NULL)
+        return cli_error(run->cli, "the response is not JSON; is this a hearth server?");
     if (run->options->json) {
         fwrite(buf_str(json), 1, json->len, run->cli->out);
         fputc('\n', run->cli->out);
-        return CLI_EXIT_OK;
+    } else {
+        buf_init(&text, ANSWER_BYTES_MAX);
+        run->action->print(root, &text);
+        cli_put_text(run->cli, &text);
+        buf_fini(&text);
     }
-    doc = yyjson_read(buf_str(json), json->len, 0);
-    if (doc == NULL)
-        return cli_error(run->cli, "the response is not JSON; is this a hearth server?");
-    buf_init(&text, ANSWER_BYTES_MAX);
-    run->action->print(yyjson_doc_get_root(doc), &text);
-    cli_put_text(run->cli, &text);
-    buf_fini(&text);
+    /* An export or import of which nothing was taken: a script must not take it for a success. */
+    bool refused = fields_uint(root, "refused") > 0 && fields_uint(root, "objects") == 0 &&
+                   fields_uint(root, "held") == 0;
     yyjson_doc_free(doc);
-    return CLI_EXIT_OK;
+    return refused ? CLI_EXIT_FAILURE : CLI_EXIT_OK;
 }
 
 static enum cli_exit run_action(struct cli *cli, const struct cache_options *options,

@@ -155,6 +155,17 @@ test_export_and_import() {
     grep -qE '^[1-9][0-9,]* objects, ' "$scratch/out" || fail 'nothing was imported'
     cache probe prompt.txt
     grep -qE ' ram [1-9]' "$scratch/out" || fail 'it is not there'
+    cache import taken # nothing new, and nothing refused
+    expect_status 0
+    stop
+    # Another installation's: all of it is refused, and the exit status says so.
+    rm -rf state
+    start_warm --admin-files "$PWD/files"
+    cache import taken
+    expect_status 1
+    grep -qE '^0 objects, .*[1-9] refused' "$scratch/out" || fail 'not said'
+    cache import taken --json
+    expect_status 1
     stop
 }
 
