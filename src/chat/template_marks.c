@@ -162,7 +162,7 @@ static void add_parts(struct marks *building, const struct chat_round *round, st
     mark.at = begin;
     for (size_t i = 0; i + 1 < message->parts_count; i++) {
         mark.at = text_end(building, round, mark.at, message->parts[i].text);
-        if (i + 1 + PARTS_MARKED >= message->parts_count)
+        if (i + 1 + PARTS_MARKED >= message->parts_count && mark.at > begin)
             add(building, mark);
     }
     for (size_t i = 0; i < message->blocks_count && message->parts_count == 1; i++) {
