@@ -74,8 +74,9 @@ enum err prepare_render(struct prepare_run *run)
             return request->arena.err;
     }
     TRY(chat_template_render(tools->model.tmpl, &chat, &request->arena, &out->text, &run->info));
-    out->opening = (struct str){out->text.text.ptr + out->text.generation,
-                                out->text.text.len - out->text.generation};
+    size_t end = out->text.thought > 0 ? out->text.thought : out->text.text.len;
+    out->opening =
+        (struct str){out->text.text.ptr + out->text.generation, end - out->text.generation};
     return ERR_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "output/output.h"
 
 /* ChatML, which more models understand than any other format, with tools in the Hermes style. */
 static const char chatml[] =
@@ -292,13 +293,75 @@ static enum err finish(struct pass *pass, struct chat_text *out, struct errinfo 
                          : err_set(info, err, "no room for a text of %zu bytes", render.text.len);
 }
 
-/* An empty last message is continued by opening an answer. */
+/* A last message without content or calls is continued by opening an answer, and its thought. */
 static bool is_empty(const struct message *message)
 {
     bool says =
         message->form == CONTENT_TEXT ? message->parts[0].text.len > 0 : message->parts_count > 0;
 
-    return !says && message->calls_count == 0 && message->thought.len == 0;
+    return !says && message->calls_count == 0;
+}
+
+/* ---- continuing a thought ----
+ *
+ *      [question] <assistant> <think>\n  thought so far
+ *                 ^generation             ^thought
+ *
+ * Templates show the thoughts of finished messages only, and many not even these. So the last
+ * message is not rendered: its thought follows what opens an answer, and the mark of thoughts.
+ */
+
+/* The mark before a thought; empty: the template shows none. */
+static struct str thought_mark(const struct output_formats *formats)
+{
+    if (formats->reasoning != REASONING_HARMONY)
+        return output_thought_marks(formats)->open;
+    return formats->calls == TOOLCALL_MUSE ? STR(" to=self<|message|>")
+                                           : STR("<|channel|>analysis<|message|>");
+}
+
+/* The length of an opening without the empty thought that tells the model not to think. */
+static size_t without_thought(const struct reasoning_marks *marks, struct str opening)
+{
+    struct str open = str_trim(marks->open), text = str_trim(opening);
+
+    if (!reasoning_is_closed(marks, opening))
+        return opening.len;
+    text.len -= marks->close.len;
+    if (str_ends(str_trim(text), open)) {
+        text = str_trim(text);
+        text.len -= open.len;
+    }
+    return (size_t)(text.ptr - opening.ptr) + text.len;
+}
+
+static enum err append_thought(const struct chat_template *tmpl, struct str thought,
+                               struct arena *arena, struct chat_text *out, struct errinfo *info)
+{
+    const struct reasoning_marks *marks = output_thought_marks(&tmpl->formats);
+    struct str mark = thought_mark(&tmpl->formats), tail = str_skip(out->text, out->generation);
+    struct chat_span *spans = arena_alloc_array(arena, out->span_count + 1, sizeof(*spans));
+    struct buf text;
+
+    if (mark.len == 0)
+        return err_set(info, ERR_INVALID,
+                       "the chat template shows no thoughts, so none can be continued");
+    if (spans == NULL)
+        return err_set(info, arena->err, "no room for the chat");
+    buf_init(&text, jinja_limits_default.output_bytes);
+    buf_append(&text, out->text.ptr, out->generation + without_thought(marks, tail));
+    if (!reasoning_is_open(marks, tail)) {
+        buf_append(&text, mark.ptr, mark.len);
+        buf_append(&text, "\n", tmpl->thought_line);
+    }
+    out->thought = text.len;
+    buf_append(&text, thought.ptr, thought.len);
+    if (out->span_count > 0)
+        memcpy(spans, out->spans, out->span_count * sizeof(*spans));
+    spans[out->span_count++] = (struct chat_span){out->thought, text.len};
+    out->spans = spans;
+    enum err err = buf_move(&text, arena, &out->text);
+    return err == ERR_OK ? ERR_OK : err_set(info, err, "no room for the chat");
 }
 
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
@@ -306,6 +369,7 @@ enum err chat_template_render(const struct chat_template *tmpl, const struct cha
 {
     struct chat_request wish = *request;
     size_t count = request->messages_count;
+    struct str thought = STR_NONE;
     struct pass pass;
 
     *out = (struct chat_text){0};
@@ -318,11 +382,17 @@ enum err chat_template_render(const struct chat_template *tmpl, const struct cha
         wish.continue_final = count == 1 || !is_empty(last);
         wish.add_generation_prompt = !wish.continue_final;
         count -= !wish.continue_final;
+        if (!wish.continue_final && last->thought.len > 0) {
+            thought = last->thought;
+            wish.thinking = CHAT_THINKING_ON;
+        }
     }
     pass_init(&pass, tmpl, &wish, count, arena);
     enum err err = run(&pass, info);
     if (err == ERR_OK)
         err = finish(&pass, out, info);
+    if (err == ERR_OK && thought.len > 0)
+        err = append_thought(tmpl, thought, arena, out, info);
     pass_fini(&pass);
     return err;
 }

@@ -125,7 +125,8 @@ struct chat_request {
     const char *reasoning_effort;               /* variable of that name; NULL: not set */
     enum chat_thinking thinking; /* variables enable_thinking and thinking; kwargs win */
     bool add_generation_prompt;
-    /* continue the last message, which is the assistant's: the text ends with its content */
+    /* continue the last message, which is the assistant's: the text ends with its content, or with
+     * its thought if it has nothing else; thinking is then on */
     bool continue_final;
     bool transient; /* sets MARK_TRANSIENT where neutral_find_transient finds a span */
     int64_t now_s;  /* local wall time, for templates that write the date */
@@ -147,7 +148,8 @@ struct chat_text {
     /* where the template began to open the answer; text.len: it did not. The text from here on is
      * the prompt_tail of output.h */
     size_t generation;
-    bool time_of_day;                    /* the template wrote it */
+    size_t thought;   /* where the thought that is continued begins; 0: none is */
+    bool time_of_day; /* the template wrote it */
     const struct chat_picture *pictures; /* of prepare.c; a template knows none */
     size_t picture_count;
 };

@@ -33,6 +33,7 @@ struct chat_template {
     struct output_formats formats;
     enum chat_calls calls;
     struct chat_learned *learned; /* owned; NULL: nothing was */
+    bool thought_line;            /* a line break follows the opening of thoughts */
     char *bos, *eos;              /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is unknown. */
     bool mark_off[MARK_COUNT][ROLE_COUNT];

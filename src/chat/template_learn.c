@@ -637,6 +637,17 @@ static void learn(struct learner *l)
     l->tmpl->calls = describes_tools(l->tmpl) ? CHAT_CALLS_OURS : find_calls(l);
 }
 
+/* A line break after the mark, as text or in a string of the template. */
+static bool opens_line(struct str source, struct str mark)
+{
+    for (size_t at = 0; mark.len > 0 && (at = str_find_from(source, at, mark)) != SIZE_MAX;) {
+        struct str after = str_skip(source, at += mark.len);
+        if (str_starts(after, STR("\n")) || str_starts(after, STR("\\n")))
+            return true;
+    }
+    return false;
+}
+
 void chat_forget(struct chat_template *tmpl)
 {
     if (tmpl->learned == NULL)
@@ -656,6 +667,7 @@ enum err chat_learn(struct chat_template *tmpl, struct str source, struct errinf
     l.schema = yyjson_read(schema, sizeof(schema) - 1, 0);
     l.arguments = yyjson_read(arguments, sizeof(arguments) - 1, 0);
     tmpl->formats = output_detect(source);
+    tmpl->thought_line = opens_line(source, output_thought_marks(&tmpl->formats)->open);
     if (l.schema == NULL || l.arguments == NULL)
         l.err = ERR_NOMEM;
     else

@@ -90,11 +90,11 @@ static bool turn_is_empty(const struct turn *turn)
     return !turn->text.texts.any && !turn->thoughts.any && turn->message.calls_count == 0;
 }
 
-/* If this is the last turn: is there assistant text to continue? */
+/* If this is the last turn: is there assistant text to continue, or a thought? */
 static bool can_go_on(const struct turn *turn)
 {
     return turn->role == ROLE_ASSISTANT && turn->message.calls_count == 0 &&
-           turn->text.texts.len > 0;
+           (turn->text.texts.len > 0 || turn->thoughts.len > 0);
 }
 
 static enum err turn_end(struct turn *turn)

@@ -197,6 +197,29 @@ static enum err read_message(struct gen_request *request, const struct json_read
     return role == ROLE_TOOL ? json_read_str(reader, "tool_call_id", &message->call_id) : ERR_OK;
 }
 
+/* llama-server's values: true, or which part of the last message goes on. */
+static enum err read_continue(struct gen_request *request, const struct json_reader *body)
+{
+    const char *key = "continue_final_message";
+    const struct message *last = &request->conversation.messages[request->conversation.count - 1];
+    yyjson_val *part = json_read_get(body, key);
+    bool wanted = true, thought = yyjson_equals_str(part, "reasoning_content");
+    struct str text;
+
+    TRY(message_text(last, &request->arena, STR(""), &text));
+    if (!thought && !yyjson_equals_str(part, "content"))
+        TRY(json_read_bool(body, key, &wanted));
+    else if (thought ? last->thought.len == 0 || text.len > 0 : text.len == 0)
+        return json_read_error(body, key,
+                               thought ? "needs a last message with a thought alone"
+                                       : "needs a last message with content");
+    bool opened = yyjson_is_true(yyjson_obj_get(body->object, "add_generation_prompt"));
+    if (opened && wanted && part != NULL)
+        return json_read_error(body, key, "cannot be true together with 'add_generation_prompt'");
+    request->continue_final = wanted && last->role == ROLE_ASSISTANT && last->calls_count == 0;
+    return ERR_OK;
+}
+
 enum err openai_read_messages(struct gen_request *request, const struct json_reader *body,
                               bool bare)
 {
@@ -204,7 +227,6 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
     struct json_list list = json_list(body, "messages");
     struct json_reader message;
     yyjson_val *messages = NULL;
-    bool wanted = true;
 
     TRY(json_read_array(body, "messages", &messages));
     if (yyjson_arr_size(messages) == 0)
@@ -216,12 +238,5 @@ enum err openai_read_messages(struct gen_request *request, const struct json_rea
     while (json_next(&list, &message))
         TRY(read_message(request, &message, bare));
     TRY(list.err);
-    TRY(json_read_bool(body, "continue_final_message", &wanted));
-    bool opened = yyjson_is_true(yyjson_obj_get(body->object, "add_generation_prompt"));
-    if (opened && wanted && json_read_get(body, "continue_final_message") != NULL)
-        return json_read_error(body, "continue_final_message",
-                               "cannot be true together with 'add_generation_prompt'");
-    const struct message *last = &talk->messages[talk->count - 1];
-    request->continue_final = wanted && last->role == ROLE_ASSISTANT && last->calls_count == 0;
-    return ERR_OK;
+    return read_continue(request, body);
 }

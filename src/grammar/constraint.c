@@ -185,11 +185,21 @@ static const struct frame *frame_of(const struct constraint_request *request)
     return format->call_begin.len > 0 ? &muse : &harmony;
 }
 
+/* Does the prompt end inside a thought, which is continued? */
+static bool is_thinking(const struct constraint_writer *writer, const struct frame *frame)
+{
+    struct str thought = frame->thought != NULL ? str_from(frame->thought) : STR_NONE;
+
+    return thought.len > 0 && /* without its quotes and the space */
+           str_ends(writer->request->prompt_tail, (struct str){thought.ptr + 1, thought.len - 3});
+}
+
 static enum err check_tail(struct constraint_writer *writer, const struct frame *frame)
 {
     struct str tail = writer->request->prompt_tail;
 
-    if (tail.len == 0 || str_ends(str_trim(tail), str_from(frame->tail)))
+    if (tail.len == 0 || str_ends(str_trim(tail), str_from(frame->tail)) ||
+        is_thinking(writer, frame))
         return ERR_OK;
     return err_set(writer->info, ERR_UNSUPPORTED,
                    "the prompt has begun the model's message already; a grammar needs one that "
@@ -203,7 +213,8 @@ static void put_messages(struct constraint_writer *writer, const struct frame *f
 {
     if (frame->thought != NULL || comments)
         constraint_put_text(writer, "message", frame->exits, frame->exits_count, false);
-    constraint_put(writer, "root ::= next\nnext ::= ");
+    constraint_put(writer, is_thinking(writer, frame) ? "root ::= message-0\nnext ::= "
+                                                      : "root ::= next\nnext ::= ");
     if (frame->thought != NULL)
         buf_appendf(writer->out, "%smessage-0 | ", frame->thought);
     if (comments)

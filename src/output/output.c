@@ -158,6 +158,7 @@ struct output *output_create(const struct output_options *options, output_event_
         .marks = output_thought_marks(formats),
         .mode = options->reasoning,
         .prompt_tail = options->prompt_tail,
+        .continues = options->continues,
         .call_openers = output->openers,
         .call_openers_count = COUNT_OF(output->openers),
         .in_call = in_call,

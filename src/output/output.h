@@ -52,6 +52,7 @@ struct output_options {
     bool whole; /* as in reasoning.h */
     /* end of the prompt as written by the template; used by output_create only */
     struct str prompt_tail;
+    bool continues;        /* as in reasoning.h */
     size_t held_bytes_max; /* as in toolcall.h */
     unsigned calls_max;
     size_t thought_bytes_max; /* as in reasoning.h */

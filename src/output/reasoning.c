@@ -436,7 +436,11 @@ struct reasoning *reasoning_create(const struct reasoning_options *options, outp
     if (reasoning->marks->close.len == 0)
         reasoning->state = ANSWER;
     else if (options->mode == REASONING_RAW)
-        begin_raw(reasoning, options->prompt_tail);
+        begin_raw(reasoning, options->continues ? STR_NONE : options->prompt_tail);
+    else if (options->continues)
+        reasoning->state = THOUGHT;
+    if (options->continues)
+        reasoning->unopened = reasoning->behind_open = false;
     return reasoning;
 }
 

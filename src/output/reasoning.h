@@ -86,6 +86,7 @@ struct reasoning_options {
     enum reasoning_mode mode;
     /* end of the prompt as written by the template; used by reasoning_create only */
     struct str prompt_tail;
+    bool continues; /* a thought follows that end in the prompt, and is not finished */
     /* markers that begin tool calls; borrowed, may be NULL */
     const struct str *call_openers;
     size_t call_openers_count; /* at most REASONING_OPENERS_MAX; empty ones are ignored */

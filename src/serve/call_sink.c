@@ -235,6 +235,7 @@ static void make_output(struct call_choice *choice)
         .tools_count = call->request.conversation.tools_count,
         .whole_calls = !call->request.stream || call->prepared.grammar == NULL,
         .prompt_tail = call->prepared.opening,
+        .continues = call->prepared.text.thought > 0,
         /* a stop text must be noticed when it comes */
         .whole = !call->request.stream && call->request.stops_count == 0,
         .calls_max = ANSWER_CALLS_MAX,

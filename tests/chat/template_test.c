@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "chat/neutral.h"
+#include "output/output.h"
 #include "support/chat_kit.h"
 #include "support/templates.h"
 #include "support/test.h"
@@ -497,6 +498,88 @@ static void test_any_template_can_continue(void **state)
     assert_int_equal(refused, 0);
 }
 
+/* Whatever template that shows thoughts: a thought goes on, and ends as any other. */
+struct continued {
+    size_t count, refused;
+};
+
+struct pieces {
+    struct buf thought, content;
+};
+
+static void on_piece(const struct output_event *event, void *arg)
+{
+    struct pieces *pieces = arg;
+    struct buf *to = event->type == OUTPUT_REASONING ? &pieces->thought : &pieces->content;
+
+    assert_true(event->type == OUTPUT_REASONING || event->type == OUTPUT_CONTENT);
+    buf_append(to, event->text.ptr, event->text.len);
+}
+
+static void read_on(struct chat *chat, const char *name, struct str close)
+{
+    size_t begin = chat->text.generation;
+    struct output_options options = {
+        .formats = chat_template_formats(chat->tmpl),
+        .prompt_tail = {chat->text.text.ptr + begin, chat->text.thought - begin},
+        .continues = true,
+    };
+    struct pieces pieces;
+
+    buf_init(&pieces.thought, 1 << 10);
+    buf_init(&pieces.content, 1 << 10);
+    struct output *output = output_create(&options, on_piece, &pieces);
+    assert_ok(output_push(output, STR(" and so")));
+    assert_ok(output_push(output, close));
+    assert_ok(output_push(output, STR("Four.")));
+    assert_ok(output_finish(output, false));
+    if (!str_eq(buf_text(&pieces.thought), STR(" and so")) ||
+        !str_eq(buf_text(&pieces.content), STR("Four.")))
+        fail_msg("%s: " STR_FMT " | " STR_FMT, name, STR_ARG(buf_text(&pieces.thought)),
+                 STR_ARG(buf_text(&pieces.content)));
+    output_destroy(&output);
+    buf_fini(&pieces.thought);
+    buf_fini(&pieces.content);
+}
+
+static void try_thought(const char *name, const char *source, void *arg)
+{
+    struct continued *continued = arg;
+    struct chat chat;
+
+    open_source(&chat, source);
+    struct output_formats formats = chat_template_formats(chat.tmpl);
+    struct str close = output_thought_marks(&formats)->close;
+    if (formats.reasoning == REASONING_HARMONY)
+        close = STR("<|end|><|start|>assistant<|channel|>final<|message|>");
+    chat.request.continue_final = true;
+    enum err err = render(&chat, "[" HELLO ",{\"role\":\"assistant\",\"reasoning_content\":"
+                                 "\"Two plus </think> two\"}]");
+    continued->refused += err != ERR_OK;
+    if (err != ERR_OK && close.len > 0) {
+        fail_msg("%s: %s", name, chat.info.text);
+    } else if (err == ERR_OK) {
+        struct chat_span last = chat.text.spans[chat.text.span_count - 1];
+        continued->count++;
+        assert_true(str_ends(chat.text.text, STR("Two plus </think> two")));
+        assert_int_equal(last.begin, chat.text.thought);
+        assert_int_equal(last.end, chat.text.text.len);
+        read_on(&chat, name, close);
+    }
+    close_chat(&chat);
+}
+
+static void test_any_template_with_thoughts_continues_one(void **state)
+{
+    struct continued continued = {0};
+
+    (void)state;
+    chat_kit_each(try_thought, &continued);
+    print_message("%zu thoughts continued, %zu templates without thoughts\n", continued.count,
+                  continued.refused);
+    assert_true(continued.count >= 5);
+}
+
 /* A model file with a template that never ends is refused or loaded, but not waited for. */
 static void test_endless_templates(void **state)
 {
@@ -869,6 +952,7 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
            TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
+           TEST(test_any_template_with_thoughts_continues_one),
            TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
            TEST(test_marks_of_system_text_that_moves), TEST(test_marks_stay_where_they_are),
            TEST(test_marks_of_an_empty_question), TEST(test_no_memory), TEST(test_arena_limit))

@@ -215,7 +215,7 @@ static void test_prefill_goes_on_with_the_last_message(void **state)
     } cases[] = {
         {"[" HI "]", false},
         {"[" HI ",{'role':'assistant','content':'{'}]", true},
-        {"[" HI ",{'role':'assistant','content':[{'type':'thinking','thinking':'x'}]}]", false},
+        {"[" HI ",{'role':'assistant','content':[{'type':'thinking','thinking':'x'}]}]", true},
         {"[" HI ",{'role':'assistant','content':''}]", false},
         {"[" HI ",{'role':'assistant','content':'a'}," HI "]", false},
         {"[" HI

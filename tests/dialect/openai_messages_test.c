@@ -98,6 +98,12 @@ static void test_going_on_can_be_switched_off(void **state)
 
 static const struct api_bad bad[] = {
     {"{}", API_ERROR_INVALID, "messages", "is missing"},
+    {"{'messages':[{'role':'assistant','reasoning_content':'x'}],"
+     "'continue_final_message':'content'}",
+     API_ERROR_INVALID, "continue_final_message", "a last message with content"},
+    {"{'messages':[{'role':'assistant','content':'y','reasoning_content':'x'}],"
+     "'continue_final_message':'reasoning_content'}",
+     API_ERROR_INVALID, "continue_final_message", "with a thought alone"},
     {"{'messages':[{'role':'assistant','content':'x'}],'continue_final_message':true,"
      "'add_generation_prompt':true}",
      API_ERROR_INVALID, "continue_final_message", "together with"},

@@ -579,23 +579,34 @@ static void test_i79_a_call_that_cannot_be_read(void **state)
          "\"content\":\"<tool_call>"},
         {"/v1/responses", "{\"type\":\"function\"," ODD_TOOL ",\"parameters\":" ODD_SCHEMA "}",
          "\"text\":\"<tool_call>"},
+        {"/v1/messages", "{" ODD_TOOL ",\"input_schema\":" ODD_SCHEMA "}",
+         "\"text\":\"<tool_call>"},
+        {"/api/chat",
+         "{\"type\":\"function\",\"function\":{" ODD_TOOL ",\"parameters\":" ODD_SCHEMA "}}",
+         "\"content\":\"<tool_call>"},
     };
+    struct sample_params sample = sample_params_default();
+    struct sample_bias opener = {.token = 0, .bias = 100};
+    struct api_kit_options options = odd_caller;
     struct http_answer answer;
     struct api_kit kit;
     char body[1024];
 
     (void)state;
-    api_kit_open(&kit, &odd_caller);
+    sample.biases = &opener;
+    sample.biases_count = 1;
+    options.api.sample = &sample;
+    api_kit_open(&kit, &options);
     yyjson_doc *doc = api_kit_post(&kit, "/tokenize", "{\"content\":\"<tool_call>\"}", 200);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tokens")), 1);
-    int opener = (int)json_number_at(doc, "/tokens/0");
+    opener.token = (token_id)json_number_at(doc, "/tokens/0");
     yyjson_doc_free(doc);
     for (size_t i = 0; i < 2 * COUNT_OF(apis); i++) {
         bool responses = strstr(apis[i / 2].path, "responses") != NULL;
         snprintf(body, sizeof(body),
                  "{\"model\":\"fake\",\"stream\":%s,\"temperature\":0,\"max_tokens\":5,"
-                 "\"logit_bias\":{\"%d\":100},\"tools\":[%s],%s}",
-                 i % 2 ? "true" : "false", opener, apis[i / 2].tool,
+                 "\"options\":{\"num_predict\":5},\"tools\":[%s],%s}",
+                 i % 2 ? "true" : "false", apis[i / 2].tool,
                  responses ? "\"input\":\"Hi\"" : MESSAGES);
         api_kit_ask(&kit, "POST", apis[i / 2].path, NULL, body, &answer);
         const char *text = buf_str(&answer.body);
@@ -695,6 +706,59 @@ static void test_thinking_budget(void **state)
     assert_string_equal(json_at(doc, "/content/1/type"), "text");
     yyjson_doc_free(doc);
     api_kit_close(&kit);
+}
+
+/* A last message with a thought alone goes on inside it, though the prompt opens none. */
+static void test_a_thought_goes_on(void **state)
+{
+#define THINKS                                                                              \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\","         \
+    "\"reasoning_content\":\"Well \"}],\"reasoning\":{\"max_tokens\":5},\"temperature\":0," \
+    "\"max_tokens\":30," LETTERS
+    static const struct api_kit_options options = {
+        .template_text =
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+            "\n{% endfor %}{% if false %}<think>\n</think>{% endif %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    };
+    static const char *const ways[] = {"true", "\"reasoning_content\""};
+    struct events events;
+    struct api_kit kit;
+    char body[512], text[256], thought[256];
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(ways); i++) {
+        snprintf(body, sizeof(body), "{\"continue_final_message\":%s," THINKS "}", ways[i]);
+        doc = api_kit_post(&kit, "/apply-template", body, 200);
+        assert_string_equal(json_at(doc, "/prompt"), "<|im_start|>user\nHi<|im_end|>\n"
+                                                     "<|im_start|>assistant\n<think>\nWell ");
+        yyjson_doc_free(doc);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        snprintf(thought, sizeof(thought), "%s",
+                 json_at(doc, "/choices/0/message/reasoning_content"));
+        assert_int_equal(strlen(thought), 5);
+        assert_int_equal(strlen(json_at(doc, "/choices/0/message/content")), 30 - 5 - 10);
+        yyjson_doc_free(doc);
+    }
+    read_events(&kit, CHAT, "{\"stream\":true," THINKS "}", &events);
+    assert_string_equal(joined(&events, "/choices/0/delta/reasoning_content", text, sizeof(text)),
+                        thought);
+    free_events(&events);
+    doc = api_kit_post(&kit, "/v1/messages",
+                       "{\"model\":\"x\",\"max_tokens\":40,\"thinking\":{\"type\":\"enabled\","
+                       "\"budget_tokens\":7},\"temperature\":0"
+                       ",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                       "\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"Well \","
+                       "\"signature\":\"\"}]}]}",
+                       200);
+    assert_string_equal(json_at(doc, "/content/0/type"), "thinking");
+    assert_true(strlen(json_at(doc, "/content/0/thinking")) >= 7); /* bytes, any */
+    assert_string_equal(json_at(doc, "/content/1/type"), "text");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+#undef THINKS
 }
 
 /* The markup of a call after a thought is not part of the thought. */
@@ -927,7 +991,7 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_drafts_change_no_answer), TEST(test_tool_calls_in_the_other_dialects),
            TEST(test_a_call_that_is_cut_off), TEST(test_i79_a_call_that_cannot_be_read),
            TEST(test_stop_texts_in_a_call), TEST(test_stop_texts_in_a_thought),
-           TEST(test_thinking_budget), TEST(test_reasoning_tokens_before_a_call),
-           TEST(test_logprobs_are_of_the_content), TEST(test_json_schema),
-           TEST(test_choice_and_regex), TEST(test_a_call_or_json),
+           TEST(test_thinking_budget), TEST(test_a_thought_goes_on),
+           TEST(test_reasoning_tokens_before_a_call), TEST(test_logprobs_are_of_the_content),
+           TEST(test_json_schema), TEST(test_choice_and_regex), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_recalled))
