@@ -306,6 +306,27 @@ static void test_under_the_ceiling(void **state)
     pool_kit_close(&kit);
 }
 
+/* What a model was measured to need includes its draft model. */
+static void test_draft_models_count(void **state)
+{
+    uint64_t alone = 0;
+
+    (void)state;
+    for (uint64_t draft = 0; draft <= 500; draft += 500) {
+        struct pool_kit kit;
+        pool_kit_open(&kit, &(struct pool_options){0}, 1);
+        kit.weights_bytes = 1000;
+        kit.draft_bytes = draft;
+        pool_kit_use(&kit, "a");
+        uint64_t bytes = pool_kit_view(&kit, "a").bytes;
+        alone = draft == 0 ? bytes : alone;
+        assert_true(alone >= 1000);
+        if (draft > 0) /* its cells are as many as the model's */
+            assert_int_equal(bytes, 2 * alone - 1000 + draft);
+        pool_kit_close(&kit);
+    }
+}
+
 static void test_pinned_models_stay(void **state)
 {
     struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -696,10 +717,10 @@ TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_un
            TEST(test_i90_unload_while_loading), TEST(test_load_again_while_loading),
            TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel),
            TEST(test_too_many_wait), TEST(test_the_least_recently_used_leaves),
-           TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
-           TEST(test_nobody_leaves_for_what_cannot_come), TEST(test_a_busy_model_gives_way),
-           TEST(test_i68_idle_models_leave_under_pressure), TEST(test_ttl),
-           TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
-           TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
-           TEST(test_i6_models_share_nothing), TEST(test_ends_with_waits),
-           TEST(test_ends_while_loading), TEST(test_faults))
+           TEST(test_under_the_ceiling), TEST(test_draft_models_count),
+           TEST(test_pinned_models_stay), TEST(test_nobody_leaves_for_what_cannot_come),
+           TEST(test_a_busy_model_gives_way), TEST(test_i68_idle_models_leave_under_pressure),
+           TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
+           TEST(test_i83_a_missing_file_is_reported), TEST(test_the_cache_outlives_an_unload),
+           TEST(test_numbers_stay_while_a_model_leaves), TEST(test_i6_models_share_nothing),
+           TEST(test_ends_with_waits), TEST(test_ends_while_loading), TEST(test_faults))

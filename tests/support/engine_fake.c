@@ -681,6 +681,7 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .architecture = "fake",
         .description = "an engine without a model",
         .chat_template = options->chat_template,
+        .weights_bytes = options->weights_bytes,
         .context = options->context,
         .context_trained = options->context,
         .sequences = options->sequences,

@@ -57,6 +57,7 @@ struct engine_fake_options {
     enum engine_fake_slicing slicing;
     uint32_t rollback; /* as in facts, for kinds that cannot be cut; 0 = none, at most 32 */
     bool streams;      /* each sequence has its own context / sequences cells, and forks copy */
+    uint64_t weights_bytes;              /* as in facts */
     uint64_t device_total, device_bytes; /* as in facts; what the model does not take is free */
     uint64_t compute_bytes;              /* as in facts */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */

@@ -75,6 +75,7 @@ static enum err load(const struct pool_spec *spec, bool warm,
     struct engine_fake_options fake = {
         .salt = pool_kit_file(kit, (size_t)strtoul(spec->path, NULL, 10)).content + 1,
         .context = 4096,
+        .weights_bytes = kit->weights_bytes,
         .chunk = 64};
     struct model_options options = {.name = spec->name, .cache = kit->cache, .clock = clock_real()};
 
@@ -84,6 +85,9 @@ static enum err load(const struct pool_spec *spec, bool warm,
     if (!progress(0.5F, progress_arg) && !is_deaf(kit))
         return err_set(info, ERR_CANCELLED, "cancelled");
     TRY(engine_fake_create(&options.engine, &fake, info));
+    fake.weights_bytes = kit->draft_bytes;
+    if (kit->draft_bytes > 0)
+        TRY(engine_fake_create(&options.draft_engine, &fake, info));
     return model_open(model, &options, info);
 }
 

@@ -29,6 +29,8 @@ struct pool_kit {
     bool gate_closed GUARDED_BY(lock), ending GUARDED_BY(lock);
     bool deaf GUARDED_BY(lock); /* after the gate, loads do not notice that they are cancelled */
     enum err fail_load GUARDED_BY(lock);
+    /* of each model; draft: of a draft model, 0 = it has none. Set before the first load */
+    uint64_t weights_bytes, draft_bytes;
     unsigned at_gate GUARDED_BY(lock), loads GUARDED_BY(lock),
         warm_loads GUARDED_BY(lock), inspects GUARDED_BY(lock);
 };
