@@ -2,9 +2,12 @@
  * beside_test.c: a prompt whose back is read while its front is computed. The slow tier answers
  * when the engine has come as far as the test says; computing takes time on a fake clock.
  */
+#include <signal.h>
+
 #include "base/clock.h"
 #include "cache/cache.h"
 #include "sched/sched.h"
+#include "support/fake_worker.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 #include "support/tier_fault.h"
@@ -25,7 +28,9 @@ struct rig {
     struct clock *clock;
     struct tier *slow;
     struct sched_kit kit;
-    unsigned chunks, answers_after; /* chunks computed since the tier was held */
+    /* chunks computed since the tier was held, or calls of an engine that is a process; after so
+     * many the tier answers, and the process dies */
+    unsigned chunks, answers_after, dies_after;
     bool held;
 };
 
@@ -33,12 +38,25 @@ static void on_piece(struct engine *engine, void *arg)
 {
     struct rig *rig = arg;
 
-    (void)engine;
-    if (!rig->held || ++rig->chunks != rig->answers_after)
+    if (!rig->held)
+        return;
+    if (++rig->chunks == rig->dies_after)
+        kill(engine_worker_pid(engine), SIGKILL);
+    if (rig->chunks != rig->answers_after)
         return;
     tier_fault_hold(rig->slow, false);
     while (tier_fault_waiting(rig->slow) > 0)
         clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+}
+
+static void on_call(struct engine *engine, void *arg)
+{
+    struct rig *rig = arg;
+
+    /* only one import fits into a turn */
+    bool met = rig->answers_after > 0 && rig->chunks > rig->answers_after;
+    clock_fake_advance(rig->clock, met ? 20 * NS_PER_MS : CHUNK * 1000);
+    on_piece(engine, arg);
 }
 
 static void wait_stored(struct rig *rig)
@@ -54,7 +72,25 @@ static void wait_stored(struct rig *rig)
     assert_true(stats.objects >= PROMPT / CHUNK);
 }
 
-/* The prompt has been computed once: `truth`. The slow tier alone has its state, and is held. */
+/* The prompt is computed once: `truth`. Then the slow tier alone has its state, and is held. Takes the
+ * engine. */
+static void rig_start(struct rig *rig, struct engine *engine, struct kit_gen *truth)
+{
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+
+    rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
+    sched_kit_open_engine(&rig->kit, engine, RAM, &(struct sched_options){.clock = rig->clock});
+    cache_attach_tier(rig->kit.cache, slow_tier, rig->slow, 0);
+    kit_gen_init(truth, &rig->kit, 1, PROMPT, 4);
+    kit_gen_run(&rig->kit, truth);
+    uint64_t tokens;
+    assert_ok(sched_forget(rig->kit.sched, NULL, 60000, &tokens, NULL));
+    wait_stored(rig);
+    hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
+    tier_fault_hold(rig->slow, true);
+    rig->held = true;
+}
+
 static void rig_open(struct rig *rig, struct kit_gen *truth, uint64_t prefill_ns)
 {
     *rig = (struct rig){.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
@@ -66,19 +102,10 @@ static void rig_open(struct rig *rig, struct kit_gen *truth, uint64_t prefill_ns
                                        .prefill_ns = prefill_ns,
                                        .on_piece = on_piece,
                                        .arg = rig};
-    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+    struct engine *engine;
 
-    rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
-    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
-    cache_attach_tier(rig->kit.cache, slow_tier, rig->slow, 0);
-    kit_gen_init(truth, &rig->kit, 1, PROMPT, 4);
-    kit_gen_run(&rig->kit, truth);
-    uint64_t tokens;
-    assert_ok(sched_forget(rig->kit.sched, NULL, 60000, &tokens, NULL));
-    wait_stored(rig);
-    hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
-    tier_fault_hold(rig->slow, true);
-    rig->held = true;
+    assert_ok(engine_fake_create(&engine, &fake, NULL));
+    rig_start(rig, engine, truth);
 }
 
 static void rig_close(struct rig *rig, struct kit_gen *truth, struct kit_gen *gen)
@@ -218,6 +245,53 @@ static void test_a_slow_engine_waits(void **state)
     rig_close(&rig, &truth, &gen);
 }
 
+/* They have met, and that many calls later, while the back is imported between two tokens of another
+ * answer, the engine's process dies. Whatever the job restores again, just that counts. False: it was
+ * its own call, and it ended. */
+static bool die_after_they_met(unsigned calls)
+{
+    enum { FRONT = 20 };
+    const struct engine_fake_options fake = {
+        .chunk = CHUNK, .context = 2 * PROMPT, .sequences = 4, .rows_bytes = 4096};
+    struct rig rig = {.clock = clock_create_fake(NS_PER_S, NS_PER_S)};
+    struct engine_worker_options worker = {
+        .program = fake_worker_program(), .on_call = on_call, .arg = &rig};
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    static struct kit_gen truth, gen, other;
+    struct engine *engine;
+
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
+    rig_start(&rig, engine, &truth);
+    rig.answers_after = FRONT;
+    rig.dies_after = FRONT + calls;
+    kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+    kit_gen_init(&other, &rig.kit, 2, CHUNK, 400);
+    kit_gen_run_both(&rig.kit, &other, &gen, 3);
+    hearth_get_stats(rig.kit.cache, NULL, &stats);
+    assert_int_equal(other.result.end, GEN_END_ERROR);
+    bool lives = gen.result.end == GEN_END_LENGTH;
+    assert_true(lives || gen.result.end == GEN_END_ERROR);
+    assert_int_equal(stats.tokens_reused, gen.result.usage.ssd + gen.result.usage.ram);
+    if (!lives) {
+        kit_gen_fini(&gen);
+        kit_gen_init(&gen, &rig.kit, 1, PROMPT, 4);
+        kit_gen_run(&rig.kit, &gen);
+    }
+    kit_gen_fini(&other);
+    rig_close(&rig, &truth, &gen);
+    return lives;
+}
+
+static void test_a_death_after_they_met(void **state)
+{
+    unsigned lives = 0;
+
+    (void)state;
+    for (unsigned calls = 20; calls < 32; calls++) /* imports and tokens alternate */
+        lives += die_after_they_met(calls);
+    assert_true(lives > 0);
+}
+
 static void test_cancelled_meanwhile(void **state)
 {
     static struct kit_gen truth, gen;
@@ -239,4 +313,5 @@ static void test_cancelled_meanwhile(void **state)
 
 TEST_SUITE(TEST(test_they_meet), TEST(test_they_meet_on_a_network),
            TEST(test_reads_that_come_too_late), TEST(test_spoiled_objects_are_not_used),
-           TEST(test_a_slow_engine_waits), TEST(test_cancelled_meanwhile))
+           TEST(test_a_slow_engine_waits), TEST(test_a_death_after_they_met),
+           TEST(test_cancelled_meanwhile))
