@@ -2,6 +2,7 @@
  * forks_test.c: prompts that diverge inside a message from one that was computed once. The tokens
  * computed beyond the new ones have bounds, and answers are those of a cold run.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "sched/forks.h"
@@ -12,6 +13,7 @@
 enum {
     FULL = 1,
     SLIDING = 2,
+    CHUNKED = 4,
     RECURRENT = 8,
     RAM = 64 << 20,
     SMALL = 600 << 10,
@@ -19,6 +21,8 @@ enum {
     ALL = 4400, /* tokens of a prompt: more than 16 chunks */
     ANSWER = 3,
     FORKS = 8,
+    MESSAGES = 5,
+    DRAWS = 20,
 };
 
 static struct engine_fake_options fake_of(kind_set kinds)
@@ -91,6 +95,64 @@ static void test_i52_an_edit_anywhere_has_a_bound(void **state)
         kit_gen_fini(&second);
         sched_kit_close(&kit);
     }
+}
+
+/* Messages of random lengths: the same in both prompts. */
+static void split(struct kit_gen *first, struct kit_gen *second, uint64_t *seed)
+{
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < MESSAGES; i++) {
+        first->marks[i] = (struct mark){
+            .at = at, .kind = MARK_MESSAGE_BEGIN, .role = i % 2 == 0 ? ROLE_USER : ROLE_ASSISTANT};
+        at += 100 + (uint32_t)test_random_below(seed, ALL / MESSAGES - 100);
+    }
+    memcpy(second->marks, first->marks, MESSAGES * sizeof(struct mark));
+    first->gen.marks_count = second->gen.marks_count = MESSAGES;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* A fork at a random place of random messages: at most half of what follows it is computed again, or
+ * a chunk. Returns the part of what follows. */
+static double fork_inside_a_message(kind_set kinds, uint64_t *seed)
+{
+    static struct kit_gen first, second;
+    struct engine_fake_options fake = fake_of(kinds);
+    uint32_t fork = 1 + (uint32_t)test_random_below(seed, ALL - 2), behind = ALL - fork;
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &fake, RAM, NULL);
+    init(&first, &kit, 1, ALL);
+    init(&second, &kit, 1, ALL);
+    split(&first, &second, seed);
+    uint32_t more = again(&kit, &first, &second, fork);
+    assert_true(more <= (kinds == FULL ? 0 : MAX(behind / 2 + 2, CHUNK)));
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    sched_kit_close(&kit);
+    return (double)more / behind;
+}
+
+static void test_i112_a_fork_inside_a_message_has_a_bound(void **state)
+{
+    static const kind_set kinds[] = {SLIDING,   FULL | SLIDING,   FULL | CHUNKED,
+                                     RECURRENT, FULL | RECURRENT, FULL | SLIDING | RECURRENT};
+    double parts[COUNT_OF(kinds) * DRAWS];
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < DRAWS; i++)
+        fork_inside_a_message(FULL, &seed);
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        parts[i] = fork_inside_a_message(kinds[i % COUNT_OF(kinds)], &seed);
+    qsort(parts, COUNT_OF(parts), sizeof(parts[0]), compare);
+    assert_true(parts[COUNT_OF(parts) / 2] <= 0.1);
 }
 
 /* A question after a document; the last of several documents; the next item. With exact runs the
@@ -212,5 +274,5 @@ static void test_why_there_was_no_later_snapshot(void **state)
 }
 
 TEST_SUITE(TEST(test_why_there_was_no_later_snapshot), TEST(test_i52_an_edit_anywhere_has_a_bound),
-           TEST(test_forks_at_joints), TEST(test_a_part_is_a_place),
-           TEST(test_i24_a_fork_of_a_hybrid_is_as_cold))
+           TEST(test_i112_a_fork_inside_a_message_has_a_bound), TEST(test_forks_at_joints),
+           TEST(test_a_part_is_a_place), TEST(test_i24_a_fork_of_a_hybrid_is_as_cold))
