@@ -450,6 +450,7 @@ ifeq ($(DEPS_MODE),sysroot)
 	@tools/deps.sh --peer
 endif
 	@$(B)/hearth bench peer $(ARGS)
+	@$(B)/hearth bench forks $(ARGS)
 
 qa: $(B)/hearth $(B)/hearth-lab ## the agent-cache regression on every kind of model, and the proof that it can fail
 	@$(B)/hearth qa && $(B)/hearth qa --prove

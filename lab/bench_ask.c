@@ -14,6 +14,39 @@ enum { TEXT_BYTES_MAX = 64 << 20, BODY_BYTES_MAX = 256 << 20, TOKENIZE_MS = 60 *
 
 /* ---- the request ---- */
 
+static bool is_part(const struct ask *ask, size_t index)
+{
+    return index < ask->messages_count && ask->messages[index].role[0] == '\0';
+}
+
+static void write_part(struct json *json, const char *text)
+{
+    json_open(json, '{');
+    json_key_text(json, "type", "text");
+    json_key_text(json, "text", text);
+    json_close(json, '}');
+}
+
+/* The message that begins at `index`; returns where the next one does. */
+static size_t write_message(struct json *json, const struct ask *ask, size_t index)
+{
+    const struct ask_message *message = &ask->messages[index++];
+
+    json_open(json, '{');
+    json_key_text(json, "role", message->role);
+    if (!is_part(ask, index)) {
+        json_key_text(json, "content", message->text);
+    } else {
+        json_key_open(json, "content", '[');
+        write_part(json, message->text);
+        for (; is_part(ask, index); index++)
+            write_part(json, ask->messages[index].text);
+        json_close(json, ']');
+    }
+    json_close(json, '}');
+    return index;
+}
+
 void ask_write_body(const struct ask *ask, struct buf *out)
 {
     struct json json = json_to(out);
@@ -25,12 +58,8 @@ void ask_write_body(const struct ask *ask, struct buf *out)
         json_key_text(&json, "prompt", ask->messages[0].text);
     } else {
         json_key_open(&json, "messages", '[');
-        for (size_t i = 0; i < ask->messages_count; i++) {
-            json_open(&json, '{');
-            json_key_text(&json, "role", ask->messages[i].role);
-            json_key_text(&json, "content", ask->messages[i].text);
-            json_close(&json, '}');
-        }
+        for (size_t i = 0; i < ask->messages_count;)
+            i = write_message(&json, ask, i);
         json_close(&json, ']');
     }
     json_key_uint(&json, "max_tokens", ask->max_tokens);

@@ -22,7 +22,9 @@
 #include "http/client.h"
 
 struct ask_message {
-    const char *role; /* NULL: no chat; `text` is the prompt of a completion, and the only one */
+    /* NULL: no chat; `text` is the prompt of a completion, and the only one. "": another content
+     * part of the message before */
+    const char *role;
     const char *text;
 };
 

@@ -27,7 +27,7 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000, COUNT_MAX = 10 * 1000 * 1000 };
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
-     .group = "prefix, serve, peer, drafts",
+     .group = "prefix, serve, peer, forks, drafts",
      .help = "Model as for `hearth serve`, or a family of `hearth model make`; default: "
              "random."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, HERE,
@@ -38,7 +38,9 @@ static const struct option_desc options_table[] = {
     {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1,
      .max = 1 << 20, HERE, .help = "prefix: tokens to generate."},
     {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", .commas = true,
-     HERE, .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
+     HERE, .help = "prefix, peer, forks: prompt sizes in tokens (peer and forks use the first)."},
+    {"long", 0, OPTION_FLAG, AT(is_long), HERE,
+     .help = "forks: also a question after a document of 17.5 times --size."},
     {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
      HERE, .help = "peer, drafts: number of rounds; the median counts."},
     {"answer-tokens", 0, OPTION_UINT, AT(tokens), .value = "N", .initial = "128", .min = 8,
@@ -46,7 +48,7 @@ static const struct option_desc options_table[] = {
     {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", HERE,
      .help = "peer: model to swap in."},
     {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", HERE,
-     .help = "peer, drafts: path of llama-server."},
+     .help = "peer, forks, drafts: path of llama-server."},
     {"answers", 0, OPTION_TEXT, AT(answers), .value = "PATH", HERE,
      .help =
          "drafts: edits to use, as JSON lines with `input` and `output`: a file, or a folder of "
@@ -234,7 +236,7 @@ bool bench_ask(struct bench *bench, const struct client_url *url,
 /* ---- the command ---- */
 
 static const struct bench_kind *const kinds[] = {&bench_prefix, &bench_load, &bench_peer,
-                                                 &bench_drafts};
+                                                 &bench_forks, &bench_drafts};
 
 static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options,
                               const struct bench_kind *kind)
@@ -281,7 +283,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
 const struct command command_bench = {
     .name = "bench",
     .summary = "Run benchmarks: reuse, serving, llama-server, or one component.",
-    .usage = "prefix | serve | peer | drafts [options], or state | cache | tier | jinja | tokens | "
+    .usage = "prefix | serve | peer | forks | drafts [options], or state | cache | tier | jinja | "
+             "tokens | "
              "pages | decode | worker | fleet [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct bench_options),

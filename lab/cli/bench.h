@@ -5,6 +5,7 @@
  *      bench_prefix.c   one prompt, from everywhere that it can come from
  *      bench_load.c     `serve`: many requests at a time, against any server
  *      bench_peer.c     hearth and llama-server side by side
+ *      bench_forks.c    the same, for prompts that diverge inside a message
  *      bench_drafts.c   answers with and without drafts
  *      bench_micro.c    one part of the program: what is in bench/
  */
@@ -24,7 +25,7 @@ struct bench_options {
     const char *model, *other_model, *url, *key, *name, *llama, *answers, *draft_model, *drafts;
     struct option_list sizes, concurrency, prompts, generations, rows;
     uint64_t generate, tokens, threads, rounds, requests, chunk, timeout_ns, row_ns;
-    bool chat, keep, raw;
+    bool chat, keep, raw, is_long;
     struct sheet_outputs outputs;
 };
 
@@ -83,4 +84,4 @@ struct bench_kind {
     struct plot plot;
     enum cli_exit (*run)(struct bench *bench);
 };
-extern const struct bench_kind bench_prefix, bench_load, bench_peer, bench_drafts;
+extern const struct bench_kind bench_prefix, bench_load, bench_peer, bench_forks, bench_drafts;

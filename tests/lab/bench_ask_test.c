@@ -30,6 +30,25 @@ static void run(const char *answer, uint32_t leave_after, struct ask_result *res
     assert_non_null(strstr(server.request, "POST /v1/chat/completions "));
 }
 
+static void test_parts_of_a_message(void **state)
+{
+    static const struct ask_message messages[] = {
+        {"system", "be short"}, {"user", "a document"}, {"", "a question"}, {"assistant", "yes"}};
+    const struct ask ask = {.messages = messages, .messages_count = 4, .max_tokens = 1};
+    struct buf body;
+
+    (void)state;
+    buf_init(&body, 4096);
+    ask_write_body(&ask, &body);
+    assert_non_null(
+        strstr(buf_str(&body),
+               "[{\"role\":\"system\",\"content\":\"be short\"},"
+               "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a document\"},"
+               "{\"type\":\"text\",\"text\":\"a question\"}]},"
+               "{\"role\":\"assistant\",\"content\":\"yes\"}]"));
+    buf_fini(&body);
+}
+
 static void test_stream(void **state)
 {
     struct ask_result result;
@@ -130,5 +149,5 @@ static void test_body(void **state)
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_stream), TEST(test_completion_of_a_stranger), TEST(test_errors),
-           TEST(test_leaves), TEST(test_body))
+TEST_SUITE(TEST(test_parts_of_a_message), TEST(test_stream), TEST(test_completion_of_a_stranger),
+           TEST(test_errors), TEST(test_leaves), TEST(test_body))

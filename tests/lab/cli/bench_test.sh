@@ -117,6 +117,25 @@ test_peer() {
     left_nothing
 }
 
+# Every shape on one kind; of a state that can be cut nothing is computed twice.
+test_forks() {
+    make_model
+    bench forks -m m.gguf -t 1 --size 200 --csv t.csv --json t.json --svg t.svg
+    expect_status 0
+    if grep -q '^skipped: no llama-server' "$scratch/out"; then skip 'there is no llama-server here: make peer'; fi
+    [ "$(grep -vc '^#' t.csv)" = 16 ] || fail "$(cat t.csv)"
+    [ "$(grep -c '^full,' t.csv)" = 15 ] || fail "$(cat t.csv)"
+    grep -o '"shape":"question after a document"[^}]*' t.json | grep -q '"hearth_worst":0[,}]' || fail "$(cat t.json)"
+    grep -q '</svg>' t.svg || fail 'no picture'
+    left_nothing
+}
+
+test_forks_say_what_is_missing() {
+    bench forks --llama-server /nonexistent/llama-server
+    expect_status 0
+    expect_out 'skipped: no llama-server (/nonexistent/llama-server); `make peer` fetches it'
+}
+
 test_peer_says_what_is_missing() {
     bench peer --llama-server /nonexistent/llama-server
     expect_status 0
