@@ -308,6 +308,7 @@ int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier level,
     if ((unsigned)level >= HEARTH_TIER_COUNT)
         return HEARTH_ERROR_INVALID;
     const struct cache_tier *tier = &cache->tiers[level];
+    sweep_tiers(cache);
     if (tier->tier != NULL)
         tier->tier->ops->stats(tier->tier, &now);
     lock_enter(&cache->lock);

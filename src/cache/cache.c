@@ -441,6 +441,7 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
 {
     size_t size = MIN(out->struct_size, sizeof(*out));
 
+    sweep_tiers(cache);
     lock_enter(&cache->lock);
     struct hearth_stats stats = space ? space->stats : cache_sum_stats(cache);
     if (space != NULL)

@@ -127,6 +127,9 @@ struct cache_tier {
     /* declined objects that may be retried, because operations there have ended since */
     uint32_t retry_credit GUARDED_BY(lock);
     bool retrying GUARDED_BY(lock); /* a thread is retrying */
+    /* sweep.c: one at a time; not before; the tier's evictions that were found */
+    bool sweeping GUARDED_BY(lock);
+    uint64_t sweep_at_ns GUARDED_BY(lock), swept_evictions;
     struct tier_counts counts GUARDED_BY(lock);
     struct tier_stats before GUARDED_BY(lock); /* its statistics at the last hearth_reset_stats */
 };

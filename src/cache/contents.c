@@ -249,6 +249,7 @@ static size_t show(struct hearth_cache *cache, struct hearth_space *space, const
     reader->flags = flags;
     reader->key = key;
     expire_due(cache);
+    sweep_tiers(cache);
     lock_enter(&cache->lock);
     place_begin(&reader->place, cache, space);
     while (more && left) {

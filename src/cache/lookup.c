@@ -621,6 +621,7 @@ int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return HEARTH_ERROR_INVALID;
     plan.tokens = (int32_t *)(uintptr_t)tokens; /* the tokens of a plan are never written to */
+    sweep_tiers(cache);
     cache_enter(cache, &deferred);
     manage_expire_due(cache, &deferred);
     struct weight weight;

@@ -193,6 +193,7 @@ static void on_written(enum tier_result result, void *arg)
     if (result != TIER_FULL)
         /* its place in the queue is free; two, so that the list gets shorter */
         mover_retry(cache, level, 2);
+    sweep_tier(cache, level);
 }
 
 /* The `kind` that a tier stores for an object: kind, what it is a part of, and the block size -
@@ -408,9 +409,7 @@ static void lost(struct object *object, enum hearth_tier level, bool damaged,
         room_leave_tier(object, level, deferred);
 }
 
-/* The tier has evicted the object, which tiers do not report. Not an error: a full disk does
- * this. The tier counts it. */
-static void mark_evicted(struct object *object, enum hearth_tier level, struct deferred *deferred)
+void mover_note_evicted(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
     struct hearth_event event = cache_object_event(object, HEARTH_EVENT_EVICT, level);
 
@@ -430,7 +429,7 @@ static void note_failure(const struct move *move, enum tier_result result,
                          struct deferred *deferred)
 {
     if (result == TIER_MISSING && !move->listed)
-        mark_evicted(move->object, move->level, deferred);
+        mover_note_evicted(move->object, move->level, deferred);
     else if (result == TIER_MISSING || result == TIER_DAMAGED)
         lost(move->object, move->level, result == TIER_DAMAGED, deferred);
     else

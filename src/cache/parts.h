@@ -238,6 +238,12 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) 
 /* Whether a snapshot in the block with this key was evicted. */
 bool room_lost_snapshot(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
 
+/* ---- sweep.c ---- */
+
+/* Forgets what a tier has evicted, unless that was done a moment ago. Call without the lock. */
+void sweep_tier(struct hearth_cache *cache, enum hearth_tier level);
+void sweep_tiers(struct hearth_cache *cache); /* all slower ones */
+
 /* ---- mover.c: between memory and the slower tiers ---- */
 
 /* Writes an object in memory to each attached slower tier that lacks it. */
@@ -264,6 +270,9 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
 void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t retry_credit);
 /* Stops offering the object to the tiers (TIER_BITs) that declined it. */
 void mover_give_up(struct object *object, uint32_t tiers) REQUIRES(lock);
+/* The tier has evicted the object. Not an error: a full disk does this. The tier counts it. */
+void mover_note_evicted(struct object *object, enum hearth_tier level, struct deferred *deferred)
+    REQUIRES(lock);
 /* Retries declined writes as far as the tiers accept them now, and waits until nothing is
  * moving, but no longer than the timeout. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);

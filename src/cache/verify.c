@@ -252,6 +252,7 @@ int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options
     const struct tier *tier = cache->tiers[level].tier;
     if (level != HEARTH_TIER_RAM && (tier == NULL || tier->ops->verify == NULL))
         return HEARTH_ERROR_INVALID;
+    sweep_tiers(cache);
     tier_answer_init(&verification.answer);
     verify_all(&verification);
     tier_answer_fini(&verification.answer);

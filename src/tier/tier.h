@@ -95,7 +95,7 @@ struct tier_stats {
     uint64_t missing, damaged, errors; /* counted for: gets; gets; both */
     uint64_t refused;                  /* puts */
     uint64_t bytes_written, bytes_read;
-    uint64_t evictions; /* by the tier itself */
+    uint64_t evictions; /* by the tier itself; when it changes, the cache asks what it still has */
     uint64_t day_bytes; /* written today, if there is a daily budget */
     uint64_t queue_length;
 };

@@ -639,6 +639,11 @@ static void counted_each(struct tier *tier, bool (*fn)(const struct tier_meta *m
     inner_of(tier)->ops->each(inner_of(tier), fn, arg);
 }
 
+static void counted_stats(struct tier *tier, struct tier_stats *stats)
+{
+    inner_of(tier)->ops->stats(inner_of(tier), stats);
+}
+
 static void counted_close(struct tier *tier)
 {
     struct counted *counted = (struct counted *)tier;
@@ -651,8 +656,11 @@ static void counted_close(struct tier *tier)
 static struct tier *counting(struct counted *counted, struct tier *inner)
 {
     counted->inner = inner;
-    counted->ops = (struct tier_ops){
-        .name = "counted", .put = counted_put, .each = counted_each, .close = counted_close};
+    counted->ops = (struct tier_ops){.name = "counted",
+                                     .put = counted_put,
+                                     .each = counted_each,
+                                     .stats = counted_stats,
+                                     .close = counted_close};
     counted->tier.ops = &counted->ops;
     return &counted->tier;
 }

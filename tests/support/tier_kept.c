@@ -62,6 +62,7 @@ static void kept_stats(struct tier *tier, struct tier_stats *stats)
     struct tier *fault = kept_of(tier)->fault;
 
     fault->ops->stats(fault, stats);
+    stats->evictions += kept_of(tier)->evictions;
 }
 
 static bool kept_flush(struct tier *tier, uint64_t timeout_ns)
@@ -173,22 +174,25 @@ void tier_kept_damage(struct tier_kept *kept)
 }
 
 struct evicting {
-    struct tier *ram;
+    struct tier_kept *kept;
     uint32_t begin, end;
 };
 
 static bool evict(const struct tier_meta *meta, void *arg)
 {
     const struct evicting *evicting = arg;
+    struct tier *ram = evicting->kept->ram;
 
-    if (meta->begin >= evicting->begin && meta->begin < evicting->end)
-        evicting->ram->ops->drop(evicting->ram, &meta->key);
+    if (meta->begin >= evicting->begin && meta->begin < evicting->end) {
+        ram->ops->drop(ram, &meta->key);
+        evicting->kept->evictions++;
+    }
     return true;
 }
 
 void tier_kept_evict(struct tier_kept *kept, uint32_t begin, uint32_t end)
 {
-    struct evicting evicting = {kept->ram, begin, end};
+    struct evicting evicting = {kept, begin, end};
 
     kept->ram->ops->each(kept->ram, evict, &evicting);
 }

@@ -16,6 +16,7 @@ struct tier_kept {
     struct tier tier;   /* to be attached, as often as a cache is opened */
     struct tier *fault; /* for tier_fault_of and tier_fault_hold */
     struct tier *ram;   /* inside of that */
+    uint64_t evictions; /* by tier_kept_evict */
 };
 
 void tier_kept_open(struct tier_kept *kept, uint64_t bytes_max, uint64_t delay_ns);
