@@ -246,7 +246,7 @@ static const char *keep(struct side *side, struct buf *text)
 
 /* ---- shapes ---- */
 
-/* How often the text has another one instead, and which: see each shape. */
+/* Writes the text of a message; `other`: that of the fork. */
 typedef const char *write_fn(struct side *side, uint64_t seed, bool other);
 
 static bool fork_text(struct side *side, uint64_t seed, write_fn *write)
@@ -431,14 +431,14 @@ static struct talk turns(struct side *side, uint64_t seed, double size)
     return talk;
 }
 
-/* The last question of a conversation, this way and that way in turn. */
+/* The last question of a conversation, in other words each time. */
 static bool shape_alternating(struct side *side, uint64_t seed, double size)
 {
     struct talk talk = turns(side, seed, size);
     bool good = true;
 
     for (uint64_t i = 0; good && i <= ALTERNATIONS; i++) {
-        talk.messages[3].text = words_of(side, 2 * QUESTION_TOKENS, seed + 10 + i % 2);
+        talk.messages[3].text = words_of(side, 2 * QUESTION_TOKENS, seed + 10 + i);
         good = i > 0 ? fork_to(side, &talk) : say(side, &talk);
     }
     return good;
