@@ -151,11 +151,19 @@ void forks_fini(struct forks *forks)
     places_fini(&forks->places);
 }
 
+/* A window that is longer than the prompt is not full. */
+static uint64_t snapshot_bytes(const struct engine_facts *facts, uint32_t to)
+{
+    if (facts->window <= to || (facts->kinds & KIND_BIT(KIND_RECURRENT)) != 0)
+        return facts->snapshot_bytes_max;
+    return (uint64_t)((double)facts->snapshot_bytes_max * to / facts->window);
+}
+
 /* Snapshots that a prefill of [from, to) may leave for forks. */
 static uint32_t places_max(const struct job *job, uint32_t from, uint32_t to)
 {
     struct sched *sched = job->sched;
-    struct store_piece piece = {.bytes = sched->facts->snapshot_bytes_max, .snapshot = true};
+    struct store_piece piece = {.bytes = snapshot_bytes(sched->facts, to), .snapshot = true};
     double ns = store_cost_ns(&sched->store_cost, &piece), most = SPREAD_MAX;
     double compute_ns = cost_ns(&sched->cost, from, to);
     uint64_t room = hearth_space_snapshot_room(job->space) / BYTES_PART;
