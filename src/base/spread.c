@@ -75,6 +75,13 @@ static bool is_cut(const struct spread *spread, const struct spread_candidate *c
     return candidate->cut || candidate->at % spread->grid == 0;
 }
 
+/* Whether it is worth a cut so far from the end. */
+static bool pays(const struct spread *spread, const struct spread_candidate *found)
+{
+    return found != NULL &&
+           (double)(spread->end - found->at) <= (double)found->weight * SPREAD_TOKENS;
+}
+
 /* Where a chunk ends anyway, before `at`; 0: nowhere. */
 static uint32_t cut_before(struct walk *walk, uint32_t at)
 {
@@ -105,12 +112,15 @@ static uint32_t next_place(struct walk *walk, uint32_t distance, bool *cut)
     const struct spread_candidate *found = heaviest(walk, window.low, window.high);
     if (found != NULL && !is_cut(spread, found) && walk->cuts == spread->cuts_max)
         found = NULL;
-    bool pays =
-        found != NULL && (double)(spread->end - found->at) <= (double)found->weight * SPREAD_TOKENS;
-    if (window.on_grid < window.high && !pays)
+    if (window.on_grid < window.high && !pays(spread, found))
         return window.on_grid;
-    if (found == NULL && (spread->fixed || walk->blind >= blind_max(spread)))
-        return cut_before(walk, window.low);
+    if (found == NULL && (spread->fixed || walk->blind >= blind_max(spread))) {
+        uint32_t before = cut_before(walk, window.low);
+        if (walk->cuts < spread->cuts_max) /* a joint that is nearer is better than the bound */
+            found = heaviest(walk, before + 1, window.low);
+        if (!pays(spread, found))
+            return before;
+    }
     walk->blind += found == NULL;
     *cut = found != NULL && is_cut(spread, found);
     return found != NULL ? found->at : window.low;

@@ -114,5 +114,24 @@ static void test_candidates_are_taken(void **state)
     assert_int_equal(before(places, count, 0, 5970), 5970);
 }
 
+/* Few cuts: one that keeps the bound is left out where a joint is near, and not the joint. */
+static void test_a_joint_is_taken_before_a_chunk(void **state)
+{
+    const struct spread_candidate some[] = {{2900, 2, false}, {3156, 8, false}};
+    const struct spread spread = {.end = 3338,
+                                  .grid = GRID,
+                                  .candidates = some,
+                                  .count = COUNT_OF(some),
+                                  .places_max = SPREAD_MAX,
+                                  .cuts_max = 3};
+    uint32_t places[SPREAD_MAX];
+
+    (void)state;
+    size_t count = spread_choose(&spread, places);
+    check_order(&spread, places, count);
+    assert_int_equal(before(places, count, 0, 3156), 3156);
+    assert_int_equal(before(places, count, 0, 3155), 3072); /* free */
+}
+
 TEST_SUITE(TEST(test_forks_anywhere_are_near_a_place), TEST(test_limits_hold),
-           TEST(test_candidates_are_taken))
+           TEST(test_candidates_are_taken), TEST(test_a_joint_is_taken_before_a_chunk))
