@@ -144,7 +144,10 @@ static void init_once(void)
     mtmd_helper_log_set(on_log, NULL);
 #endif
     ggml_backend_load_all_from_path(once_dir);
-    llama_backend_init();
+    /* Without a backend it would look for plug-ins where nobody said: in the system's folder, beside
+     * the program and in the current folder. A model is then refused ("no backends are loaded"). */
+    if (ggml_backend_reg_count() > 0)
+        llama_backend_init();
 }
 
 const char *backend_dir(void)

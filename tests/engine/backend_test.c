@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ggml-backend.h>
 #include <gguf.h>
@@ -125,6 +126,16 @@ static void test_folder_comes_from_the_environment(void **state)
     assert_int_equal(engine_backends(NULL, NULL, 0), 0);
 }
 
+/* Plug-ins come from that folder or from nowhere: not from the current one either, where anybody may
+ * have put them. */
+static void test_no_other_folder_is_searched(void **state)
+{
+    (void)state;
+    unsetenv("HEARTH_BACKENDS");
+    assert_int_equal(chdir(backend_dir()), 0);
+    assert_int_equal(engine_backends("/nonexistent", NULL, 0), 0);
+}
+
 /* What is given wins over the environment. */
 static void test_given_folder_wins(void **state)
 {
@@ -174,5 +185,6 @@ static void test_long_errors_are_cut(void **state)
 
 TEST_SUITE(TEST(test_init_twice_is_init_once), TEST(test_threads_may_init_together),
            TEST(test_errors_belong_to_their_thread), TEST(test_devices_are_described),
-           TEST(test_folder_comes_from_the_environment), TEST(test_given_folder_wins),
-           TEST(test_first_error_is_kept_and_taken_once), TEST(test_long_errors_are_cut))
+           TEST(test_folder_comes_from_the_environment), TEST(test_no_other_folder_is_searched),
+           TEST(test_given_folder_wins), TEST(test_first_error_is_kept_and_taken_once),
+           TEST(test_long_errors_are_cut))
