@@ -155,7 +155,6 @@ static void test_every_option_arrives(void **state)
         "-c 512 -ub 64",
         "-c 512 -ctk q8_0",
         "-c 512 -ctv f32",
-        "-c 512 -fa on",
         "-c 512 --flash-attn off",
         "-c 512 --kv-streams",
         "-c 512 --swa-full",
@@ -163,14 +162,9 @@ static void test_every_option_arrives(void **state)
         "-c 512 --rope-freq-scale 0.5",
     };
     static const char *const same[] = {
-        "-c 1024",
-        "-c 512 --flash-attn auto",
-        "-c 512 -tb 1",
-        "-c 512 --parallel 2",
-        "-c 512 -ngl 0",
-        "-c 512 -ngl all",
-        "-c 512 --device CPU",
-        "-c 512 --max-memory 50%",
+        "-c 1024",         "-c 512 --flash-attn auto", "-c 512 -fa on", /* as auto becomes here */
+        "-c 512 -tb 1",    "-c 512 --parallel 2",      "-c 512 -ngl 0",
+        "-c 512 -ngl all", "-c 512 --device CPU",      "-c 512 --max-memory 50%",
     };
     struct hash256 seen[COUNT_OF(lines)];
 
