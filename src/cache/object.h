@@ -78,11 +78,11 @@ struct object {
     /* leaves memory first; its copies elsewhere are worth as much as before */
     bool demoted : 1;
     /* a snapshot of the end of a prompt or an answer, not of a place where others may branch */
-    bool turn_end;
+    bool turn_end : 1;
     /* a snapshot of a place where others may branch, and none did: evicted before what was used, and
      * in memory only */
-    bool guess;
-    bool shared; /* used by prompts that differ after it */
+    bool guess : 1;
+    bool shared : 1; /* used by prompts that differ after it */
     uint32_t uses;
     int32_t heap_slot; /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
     uint64_t used_ns, stored_ns, keep_until_ns;
