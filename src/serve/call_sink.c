@@ -435,8 +435,12 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
         return;
     if (choice->call->request.needs_text && answer->content.len == 0) {
         answer->finish = ANSWER_FAILED;
-        api_error_set(&choice->call->answer.error, API_ERROR_SERVER, NULL,
-                      "The model wrote no summary.");
+        api_error_set(&choice->call->answer.error, API_ERROR_INVALID,
+                      result->end == GEN_END_LENGTH ? "max_output_tokens" : NULL,
+                      "The model wrote no summary of this conversation%s.",
+                      result->end == GEN_END_LENGTH ? ": all of max_output_tokens went into "
+                                                      "thoughts. Allow it more"
+                                                    : ": keep the conversation as it is");
         return;
     }
     answer->finish = finish_of(choice, result->end);

@@ -761,6 +761,23 @@ static void test_a_thought_goes_on(void **state)
 #undef THINKS
 }
 
+/* No summary is not worth sending the same request again, as clients do after a 500; and an empty
+ * one would lose the conversation. */
+static void test_a_compaction_without_a_summary(void **state)
+{
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &thinker);
+    yyjson_doc *doc =
+        api_kit_post(&kit, "/v1/responses/compact",
+                     "{\"model\":\"x\",\"input\":\"Hi\",\"max_output_tokens\":5}", 400);
+    assert_string_equal(json_at(doc, "/error/param"), "max_output_tokens");
+    assert_non_null(strstr(json_at(doc, "/error/message"), "wrote no summary"));
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
 /* The markup of a call after a thought is not part of the thought. */
 static void test_reasoning_tokens_before_a_call(void **state)
 {
@@ -992,6 +1009,7 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_a_call_that_is_cut_off), TEST(test_i79_a_call_that_cannot_be_read),
            TEST(test_stop_texts_in_a_call), TEST(test_stop_texts_in_a_thought),
            TEST(test_thinking_budget), TEST(test_a_thought_goes_on),
-           TEST(test_reasoning_tokens_before_a_call), TEST(test_logprobs_are_of_the_content),
-           TEST(test_json_schema), TEST(test_choice_and_regex), TEST(test_a_call_or_json),
+           TEST(test_a_compaction_without_a_summary), TEST(test_reasoning_tokens_before_a_call),
+           TEST(test_logprobs_are_of_the_content), TEST(test_json_schema),
+           TEST(test_choice_and_regex), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_recalled))
