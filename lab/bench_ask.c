@@ -137,7 +137,7 @@ static void read_figures(struct ask_result *result, yyjson_val *root)
         read_numbers(result, timings, reused, COUNT_OF(reused));
     read_numbers(result, timings, drafts, COUNT_OF(drafts));
     read_numbers(result, timings, prefill, COUNT_OF(prefill));
-    read_numbers(result, yyjson_obj_get(timings, "restore"), restore, COUNT_OF(restore));
+    read_numbers(result, yyjson_obj_get(cache, "restore"), restore, COUNT_OF(restore));
     read_numbers(result, cache, parts, COUNT_OF(parts));
     copy_text(yyjson_obj_get(cache, "match"), result->cache.match, sizeof(result->cache.match));
     copy_text(yyjson_obj_get(cache, "reason"), result->cache.reason, sizeof(result->cache.reason));

@@ -144,6 +144,7 @@ struct gen_request {
     const struct embed_request *embed;
 
     bool no_model;      /* /admin: can be answered without a model */
+    bool unopened;      /* the prompt ends with the last message: no answer is opened */
     bool prefill_only;  /* only put the prompt's state into the cache; nothing is generated */
     bool load_only;     /* no prompt: only load the model */
     bool unload;        /* no prompt: only unload the model; with no_model */

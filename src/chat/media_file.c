@@ -94,6 +94,18 @@ static enum err read_path(const char *dir, struct str path, size_t max, struct a
     return err;
 }
 
+/* Slashes in a row are one, as everywhere. */
+static struct str squeeze(struct buf *path)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < path->len; i++)
+        if (path->data[i] != '/' || n == 0 || path->data[n - 1] != '/')
+            path->data[n++] = path->data[i];
+    buf_truncate(path, n);
+    return buf_text(path);
+}
+
 enum err media_file_read(const char *dir, struct str url, size_t max, struct arena *arena,
                          struct str *out, struct errinfo *info)
 {
@@ -106,7 +118,7 @@ enum err media_file_read(const char *dir, struct str url, size_t max, struct are
                        "--media-path DIR");
     buf_init(&path, PATH_MAX - 1);
     enum err err = buf_append_unescaped(&path, escaped, false) == ERR_OK
-                       ? read_path(dir, buf_text(&path), max, arena, out, info)
+                       ? read_path(dir, squeeze(&path), max, arena, out, info)
                        : ERR_NOT_FOUND;
     buf_fini(&path);
     if (err == ERR_OK || err == ERR_LIMIT || (arena->err != ERR_OK && err == arena->err))

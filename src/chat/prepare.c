@@ -62,7 +62,7 @@ enum err prepare_render(struct prepare_run *run)
         .kwargs = request->kwargs,
         .default_kwargs = tools->defaults.kwargs,
         .thinking = thinking_of(run),
-        .add_generation_prompt = !request->continue_final,
+        .add_generation_prompt = !request->continue_final && !request->unopened,
         .continue_final = request->continue_final,
         .transient = tools->neutral && neutral_is_on(tools->neutral, NEUTRAL_TRANSIENT),
         .now_s = tools->neutral ? neutral_now(tools->neutral, tools->now_s) : tools->now_s,

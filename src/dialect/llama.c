@@ -129,6 +129,25 @@ static void write_settings(struct json *json, const struct gen_request *request)
     json_key_single(json, "repeat_penalty", sample->penalty_repeat);
     json_key_single(json, "presence_penalty", sample->penalty_presence);
     json_key_single(json, "frequency_penalty", sample->penalty_frequency);
+    json_key_int(json, "repeat_last_n", sample->penalty_last);
+    json_key_single(json, "typical_p", sample->typical_p);
+    json_key_single(json, "top_n_sigma", sample->top_n_sigma);
+    json_key_single(json, "xtc_probability", sample->xtc_probability);
+    json_key_single(json, "xtc_threshold", sample->xtc_threshold);
+    json_key_single(json, "dry_multiplier", sample->dry_multiplier);
+    json_key_single(json, "dry_base", sample->dry_base);
+    json_key_int(json, "dry_allowed_length", sample->dry_allowed);
+    json_key_int(json, "dry_penalty_last_n", sample->dry_last);
+    json_key_bool(json, "ignore_eos", sample->ignore_end);
+    json_key_uint(json, "seed", (uint32_t)sample->seed);
+    json_key_open(json, "logit_bias", '[');
+    for (size_t i = 0; i < sample->biases_count; i++) {
+        json_open(json, '{');
+        json_key_int(json, "token", sample->biases[i].token);
+        json_key_single(json, "bias", sample->biases[i].bias);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
     json_key_open(json, "stop", '[');
     for (size_t i = 0; i < request->stops_count; i++)
         json_text(json, request->stops[i]);

@@ -49,21 +49,6 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
-/* The time spent loading state, as opposed to computing it (keeps I26). */
-static void write_restore(struct json *json, const struct gen_times *times)
-{
-    const double ms = (double)NS_PER_MS;
-
-    if (times->lookup_ns == 0)
-        return;
-    json_key_open(json, "restore", '{');
-    json_key_float(json, "lookup_ms", (double)times->lookup_ns / ms);
-    json_key_float(json, "fetch_ms", (double)times->fetch_ns / ms);
-    json_key_float(json, "verify_ms", (double)times->verify_ns / ms);
-    json_key_float(json, "import_ms", (double)times->import_ns / ms);
-    json_close(json, '}');
-}
-
 void openai_write_timings(struct json *json, const struct answer *answer)
 {
     struct answer_timings timings = answer_timings(answer);
@@ -86,7 +71,6 @@ void openai_write_timings(struct json *json, const struct answer *answer)
         json_key_uint(json, "draft_n", answer->usage.drafted);
         json_key_uint(json, "draft_n_accepted", answer->usage.accepted);
     }
-    write_restore(json, &answer->times);
     json_close(json, '}');
 }
 

@@ -64,6 +64,8 @@ static enum err read_more(struct gen_request *request, const struct json_reader 
 enum err openai_read_prompts(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *prompt = json_read_get(body, "prompt");
+    if (yyjson_is_obj(prompt) && yyjson_obj_size(prompt) == 1) /* as llama-server writes a text */
+        prompt = yyjson_obj_get(prompt, "prompt_string");
     yyjson_val *first = yyjson_is_arr(prompt) ? yyjson_arr_get_first(prompt) : prompt;
     bool list = yyjson_is_arr(prompt) && !yyjson_is_num(first);
     struct gen_prompt one;

@@ -203,7 +203,7 @@ static enum err read_continue(struct gen_request *request, const struct json_rea
     const char *key = "continue_final_message";
     const struct message *last = &request->conversation.messages[request->conversation.count - 1];
     yyjson_val *part = json_read_get(body, key);
-    bool wanted = true, thought = yyjson_equals_str(part, "reasoning_content");
+    bool wanted = true, opened = true, thought = yyjson_equals_str(part, "reasoning_content");
     struct str text;
 
     TRY(message_text(last, &request->arena, STR(""), &text));
@@ -213,9 +213,10 @@ static enum err read_continue(struct gen_request *request, const struct json_rea
         return json_read_error(body, key,
                                thought ? "needs a last message with a thought alone"
                                        : "needs a last message with content");
-    bool opened = yyjson_is_true(yyjson_obj_get(body->object, "add_generation_prompt"));
-    if (opened && wanted && part != NULL)
+    TRY(json_read_bool(body, "add_generation_prompt", &opened));
+    if (opened && wanted && part != NULL && json_read_get(body, "add_generation_prompt") != NULL)
         return json_read_error(body, key, "cannot be true together with 'add_generation_prompt'");
+    request->unopened = !opened;
     request->continue_final = wanted && last->role == ROLE_ASSISTANT && last->calls_count == 0;
     return ERR_OK;
 }

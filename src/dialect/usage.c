@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
+
 uint32_t usage_cached(const struct gen_usage *usage)
 {
     uint32_t cached = gen_usage_reused(usage);
@@ -44,6 +46,21 @@ void usage_write_sources(struct json *json, const struct gen_usage *usage)
     json_key_uint(json, "computed", usage->computed);
 }
 
+/* The time spent loading state, as opposed to computing it (keeps I26). */
+static void write_restore(struct json *json, const struct gen_times *times)
+{
+    const double ms = (double)NS_PER_MS;
+
+    if (times->lookup_ns == 0)
+        return;
+    json_key_open(json, "restore", '{');
+    json_key_float(json, "lookup_ms", (double)times->lookup_ns / ms);
+    json_key_float(json, "fetch_ms", (double)times->fetch_ns / ms);
+    json_key_float(json, "verify_ms", (double)times->verify_ns / ms);
+    json_key_float(json, "import_ms", (double)times->import_ns / ms);
+    json_close(json, '}');
+}
+
 void usage_write_x_cache(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
@@ -59,6 +76,7 @@ void usage_write_x_cache(struct json *json, const struct answer *answer)
         json_key_float(json, "compute_s", usage->compute_s);
     if (usage->later != GEN_LATER_NONE)
         json_key_text(json, "later_snapshot", gen_later_name(usage->later));
+    write_restore(json, &answer->times);
     json_close(json, '}');
     for (size_t i = 0; i < answer->choices_count; i++)
         if (answer->choices[i].unread_call[0] != '\0') {

@@ -446,6 +446,9 @@ enum err endpoint_props(const struct loop_request *req, struct json *json, struc
     (void)pool_view(pool, index, &view);
     json_key_text(json, "model_alias", view.name);
     json_key_text(json, "state", pool_state_name(view.state));
+    json_key_bool(json, "is_sleeping", model == NULL);
+    if (req->auth.admin) /* where files are on this machine */
+        json_key_text(json, "model_path", view.path);
     if (model) {
         write_model_props(json, req->api, model);
         pool_unpeek(pool, model);

@@ -67,8 +67,8 @@ static enum err read_url(const char *folder, const char *url, struct str *out, s
 
 static void test_files_below(void **state)
 {
-    char urls[4][1024];
-    static const size_t sizes[] = {5, 6, 5, 7};
+    char urls[5][1024];
+    static const size_t sizes[] = {5, 6, 5, 7, 6};
     struct str file;
 
     (void)state;
@@ -76,6 +76,7 @@ static void test_files_below(void **state)
     snprintf(urls[1], sizeof(urls[1]), "file://inner/c.png");
     snprintf(urls[2], sizeof(urls[2]), "file://a b.png");
     snprintf(urls[3], sizeof(urls[3]), "file://100%%25");
+    snprintf(urls[4], sizeof(urls[4]), "file:///%s//inner//c.png", dir);
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         assert_true(media_file_is_url(str_from(urls[i])));
         assert_ok(read_url(dir, urls[i], &file, NULL));
@@ -99,7 +100,6 @@ static void test_nothing_else(void **state)
         "file://out/secret.png",
         "file://../secret.png",
         "file://inner/../a b.png",
-        "file://inner//c.png",
         "file://%2e%2e/secret.png",
         "file://./a b.png",
         "file://.hidden.png",

@@ -372,9 +372,11 @@ static void test_props_and_slots_of_several(void **state)
     doc = api_kit_get(&both.kit, "/props", 200);
     assert_string_equal(json_at(doc, "/model_alias"), "a");
     assert_string_equal(json_at(doc, "/state"), "known");
+    assert_true(yyjson_is_true(yyjson_doc_ptr_get(doc, "/is_sleeping")));
     yyjson_doc_free(doc);
     expect_model(&both, ASK("b"), "b");
     doc = api_kit_get(&both.kit, "/props?model=b", 200);
+    assert_true(yyjson_is_false(yyjson_doc_ptr_get(doc, "/is_sleeping")));
     assert_string_equal(json_at(doc, "/model_alias"), "b");
     assert_int_equal(json_number_at(doc, "/default_generation_settings/n_ctx"), 4096);
     yyjson_doc_free(doc);

@@ -95,6 +95,48 @@ static void test_apply_template(void **state)
                      strlen(prompt) - 3 * strlen("<|im_start|>") - 2 * strlen("<|im_end|>") + 5);
     assert_true(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/marks")) >= 3);
     yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/apply-template",
+                       "{\"add_generation_prompt\":false,\"messages\":[{\"role\":\"user\","
+                       "\"content\":\"Hi\"}]}",
+                       200);
+    assert_string_equal(json_at(doc, "/prompt"), "<|im_start|>user\nHi<|im_end|>\n");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* What llama-server's clients send and read. */
+static void test_as_llama_server(void **state)
+{
+    static const char *const counted[] = {"/v1/chat/completions/input_tokens",
+                                          "/v1/responses/input_tokens"};
+    static const char *const bodies[] = {"{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+                                         "{\"input\":\"Hi\"}"};
+    size_t i, count;
+    yyjson_val *key, *value;
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 16 << 20});
+    yyjson_doc *doc =
+        api_kit_post(&kit, "/completion",
+                     "{\"prompt\":{\"prompt_string\":\"Hi\"},\"n_predict\":3,\"seed\":7,"
+                     "\"repeat_last_n\":12,\"logit_bias\":[[97,-1.5]]}",
+                     200);
+    assert_string_equal(json_at(doc, "/prompt"), "Hi");
+    assert_int_equal(json_number_at(doc, "/generation_settings/seed"), 7);
+    assert_int_equal(json_number_at(doc, "/generation_settings/repeat_last_n"), 12);
+    assert_int_equal(json_number_at(doc, "/generation_settings/logit_bias/0/token"), 97);
+    assert_true(yyjson_obj_size(yyjson_doc_ptr_get(doc, "/timings")) >= 9);
+    yyjson_obj_foreach(yyjson_doc_ptr_get(doc, "/timings"), i, count, key, value)
+        assert_true(yyjson_is_num(value));
+    assert_true(yyjson_is_num(yyjson_doc_ptr_get(doc, "/x_cache/restore/lookup_ms")));
+    yyjson_doc_free(doc);
+    for (size_t k = 0; k < COUNT_OF(counted); k++) {
+        doc = api_kit_post(&kit, counted[k], bodies[k], 200);
+        assert_true(json_number_at(doc, "/input_tokens") > 2);
+        yyjson_doc_free(doc);
+    }
+    yyjson_doc_free(api_kit_post(&kit, "/responses", "{\"input\":\"Hi\"}", 200));
     api_kit_close(&kit);
 }
 
@@ -163,4 +205,4 @@ static void test_input_tokens(void **state)
 }
 
 TEST_SUITE(TEST(test_tokenize), TEST(test_pieces), TEST(test_detokenize), TEST(test_apply_template),
-           TEST(test_count_tokens), TEST(test_input_tokens))
+           TEST(test_as_llama_server), TEST(test_count_tokens), TEST(test_input_tokens))
