@@ -92,6 +92,8 @@ static void check_marks(struct fixture *f, const struct chat_text *text,
             k++;
         size_t count = whole(f, (struct str){text->text.ptr, text->marks[k].at});
         assert_true(i == 0 || prompt->marks[i - 1].at <= mark->at);
+        if (mark->kind == MARK_PART) /* a message has several, and they may move */
+            continue;
         assert_true(mark->kind == MARK_SYSTEM_END ? mark->at <= count : mark->at == count);
         assert_true(same(f, mark->at, prompt));
     }
