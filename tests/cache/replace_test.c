@@ -120,6 +120,33 @@ static void test_i13_a_good_hit_supersedes_the_turns_before(void **state)
     kit_close(&kit);
 }
 
+/* Guesses where the conversation did not diverge: it went on after them. One after the boundary, in
+ * the new message, is still worth as much as before. */
+static void test_i13_a_good_hit_supersedes_guesses_before_it(void **state)
+{
+    struct hearth_store_hints hints = {
+        .struct_size = sizeof(hints), .entry = HEARTH_ENTRY_USER, .anchor = 50};
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, TOKENS, 1);
+    hints.prompt = 1200;
+    hints.fork = 700;
+    retain(&kit, tokens, 1200, &hints, 700);
+    assert_int_equal(take_turn(&kit, tokens, (struct turn){1200, 100, 50, 1}), 700);
+    expect_superseded(&kit, NULL, 0); /* it was used: it is no guess any more */
+    hints.fork = 900;
+    retain(&kit, tokens, 1200, &hints, 900);
+    hints.prompt = 1500;
+    hints.fork = 1400;
+    retain(&kit, tokens, 1500, &hints, 1400);
+    assert_int_equal(take_turn(&kit, tokens, (struct turn){1401, 20, 50, 2}), 1400);
+    expect_superseded(&kit, (uint32_t[]){1199, 1300, 900}, 3);
+    kit_close(&kit);
+}
+
 /* What lies inside of the system prompt is where other conversations begin. */
 static void test_i13_the_system_prompt_is_not_superseded(void **state)
 {
@@ -466,6 +493,7 @@ static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(v
 }
 
 TEST_SUITE(TEST(test_i13_a_good_hit_supersedes_the_turns_before),
+           TEST(test_i13_a_good_hit_supersedes_guesses_before_it),
            TEST(test_i13_the_system_prompt_is_not_superseded),
            TEST(test_i13_places_before_transient_text_are_superseded),
            TEST(test_i13_poor_hits_supersede_nothing),

@@ -346,6 +346,47 @@ static void test_a_much_lower_cap_still_stores(void **state)
     kit_close(&kit);
 }
 
+static int put_guess(const struct kit *kit, const int32_t *tokens, uint32_t at)
+{
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .prompt = 64, .fork = at};
+    struct hearth_store *store;
+
+    assert_int_equal(hearth_store_open(kit->space, tokens, at, &hints, &store), HEARTH_OK);
+    int error = kit_put(kit, store, HEARTH_OBJECT_SNAPSHOT, 0, at, tokens);
+    hearth_store_close(&store);
+    return error;
+}
+
+/* Snapshots where prompts might diverge take free memory, and never that of others. */
+static void test_guesses_displace_nothing_that_is_worth_more(void **state)
+{
+    struct kit kit;
+    int32_t tokens[64];
+    uint32_t stored = 0;
+
+    (void)state;
+    kit_open(&kit, 512 * 1024, HEARTH_KIND_RECURRENT);
+    kit.snapshot_bytes = 16 * 1024;
+    kit_tokens(tokens, 64, 1000);
+    assert_int_equal(put_guess(&kit, tokens, 40), HEARTH_OK); /* there is room */
+    while (kit_stats(&kit).evictions == 0) {
+        kit_tokens(tokens, 64, ++stored);
+        assert_int_equal(kit_snapshot(&kit, tokens, 64, 60), HEARTH_OK);
+    }
+    uint64_t evictions = kit_stats(&kit).evictions;
+    kit_tokens(tokens, 64, 1000);
+    assert_int_equal(kit_peek(&kit, tokens, 64).boundary, 0); /* the guess was the first to go */
+    for (uint32_t i = 0; i < 50; i++) {
+        kit_tokens(tokens, 64, 2000 + i);
+        assert_int_not_equal(put_guess(&kit, tokens, 40), HEARTH_OK);
+    }
+    assert_int_equal(kit_stats(&kit).evictions, evictions);
+    kit_tokens(tokens, 64, 3000);
+    assert_int_equal(kit_snapshot(&kit, tokens, 64, 60), HEARTH_OK); /* the end of a prompt may */
+    check(&kit);
+    kit_close(&kit);
+}
+
 static size_t allocated;
 
 static void *take(size_t size, void *arg)
@@ -402,4 +443,4 @@ TEST_SUITE(TEST(test_i93_i22_the_cap_holds_in_a_random_walk), TEST(test_i11_what
            TEST(test_i22_a_lower_cap_is_reached_shares_or_not),
            TEST(test_a_cap_that_leases_stand_against_is_reached_later),
            TEST(test_a_cap_below_the_shares_still_stores), TEST(test_a_much_lower_cap_still_stores),
-           TEST(test_memory_of_the_caller))
+           TEST(test_memory_of_the_caller), TEST(test_guesses_displace_nothing_that_is_worth_more))

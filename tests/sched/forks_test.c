@@ -17,12 +17,17 @@ enum {
     RECURRENT = 8,
     RAM = 64 << 20,
     SMALL = 600 << 10,
+    LARGE = 1 << 30,
     CHUNK = 256,
     ALL = 4400, /* tokens of a prompt: more than 16 chunks */
     ANSWER = 3,
     FORKS = 8,
     MESSAGES = 5,
     DRAWS = 20,
+    OTHERS = 6,
+    PARAGRAPH = 1400, /* not at the end of a chunk */
+    LEARNED = 10,
+    FORGOTTEN = 200,
 };
 
 static struct engine_fake_options fake_of(kind_set kinds)
@@ -281,6 +286,83 @@ static void test_why_there_was_no_later_snapshot(void **state)
     why(fake, SMALL, 8 * CHUNK, GEN_LATER_BUDGET);
 }
 
+/* One that was there, but others needed its memory. */
+static void test_a_snapshot_that_was_evicted_is_called_so(void **state)
+{
+    static struct kit_gen first, second, other;
+    struct engine_fake_options fake = fake_of(FULL | RECURRENT);
+    struct sched_kit kit;
+
+    (void)state;
+    fake.snapshot_bytes = SMALL / 12;
+    sched_kit_open(&kit, &fake, 8 * SMALL, NULL);
+    init(&first, &kit, 1, ALL);
+    init(&second, &kit, 1, ALL);
+    kit_gen_run(&kit, &first);
+    for (uint32_t seed = 2; seed < OTHERS; seed++) {
+        init(&other, &kit, seed, ALL);
+        kit_gen_run(&kit, &other);
+        kit_gen_fini(&other);
+    }
+    second.prompt[12 * CHUNK + 9] = 'x';
+    kit_gen_run(&kit, &second);
+    assert_int_equal(second.result.usage.reason, HEARTH_REASON_NO_SNAPSHOT);
+    assert_int_equal(second.result.usage.later, GEN_LATER_EVICTED);
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    sched_kit_close(&kit);
+}
+
+/* ---- history ---- */
+
+/* Tokens computed beyond the new ones when two prompts diverge after a paragraph, far from the
+ * end. */
+static uint32_t fork_at_a_paragraph(struct sched_kit *kit, uint32_t seed)
+{
+    static struct kit_gen first, second;
+
+    init(&first, kit, seed, ALL);
+    init(&second, kit, seed, ALL);
+    write_text(&first, PARAGRAPH - 2, "\n\n");
+    write_text(&second, PARAGRAPH - 2, "\n\n");
+    uint32_t more = again(kit, &first, &second, PARAGRAPH);
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    return more;
+}
+
+/* Prompts with the same joint that diverge nowhere. */
+static void plain_prompts(struct sched_kit *kit, uint32_t seed, uint32_t count)
+{
+    static struct kit_gen gen;
+
+    for (uint32_t i = 0; i < count; i++) {
+        init(&gen, kit, seed + i, ALL);
+        write_text(&gen, PARAGRAPH - 2, "\n\n");
+        kit_gen_run(kit, &gen);
+        kit_gen_fini(&gen);
+    }
+}
+
+/* A joint that was not worth a cut is, once prompts forked there; and no longer, once they don't. */
+static void test_where_prompts_forked_is_learned_and_forgotten(void **state)
+{
+    struct engine_fake_options fake = fake_of(FULL | RECURRENT);
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, LARGE, NULL);
+    assert_int_equal(fork_at_a_paragraph(&kit, 1), PARAGRAPH % CHUNK);
+    for (uint32_t seed = 2; seed < 2 + LEARNED; seed++)
+        fork_at_a_paragraph(&kit, seed);
+    assert_int_equal(fork_at_a_paragraph(&kit, 100), 0);
+    plain_prompts(&kit, 200, FORGOTTEN);
+    assert_int_equal(fork_at_a_paragraph(&kit, 1000), PARAGRAPH % CHUNK);
+    sched_kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_why_there_was_no_later_snapshot), TEST(test_i52_an_edit_anywhere_has_a_bound),
            TEST(test_i112_a_fork_inside_a_message_has_a_bound), TEST(test_forks_at_joints),
-           TEST(test_a_part_is_a_place), TEST(test_i24_a_fork_is_as_cold))
+           TEST(test_a_part_is_a_place), TEST(test_i24_a_fork_is_as_cold),
+           TEST(test_a_snapshot_that_was_evicted_is_called_so),
+           TEST(test_where_prompts_forked_is_learned_and_forgotten))
