@@ -836,6 +836,12 @@ static void test_answers(void **state)
     assert_true(one_allows(&one, "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
                                  "<|channel|>final <|constrain|>json<|message|>{\"n\":1}"));
     assert_false(one_allows(&one, "<|channel|>final<|message|>1"));
+    /* the prompt ends inside a thought that goes on */
+    request->prompt_tail = STR("<|start|>assistant<|channel|>analysis<|message|>");
+    assert_ok(one_write(&one));
+    assert_true(
+        one_allows(&one, " so<|end|><|start|>assistant<|channel|>final<|message|>{\"n\":1}"));
+    assert_false(one_allows(&one, "<|channel|>final<|message|>{\"n\":1}"));
     request->formats =
         (struct output_formats){.reasoning = REASONING_COHERE, .calls = TOOLCALL_COHERE};
     request->prompt_tail = STR_NONE;
