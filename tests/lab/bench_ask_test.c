@@ -61,10 +61,9 @@ static void test_stream(void **state)
              "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n"
              "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":25,\"completion_tokens\":2,"
              "\"prompt_tokens_details\":{\"cached_tokens\":20,\"cache_write_tokens\":4}},"
-             "\"timings\":{\"cache_n\":19,\"prompt_ms\":2.5,\"restore\":{\"lookup_ms\":0.5,\"fetch_"
-             "ms\":1.5,\"verify_ms\":0.25,"
-             "\"import_ms\":3}},\"x_cache\":{\"device\":0,\"ram\":15,\"ssd\":5,\"remote\":0,"
-             "\"computed\":5,"
+             "\"timings\":{\"cache_n\":19,\"prompt_ms\":2.5},\"x_cache\":{\"restore\":"
+             "{\"lookup_ms\":0.5,\"fetch_ms\":1.5,\"verify_ms\":0.25,\"import_ms\":3},"
+             "\"device\":0,\"ram\":15,\"ssd\":5,\"remote\":0,\"computed\":5,"
              "\"match\":\"prefix\",\"reason\":\"diverged\",\"first_difference\":20}}\n\ndata: "
              "[DONE]\n\n",
         0, &result);
